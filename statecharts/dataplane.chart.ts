@@ -33,7 +33,7 @@ export type DataplaneInput = {
 };
 
 export type DataplaneContext = DataplaneInput & {
-  /** What is to be in force; survives the loss of the datapath. */
+  /** The program that must be in force; kept when the datapath is lost. */
   readonly desired: Desired | null;
   readonly inForce: { readonly generation: number; readonly epoch: number } | null;
   /** The generation that was found in force in the kernel; 0: none. */
@@ -118,12 +118,12 @@ const dataplane = setup({
       context.desired !== null &&
       context.desired.generation >= context.adopted &&
       context.desired.generation !== context.inForce?.generation,
-    /** Another data folder, or an older copy: never applied by itself (D20). */
+    /** Another data folder, or an older copy of it: a stored policy is not applied automatically (D20). */
     desiredIsOlderThanAdopted: ({ context }) =>
       context.desired !== null && context.desired.generation < context.adopted,
     isFlipped: (_, { output }: { output: SwapOutput }) => output.kind === 'flipped',
     isLost: (_, { output }: { output: SwapOutput }) => output.kind === 'lost',
-    /** The program can never come into force: it does not fit, or differs from the policy. */
+    /** The program cannot be activated: it exceeds a limit, or its proof fails. */
     isRejected: (_, { output }: { output: SwapOutput }) => isRejection(output),
     isRejectedWhileEnforcing: ({ context }, { output }: { output: SwapOutput }) =>
       isRejection(output) && context.inForce !== null,
@@ -131,7 +131,7 @@ const dataplane = setup({
   delays: {
     reopenBackoff: ({ context }) => backoffMs(context.attempts - 1, 200, 30_000),
     failedRetry: 30_000,
-    /** Enforcing for so long wipes out earlier failures. */
+    /** After this time in `enforcing`, earlier failures no longer count. */
     quietTime: 60_000,
     closeDeadline: 3_000,
   },
@@ -174,7 +174,7 @@ const withheld = ({ context: { adopted, desired } }: InContext): Published => ({
 const enforcing = ({ context: { inForce } }: InContext): Published => ({
   message: inForce === null ? null : { type: 'dataplane.enforcing', ...inForce },
 });
-/** Asks for a program where none is known. */
+/** Requests a program if none is known. */
 const attached = ({ context: { desired } }: InContext): Published => ({
   message: desired === null ? { type: 'dataplane.attached' } : null,
 });
@@ -220,7 +220,7 @@ const announcingFailure = {
   actions: { type: 'announceLoss', params: ({ event }: Failed) => ({ reason: sentenceOf(event.error) }) },
 } as const;
 
-/** Replaces what is in force, beside the state `idle`: on request, and without an end of enforcement. */
+/** Replaces the program in force on request. The state `idle` keeps enforcing meanwhile. */
 const replacing = dataplane.createStateConfig({
   invoke: {
     id: 'swap',

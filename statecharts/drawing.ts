@@ -3,19 +3,22 @@ import type { ReadinessMeta } from './readiness.js';
 
 type Edge = {
   readonly source: AnyStateNode;
-  /** Undefined for a transition that only acts. */
+  /** Undefined for a transition without a target. */
   readonly target: AnyStateNode | undefined;
   readonly event: string;
   readonly guard: string;
   readonly actions: string;
 };
 
-/** A page about a chart: a Mermaid diagram, what each state says, and every transition. The same chart, the same page. */
+/**
+ * A page about a chart: a Mermaid diagram, the detail of each state, and every transition. The output depends
+ * on the chart only.
+ */
 export function drawChart(machine: AnyStateMachine): string {
   const edges = nodesUnder(machine.root).flatMap(edgesFrom);
   const parallel = machine.root.type === 'parallel';
   const body = block(machine.root, edges, parallel ? 2 : 1);
-  // Regions lie side by side only inside a state.
+  // Mermaid draws regions side by side only inside a state.
   const diagram = parallel ? [`  state "${machine.id}" as ${machine.id} {`, ...body, '  }'] : body;
   const drawn = [`# ${machine.id}`, '', '```mermaid', 'stateDiagram-v2', ...diagram, '```', ''];
   return [...drawn, ...statesTable(machine), '', ...transitionsTable(edges), ''].join('\n');
@@ -53,9 +56,9 @@ function arrowsIn(node: AnyStateNode, edges: readonly Edge[]): string[] {
 }
 
 /**
- * The arrow of an edge inside the innermost state that holds both of its ends. Mermaid has no arrows between inner
- * states of different composites, and none from a state into itself: the first are drawn between the composites, and
- * the second are in the table alone.
+ * The arrow of an edge inside the innermost state that contains both ends. Mermaid has no arrows between
+ * inner states of different composites, and none from a state to itself. The first are drawn between the
+ * composites; the second are listed in the table only.
  */
 function arrowIn(node: AnyStateNode, { source, target, event, guard }: Edge): { ends: string; label: string }[] {
   if (target === undefined) return [];

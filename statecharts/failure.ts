@@ -1,4 +1,4 @@
-/** What an invoked effect rejected with, as a sentence. */
+/** The error of an invoked actor, as a sentence. */
 export function sentenceOf(failure: unknown): string {
   return failure instanceof Error ? failure.message : String(failure);
 }
@@ -13,7 +13,7 @@ export function backoffMs(attempts: number, firstMs: number, maxMs: number): num
   return Math.min(firstMs * 2 ** Math.min(attempts, 30), maxMs);
 }
 
-/** An effect of a chart whose actor did not bind it. */
+/** Default implementation of an effect that an actor must bind. */
 export function notProvided(name: string): () => never {
   return () => {
     throw new Error(`actor "${name}" was not provided`);

@@ -12,7 +12,7 @@ export type InterfacesInput = {
 };
 type InterfacesContext = InterfacesInput & {
   readonly missing: readonly string[];
-  /** What prevents policing as configured. */
+  /** Faults that prevent policing as configured. */
   readonly faults: readonly string[];
   /** The present name of a missing interface that was renamed to a name that no pattern has. */
   readonly renamed: Readonly<Record<string, string>>;

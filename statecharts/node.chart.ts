@@ -38,12 +38,12 @@ export type NodeInput = {
   readonly activationTimeoutMs: number;
 };
 type NodeContext = NodeInput & {
-  /** Of the policy in force; a part that is started again is told. */
+  /** The needs of the policy in force. A restarted part gets them again. */
   readonly needs: Needs;
   readonly lookups: Lookups | null;
   readonly inspection: InspectionImage | null;
   readonly restarts: Readonly<Record<Part, number>>;
-  /** What each part ended with, the last time that it did. */
+  /** The latest failure of each part. */
   readonly ended: Readonly<Partial<Record<Part, string>>>;
   readonly trouble: Troubles;
 };
@@ -145,7 +145,10 @@ function inputOf(part: Part, context: NodeContext): unknown {
   }
 }
 
-/** An actor that ends with an error is made anew after a back-off; a quiet time wipes out earlier ends. */
+/**
+ * An actor that ends with an error is started again after a back-off. A period without failures resets the
+ * back-off.
+ */
 const supervised = (part: Part) =>
   node.createStateConfig({
     initial: 'up',

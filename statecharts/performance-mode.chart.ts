@@ -26,7 +26,7 @@ const performanceMode = setup({
   actors: {
     /** Null where it was never written. */
     read: fromPromise<PerformanceMode | null>(notProvided('read')),
-    /** Resolves with what is stored then. */
+    /** Resolves with the mode that is stored afterwards. */
     write: fromPromise<PerformanceMode, { write: PerformanceModeWrite; revision: number }>(notProvided('write')),
   },
   actions: {
@@ -66,7 +66,7 @@ function present<T>(value: T | undefined): T {
   return value;
 }
 
-/** What both modes do alike: take the next write, store it, answer it. */
+/** The transitions of both modes: accept the next write, store it, answer it. */
 const writable = performanceMode.createStateConfig({
   initial: 'current',
   states: {

@@ -9,7 +9,7 @@ import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';
 import { type PolicyInForce, type WriteExpired, type WriteInput, type WriteOutput, writeChart } from './write.chart.js';
 
-/** What the store says must be in force. */
+/** The program that must be in force according to the store. */
 export type Replay = {
   readonly inForce: PolicyInForce;
   readonly program: Program;
@@ -33,10 +33,10 @@ export type PolicyContext = PolicyInput & {
   readonly replay: Replay | null;
   readonly queue: readonly Waiting[];
   readonly current: Waiting | null;
-  /** The current write where it is stored and its flip failed. */
+  /** The current write if it is stored and its flip failed. */
   readonly unflipped: { readonly generation: number; readonly outcome: PolicyOutcome } | null;
   readonly draining: boolean;
-  /** Why the dataplane does not enforce at the moment; null where it does or may soon. */
+  /** The reason why the dataplane does not enforce now; null if it does or may soon. */
   readonly dataplaneLost: string | null;
   readonly attempts: number;
   readonly trouble: Troubles;
@@ -120,7 +120,7 @@ const policy = setup({
   guards: {
     isEnforced: ({ context }) => context.enforced,
     isActive: ({ context }) => context.inForce?.record != null,
-    // No selector resolves yet: what uses an integration is unresolved.
+    // Selectors are not resolved in this version: a rule that uses an integration is unresolved.
     hasUnresolvedSelectors: ({ context }) => context.inForce?.record != null && context.inForce.integrations.length > 0,
     wasEverActivated: ({ context }) => context.everActivated,
     isReplayed: ({ context }, params: { generation: number }) =>
@@ -143,7 +143,7 @@ const policy = setup({
   delays: {
     activationTimeout: ({ context }) => context.activationTimeoutMs,
     replayBackoff: ({ context }) => backoffMs(context.attempts - 1, 500, 30_000),
-    /** After a commit whose flip did not come through: how long the answer waits for the dataplane to be restored. */
+    /** If the flip after a commit fails, the answer waits this long for the dataplane to be restored. */
     recoveryPatience: 10_000,
   },
 });
@@ -192,7 +192,7 @@ const activated = ({ context: { inForce, epoch } }: InContext): Published => {
   return { message: { type: 'policy.activated', record, generation, epoch, needs, lookups, inspection } };
 };
 
-/** The dataplane has put the replayed program in force, or cannot. */
+/** The dataplane has activated the replayed program, or cannot. */
 const replayEnding = policy.createStateConfig({
   on: {
     'dataplane.enforcing': {

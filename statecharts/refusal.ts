@@ -5,7 +5,7 @@ export function refusal(code: RefusalCode, detail: string): Refusal {
   return { kind: 'refused', code, detail };
 }
 
-/** An effect that was refused rejects with an error that has the refusal; any other failure is `code`. */
+/** A refused effect rejects with an error that carries the refusal; any other failure becomes `code`. */
 export function refusalOf(failure: unknown, code: RefusalCode): Refusal {
   if (failure instanceof Error && 'refusal' in failure) return failure.refusal as Refusal;
   return refusal(code, sentenceOf(failure));

@@ -17,15 +17,15 @@ import {
 import type { ReadinessMeta, ReadinessTag } from './readiness.js';
 
 export type ServicePlaneInput = GrantedInput & {
-  /** What is in force; null before the first policy. */
+  /** The policy in force; null before the first policy. */
   readonly inspection: InspectionImage | null;
 };
 type Faults = {
   readonly hasCa: boolean;
-  /** Of the intercept CA, and of the authorities that servers must be signed by. */
+  /** Faults of the intercept CA, and of the authorities that server certificates are verified against. */
   readonly caFault: string | null;
   readonly upstreamCaFault: string | null;
-  /** What keeps connections from being left to the datapath. */
+  /** The reason why connections are not offloaded to the datapath. */
   readonly joinFault: string | null;
 };
 export type ServicePlaneContext = ServicePlaneInput & GrantedContext & Faults;

@@ -2,7 +2,7 @@ import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xsta
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 
 export type SupervisedPartInput = {
-  /** Else the part begins by itself, when it is used for the first time. */
+  /** False: the part starts by itself when it is used for the first time. */
   readonly beginsAtOnce: boolean;
 };
 export type SupervisedPartContext = SupervisedPartInput & {
@@ -20,7 +20,7 @@ const noteError = {
   params: ({ event }: { event: { readonly error: unknown } }) => ({ reason: sentenceOf(event.error) }),
 } as const;
 
-/** A thread, or a file that is followed: it may fail at any time, and begins again after a back-off. */
+/** A thread, or a file that is followed. It may fail at any time, and starts again after a back-off. */
 export const supervisedPartChart = setup({
   types: {
     context: {} as SupervisedPartContext,

@@ -10,7 +10,10 @@ export type Desired = { readonly program: Program; readonly sample: Sampling; re
 
 export type SwapInput = {
   readonly target: Desired;
-  /** The request that the proof answers, which a flip request then follows. Null: the program is flipped once proved. */
+  /**
+   * The request that the proof answers; a flip request then follows. Null: the program is flipped after its
+   * proof.
+   */
   readonly stageRequest: string | null;
 };
 export type SwapOutput =
@@ -23,7 +26,7 @@ type SwapContext = SwapInput & {
   /** The size of the staged program. */
   readonly lines: number;
   readonly unstageRequest: string | null;
-  /** Another program is to be in force by now. */
+  /** Another program must be in force by now. */
   readonly isSuperseded: boolean;
   readonly output: SwapOutput;
 };
@@ -32,7 +35,7 @@ export type SwapEvent =
   | { readonly type: 'program.superseded' }
   | { readonly type: 'datapath.lost'; readonly reason: string };
 
-/** To the parent, before the flip: the program is to be in force, also after a loss of the datapath. */
+/** Sent to the parent before the flip: this program must be in force, also after a loss of the datapath. */
 export type SwapCommitted = {
   readonly type: 'swap.committed';
   readonly target: Desired;
@@ -49,7 +52,7 @@ const swap = setup({
   actors: {
     /** Fills the idle slot of the datapath. */
     stage: fromPromise<{ lines: number }, Desired>(notProvided('stage')),
-    /** Compares the staged program with the policy; rejects with the code `proof_failed` where they differ. */
+    /** Compares the staged program with the policy. Rejects with the code `proof_failed` if they differ. */
     prove: fromPromise<Proof, Desired>(notProvided('prove')),
     flip: fromPromise<{ epoch: number }>(notProvided('flip')),
     unstage: fromPromise<void>(notProvided('unstage')),
@@ -91,7 +94,7 @@ const unstaging = {
   },
 } as const;
 
-/** A failure to stage or prove answers the request, and leaves what is in force as it is. */
+/** A failure to stage or prove answers the request, and keeps the program in force. */
 const refused = {
   target: 'refused',
   actions: [
@@ -129,7 +132,7 @@ const disproved = ({ context, event }: { context: SwapContext; event: { readonly
       : null,
 });
 
-/** One program on its way into force: into the idle slot of the datapath, proved there, and flipped. */
+/** Activates one program: fills the idle slot of the datapath, proves the program there, and flips. */
 export const swapChart = swap.createMachine({
   id: 'swap',
   context: ({ input }) => ({

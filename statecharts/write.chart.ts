@@ -16,7 +16,7 @@ import type { Proof, Sampling } from '#contracts/proof-types.js';
 import { notProvided } from './failure.js';
 import { refusalOf } from './refusal.js';
 
-/** What decides about packets now, or will after a flip. */
+/** The policy that decides about packets now, or after a flip. */
 export type PolicyInForce = {
   /** Null: none is active, and `policy.fallback` decides. */
   readonly record: PolicyRecord | null;
@@ -37,11 +37,11 @@ export type PolicyChange = {
   readonly generation: number;
 };
 
-/** A write that may go on: what would be stored, what would be in force, and what is answered in the end. */
+/** A write without a refusal: the change of the store, the program to activate, and the answer. */
 export type Judged = {
   readonly kind: 'judged';
   readonly change: PolicyChange;
-  /** Null where the write does not touch what is in force. */
+  /** Null if the write does not change the program in force. */
   readonly activation: {
     readonly program: Program;
     readonly sample: Sampling;
@@ -57,7 +57,7 @@ export type WriteInput = {
   readonly enforced: boolean;
 };
 export type WriteOutput =
-  /** Nothing else is in force after the write than before it. */
+  /** The program in force is the same after the write as before it. */
   | { readonly kind: 'ended' }
   | { readonly kind: 'activated'; readonly inForce: PolicyInForce; readonly epoch: number | null }
   /** Stored, but not flipped. It is not answered yet. */
@@ -69,7 +69,10 @@ type WriteContext = WriteInput & {
   readonly proof: Proof | null;
   readonly output: WriteOutput;
 };
-/** Sent by the policy's chart when the time for the write is over. It has no effect after the commit has begun. */
+/**
+ * Sent by the chart of the policy when the time of the write is over. It has no effect after the commit has
+ * begun.
+ */
 export type WriteExpired = { readonly type: 'write.expired'; readonly refusal: Refusal };
 
 const write = setup({
@@ -80,7 +83,7 @@ const write = setup({
     events: {} as WriteExpired,
   },
   actors: {
-    /** Reads, validates and compiles a write and decides about it; stores and stages nothing. */
+    /** Reads, validates and compiles a write and decides about it. Stores and stages nothing. */
     judge: fromPromise<Judged | Refusal, { write: PolicyWrite }>(notProvided('judge')),
     /** Fills the idle slot, and proves it. */
     stage: fromPromise<{ lines: number; proof: Proof }, { program: Program; sample: Sampling; generation: number }>(
@@ -159,7 +162,10 @@ const expiringTo = <Target extends string>(target: Target) =>
     },
   }) as const;
 
-/** One write of a policy. Any failure before the commit leaves everything as it was; nothing is rolled back after it. */
+/**
+ * One write of a policy. A failure before the commit changes nothing. Nothing is rolled back after the
+ * commit.
+ */
 export const writeChart = write.createMachine({
   id: 'write',
   context: ({ input }) => ({ ...input, judged: null, lines: 0, proof: null, output: { kind: 'ended' } }),

@@ -12,17 +12,20 @@ import { refusal } from '#statecharts/refusal.js';
 import { type Desired, swapChart } from '#statecharts/swap.chart.js';
 
 export type DataplanePorts = {
-  /** Opens itself anew after its worker died, on `open`. */
+  /** When its worker thread ends, the next `open` starts a new one. */
   readonly datapath: Datapath;
-  /** As configured; a name may end in `*`. */
+  /** Interface names of the configuration; a name may end in `*`. */
   readonly interfaces: readonly string[];
-  /** Told why an attempt to open the datapath failed. */
+  /** Called with the failure of each attempt to open the datapath. */
   readonly openFailed?: ((failure: unknown) => void) | undefined;
-  /** The DNS proxy and the service plane end here. The datapath's thread adds their last decisions to the hits. */
+  /**
+   * Closes the DNS proxy and the service plane. Afterwards the datapath thread adds their last decisions to
+   * the hits.
+   */
   readonly beforeClose?: () => Promise<unknown>;
 };
 
-/** Binds the dataplane chart to a datapath; without one, to nothing that it would ever ask. */
+/** Binds the dataplane chart to a datapath. Without a datapath, no effect of the chart is ever called. */
 export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) {
   const datapath = (): Datapath => {
     if (ports === null) throw new Error('the configuration has no dataplane section');
@@ -84,7 +87,7 @@ const swapActors = (datapath: () => Datapath) => ({
   unstage: fromPromise(() => datapath().unstage()),
 });
 
-/** The configured names that nothing was attached by. */
+/** The configured names that match no attached interface. */
 export function withoutInterface(patterns: readonly string[], attachments: readonly Attachment[]): string[] {
   return patterns.filter((pattern) => !attachments.some(({ interface: name }) => matches(pattern, name)));
 }
@@ -102,7 +105,7 @@ function capacityRefused(failure: unknown): unknown {
   return new CapacityRefused(refusal('capacity_exceeded', failure.message));
 }
 
-/** Without a sample nothing is proved, and what is not proved never comes into force (B5). */
+/** Without a sample there is no proof, and a program without a proof is never activated (B5). */
 async function sampleOf({ sample }: Desired): Promise<ProofSample> {
   try {
     return await sample;

@@ -4,7 +4,10 @@ import type { DnsProxy } from '#dns/dns-proxy.js';
 import { AddressChanges } from '#sockets/address-change.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 
-/** Binds the DNS proxy's chart to a proxy, and that to the datapath; without one, to nothing that it would ever ask. */
+/**
+ * Binds the chart of the DNS proxy to a proxy, and the proxy to the datapath. Without a proxy, no effect is
+ * ever called.
+ */
 export function dnsProxyActor(proxy: DnsProxy | null, datapath: Datapath | null) {
   const asked = (): DnsProxy => {
     if (proxy === null) throw new Error('the configuration has no dns section');

@@ -1,6 +1,9 @@
 import type { Datapath } from '#contracts/datapath.js';
 
-/** What the kernel tells: nothing while performance mode is disabled (D34), and of flows only while somebody asks for it. */
+/**
+ * Selects the events that the kernel sends: none while performance mode is disabled (D34), and flow events
+ * only while a reader wants them.
+ */
 export class EventSwitch {
   readonly #datapath: Pick<Datapath, 'setEventsWanted'> | null;
   #enabled = false;

@@ -3,15 +3,15 @@ import type { AnswerMessage, Exchange, Message, RequestMessage } from '#bus/bus-
 
 export type ExchangeDone = {
   readonly exchange: Exchange;
-  /** The kind of the outcome; of a refusal its code. */
+  /** The kind of the outcome; for a refusal, its code. */
   readonly outcome: string;
   readonly seconds: number;
 };
 
-/** More are never under way: what nobody answers is forgotten. */
+/** Upper bound of the requests under way. The oldest request without an answer is dropped. */
 const MOST_UNDER_WAY = 1_000;
 
-/** Says how long everything that is asked over the bus took. */
+/** Reports how long each request on the bus took. */
 export function timeExchanges({ messages }: Bus<Message>, onDone: (done: ExchangeDone) => void): void {
   const begun = new Map<string, number>();
   messages.subscribe((message) => {

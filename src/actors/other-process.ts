@@ -1,9 +1,9 @@
-/** A process that is killed or drains keeps its locks for less. */
+/** A process that is killed or drains releases its locks within this time. */
 const PATIENCE_MS = 2_000;
 
 /**
- * Takes the failures of attempts to open the datapath. Calls `giveUp` with the first one that says that another process
- * has it, 2 s or more after the first such failure (`code` `other_process`).
+ * Counts failures to open the datapath. Calls `giveUp` with the first failure that reports another owner
+ * (`code` `other_process`) 2 s or more after the first such failure.
  */
 export function givingUpToOther(giveUp: (failure: Error) => void, now: () => number = () => performance.now()) {
   let since: number | undefined;

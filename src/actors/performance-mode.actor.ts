@@ -7,7 +7,7 @@ import type { EventSwitch } from './event-switch.js';
 
 const KEY = 'performance_mode';
 
-/** As it is stored. */
+/** The stored setting. */
 type Setting = {
   readonly enabled: boolean;
   readonly revision: number;
@@ -17,7 +17,7 @@ type Setting = {
 
 export type PerformanceModePorts = {
   readonly settings: SettingsStore;
-  /** On while the mode is enabled. */
+  /** Enabled while the mode is enabled. */
   readonly events: Pick<EventSwitch, 'setEnabled'>;
   readonly now: () => Date;
 };
@@ -27,7 +27,7 @@ export function performanceModeActor(bus: Bus<Message>, { settings, events, now 
     actions: { publish: (_, { message }) => bus.publish(message) },
     actors: {
       read: fromPromise(async () => {
-        // Until the setting is known, the built-in default applies.
+        // The built-in default applies until the stored setting is read.
         await events.setEnabled(true);
         const setting = (await settings.get(KEY)) as Setting | null;
         if (setting === null) return null;

@@ -13,10 +13,10 @@ import {
 type Check = {
   readonly name: CheckName;
   readonly ok: boolean;
-  /** The state of the chart that the check is read from. */
+  /** The state of the chart that the check is computed from. */
   readonly state: string;
   readonly detail: string;
-  /** ISO 8601, UTC: when the state was entered. */
+  /** ISO 8601, UTC: the time when the state was entered. */
   readonly since: string;
 };
 export type ReadinessReport = { readonly ready: boolean; readonly checks: readonly Check[] };
@@ -27,18 +27,24 @@ export type PartSnapshot = {
   readonly hasTag: (tag: never) => boolean;
   readonly getMeta: () => Readonly<Record<string, unknown>>;
   readonly matches?: (value: never) => boolean;
-  /** `trouble` is told of a part that is not ready, `notices` of one that is; `failure` is a supervised part's. */
+  /**
+   * `trouble` is shown for a part that is not ready, `notices` for a part that is ready, and `failure` for a
+   * supervised part.
+   */
   readonly context: { readonly trouble?: Troubles; readonly notices?: Troubles; readonly failure?: string | null };
   readonly children?: Readonly<Record<string, { getSnapshot(): unknown } | undefined>>;
 };
 
-/** The snapshot of each actor, undefined for one that is not running; and what those ended with that did. */
+/**
+ * The snapshot of each actor, undefined for an actor that does not run, and the failure of each actor that
+ * has ended.
+ */
 export type NodeView = {
   readonly snapshots: Readonly<Record<Part | 'node', PartSnapshot | undefined>>;
   readonly ended: Readonly<Partial<Record<Part, string>>>;
 };
 
-/** The actor, or its child, whose chart has the states of a check. */
+/** The actor whose chart, or whose child's chart, has the states of a check. */
 const SPEAKER: Readonly<Record<CheckName, { readonly actor: Part | 'node'; readonly child?: string }>> = {
   dataplane_running: { actor: 'dataplane' },
   dataplane_config: { actor: 'dataplane', child: 'interfaces' },
@@ -50,7 +56,7 @@ const SPEAKER: Readonly<Record<CheckName, { readonly actor: Part | 'node'; reado
   policy_replication: { actor: 'cluster' },
 };
 
-/** Worst first, should a chart ever say two things about one part. */
+/** Ordered from the worst. It decides if a chart has two tags for one part. */
 const WORST_FIRST: readonly Standing[] = [...STANDINGS].reverse();
 
 /** The conditions of the eight checks, in the order of the specification. */
@@ -63,13 +69,13 @@ export function conditionsOf(view: NodeView): Condition[] {
   });
 }
 
-/** A child runs as long as its actor, and keeps its snapshot where the actor died. */
+/** A child runs as long as its actor, and keeps its snapshot if the actor died. */
 function childOf(snapshot: PartSnapshot | undefined, child: string): PartSnapshot | undefined {
   if (snapshot?.status !== 'active') return undefined;
   return snapshot.children?.[child]?.getSnapshot() as PartSnapshot | undefined;
 }
 
-/** An actor that died keeps the tags of the state that it died in, so its status is looked at first. */
+/** An actor that died keeps the tags of its last state, so its status is read first. */
 export function conditionOf(name: CheckName, snapshot: PartSnapshot | undefined, ended?: string): Condition {
   if (snapshot === undefined || snapshot.status !== 'active') {
     const reason = ended === undefined ? '' : `: ${ended}`;
@@ -95,7 +101,10 @@ function standingOf(part: PartName, snapshot: PartSnapshot): Standing | undefine
   return WORST_FIRST.find((standing) => snapshot.hasTag(`${part}:${standing}` as never));
 }
 
-/** The supervised parts, the check whose detail reports each of them while it is down, and what is missing then. */
+/**
+ * The supervised parts, the check whose detail reports each of them while it is down, and the effect of its
+ * absence.
+ */
 const SUPERVISED = [
   { name: 'observer', check: 'dataplane_running', what: 'the observer (findings, wiretap)' },
   { name: 'policyFile', check: 'policy_ready', what: 'policy.file' },
@@ -104,7 +113,7 @@ const SUPERVISED = [
   { name: 'draftThread', check: 'policy_ready', what: 'the thread that explains drafts' },
 ] as const satisfies readonly { name: Part; check: CheckName; what: string }[];
 
-/** A supervised part. It takes nothing from the readiness of the node. */
+/** A supervised part. It does not change the readiness of the node. */
 type PartState = {
   readonly name: (typeof SUPERVISED)[number]['name'];
   readonly check: CheckName;

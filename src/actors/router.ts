@@ -6,7 +6,7 @@ import { refusal } from '#statecharts/refusal.js';
 
 type Recipient = Part | 'node';
 
-/** Who gets which message. */
+/** The recipients of each message type. */
 export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'policy.write_requested': ['policy'],
   'performance_mode.write_requested': ['performanceMode'],
@@ -27,7 +27,7 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'policy.drained': ['node'],
   'node.draining': ['policy'],
   'performance_mode.changed': [],
-  // Whoever asked listens for the answer.
+  // The actor that sent the request subscribes to the answer itself.
   'policy.write_answered': [],
   'performance_mode.write_answered': [],
   'program.stage_answered': [],
@@ -35,7 +35,9 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'program.unstage_answered': [],
 };
 
-/** Hands every message to the actors it is for. A request to one that is being started again is refused at once. */
+/**
+ * Sends every message to its recipients. A request to an actor that is being restarted is refused at once.
+ */
 export function routeMessages(
   bus: Bus<Message>,
   actorOf: (recipient: Recipient) => AnyActorRef | undefined,

@@ -5,13 +5,16 @@ import type { ServicePlane } from '#service-plane/service-plane.js';
 import { AddressChanges } from '#sockets/address-change.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 
-/** The plane, and who signs in it. */
+/** The plane, and the intercept CA that signs its leaf certificates. */
 export type ServicePlanePorts = {
   readonly plane: ServicePlane;
   readonly interceptCa: Pick<InterceptCaSetting, 'changed'>;
 };
 
-/** Binds the service plane's chart to a plane, and that to the datapath; without one, to nothing that it would ever ask. */
+/**
+ * Binds the chart of the service plane to a plane, and the plane to the datapath. Without a plane, no effect
+ * is ever called.
+ */
 export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Datapath | null) {
   const asked = (): ServicePlanePorts => {
     if (ports === null) throw new Error('the configuration has no service_plane section');

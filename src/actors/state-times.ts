@@ -3,7 +3,7 @@ import type { CheckName } from '#statecharts/readiness.js';
 
 type Name = CheckName | Part;
 
-/** When the state of each check, and of each supervised part, was entered; nothing else about it is kept. */
+/** The time when the state of each check, and of each supervised part, was entered. */
 export type StateTimes = {
   note(states: readonly { readonly name: Name; readonly state: string }[]): void;
   /** ISO 8601, UTC. */

@@ -56,7 +56,7 @@ export type SystemPorts = {
   readonly dataplane: {
     readonly datapath: Datapath;
     readonly interfaces: readonly string[];
-    /** Whether packets to and from the node itself are judged too. */
+    /** Whether packets to and from the node itself are classified too. */
     readonly policeLocal?: boolean;
     /** `dns.transparent`. */
     readonly divertsDns?: boolean;
@@ -72,11 +72,15 @@ export type SystemPorts = {
   readonly servicePlane: ServicePlanePorts | null;
   /** Whether the configuration has this section. */
   readonly sections: { readonly cluster: boolean };
-  /** The observer, and the follower of `policy.file`; the node begins them. Null or left out: it has none. */
+  /**
+   * The observer and the follower of `policy.file`; the node starts them. Null or omitted: the node has none.
+   */
   readonly observer?: SupervisedPart | null;
   readonly policyFile?: SupervisedPart | null;
   readonly now?: () => Date;
-  /** Starts a policy thread; one writes, another explains the active policy, a third drafts. */
+  /**
+   * Starts a policy thread. One thread writes, another explains the active policy, a third explains drafts.
+   */
   readonly createThread?: () => PolicyThread;
 };
 
@@ -89,7 +93,7 @@ type PolicyChoice =
 export type System = {
   readonly bus: Bus<Message>;
   readonly policies: {
-    /** Never rejects for what the caller did wrong: that is a `Refusal`. */
+    /** Never rejects because of the caller's input: that is a `Refusal`. */
     write(write: PolicyWrite): Promise<PolicyOutcome>;
     read(which: PolicyChoice): Promise<StoredPolicy | null>;
     /** The record of a policy with the text of one of its source groups; null where either is missing. */
@@ -99,9 +103,9 @@ export type System = {
     /** The generation in force; 0 before the first. */
     generation(): number;
   };
-  /** `subject`: of the caller; the questions of subjects take turns. */
+  /** `subject` is the caller; the questions of subjects take turns. */
   explain(question: ExplainQuestion, subject: string): Promise<Explanation | Refusal>;
-  /** The active policy, read and compiled anew in a thread of its own; null while none is active. */
+  /** The active policy, read and compiled again in a separate thread; null while none is active. */
   describe(signal: AbortSignal): Promise<PolicyDescription | null>;
   readonly performanceMode: {
     read(): Promise<PerformanceMode>;
@@ -109,24 +113,27 @@ export type System = {
   };
   readonly integrations: Integrations;
   readiness(): ReadinessReport;
-  /** What the kernel counts; null while the datapath is not open. */
+  /** The counters of the kernel; null while the datapath is not open. */
   datapathStats(): Promise<DatapathStats | null>;
-  /** See `Datapath.takeEvents`; nothing without a dataplane. */
+  /** See `Datapath.takeEvents`; no effect without a dataplane. */
   takeEvents(taker: (source: EventSource) => void): void;
-  /** Whether the kernel tells of flows too, while performance mode is enabled; it does at first. */
+  /** Whether the kernel also sends flow events while performance mode is enabled; true at first. */
   setFlowsWanted(wanted: boolean): Promise<void>;
   readonly traffic: Traffic;
   readonly lookups: NodeLookups;
   readonly inspecting: Inspecting;
-  /** What goes on in the actors, without what nobody may see. */
+  /** Recorded transitions of all actors, without secrets. */
   readonly debug: Statecharts;
   /** The snapshot of every actor that runs, by name. */
   snapshots(): Readonly<Record<string, AnyMachineSnapshot>>;
-  /** Finishes the write under way and lets go of the datapath, which goes on enforcing. Idempotent. */
+  /** Finishes the current write and closes the datapath, which keeps enforcing. Idempotent. */
   shutdown(): Promise<void>;
 };
 
-/** Beyond the activation timeout: a commit that waits for the disk, and a dataplane that is restored after it. */
+/**
+ * Added to the activation timeout: a commit that waits for the disk, and a dataplane that is restored after
+ * it.
+ */
 const WRITE_PATIENCE_MS = 30_000;
 const SETTING_TIMEOUT_MS = 10_000;
 const FIRST_READ_TIMEOUT_MS = 2_000;
@@ -257,11 +264,11 @@ export function createSystem(ports: SystemPorts): System {
       diverts: dataplane?.divertsDns !== true ? 'none' : isAnswering() ? 'proxy' : 'absent',
       reversePath: dataplane?.reversePath ?? 'off',
       arrival: await arrivalOf(traffic, packet.source),
-      // A draft is asked about as if it were in force: what is open would be judged again.
+      // Explain treats a draft as if it were in force, and then open flows would be classified again.
       flow: ofDraft || packet.sourcePort === 0 ? null : await openFlowOf(traffic, packet),
     };
   };
-  // Readers may ask for dry runs: a write waits for one of them at most.
+  // Readers may send dry runs. A write waits for at most one of them.
   const dryRuns = new FairQueue(WAITING_PER_SUBJECT);
   return {
     bus,

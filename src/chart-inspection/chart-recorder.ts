@@ -5,7 +5,7 @@ import { definitionOf, shownEvent, shownSnapshot } from './shown-snapshot.js';
 const KEPT = 2_000;
 const KEPT_OF_A_CHART = 100;
 
-/** An actor as XState inspects it: what its type leaves out. */
+/** An actor as XState passes it to an inspector, with the fields that its type omits. */
 type Inspected = ActorRefLike & {
   readonly id: string;
   readonly _parent?: { readonly sessionId: string };
@@ -16,7 +16,7 @@ type Running = {
   readonly rootId: string;
   readonly name: string;
   readonly createdAt: Date;
-  /** The id of its machine; undefined where it is no chart. */
+  /** The id of its machine; undefined if the actor is not a chart. */
   readonly chart: string | undefined;
   snapshot: InspectedSnapshot;
   state: string;
@@ -24,8 +24,8 @@ type Running = {
 };
 
 /**
- * Keeps what went on in the actors of late, bounded, and tells it on. It keeps nothing of contexts, inputs, outputs and
- * events but what `inspected.ts` names.
+ * Keeps the latest transitions of the actors, bounded, and publishes them. Of contexts, inputs, outputs and
+ * events it keeps only the fields that `shown-snapshot.ts` lists.
  */
 export class ChartRecorder implements Statecharts {
   readonly #running = new Map<string, Running>();
@@ -41,7 +41,7 @@ export class ChartRecorder implements Statecharts {
     const actor = inspected.actorRef as Inspected;
     switch (inspected.type) {
       case '@xstate.event': {
-        // An actor is announced before it has a state; this is the first that it is heard of with one.
+        // An actor is announced before it has a state. This is its first event with a state.
         this.#meet(actor, inspected.rootId);
         const { event, sourceRef, rootId } = inspected;
         this.#noteDeath(sourceRef as Inspected | undefined, event);
@@ -54,7 +54,7 @@ export class ChartRecorder implements Statecharts {
         break;
       }
       case '@xstate.snapshot':
-        // Of an actor that failed, the parent is told first, and it is noted by that.
+        // The parent of a failed actor is notified first, so the failure is recorded there.
         if (this.#running.has(actor.sessionId) || inspected.snapshot.status === 'active')
           this.#noteSnapshot(this.#meet(actor, inspected.rootId), inspected.event, inspected.snapshot);
         break;
@@ -106,7 +106,7 @@ export class ChartRecorder implements Statecharts {
       actor,
       rootId,
       chart,
-      // The root goes by the id of its chart.
+      // The root is named by the id of its chart.
       name: actor.id === actor.sessionId ? (chart ?? actor.id) : actor.id,
       createdAt: at,
       snapshot,
@@ -132,7 +132,7 @@ export class ChartRecorder implements Statecharts {
     if (ofChart.length > KEPT_OF_A_CHART) ofChart.shift();
   }
 
-  /** An actor that throws ends without a snapshot of its own: only its parent is told. */
+  /** An actor that throws ends without a snapshot of its own. Only its parent is notified. */
   #noteDeath(actor: Inspected | undefined, event: AnyEventObject): void {
     const dead = actor === undefined ? undefined : this.#running.get(actor.sessionId);
     if (actor === undefined || dead === undefined || event.type !== `xstate.error.actor.${actor.id}`) return;

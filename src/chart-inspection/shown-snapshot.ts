@@ -2,8 +2,8 @@ import type { AnyEventObject, AnyMachineSnapshot } from 'xstate';
 import type { InspectedSnapshot, Inspection } from '#bus/statecharts.js';
 
 /**
- * What may be seen of a chart's context. Contexts hold programs, and texts of policies that are being written: what is not
- * named here is left out.
+ * The fields of a context that may be shown. Contexts hold programs and policy texts, so every field that is
+ * not listed here is omitted.
  */
 export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
   node: ['configured', 'activationTimeoutMs', 'needs', 'restarts', 'ended', 'trouble'],
@@ -40,7 +40,7 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
   supervisedPart: ['beginsAtOnce', 'failure', 'attempts'],
 };
 
-/** The same for what events carry besides their type. */
+/** The same for the fields of events besides their type. */
 const SHOWN_OF_EVENTS = ['generation', 'epoch', 'alive', 'dead'] as const;
 
 export function shownEvent(event: AnyEventObject): Extract<Inspection, { type: '@xstate.event' }>['event'] {
@@ -67,7 +67,7 @@ export function shownSnapshot(chart: string, snapshot: AnyMachineSnapshot): Insp
   };
 }
 
-/** The configuration of a machine as JSON; functions are told by their names. */
+/** The configuration of a machine as JSON; functions are represented by their names. */
 export function definitionOf(config: object): string {
   const named = (_: string, value: unknown): unknown => (typeof value === 'function' ? { type: value.name } : value);
   return JSON.stringify(config, named);

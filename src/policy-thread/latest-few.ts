@@ -1,4 +1,4 @@
-/** Keeps the values that were used last, at most so many. */
+/** A map that keeps only the values that were used last, up to a limit. */
 export class LatestFew<T> {
   readonly #values = new Map<string, T>();
 

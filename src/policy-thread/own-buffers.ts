@@ -1,8 +1,8 @@
 const WORTH_IT_BYTES = 64 * 1024;
 
 /**
- * The buffers in a message that may be transferred instead of copied: large ones that belong to one typed array as a
- * whole. A small one may lie in a pool that others use.
+ * The buffers of a message that may be transferred instead of copied: large buffers that belong to one typed
+ * array as a whole. A small buffer may be part of a pool that others use.
  */
 export function ownBuffers(message: unknown): ArrayBuffer[] {
   const found = new Set<ArrayBuffer>();
@@ -14,7 +14,7 @@ export function ownBuffers(message: unknown): ArrayBuffer[] {
       return;
     }
     if (Array.isArray(value)) {
-      // Numbers and strings by the hundred thousand are no reason to look at each.
+      // Arrays of plain numbers or strings hold no buffer, so their elements are not visited.
       if (typeof value[0] === 'object') value.forEach(visit);
     } else if (typeof value === 'object' && value !== null) Object.values(value).forEach(visit);
   };

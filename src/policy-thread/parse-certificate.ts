@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 
-/** Undefined for a certificate in PEM that parses, else what is wrong with it. */
+/** Returns undefined for a valid PEM certificate, else the fault. */
 export function parseCertificate(pem: string): string | undefined {
   try {
     new X509Certificate(pem);

@@ -35,8 +35,8 @@ import { inRecord } from './stored-text.js';
 const KEPT_POLICIES = 2;
 
 /**
- * Does the work of the policy thread. It keeps the policies that it explained last, and of those that it prepared last
- * what it takes to write one group of them; where a policy is not among these, its text must come along.
+ * Executes the tasks of the policy thread. It keeps the policies that were explained last and, for those
+ * prepared last, the data to write one of their groups. For any other policy the task must include its text.
  */
 export function createPolicyWorkshop(): <W extends PolicyWork>(work: W) => PolicyResult<W> {
   const workshop = new Workshop();
@@ -135,7 +135,7 @@ class Workshop {
     }
   }
 
-  /** Undefined where neither the policy nor its text is here. */
+  /** Undefined if the thread holds neither the policy nor its text. */
   #hold({ key, text }: PrepareGroup['base'], surroundings: PolicySurroundings): HeldPolicy | Unreadable | undefined {
     const known = this.#held.get(key);
     if (known !== undefined || text === null) return known;
@@ -168,7 +168,7 @@ class Workshop {
     }
   }
 
-  /** Written here, into memory that threads share. */
+  /** Writes the image in this thread, into memory that threads share. */
   #inspected(policy: Policy, parts: readonly GroupPart[]): Inspected | null {
     if (!factsOfGroups(policy.groups).some(({ hasTls, hasHostname }) => hasTls || hasHostname)) return null;
     const texts = walkOf(parts).map(({ text }) => {
@@ -180,10 +180,10 @@ class Workshop {
   }
 }
 
-/** What is made once the work that asked for it is answered. */
+/** Runs `make` after the task that requested it was answered. */
 function afterwards<T>(make: () => T): Promise<T> {
   const made = new Promise((resolve) => setImmediate(resolve)).then(make);
-  // Whoever asks for it is told; nobody need ask.
+  // The requester of the sample gets this failure; without a requester it must not be an unhandled rejection.
   made.catch(() => {});
   return made;
 }

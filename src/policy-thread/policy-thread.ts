@@ -4,11 +4,15 @@ import { WorkerClient } from '#threads/worker-client.js';
 import { ownBuffers } from './own-buffers.js';
 import type { PolicyAsks, PolicyResult, PolicyWork } from './policy-work.js';
 
-/** Reads, compiles and explains policies off the event loop. A thread that was ended on purpose has not failed. */
+/**
+ * Reads, compiles and explains policies outside the main thread. A thread that was ended on purpose has not
+ * failed.
+ */
 export type PolicyThread = SupervisedPart & {
   /**
-   * Rejects with `PolicyThreadDied` when the thread dies of it; the next work starts another thread. With `transfer`
-   * the buffers of the work are gone afterwards. An abort ends the thread, since nothing else stops a compilation.
+   * Rejects with `PolicyThreadDied` if the thread dies during the task; the next task starts another thread.
+   * With `transfer` the buffers of the task are detached afterwards. An abort ends the thread, since nothing
+   * else stops a compilation.
    */
   perform<W extends PolicyWork>(
     work: W,
@@ -24,14 +28,17 @@ export class PolicyThreadDied extends Error {
 
 export type PolicyThreadOptions = {
   readonly maxHeapMiB?: number;
-  /** Told how long each work took, its wait for the thread included. */
+  /** Called with the duration of each task, including its wait for the thread. */
   readonly onPerformed?: (kind: PolicyWork['kind'], seconds: number) => void;
 };
 
-/** Nearly all that is made of a large policy lives on: with the default it is copied again and again while it is made. */
+/**
+ * Most objects of a large policy survive. With the default size, the garbage collector would copy them
+ * repeatedly.
+ */
 const YOUNG_HEAP_MIB = 96;
 
-/** Starts no thread before the first work. */
+/** Starts no thread before the first task. */
 export function createPolicyThread({
   maxHeapMiB = 2048,
   onPerformed = () => {},
@@ -79,7 +86,8 @@ export function createPolicyThread({
     if (!('sample' in result)) return result;
     if (sampleId === null) return result;
     const sample = thread.ask('sample', [sampleId]);
-    // Whoever asks for it is told; nobody need ask.
+    // The requester of the sample gets this failure; without a requester it must not be an unhandled
+    // rejection.
     sample.catch(() => {});
     return { ...result, sample };
   };

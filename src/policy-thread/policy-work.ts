@@ -8,40 +8,43 @@ import type { Program } from '#contracts/program.js';
 import type { ProofSample } from '#contracts/proof-types.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 
-/** What a policy is read against. */
+/** Facts of the node that validation and warnings depend on. */
 export type PolicySurroundings = {
   /** The node's `policy.fallback`. */
   readonly fallback: Action;
   /** Whether these parts run (D16). */
   readonly dns: boolean;
   readonly servicePlane: boolean;
-  /** Whether packets to and from the node itself are judged. */
+  /** Whether packets to and from the node itself are classified. */
   readonly policesNode: boolean;
 };
 
-/** A policy as its JSON text: an envelope, or a PolicyConfig with the mode of its record. */
+/** A policy as JSON text: an envelope, or a PolicyConfig with the mode of its record. */
 export type PolicyText = {
   readonly body: Uint8Array;
   readonly form: Form;
   readonly recordMode: EnvelopeMode;
 };
 
-/** Read, validate, lint; and compile unless its mode turns out to be `disabled`, or nobody asks for the program. */
+/**
+ * Task: read, validate and lint a policy. It also compiles, unless the mode is `disabled` or no program is
+ * requested.
+ */
 export type PreparePolicy = {
   readonly kind: 'prepare';
   readonly text: PolicyText;
   readonly surroundings: PolicySurroundings;
-  /** Names of the integrations that exist; null where the record was checked when it was written. */
+  /** Names of the existing integrations; null if the record was checked when it was written. */
   readonly integrations: readonly string[] | null;
   readonly compile: boolean;
-  /** Names the policy for later work on it: the ETag that it has once it is stored. */
+  /** Key of the policy for later tasks: the ETag that it has once it is stored. */
   readonly key: string;
 };
 
-/** Write one group of a policy that the thread holds, or that comes along. */
+/** Task: write one group of a policy that the thread holds, or whose text is included. */
 export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations'> & {
   readonly kind: 'prepare_group';
-  /** The policy as it is stored: its ETag, and its text where the thread did not know it. */
+  /** The policy as stored: its ETag, and its text if the thread did not hold it. */
   readonly base: { readonly key: string; readonly text: PolicyText | null };
   readonly group: string;
   /** The JSON text of the group; null removes it. */
@@ -49,7 +52,7 @@ export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations'>
   readonly integrations: readonly string[];
 };
 
-/** Find one group in the text of a policy. */
+/** Task: find one group in the text of a policy. */
 export type LocateGroup = {
   readonly kind: 'locate_group';
   readonly base: PrepareGroup['base'];
@@ -58,22 +61,22 @@ export type LocateGroup = {
 };
 type LocatedGroup = {
   readonly kind: 'located';
-  /** Byte offsets in the text of the PolicyConfig, the end excluded; null where there is no such group. */
+  /** Byte offsets in the text of the PolicyConfig, the end excluded; null if there is no such group. */
   readonly span: { readonly from: number; readonly to: number } | null;
 };
 
 export type Inspected = Pick<InspectionImage, 'intercepts'> & { readonly policy: PolicyImage };
 
-/** What a write puts in force, and what there is to say about it. */
+/** The program that a write puts in force, and its warnings. */
 export type Prepared = {
   readonly mode: EnvelopeMode;
   readonly warnings: readonly Warning[];
   readonly needs: Needs;
   readonly integrations: readonly string[];
   readonly program: Program | null;
-  /** What the service plane is told of the policy; null where it is told nothing. */
+  /** The policy for the service plane; null if the service plane needs none. */
   readonly inspected: Inspected | null;
-  /** What the program is proved with, made while it is staged; null where there is none. */
+  /** The sample for the proof, made while the program is staged; null if there is none. */
   readonly sample: Promise<ProofSample> | null;
 };
 type PreparedPolicy = Prepared & {
@@ -85,9 +88,9 @@ type PreparedPolicy = Prepared & {
 type PreparedGroup = Prepared & {
   readonly kind: 'prepared_group';
   readonly created: boolean;
-  /** What becomes of the text of the stored PolicyConfig. */
+  /** The change of the text of the stored PolicyConfig. */
   readonly edit: TextEdit;
-  /** The JSON text of the group; empty where it was removed. */
+  /** The JSON text of the group; empty if it was removed. */
   readonly groupJson: Uint8Array;
 };
 type NoSuchGroup = { readonly kind: 'no_such_group' };
@@ -96,13 +99,13 @@ export type Unreadable = {
   readonly code: 'invalid_body' | 'invalid_policy';
   readonly problems: readonly Problem[];
 };
-/** The compiler gave up: `detail` names what grew. */
+/** The compiler stopped at a limit; `detail` names the limit. */
 export type TooLarge = { readonly kind: 'too_large'; readonly detail: string };
 
-/** Explain by a policy that was explained by before, or that comes along. */
+/** Task: explain a packet by a policy that the thread holds, or whose text is included. */
 export type ExplainPolicy = {
   readonly kind: 'explain';
-  /** Names a policy that the thread may know; null for a draft. */
+  /** Key of a policy that the thread may hold; null for a draft. */
   readonly key: string | null;
   readonly text: PolicyText | null;
   readonly surroundings: PolicySurroundings;
@@ -111,12 +114,12 @@ export type ExplainPolicy = {
 type ExplainedPolicy = { readonly kind: 'explained'; readonly explanation: Explanation };
 type UnknownPolicy = { readonly kind: 'unknown' };
 
-/** Lint a policy and list the program that is made of it. */
+/** Task: lint a policy and list its program. */
 export type DescribePolicy = {
   readonly kind: 'describe';
   readonly text: PolicyText;
   readonly surroundings: PolicySurroundings;
-  /** What is more of the listing is cut off. */
+  /** A longer listing is truncated to this size. */
   readonly maxBytes: number;
 };
 type DescribedPolicy = {
@@ -136,7 +139,7 @@ type ResultOfKind = {
 };
 export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
 
-/** What goes from thread to thread: a sample that is still to come is asked for. */
+/** The sample is made after the answer, so the answer carries an id and `sample` fetches it. */
 type WithoutPromise<R> = R extends Prepared ? Omit<R, 'sample'> & { readonly sample: null } : R;
 export type PolicyAsks = {
   /** Returns when the thread has started. */

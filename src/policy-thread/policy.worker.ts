@@ -9,7 +9,7 @@ const perform = createPolicyWorkshop();
 const samples = new Map<number, Promise<ProofSample>>();
 let lastSample = 0;
 
-/** Whoever is given the id asks for it, and is told where there is none. */
+/** The requester fetches the sample by this id, and also gets its failure. */
 function keep(sample: Promise<ProofSample>): number {
   sample.catch(() => {});
   samples.set(++lastSample, sample);

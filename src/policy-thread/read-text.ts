@@ -3,7 +3,7 @@ import { type ReadContext, type ReadPolicy, readPolicy } from '#policy/check/rea
 import { parseCertificate } from './parse-certificate.js';
 import type { PolicySurroundings, PolicyText } from './policy-work.js';
 
-/** What lint is to know of the node besides. */
+/** Facts of the node that warnings depend on. */
 export function nodeOf({ policesNode }: PolicySurroundings): Pick<ReadContext, 'ownAddresses'> {
   return policesNode ? { ownAddresses: ownAddresses() } : {};
 }

@@ -1,7 +1,7 @@
 import type { StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyText } from './policy-work.js';
 
-/** A stored policy as it is read again: what is kept of an envelope is the policy alone. */
+/** A stored policy as input for `prepare`: an envelope is stored without its envelope fields. */
 export function storedText({ record, body }: StoredPolicy): PolicyText {
   const { form, mode } = record;
   if (form === 'singleton') return { body, form, recordMode: mode };
@@ -9,7 +9,9 @@ export function storedText({ record, body }: StoredPolicy): PolicyText {
   return { body: Buffer.concat([head, body, Buffer.from('}')]), form, recordMode: mode };
 }
 
-/** The pointer of a problem of a stored text, in the record as `GET /api/v1/policies/:id` answers it. */
+/**
+ * Moves the pointer of a problem of a stored text to its place in the record of `GET /api/v1/policies/:id`.
+ */
 export function inRecord({ form }: Pick<PolicyText, 'form'>) {
   return <T extends { readonly pointer: string }>(told: T): T =>
     form === 'envelope' ? told : { ...told, pointer: `/policy${told.pointer}` };

@@ -38,15 +38,15 @@ export type JudgementPorts = {
   readonly integrations: IntegrationStore;
   readonly thread: PolicyThread;
   readonly surroundings: PolicySurroundings;
-  /** Whether there is a dataplane that enforces. */
+  /** Whether a dataplane enforces policies. */
   readonly enforced: boolean;
   readonly now: () => Date;
-  /** The generation that the kernel was found to enforce; 0: none. */
+  /** The generation that was in force in the kernel at the start; 0: none. */
   readonly adoptedGeneration: () => number;
   readonly hasInterceptCa: () => boolean;
 };
 
-/** Everything that a write does before anything is staged or stored (D7). */
+/** All steps of a write before anything is staged or stored (D7). */
 export async function judge(ports: JudgementPorts, write: PolicyWrite, signal: AbortSignal): Promise<Judged | Refusal> {
   const located = await locate(ports.policies, write);
   const refused = refusalBefore(write, located);
@@ -95,7 +95,7 @@ async function judgeGroup(
   }
 }
 
-/** Asks with the stored text where the thread does not know the policy. */
+/** If the thread does not hold the policy, the task is repeated with the stored text. */
 async function prepareGroup(
   { policies, thread, surroundings, ...ports }: JudgementPorts,
   existing: PolicyRecord,
@@ -261,7 +261,10 @@ function activationOf(
   }
 }
 
-/** What the store says must be in force; throws where the stored policy cannot be read. */
+/**
+ * Computes the program that must be in force according to the store. Throws if the stored policy cannot be
+ * read.
+ */
 export async function replay(ports: JudgementPorts, signal: AbortSignal): Promise<Replay> {
   const { policies, thread, surroundings } = ports;
   const [stored, generation, everActivated] = await Promise.all([
@@ -328,7 +331,7 @@ function ofRecord(program: Program, record: PolicyRecord): Program {
   return { ...program, ruleNames: ruleNamesOfRecord(program.ruleNames, record) };
 }
 
-/** No groups: the fallback decides about every packet, and every lookup. */
+/** No groups: the fallback decides every packet and every lookup. */
 function withoutPolicy(
   fallback: Action,
   generation: number,

@@ -6,26 +6,26 @@ import { etagOf, type PolicyRecord, type StoredPolicy } from '#contracts/policy-
 import { refusal } from '#statecharts/refusal.js';
 import type { PolicyChange } from '#statecharts/write.chart.js';
 
-/** What the store holds where a write looks (D5). */
+/** The records in the store that a write concerns (D5). */
 export type Located = {
-  /** The record that is written; null where one is to be made. */
+  /** The record that is written; null if the write creates one. */
   readonly existing: PolicyRecord | null;
   readonly active: PolicyRecord | null;
-  /** The name that a record made by this write gets, unless the envelope has one. */
+  /** The name of a record that this write creates, unless the envelope has a name. */
   readonly nameOfNew: string | null;
 };
 
-/** The record named so where `PUT /api/v1/policy` finds none active. */
+/** The name of the record that `PUT /api/v1/policy` writes if none is active. */
 export const DEFAULT_NAME = 'default';
 
 const sameName = (one: string, other: string): boolean => one.trim().toLowerCase() === other.trim().toLowerCase();
 
-/** Why the write is refused whatever its body says: 404 and 412 (D5, D8). */
+/** Refusals that do not depend on the body: 404 and 412 (D5, D8). */
 export function refusalBefore(write: PolicyWrite, { existing, active }: Located): Refusal | null {
   const { target, operation, ifMatch, ifNoneMatch } = write;
   const mustExist = target.by === 'id' || operation !== 'put';
   if (mustExist && existing === null) return refusal('not_found', `there is no policy ${textOf(target)}`);
-  // The singleton resource is the active record, also when a write makes or finds another one.
+  // The singleton resource is the active record, also if a write creates or finds another record.
   const seen = target.by === 'active' ? active : existing;
   const etag = seen === null && target.by !== 'active' ? null : etagOf(seen);
   if (ifMatch !== undefined && !matchesTag(ifMatch, etag))
@@ -40,12 +40,12 @@ export function refusalBefore(write: PolicyWrite, { existing, active }: Located)
   return null;
 }
 
-/** Whether the policy is stored after the write, and not removed: also after the removal of one of its groups. */
+/** Whether the policy is stored after the write. This holds also for the removal of one of its groups. */
 export function storesPolicy({ operation, sourceGroup }: PolicyWrite): boolean {
   return operation !== 'delete' || sourceGroup !== undefined;
 }
 
-/** The preconditions of a write to one group that are about the group itself. */
+/** The preconditions of a group write that concern the group itself. */
 export function refusalOfGroup({ operation, ifMatch, ifNoneMatch }: PolicyWrite, created: boolean): Refusal | null {
   if (operation === 'put' && ifNoneMatch !== undefined && !created)
     return refusal('precondition_failed', 'there is such a source group already');
@@ -72,23 +72,23 @@ function textOf(target: PolicyTarget): string {
   }
 }
 
-/** What a body says about its record, and what is stored. */
+/** The fields of a body that concern its record, and the text to store. */
 export type MessageCache = {
   readonly form: Form;
   readonly mode: EnvelopeMode;
   readonly name: string | null;
-  /** The text of the policy, or what becomes of the one that is stored. */
+  /** The text of the policy, or the edit of the stored text. */
   readonly text: { readonly body: Uint8Array } | { readonly edit: TextEdit };
-  /** What the answer shows of it. */
+  /** The text that the answer shows. */
   readonly shown: Uint8Array;
 };
 
-/** A record that is put keeps its name unless it is given another. */
+/** A record keeps its name unless the body names another. */
 export function nameAfter({ existing, nameOfNew }: Located, name: string | null): string | null {
   return name ?? (existing === null ? nameOfNew : existing.name);
 }
 
-/** A write by name leaves the policy under that name; only a write by id renames it (D5). */
+/** A write by name keeps that name; only a write by id renames (D5). */
 export function refusalOfName(target: PolicyTarget, name: string | null): Refusal | null {
   if (target.by !== 'name' || name === null || sameName(target.name, name)) return null;
   const message = `The name must be ${target.name.trim()}, as in the path, or left out; a write by id renames a policy.`;
@@ -102,7 +102,7 @@ export type Decision = {
   readonly change: PolicyChange;
   readonly created: boolean;
   readonly stored: StoredPolicy;
-  /** What decides from now on: this policy, none, or what decided before. */
+  /** The policy that decides after the write: this one, none, or the same as before. */
   readonly decides: 'this' | 'none' | 'unchanged';
   readonly warnings: readonly Warning[];
 };
@@ -110,9 +110,9 @@ export type Decision = {
 export type Circumstances = {
   readonly now: string;
   readonly newId: string;
-  /** The store's newest. */
+  /** The newest generation of the store. */
   readonly generation: number;
-  /** The newest that the kernel was found to enforce: what replaces it must be newer. */
+  /** The newest generation that was found in the kernel. A new program must be newer. */
   readonly enforced: number;
 };
 
@@ -120,7 +120,7 @@ function nextGeneration({ generation, enforced }: Circumstances): number {
   return Math.max(generation, enforced) + 1;
 }
 
-/** The record that a put writes, and what it does to activity (D5). */
+/** The record that a PUT writes, and its effect on the active record (D5). */
 export function decidePut(write: PolicyWrite, located: Located, written: MessageCache, at: Circumstances): Decision {
   const { existing, active } = located;
   const activates = write.activate && written.mode !== 'disabled';
@@ -157,7 +157,7 @@ export function decidePut(write: PolicyWrite, located: Located, written: Message
   };
 }
 
-/** A stored record is put in force as it is: with its revision, times and author. */
+/** Activates a stored record unchanged: with its revision, times and author. */
 export function decideActivation(
   { record, body }: StoredPolicy,
   active: PolicyRecord | null,

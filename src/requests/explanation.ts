@@ -11,35 +11,44 @@ import { refusal } from '#statecharts/refusal.js';
 import type { PolicyStore } from '#store/store-types.js';
 import { FairQueue, inTurn } from './fair-queue.js';
 
-/** `policy` is a draft in singleton form, of the right shape but not yet validated; left out, the active one. */
+/**
+ * `policy` is a draft in singleton form, with a valid shape but not yet validated. If it is omitted, the
+ * active policy is used.
+ */
 export type ExplainQuestion = { readonly policy?: PolicyConfig; readonly query: ExplainQuery };
 
 export type ExplainPorts = {
   readonly policies: PolicyStore;
   readonly active: ExplainLane;
-  /** Apart from the active policy: a costly draft ends its thread, and with it what that thread knows. */
+  /** Drafts have a thread of their own: a costly draft ends its thread, and its cache is lost. */
   readonly drafts: ExplainLane;
   readonly surroundings: PolicySurroundings;
-  /** The state of the node for a packet; `ofDraft`: the question is about another policy than the one in force. */
+  /** The state of the node for a packet. `ofDraft`: the question is about a draft. */
   readonly node: (packet: Packet, ofDraft: boolean) => Promise<ExplainNode>;
 };
 
-/** A policy thread, and the questions that wait for it. */
+/** A policy thread, and the queue of questions for it. */
 export type ExplainLane = { readonly thread: PolicyThread; readonly queue: FairQueue; readonly budgetMs: number };
 
 export const WAITING_PER_SUBJECT = 32;
 
-/** `budgetMs`: so long a question may take from its turn on; then the thread is ended, and the next question starts another. */
+/**
+ * `budgetMs`: the time limit of a question from its turn on. At the limit the thread is ended, and the next
+ * question starts another.
+ */
 export function explainLane(thread: PolicyThread, budgetMs: number): ExplainLane {
   return { thread, queue: new FairQueue(WAITING_PER_SUBJECT), budgetMs };
 }
 
-/** The largest policy is read within this. */
+/** Reading the largest policy takes less. */
 export const ACTIVE_BUDGET_MS = 30_000;
-/** A draft has at most 1 MiB: a thread starts and reads it in a second. */
+/** A draft has at most 1 MiB: a thread starts and reads it within a second. */
 export const DRAFT_BUDGET_MS = 4_000;
 
-/** Asks the policy thread, which knows the policies that it explained last; an unknown one is sent along. */
+/**
+ * Sends the key of the policy first. If the thread does not hold the policy, the question is repeated with
+ * the text.
+ */
 export async function explainPolicy(
   ports: ExplainPorts,
   { policy, query: asks }: ExplainQuestion,

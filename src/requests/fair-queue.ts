@@ -3,13 +3,16 @@ import { refusal } from '#statecharts/refusal.js';
 
 type Waiting = { readonly begin: () => void };
 
-/** The subject has too many works that wait. */
+/** Too many tasks of the subject wait. */
 export class QueueFull extends Error {
   override readonly name = 'QueueFull';
   readonly code = 'queue_full';
 }
 
-/** Runs one work at a time, and takes the subjects that wait in turns: no subject waits for all works of another. */
+/**
+ * Runs one task at a time, and serves waiting subjects in turn: a subject does not wait for all tasks of
+ * another.
+ */
 export class FairQueue {
   /** In the order of their turns. */
   readonly #waiting = new Map<string, Waiting[]>();
@@ -17,7 +20,7 @@ export class FairQueue {
 
   constructor(private readonly mostPerSubject: number) {}
 
-  /** Rejects with `QueueFull` at once where so many works of the subject wait already. */
+  /** Rejects with `QueueFull` at once if too many tasks of the subject wait. */
   async run<T>(subject: string, work: () => Promise<T>): Promise<T> {
     if (this.#isBusy) await this.#turn(subject);
     this.#isBusy = true;
@@ -49,12 +52,12 @@ export class FairQueue {
     this.#waiting.delete(subject);
     const next = own.shift();
     if (own.length > 0) this.#waiting.set(subject, own);
-    // Still busy: the next work takes over before another can begin.
+    // The queue stays busy until the next task has started, so no other task can start in between.
     next?.begin();
   }
 }
 
-/** Runs a work in the turn of its subject; a refusal where too many of the subject wait already. */
+/** Runs a task in the turn of its subject. Returns a refusal if too many tasks of the subject wait. */
 export async function inTurn<T>(queue: FairQueue, subject: string, work: () => Promise<T>): Promise<T | Refusal> {
   try {
     return await queue.run(subject, work);

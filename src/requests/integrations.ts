@@ -3,15 +3,15 @@ import { refusal } from '#statecharts/refusal.js';
 import type { Integration, IntegrationRecord, IntegrationStore } from '#store/store-types.js';
 import { orRefusal } from './or-refusal.js';
 
-/** An integration as it is shown: without its token. */
+/** An integration as the API shows it: without its token. */
 type IntegrationView = Omit<IntegrationRecord, 'service_account_token'>;
 
 type IntegrationWrite = {
   readonly integration: Integration;
   readonly author: string;
-  /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
+  /** The revision that must be stored now, 0 for none; omitted for any. Else `precondition_failed`. */
   readonly expectedRevision?: number;
-  /** The answer is that of the write, and nothing is stored. */
+  /** A dry run: returns the answer of the write and stores nothing. */
   readonly dryRun?: boolean;
 };
 type IntegrationWritten = {
@@ -28,7 +28,7 @@ export type Integrations = {
   remove(removal: IntegrationRemoval): Promise<{ readonly kind: 'deleted' } | Refusal>;
 };
 
-/** `inUse` names the integrations of the policy in force; null while that is not known. */
+/** `inUse` returns the names of the integrations of the policy in force; null while they are unknown. */
 export function integrationsOver(store: IntegrationStore, inUse: () => readonly string[] | null): Integrations {
   return {
     list: async () => (await store.list()).map(viewOf),

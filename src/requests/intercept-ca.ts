@@ -9,13 +9,13 @@ import { StoreError } from '#store/store-error.js';
 import type { InterceptCaRecord, InterceptCaStore } from '#store/store-types.js';
 import { orRefusal } from './or-refusal.js';
 
-/** What the service plane signs with: null where there is none. */
+/** The CA that the service plane signs with; null if there is none. */
 export type InterceptCaMaterial =
   | { readonly kind: 'ca'; readonly ca: InterceptCa }
   /** There is one, and its key cannot be had. */
   | { readonly kind: 'unreadable'; readonly reason: string };
 
-/** The intercept CA as it is shown: without its key. Times are ISO 8601, UTC. */
+/** The intercept CA as the API shows it: without its key. Times are ISO 8601, UTC. */
 type InterceptCaView = {
   readonly subject: string;
   readonly fingerprint_sha256: string;
@@ -33,29 +33,29 @@ type InterceptCaWritten = {
 };
 type By = {
   readonly author: string;
-  /** The revision that must be stored now, 0 for none; left out for any. Else `precondition_failed`. */
+  /** The revision that must be stored now, 0 for none; omitted for any. Else `precondition_failed`. */
   readonly expectedRevision?: number;
 };
 
 export type InterceptCaSetting = {
   read(): Promise<InterceptCaView | null>;
-  /** `dryRun`: the answer is that of the write, and nothing is stored. */
+  /** `dryRun`: returns the answer of the write and stores nothing. */
   put(
     write: By & { readonly certPem: string; readonly keyPem: string; readonly dryRun: boolean },
   ): Promise<InterceptCaWritten | Refusal>;
-  /** Makes one, in place of the one that there is. */
+  /** Generates a CA that replaces the present one. */
   generate(write: By): Promise<InterceptCaWritten | Refusal>;
   remove(removal: Pick<By, 'expectedRevision'>): Promise<{ readonly kind: 'deleted' } | Refusal>;
-  /** What is in force, at once, and again with each change. */
+  /** Emits the CA in force at once, and after each change. */
   readonly changed: Observable<InterceptCaMaterial | null>;
 };
 
-/** Ten years: clients must be given each new one by hand. */
+/** Ten years, since an operator must install each new CA in all clients by hand. */
 const LIFE_DAYS = 3650;
 /** RFC 5280, ub-common-name. */
 const LONGEST_COMMON_NAME = 64;
 
-/** Over what is stored, which is read first. */
+/** Reads the stored CA first. */
 export async function interceptCaOver(store: InterceptCaStore, nodeId: string): Promise<InterceptCaSetting> {
   const changed = new ReplaySubject<InterceptCaMaterial | null>(1);
   changed.next(await materialOf(store));

@@ -14,12 +14,12 @@ import type { Packet, Prefix, Range } from '#contracts/policy-model.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { refusal } from '#statecharts/refusal.js';
 
-/** What the datapath knows of the traffic that it judged; a `Refusal` while there is none to ask. */
+/** Hits, flows and grants of the datapath. Each function returns a `Refusal` while no datapath is open. */
 export type Traffic = {
   hits(query: HitQuery): Promise<HitReport | Refusal>;
   flows(query: FlowQuery): Promise<FlowPage | Refusal>;
   cutFlows(filter: FlowFilter): Promise<{ readonly cut: number } | Refusal>;
-  /** What is granted now; see `Datapath.learned`. */
+  /** The present grants; see `Datapath.learned`. */
   learned(): Promise<readonly Learned[] | Refusal>;
   /** See `Datapath.arrival`. */
   arrival(source: number): Promise<Arrival | Refusal>;
@@ -29,7 +29,7 @@ const ABSENT = refusal('feature_unavailable', 'the configuration has no dataplan
 const NOT_RUNNING = refusal('dataplane_unavailable', 'the dataplane is not running at the moment; see /ready');
 const NOTHING_YET = refusal('dataplane_unavailable', 'nothing was put in force since this process began; see /ready');
 
-/** `isEngaged` says whether the datapath is open. */
+/** `isEngaged` returns whether the datapath is open. */
 export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean): Traffic {
   const ask = async <T>(question: (asked: Datapath) => Promise<T>): Promise<T | Refusal> => {
     if (datapath === null) return ABSENT;
@@ -44,7 +44,7 @@ export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean)
   };
 }
 
-/** The patterns that an address is granted for now; null where the datapath cannot say. */
+/** The patterns that an address is granted for now; null if the datapath cannot tell. */
 export async function grantedFor(
   traffic: Pick<Traffic, 'learned'>,
   address: number,
@@ -54,13 +54,13 @@ export async function grantedFor(
   return learned.filter(({ addresses }) => addresses.includes(address >>> 0)).map(({ pattern }) => pattern);
 }
 
-/** Null where the datapath cannot say. */
+/** Null if the datapath cannot tell. */
 export async function arrivalOf(traffic: Pick<Traffic, 'arrival'>, source: number): Promise<Arrival | null> {
   const arrival = await traffic.arrival(source);
   return 'kind' in arrival ? null : arrival;
 }
 
-/** The live flow that a packet is of; null where there is none, or the datapath cannot say. */
+/** The live flow of a packet; null if there is none, or if the datapath cannot tell. */
 export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet): Promise<OpenFlow | null> {
   const { source, destination, sourcePort, destinationPort, protocol } = packet;
   const [ends, ports] = [[source, destination].map(alone), [sourcePort, destinationPort].map(portAlone)];
@@ -86,5 +86,5 @@ export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet
 
 const alone = (address: number): Prefix => ({ address: address >>> 0, length: 32 });
 const portAlone = (port: number): Range => ({ low: port, high: port });
-/** Those of two ends with two ports. */
+/** The flows between two addresses with two ports. */
 const BETWEEN_TWO = 8;

@@ -5,12 +5,12 @@ import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { DnsProxy, DnsStats } from '#dns/dns-proxy.js';
 import { refusal } from '#statecharts/refusal.js';
 
-/** What the DNS proxy knows of the lookups that it judged. */
+/** The names that the DNS proxy has resolved, and its lookups. */
 export type NodeLookups = {
-  /** Null while there is none to ask. */
+  /** Null while no proxy is open. */
   stats(): Promise<DnsStats | null>;
   names(): Promise<readonly KnownName[] | Refusal>;
-  /** What it sees; lookups that are allowed only while they are wanted. Never ends. */
+  /** The lookups as they happen. Allowed lookups are included only while a reader wants them. Never ends. */
   readonly seen: Observable<SeenLookups>;
   setWanted(wanted: boolean): void;
 };
@@ -24,7 +24,7 @@ const NOT_RUNNING = refusal(
   'the DNS proxy of this node is not running at the moment; see /ready',
 );
 
-/** `isServing` says whether the proxy is open. */
+/** `isServing` returns whether the proxy is open. */
 export function lookupsOver(proxy: DnsProxy | null, isServing: () => boolean): NodeLookups {
   return {
     stats: async () => (proxy !== null && isServing() ? proxy.stats() : null),

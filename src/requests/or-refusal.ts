@@ -2,7 +2,7 @@ import type { Refusal, RefusalCode } from '#bus/policy-requests.js';
 import { refusal } from '#statecharts/refusal.js';
 import { StoreError } from '#store/store-error.js';
 
-/** What a store refuses is told to the caller; all else is thrown. */
+/** Turns a `StoreError` into a refusal; other errors are thrown. */
 export async function orRefusal<T>(act: () => Promise<T | Refusal>): Promise<T | Refusal> {
   try {
     return await act();

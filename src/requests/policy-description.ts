@@ -4,19 +4,19 @@ import type { PolicySurroundings } from '#policy-thread/policy-work.js';
 import { storedText } from '#policy-thread/stored-text.js';
 import type { PolicyStore } from '#store/store-types.js';
 
-/** The active policy: what there is to say about it, and its program as text (UTF-8). */
+/** The active policy: its warnings, and its program as text (UTF-8). */
 export type PolicyDescription = { readonly warnings: readonly Warning[]; readonly listing: Uint8Array };
 
 export type DescriptionPorts = {
   readonly policies: PolicyStore;
-  /** A large policy takes seconds: nobody else waits for this thread. */
+  /** Reading a large policy takes seconds, so this thread serves no other request. */
   readonly createThread: () => PolicyThread;
   readonly surroundings: PolicySurroundings;
 };
 
 const MAX_LISTING_BYTES = 32 << 20;
 
-/** Null while no policy is active. Rejects where the stored one cannot be read. */
+/** Null while no policy is active. Rejects if the stored policy cannot be read. */
 export async function describePolicy(
   { policies, createThread, surroundings }: DescriptionPorts,
   signal: AbortSignal,

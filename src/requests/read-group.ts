@@ -8,12 +8,12 @@ import type { PolicyStore } from '#store/store-types.js';
 
 type GroupPorts = {
   readonly policies: PolicyStore;
-  /** The one that writes: it knows where the groups stand of what it wrote last. */
+  /** The thread of writes: it holds the group offsets of the policies that it wrote last. */
   readonly thread: PolicyThread;
   readonly surroundings: PolicySurroundings;
 };
 
-/** The record of a policy with the text of one of its groups; null where either is missing. */
+/** The record of a policy with the text of one of its groups; null if either is missing. */
 export async function readGroup(ports: GroupPorts, id: string, group: string): Promise<StoredPolicy | Refusal | null> {
   try {
     return await read(ports, id, group);

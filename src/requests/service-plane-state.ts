@@ -2,16 +2,19 @@ import { NEVER, Observable, share } from 'rxjs';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { ServicePlane, ServicePlaneStats } from '#service-plane/service-plane.js';
 
-/** What the service plane knows of the connections that it judged. */
+/** Statistics and connections of the service plane. */
 export type Inspecting = {
-  /** Null while there is none to ask. */
+  /** Null while no plane is open. */
   stats(): Promise<ServicePlaneStats | null>;
-  /** What it sees; what is allowed only while that is wanted. Never ends. */
+  /**
+   * The connections as they are decided. Allowed ones are included only while a reader wants them. Never
+   * ends.
+   */
   readonly seen: Observable<SeenConnections>;
   setWanted(wanted: boolean): void;
 };
 
-/** `isServing` says whether the plane is open. */
+/** `isServing` returns whether the plane is open. */
 export function inspectingOver(plane: ServicePlane | null, isServing: () => boolean): Inspecting {
   return {
     stats: async () => (plane !== null && isServing() ? plane.stats().catch(() => null) : null),
