@@ -99,6 +99,10 @@ const dataplane = setup({
     noteRefusals: assign((_, { change }: { change: DatapathChange }) => ({
       notices: change.type === 'refusals_changed' ? refusalNotices(change.refusing) : {},
     })),
+    /** The node starts an actor again that died of a bug. */
+    die: (_, { failure }: { failure: unknown }) => {
+      throw failure;
+    },
     countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
     resetAttempts: assign({ attempts: 0 }),
     noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { [part]: params.trouble } })),
@@ -291,7 +295,7 @@ export const dataplaneChart = dataplane.createMachine({
     id: 'interfaces',
     src: 'interfaces',
     input: ({ context }): InterfacesInput => ({ configured: context.configured }),
-    onError: { target: '#dataplane', reenter: true },
+    onError: { actions: { type: 'die', params: ({ event }) => ({ failure: event.error }) } },
   },
   on: {
     ...answeringAtOnce(UNUSABLE),

@@ -98,6 +98,28 @@ describe('the dataplane', () => {
     expect((await system.policies.write(singleton('wan'))).kind).toBe('written');
   });
 
+  test('refuses a write at once when its worker dies while the program is staged', async () => {
+    const { datapath, until, system } = await startSystem({ activationTimeoutMs: 60_000 });
+    await until('policy_ready', 'never_activated');
+    let staging = (): void => {};
+    const isStaging = new Promise<void>((resolve) => {
+      staging = resolve;
+    });
+    datapath.on.stage = () => {
+      staging();
+      return new Promise(() => {});
+    };
+    const written = system.policies.write(singleton('lan'));
+    await isStaging;
+    datapath.tell({ type: 'worker_died', reason: 'SIGSEGV' });
+    expect(await written).toEqual({
+      kind: 'refused',
+      code: 'dataplane_unavailable',
+      detail: 'the dataplane was lost while it was asked',
+    });
+    expect(system.readiness().checks[0]?.state).toBe('backing_off');
+  });
+
   test('does not activate a stored policy whose proof fails', async () => {
     const datapath = fakeDatapath();
     datapath.on.prove = () => {

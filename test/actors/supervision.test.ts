@@ -1,8 +1,9 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { createActor, fromCallback, fromPromise, SimulatedClock, waitFor } from 'xstate';
 import { routeMessages } from '#actors/router.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
+import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
 import { INSPECTION, LOOKUPS, NEEDS, WRITE } from '#test/statecharts/sample.js';
 
@@ -101,4 +102,16 @@ test('a request to an actor that is restarting is refused, not lost', () => {
       detail: 'the policy actor ended and is being started again',
     },
   });
+});
+
+test('the dataplane ends with an error of its interfaces, so that the node starts it again', async () => {
+  const interfaces = fromPromise(() => Promise.reject(new Error('bug')));
+  const actors = {
+    interfaces: interfaces as never,
+    probe: fromPromise<readonly []>(() => new Promise(() => {})) as never,
+  };
+  const dataplane = createActor(dataplaneChart.provide({ actors }), { input: { configured: true, needed: false } });
+  dataplane.subscribe({ error: () => {} });
+  dataplane.start();
+  await vi.waitFor(() => expect(dataplane.getSnapshot()).toMatchObject({ status: 'error', error: new Error('bug') }));
 });

@@ -93,7 +93,7 @@ it('a node whose policy.file becomes a FIFO keeps its policy, and shuts down', a
   expect(await node.stop()).toBe(0);
 });
 
-it('/ready reports an unreadable policy.file as degraded until it is read again, without a change of it', async () => {
+it('/ready reports an unreadable policy.file as degraded until it is read again', async () => {
   const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
   await node.logged('policy file written');
   await vi.waitFor(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
