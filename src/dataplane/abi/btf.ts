@@ -1,8 +1,11 @@
-/** Where a member stands, in bytes; an array has `count` elements of `size`. */
+/** Offset of a member in bytes; an array has `count` elements of `size` bytes. */
 export type Field = { readonly offset: number; readonly size: number; readonly count: number };
-/** Members by name; those of a struct in the struct by `outer.inner`. A number alone is the member ``. */
+/**
+ * Members by name; a member of a nested struct is named `outer.inner`. A type that is a plain number has one
+ * member, named by the empty string.
+ */
 export type StructLayout = { readonly size: number; readonly fields: Readonly<Record<string, Field>> };
-/** Of what says nothing about itself, such as the values of a ring buffer. */
+/** The layout of a map without type information, such as a ring buffer. */
 export const NO_LAYOUT: StructLayout = { size: 0, fields: {} };
 
 const MAGIC = 0xeb9f;
@@ -26,13 +29,13 @@ const KIND = {
 type Member = { readonly name: string; readonly type: number; readonly offset: number };
 type BtfType = {
   readonly kind: number;
-  /** Size in bytes, or the id of what it refers to. */
+  /** Size in bytes, or the id of the type that this type refers to. */
   readonly sizeOrType: number;
   readonly members: readonly Member[];
   readonly array: { readonly type: number; readonly count: number } | undefined;
 };
 
-/** The types that a BPF object or a loaded map describes itself with (Documentation/bpf/btf.rst of the kernel). */
+/** The BTF type information of a BPF object or of a loaded map (Documentation/bpf/btf.rst of the kernel). */
 export class Btf {
   /** Type 0 is void. */
   readonly #types: BtfType[] = [{ kind: 0, sizeOrType: 0, members: [], array: undefined }];
@@ -60,7 +63,7 @@ export class Btf {
         members: Array.from({ length: isStruct ? length : 0 }, (_, index) => ({
           name: nameAt(view.getUint32(body + 12 * index, true)),
           type: view.getUint32(body + 12 * index + 4, true),
-          // With the kind flag the upper byte is the size of a bit field; there are none in maps.
+          // With the kind flag, the upper byte is the size of a bit field; maps have no bit fields.
           offset: (view.getUint32(body + 12 * index + 8, true) & 0xff_ffff) / 8,
         })),
         array:

@@ -1,6 +1,9 @@
 import { FLOW_STATE, type FlowState } from '#contracts/datapath-numbers.js';
 
-/** `struct flow` of `bpf/weir.h` and, behind it, its `struct tally`, in bytes. The key stands first. */
+/**
+ * Offsets in bytes of `struct flow` of `bpf/weir.h` and of its `struct tally`, which follows it. The key
+ * comes first.
+ */
 export const FLOW_OFFSETS = {
   key: 0,
   judgement: 16,
@@ -21,7 +24,7 @@ export const FLOW_OFFSETS = {
   hit_check: 124,
 } as const;
 export const FLOW_BYTES = 128;
-/** Of which so many are the flow's, and the rest the tally's. */
+/** Bytes of `struct flow`; the rest is `struct tally`. */
 export const FLOW_LINE_BYTES = 64;
 export const FLOW_KEY_OFFSETS = {
   low_address: 0,
@@ -33,43 +36,49 @@ export const FLOW_KEY_OFFSETS = {
   use: 14,
 } as const;
 export const FLOW_KEY_BYTES = 16;
-/** The `use` of a line that has a flow. */
+/** The value of `use` in a slot that holds a flow. */
 export const KEY_USED = 1;
 
 const OPENED_BY_HIGH = 1;
 const FOREIGN = 2;
-/** Nobody has confirmed it yet. */
+/** No packet has confirmed the flow yet. */
 export const FLOW_HALF_OPEN = 8;
 
-/** A flow of the kernel's table. Addresses are unsigned 32-bit numbers in host order; `[0]` is the side that opened it. */
+/**
+ * A flow of the kernel's table. Addresses are unsigned 32-bit numbers in host order; `[0]` is the side that
+ * opened the flow.
+ */
 export type Flow = {
   readonly source: number;
   readonly destination: number;
-  /** Of ICMP queries: the identifier, in both. */
+  /** For ICMP queries both ports are the identifier. */
   readonly sourcePort: number;
   readonly destinationPort: number;
   readonly protocol: number;
-  /** Type of the ICMP query that opened it; 0 for other protocols. */
+  /** Type of the ICMP query that opened the flow; 0 for other protocols. */
   readonly icmpQuery: number;
   readonly state: FlowState;
-  /** Came in by an interface that is not policed: only its replies are let in, and no rule judged it. */
+  /**
+   * The flow came in by an interface that is not policed: only its replies are let in, and no rule was
+   * applied.
+   */
   readonly foreign: boolean;
   readonly halfOpen: boolean;
   readonly epoch: number;
   readonly word: number;
-  /** Entry of `hits` that it counts for, and the low word of whose that is; 0: none. */
+  /** Entry of `hits` where this flow is counted, and the low word of the identity of its rule; 0: none. */
   readonly hit: number;
   readonly hitCheck: number;
   readonly packets: readonly [bigint, bigint];
   readonly bytes: readonly [bigint, bigint];
-  /** Of the monotonic clock. */
+  /** On the monotonic clock. */
   readonly openedNs: bigint;
-  /** In ticks, which wrap. */
+  /** In ticks, which wrap around. */
   readonly lastSeen: number;
   readonly ifindex: readonly [number, number];
 };
 
-/** By the class in `kind`. */
+/** Types of ICMP queries; the index is the class in `kind`. */
 const ICMP_QUERIES = [0, 8, 13, 15, 17];
 const STATES = new Map<number, FlowState>(
   (Object.entries(FLOW_STATE) as [FlowState, number][]).map(([name, number]) => [number, name]),

@@ -1,6 +1,9 @@
 import { PACKET_CELLS, type ProofSample } from '#contracts/proof-types.js';
 
-/** `struct proof_packet` of `bpf/weir.h`: a packet, and the word that it is judged by. */
+/**
+ * Offsets in bytes of `struct proof_packet` of `bpf/weir.h`: a packet, and the verdict word that the datapath
+ * returns.
+ */
 export const PROOF_PACKET = {
   source: 0,
   destination: 4,
@@ -12,7 +15,7 @@ export const PROOF_PACKET = {
   word: 16,
 } as const;
 export const PROOF_PACKET_BYTES = 24;
-/** So many are judged in one run. */
+/** Packets that one run classifies. */
 export const PROOF_BATCH = 8192;
 
 const CELLS = PROOF_PACKET_BYTES / 4;
@@ -20,7 +23,10 @@ const PORTS = PROOF_PACKET.source_port / 4;
 const KIND = PROOF_PACKET.protocol / 4;
 const WORD = PROOF_PACKET.word / 4;
 
-/** Writes packets of a sample as the kernel reads them, from `from` to `to`, with a word that nothing is judged by. */
+/**
+ * Writes the packets `from` to `to` of a sample in the kernel's layout. The verdict word is set to 0, which
+ * no program returns.
+ */
 export function writeProofPackets(cells: Uint32Array, { packets }: ProofSample, from: number, to: number): void {
   for (let index = from, at = 0; index < to; index++, at += CELLS) {
     const given = index * PACKET_CELLS;
@@ -28,7 +34,7 @@ export function writeProofPackets(cells: Uint32Array, { packets }: ProofSample, 
     const kind = packets[given + 3] ?? 0;
     cells[at] = packets[given] ?? 0;
     cells[at + 1] = packets[given + 1] ?? 0;
-    // Little-endian: what stands first in memory is the low half.
+    // Little-endian: the first 16 bits in memory are the low half.
     cells[at + PORTS] = (ports >>> 16) | (ports << 16);
     cells[at + KIND] = (kind >>> 16) | (kind & 0xff00) | ((kind & 255) << 16);
     cells[at + WORD] = 0;

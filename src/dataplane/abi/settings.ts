@@ -9,20 +9,23 @@ import {
 import type { FlowTimeouts } from '#contracts/datapath-options.js';
 import { setShift } from './flow-table-size.js';
 
-/** `struct settings` of `bpf/weir.h`: what a loaded program cannot change any more. */
+/** `struct settings` of `bpf/weir.h`: constants of a program, which cannot change after it is loaded. */
 export type Settings = {
   readonly slotLines: number;
   readonly markMask: number;
   readonly reversePath: ReversePath;
-  /** Ranks that each slot can resolve to hits. */
+  /** The number of ranks that each slot can map to hits. */
   readonly rankCapacity: number;
   readonly hitCapacity: number;
   readonly flowCapacity: number;
-  /** Part of the capacity that one source may have once the table is half full, and less as it fills up; 1: no limit. */
+  /**
+   * Share of the capacity that one source may use once the table is half full. It shrinks as the table fills
+   * up. 1: no limit.
+   */
   readonly flowShare: number;
-  /** Of the hash that places flows; tables that are filled keep theirs. */
+  /** Seed of the hash that places flows; a filled table keeps its seed. */
   readonly flowSeed: number;
-  /** Events that one source may cause each second on one CPU. */
+  /** Events per second that one source may cause on one CPU. */
   readonly denyEvents: number;
   readonly flowEvents: number;
   readonly timeoutsMs: FlowTimeouts;
@@ -30,17 +33,19 @@ export type Settings = {
   readonly policeLocal: boolean;
   readonly judgeAll: boolean;
   readonly traceWord: boolean;
-  /** What passes is sent at once, without the stack. */
+  /** Allowed packets are sent at once and skip the network stack. */
   readonly direct: boolean;
   /** Flags of `bpf_fib_lookup`. */
   readonly fibFlags: number;
-  /** Goes by a copy of plain routes, where there is one; not before Linux 6.2. */
+  /** Forwards by a copy of plain routes if there is one; needs Linux 6.2. */
   readonly copiesRoutes?: boolean;
-  /** Stands on the hooks while this datapath succeeds another. */
+  /** The program runs on the hooks while this datapath takes over from an earlier one. */
   readonly bridges?: boolean;
-  /** Lookups go to the DNS proxy, whatever server they are for. */
+  /** DNS lookups go to the DNS proxy, whatever server they are sent to. */
   readonly divertDns?: boolean;
-  /** Where the service plane listens for what is to be inspected; left out: nobody does. */
+  /**
+   * The address and port where the service plane accepts connections to inspect; undefined if there is none.
+   */
   readonly servicePlane?: { readonly address: number; readonly port: number } | null | undefined;
 };
 
@@ -73,7 +78,7 @@ export const SETTINGS_OFFSETS = {
 } as const;
 export const SETTINGS_BYTES = 132;
 
-/** The lowest bit of the mask is the guard's, the next the redirects'. */
+/** The lowest bit of the mask belongs to the guard, the next one to redirects. */
 export function guardBit(markMask: number): number {
   return (markMask & -markMask) >>> 0;
 }
@@ -82,7 +87,10 @@ export function redirectBit(markMask: number): number {
   return guardBit(markMask & ~guardBit(markMask));
 }
 
-/** The third is that of the node's own sockets that are not judged; 0 where the mask has no third. */
+/**
+ * The third bit marks packets of the node's own sockets that are exempt from the policy; 0 if the mask has no
+ * third bit.
+ */
 export function exemptBit(markMask: number): number {
   const above = (mask: number): number => (mask & ~guardBit(mask)) >>> 0;
   return guardBit(above(above(markMask)));

@@ -4,7 +4,7 @@ import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 
-/** Runs the datapath's own judgement over packets, by a slot of one's choice. */
+/** Classifies packets by the programs of the kernel, with the policy of a given slot. */
 export class Prover {
   readonly #memory: MappedMemory;
   readonly #request = new Uint8Array(8);
@@ -15,7 +15,10 @@ export class Prover {
     this.#run = new TestRun(object.programFd('weir_prove'), undefined, this.#request, undefined);
   }
 
-  /** The first packet that is judged otherwise than is expected; null where none is. Calls `breathe` now and then. */
+  /**
+   * Returns the first packet whose verdict word differs from the expected one; null if there is none. Calls
+   * `breathe` between batches.
+   */
   mismatch(sample: ProofSample, slot: 0 | 1, breathe?: () => void): ProofMismatch | null {
     const request = new DataView(this.#request.buffer);
     const { words: cells } = this.#memory;

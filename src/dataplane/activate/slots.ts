@@ -6,7 +6,7 @@ import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 
 const MAX_EPOCH = 0x7fff_ffff;
-/** Of `struct active`, in words. */
+/** Offsets of `struct active`, in 32-bit words. */
 export const ACTIVE = {
   word: 0,
   layoutVersion: 1,
@@ -16,15 +16,21 @@ export const ACTIVE = {
   bytes: 32,
 } as const;
 
-/** The two slots of the program map, and the word that says which one is in force. */
+/** The two slots of the program map, and the word that selects the slot in force. */
 export class Slots {
   readonly #program: MappedMemory;
   readonly #active: MappedMemory;
   readonly #directUntil: BigUint64Array;
   #staged = false;
-  /** The word in force of the datapath that this one succeeds: epochs go on from there, and its slot stays as it is. */
+  /**
+   * The active word of the datapath that this one takes over from: epochs continue from there, and its slot
+   * is not overwritten.
+   */
   #wordBefore = 0;
-  /** A packet may still be reading the idle slot: true after a flip, and after whatever an earlier process did. */
+  /**
+   * A packet may still be reading the idle slot: true after a flip, and at the start, because an earlier
+   * process may have flipped.
+   */
   #graceDue = true;
 
   constructor(
@@ -36,18 +42,18 @@ export class Slots {
     this.#directUntil = new BigUint64Array(this.#active.buffer, ACTIVE.directUntilNs * 4, 1);
   }
 
-  /** 0: nothing was ever activated. */
+  /** 0 if nothing was ever activated. */
   get epoch(): number {
     return this.#word() >>> 1;
   }
 
-  /** Of what is put in force next. */
+  /** The epoch of the next activation. */
   get nextEpoch(): number {
     const before = (this.#word() || this.#wordBefore) >>> 1;
     return before === MAX_EPOCH ? 1 : before + 1;
   }
 
-  /** Undefined before anything was activated. */
+  /** Undefined before the first activation. */
   get slotInForce(): 0 | 1 | undefined {
     if ((this.#word() || this.#wordBefore) === 0) return undefined;
     return this.idleSlot === 0 ? 1 : 0;
@@ -61,7 +67,7 @@ export class Slots {
     return this.#staged;
   }
 
-  /** The one that the next fill writes to. */
+  /** The slot that the next fill writes to. */
   get idleSlot(): 0 | 1 {
     return ((this.#word() || this.#wordBefore) & 1) === 0 ? 1 : 0;
   }
@@ -83,7 +89,7 @@ export class Slots {
     return header === null ? { generation: 0, lines: 0 } : { generation: header.generation, lines: header.lines };
   }
 
-  /** Fills the idle slot, after every packet that may still read it is done. */
+  /** Fills the idle slot, after all packets that may still read it are done. */
   fill(image: Image, generation: number): void {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
@@ -100,7 +106,7 @@ export class Slots {
     this.#staged = false;
   }
 
-  /** One store makes the staged slot the one in force. Answers its epoch. */
+  /** Puts the staged slot in force by one store. Returns its epoch. */
   flip(): number {
     if (!this.#staged) throw new Error('nothing is staged');
     const epoch = this.nextEpoch;
@@ -111,7 +117,7 @@ export class Slots {
     return epoch;
   }
 
-  /** Puts the image in force of `other` into the same slot here, which nobody reads. */
+  /** Copies the image in force of `other` into the same slot of this map, which no program reads yet. */
   copyInForce(other: Slots): void {
     const header = other.#headerInForce();
     if (header === null) return;
@@ -120,37 +126,42 @@ export class Slots {
     this.#program.words.set(words, (base === 0 ? 0 : this.slotLines) * LINE_WORDS);
   }
 
-  /** Puts in force here what is in force there, by the same epoch; the program map is the same, or was copied. */
+  /**
+   * Puts in force the slot that is in force in `other`, with the same epoch. The program map is shared or was
+   * copied before.
+   */
   adoptInForce(other: Slots): void {
     this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
     Atomics.store(this.#active.words, ACTIVE.word, other.#word());
     this.#graceDue = true;
   }
 
-  /** Goes on where another datapath stands, which judges until the next flip. */
+  /**
+   * Continues the epochs of another datapath, which enforces until the next flip. `word` is its active word.
+   */
   succeed(word: number): void {
     this.#wordBefore = word;
   }
 
-  /** 0: none. */
+  /** 0: TCP flows are not picked up. */
   get pickupUntil(): bigint {
     const [low = 0, high = 0] = this.#active.words.subarray(ACTIVE.pickupUntilNs);
     return (BigInt(high) << 32n) | BigInt(low);
   }
 
-  /** Until then TCP without a flow is judged as if it opened one. */
+  /** Until this time TCP packets without a flow are classified as if they opened one. */
   setPickupUntil(monotonicNs: bigint): void {
     this.#active.words[ACTIVE.pickupUntilNs] = Number(monotonicNs & 0xffff_ffffn);
     this.#active.words[ACTIVE.pickupUntilNs + 1] = Number(monotonicNs >> 32n);
   }
 
-  /** What of what it sees the kernel tells. */
+  /** Selects the events that the kernel sends. */
   setEventsWanted({ packets, flows }: EventsWanted): void {
     const bits = (packets ? EVENTS_WANTED.packets : 0) | (flows ? EVENTS_WANTED.flows : 0);
     Atomics.store(this.#active.words, ACTIVE.eventsWanted, bits);
   }
 
-  /** Until then, on the monotonic clock, what passes is sent at once, where the program may do that. */
+  /** Until this time on the monotonic clock allowed packets are sent at once, if the program supports it. */
   get directUntil(): bigint {
     return Atomics.load(this.#directUntil, 0);
   }
@@ -159,19 +170,19 @@ export class Slots {
     Atomics.store(this.#directUntil, 0, monotonicNs);
   }
 
-  /** Whether somebody may still read the idle slot. */
+  /** Whether a packet may still be reading the idle slot. */
   get isGraceDue(): boolean {
     return this.#graceDue;
   }
 
-  /** Waits until nobody reads the idle slot any more, so that the next fill need not. */
+  /** Waits until no packet reads the idle slot, so that the next fill need not wait. */
   settle(): void {
     if (!this.#graceDue) return;
     awaitGracePeriod();
     this.#graceDue = false;
   }
 
-  /** Says that nobody reads the idle slot any more, where the caller knows it otherwise. */
+  /** Skips the wait of the next fill. The caller must have waited for a grace period by other means. */
   assumeGrace(): void {
     this.#graceDue = false;
   }
@@ -189,7 +200,7 @@ export class Slots {
     const word = this.#word();
     if (word === 0) return null;
     const base = (word & 1) * this.slotLines;
-    // These five words stand where they stand in every layout.
+    // These five words have the same place in every layout.
     const [magic, , lines = 0, low = 0, high = 0] = this.#program.words.subarray(base * LINE_WORDS);
     if (magic !== IMAGE_MAGIC || lines > this.slotLines) return null;
     return { base, lines, generation: high * 0x1_0000_0000 + low };

@@ -10,7 +10,7 @@ const CLSACT_POINT = { ingress: 1, egress: 2 } as const;
 const REPLACE = 1;
 export const CLSACT = { handle: 0x57e1, priority: 1 };
 
-/** Puts the program on a TCX hook of an interface, or in the place of the program that is there. */
+/** Attaches the program to a TCX hook of an interface, or replaces the program of the pinned link. */
 export function attachTcx(programFd: number, ifindex: number, direction: Direction, pinPath: string): void {
   const held = tcxProgram(ifindex, pinPath);
   if (held !== undefined) {
@@ -34,7 +34,7 @@ export function attachTcx(programFd: number, ifindex: number, direction: Directi
   }
 }
 
-/** The id of the program that the pinned link keeps on this interface; undefined where it keeps none. */
+/** The id of the program that the pinned link attaches to this interface; undefined if there is none. */
 export function tcxProgram(ifindex: number, pinPath: string): number | undefined {
   if (!existsSync(pinPath)) return undefined;
   const fd = openPinned(pinPath);
@@ -48,7 +48,7 @@ export function tcxProgram(ifindex: number, pinPath: string): number | undefined
 
 const MAX_PROGRAMS = 64;
 
-/** The ids of all programs on a TCX hook, of whoever. */
+/** The ids of all programs on a TCX hook, third-party programs included. */
 export function tcxPrograms(ifindex: number, direction: Direction): number[] {
   const ids = new Uint32Array(MAX_PROGRAMS);
   const count = Uint32Array.of(MAX_PROGRAMS);
@@ -56,7 +56,7 @@ export function tcxPrograms(ifindex: number, direction: Direction): number[] {
   return result < 0 ? [] : [...ids.subarray(0, count[0])];
 }
 
-/** True where the kernel knows no TCX, which came with 6.6. */
+/** True if the kernel has no TCX, which came with Linux 6.6. */
 export function isTcxUnsupported(error: unknown): boolean {
   return error instanceof KernelFailure && (error.code === 'EINVAL' || error.code === 'EOPNOTSUPP');
 }
@@ -91,7 +91,7 @@ export function attachClsact(programFd: number, ifindex: number, direction: Dire
   );
 }
 
-/** The id of our filter's program; undefined where there is none. */
+/** The id of the program of Weir's own filter; undefined if there is none. */
 export function clsactProgram(ifindex: number, direction: Direction): number | undefined {
   const options = clsactOptions(0, 0);
   if (libbpf().bpf_tc_query(clsactHook(ifindex, direction), options) < 0) return undefined;

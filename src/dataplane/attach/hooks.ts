@@ -14,10 +14,10 @@ class UnsupportedInterface extends Error {
   }
 }
 
-/** The programs of the two hooks, by file descriptor. */
+/** The programs of the two hooks, as file descriptors. */
 export type HookPrograms = Readonly<Record<Direction, number>>;
 
-/** The hooks of the policed interfaces. What they hold is in the kernel, and is asked for there. */
+/** The hooks of the policed interfaces. Their state is read from the kernel, never cached. */
 export class Hooks {
   #tcxSupported: boolean;
 
@@ -33,14 +33,15 @@ export class Hooks {
     return { all, policed: all.filter(({ name }) => this.#isPoliced(name)) };
   }
 
-  /** False once an interface was removed, renamed or moved away. */
+  /** False once an interface was removed, renamed or moved to another namespace. */
   isThere({ name, ifindex }: Interface): boolean {
     return listInterfaces().some((found) => found.name === name && found.ifindex === ifindex);
   }
 
   /**
-   * What goes out is looked at only where something could that was not judged when it came in: from the node, or from an
-   * interface that is not policed; and where the service plane must not say all that the kernel says in its name.
+   * Directions that need a hook. Egress is needed only where a packet may not have been classified at its
+   * ingress (it comes from the node or from an interface that is not policed), or where the service plane
+   * must suppress packets that the kernel sends in its name.
    */
   directions(): readonly Direction[] {
     const foreign = listInterfaces().some(({ name }) => name !== 'lo' && !this.#isPoliced(name));
@@ -48,7 +49,7 @@ export class Hooks {
     return policeLocal || foreign || servicePlane != null ? ['ingress', 'egress'] : ['ingress'];
   }
 
-  /** The program that is on a hook, and what holds it. */
+  /** The id of the program on a hook, and the mechanism that attaches it. */
   held(
     { ifindex }: Interface,
     direction: Direction,
@@ -59,7 +60,7 @@ export class Hooks {
     return clsact === undefined ? undefined : { programId: clsact, by: 'clsact' };
   }
 
-  /** The ids of all programs that are held on any interface. */
+  /** The ids of all programs that Weir attached to any interface. */
   heldPrograms(): number[] {
     return listInterfaces().flatMap((found) =>
       DIRECTIONS.flatMap((direction) => this.held(found, direction)?.programId ?? []),
@@ -70,12 +71,12 @@ export class Hooks {
     const { name, ifindex } = policed;
     if (!isEthernet(name)) throw new UnsupportedInterface(name);
     const wanted = this.directions();
-    // Who comes in is judged only once its replies can be.
+    // Egress first: a new flow must not be let in before its replies can be classified.
     const by = this.#attach(ifindex, 'egress', wanted.includes('egress') ? programs.egress : undefined);
     return { interface: name, ifindex, by: this.#attach(ifindex, 'ingress', programs.ingress) ?? by ?? 'tcx' };
   }
 
-  /** Lets go of interfaces that are gone, or that the configuration names no more. */
+  /** Detaches from interfaces that are gone or no longer match the configuration. */
   prune(): void {
     const { all, policed } = this.interfaces();
     const kept = new Set(policed.map(({ ifindex }) => ifindex));
@@ -93,7 +94,7 @@ export class Hooks {
     return matchesInterface(this.options.interfaces, name);
   }
 
-  /** Puts a program on a hook, or none. */
+  /** Attaches a program to a hook, or detaches it if `programFd` is undefined. */
   #attach(ifindex: number, direction: Direction, programFd: number | undefined): Attachment['by'] | undefined {
     const pinPath = this.pins.link(ifindex, direction);
     if (programFd === undefined) {

@@ -10,7 +10,10 @@ const SIOCGIFHWADDR = 0x8927;
 const ARPHRD_ETHER = 1;
 const NAME_BYTES = 16;
 
-/** The interfaces of this network namespace. Not from /sys, which shows the namespace that mounted it. */
+/**
+ * The interfaces of this network namespace. Not read from /sys, which shows the namespace in which it was
+ * mounted.
+ */
 export function listInterfaces(): Interface[] {
   const list = libc.if_nameindex();
   if (!list) throw new KernelFailure('list interfaces', errno());
@@ -26,7 +29,7 @@ export function listInterfaces(): Interface[] {
   return found;
 }
 
-/** The datapath reads frames from their Ethernet header on. */
+/** The datapath parses frames from their Ethernet header on, so other interfaces are not supported. */
 export function isEthernet(name: string): boolean {
   const request = new Uint8Array(40);
   new TextEncoder().encodeInto(name, request.subarray(0, NAME_BYTES - 1));

@@ -10,12 +10,12 @@ const IFLA_INFO_KIND = 1;
 const IFF = { up: 1, loopback: 8 } as const;
 const RTEXT_FILTER_SKIP_STATS = 8;
 
-/** An interface, and what it is to others. Indexes are 0 where there is none. */
+/** An interface and its relation to other interfaces. An index is 0 if there is no such interface. */
 export type Link = Interface & {
-  /** As `ip link add type` calls it; empty of hardware. */
+  /** The type as in `ip link add type`; empty for hardware. */
   readonly kind: string;
   readonly master: number;
-  /** The interface of this namespace that it is made on. */
+  /** The index of the interface in this namespace on which this one is built. */
   readonly lower: number;
   readonly isUp: boolean;
   readonly isLoopback: boolean;

@@ -2,7 +2,10 @@ import { readFileSync, statSync } from 'node:fs';
 
 export type LockHolder = { readonly pid: number; readonly command: string };
 
-/** Who has a lock on what is at `path`; undefined where nobody has, or it is not told. */
+/**
+ * The process that holds a lock on the file at `path`; undefined if there is none or the kernel does not show
+ * it.
+ */
 export function lockHolder(path: string): LockHolder | undefined {
   const { dev, ino } = statSync(path);
   const major = (dev >> 8) & 0xfff;

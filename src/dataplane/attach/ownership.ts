@@ -18,14 +18,16 @@ export class OwnedElsewhere extends Error {
   readonly code = 'owned_elsewhere';
 }
 
-/** The inode of the network namespace that this thread is in: what stays the same for as long as it exists. */
+/**
+ * The inode number of this thread's network namespace, which stays the same as long as the namespace exists.
+ */
 export function networkNamespace(): string {
   return /\d+/.exec(readlinkSync(NETWORK_NAMESPACE))?.[0] ?? '';
 }
 
 /**
- * One process polices a network namespace, and one a pin path. Both are locks of the kernel on the thing itself, and
- * end with the process.
+ * One process polices a network namespace, and one process uses a pin path. Both are file locks on the
+ * namespace and the folder, and the kernel releases them when the process ends.
  */
 export class Ownership {
   readonly #fds = new Map<string, number>();
@@ -33,8 +35,8 @@ export class Ownership {
   constructor(readonly pinPath: string) {}
 
   /**
-   * `prepare` makes the pin path. It is called once no other process polices the namespace. Throws `OtherProcess`. Where the pin path
-   * was removed and made again since, the lock of the new folder is taken.
+   * `prepare` creates the pin path. It is called once no other process polices the namespace. Throws
+   * `OtherProcess`. If the pin path was removed and created again since, locks the new folder.
    */
   take(prepare: () => void): void {
     const isNew = this.#fds.size === 0;

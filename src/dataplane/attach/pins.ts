@@ -9,8 +9,8 @@ const BPF_FS_MAGIC = 0xcafe4a11;
 const STANDARD_MOUNT = '/sys/fs/bpf';
 
 /**
- * What holds the datapath in the kernel without a process, under the pin path:
- * `maps-<number>/<map>`, one folder a set of maps, and `links-<network namespace>/<ifindex>-<direction>`.
+ * The pins that keep the datapath in the kernel without a process, under the pin path: `maps-<number>/<map>`,
+ * one folder for each set of maps, and `links-<network namespace>/<ifindex>-<direction>`.
  */
 export class Pins {
   readonly links: string;
@@ -19,7 +19,7 @@ export class Pins {
     this.links = join(path, `links-${networkNamespace()}`);
   }
 
-  /** Mounts the BPF file system at its standard place when nobody has, and makes the folders. */
+  /** Mounts the BPF file system at its standard place if it is not mounted, and creates the folders. */
   prepare(): void {
     if (!isBpfFileSystem(this.path)) {
       if (!`${this.path}/`.startsWith(`${STANDARD_MOUNT}/`))
@@ -27,7 +27,7 @@ export class Pins {
       check(`mount bpffs on ${STANDARD_MOUNT}`, libc.mount('bpf', STANDARD_MOUNT, 'bpf', 0, null));
     }
     mkdirSync(this.links, { recursive: true });
-    // Layout 1 had no other hook, and did not name it.
+    // Layout 1 had ingress hooks only, and its links do not name the direction.
     for (const name of readdirSync(this.links)) {
       if (/^\d+$/.test(name)) renameSync(join(this.links, name), join(this.links, `${name}-ingress`));
     }
@@ -41,7 +41,10 @@ export class Pins {
     return existsSync(this.links) ? readdirSync(this.links).map((name) => Number.parseInt(name, 10)) : [];
   }
 
-  /** Forgets links whose interface is gone with its network namespace; one that still polices another is refused. */
+  /**
+   * Removes links whose interface is gone with its network namespace. Throws `OwnedElsewhere` if a link still
+   * polices another namespace.
+   */
   refuseOthers(): void {
     if (!existsSync(this.path)) return;
     for (const name of readdirSync(this.path)) {

@@ -9,13 +9,13 @@ import { membarrier } from '#libc/libc.js';
 import { isBpfFileSystem } from './pins.js';
 
 const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_BPF', 'CAP_PERFMON'];
-/** The kernel takes CAP_SYS_ADMIN for these too. */
+/** The kernel accepts CAP_SYS_ADMIN in place of these. */
 const IN_SYS_ADMIN: ReadonlySet<Capability> = new Set(['CAP_BPF', 'CAP_PERFMON']);
 const MINIMUM_KERNEL = [6, 1] as const;
 const MEMBARRIER_CMD_QUERY = 0;
 const MEMBARRIER_CMD_GLOBAL = 1;
 
-/** What this kernel, this user or this installation lacks. Changes nothing. */
+/** The features that this kernel, user or installation lacks. Changes nothing. */
 export function probe(objectPath: string, pinPath: string): Missing[] {
   const missing: Missing[] = [];
   const need = (what: string, there: boolean, sentence: string): void => {
@@ -30,7 +30,7 @@ export function probe(objectPath: string, pinPath: string): Missing[] {
   const [major = 0, minor = 0] = release().split('.').map(Number);
   const recent = major > MINIMUM_KERNEL[0] || (major === MINIMUM_KERNEL[0] && minor >= MINIMUM_KERNEL[1]);
   need('kernel', recent, `Linux 6.1 or later is needed, and this is ${release()}.`);
-  // There one softirq may interrupt another, and packets would be judged in each other's memory.
+  // With PREEMPT_RT one softirq may interrupt another, and two packets would share the same scratch memory.
   need(
     'preempt_rt',
     !/PREEMPT_RT/.test(version()),
@@ -67,7 +67,10 @@ export function probe(objectPath: string, pinPath: string): Missing[] {
   return missing;
 }
 
-/** Whether the kernel alone says how what is in force is laid out: up to layout 5 no layouts were pinned. */
+/**
+ * Whether the layout of the maps in force can be read from the kernel only: up to layout 5 no layouts were
+ * pinned.
+ */
 function lacksLayouts(pinPath: string): boolean {
   return mapSetsIn(pinPath).some((set) => {
     try {

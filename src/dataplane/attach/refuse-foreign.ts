@@ -4,8 +4,8 @@ import { OwnedElsewhere } from './ownership.js';
 import { judgesBy, weirHooks } from './weir-hooks.js';
 
 /**
- * Another node may have left its programs on the same interfaces, pinned elsewhere: two would judge every packet. What a
- * clsact hook holds without any pin is nobody's, and is replaced.
+ * Throws `OwnedElsewhere` if another node left its programs on the same interfaces, pinned elsewhere: both
+ * would classify every packet. A clsact program without any pin belongs to no node and is replaced.
  */
 export function refuseForeign(pinPath: string, policed: readonly Interface[], held: readonly number[]): void {
   const sets = mapSetsIn(pinPath);

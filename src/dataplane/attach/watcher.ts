@@ -2,12 +2,15 @@ import { isDeepStrictEqual } from 'node:util';
 import type { DatapathChange, FlowRefusal, Review } from '#contracts/datapath.js';
 import type { Interface } from './interfaces.js';
 
-/** The interfaces that there are now. */
+/** The interfaces that exist now. */
 type FoundInterfaces = { readonly all: readonly Interface[]; readonly policed: readonly Interface[] };
 
-/** Compares what is found with what was attached; a loss is told once, until it was attached again. */
+/**
+ * Compares the present state with the attached one. A loss is reported once, until the hook is attached
+ * again.
+ */
 export class Watcher {
-  /** Undefined until something was attached. */
+  /** Undefined until interfaces were attached. */
   #known: Map<string, number> | undefined;
   readonly #told = new Set<string>();
   #guardToldLost = false;
@@ -25,7 +28,7 @@ export class Watcher {
     this.#pinsToldLost = false;
   }
 
-  /** What came, went or was renamed. */
+  /** Interfaces that appeared, vanished or were renamed. */
   lookAtNames({ all, policed }: FoundInterfaces): DatapathChange[] {
     const known = this.#known;
     if (known === undefined) return [];

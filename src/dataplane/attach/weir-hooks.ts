@@ -16,13 +16,13 @@ import type { Interface } from './interfaces.js';
 
 const BPF_FS = '/sys/fs/bpf';
 
-/** A program of Weir on a hook, whoever put it there. */
+/** A program of Weir on a hook, of this node or of another one. */
 export type WeirHook = {
   readonly interface: Interface;
   readonly direction: Direction;
   readonly by: Attachment['by'];
   readonly program: ProgramInfo;
-  /** Where its maps or its link are pinned; undefined where that is not found. */
+  /** The folder where its maps or its link are pinned; undefined if that is not found. */
   readonly pinPath: string | undefined;
 };
 
@@ -39,7 +39,7 @@ export function weirHooks(interfaces: readonly Interface[], pinPath: string): We
   );
 }
 
-/** The programs on a hook: all on TCX, of whoever, and that of Weir on clsact. */
+/** The programs on a hook: all on TCX, third-party programs included, and on clsact only the one of Weir. */
 export function programsOn(
   ifindex: number,
   direction: Direction,
@@ -51,7 +51,7 @@ export function programsOn(
   ];
 }
 
-/** Whether the program judges by one of these sets. */
+/** The set of maps that the program classifies by; undefined if it is none of these. */
 export function judgesBy(program: ProgramInfo, sets: readonly MapSet[]): MapSet | undefined {
   return sets.findLast((set) => program.mapIds.includes(set.id('active')));
 }
@@ -59,16 +59,20 @@ export function judgesBy(program: ProgramInfo, sets: readonly MapSet[]): MapSet 
 type Pinned = { readonly path: string; readonly program: ProgramInfo };
 
 /**
- * Programs by their ids. The kernel describes a program to CAP_SYS_ADMIN by its id; without that capability those are known that
- * Weir has pinned in /sys/fs/bpf, beside their maps or by their links.
+ * Programs by their ids. The kernel describes a program by its id to CAP_SYS_ADMIN only. Without that
+ * capability only those programs are known that Weir has pinned in /sys/fs/bpf, beside their maps or by their
+ * links.
  */
 export class Programs {
   readonly #pinned = new Map<number, Pinned>();
-  /** Of a link its program's id is known, and by its name that it is Weir's. */
+  /**
+   * Programs found by their links: only the id is known, and from the name of the link that the program is
+   * Weir's.
+   */
   readonly #linked = new Map<number, Pinned>();
   readonly #activeMaps = new Map<number, string>();
 
-  /** `pinPath`: looked at besides the folders of /sys/fs/bpf. */
+  /** `pinPath` is searched in addition to the folders of /sys/fs/bpf. */
   constructor(pinPath?: string) {
     const paths = new Set([...pinPaths(), ...(pinPath !== undefined && existsSync(pinPath) ? [pinPath] : [])]);
     for (const path of paths) {
@@ -81,7 +85,7 @@ export class Programs {
     return this.#pinned.get(id)?.program ?? programInfo(id) ?? this.#linked.get(id)?.program;
   }
 
-  /** The pin path that the program's maps or its link are pinned under. */
+  /** The pin path of the program's maps or of its link. */
   pathOf({ id, mapIds }: ProgramInfo): string | undefined {
     const path = mapIds.flatMap((map) => this.#activeMaps.get(map) ?? [])[0];
     return path ?? this.#linked.get(id)?.path;
@@ -124,7 +128,7 @@ function pinPaths(): string[] {
   return folders.map(({ name }) => join(BPF_FS, name));
 }
 
-/** Pins of other users are left out, and those that are removed meanwhile. */
+/** Skips pins that belong to other users, and pins that are removed meanwhile. */
 function readable(read: () => void): void {
   try {
     read();

@@ -5,13 +5,16 @@ import { EVENT_BYTES, EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } fr
 import { type Ipv6Ends, ipv6Ends } from './ipv6-ends.js';
 import type { FlowObservation, Observation, PacketObservation } from './observation.js';
 
-/** Records as they stood in the ring, each behind the 8 bytes of its header there, on their way between threads. */
+/** Records for another thread, as they were in the ring: each follows the 8 bytes of its ring header. */
 export type PackedEvents = {
   readonly records: ArrayBuffer;
   readonly count: number;
-  /** Events that the kernel lost before the last of these, since the batch before: the ring was full. */
+  /**
+   * Events that the kernel lost before the last of these records and since the previous batch, because the
+   * ring was full.
+   */
   readonly lost: number;
-  /** Both clocks, read together when the batch was. */
+  /** Both clocks, read together with the batch. */
   readonly monotonicNs: number;
   readonly unixMs: number;
 };
@@ -26,13 +29,13 @@ const DROP_REASONS = namesByNumber(DROP_REASON);
 const FLOW_STATES = namesByNumber(FLOW_STATE);
 
 /**
- * What one read of the ring found, oldest first. Fields are read where they stand: who wants few of them decodes no more.
- * Everybody who observes is handed the same batch.
+ * The records of one read of the ring, oldest first. Fields are decoded on access, so that a consumer of few
+ * fields does not pay for the others. All consumers receive the same batch.
  */
 export class EventBatch {
   readonly count: number;
   readonly lost: number;
-  /** The records as they stand: record `index` begins at word `index * RECORD_WORDS`, its header first. */
+  /** The undecoded records: record `index` begins at word `index * RECORD_WORDS`, with its header. */
   readonly words: Uint32Array;
   readonly #view: DataView;
   readonly #packed: PackedEvents;
@@ -63,7 +66,7 @@ export class EventBatch {
     return this.#view.getUint32(this.#at(index) + EVENT_OFFSETS.destination, true);
   }
 
-  /** Null where the event is about IPv4. */
+  /** Null if the event is about IPv4. */
   ipv6(index: number): Ipv6Ends | null {
     return ipv6Ends(this.#view, this.#at(index));
   }
@@ -74,7 +77,7 @@ export class EventBatch {
     return type === 'flow_opened' || type === 'flow_ended' ? this.#flow(at, type) : this.#packet(at, type);
   }
 
-  /** Events about sources of these that were not sent, since others of theirs were. */
+  /** Events about the sources of these records that the rate limit suppressed. */
   get suppressed(): number {
     if (this.#suppressed === undefined) {
       let sum = 0;
@@ -85,7 +88,7 @@ export class EventBatch {
     return this.#suppressed;
   }
 
-  /** How many there are of each type. */
+  /** The number of events of each type. */
   tally(): Record<EventType, number> {
     const counts = { flow_opened: 0, flow_ended: 0, denied: 0, dropped: 0, passed: 0 };
     for (let index = 0; index < this.count; index++) counts[this.type(index)]++;
@@ -96,7 +99,8 @@ export class EventBatch {
     for (let index = 0; index < this.count; index++) yield this.observation(index);
   }
 
-  // Both list the common fields: objects that are made in one go are made several times as fast.
+  // Both methods list the common fields themselves: one object literal is several times as fast as adding
+  // fields to a shared object.
   #packet(at: number, type: PacketObservation['type']): PacketObservation {
     const view = this.#view;
     const flags = view.getUint8(at + EVENT_OFFSETS.flags);
@@ -167,7 +171,7 @@ export class EventBatch {
     return index * RECORD_BYTES + RECORD_HEADER_BYTES;
   }
 
-  /** Exact up to 2^53: 104 days of nanoseconds, then to a few of them. */
+  /** Exact up to 2^53 ns (104 days); beyond that rounded to a few nanoseconds. */
   #u64(at: number): number {
     return this.#view.getUint32(at, true) + this.#view.getUint32(at + 4, true) * 0x1_0000_0000;
   }

@@ -3,12 +3,15 @@ import type { EventFact, EventSource } from '#contracts/event-source.js';
 import { EventBatch, type PackedEvents } from './batch.js';
 import type { Surroundings } from './surroundings.js';
 
-/** Ports that are sent along with a source. */
+/** The ports to transfer together with a source. */
 export function portsOf({ batches, facts }: EventSource): readonly MessagePort[] {
   return [batches, facts];
 }
 
-/** Takes what a source gives until it is closed, or the datapath is. Facts are learned before the events that need them. */
+/**
+ * Passes on the batches of a source until the source or the datapath is closed. Facts are learned before the
+ * events that need them.
+ */
 export class EventConsumer {
   readonly #source: EventSource;
   readonly #surroundings: Surroundings;
@@ -19,7 +22,8 @@ export class EventConsumer {
     const { batches, taken } = source;
     batches.on('message', (packed: PackedEvents) => {
       try {
-        // Between two ports nobody else keeps the order.
+        // Node.js does not keep the order between two ports: read the facts first, so that the batch finds
+        // its rule names.
         this.learn();
         onBatch(new EventBatch(packed));
       } finally {
@@ -28,7 +32,7 @@ export class EventConsumer {
     });
   }
 
-  /** Learns what was told until now; without events nobody else does. */
+  /** Reads the facts that have arrived. Without events, only the caller of this method reads them. */
   learn(): void {
     const { facts } = this.#source;
     for (let next = receiveMessageOnPort(facts); next !== undefined; next = receiveMessageOnPort(facts))

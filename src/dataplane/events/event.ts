@@ -1,4 +1,4 @@
-/** `struct event` of `bpf/weir.h`, in bytes; a test holds the two together through the object's BTF. */
+/** Offsets in bytes of `struct event` of `bpf/weir.h`; a test compares them with the BTF of the object. */
 export const EVENT_OFFSETS = {
   time_ns: 0,
   type: 8,

@@ -3,7 +3,9 @@ import { EVENT_FLAG, EVENT_OFFSETS } from './event.js';
 
 export type Ipv6Ends = { readonly source: string; readonly destination: string };
 
-/** The addresses of a dropped IPv6 packet whose event begins at byte `at`; null where the event is about IPv4. */
+/**
+ * The addresses of a dropped IPv6 packet whose event begins at byte `at`; null if the event is about IPv4.
+ */
 export function ipv6Ends(view: DataView, at: number): Ipv6Ends | null {
   if ((view.getUint8(at + EVENT_OFFSETS.flags) & EVENT_FLAG.ipv6) === 0) return null;
   return {

@@ -1,14 +1,14 @@
 import type { Placed, PlacedRuleNames } from '#contracts/event-source.js';
 import type { RuleNames } from '#contracts/rule-names.js';
 
-/** Flows outlive the policy that judged them; so many former rosters are kept to name their rules by. */
+/** The number of former programs whose rule names are kept: flows outlive the policy that decided them. */
 const FORMER = 16;
 const FORMER_RANKS = 1 << 20;
 
-/** Who stood where, for as long as flows may ask. */
+/** The rule names of the program in force and of former programs, for as long as flows may refer to them. */
 export class RuleNameHistory {
   #staged: Placed | undefined;
-  /** The newest first: that is what is in force. */
+  /** Newest first: the first is in force. */
   #flipped: PlacedRuleNames[] = [];
   #finder: Finder | undefined;
 
@@ -16,7 +16,7 @@ export class RuleNameHistory {
     return this.#flipped[0];
   }
 
-  /** The oldest first. */
+  /** Oldest first. */
   get placed(): readonly PlacedRuleNames[] {
     return this.#flipped.toReversed();
   }
@@ -39,7 +39,7 @@ export class RuleNameHistory {
     this.#staged = undefined;
   }
 
-  /** In force from its epoch on. */
+  /** Adds rule names that are in force from their epoch on. */
   place(placed: PlacedRuleNames): void {
     const kept: PlacedRuleNames[] = [placed];
     let ranks = 0;
@@ -51,25 +51,28 @@ export class RuleNameHistory {
     this.#finder = undefined;
   }
 
-  /** The program that was staged or put in force by this generation; undefined where it is not known. */
+  /**
+   * The rule names of the program that was staged or put in force with this generation; undefined if it is
+   * not known.
+   */
   ofGeneration(generation: number): RuleNames | undefined {
     if (this.#staged?.generation === generation) return this.#staged.ruleNames;
     return this.#flipped.find((placed) => placed.generation === generation)?.ruleNames;
   }
 
-  /** Undefined for what another process put in force. */
+  /** Undefined for an epoch that another process put in force. */
   generationOf(epoch: number): number | undefined {
     return this.#flipped.find((placed) => placed.epoch === epoch)?.generation;
   }
 
-  /** Says whose an entry of `hits` is. Holds until the next flip. */
+  /** Resolves an entry of `hits` to its rule. Valid until the next flip. */
   finder(): Finder {
     this.#finder ??= new Finder(this.#flipped);
     return this.#finder;
   }
 }
 
-/** Entry of `hits` → who counts there by the newest roster that has it. */
+/** Maps an entry of `hits` to the rule that counts there, by the newest rule names that contain the entry. */
 export class Finder {
   readonly #ruleNameHistory: readonly Placed[];
   readonly #ruleNamesOf: Uint8Array;
@@ -92,14 +95,14 @@ export class Finder {
     }
   }
 
-  /** `check` is the low word of the identity; undefined where no roster has it there. */
+  /** `check` is the low word of the identity. Undefined if no known rule has this identity at this entry. */
   find(entry: number, check: number): { readonly ruleNames: RuleNames; readonly rank: number } | undefined {
     const placed = this.#ruleNameHistory[(this.#ruleNamesOf[entry] ?? 0) - 1];
     const rank = this.#rankOf[entry] ?? 0;
     return placed?.ruleNames.identities[2 * rank] === check ? { ruleNames: placed.ruleNames, rank } : undefined;
   }
 
-  /** Of each entry the low word of its identity where `wanted` says so of who counts there; else 0. */
+  /** For each entry the low word of the identity of its rule if `wanted` accepts that rule; else 0. */
   checks(wanted: (ruleNames: RuleNames) => (rank: number) => boolean): Uint32Array {
     const found = new Uint32Array(this.#rankOf.length);
     const tests = this.#ruleNameHistory.map(({ ruleNames }) => wanted(ruleNames));

@@ -1,10 +1,10 @@
 import type { EventFact } from '#contracts/event-source.js';
 import { RuleNameHistory } from './rule-name-history.js';
 
-/** What the numbers in events stand for. Outlives the datapath that it was heard of. */
+/** The names behind the numbers in events. Outlives the datapath that sent them. */
 export class Surroundings {
   readonly ruleNameHistory = new RuleNameHistory();
-  /** By index. */
+  /** Interface names by index. */
   interfaces: ReadonlyMap<number, string> = new Map();
 
   learn(fact: EventFact): void {
