@@ -5,7 +5,7 @@ import { readCounters } from '#dataplane/loader/counters.js';
 import type { LoadedObject } from '#dataplane/object/loaded-object.js';
 import type { TrafficStatistics } from './traffic-statistics.js';
 
-/** What the kernel counted, and how full its tables are. */
+/** The counters of the kernel, and the fill levels of its tables. */
 export function datapathStats(
   { object, slots, options, grants, routes }: LoadedObject,
   trafficStatistics: TrafficStatistics,

@@ -5,13 +5,16 @@ import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import { FLOW_KEY_OFFSETS, FLOW_OFFSETS } from '#dataplane/abi/flow.js';
 import { mask } from '#policy/model/ipv4.js';
 
-/** Looks at the words of a `struct flow` that begins at `at`. */
+/** Tests the `struct flow` that begins at word `at`. */
 export type FlowTest = (words: Uint32Array, at: number) => boolean;
 
 export type FilterContext = {
-  /** By entry of `hits`: the low word of its identity where the rules that are asked for count there, else 0. */
+  /**
+   * For each entry of `hits` the low word of its identity if a wanted rule counts there, else 0. Undefined if
+   * the filter names no rule or group.
+   */
   readonly checks: Uint32Array | undefined;
-  /** In force. */
+  /** The epoch in force. */
   readonly epoch: number;
 };
 
@@ -21,7 +24,7 @@ const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
 const PROTOCOL = FLOW_KEY_OFFSETS.protocol / 4;
 const WORD = FLOW_OFFSETS.judgement / 4;
 const ACTIVE_WORD = WORD + 1;
-/** State, and flags above it. */
+/** The state in the lowest byte, and the flags in the next one. */
 const STATE = FLOW_OFFSETS.state / 4;
 const BYTES = FLOW_OFFSETS.bytes / 4;
 const FOLDED_BYTES = FLOW_OFFSETS.folded_bytes / 4;
@@ -31,7 +34,7 @@ const CHECK = FLOW_OFFSETS.hit_check / 4;
 const BY_HIGH = 1 << 8;
 const FOREIGN = 2 << 8;
 
-/** The filter, made ready to be asked of every flow before any of them is an object. */
+/** Compiles a filter into a test of undecoded flows, so that only matching flows are decoded. */
 export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): FlowTest {
   const tests: FlowTest[] = [];
   const add = (wanted: boolean, test: FlowTest): void => {
@@ -90,7 +93,7 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
   return (words, at) => tests.every((test) => test(words, at));
 }
 
-/** Nothing that comes into force changes what a foreign flow may do. */
+/** A foreign flow is always current, since no activation changes its treatment. */
 function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
   return ((words[at + STATE] as number) & FOREIGN) !== 0 || (words[at + ACTIVE_WORD] as number) >>> 1 === epoch;
 }
@@ -107,7 +110,7 @@ function flags(size: number, numbers: readonly number[]): Uint8Array {
   return found;
 }
 
-/** Every flow, but for what is given. */
+/** A filter that matches every flow, except for the given fields. */
 export function anyFlow(given: Partial<FlowFilter> = {}): FlowFilter {
   return {
     sources: [],

@@ -4,24 +4,25 @@ import { HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/abi/hit.js';
 
 const REF_WORDS = HIT_REF_BYTES / 4;
 const RANK_SHIFT = 4;
-/** What seems to be so many units ago, or more, is ahead of the clock. */
+/** Ages from here on mean that `opened` is slightly ahead of the clock, which wraps at 16 bits. */
 const LONG_AGO = 0xc000;
-/** Beside no hit: that it counts for nobody is known. */
+/** `hit_check` of a flow without a hit: it is known that no rule counts this flow. */
 const NOBODY = 1;
 
 const FIELDS = ['judgement', 'opened', 'opened_ns', 'hit', 'hit_check'] as const;
-/** Where what is needed stands in a flow with its tally behind it, in bytes. */
+/** Offsets in bytes of the needed fields in `struct flow` with its `struct tally` behind it. */
 type Offsets = Readonly<Record<(typeof FIELDS)[number], number>>;
 
-/** Undefined for layouts before 4, which left nothing to be completed. */
+/** Undefined for layouts before 4, in which a flow is always complete. */
 export function settlingOffsets({ fields }: StructLayout): Offsets | undefined {
   const found = FIELDS.map((name) => [name, fields[name]?.offset] as const);
   return found.some(([, offset]) => offset === undefined) ? undefined : (Object.fromEntries(found) as Offsets);
 }
 
 /**
- * Completes in place what a first packet left of a tally to whoever folds first, as `settle` of `bpf/flow/flush.h` does. `ranks`: the words
- * of the `rank_hits` that it was judged with; `nowNs` reads the monotonic clock.
+ * Completes in place the fields of a tally that the first packet leaves to the first flush of counters, as
+ * `settle` of `bpf/flow/flush.h` does. `ranks`: the words of the `rank_hits` that classified the flow; `nowNs`
+ * reads the monotonic clock.
  */
 export function settle(flow: DataView, at: Offsets, ranks: Uint32Array, nowNs = monotonicNs): void {
   if (flow.getBigUint64(at.opened_ns, true) === 0n) {

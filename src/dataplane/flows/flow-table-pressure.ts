@@ -2,7 +2,7 @@ import { FLOW_REFUSALS, type FlowRefusal } from '#contracts/datapath.js';
 import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
 import { counterReader } from '#dataplane/loader/counters.js';
 
-/** A refusal is reported for so long, since a client that is refused tries again after seconds. */
+/** A refusal is reported for this time, since a refused client tries again after seconds. */
 const LASTS_MS = 10_000;
 
 type Seen = { readonly reason: FlowRefusal; packets: bigint; lastMs: number };
@@ -15,11 +15,11 @@ export class FlowTablePressure {
   constructor(countersFd: number) {
     const read = counterReader(countersFd);
     this.#packets = (reason) => read(COUNTER_INDEX.drops + DROP_REASON[reason]).packets;
-    // Earlier refusals are those of another process, or of a table that has grown since.
+    // Earlier refusals belong to another process, or to a table that was smaller.
     this.#seen = FLOW_REFUSALS.map((reason) => ({ reason, packets: this.#packets(reason), lastMs: -Infinity }));
   }
 
-  /** The reasons for which a flow was refused in the last seconds. */
+  /** The reasons why flows were refused in the last `LASTS_MS`. */
   now(nowMs = performance.now()): readonly FlowRefusal[] {
     for (const seen of this.#seen) {
       const packets = this.#packets(seen.reason);

@@ -5,7 +5,7 @@ import type { FlowTest } from './flow-filter.js';
 import { LeastFlows } from './least-flows.js';
 import type { MappedFlows } from './mapped-flows.js';
 
-/** Lines that are looked at before the clock is. */
+/** Slots that are read between two looks at the clock. */
 const PART = 4_096;
 const TURN_MS = 10;
 /** struct cut_request */
@@ -13,12 +13,12 @@ const CUT_REQUEST = { found: FLOW_KEY_BYTES, bytes: FLOW_KEY_BYTES + 8 } as cons
 
 export type FoundFlows = {
   readonly matched: number;
-  /** Flows and their tallies, one after the other. */
+  /** Flows, each followed by its tally. */
   readonly words: Uint32Array<ArrayBuffer>;
   readonly next: Uint8Array | null;
 };
 
-/** Established flows and half-open ones. */
+/** The flow table in the kernel: established and half-open flows. */
 export class FlowTable {
   readonly #lines: MappedFlows;
   readonly #request = new Uint8Array(CUT_REQUEST.bytes);
@@ -30,7 +30,10 @@ export class FlowTable {
     this.#cut = new TestRun(cutFd, undefined, this.#request, undefined);
   }
 
-  /** Those with the lowest keys after `after`. Every entry is looked at; others get their turn meanwhile. */
+  /**
+   * Returns the matching flows with the lowest keys after `after`. Reads every slot, and yields to other
+   * requests every `TURN_MS`.
+   */
   async find(test: FlowTest, after: Uint8Array | null, limit: number): Promise<FoundFlows> {
     const least = new LeastFlows(limit, after);
     let matched = 0;
@@ -49,13 +52,13 @@ export class FlowTable {
     return { matched, ...least.taken() };
   }
 
-  /** What is being read is given up. */
+  /** A `find` that is under way rejects. */
   close(): void {
     this.#closed = true;
     this.#lines.unmap();
   }
 
-  /** Answers how many of them were still there. */
+  /** Ends these flows. Returns how many of them still existed. */
   cut({ words }: FoundFlows): number {
     const view = new DataView(this.#request.buffer);
     const bytes = new Uint8Array(words.buffer);

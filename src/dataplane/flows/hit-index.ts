@@ -3,12 +3,12 @@ import { HIT_BYTES, HIT_OFFSETS } from '#dataplane/abi/hit.js';
 const WORDS = HIT_BYTES / 4;
 const LOW = HIT_OFFSETS.identity / 4;
 
-/** Finds the entry of an identity, and entries that are nobody's. Read once from the map itself. */
+/** Finds the entry of an identity, and free entries. Built once from the map `hits`. */
 export class HitIndex {
-  /** Entries of `hits`, found by the low word of their identity; 0: none. */
+  /** Hash table of entries of `hits` by the low word of their identity; 0: empty. */
   readonly #table: Uint32Array;
   readonly #mask: number;
-  /** The next to try for one that is nobody's. */
+  /** The entry where the search for a free one continues. */
   #next = 1;
   #count = 0;
 
@@ -29,7 +29,7 @@ export class HitIndex {
     return this.#count;
   }
 
-  /** 0 where it has none. */
+  /** 0 if the identity has no entry. */
   find(low: number, high: number): number {
     for (let at = low & this.#mask; ; at = (at + 1) & this.#mask) {
       const entry = this.#table[at] as number;

@@ -6,7 +6,7 @@ import { deciderAt } from '#policy/model/rule-names.js';
 import type { Hits } from './hits.js';
 import type { Moment } from './moment.js';
 
-/** What the ranks of a roster were hit by, those that the query asks for. */
+/** The hits of a program's ranks, restricted to those that the query asks for. */
 export function hitReport(
   hits: Hits,
   { ruleNames, generation, entries }: Placed,
@@ -35,7 +35,7 @@ export function hitReport(
   return { policy: ruleNames.policy, generation, sinceMs: moment.dateOf(hits.sinceNs), items, next };
 }
 
-/** Whether somebody of one of these groups, and of one of these rules, stands at a rank. */
+/** Tests whether the rule at a rank belongs to one of these groups and is one of these rules. */
 export function rankFinder(
   { groups, groupIds, ruleIds }: RuleNames,
   wanted: { readonly groups: readonly string[]; readonly rules: readonly string[] },

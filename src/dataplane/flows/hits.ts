@@ -11,18 +11,23 @@ const LAST = HIT_OFFSETS.last_ns / 4;
 const REF_WORDS = HIT_REF_BYTES / 4;
 const REF_HIT = HIT_REF_OFFSETS.hit / 4;
 const REF_CHECK = HIT_REF_OFFSETS.check / 4;
-/** Room is made for many at once, since it takes a look at every entry. */
+/** One eighth of the entries is freed at once, since the search for free entries reads the whole map. */
 const FREED_SHARE = 8;
 const NOTHING = new Uint32Array(0);
 
-/** The entries that the ranks of a roster count in; 0 for those that get theirs when it is put into a slot. */
+/**
+ * The entries of `hits` in which the ranks of a program count; 0 for ranks that get an entry when the program
+ * is written into a slot.
+ */
 export type Placement = { readonly ruleNames: RuleNames; readonly entries: Uint32Array; readonly missing: number };
 
 /**
- * Who counts where in the map `hits`, and what `rank_hits` says of it. All that is known is in the two maps, so that a
- * later process goes on with it. An identity keeps its entry when it leaves the policy, for as long as there is room.
+ * Assigns entries of the map `hits` to rules, and writes the assignment into `rank_hits`. The two maps hold
+ * the whole state, so that a later process continues with it. An identity keeps its entry when its rule
+ * leaves the policy, for as long as there is room.
  *
- * Nobody counts in entry 0. Its `last_ns` is when counting began; that of another without packets, when it got its entry.
+ * No rule counts in entry 0; its `last_ns` is the time when counting began. In another entry without packets,
+ * `last_ns` is the time when the entry was assigned.
  */
 export class Hits {
   readonly capacity: number;
@@ -44,12 +49,12 @@ export class Hits {
     if (this.lastNs(0) === 0n) this.#wide[HIT_OFFSETS.last_ns / 8] = process.hrtime.bigint();
   }
 
-  /** On the monotonic clock. */
+  /** The time when counting began, on the monotonic clock. */
   get sinceNs(): bigint {
     return this.lastNs(0);
   }
 
-  /** Entries that are somebody's. */
+  /** The number of assigned entries. */
   get count(): number {
     return this.#index.count;
   }
@@ -66,7 +71,10 @@ export class Hits {
     return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.last_ns) / 8] as bigint;
   }
 
-  /** Adds packets to the entry of an identity, while the kernel adds to it too. False: the identity has none. */
+  /**
+   * Adds packets to the entry of an identity, while the kernel may add to it too. False if the identity has
+   * no entry.
+   */
   add(low: number, high: number, packets: number, lastNs: bigint): boolean {
     const entry = this.#index.find(low, high);
     if (entry === 0) return false;
@@ -76,12 +84,16 @@ export class Hits {
     return true;
   }
 
-  /** Finds the entries of a roster, and changes nothing. `like`: those of one that may be much like it. */
+  /**
+   * Finds the entries for these rule names; changes nothing. `like`: the entries of a program that may be
+   * similar; they are tried first.
+   */
   find(ruleNames: RuleNames, like: Uint32Array = NOTHING): Placement {
     const { identities } = ruleNames;
     const ranks = identities.length / 2;
     const entries = new Uint32Array(ranks);
-    // Of a roster that differs in one place, what stands before it has kept its rank, and what stands behind its distance to the end.
+    // Of two programs that differ in one place, ranks before that place are equal, and ranks behind it have
+    // the same distance to the end.
     const shift = like.length - ranks;
     let missing = 0;
     for (let rank = 0; rank < ranks; rank++) {
@@ -101,7 +113,10 @@ export class Hits {
     return { ruleNames, entries, missing };
   }
 
-  /** Ranks and entries that a roster takes with what is in force beside it; entries that nobody uses are made room of. */
+  /**
+   * Ranks and entries that the program needs beside the one in force. Entries that neither uses count as
+   * free.
+   */
   need(
     { entries, missing }: Placement,
     activeSlot: number | undefined,
@@ -111,7 +126,7 @@ export class Hits {
     return { ranks, hits: this.#inUse(entries, activeSlot).count + missing + 1 };
   }
 
-  /** Throws `CapacityExceeded` where not all of a roster has room. */
+  /** Throws `CapacityExceeded` if the program does not fit. */
   check(placement: Placement, activeSlot: number | undefined): void {
     const { ranks, hits } = this.need(placement, activeSlot);
     if (ranks > this.rankCapacity) throw new CapacityExceeded('rank_hits', ranks, this.rankCapacity);
@@ -119,8 +134,8 @@ export class Hits {
   }
 
   /**
-   * Writes where the ranks of a slot count. No packet may be reading that slot any more, and no flow that it judged be without a hit of its
-   * own. Answers the entry of each rank.
+   * Writes the entries of a program's ranks into a slot, and returns them. Before the call no packet may read
+   * that slot any more, and each flow that it decided must have its own hit reference.
    */
   fill(slot: number, { ruleNames, entries, missing }: Placement, activeSlot: number | undefined): Uint32Array {
     if (this.#index.count + missing >= this.capacity) this.#makeRoom(entries, missing, activeSlot);
@@ -155,7 +170,7 @@ export class Hits {
     const entry = this.#index.free();
     const words = this.#words;
     const first = entry * WORDS;
-    // Zero but for these: it was made so, or when somebody made room.
+    // The other words are zero: the map was created so, or `#makeRoom` cleared the entry.
     words[first + LAST] = nowLow;
     words[first + LAST + 1] = nowHigh;
     words[first + LOW + 1] = high;
@@ -164,7 +179,7 @@ export class Hits {
     return entry;
   }
 
-  /** Time of its last hit; ever less than others that were hit later. */
+  /** Time of the last hit. The rounding keeps the order of times. */
   #age(entry: number): number {
     const at = entry * WORDS + LAST;
     return (this.#words[at + 1] as number) * 0x1_0000_0000 + (this.#words[at] as number);
@@ -175,7 +190,7 @@ export class Hits {
     return this.#ranks.words.subarray(slot * words, (slot + 1) * words);
   }
 
-  /** Those that what is in force counts in, and those of `entries`. */
+  /** The entries that the program in force uses, and those in `entries`. */
   #inUse(entries: Uint32Array, activeSlot: number | undefined): { readonly used: Uint8Array; readonly count: number } {
     const used = new Uint8Array(this.capacity);
     for (const entry of entries) used[entry] = 1;
@@ -187,7 +202,7 @@ export class Hits {
     return { used, count: used.reduce((sum, one) => sum + one, 0) };
   }
 
-  /** Forgets those that nobody uses and that were hit, or made, the longest time ago. */
+  /** Frees the unused entries that were hit or assigned the longest time ago. */
   #makeRoom(entries: Uint32Array, missing: number, activeSlot: number | undefined): void {
     const { used } = this.#inUse(entries, activeSlot);
     const ages = new Float64Array(this.capacity);

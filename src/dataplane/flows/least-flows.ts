@@ -3,15 +3,15 @@ import { FLOW_BYTES, FLOW_KEY_BYTES } from '#dataplane/abi/flow.js';
 const WORDS = FLOW_BYTES / 4;
 const KEY_WORDS = FLOW_KEY_BYTES / 4;
 
-/** Of all flows that it is offered, those with the lowest keys; of several with one key the one offered last. */
+/** Collects the flows with the lowest keys; of several flows with one key it keeps the one offered last. */
 export class LeastFlows {
   readonly #limit: number;
   readonly #after: Uint32Array | null;
   readonly #words: Uint32Array;
   #count = 0;
-  /** What has this key or a higher one is none of them. */
+  /** Flows with this key or a higher one cannot be among the lowest. */
   #bound: Uint32Array | null = null;
-  /** Whether some were left out. */
+  /** Whether flows were left out. */
   #more = false;
 
   constructor(limit: number, after: Uint8Array | null) {
@@ -30,7 +30,7 @@ export class LeastFlows {
     this.#words.set(words.subarray(at, at + WORDS), this.#count++ * WORDS);
   }
 
-  /** In ascending order, one after the other, and the key to go on after. */
+  /** The flows in ascending order of keys, and the key after which the next page begins. */
   taken(): { readonly words: Uint32Array<ArrayBuffer>; readonly next: Uint8Array | null } {
     this.#keepLeast();
     const words = this.#words.slice(0, this.#count * WORDS);

@@ -17,7 +17,7 @@ export type FlowSurroundings = {
   readonly interfaces: ReadonlyMap<number, string>;
 };
 
-/** A flow of the kernel in the terms of the policy. */
+/** Converts a flow of the kernel into the terms of the policy. */
 export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundings): LiveFlow {
   const { ruleNameHistory, finder, epoch, timeoutsMs, moment, interfaces } = surroundings;
   const flow = readFlow(view, at);

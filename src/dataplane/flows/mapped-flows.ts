@@ -11,7 +11,7 @@ const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
 const OPENED_NS = FLOW_OFFSETS.opened_ns / 4;
 const HIT = FLOW_OFFSETS.hit / 4;
 
-/** The kernel's table of flows, in memory that the kernel writes meanwhile. */
+/** The kernel's flow table in mapped memory, which the kernel changes meanwhile. */
 export class MappedFlows {
   readonly #flows: MappedMemory;
   readonly #tallies: MappedMemory;
@@ -27,7 +27,10 @@ export class MappedFlows {
     this.#ranks = new MappedMemory('rank_hits', fds.rankHits, ranks, { readOnly: true });
   }
 
-  /** Puts the flow of a line and its tally into `into`. False where it has none, or has got another one meanwhile. */
+  /**
+   * Copies the flow of a slot and its tally to `into`. False if the slot is empty, or another flow took the
+   * slot during the copy.
+   */
   read(line: number, into: Uint32Array): boolean {
     const at = line * WORDS;
     const flows = this.#flows.words;
@@ -37,7 +40,7 @@ export class MappedFlows {
       into[WORDS + word] = this.#tallies.words[at + word] as number;
     }
     if (![ADDRESSES, ADDRESSES + 1, PORTS, USE].every((word) => flows[at + word] === into[word])) return false;
-    // Seldom: most were folded before.
+    // Rare: a flush of counters has completed most flows.
     if (isZero(into, OPENED_NS) || isZero(into, HIT)) {
       settle(new DataView(into.buffer, into.byteOffset), FLOW_OFFSETS, this.#ranks.words);
     }

@@ -2,10 +2,10 @@ import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 
-/** A sweep for the sake of a number takes at most one part in so many of a CPU. */
+/** Sweeps that only refresh statistics take at most a tenth of one CPU. */
 const SWEEP_SHARE = 10n;
 
-/** What the sweep of the flow tables counts, and sweeps on request. */
+/** Reads the results of the sweep of the flow table, and sweeps on request. */
 export class FlowSweep {
   readonly #memory: MappedMemory;
   readonly #wide: BigUint64Array;
@@ -30,12 +30,12 @@ export class FlowSweep {
     return { agoMs: Number(process.hrtime.bigint() - swept) / 1e6, tookMs: Number(took) / 1e6 };
   }
 
-  /** On return every packet that was judged before is in the hits of its rule. */
+  /** After this, every packet that was classified before is counted in the hits of its rule. */
   sweep(): void {
     this.#sweep.run();
   }
 
-  /** Numbers of this moment, or of one not long ago where tables are so full that a sweep is dear. */
+  /** Sweeps if the last sweep is old enough for `SWEEP_SHARE`; else the numbers of the last sweep stay. */
   refresh(): void {
     const { swept, took } = this.#times();
     if (process.hrtime.bigint() - swept >= took * SWEEP_SHARE) this.sweep();

@@ -32,7 +32,7 @@ import { FlowSweep } from './sweep.js';
 
 export type FlowsCut = { readonly cut: number; readonly next: Uint8Array | null };
 
-/** What packets come to: for each rule, and for each flow. Over the maps of one loaded object. */
+/** Traffic statistics by rule and by flow, read from the maps of one loaded object. */
 export class TrafficStatistics {
   readonly ruleNameHistory: RuleNameHistory;
   readonly #object: Pick<BpfObject, 'mapFd' | 'programFd'>;
@@ -41,10 +41,10 @@ export class TrafficStatistics {
   readonly #flowSweep: FlowSweep;
   readonly #flows: FlowTable;
   readonly #refusals: FlowTablePressure;
-  /** Flows may be in the tables that count for whom the idle slot says, and were never folded. */
+  /** The flow table may have flows that the idle slot decided and whose counters were never flushed. */
   #unsettled = true;
 
-  /** `rosters`: those of tables that stood elsewhere. */
+  /** `ruleNameHistory`: that of an earlier object if its tables were taken over. */
   constructor(object: Pick<BpfObject, 'mapFd' | 'programFd'>, slots: Slots, ruleNameHistory = new RuleNameHistory()) {
     this.ruleNameHistory = ruleNameHistory;
     this.#object = object;
@@ -62,36 +62,37 @@ export class TrafficStatistics {
     );
   }
 
-  /** Where the ranks of a roster would count. Holds until the next is staged. */
+  /** The entries in which the ranks of a program would count. Valid until the next program is staged. */
   find(ruleNames: RuleNames): Placement {
     return this.#hits.find(ruleNames, this.ruleNameHistory.inForce?.entries);
   }
 
-  /** Ranks and entries that it takes, with what is in force beside it. */
+  /** Ranks and entries that the program needs beside the one in force. */
   need(placement: Placement): { readonly ranks: number; readonly hits: number } {
     return this.#hits.need(placement, this.#activeSlot());
   }
 
-  /** Throws `CapacityExceeded` where there is no room for it. */
+  /** Throws `CapacityExceeded` if the program does not fit. */
   check(placement: Placement): void {
     this.#hits.check(placement, this.#activeSlot());
   }
 
-  /** Says where a roster counts that is about to be put in force. To be called after `settle`. */
+  /** Writes the entries of a program that is about to be put in force. Call `settle` first. */
   stage(placement: Placement, generation: number): void {
     const entries = this.#hits.fill(this.#slots.idleSlot, placement, this.#activeSlot());
     this.ruleNameHistory.stage({ ruleNames: placement.ruleNames, generation, entries });
   }
 
-  /** To be called before another slot is put in force. */
+  /** Must be called before another slot is put in force. */
   expectFlip(): void {
     if (this.ruleNameHistory.staged === undefined) throw new Error('nothing is staged');
     this.#unsettled = true;
   }
 
   /**
-   * Folds what was judged by the idle slot, unless that was done: it counts for whom that slot says until then. Waits before for packets
-   * that read the slot still, and then for who was folding already.
+   * Flushes the counters of flows that the idle slot decided, unless that is done: the slot must not be
+   * refilled before, because it says which rule counts them. Waits first for packets that still read the
+   * slot, and then for flushes that had already begun.
    */
   settle(): void {
     if (!this.#unsettled) return;
@@ -102,7 +103,10 @@ export class TrafficStatistics {
     this.#unsettled = false;
   }
 
-  /** Adds decisions of the service plane and the DNS proxy; those of rules without an entry of `hits` count nowhere. */
+  /**
+   * Adds decisions of the service plane and of the DNS proxy. Decisions of rules without an entry of `hits`
+   * are dropped.
+   */
   addHits(decided: readonly DecidedHit[]): void {
     for (const { generation, by, count, lastNs } of decided) {
       const ruleNames = this.ruleNameHistory.ofGeneration(generation);
@@ -137,7 +141,7 @@ export class TrafficStatistics {
     return { matched, items, next };
   }
 
-  /** Ends the first `limit` flows after `after`; `next` is null once all were looked at. */
+  /** Ends the first `limit` matching flows after `after`; `next` is null when no flows are left. */
   async cutFlows({ filter, after, limit }: FlowQuery): Promise<FlowsCut> {
     const found = await this.#find(filter, after, limit);
     return { cut: this.#flows.cut(found), next: found.next };

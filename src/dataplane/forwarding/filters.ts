@@ -8,7 +8,7 @@ const TCMSG = { size: 20, ifindex: 4, handle: 8, parent: 12, info: 16 } as const
 const PARENT_INGRESS = 0xffff_fff2;
 const TCA_KIND = 1;
 
-/** The kinds of the filters on the ingress of an interface that are not Weir's. */
+/** The kinds of third-party filters on the ingress of an interface. */
 export function foreignFilters(ifindex: number): string[] {
   const request = new DataView(new ArrayBuffer(TCMSG.size));
   request.setInt32(TCMSG.ifindex, ifindex, true);
@@ -21,7 +21,7 @@ export function foreignFilters(ifindex: number): string[] {
       const kind = Buffer.from(attributesIn(filter, TCMSG.size).get(TCA_KIND) ?? [])
         .toString('latin1')
         .replace(/\0$/, '');
-      // Each filter is preceded by its classifier, whose handle is 0.
+      // The kernel lists each filter after its classifier, whose handle is 0.
       const isWeir = kind === 'bpf' && priority === CLSACT.priority && (handle === CLSACT.handle || handle === 0);
       return isWeir ? [] : [kind];
     });

@@ -7,9 +7,12 @@ import { isOutOfDescriptors } from '#libc/kernel-failure.js';
 import { thirdPartyFilter } from './third-party-filters.js';
 import { type ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
 
-/** How long packets are sent at once after a look that found nobody: the longest that somebody can be passed by. */
+/**
+ * Direct forwarding lasts this long after a look that found no third-party hook. It bounds the time in which
+ * packets may skip a hook that was just added.
+ */
 const DIRECT_FOR_NS = 3_000_000_000n;
-/** What `direct` writes, which no clock comes to. */
+/** Written for `direct`; the clock never reaches it. */
 export const DIRECT_ALWAYS = 0xffff_ffff_ffff_ffffn;
 
 const UNSEEN: ForwardingNow = { way: 'stack', reason: 'nobody has looked yet' };
@@ -19,7 +22,9 @@ const CONFIGURED: Readonly<Record<'stack' | 'direct', ForwardingNow>> = {
 };
 export const ALONE: ForwardingNow = { way: 'direct', reason: 'nobody else has a say' };
 
-/** Says to the kernel which way the packets that pass go on. */
+/**
+ * Chooses direct forwarding or the network stack for allowed packets, and writes the choice for the kernel.
+ */
 export class Forwarding {
   #program: ThirdPartyProgram | Error | undefined;
   #now: ForwardingNow;
@@ -36,12 +41,15 @@ export class Forwarding {
     return this.#now;
   }
 
-  /** Whatever an earlier process said does not hold any more. */
+  /** Overwrites the setting of an earlier process. */
   begin(slots: Slots): void {
     slots.setDirectUntil(this.options.forwarding === 'direct' ? DIRECT_ALWAYS : 0n);
   }
 
-  /** To be called often enough, and whenever somebody may have come or gone. Answers what changed. */
+  /**
+   * Looks for third-party hooks; returns what changed. Must be called more often than every `DIRECT_FOR_NS`,
+   * and whenever hooks may have changed.
+   */
   look(slots: Slots): DatapathChange[] {
     if (this.options.forwarding !== 'auto') return [];
     const before = this.#now;
@@ -51,7 +59,7 @@ export class Forwarding {
     return before.reason === this.#now.reason ? [] : [{ type: 'forwarding_changed', ...this.#now }];
   }
 
-  /** Nobody looks any more. What is configured stays. */
+  /** No looks follow: `auto` falls back to the stack; a configured way stays. */
   end(slots: Slots): void {
     if (this.options.forwarding === 'auto') slots.setDirectUntil(0n);
   }
@@ -62,7 +70,7 @@ export class Forwarding {
     if (this.options.forwarding === 'auto') this.#now = UNSEEN;
   }
 
-  /** Everybody who has a say; none where the kernel cannot be asked. */
+  /** All third-party hooks; empty if the kernel cannot be read. */
   others(): readonly ThirdPartyHook[] {
     this.#program ??= loadOthers();
     return this.#program instanceof Error ? [] : this.#program.look();
@@ -89,12 +97,12 @@ export class Forwarding {
   }
 }
 
-/** A kernel that refuses it is not asked again. */
+/** Returns the error if the kernel refuses the program; the caller does not try again. */
 function loadOthers(): ThirdPartyProgram | Error {
   try {
     return new ThirdPartyProgram();
   } catch (error) {
-    // It was not refused: the next look loads it.
+    // A lack of descriptors is no refusal: the next look loads the program.
     if (isOutOfDescriptors(error)) throw error;
     return error as Error;
   }

@@ -9,7 +9,10 @@ import { SOURCE_CHAIN } from '#dataplane/guard/source-guard.js';
 import { foreignFilters } from './filters.js';
 import type { ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
 
-/** Where somebody else may have a say. `held`: the program of Weir on the ingress of an interface. */
+/**
+ * The state in which third-party hooks are searched. `held`: the program of Weir on the ingress of an
+ * interface.
+ */
 export type Place = {
   readonly policed: readonly Interface[];
   readonly held: (policed: Interface) => { readonly programId: number; readonly by: 'tcx' | 'clsact' } | undefined;
@@ -17,12 +20,13 @@ export type Place = {
   readonly guardStands: () => boolean;
 };
 
-/** Netfilter's numbers of the hooks that a forwarded packet comes by, and of those of a device. */
+/** Netfilter's numbers of the hooks that a forwarded packet passes, and of the hooks of a device. */
 const FORWARDED = [0, 2, 4] as const;
 const DEVICE_HOOK = { ingress: 0, egress: 1 } as const;
 /**
- * Functions on these hooks that let every forwarded packet pass. The first stands on prerouting wherever there was a bridge, and
- * spares bridged packets the others there, a second time. AppArmor looks at packets of the node's own sockets only.
+ * Functions on these hooks that let every forwarded packet pass. The first is on prerouting on every machine
+ * that ever had a bridge; it only keeps bridged packets from passing the other hooks twice. AppArmor inspects
+ * only packets of the node's own sockets.
  */
 const WITHOUT_SAY: ReadonlySet<string> = new Set([
   'ip_sabotage_in',
@@ -30,12 +34,12 @@ const WITHOUT_SAY: ReadonlySet<string> = new Set([
   'apparmor_ipv4_postroute',
 ]);
 const STRICTNESS: Readonly<Record<ReversePath, number>> = { off: 0, loose: 1, strict: 2 };
-/** By `rp_filter`. Without one the stack refuses its own addresses as sources all the same. */
+/** By the value of `rp_filter`. Even with 0 the stack refuses its own addresses as sources. */
 const STRICTNESS_OF_STACK: Readonly<Record<string, number>> = { 0: 1, 1: 2, 2: 1 };
 
 /**
- * The first one found that the stack would ask about a forwarded packet, or that it would do, and that is passed by where
- * the packet is sent at once; null where there is nobody. Throws where the kernel does not tell.
+ * The first third-party hook or setting found that applies to forwarded packets in the stack and would be
+ * skipped by direct forwarding; null if there is none. Throws if the kernel cannot be read.
  */
 export function thirdPartyFilter(place: Place, program: ThirdPartyProgram): string | null {
   return bySettings(place) ?? byLists(place, program.look()) ?? byFilters(place);
@@ -58,7 +62,7 @@ function sysctl(name: string): string {
 
 function byLists({ policed, guardStands }: Place, others: readonly ThirdPartyHook[]): string | null {
   if (!guardStands()) return 'the guard does not stand';
-  // The guard, which stands, is the last at prerouting and the first at forward.
+  // The guard's chains are the last at prerouting and the first at forward.
   const isChain = ({ symbol }: ThirdPartyHook): boolean => symbol.startsWith('nft_');
   const own = [
     others.findLastIndex((other) => other.kind === 'prerouting' && isChain(other)),
@@ -96,7 +100,10 @@ function sentenceOf({ kind, id, symbol }: ThirdPartyHook): string {
   }
 }
 
-/** Where several stand on the hooks, a chain says more than what it brought with it. */
+/**
+ * The nftables base chain on one of these hooks. A chain name tells the operator more than the hooks that the
+ * chain registers.
+ */
 function chainOf(hooks: readonly number[], ...families: readonly string[]): string | undefined {
   const found = baseChains().find(
     ({ hook, family, table, name }) =>
@@ -116,7 +123,10 @@ function nameOf(ifindex: number): string {
   return listInterfaces().find((found) => found.ifindex === ifindex)?.name ?? `${ifindex}`;
 }
 
-/** What stands behind Weir's program on the way in; in front of it is no matter, but is not told apart. */
+/**
+ * Third-party programs on ingress. Those that run before Weir's program do not matter, but cannot be told
+ * apart from those after it.
+ */
 function byFilters({ policed, held }: Place): string | null {
   for (const found of policed) {
     const own = held(found);

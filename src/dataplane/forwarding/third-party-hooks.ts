@@ -23,14 +23,16 @@ export const OTHER = { kind: 0, id: 4, function: 8, size: 64 } as const;
 export const OTHERS_BYTES = OTHERS.found + OTHERS.places * OTHER.size;
 
 type OtherKind = keyof typeof OTHER_KIND;
-/** `id` and `symbol`, the kernel function that stands on a hook, are as in `bpf/third_party_hooks.h`. */
+/** `id` and `symbol` are as in `bpf/third_party_hooks.h`; `symbol` is the kernel function of the hook. */
 export type ThirdPartyHook = { readonly kind: OtherKind; readonly id: number; readonly symbol: string };
 
 const KINDS = new Map<number, OtherKind>(
   Object.entries(OTHER_KIND).map(([kind, number]) => [number, kind as OtherKind]),
 );
 
-/** The kernel program that looks who else has a say in forwarded packets, in the calling thread's network namespace. */
+/**
+ * The kernel program that lists the hooks for forwarded packets in the calling thread's network namespace.
+ */
 export class ThirdPartyProgram {
   readonly #object = new BpfObject(builtThirdPartyProgram);
   readonly #run: TestRun;
@@ -46,7 +48,7 @@ export class ThirdPartyProgram {
     }
   }
 
-  /** Everybody, the guard included. Throws where not all could be looked at. */
+  /** All hooks, the guard's included. Throws if the lists could not be read to their end. */
   look(): ThirdPartyHook[] {
     const step = this.#run.run();
     if (step !== 0) throw new Error(`the kernel's lists were not read to their end: step ${step}`);

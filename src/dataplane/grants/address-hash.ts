@@ -1,8 +1,8 @@
 import { HEADER } from './grant-layout.js';
 
 /**
- * The line that an address hashes to, among `homes`. The factors are random and secret, so that nobody who chooses
- * addresses can crowd a line.
+ * The line that an address hashes to, among `homes`. The factors are random and secret, so that an attacker
+ * who chooses addresses cannot fill one line.
  */
 export function homeOf(header: Uint32Array, given: number): number {
   const address = mixed(given);
@@ -18,14 +18,14 @@ export function homeOf(header: Uint32Array, given: number): number {
   return 1 + Math.floor((upper + Math.floor(lower / 0x1_0000)) / 0x1_0000);
 }
 
-/** Addresses in a row, times a factor, may fall on few lines. */
+/** Scatters neighbouring addresses: multiplied by a factor alone, they may fall on few lines. */
 function mixed(address: number): number {
   let bits = Math.imul(address ^ (address >>> 16), 0x85eb_ca6b);
   bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2_ae35);
   return (bits ^ (bits >>> 16)) >>> 0;
 }
 
-/** Writes the header of a table that is new. `random` is four words. */
+/** Writes the header of a new table. `random` is four words. */
 export function writeHeader(header: Uint32Array, homes: number, random: Uint32Array): void {
   header.set(random.subarray(0, 4), HEADER.multiplier);
   header[HEADER.multiplier] = (random[0] ?? 0) | 1;

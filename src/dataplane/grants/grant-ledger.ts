@@ -16,7 +16,7 @@ export class Ledger {
     this.#free = new Uint32Array(end - sets);
   }
 
-  /** Addresses that have a grant. */
+  /** The number of addresses that have a grant. */
   get count(): number {
     return this.#count;
   }
@@ -25,6 +25,7 @@ export class Ledger {
     this.#count++;
   }
 
+  /** Not below 0: a writer that died may have granted an address without counting it. */
   removeAddress(): void {
     this.#count--;
   }

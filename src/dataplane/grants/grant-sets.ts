@@ -2,10 +2,10 @@ import { LINE, MAX_SET_LINES, SET_LINE, SET_PLACES } from './grant-layout.js';
 import type { Ledger } from './grant-ledger.js';
 import type { SharedMemory } from './memory.js';
 
-/** Answers whether a grant counts for nothing any more. */
+/** Whether a grant can be removed: it has expired, or its pattern is no longer in use. */
 export type IsDead = (pattern: number, expiry: number) => boolean;
 
-/** Lines of grants to addresses with more than one. */
+/** Linked lines of grants, for addresses with more than one grant. */
 export class GrantSets {
   readonly #resting: number[] = [];
 
@@ -18,13 +18,13 @@ export class GrantSets {
     return this.#resting.length;
   }
 
-  /** After a grace period: lines that were dropped before it may be used again. */
+  /** Call after a grace period: lines that were dropped before it can be used again. */
   afterGrace(): void {
     for (const line of this.#resting) this.ledger.giveLine(line);
     this.#resting.length = 0;
   }
 
-  /** A new set of two grants; 0 where there is no room. */
+  /** A new set of two grants; 0 if there is no room. */
   make(first: readonly [number, number], second: readonly [number, number]): number {
     const line = this.#take();
     if (line === 0) return 0;
@@ -33,7 +33,7 @@ export class GrantSets {
     return line;
   }
 
-  /** Adds a grant, or prolongs it. False where there is no room. */
+  /** Adds or extends a grant. False if there is no room. */
   add(set: number, pattern: number, expiry: number, isDead: IsDead): boolean {
     let room = -1;
     let last = set;
@@ -66,7 +66,7 @@ export class GrantSets {
     return true;
   }
 
-  /** Removes the grants that `isDead` answers true for. True where none is left. */
+  /** Removes the grants for which `isDead` is true. Returns true if none is left. */
   prune(set: number, isDead: IsDead): boolean {
     let left = 0;
     for (const line of this.lines(set)) {
@@ -82,7 +82,10 @@ export class GrantSets {
     return left === 0;
   }
 
-  /** What nobody can find any more; a reader may still be in it. */
+  /**
+   * Drops a set that no address refers to. Its lines are reused only after a grace period, since a reader may
+   * still use them.
+   */
   drop(set: number): void {
     for (const line of this.lines(set)) this.#resting.push(line);
   }

@@ -4,24 +4,27 @@ import { Ledger } from './grant-ledger.js';
 import { GrantSets, type IsDead } from './grant-sets.js';
 import { SharedMemory } from './memory.js';
 
-/** So great a part of the table is left to patterns that have no more than that of it, where it is shared. */
+/**
+ * Once the table is shared by several patterns, this part of it is reserved for patterns that hold no more
+ * than this part.
+ */
 const SHARE = 1 / 16;
 
 /**
- * What is granted to which address, in memory that the kernel reads meanwhile (`bpf/classify/grants.h`). What is removed rests
- * until `afterGrace` and is used again only then.
+ * Grants by address, in memory that the kernel reads meanwhile (`bpf/classify/grants.h`). Removed places stay unused
+ * until `afterGrace`.
  */
 export class GrantTable {
   readonly #memory: SharedMemory;
   readonly #header: Uint32Array;
   readonly #sets: GrantSets;
   readonly #ledger: Ledger;
-  /** Longs of places whose address was removed. */
+  /** Removed places, as indexes of 64-bit units. */
   readonly #resting: number[] = [];
   readonly #endOfTable: number;
   #cursor = 1;
 
-  /** A table that `recover` brought to order, by its ledger. */
+  /** `words` must be a table that `recover` has repaired, and `ledger` its ledger. */
   constructor(
     words: Uint32Array,
     readonly capacity: number,
@@ -35,8 +38,9 @@ export class GrantTable {
   }
 
   /**
-   * `random` makes the header of a table that is new. One that was used before must not be read by anybody who began
-   * before this, and loses the grants that `isDead` answers true for. `ledger` is a new one.
+   * Repairs a table that an earlier process used, or initializes a new one. `random` makes the header of a
+   * new table. No reader from before this call may still use the table. Removes the grants for which `isDead`
+   * is true. `ledger` must be new.
    */
   static recover(
     words: Uint32Array,
@@ -57,12 +61,12 @@ export class GrantTable {
     return this.#ledger.count;
   }
 
-  /** What waits for a grace period before it can be used again. */
+  /** The number of places and lines that wait for a grace period before reuse. */
   get resting(): number {
     return this.#resting.length + this.#sets.resting;
   }
 
-  /** Adds a grant, or prolongs it. False where there is no room, or none for this pattern: nothing changed then. */
+  /** Adds or extends a grant. False if there is no room, or none for this pattern; nothing changed then. */
   add(address: number, pattern: number, expiry: number, isDead: IsDead): boolean {
     if (address === 0) return false;
     const found = this.#find(address);
@@ -98,18 +102,18 @@ export class GrantTable {
     return low < SET ? [[low, this.#memory.high(found)]] : [...this.#sets.grants(low - SET)];
   }
 
-  /** Removes the grants to one address that `isDead` answers true for. */
+  /** Removes the grants to one address for which `isDead` is true. */
   prune(address: number, isDead: IsDead): void {
     const found = this.#find(address);
     if (found >= 0) this.#pruneAt(found, isDead);
   }
 
-  /** Lines that addresses stand in. */
+  /** Lines that hold addresses. */
   get lines(): number {
     return this.#endOfTable - 1;
   }
 
-  /** Does so for the addresses in the next `lines` lines, round and round. */
+  /** Removes the dead grants in the next `lines` lines, and begins again at the first line after the last. */
   sweep(lines: number, isDead: IsDead): void {
     for (let count = 0; count < Math.min(lines, this.lines); count++) {
       for (let place = 0; place < PLACES; place++) {
@@ -119,7 +123,7 @@ export class GrantTable {
     }
   }
 
-  /** What was removed before a grace period that is over now may be used again. */
+  /** Call after a grace period: places that were removed before it can be used again. */
   afterGrace(): void {
     for (const long of this.#resting) this.#memory.storeLong(long, 0, 0);
     this.#resting.length = 0;
@@ -138,7 +142,7 @@ export class GrantTable {
     }
   }
 
-  /** The long of an address's place; -1 where it has none. */
+  /** The index of the address's grant in 64-bit units; -1 if the address has none. */
   #find(address: number): number {
     const home = homeOf(this.#header, address);
     for (let line = home; line < home + PROBES; line++) {
@@ -157,7 +161,8 @@ export class GrantTable {
       for (let place = 0; place < PLACES; place++) {
         const long = longOf(line, place);
         if (this.#addressAt(line, place) !== 0 || !this.#memory.isZero(long)) continue;
-        // The way first, then what is found there, then the address: a reader never finds another's.
+        // First the counters of passed lines, then the grant, then the address: a reader never sees the
+        // address with another grant.
         this.#spill(home, line, 1);
         this.#memory.storeLong(long, pattern, expiry);
         this.#memory.storeWord(wordOf(line, place), address);
@@ -189,7 +194,7 @@ export class GrantTable {
     this.#ledger.removeAddress();
   }
 
-  /** Lines that an address passed on its way to `line`. */
+  /** Adds `by` to the counter of each line that the address passed between its home and `line`. */
   #spill(home: number, line: number, by: 1 | -1): void {
     for (let passed = home; passed < line; passed++) {
       const at = passed * LINE.words + TABLE_LINE.spilled;
@@ -197,7 +202,7 @@ export class GrantTable {
     }
   }
 
-  /** Brings to order what a process that was killed left in the middle of a change. */
+  /** Repairs what a killed process left in the middle of a change. */
   #recover(sets: number, end: number, isDead: IsDead): void {
     const used = new Uint8Array(end - sets);
     const spilled = new Uint32Array(this.#endOfTable);

@@ -5,23 +5,32 @@ import type { IsDead } from './grant-sets.js';
 import { GrantTable } from './grant-table.js';
 import { PatternTable, type Slot } from './pattern-table.js';
 
-/** Lines of the table that one sweep looks at while there is room. */
+/** Lines that one sweep reads while there is room. */
 const LINES_OF_A_SWEEP = 8_192;
-/** Lines swept between two calls of `breathe`: some hundred microseconds. */
+/** Bounds the time under the lock: these lines take some hundred microseconds. */
 const LINES_AT_ONCE = 2_048;
-/** A grace period is waited for when so great a part of the capacity rests. */
+/** A grace period is due when more than one sixteenth of the capacity waits for it. */
 const RESTING_PART = 16;
-/** How long an expired grant is kept for flows that it admitted, where there is room: as long as D12 lets one live. */
+/**
+ * An expired grant is kept this long for the flows that it admitted, if there is room: the longest time that
+ * D12 allows.
+ */
 const KEPT_NS = 86_400_000_000_000n;
 
-/** Learned addresses (D12), shared with the kernel. Times are of the monotonic clock. */
+/**
+ * Learned addresses (D12), in memory shared with the kernel and with one more granting thread. Times are on
+ * the monotonic clock.
+ */
 export class Grants {
   readonly #patterns: PatternTable;
   readonly #table: GrantTable;
   readonly #ledger: Ledger;
   #refused = 0;
 
-  /** `inForce` is the slot of a program that was found in force. Nobody may read what was removed before this. */
+  /**
+   * `inForce` is the slot of a program that was found in force. No reader may still use grants that were
+   * removed before this call.
+   */
   constructor(
     memory: { readonly grants: Uint32Array; readonly patterns: Uint32Array },
     options: {
@@ -45,17 +54,19 @@ export class Grants {
     return { entries: this.#patterns.count, capacity: this.#patterns.capacity };
   }
 
-  /** Addresses of patterns that were not learned because there was no room. */
+  /** Addresses that were refused because there was no room. */
   get refused(): number {
     return this.#refused;
   }
 
-  /** Whether much was removed that could be used again after a grace period. */
+  /** Whether so much was removed that a grace period is worth the wait. */
   get isGraceDue(): boolean {
     return this.#table.resting * RESTING_PART > this.#table.capacity;
   }
 
-  /** Answers how many addresses were not learned. A pattern that no program has is left out: it was removed meanwhile. */
+  /**
+   * Returns the number of addresses refused. Skips a pattern that no program has: it was removed meanwhile.
+   */
   add(grants: readonly Grant[], nowNs: bigint): number {
     const isDead = this.#isDeadAt(expiryOf(nowNs));
     const refused: (() => boolean)[] = [];
@@ -68,7 +79,8 @@ export class Grants {
         refused.push(() => this.#table.add(address, number, expiry, isDead));
       }
     }
-    // A pattern that has its share gets an address all the same which another one brought into the table.
+    // Second try: an address may have entered the table by another pattern meanwhile, and then a pattern over
+    // its share may use it too.
     const left = refused.filter((add) => !add()).length;
     this.#refused += left;
     return left;
@@ -82,7 +94,10 @@ export class Grants {
     }
   }
 
-  /** Learns what another table says by the same numbers of patterns; nobody else may write that any more. */
+  /**
+   * Copies the grants of another table that uses the same numbers of patterns. No writer may use that table
+   * any more.
+   */
   learnFrom(words: Uint32Array): void {
     const isDead = this.#isDeadAt(0);
     const other = GrantTable.recover(words, capacityOf(words.length / LINE.words), new Uint32Array(4), isDead);
@@ -91,7 +106,7 @@ export class Grants {
     }
   }
 
-  /** Texts of the patterns that an address is granted for now. */
+  /** The texts of the patterns that an address is granted to now. */
   patternsOf(address: number, nowNs: bigint): readonly string[] {
     const now = expiryOf(nowNs);
     return this.#table.grantsOf(address).flatMap(([pattern, expiry]) => {
@@ -100,7 +115,7 @@ export class Grants {
     });
   }
 
-  /** What is granted now, by pattern; not that of a pattern found in force before a program said its text. */
+  /** The present grants by pattern. Leaves out patterns of an adopted program whose text is not known yet. */
   learned(nowNs: bigint): readonly Learned[] {
     const now = expiryOf(nowNs);
     const found = new Map<number, { addresses: number[]; expiries: bigint[] }>();
@@ -118,7 +133,10 @@ export class Grants {
     });
   }
 
-  /** Makes room for the patterns of a program; `awaitGracePeriod` is called where that needs one. Throws before `fill`. */
+  /**
+   * Makes room for the patterns of a program; call it before `fill`. Calls `awaitGracePeriod` if the room
+   * needs one. Throws `CapacityExceeded`.
+   */
   makeRoom(patterns: readonly string[], awaitGracePeriod: () => void): void {
     if (this.#patterns.shortage(patterns) > 0) {
       this.#clear();
@@ -139,15 +157,15 @@ export class Grants {
     this.#noteShared();
   }
 
-  /** The program in this slot is in force now. */
+  /** Call after the program in this slot was put in force. */
   activated(slot: Slot): void {
     this.#patterns.activated(slot);
     this.#noteShared();
   }
 
   /**
-   * Removes what is dead: some of it each time, round and round, and all of it where room is short. `breathe` is called in
-   * the middle of what takes long: it may add grants.
+   * Removes dead grants: a part of the table each time, and all of it when room is short. Calls `breathe`
+   * during long work; it may add grants.
    */
   sweep(nowNs: bigint, breathe: () => void = () => {}): void {
     this.#clear(breathe);

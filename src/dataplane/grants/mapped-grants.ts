@@ -6,7 +6,7 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { LINE, linesFor, PATTERN, PATTERNS } from './grant-layout.js';
 import { Grants } from './grants.js';
 
-/** Learned addresses, in the memory of their maps. */
+/** Learned addresses in mapped memory. */
 export type MappedGrants = {
   readonly grants: Grants;
   unmap(): void;
@@ -14,7 +14,7 @@ export type MappedGrants = {
 
 export type GrantOptions = {
   readonly capacity: number;
-  /** The slot whose names are in use. */
+  /** The slot whose pattern names are in use. */
   readonly inForce: 0 | 1 | undefined;
   /** Programs may have read the maps until now. */
   readonly isAdopted: boolean;
@@ -43,7 +43,7 @@ export function mapGrants(object: BpfObject, { isAdopted, ...options }: GrantOpt
   }
 }
 
-/** Learns what another table says by the same numbers of patterns. */
+/** Copies the grants of another table that uses the same numbers of patterns. */
 export function learnFrom(fd: number, grants: Grants): void {
   const { maxEntries, valueSize } = mapShape(fd);
   const table = new MappedMemory('grants', fd, maxEntries * valueSize);

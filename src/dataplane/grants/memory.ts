@@ -1,4 +1,7 @@
-/** Memory that the kernel reads, as words and as longs. Every store is seen by the kernel in the order of the stores. */
+/**
+ * Memory that the kernel reads, as 32-bit words and as 64-bit units ("longs"). The kernel sees the stores in
+ * their order.
+ */
 export class SharedMemory {
   readonly #longs: BigUint64Array;
 
@@ -26,7 +29,7 @@ export class SharedMemory {
     return this.low(long) === 0 && this.high(long) === 0;
   }
 
-  /** One store: nobody sees half of it. */
+  /** One store: no reader sees half of it. */
   storeLong(long: number, low: number, high: number): void {
     Atomics.store(this.#longs, long, (BigInt(high) << 32n) | BigInt(low));
   }

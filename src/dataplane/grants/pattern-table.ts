@@ -4,13 +4,15 @@ import { PATTERN } from './grant-layout.js';
 export type Slot = 0 | 1;
 
 /**
- * Numbers of the patterns in use, and their names in the programs of both slots, in memory that the kernel reads
- * (`bpf/classify/grants.h`). A pattern keeps its number for as long as a program has it. One that no program has any more is
- * retired at once; its number goes to another only when no grant has it (`cleared`) and nobody reads it (`afterGrace`).
+ * Numbers of the patterns in use, and their names in the programs of both slots, in memory that the kernel
+ * reads (`bpf/classify/grants.h`). A pattern keeps its number as long as a program has the pattern. A pattern that no
+ * program has is retired at once. Its number is reused only when no grant has it (`cleared`) and no reader
+ * uses it (`afterGrace`).
  */
 export class PatternTable {
   readonly capacity: number;
   readonly #words: Uint32Array;
+  /** Read by all threads that grant. */
   readonly #live: Uint8Array;
   readonly #numbers = new Map<string, number>();
   readonly #texts = new Map<number, string>();
@@ -37,7 +39,7 @@ export class PatternTable {
     for (const number of this.#free) words.fill(0, number * PATTERN.words, (number + 1) * PATTERN.words);
   }
 
-  /** Patterns that may be granted. */
+  /** The number of patterns that may be granted. */
   get count(): number {
     return this.#numbers.size + this.#adopted.size;
   }
@@ -46,7 +48,7 @@ export class PatternTable {
     return this.#retired.length > 0;
   }
 
-  /** False for a number that a pattern had and has no longer. */
+  /** False for a number whose pattern was retired. */
   isLive(number: number): boolean {
     return this.#live[number] === 1;
   }
@@ -60,7 +62,7 @@ export class PatternTable {
     return this.#texts.get(number);
   }
 
-  /** How many numbers are missing for these patterns. */
+  /** How many free numbers are missing for these patterns. */
   shortage(texts: readonly string[]): number {
     const unknown = texts.filter((text) => this.numberOf(text) === undefined).length;
     return Math.max(0, unknown - this.#free.length);
@@ -88,18 +90,20 @@ export class PatternTable {
     this.#retire(before, [now, this.#inSlots[other(slot)]]);
   }
 
-  /** From now on the program in this slot is in force. */
+  /**
+   * Call after the program in this slot was put in force. Retires the patterns that only the other slot has.
+   */
   activated(slot: Slot): void {
     this.#retire(this.#inSlots[other(slot)], [this.#inSlots[slot]]);
   }
 
-  /** No grant has the number of a retired pattern any more. */
+  /** Call when no grant has the number of a retired pattern any more. */
   cleared(): void {
     this.#resting = this.#resting.concat(this.#retired);
     this.#retired = [];
   }
 
-  /** After a grace period: numbers that were cleared before it are free. */
+  /** Call after a grace period: numbers that were cleared before it are free. */
   afterGrace(): void {
     for (const number of this.#resting) this.#free.push(number);
     this.#resting = [];
@@ -140,7 +144,7 @@ export class PatternTable {
   }
 }
 
-/** Patterns that get a number before `fill` calls `breathe`. */
+/** Bounds the time in which other threads cannot grant. */
 const AT_ONCE = 256;
 
 /** The digest of a pattern's text in the memory that outlives the process. */
