@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto';
 import { NFPROTO_BRIDGE, ruleComments } from './nftables.js';
 
-/** Name of the guard's table and chain in family bridge. */
+/** Name of the guard's table in family bridge. */
 const TABLE = 'weir';
 const CHAIN = 'guard';
 
 /**
- * The guard's second table: a frame that came in by a policed interface leaves a bridge by no other port, since no policy judges what a
- * bridge switches. What is for the node, or routed by it, does not come here.
+ * The guard's second table: drops a frame that came in by a policed interface before a bridge sends it out by
+ * another port, since no policy applies to switched frames. Frames for the node, or routed by it, do not pass
+ * this hook.
  */
 export function bridgeGuard(interfaces: readonly string[]): readonly string[] {
   return [

@@ -1,6 +1,9 @@
 import { readFileSync } from 'node:fs';
 
-/** Tables of the older iptables, whose rules are not in nftables. None where the user is not root, who alone may read the list. */
+/**
+ * Tables of the older iptables, whose rules are not in nftables. Empty if the user is not root: only root may
+ * read the list.
+ */
 export function legacyTables(): readonly string[] {
   try {
     return readFileSync('/proc/thread-self/net/ip_tables_names', 'utf8')

@@ -24,7 +24,7 @@ class GuardFailure extends Error {
   readonly code = 'guard_failed';
 }
 
-/** A part of the guard that a kernel may lack. Forwarded packets are guarded without it. */
+/** A part of the guard that a kernel may not support. Forwarded packets are guarded without it. */
 type Optional = { readonly lines: readonly string[]; readonly stands: () => boolean; readonly warning: string | null };
 
 type NftObject = {
@@ -33,21 +33,22 @@ type NftObject = {
 };
 
 /**
- * The second key (D20a): a packet from a policed interface is forwarded only with the datapath's mark. Third-party rules can save a mark
- * in conntrack and restore it in a later packet. So the chain `marks`, the last at prerouting, sets the bits of the mask from the
- * packet's priority, which the ingress hook sets and conntrack cannot restore. The chain `guard` is the first at forward. Two optional parts
- * guard bridges and the node's proxies.
+ * The guard (D20a): a packet from a policed interface is forwarded only with the datapath's mark. Third-party
+ * rules can save a mark in conntrack and restore it in a later packet. So the chain `marks`, the last at
+ * prerouting, sets the bits of the mask from the packet's priority, which the ingress hook sets and conntrack
+ * cannot restore. The chain `guard` is the first at forward. Two optional parts guard bridges and the node's
+ * proxies.
  */
 export class Guard {
   readonly #interfaces: readonly string[];
   readonly #mask: number;
   readonly #bit: number;
   readonly #optional: readonly Optional[];
-  /** Those of `#optional` that the kernel has refused. */
+  /** The optional parts that the kernel has refused. */
   readonly #refused = new Set<Optional>();
-  /** Bits by which an earlier process marks, for as long as its programs judge. */
+  /** Mark bits of an earlier process, accepted while its programs are still attached. */
   #earlier: readonly number[] = [];
-  /** While the programs of an earlier build, which set no priority, still mark packets. */
+  /** True while programs of an earlier build, which set no priority, still mark packets. */
   #trustsMarks = false;
 
   constructor({ interfaces, markMask, reversePath }: SourceCheck & { readonly interfaces: readonly string[] }) {
@@ -67,20 +68,21 @@ export class Guard {
     ];
   }
 
-  /** A sentence for each check that the kernel has refused. */
+  /** A warning for each optional part that the kernel has refused. */
   warnings(): string[] {
     return [...this.#refused].flatMap(({ warning }) => warning ?? []);
   }
 
-  /** The chains change in one transaction; the counter goes on from where it stood. */
+  /** Creates or replaces the chains in one transaction; the counter keeps its value. */
   make(): void {
     if (this.stands()) return;
-    // On its own: the kernel refuses a transaction that wakes a dormant table and replaces its chains.
+    // In a transaction of its own: the kernel refuses one that wakes a dormant table and replaces its chains.
     nft(['-f', '-'], 'make the guard', [`add table ${TABLE}`]);
     const forwarded = [
       `add counter ${TABLE} dropped`,
       ...GUARD_CHAINS.flatMap((chain) => [
-        // The guard of an earlier build has another priority, and the kernel does not change that of a chain.
+        // Deleted first: the guard of an earlier build has another priority, and the kernel cannot change the
+        // priority of a chain.
         `add chain ${TABLE} ${chain}`,
         `flush chain ${TABLE} ${chain}`,
         `delete chain ${TABLE} ${chain}`,
@@ -116,14 +118,14 @@ export class Guard {
     return GUARD_CHAINS.every(chainStands) && this.#optional.every((part) => this.#refused.has(part) || part.stands());
   }
 
-  /** Goes on accepting what the standing guard accepts, from the next `make` on. */
+  /** From the next `make` on, also accepts the marks that the present guard accepts. */
   acceptEarlier(): void {
     const bits = standingRules().flatMap(({ expr }) => bitIn(expr));
     this.#trustsMarks = bits.length > 0 && (ruleComments(GUARD_TABLE, 'marks') ?? []).length === 0;
     this.#earlier = [...new Set(bits)].filter((bit) => bit !== this.#bit);
   }
 
-  /** Accepts nothing but its own mark, from the next `make` on. */
+  /** From the next `make` on, accepts only the mark of this process. */
   acceptOwnOnly(): void {
     this.#earlier = [];
     this.#trustsMarks = false;
@@ -147,7 +149,7 @@ export class Guard {
   }
 
   #guardRules(): string[] {
-    // The mark first, and once: it is all that a judged packet costs here.
+    // The mark first: a packet that the datapath allowed costs one rule here.
     return [
       ...[this.#bit, ...this.#earlier].map((bit) => `meta mark & ${hex(bit)} != 0 accept`),
       ...this.#interfaces.map((name) => `iifname "${name}" counter name "dropped" drop`),
@@ -160,7 +162,7 @@ function classOf(priority: number): string {
   return `${(priority >>> 16).toString(16)}:${(priority & 0xffff).toString(16)}`;
 }
 
-/** Without a sign, also of `~mask`. */
+/** Converts to unsigned, because `~mask` is negative. */
 function hex(bits: number): string {
   return `0x${(bits >>> 0).toString(16)}`;
 }
@@ -170,26 +172,26 @@ function standingRules(): NonNullable<NftObject['rule']>[] {
   return listed.status === 0 ? objects(listed.stdout).flatMap(({ rule }) => rule ?? []) : [];
 }
 
-/** The bit of the mark that a rule accepts, or drops without. */
+/** The bit of the mark that a rule tests. */
 function bitIn(expr: readonly unknown[] = []): number[] {
   const found = /"&":\[\{"meta":\{"key":"mark"\}\},(\d+)\]/.exec(JSON.stringify(expr))?.[1];
   return found === undefined ? [] : [Number(found)];
 }
 
-/** Of both tables together. */
+/** The packets that both tables of the guard dropped. */
 export function guardDropped(): Counter {
   const inet = 'list counter inet weir dropped';
   const list = (commands: string) => spawnSync('nft', ['-j', commands], { encoding: 'utf8' });
   const both = list(`${inet}; list counter bridge weir dropped`);
   const { status, stdout } = both.status === 0 ? both : list(inet);
-  // A document a command.
+  // `nft` prints one JSON document for each command.
   const counters = status === 0 ? stdout.trim().split('\n').flatMap(objects) : [];
   const sum = (key: 'packets' | 'bytes'): bigint =>
     counters.reduce((total, { counter }) => total + BigInt(counter?.[key] ?? 0), 0n);
   return { packets: sum('packets'), bytes: sum('bytes') };
 }
 
-/** Answers whether there was one. */
+/** Returns whether there was a guard. */
 export function removeGuard(): boolean {
   const stood = spawnSync('nft', ['list', 'table', 'inet', 'weir']).status === 0;
   nft(['-f', '-'], 'remove the guard', [

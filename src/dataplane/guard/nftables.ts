@@ -35,19 +35,19 @@ const FAMILY_NAMES = new Map(Object.entries(FAMILIES).map(([name, number]) => [n
 const NFT_TABLE_F_DORMANT = 1;
 const UDATA_COMMENT = 0;
 
-/** The table that a message of the nftables group is about; undefined where it is about none of families inet and bridge. */
+/** The table named in a message of the nftables group; undefined if its family is neither inet nor bridge. */
 export function changedTable({ type, payload }: NetlinkMessage): string | undefined {
   if (type >> 8 !== SUBSYSTEM_NFTABLES || ![NFPROTO_INET, NFPROTO_BRIDGE].includes(payload.getUint8(0)))
     return undefined;
   return text(attributesIn(payload, HEADER_BYTES).get(NFTA.tableName));
 }
 
-/** The comments of a chain's rules, in order; undefined where its table is not there, or is dormant. */
+/** The comments of a chain's rules, in order; undefined if the table does not exist or is dormant. */
 export function ruleComments(table: string, chain: string, family = NFPROTO_INET): string[] | undefined {
   return rulesIn(table, chain, family)?.map((rule) => commentIn(rule.get(NFTA.ruleUserdata)));
 }
 
-/** The expressions of a chain's rules, a list of attributes each; none where its table is dormant. */
+/** The expressions of a chain's rules, one attribute list for each rule; empty if the table is dormant. */
 export function ruleExpressions({ table, name, family }: BaseChain): Uint8Array[] {
   const rules = rulesIn(table, name, FAMILIES[family]) ?? [];
   return rules.map((rule) => rule.get(NFTA.ruleExpressions) ?? new Uint8Array());
@@ -82,7 +82,7 @@ export type BaseChain = {
   readonly hook: number;
 };
 
-/** The chains of families inet, ip and netdev that stand on a hook. */
+/** The base chains of the families inet, ip and netdev. */
 export function baseChains(): BaseChain[] {
   const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
   try {
@@ -106,7 +106,7 @@ export function baseChains(): BaseChain[] {
   }
 }
 
-/** The attributes of every answer; none where the kernel answers with an error. */
+/** The attributes of each reply; empty if the kernel replies with an error. */
 function ask(
   socket: NetlinkSocket,
   family: number,
@@ -134,7 +134,7 @@ function attribute(type: number, value: string): Buffer {
   return bytes;
 }
 
-/** User data is type, length, value after value. */
+/** User data is a sequence of type, length and value. */
 function commentIn(userdata: Uint8Array = new Uint8Array()): string {
   for (let at = 0; at + 2 <= userdata.length; at += 2 + (userdata[at + 1] ?? 0)) {
     if (userdata[at] === UDATA_COMMENT) return text(userdata.subarray(at + 2, at + 2 + (userdata[at + 1] ?? 0))) ?? '';

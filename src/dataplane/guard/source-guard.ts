@@ -8,8 +8,9 @@ export const SOURCE_CHAIN = 'sources';
 export type SourceCheck = { readonly markMask: number; readonly reversePath: ReversePath };
 
 /**
- * The chain that keeps packets with a forged source from the sockets of the DNS proxy and of the service plane. The hook does so for a
- * policed interface that forwards; this chain does so for every other one.
+ * The chain that drops packets with a forged source before they reach the sockets of the DNS proxy and of the
+ * service plane. The ingress hook checks policed interfaces that forward; this chain checks all other
+ * interfaces.
  */
 export function sourceGuard(table: string, check: SourceCheck): readonly string[] {
   const comment = commentOf(check);
@@ -28,12 +29,13 @@ export function sourceGuardStands(table: string, check: SourceCheck): boolean {
 
 function rulesFor({ markMask, reversePath }: SourceCheck): readonly string[] {
   const exempt = exemptBit(markMask);
-  // With `off` the stack itself refuses the sources that no host has.
+  // With `off` only the stack's own check of impossible sources remains.
   if (exempt === 0 || reversePath === 'off') return [];
   const own = `meta nfproto ipv4 meta l4proto { tcp, udp } socket mark & ${exempt} != 0`;
   const drop = 'counter name "dropped" drop';
   return [
-    // The hook has checked the source of what it redirects; what the node sends to itself has none that is forged.
+    // The hook has checked the source of redirected packets, and packets that the node sends to itself are
+    // not forged.
     `meta mark & ${redirectBit(markMask)} != 0 accept`,
     'iif lo accept',
     ...(reversePath === 'strict'

@@ -2,12 +2,12 @@ import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 
 const UNSET = 0xffff_ffff;
 const HALF_WORDS = LINE_WORDS / 2;
-/** Lines are made ready so many at a time. */
+/** Lines are initialized in steps of this size. */
 const AHEAD = 1_024;
 
-/** Words that grow, a line at a time. */
+/** A growing array of 32-bit words, extended by cache lines of 64 bytes. */
 export class Lines {
-  /** Replaced when lines are added: never keep it over a call that may add some. */
+  /** Replaced when lines are added: never keep a reference over a call that may add lines. */
   words: Uint32Array<ArrayBuffer>;
   count = 0;
   private ready = 0;
@@ -17,7 +17,7 @@ export class Lines {
     this.words = new Uint32Array(AHEAD * LINE_WORDS);
   }
 
-  /** Takes all lines away and makes room for `expected`; more are added as they are needed. */
+  /** Removes all lines and makes room for `expected` lines; the array still grows on demand. */
   clear(expected: number): void {
     if (expected * LINE_WORDS > this.words.length) this.words = new Uint32Array(expected * LINE_WORDS);
     this.count = 0;
@@ -25,7 +25,7 @@ export class Lines {
     this.openHalf = undefined;
   }
 
-  /** Adds `count` lines in a row, every word `0xffffffff`, and answers the index of the first. */
+  /** Adds `count` adjacent lines with every word `0xffffffff`. Returns the index of the first line. */
   add(count: number): number {
     const first = this.count;
     this.count += count;
@@ -33,7 +33,7 @@ export class Lines {
     return first;
   }
 
-  /** Adds half a line, and answers its first word: of its line that is word 0 or word 8. */
+  /** Adds half a line. Returns the index of its first word, which is word 0 or word 8 of its line. */
   addHalf(): number {
     const open = this.openHalf;
     if (open !== undefined) {

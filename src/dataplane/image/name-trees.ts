@@ -4,8 +4,8 @@ import { addTree, type Resolver } from './tree.js';
 import type { Trees } from './trees.js';
 
 /**
- * For each segment the tree of its names, added when it is first asked for: from the name's number + 1 to what it brings,
- * `NONE` between.
+ * Returns a function that maps a segment to the search tree of its names, and adds the tree on the first
+ * call. The tree maps a name's number + 1 to its value, and all other keys to `NONE`.
  */
 export function nameTrees(
   lines: Lines,
@@ -47,7 +47,7 @@ export function nameTrees(
   };
 }
 
-/** Entries of a segment stand together and end before `end`. */
+/** The entries of a segment are adjacent and end before `end`. */
 function firstOf(owners: Uint32Array, segment: number, end: number): number {
   let first = end;
   while (first > 0 && owners[first - 1] === segment) first--;

@@ -6,12 +6,12 @@ import { addTree } from './tree.js';
 import { Trees } from './trees.js';
 
 /**
- * A program as the kernel reads it: lines of 64 bytes, addressed from the first line of the slot, so that the same
- * policy has the same image in either slot. Line 0 is the header, with a generation of 0.
+ * A program in the kernel's format: lines of 64 bytes. References count from the first line of the slot, so
+ * that a policy has the same image in either slot. Line 0 is the header, with generation 0.
  */
 export type Image = { readonly words: Uint32Array<ArrayBuffer>; readonly lines: number };
 
-/** Words of line 0. */
+/** Offsets in line 0, in words. */
 export const HEADER = {
   magic: 0,
   layoutVersion: 1,
@@ -23,21 +23,24 @@ export const HEADER = {
   hasNames: 7,
 } as const;
 
-/** Of a list line with fewer than `MAX_SEGMENTS` segments: where the leaves of its first destination tree stand. */
+/**
+ * Word of a list line with fewer than `MAX_SEGMENTS` segments: the position of the leaves of its first
+ * destination tree.
+ */
 const LIST_LEAVES = 14;
 const LINES_OF_LEAVES = 4;
 const BOTTOM_KEYS = LINE_WORDS / 2;
-/** What is smaller than this stays in the caches by itself; bringing it there again would only cost. */
+/** Smaller images stay in the CPU caches, and a prefetch would only cost time. */
 const CACHED_LINES = 8_192;
 /** As in `bpf/classify/rules.h`. */
 const LINES_BEHIND_LIST = 6;
 const NAMED = 0x100;
 
 /**
- * What one lookup reads stands together: behind a list its trees, leaves and slices, so that a cold lookup misses few
- * pages. What several lists share stands behind the first of them.
+ * Lays a program out. The data of one lookup is adjacent: a list is followed by its trees, leaves and slices,
+ * so that a cold lookup touches few pages. Shared parts follow the first list that uses them.
  *
- * The image is in `lines`, and lasts until they are used again.
+ * The image is in `lines`, and is valid until they are used again.
  */
 export function layout(program: Program, lines = new Lines()): Image {
   lines.clear(enoughLines(program));
@@ -66,7 +69,7 @@ export function layout(program: Program, lines = new Lines()): Image {
   return { words: lines.toWords(), lines: lines.count };
 }
 
-/** At least as many lines as the trees of a program take. */
+/** An upper bound of the lines for the trees of a program. */
 function enoughLines({ sources, lists, destinations, leaves, slices }: Program): number {
   const pools = [destinations, leaves, slices];
   const intervals = pools.reduce((sum, { starts }) => sum + starts.length, sources.starts.length);
@@ -75,9 +78,9 @@ function enoughLines({ sources, lists, destinations, leaves, slices }: Program):
 }
 
 /**
- * A list line: number of segments with a bit from `NAMED` on for each that has names, default word, then destination tree
- * and wildcard leaf of each segment. Where a segment has names a second line follows: the tree of its names, and the leaf
- * of what they could bring at best.
+ * Adds a line for each list: the number of segments, with a bit from `NAMED` on for each segment that has
+ * names; the default word; then destination tree and wildcard leaf of each segment. If a segment has names, a
+ * second line follows: the tree of its names, and the leaf with the highest rank that a name could give.
  */
 function addLists(
   lines: Lines,
@@ -105,7 +108,7 @@ function addLists(
       const bottoms = lines.count;
       lines.set(line, 2 + 2 * place, destinations.ref(tree));
       if (place === 0 && count < MAX_SEGMENTS && lines.count - bottoms > CACHED_LINES) {
-        // A bottom line's eight leaves are half a line each, and stand in order behind all bottom lines.
+        // The eight leaves of a bottom line are half a line each, and follow all bottom lines in order.
         const size = at(program.destinations.offsets, tree + 1) - at(program.destinations.offsets, tree);
         const first = bottoms + Math.ceil(size / BOTTOM_KEYS);
         lines.set(line, LIST_LEAVES, (first - LINES_OF_LEAVES * bottoms) >>> 0);

@@ -5,19 +5,22 @@ import type { Lines } from './cache-lines.js';
 const BOTTOM_KEYS = LINE_WORDS / 2;
 const FAN_OUT = LINE_WORDS;
 const HALF_KEYS = LINE_WORDS / 4;
-/** In a ref, in the place of a depth. */
+/**
+ * The lowest of two values that replace the depth in a ref: the root is the first or second half of a line.
+ */
 const FIRST_HALF = 6;
 
-/** Turns the values of a program that stand in the words `from` … `to` into what the kernel reads; it may add lines. */
+/** Converts the program's values in the words `from` … `to` to the kernel's format; may add lines. */
 export type Resolver = { resolve(from: number, to: number): void };
 
 /**
- * Lays the intervals `from` … `to` out as a search tree and answers its ref, `line of the root << 3 | inner levels`.
- * Without a `resolver`, values are as in the program.
+ * Lays the intervals `from` … `to` out as a search tree. Returns its ref, `line of the root << 3 | inner
+ * levels`. Without a `resolver`, values are copied from the program.
  *
- * A bottom line is 8 starts and their 8 values; missing starts are 0xffffffff and missing values repeat the last.
- * An inner line is `first child << 4 | children - 1` and the first starts of its second to last child; children stand
- * in a row. At most four intervals are half a line, of 4 starts and 4 values; the ref then says which half.
+ * A bottom line has 8 starts and their 8 values; missing starts are 0xffffffff and missing values repeat the
+ * last one. An inner line has `first child << 4 | children - 1` and the first starts of its second to last
+ * child; children are adjacent. Up to four intervals take half a line, with 4 starts and 4 values; the ref
+ * then names the half.
  */
 export function addTree(lines: Lines, intervals: Intervals, from: number, to: number, resolver?: Resolver): number {
   if (to - from <= HALF_KEYS) {
@@ -34,7 +37,7 @@ export function addTree(lines: Lines, intervals: Intervals, from: number, to: nu
   return addInner(lines, first, bottoms);
 }
 
-/** Puts at most `keys` intervals where there is room for so many starts, and behind them for as many values. */
+/** Writes at most `keys` intervals: starts first, then values. Both parts have room for `keys` words. */
 function put(
   lines: Lines,
   { starts, values }: Intervals,
@@ -59,12 +62,12 @@ function put(
   for (let key = count; key < keys; key++) words[firstValue + key] = last;
 }
 
-/** Adds the inner lines above bottom lines that stand in a row, and answers the ref of the root. */
+/** Adds the inner lines above adjacent bottom lines. Returns the ref of the root. */
 function addInner(lines: Lines, bottom: number, bottoms: number): number {
   let first = bottom;
   let count = bottoms;
   let depth = 0;
-  /** Bottom lines under each line of the level but the last one. */
+  /** The number of bottom lines under each line of the level, except for the last one. */
   let under = 1;
   while (count > 1) {
     const parents = Math.ceil(count / FAN_OUT);

@@ -4,11 +4,11 @@ import type { Lines } from './cache-lines.js';
 import { addTree, type Resolver } from './tree.js';
 
 /**
- * The maps of a pool, each laid out when it is first asked for. A value of other maps that is `base` or more names one of
- * these, and is resolved to `base` and its ref; others stay.
+ * The interval maps of a pool; each is laid out on its first use. A value of `base` or more in another map
+ * refers to one of these maps, and is replaced by `base` + its ref. Smaller values stay.
  */
 export class Trees implements Resolver {
-  /** Of each map its ref; `NONE` where it is not laid out. */
+  /** The ref of each map; `NONE` if it is not laid out yet. */
   private readonly refs: Uint32Array;
 
   constructor(
@@ -24,7 +24,7 @@ export class Trees implements Resolver {
     return this.refs.length === 0;
   }
 
-  /** `NONE` stays `NONE`. */
+  /** Returns `NONE` for `NONE`. */
   ref(map: number): number {
     if (map === NONE) return NONE;
     const known = this.refs[map];

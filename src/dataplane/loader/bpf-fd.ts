@@ -13,7 +13,7 @@ export function pin(fd: number, path: string): void {
   check(`pin ${path}`, libbpf().bpf_obj_pin(fd, path));
 }
 
-/** The descriptor of what is pinned at `path`. */
+/** A descriptor of the object that is pinned at `path`. */
 export function openPinned(path: string): number {
   return check(`open pin ${path}`, libbpf().bpf_obj_get(path));
 }
@@ -40,7 +40,10 @@ export function mapShape(fd: number): MapShape {
   return shapeIn(info(fd, new Uint8Array(88)));
 }
 
-/** A loaded map's shape, and the layouts of its keys and values by its BTF, which the kernel returns to CAP_SYS_ADMIN only. */
+/**
+ * A loaded map's shape, and the layouts of its keys and values from its BTF. The kernel returns the BTF to
+ * CAP_SYS_ADMIN only.
+ */
 export function describeMap(fd: number): MapDescription {
   const view = info(fd, new Uint8Array(88));
   const shape = shapeIn(view);
@@ -53,7 +56,7 @@ export function describeMap(fd: number): MapDescription {
 function loadedBtf(id: number): Btf {
   const fd = check('open BTF', libbpf().bpf_btf_get_fd_by_id(id));
   try {
-    // struct bpf_btf_info: where the types go, and how large they are
+    // struct bpf_btf_info: address and size of the buffer for the types
     const size = info(fd, new Uint8Array(32)).getUint32(8, true);
     const types = new Uint8Array(size);
     const request = new Uint8Array(32);
@@ -70,14 +73,14 @@ function loadedBtf(id: number): Btf {
 export type ProgramInfo = {
   readonly id: number;
   readonly name: string;
-  /** 16 hex digits: the same for the same instructions. */
+  /** 16 hex digits: equal for equal instructions. */
   readonly tag: string;
   readonly mapIds: readonly number[];
 };
 
 const MAX_MAPS = 64;
 
-/** Undefined where no program has this id any more, and without CAP_SYS_ADMIN. */
+/** Undefined if no program has this id any more, or without CAP_SYS_ADMIN. */
 export function programInfo(id: number): ProgramInfo | undefined {
   const fd = libbpf().bpf_prog_get_fd_by_id(id);
   if (fd < 0) return undefined;

@@ -31,9 +31,9 @@ export const MAPS = [
   'layouts',
 ] as const;
 export type MapName = (typeof MAPS)[number];
-/** Pinned nowhere, and no successor's. */
+/** Never pinned, and not shared with a later datapath. */
 type OwnMapName = 'proof' | 'others' | 'routes';
-/** Of layout 2, which had a table of its own for half-open flows. */
+/** Maps of layout 2, which had a separate table for half-open flows. */
 export type OldMapName = 'half_open' | 'half_open_tallies';
 export type ProgramName =
   | 'weir_ingress'
@@ -63,7 +63,7 @@ const LOG_BYTES = 1 << 20;
 // struct bpf_object_open_opts
 const OPEN_OPTIONS = { size: 80, logBuffer: 56, logSize: 64 } as const;
 
-/** The compiled object: opened, given its sizes and settings, loaded. */
+/** The compiled object: open it, set sizes and settings, then load it. */
 export class BpfObject {
   readonly #pointer: bigint;
   readonly #log = new Uint8Array(LOG_BYTES);
@@ -85,12 +85,12 @@ export class BpfObject {
     check(`resize map ${name}`, libbpf().bpf_map__set_max_entries(this.#map(name), entries));
   }
 
-  /** For a map whose values have no type. */
+  /** Only for a map whose values have no type. */
   resizeValues(name: MapName, bytes: number): void {
     check(`resize values of map ${name}`, libbpf().bpf_map__set_value_size(this.#map(name), bytes));
   }
 
-  /** What the map will be when it is loaded. */
+  /** The shape and layouts of the map after loading. */
   describe(name: MapName): MapDescription {
     const map = this.#map(name);
     return {
@@ -115,9 +115,10 @@ export class BpfObject {
     return layouts;
   }
 
-  /** Takes the map behind `fd` instead of making one. */
+  /** Uses the existing map `fd` instead of creating one. */
   reuse(name: MapName, fd: number): void {
-    // From then on libbpf returns the type ids of that map, which are of the BTF of the object that made it.
+    // Read the layouts first: after the reuse libbpf returns type ids that refer to the BTF of the map's
+    // creator.
     this.layoutsOf(name);
     check(`reuse map ${name}`, libbpf().bpf_map__reuse_fd(this.#map(name), fd));
   }
@@ -165,7 +166,7 @@ export class BpfObject {
     return map;
   }
 
-  /** The end of it says what the verifier refused. */
+  /** The end of the log, which names what the verifier refused. */
   #verifierLog(): string {
     const end = this.#log.indexOf(0);
     return new TextDecoder().decode(this.#log.subarray(0, end < 0 ? LOG_BYTES : end)).slice(-4000);

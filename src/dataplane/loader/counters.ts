@@ -6,7 +6,10 @@ import { mapShape } from './bpf-fd.js';
 
 const COUNTER_BYTES = 16;
 
-/** Reads one of `counters`, added up over the CPUs, by its index: `counter_index` of `bpf/weir.h`. */
+/**
+ * Returns a reader of the map `counters`: the sum over all CPUs of one counter, by its `counter_index` of
+ * `bpf/weir.h`.
+ */
 export function counterReader(fd: number): (index: number) => Counter {
   const cpus = check('count CPUs', libbpf().libbpf_num_possible_cpus());
   const key = new Uint32Array(1);
@@ -28,7 +31,7 @@ export function counterReader(fd: number): (index: number) => Counter {
 
 export function readCounters(fd: number): Counter[] {
   const read = counterReader(fd);
-  // Other layouts may have had fewer.
+  // Other layouts may have fewer counters.
   const count = Math.min(COUNTERS, mapShape(fd).maxEntries);
   return Array.from({ length: count }, (_, index) => read(index));
 }

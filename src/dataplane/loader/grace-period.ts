@@ -2,7 +2,7 @@ import { check, membarrier } from '#libc/libc.js';
 
 const MEMBARRIER_CMD_GLOBAL = 1;
 
-/** An RCU grace period: on return every packet that began before has been judged. */
+/** Waits for an RCU grace period: packets that began before the call are done when it returns. */
 export function awaitGracePeriod(): void {
   check('membarrier', membarrier(MEMBARRIER_CMD_GLOBAL));
 }

@@ -7,10 +7,13 @@ const BATCH_BYTES = 1 << 20;
 const ENOENT = 2;
 const ENOSPC = 28;
 
-/** Keys and values of `count` entries, one after the other. Valid until the next batch is asked for. */
+/** Keys and values of `count` adjacent entries. Valid until the next batch is requested. */
 export type Batch = { readonly count: number; readonly keys: Uint8Array; readonly values: Uint8Array };
 
-/** Every entry of a hash map that is there all the while; one that comes or goes meanwhile may be in it or not. */
+/**
+ * Reads a hash map. Returns every entry that exists during the whole read; entries that are added or removed
+ * meanwhile may be missing.
+ */
 export function* batchesOf(fd: number, { keySize, valueSize }: MapShape): Generator<Batch> {
   let size = Math.max(1, Math.min(BATCH, Math.floor(BATCH_BYTES / (keySize + valueSize))));
   let keys = new Uint8Array(size * keySize);
@@ -22,7 +25,7 @@ export function* batchesOf(fd: number, { keySize, valueSize }: MapShape): Genera
     count[0] = size;
     const result = libbpf().bpf_map_lookup_batch(fd, from, next, keys, values, count, null);
     if (result === -ENOSPC) {
-      // A bucket is read as a whole, and this one has more entries than that.
+      // The kernel reads a hash bucket as a whole, and this one has more entries than the buffer.
       size *= 2;
       keys = new Uint8Array(size * keySize);
       values = new Uint8Array(size * valueSize);

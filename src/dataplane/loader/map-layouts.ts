@@ -3,12 +3,13 @@ import { check } from '#libc/libc.js';
 import { mapShape } from './bpf-fd.js';
 import { type BpfObject, MAPS, type MapLayouts, type MapName } from './bpf-object.js';
 
-/** How the keys and values of each map are laid out. */
+/** The layouts of the keys and values of each map. */
 export type Layouts = Readonly<Partial<Record<MapName, MapLayouts>>>;
 
 /**
- * Writes the layouts of all maps into the map `layouts`, as JSON with a zero byte behind it. The next process compares them with its
- * own. The kernel has them as BTF too, and returns the BTF of a pinned map to CAP_SYS_ADMIN only.
+ * Writes the layouts of all maps into the map `layouts`, as JSON with a final zero byte. The next process
+ * compares them with its own. The kernel has them as BTF too, but returns the BTF of a pinned map to
+ * CAP_SYS_ADMIN only.
  */
 export function writeLayouts(object: BpfObject): void {
   const fd = object.mapFd('layouts');
@@ -20,7 +21,7 @@ export function writeLayouts(object: BpfObject): void {
   check('write the layouts', libbpf().bpf_map_update_elem(fd, new Uint8Array(4), value, 0));
 }
 
-/** None where the map is not one of layouts. */
+/** Empty if the map does not hold layouts. */
 export function readLayouts(fd: number): Layouts {
   try {
     const value = new Uint8Array(mapShape(fd).valueSize);

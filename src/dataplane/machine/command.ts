@@ -3,7 +3,10 @@ import { text } from 'node:stream/consumers';
 
 const MAX_COMPLAINT = 300;
 
-/** What a command prints, as it comes. Throws with what it complained of; the signal ends it. */
+/**
+ * Yields the output of a command in chunks. Throws an error with the command's stderr if it fails. The signal
+ * kills the command.
+ */
 export async function* printed(command: string, args: readonly string[], signal: AbortSignal): AsyncGenerator<Buffer> {
   const child = spawn(command, [...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -15,7 +18,7 @@ export async function* printed(command: string, args: readonly string[], signal:
   const ended = new Promise<number | null>((resolve, reject) => {
     child.once('error', reject).once('close', resolve);
   });
-  // Whoever stops reading early is not told of what comes of it.
+  // A caller that stops reading early does not await `ended`: without this the rejection would be unhandled.
   ended.catch(() => {});
   try {
     for await (const chunk of child.stdout) yield chunk as Buffer;
@@ -27,5 +30,5 @@ export async function* printed(command: string, args: readonly string[], signal:
   }
 }
 
-/** Nothing else of the environment: it may hold secrets. */
+/** The command gets PATH only: other environment variables may hold secrets. */
 const PATH = { PATH: process.env.PATH ?? '/usr/sbin:/usr/bin:/sbin:/bin' };

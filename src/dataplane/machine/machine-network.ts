@@ -13,7 +13,7 @@ const ip =
   (signal) =>
     printed('ip', ['-j', '-d', ...words], signal);
 
-/** The network namespace of the node as `ip` and `nft` tell it, by the name of a file. */
+/** The state of the node's network namespace as printed by `ip` and `nft`, by file name. */
 export const NETWORK_TEXTS: Readonly<Record<string, Printed>> = {
   'links.json': ip('-s', 'link', 'show'),
   'addresses.json': ip('address', 'show'),
@@ -24,7 +24,7 @@ export const NETWORK_TEXTS: Readonly<Record<string, Printed>> = {
   'nftables-weir.txt': (signal) => printed('nft', ['list', 'table', 'inet', 'weir'], signal),
 };
 
-/** Of every base chain the place and the name, of whoever; no rules. */
+/** Hook, family and name of every base chain, third-party chains included; without rules. */
 export function chains(): readonly BaseChain[] {
   return baseChains();
 }
@@ -36,7 +36,10 @@ export type HookPrograms = {
   readonly program: ProgramInfo | null;
 };
 
-/** The programs on the hooks of every interface: all on TCX, of whoever, and those of Weir on clsact. */
+/**
+ * The programs on the hooks of every interface: all on TCX, third-party programs included, and those of Weir
+ * on clsact.
+ */
 export function hookPrograms(): HookPrograms[] {
   const programs = new Programs();
   return listInterfaces().flatMap(({ name, ifindex }) =>
@@ -82,7 +85,7 @@ const SETTINGS_OF_INTERFACES = [
 ];
 const INTERFACE_SETTINGS = 'net/ipv4/conf';
 
-/** The sysctls that have a say in forwarding and BPF; null where this kernel has not got one. */
+/** The sysctls that affect forwarding and BPF; null if this kernel does not have one. */
 export async function settings(): Promise<Readonly<Record<string, string | null>>> {
   const names = await readdir(join('/proc/sys', INTERFACE_SETTINGS)).catch(() => []);
   const ofInterfaces = names.flatMap((name) =>

@@ -6,8 +6,9 @@ import { duplicate } from '#libc/libc.js';
 import { passedObject } from '#libc/object-handle.js';
 
 /**
- * Maps and programs that other threads of this process use, by descriptors of their own. They stay good while tables grow: larger
- * objects share these maps. The kernel opens an object by its id for CAP_SYS_ADMIN only, and a descriptor for every thread.
+ * Maps and programs that other threads of this process use, by descriptors of their own. They remain valid
+ * while tables grow, since larger objects share these maps. A descriptor works for every thread, while the
+ * kernel opens an object by its id for CAP_SYS_ADMIN only.
  */
 export class LentObjects {
   readonly program: PassedObject;
@@ -28,7 +29,9 @@ export class LentObjects {
     }
   }
 
-  /** For a new ear. Descriptors of an earlier ear, which has ended, are closed. */
+  /**
+   * The maps for a new kernel-watch thread. Closes the descriptors of the previous thread, which has ended.
+   */
   earMaps(object: BpfObject): KernelWatchMaps {
     closeAll(this.#earFds);
     const open = (name: MapName): number => duplicated(object.mapFd(name), this.#earFds);
@@ -42,7 +45,7 @@ export class LentObjects {
   }
 }
 
-/** Kept one by one, so that those before a failure are closed too. */
+/** Records each descriptor at once, so that a later failure closes the earlier ones too. */
 function duplicated(fd: number, kept: number[]): number {
   const own = duplicate('lend a descriptor', fd);
   kept.push(own);

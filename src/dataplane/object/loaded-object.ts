@@ -25,7 +25,7 @@ export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly grantCapacity: number;
 };
 
-/** The datapath in the kernel: programs and maps, attached to nothing yet. */
+/** A loaded datapath: programs and maps, not attached yet. */
 export type LoadedObject = {
   readonly options: ObjectOptions;
   readonly object: BpfObject;
@@ -37,18 +37,18 @@ export type LoadedObject = {
   close(keeps?: 'grants'): void;
 };
 
-/** What a loaded object goes on with. */
+/** The state that a loaded object takes over. */
 export type Before = {
-  /** Maps to use, instead of making them. */
+  /** Maps to use instead of creating them. */
   readonly maps: ReadonlyMap<MapName, number>;
-  /** The word in force of the datapath that goes on judging until this one is put in force. */
+  /** The active word of the datapath that enforces until this one is activated. */
   readonly word: number;
-  /** Where this process has them already. */
+  /** Set if this process has already mapped the grants. */
   readonly grants?: MappedGrants;
 };
 const NOTHING_BEFORE: Before = { maps: new Map(), word: 0 };
 
-/** What each map of the object will be with these options. */
+/** The shape and layouts that the maps of the object will have with these options. */
 export function describeMaps(options: ObjectOptions, names: readonly MapName[]): Map<MapName, MapDescription> {
   const object = openObject(options, 0);
   try {
@@ -95,7 +95,7 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
   }
 }
 
-/** Loads the object, to use its programs only. */
+/** Loads the object, only to use its programs. */
 export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName, number>): BpfObject {
   const flowSweep = reused.get('vitals');
   const seed =
@@ -114,12 +114,13 @@ export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName
   }
 }
 
-/** From now on this object ends flows, whoever did before. */
+/** Starts the timer that ends expired flows; it replaces the timer of an earlier object. */
 export function startSweep(object: BpfObject): void {
   const start = new TestRun(object.programFd('weir_start_sweep'), undefined, undefined, undefined);
   const until = performance.now() + MEMORY_PATIENCE_MS;
   let failed = start.run();
-  // The kernel takes memory for the timer without waiting. While the machine is busy, it may have none at hand for a moment.
+  // The kernel allocates the timer without waiting, and may be out of free memory for a moment while the
+  // machine is busy.
   while (failed === -constants.errno.ENOMEM && performance.now() < until) {
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
     failed = start.run();

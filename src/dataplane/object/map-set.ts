@@ -14,17 +14,19 @@ import { objectId } from '#libc/object-handle.js';
 import { type Capacity, MAX_SLOT_LINES } from './capacity.js';
 
 const SET = /^maps-(\d{1,9})$/;
-/** Layout 1 named its folder after a digest of its shapes. */
+/** Layout 1 named its folder by a digest of the map shapes. */
 const SET_OF_LAYOUT_1 = /^maps-[0-9a-f]{12}$/;
 const FILLING = 'filling-';
 
 const NEEDS_SYS_ADMIN =
   'an earlier build of Weir pinned these maps, and the kernel describes them to CAP_SYS_ADMIN only: start this build once with that capability';
 
-/** Objects that are pinned in the folder of a set, by the names of the pins: maps, and the programs that belong on the hooks. */
+/**
+ * The objects pinned in the folder of a set, by the names of the pins: maps, and the programs of the hooks.
+ */
 export type Pinned = ReadonlyMap<string, number>;
 
-/** `programs`: an object over the same maps. */
+/** `programs`: an object that uses the same maps. */
 export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
   const onHooks = DIRECTIONS.map((direction) => `weir_${direction}` as const);
   return new Map<string, number>([
@@ -34,8 +36,8 @@ export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
 }
 
 /**
- * The pinned maps of one datapath, and its programs: a folder that has all maps or does not exist. A later one has a higher
- * number. Up to layout 5 no programs were pinned, and no layouts.
+ * The pinned maps and programs of one datapath: a folder that holds all maps or does not exist. A later set
+ * has a higher number. Up to layout 5 neither programs nor layouts were pinned.
  */
 export class MapSet {
   readonly #fds = new Map<MapName | OldMapName, number>();
@@ -56,13 +58,16 @@ export class MapSet {
     return fd;
   }
 
-  /** The program that belongs on a hook, by a descriptor that the caller closes; undefined where none is pinned. */
+  /** A descriptor of the program for a hook, which the caller closes; undefined if none is pinned. */
   openProgram(direction: Direction): number | undefined {
     const path = join(this.folder, `weir_${direction}`);
     return existsSync(path) ? openPinned(path) : undefined;
   }
 
-  /** Throws where a set of an earlier build describes its maps to CAP_SYS_ADMIN only. */
+  /**
+   * Throws if the set belongs to an earlier build and the process lacks CAP_SYS_ADMIN, which the kernel
+   * requires to describe its maps.
+   */
   describe(name: MapName | OldMapName): MapDescription {
     const fd = this.fd(name);
     if (this.has('layouts')) this.#layouts ??= readLayouts(this.fd('layouts'));
@@ -76,7 +81,7 @@ export class MapSet {
     }
   }
 
-  /** The word of `active`; 0: nothing is in force in it. */
+  /** The word of `active`; 0: nothing is in force in this set. */
   word(): number {
     if (!this.has('active')) return 0;
     const value = new Uint8Array(mapShape(this.fd('active')).valueSize);
@@ -84,7 +89,7 @@ export class MapSet {
     return new DataView(value.buffer).getUint32(0, true);
   }
 
-  /** 0 where there is no such map. */
+  /** 0 if there is no such map. */
   id(name: MapName): number {
     return this.has(name) ? mapId(this.fd(name)) : 0;
   }
@@ -98,13 +103,15 @@ export class MapSet {
     };
   }
 
-  /** Lines of each of the two slots. Before layout 5 each line was an entry. */
+  /** Lines of each of the two slots. Before layout 5 each line was an entry of its own. */
   slotLines(): number {
     const { maxEntries, valueSize } = mapShape(this.fd('program'));
     return (maxEntries * valueSize) / LINE_BYTES / 2;
   }
 
-  /** Reads its slots; what it answers must not outlive the call. */
+  /**
+   * Reads the slots of the set. The result must not refer to the mapped memory, which is unmapped on return.
+   */
   inspect<T>(look: (slots: Slots) => T): T {
     const fds = { program: this.fd('program'), active: this.fd('active') };
     const slots = new Slots(fds, this.slotLines());
@@ -115,12 +122,12 @@ export class MapSet {
     }
   }
 
-  /** Names of pins that are gone, or are of other objects. */
+  /** Names of pins that are missing, or that refer to other objects. */
   lost(pinned: Pinned): string[] {
     return [...pinned].flatMap(([name, fd]) => (this.#holds(name, objectId(fd)) ? [] : [name]));
   }
 
-  /** Each pin appears, or replaces another, in one step; so does the folder where it is missing. */
+  /** Each pin appears, or replaces another, in one atomic step; so does a missing folder. */
   put(pinned: Pinned): void {
     const filling = join(dirname(this.folder), `${FILLING}${this.number}`);
     rmSync(filling, { recursive: true, force: true });
@@ -172,7 +179,7 @@ export class MapSet {
   }
 }
 
-/** The sets under a pin path, the oldest first. What a killed process left half filled is removed. */
+/** The sets under a pin path, oldest first. Ignores a folder that a killed process left incomplete. */
 export function mapSetsIn(path: string): MapSet[] {
   if (!existsSync(path)) return [];
   const sets: MapSet[] = [];
@@ -184,7 +191,7 @@ export function mapSetsIn(path: string): MapSet[] {
   return sets.sort((a, b) => a.number - b.number);
 }
 
-/** Pins the maps of a loaded object, and the programs that belong on the hooks, as the newest set. */
+/** Pins the maps of a loaded object, and the programs of its hooks, as the newest set. */
 export function pinMaps(pinned: Pinned, path: string): MapSet {
   const number = (mapSetsIn(path).at(-1)?.number ?? 0) + 1;
   const set = new MapSet(join(path, `maps-${number}`), number);
@@ -192,7 +199,7 @@ export function pinMaps(pinned: Pinned, path: string): MapSet {
   return set;
 }
 
-/** What a killed process left half filled was never in force. */
+/** Removes folders that a killed process left incomplete. They were never in force. */
 export function removeHalfFilled(path: string): void {
   for (const name of readdirSync(path)) {
     if (name.startsWith(FILLING)) rmSync(join(path, name), { recursive: true, force: true });

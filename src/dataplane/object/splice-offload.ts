@@ -3,7 +3,7 @@ import { guardBit } from '#dataplane/abi/settings.js';
 import type { LentObjects } from './lent-objects.js';
 import type { LoadedObject } from './loaded-object.js';
 
-/** It stays good when the object is replaced by a larger one, which shares these maps. */
+/** Remains valid when the object is replaced by a larger one, which shares these maps. */
 export function spliceOffloadOf({ options }: LoadedObject, { program, joins, joiners }: LentObjects): SpliceOffload {
   return {
     program,

@@ -2,12 +2,13 @@ import type { Interface } from '#dataplane/attach/interfaces.js';
 import type { Link } from '#dataplane/attach/links.js';
 import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js';
 
-/** Kinds of links that take frames from the link that they are made on, with stations of their own. */
+/** Kinds of links that receive frames of their lower link, by MAC or IP addresses of their own. */
 const TAPS: ReadonlySet<string> = new Set(['macvlan', 'macvtap', 'ipvlan', 'ipvtap']);
 
 /**
- * Policed interfaces whose frames are delivered in another way than by routing them in their own name, a sentence each: the hook does not judge
- * switched frames, and the guard goes by the name of the master. `receivers`: the known interfaces that take frames from another one.
+ * Faults of policed interfaces whose frames are not routed under the interface's own name: the hook does not
+ * classify switched frames, and the guard matches the name of the master. `receivers`: the interfaces that
+ * are known to take frames from another one.
  */
 export function portFaults(
   policed: readonly Interface[],

@@ -21,14 +21,18 @@ const NFTA_TARGET_NAME = 1;
 const TARGETS: readonly string[] = ['MASQUERADE', 'SNAT', 'DNAT', 'REDIRECT', 'NETMAP'];
 const NAME_BYTES = 16;
 
-/** A rule of a NAT chain that translates addresses, or leads to a chain that may. Undefined: it asks for no interface. */
+/**
+ * A rule of a NAT chain that translates addresses, or jumps to a chain that may. Undefined: the rule does not
+ * match on that interface.
+ */
 type Translation = { readonly incoming: IsMet | undefined; readonly outgoing: IsMet | undefined };
 type IsMet = (found: Interface) => boolean;
 type Expression = { readonly name: string; readonly data: DataView };
 
 /**
- * NAT that translates what passes a policed outside interface, a sentence for each chain (D17b): a policy would see the addresses of
- * the node. The outside is where default routes lead, or any interface without one, and what a rule at postrouting names.
+ * Finds NAT on policed outside interfaces, and returns one fault for each chain (D17b): the policy would see
+ * the addresses of the node. Outside interfaces are those of default routes (all, if there is no default
+ * route) and those that a postrouting rule names.
  */
 export function natFaults(policed: readonly Interface[]): string[] {
   let defaults: ReadonlySet<number> | undefined;
@@ -94,14 +98,14 @@ function translates({ name, data }: Expression): boolean {
       return LEADS_ON.includes(numberIn(verdict, NFTA_VERDICT_CODE) | 0);
     }
     case 'lookup':
-      // A map of verdicts has the register of verdicts, 0.
+      // A lookup with register 0, the verdict register, is a verdict map.
       return attributesIn(data, 0).has(NFTA_LOOKUP_DREG) && numberIn(data, NFTA_LOOKUP_DREG) === 0;
     default:
       return false;
   }
 }
 
-/** Undefined where it asks for any other interface than one. */
+/** The test of one interface; undefined for any other comparison, such as "not equal". */
 function comparison(key: number, data: DataView): IsMet | undefined {
   if (numberIn(data, NFTA_CMP.operation) !== NFT_CMP_EQ) return undefined;
   const value = attributesIn(nested(data, NFTA_CMP.data), 0).get(NFTA_DATA.value) ?? new Uint8Array();
@@ -110,7 +114,7 @@ function comparison(key: number, data: DataView): IsMet | undefined {
     return ({ ifindex }) => ifindex === wanted;
   }
   const name = text(value)?.replace(/\0.*$/s, '') ?? '';
-  // A name that may go on is compared without its end.
+  // A name with a wildcard is compared without its end.
   return value.length < NAME_BYTES ? (found) => found.name.startsWith(name) : (found) => found.name === name;
 }
 
@@ -118,7 +122,7 @@ function nested(data: DataView, type: number): DataView {
   return viewOf(attributesIn(data, 0).get(type) ?? new Uint8Array());
 }
 
-/** In the order of networks; 0 where there is none. */
+/** Big-endian; 0 if the attribute is missing. */
 function numberIn(data: DataView, type: number): number {
   const value = attributesIn(data, 0).get(type);
   return value === undefined ? 0 : viewOf(value).getUint32(0);
@@ -127,7 +131,7 @@ function numberIn(data: DataView, type: number): number {
 const [AF_INET, SOCK_DGRAM, SOL_IP, IPT_SO_GET_INFO] = [2, 2, 0, 64];
 // struct ipt_getinfo
 const GETINFO = { entries: 76, bytes: 84 } as const;
-/** Of an empty table: a policy for each of four chains, and the end. */
+/** Entries of an empty table: a policy for each of four chains, and the end marker. */
 const EMPTY_NAT = 5;
 
 /** Whether the older iptables, whose rules are not in nftables, has rules in its table `nat`. */

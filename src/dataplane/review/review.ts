@@ -9,7 +9,7 @@ import { portFaults } from './bridge-ports.js';
 import { natFaults } from './nat.js';
 import { unnamedWarnings } from './unpoliced-interfaces.js';
 
-/** Input of the review. `others` is empty where the kernel does not list third-party hooks. */
+/** Input of the review. `others` returns an empty list if the kernel cannot list third-party hooks. */
 type Looked = {
   readonly options: Pick<DatapathOptions, 'interfaces' | 'markMask'>;
   readonly hooks: Pick<Hooks, 'interfaces'>;
@@ -19,7 +19,10 @@ type Looked = {
   readonly diverts: boolean;
 };
 
-/** Faults that prevent policing the configured interfaces as D17 asks. Throws where the kernel does not list them. */
+/**
+ * Faults that prevent policing the configured interfaces as D17 requires. Throws if the kernel cannot be
+ * read.
+ */
 export function review({ options, hooks, guard, others, diverts }: Looked): Review {
   const { policed } = hooks.interfaces();
   const links: readonly Link[] = listLinks();

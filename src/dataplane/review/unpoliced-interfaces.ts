@@ -9,10 +9,10 @@ const RTM_NEWADDR = 20;
 const RTM_GETADDR = 22;
 // struct ifaddrmsg
 const IFADDRMSG = { index: 4, bytes: 8 } as const;
-/** So many are called by their names. */
+/** At most this many interfaces are named in a warning. */
 const MOST_NAMES = 5;
 
-/** Interfaces by which the node forwards IPv4 and which are not policed, in one sentence (D17b). */
+/** One warning that names the interfaces by which the node forwards IPv4 without policing them (D17b). */
 export function unnamedWarnings(policed: readonly Interface[], links: readonly Link[]): string[] {
   const candidates = links.filter(
     ({ name, ifindex, master, isUp, isLoopback }) =>
@@ -34,12 +34,12 @@ function forwards(name: string): boolean {
   try {
     return readFileSync(`/proc/sys/net/ipv4/conf/${name}/forwarding`, 'utf8').trim() === '1';
   } catch {
-    // It vanished after it was listed.
+    // The interface vanished after it was listed.
     return false;
   }
 }
 
-/** Those that have an IPv4 address, by index. */
+/** Indexes of interfaces that have an IPv4 address. */
 function addressedInterfaces(): ReadonlySet<number> {
   const request = new Uint8Array(IFADDRMSG.bytes);
   request[0] = AF_INET;

@@ -4,7 +4,7 @@ import { redirectBit } from '#dataplane/abi/settings.js';
 import { routesOfTable } from './routes.js';
 import { listRules, type RoutingRule } from './routing-rules.js';
 
-/** Preference of the rule, and number of its table; `bpf/third_party_hooks.h` knows both. */
+/** Preference of the rule and number of its table; `bpf/third_party_hooks.h` uses the same number. */
 const NUMBER = 8353;
 
 const TABLE_LOCAL = 255;
@@ -17,8 +17,9 @@ class DiversionFailure extends Error {
 }
 
 /**
- * Makes the node deliver packets with the redirect bit to itself, for any destination: a rule sends them to a table of its own, where
- * everything is local. Without it such a packet is dropped: the guard does not forward it.
+ * Makes the node deliver packets with the redirect bit to itself, for any destination: a rule sends them to a
+ * separate table, where every address is local. Without it such packets are dropped, because the guard does
+ * not forward them.
  */
 export function makeDiversion(markMask: number): void {
   if (diversionStands(markMask)) return;
@@ -28,13 +29,16 @@ export function makeDiversion(markMask: number): void {
   ip('route', 'replace', 'local', '0.0.0.0/0', 'dev', 'lo', 'table', `${NUMBER}`);
 }
 
-/** Does nothing where there is none. */
+/** Does nothing if there is no diversion. */
 export function removeDiversion(): void {
   while (run(['rule', 'del', 'pref', `${NUMBER}`, 'lookup', `${NUMBER}`]).status === 0);
   run(['route', 'flush', 'table', `${NUMBER}`]);
 }
 
-/** Whether the rule and its route exist, and the table has no other route. Rules before it: `diversionFaults`. */
+/**
+ * Whether the rule and its route exist, and the table has no other route. `diversionFaults` checks the rules
+ * before it.
+ */
 export function diversionStands(markMask: number): boolean {
   if (!listRules().some((rule) => isOwn(rule, redirectBit(markMask)))) return false;
   const routes = routesOfTable(NUMBER);
@@ -43,7 +47,10 @@ export function diversionStands(markMask: number): boolean {
   );
 }
 
-/** The rules before the node's own that may route a redirected packet of these interfaces elsewhere, a sentence each. */
+/**
+ * The rules before Weir's own rule that may route a redirected packet of these interfaces elsewhere, one
+ * sentence for each.
+ */
 export function diversionFaults(markMask: number, interfaces: readonly string[]): string[] {
   const rules = listRules();
   const bit = redirectBit(markMask);
@@ -62,7 +69,9 @@ function isOwn(rule: RoutingRule, bit: number): boolean {
   return preference === NUMBER && action === 'table' && table === NUMBER && mark === bit && mask === bit && byMarkAlone;
 }
 
-/** A redirected packet is TCP or UDP and has, of `markMask`, this bit alone; its other bits are not known. */
+/**
+ * A redirected packet is TCP or UDP. Of `markMask` it has this bit alone; its other mark bits are unknown.
+ */
 function mayMatch(rule: RoutingRule, bit: number, markMask: number, interfaces: readonly string[]): boolean {
   if (rule.inverted) return true;
   const { mark, mask, incoming, forOthers, protocol } = rule;
@@ -72,7 +81,10 @@ function mayMatch(rule: RoutingRule, bit: number, markMask: number, interfaces: 
   return !hasOtherMark && !hasOtherInterface && !hasOtherProtocol && !forOthers;
 }
 
-/** No redirected packet has a local destination, and a table without a route for it leaves it to the next rule. */
+/**
+ * No redirected packet has a local destination. A table without a matching route leaves the packet to the
+ * next rule.
+ */
 function routesElsewhere({ action, table, goto }: RoutingRule): boolean {
   switch (action) {
     case 'nothing':

@@ -2,12 +2,12 @@ import { release } from 'node:os';
 
 const SKIP_NEIGH = 4;
 
-/** A route is all that is asked for; kernels before 6.3 look for the neighbour too. */
+/** Flags for a lookup that needs the route only. Kernels before 6.3 cannot skip the neighbour. */
 export function fibFlags(kernelRelease = release()): number {
   return isSince(6, 3, kernelRelease) ? SKIP_NEIGH : 0;
 }
 
-/** Whether a program can see the routes' count of changes. */
+/** Whether a BPF program can read the kernel's counter of route changes. */
 export function canCopyRoutes(kernelRelease = release()): boolean {
   return isSince(6, 2, kernelRelease);
 }

@@ -1,28 +1,31 @@
 import { LINE_BYTES, LINE_WORDS } from '#contracts/datapath-numbers.js';
 import type { Prefix } from '#contracts/policy-model.js';
 
-/** Of one prefix. */
+/** A route for one prefix. */
 export type Route = Prefix & {
-  /** Of the table `local`: whatever stands below it in others does not count for sure. */
+  /** From the table `local`. More specific routes of other tables are hidden by it. */
   readonly local: boolean;
-  /** By which interface packets are forwarded; 0 where that cannot be said by a number. */
+  /** The interface that packets leave by; 0 if it is not a single known interface. */
   readonly ifindex: number;
 };
 
-/** `routes` of `bpf/copied-routes.h`: the header, the root, as many lines as that has keys, and the bottom. */
+/**
+ * Layout of `routes` in `bpf/copied-routes.h`: the header, the root, a line for each key of the root, and the
+ * bottom lines.
+ */
 const FAN = 16;
 const BOTTOM_KEYS = LINE_WORDS / 2;
 const BOTTOM = 1 + 1 + FAN;
 export const ROUTE_LINES = BOTTOM + FAN * FAN;
 export const ROUTES_BYTES = ROUTE_LINES * LINE_BYTES;
-/** Words of the header. */
+/** Offsets in the header, in words. */
 export const ROUTES = { hold: 0, made: 1, seen: 2 } as const;
 const MAX_INTERVALS = FAN * FAN * BOTTOM_KEYS;
 const NO_KEY = 0xffff_ffff;
 
 type Intervals = { readonly starts: number[]; readonly values: number[] };
 
-/** The lines behind the header; null where there is no room for all routes. */
+/** The lines behind the header; null if the routes do not fit. */
 export function routeLines(routes: readonly Route[]): Uint32Array | null {
   const { starts, values } = intervalsOf(routes);
   if (starts.length > MAX_INTERVALS) return null;
@@ -34,14 +37,14 @@ export function routeLines(routes: readonly Route[]): Uint32Array | null {
       words[bottom + line * LINE_WORDS + key] = starts[from] ?? NO_KEY;
       words[bottom + line * LINE_WORDS + BOTTOM_KEYS + key] = values[from] ?? 0;
     }
-    // The line above has the first key of each, and the root the first of those.
+    // The middle line has the first key of each bottom line, and the root the first key of each middle line.
     words[LINE_WORDS + line] = starts[line * BOTTOM_KEYS] ?? NO_KEY;
     if (line % FAN === 0) words[line / FAN] = starts[line * BOTTOM_KEYS] ?? NO_KEY;
   }
   return words;
 }
 
-/** From each start on, the interface of the longest prefix. */
+/** Intervals of addresses, each with the interface of the longest matching prefix. */
 export function intervalsOf(routes: readonly Route[]): Intervals {
   const starts = [0];
   const values = [0];
@@ -71,7 +74,10 @@ export function intervalsOf(routes: readonly Route[]): Intervals {
   return { starts, values };
 }
 
-/** Outer ones first. Of several for one prefix it depends on more than the address which is taken. */
+/**
+ * Sorted with outer prefixes first. If several routes have one prefix, more than the address decides, so the
+ * interface is unknown.
+ */
 function distinct(routes: readonly Route[]): Route[] {
   const byPrefix = new Map<string, Route>();
   for (const route of routes) {

@@ -18,19 +18,23 @@ const RTA = {
   encapsulation: 22,
   nexthop: 30,
 } as const;
-/** Of more than one nexthop, of another family, or with something around the packet. */
+/**
+ * Attributes of routes with several next hops, with a next hop of another family, or with an encapsulation.
+ */
 const NOT_PLAIN = [RTA.multipath, RTA.via, RTA.encapsulationType, RTA.encapsulation, RTA.nexthop];
 const MOST_ROUTES = 20_000;
 const FLAG = { dead: 1, linkDown: 16, cloned: 0x200 } as const;
 
 /**
- * The routes of this thread's network namespace by which a packet goes for which no rule asks for another table; null where they are
- * chosen by more than the address, or there are too many to be read again and again. Throws `KernelFailure`.
+ * Reads the IPv4 routes of this thread's network namespace (tables main and local; routing rules are not
+ * read). Null if more than the address decides a route, or there are more than `MOST_ROUTES`. Throws
+ * `KernelFailure`.
  */
 export function readRoutes(): Route[] | null {
   const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
   try {
-    // Else what the kernel has cached for single addresses is among them, and hides others that begin with the same address.
+    // Without this the dump includes cached routes of single addresses, which hide other routes that begin
+    // with the same address.
     socket.checkStrictly();
     const request = new Uint8Array(HEADER.bytes);
     request[0] = AF_INET;
@@ -64,7 +68,8 @@ export function readRoutes(): Route[] | null {
 export function routesOfTable(
   table: number,
 ): { readonly type: number; readonly length: number; readonly tos: number }[] {
-  // A table that does not exist ends the dump with an error, as one without routes does.
+  // If the table does not exist or has no routes, the dump ends with an error in its last message, which
+  // `dump` ignores.
   return filtered(RTA.table, table, (socket, request) =>
     socket.dump(RTM_GETROUTE, RTM_NEWROUTE, request).map((message) => ({
       type: message.getUint8(HEADER.type),
@@ -74,9 +79,9 @@ export function routesOfTable(
   );
 }
 
-/** The interfaces that the default routes of a table lead through, by index. */
+/** Indexes of the interfaces that the default routes of a table lead through. */
 export function defaultInterfaces(table: number): number[] {
-  // The first part is enough: the kernel dumps by ascending address.
+  // The first part of the dump is enough: the kernel dumps by ascending address.
   const first = filtered(RTA.table, table, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request));
   return first
     .filter(
@@ -89,7 +94,7 @@ export function defaultInterfaces(table: number): number[] {
     });
 }
 
-/** Whether a route of any table leads through an interface. */
+/** Whether any table has a route through the interface. */
 export function hasRoute(ifindex: number): boolean {
   return (
     filtered(RTA.interface, ifindex, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request))
@@ -97,7 +102,7 @@ export function hasRoute(ifindex: number): boolean {
   );
 }
 
-/** Of `struct rtnexthop`, one after the other. */
+/** Reads the interfaces of adjacent `struct rtnexthop`. */
 function interfacesIn(nexthops: DataView): number[] {
   const found: number[] = [];
   for (let at = 0; at + 8 <= nexthops.byteLength; ) {
@@ -109,7 +114,7 @@ function interfacesIn(nexthops: DataView): number[] {
   return found;
 }
 
-/** Uses a socket that dumps only the IPv4 routes which have this attribute. */
+/** Uses a socket that dumps only the IPv4 routes with this attribute. */
 function filtered<T>(attribute: number, value: number, use: (socket: NetlinkSocket, request: Uint8Array) => T): T {
   const request = new DataView(new ArrayBuffer(HEADER.bytes + 8));
   request.setUint8(0, AF_INET);
@@ -118,7 +123,7 @@ function filtered<T>(attribute: number, value: number, use: (socket: NetlinkSock
   request.setUint32(HEADER.bytes + 4, value, true);
   const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
   try {
-    // Without this the kernel ignores the attribute, and dumps all.
+    // Without this the kernel ignores the attribute and dumps all routes.
     socket.checkStrictly();
     return use(socket, new Uint8Array(request.buffer));
   } finally {
@@ -126,7 +131,7 @@ function filtered<T>(attribute: number, value: number, use: (socket: NetlinkSock
   }
 }
 
-/** In the order of this machine; 0 where there is none. */
+/** Host byte order; 0 if the attribute is missing. */
 function numberIn(attributes: ReadonlyMap<number, Uint8Array>, type: number): number {
   const bytes = attributes.get(type);
   return bytes === undefined ? 0 : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);

@@ -23,7 +23,7 @@ const FRA = {
   destinationPorts: 24,
   dscp: 25,
 } as const;
-/** Attributes by which a rule asks for more than the mark. */
+/** Attributes by which a rule matches more than the mark. */
 const SELECTORS = [
   ...[FRA.incoming, FRA.outgoing, FRA.tunnel, FRA.vrf, FRA.users, FRA.protocol],
   ...[FRA.sourcePorts, FRA.destinationPorts, FRA.dscp],
@@ -36,28 +36,31 @@ const ACTIONS: Readonly<Record<number, RuleAction>> = { 1: 'table', 2: 'goto', 3
 /** `refuse`: blackhole, unreachable or prohibit. */
 type RuleAction = 'table' | 'goto' | 'nothing' | 'refuse';
 
-/** An IPv4 rule of policy routing, as far as it matters for packets that are received by an interface and have a mark. */
+/** An IPv4 routing rule, reduced to the fields that matter for marked packets received by an interface. */
 export type RoutingRule = {
   readonly preference: number;
   readonly action: RuleAction;
   readonly table: number;
-  /** Preference of the rule that `goto` leads to. */
+  /** Preference of the target rule of `goto`. */
   readonly goto: number;
   readonly mark: number;
   readonly mask: number;
-  /** It takes the packets that its selectors do not match. */
+  /** The rule applies to packets that its selectors do not match. */
   readonly inverted: boolean;
-  /** The mark is the only selector, and no route of the table is left out. */
+  /** The mark is the only selector, and the rule suppresses no route of the table. */
   readonly byMarkAlone: boolean;
-  /** Name of the receiving interface that it asks for. */
+  /** Name of the receiving interface that the rule matches. */
   readonly incoming: string | undefined;
-  /** It asks for what no received packet of an Ethernet interface has: an outgoing interface, a tunnel or a VRF. */
+  /**
+   * The rule matches an outgoing interface, a tunnel or a VRF, which no packet received by an Ethernet
+   * interface has.
+   */
   readonly forOthers: boolean;
-  /** The protocol that it asks for. */
+  /** The protocol that the rule matches. */
   readonly protocol: number | undefined;
 };
 
-/** In the order in which the kernel applies them, in the calling thread's network namespace. */
+/** The rules of the calling thread's network namespace, in the order in which the kernel applies them. */
 export function listRules(): RoutingRule[] {
   const request = new Uint8Array(HEADER.bytes);
   request[0] = AF_INET;
@@ -79,7 +82,7 @@ function ruleIn(message: DataView): RoutingRule {
   const incoming = attributes.get(FRA.incoming);
   return {
     preference: number(FRA.preference),
-    // A rule that leads to one that is not there does nothing.
+    // A `goto` to a missing rule does nothing.
     action: (flags & FLAG.unresolved) === 0 ? action : 'nothing',
     table: number(FRA.table),
     goto: number(FRA.goto),

@@ -16,21 +16,23 @@ import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { type ConfiguredDataplane, forwardingOf } from './forwarding-status.js';
 
-/** What is in the kernel, read from there: nothing is changed, and no process is needed. */
+/** The state of the datapath, read from the kernel: changes nothing, and needs no running process. */
 export type DataplaneStatus = {
   readonly pinPath: string;
-  /** Null: no process, the kernel enforces what was last put in force. */
+  /** Null: no process runs, and the kernel enforces the last policy. */
   readonly owner: LockHolder | null;
   readonly hooks: readonly HookStatus[];
-  /** Interfaces that a configured name matches and that have no hook, and configured names that match no interface. */
+  /**
+   * Interfaces that match a configured name and have no hook, and configured names that match no interface.
+   */
   readonly unpoliced: readonly string[];
-  /** Null where the configuration is not known. */
+  /** Null if the configuration is not known. */
   readonly guardStands: boolean | null;
   /** Null: nothing is in force. */
   readonly forwarding: ForwardingNow | null;
-  /** Null: nothing was ever put in force under this pin path. */
+  /** Null: nothing was ever put in force with this pin path. */
   readonly inForce: InForce | null;
-  /** Folders of pinned maps: more than one while a datapath succeeds another. */
+  /** Folders of pinned maps: more than one during a takeover by a new datapath. */
   readonly sets: readonly string[];
   readonly maps: readonly MapStatus[];
   readonly sweep: Sweep | null;
@@ -43,7 +45,7 @@ type HookStatus = {
   readonly direction: Direction;
   readonly by: Attachment['by'];
   readonly program: Pick<ProgramInfo, 'id' | 'name' | 'tag'>;
-  /** Null where it judges by maps that are pinned nowhere. */
+  /** Null if its maps are not pinned. */
   readonly pinPath: string | null;
   readonly layout: number | null;
 };
@@ -56,17 +58,17 @@ type InForce = {
 type MapStatus = {
   readonly name: MapName;
   readonly id: number;
-  /** As the kernel's headers have it, in lower case. */
+  /** The name of the map type in the kernel's headers, in lower case. */
   readonly type: string;
-  /** Null where nobody counts them. */
+  /** Null if the entries are not counted. */
   readonly entries: number | null;
   readonly capacity: number;
   readonly bytes: number;
 };
-/** `agoMs` is since the last one ended. */
+/** `agoMs`: the time since the last sweep ended. */
 type Sweep = { readonly agoMs: number; readonly tookMs: number; readonly flows: number; readonly halfOpen: number };
 
-/** `enum bpf_map_type`: those that the datapath has. */
+/** `enum bpf_map_type`: the types that the datapath uses. */
 const MAP_TYPES: Readonly<Record<number, string>> = {
   2: 'array',
   3: 'prog_array',
@@ -75,7 +77,10 @@ const MAP_TYPES: Readonly<Record<number, string>> = {
   27: 'ringbuf',
 };
 
-/** Two slots, or lines of which half are surely had. */
+/**
+ * Maps whose usable capacity is half of their entries: two slots, or a flow table that guarantees half of its
+ * slots.
+ */
 const HALF_OF_IT: ReadonlySet<MapName> = new Set(['rank_hits', 'flows']);
 
 export type StatusOptions = {

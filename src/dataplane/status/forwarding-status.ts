@@ -14,7 +14,10 @@ export type ConfiguredDataplane = {
   readonly reversePath: ReversePath;
 };
 
-/** Who has a say is found as the process finds it; what is in force is in the map. */
+/**
+ * The way of forwarding is read from the map; third-party hooks are searched for in the same way as by the
+ * process. `looks`: whether a process runs that looks for third-party hooks.
+ */
 export function forwardingOf(
   set: MapSet,
   hooks: readonly WeirHook[],
