@@ -2,7 +2,7 @@ import { check, libc } from './libc.js';
 
 const EFD_CLOEXEC = 0x80000;
 
-/** A descriptor that becomes readable, and stays so, when somebody `ring`s it. */
+/** An eventfd: its descriptor becomes readable at the first `ring`, and stays so. */
 export class Bell {
   constructor(readonly fd: number = check('make eventfd', libc.eventfd(0, EFD_CLOEXEC))) {}
 

@@ -2,17 +2,20 @@ import { constants } from 'node:os';
 
 const names = new Map(Object.entries(constants.errno).map(([name, number]) => [number, name]));
 
-/** Whether the process, or the machine, had no free file descriptor. */
+/** Whether the process or the machine had no free file descriptor. */
 export function isOutOfDescriptors(failure: unknown): boolean {
   if (!(failure instanceof Error)) return false;
   const { code, cause } = failure as NodeJS.ErrnoException;
   if (code === 'EMFILE' || code === 'ENFILE') return true;
-  // Node names the errno of a thread that it could not start in the message alone.
+  // If a thread could not start, Node.js gives the errno in the message only.
   if (code === 'ERR_WORKER_INIT_FAILED') return /E[MN]FILE/.test(failure.message);
   return isOutOfDescriptors(cause);
 }
 
-/** The kernel said no: what was being done, and what came back. `code` is the name of the errno. */
+/**
+ * A failed system call. The message says what was being done and what came back; `code` is the name of the
+ * errno.
+ */
 export class KernelFailure extends Error {
   override readonly name = 'KernelFailure';
   readonly code: string;

@@ -111,11 +111,11 @@ const LIBBPF: Record<keyof Libbpf, string> = {
 };
 
 let loaded: Libbpf | undefined;
-/** Throws where libbpf is not installed; `probe` says so. */
+/** Throws if libbpf is not installed; `probe` reports that. */
 export function libbpf(): Libbpf {
   if (loaded === undefined) {
     loaded = bindLibrary<Libbpf>('libbpf.so.1', LIBBPF);
-    // Its messages go into failures (the verifier's log), not to stderr.
+    // The messages of libbpf (the verifier's log) become part of errors, and are not printed to stderr.
     loaded.libbpf_set_print(null);
   }
   return loaded;

@@ -10,15 +10,15 @@ export const PAGE_BYTES = libc.getpagesize();
 
 export type MappingOptions = { readonly offset?: number; readonly readOnly?: boolean };
 
-/** Memory that is shared with the kernel: an mmapable map, or a part of a ring buffer. */
+/** Memory shared with the kernel: an mmapable map, or a part of a ring buffer. */
 export class MappedMemory {
   readonly #address: bigint;
   readonly #length: number;
-  /** Written to though it is read-only, it ends the process. */
+  /** With `readOnly`, a write to this buffer ends the process. */
   readonly buffer: ArrayBuffer;
   readonly words: Uint32Array;
 
-  /** `offset` is a multiple of `PAGE_BYTES`. */
+  /** `offset` must be a multiple of `PAGE_BYTES`. */
   constructor(name: string, fd: number, bytes: number, { offset = 0, readOnly = false }: MappingOptions = {}) {
     this.#length = Math.ceil(bytes / PAGE_BYTES) * PAGE_BYTES;
     const protection = readOnly ? PROT_READ : PROT_READ | PROT_WRITE;
@@ -28,7 +28,7 @@ export class MappedMemory {
     this.words = new Uint32Array(this.buffer);
   }
 
-  /** Nobody may touch `buffer` or `words` any more. */
+  /** After this, an access to `buffer` or `words` ends the process. */
   unmap(): void {
     libc.munmap(this.#address, this.#length);
   }

@@ -24,10 +24,13 @@ export const NLM_F_DUMP = 0x300;
 export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
 
-/** `type` is the protocol's own, `flags` are netlink's; `payload` is behind the netlink header. */
+/** `type` is defined by the protocol, `flags` by netlink; `payload` follows the netlink header. */
 export type NetlinkMessage = { readonly type: number; readonly flags: number; readonly payload: DataView };
 
-/** A netlink socket of this thread's network namespace, subscribed to `groups` (a bit each, the first is 1). */
+/**
+ * A netlink socket in this thread's network namespace, subscribed to `groups` (a bit mask; the first group is
+ * bit 0).
+ */
 export class NetlinkSocket {
   readonly fd: number;
   readonly #buffer = new Uint8Array(DATAGRAM_BYTES);
@@ -46,7 +49,7 @@ export class NetlinkSocket {
     }
   }
 
-  /** What is dumped from now on is what was asked for, and nothing else. */
+  /** Makes the kernel check and apply the filters of dump requests; without it the kernel ignores them. */
   checkStrictly(): void {
     const on = new Uint8Array(Uint32Array.of(1).buffer);
     check('ask netlink to be strict', libc.setsockopt(this.fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK, on, on.length));
@@ -62,7 +65,9 @@ export class NetlinkSocket {
     check('send to netlink', libc.send(this.fd, message, message.length, 0));
   }
 
-  /** All that the kernel answers, of one type. Throws where that is not the whole of it. */
+  /**
+   * Requests a dump. Returns the messages of type `answer`. Throws `KernelFailure` if the dump is incomplete.
+   */
   dump(request: number, answer: number, payload: Uint8Array): DataView[] {
     const doing = `dump by netlink message ${request}`;
     let messages = this.#dumped(request, payload);
@@ -76,7 +81,7 @@ export class NetlinkSocket {
     return messages.filter(({ type }) => type === answer).map((message) => message.payload);
   }
 
-  /** The first messages of a dump alone; the socket is of no use afterwards. */
+  /** Returns only the first part of a dump. The socket cannot be used afterwards. */
   beginDump(request: number, answer: number, payload: Uint8Array): DataView[] {
     this.send(request, NLM_F_REQUEST | NLM_F_DUMP, payload);
     const length = check('receive from netlink', libc.recv(this.fd, this.#buffer, DATAGRAM_BYTES, MSG_DONTWAIT));
@@ -89,7 +94,7 @@ export class NetlinkSocket {
     return this.receive();
   }
 
-  /** Every message that is waiting; 'lost' where the kernel had no room for some of them. */
+  /** All waiting messages; 'lost' if the kernel had to drop some. */
   receive(): NetlinkMessage[] | 'lost' {
     const messages: NetlinkMessage[] = [];
     let lost = false;
@@ -111,7 +116,7 @@ export class NetlinkSocket {
   }
 }
 
-/** What was dumped changed meanwhile. */
+/** The dumped state changed during the dump. */
 function isInterrupted(messages: readonly NetlinkMessage[] | 'lost'): boolean {
   return messages !== 'lost' && messages.some(({ flags }) => (flags & NLM_F_DUMP_INTR) !== 0);
 }
@@ -130,12 +135,12 @@ function messagesIn(datagram: Uint8Array): NetlinkMessage[] {
   return messages;
 }
 
-/** The attributes behind `offset` bytes of a payload, by type. */
+/** The attributes after `offset` bytes of a payload, by type. */
 export function attributesIn(payload: DataView, offset: number): Map<number, Uint8Array> {
   return new Map(attributeList(payload, offset));
 }
 
-/** The same, in order: a list has several attributes of one type. */
+/** The same in order: a list may have several attributes of one type. */
 export function attributeList(payload: DataView, offset: number): (readonly [type: number, value: Uint8Array])[] {
   const found: [number, Uint8Array][] = [];
   for (let at = offset; at + 4 <= payload.byteLength; ) {

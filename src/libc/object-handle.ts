@@ -2,12 +2,12 @@ import type { PassedObject } from '#contracts/bpf-object-handle.js';
 import { libbpf } from './libbpf.js';
 import { check, duplicate, libc } from './libc.js';
 
-/** The owner keeps `fd` open for as long as other threads may take it. */
+/** Makes a handle for other threads. The owner must keep `fd` open while they may take it. */
 export function passedObject(fd: number): PassedObject {
   return { fd, id: objectId(fd) };
 }
 
-/** Returns a descriptor of its own, which the caller closes. Throws where the owner has closed the object. */
+/** Returns a new descriptor, which the caller closes. Throws if the owner has closed the object. */
 export function takeObject(doing: string, { fd, id }: PassedObject): number {
   const taken = duplicate(doing, fd);
   try {
@@ -19,7 +19,7 @@ export function takeObject(doing: string, { fd, id }: PassedObject): number {
   }
 }
 
-/** `struct bpf_map_info` and `struct bpf_prog_info` begin alike: the type, and the id. */
+/** `struct bpf_map_info` and `struct bpf_prog_info` both begin with the type and the id. */
 export function objectId(fd: number): number {
   const head = new Uint32Array(2);
   const bytes = new Uint8Array(head.buffer);

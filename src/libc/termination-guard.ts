@@ -1,9 +1,10 @@
 import { getEnvironmentData, setEnvironmentData, type Worker } from 'node:worker_threads';
 
 /**
- * A thread that is terminated while koffi makes a value or a function for it takes the whole process along: what koffi then asks
- * of the engine fails, as does its telling so, and it aborts. So a worker thread holds what would terminate it, by a word
- * that both share, while it loads and while it is in such calls.
+ * If a worker thread is terminated while koffi creates a value or a function for it, the JavaScript engine
+ * fails koffi's request, then fails the report of that error, and the process aborts. So the thread holds its
+ * guard, a word shared with its parent, while it loads and during such calls. The parent terminates it only
+ * when the guard is free.
  */
 const FREE = 0;
 const HELD = 1;
@@ -11,14 +12,14 @@ const ENDING = 2;
 
 const ENVIRONMENT = 'weir.hold';
 const LOOK_MS = 2;
-/** A thread that holds for longer hangs. */
+/** A thread that holds the guard for longer is considered hung. */
 const MOST_MS = 10_000;
 
-/** For who began a worker thread. */
+/** The parent's side of the guard. */
 export class TerminationGuard {
   readonly #word = new Int32Array(new SharedArrayBuffer(4)).fill(HELD);
 
-  /** A thread that has this hold, until it lets go for the first time. */
+  /** Starts a thread that holds the guard until its first `terminationPoint`. */
   begin(make: () => Worker): Worker {
     setEnvironmentData(ENVIRONMENT, this.#word);
     try {
@@ -28,7 +29,10 @@ export class TerminationGuard {
     }
   }
 
-  /** The thread may be terminated once this is done, at once where it is not held. `isGone`: nobody holds any more. */
+  /**
+   * Resolves when the thread may be terminated: at once if the guard is free. `isGone`: the thread has
+   * already ended.
+   */
   async ended(isGone: () => boolean): Promise<void> {
     const until = performance.now() + MOST_MS;
     while (Atomics.compareExchange(this.#word, 0, FREE, ENDING) === HELD && !isGone() && performance.now() < until) {
@@ -39,17 +43,20 @@ export class TerminationGuard {
 
 const given = getEnvironmentData(ENVIRONMENT);
 const word = given instanceof Int32Array ? given : undefined;
-// Threads that this one begins have their own.
+// Cleared, because threads that this one starts have guards of their own.
 if (word !== undefined) setEnvironmentData(ENVIRONMENT, undefined);
 let depth = word === undefined ? 0 : 1;
 
-/** For a worker thread that has loaded what it needs. */
+/** Releases the guard. A worker thread calls this when it has loaded its modules. */
 export function terminationPoint(): void {
   if (word === undefined || --depth > 0) return;
   Atomics.store(word, 0, FREE);
 }
 
-/** Does what a thread must not be terminated in: calls as above, and what is to be done as a whole. */
+/**
+ * Runs work during which the thread must not be terminated: the calls described above, and work that must be
+ * completed.
+ */
 export function guarded<T>(work: () => T): T {
   if (word === undefined) return work();
   if (depth++ === 0 && Atomics.compareExchange(word, 0, FREE, HELD) === ENDING) Atomics.wait(word, 0, ENDING);
@@ -60,7 +67,7 @@ export function guarded<T>(work: () => T): T {
   }
 }
 
-/** The same for work that waits: the thread is not terminated before the promise settles. */
+/** The same for asynchronous work: the thread is not terminated before the promise settles. */
 export async function guardedUntilDone<T>(work: () => Promise<T>): Promise<T> {
   if (word === undefined) return work();
   return guarded(async () => {

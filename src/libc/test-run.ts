@@ -19,7 +19,7 @@ const AT = {
   duration: 64,
 } as const;
 
-/** Runs a loaded program once over its own buffers: a frame for `tc`, nothing for `syscall`, and a context. */
+/** Runs a loaded program once with its own buffers: a frame for `tc`, none for `syscall`, and a context. */
 export class TestRun {
   readonly #options = new Uint8Array(SIZE);
   readonly #view = new DataView(this.#options.buffer);
@@ -29,7 +29,7 @@ export class TestRun {
     readonly frame: Uint8Array | undefined,
     readonly context: Uint8Array | undefined,
     readonly contextOut: Uint8Array | undefined,
-    /** Where the frame is left as the program made it. */
+    /** Receives the frame as the program left it. */
     readonly frameOut?: Uint8Array,
   ) {
     this.#view.setBigUint64(0, BigInt(SIZE), true);
@@ -39,19 +39,19 @@ export class TestRun {
     if (contextOut !== undefined) this.#view.setBigUint64(AT.contextOut, addressOf(contextOut), true);
   }
 
-  /** Answers what the program returned. `frameLength` bytes of the frame are the packet. */
+  /** Returns the program's return value. `frameLength` bytes of the frame are the packet. */
   run(frameLength = this.frame?.length ?? 0, repeat = this.frame === undefined ? 0 : 1): number {
     this.#prepare(frameLength, repeat);
     check('run program', libbpf().bpf_prog_test_run_opts(this.programFd, this.#options));
     return this.#view.getInt32(AT.returned, true);
   }
 
-  /** Of the last run: nanoseconds for each repetition. */
+  /** Nanoseconds for each repetition of the last run. */
   get durationNs(): number {
     return this.#view.getUint32(AT.duration, true);
   }
 
-  /** Like `run`, on a thread of the pool. Nothing else may use this object until it is done. */
+  /** Like `run`, on a thread of the pool. The object must not be used before the promise settles. */
   runBeside(frameLength: number, repeat: number): Promise<number> {
     this.#prepare(frameLength, repeat);
     return new Promise((resolve, reject) => {
@@ -64,7 +64,8 @@ export class TestRun {
 
   #prepare(frameLength: number, repeat: number): void {
     this.#view.setUint32(AT.dataSizeIn, frameLength, true);
-    // Each run leaves the size that it found here, and would be limited to the last one.
+    // Set again for each run, because the kernel overwrites the sizes, and a smaller one would limit the next
+    // run.
     this.#view.setUint32(AT.dataSizeOut, this.frameOut?.length ?? 0, true);
     this.#view.setUint32(AT.contextSizeIn, this.context?.length ?? 0, true);
     this.#view.setUint32(AT.contextSizeOut, this.contextOut?.length ?? 0, true);

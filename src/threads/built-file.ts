@@ -6,7 +6,7 @@ const root = here.endsWith(marker)
   ? here.slice(0, -marker.length)
   : fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '');
 
-/** A file of the build. Worker threads run built code, also where the sources are loaded directly. */
+/** The path of a file in the build. Worker threads run built code, even if the parent runs the sources. */
 export function built(path: string): string {
   return `${root}/dist/${path}`;
 }

@@ -4,17 +4,18 @@ import type { DecidedHit } from '#contracts/grant-messages.js';
 type Counted<By> = { readonly by: By; count: number; lastMs: number };
 
 /**
- * Counts for each rule or default the connections, requests or lookups that it decided, until they are sent to the datapath,
- * which adds them to the hits of the rule. Equal ones are one entry, so there are never more entries than rules.
+ * Counts connections, requests or lookups by the rule or default that decided them. `send` sends the counts
+ * to the datapath, which adds them to the hits of the rule. Equal deciders share one entry, so there are
+ * never more entries than rules.
  */
 export class DecidedHits<By> {
   #port: MessagePort | null = null;
   readonly #counts = new Map<number, Map<number | string, Counted<By>>>();
 
-  /** Equal deciders have equal keys. */
+  /** `keyOf` must return equal keys for equal deciders. */
   constructor(private readonly keyOf: (by: By) => number | string) {}
 
-  /** While there is no port the counts of the newest generation are kept. */
+  /** Without a port, only the counts of the newest generation are kept. */
   sendBy(port: MessagePort | null): void {
     this.#port = port;
     port?.on('close', () => {

@@ -4,30 +4,33 @@ import { built } from './built-file.js';
 import type { Answer, AnswerMessage, Asked, AskMessage, Asks, SentFailure } from './thread-messages.js';
 
 export type WorkerClientOptions = Pick<WorkerOptions, 'workerData' | 'transferList' | 'resourceLimits'> & {
-  /** Its file in the build. */
+  /** The thread's file in the build. */
   readonly entry: string;
-  /** As in sentences. */
+  /** The name of the thread in messages. */
   readonly name: string;
-  /** Whether the process goes on because of it while it is asked nothing; true by default. */
+  /** Whether the thread keeps the process alive while no request is pending; true by default. */
   readonly holdsProcess?: boolean;
 };
 
 export type ThreadListener<Said> = {
-  /** What it says unasked. */
+  /** Called with each message that is not a reply. */
   said?(message: Said): void;
-  /** It ended, and nobody here had ended it. What it was asked has failed. */
+  /** Called when the thread ended although `end` was not called. Its pending requests have failed. */
   died(reason: string): void;
-  /** It does not run any more, whoever ended it. */
+  /** Called when the thread no longer runs, whatever ended it. */
   gone?(): void;
-  /** The error of this thread for a failure that the other sent; by default one with its message and code. */
+  /** Makes the error for a failure that the thread sent; by default an error with its message and code. */
   failureOf?(sent: unknown): Error;
-  /** Of what it was asked when it ended. */
+  /** Makes the error for requests that were pending when the thread ended. */
   endOf?(reason: string): Error;
 };
 
 type Waiting = { readonly resolve: (value: never) => void; readonly reject: (failure: Error) => void };
 
-/** A worker thread that is told things, and asked what it answers (`ParentThread` is the other side of it). */
+/**
+ * The parent's side of a worker thread: sends messages and requests, and receives replies (`WorkerServer` is
+ * the other side).
+ */
 export class WorkerClient<A extends Asks<A>, Told = never, Said = never> {
   readonly #hold = new TerminationGuard();
   readonly #worker: Worker;
@@ -41,7 +44,7 @@ export class WorkerClient<A extends Asks<A>, Told = never, Said = never> {
     private readonly listener: ThreadListener<Said>,
   ) {
     const { entry, name, holdsProcess: _, ...options } = given;
-    // Built code needs none of the conditions and loaders that the sources are run with.
+    // Built code needs none of the conditions and loaders of the sources.
     this.#worker = this.#hold.begin(() => new Worker(built(entry), { ...options, execArgv: [] }));
     let reason: string | null = null;
     this.#worker.on('message', (message: AnswerMessage | Said) => this.#hear(message));
@@ -55,12 +58,12 @@ export class WorkerClient<A extends Asks<A>, Told = never, Said = never> {
     });
   }
 
-  /** Whether it has ended, or is about to. */
+  /** Whether the thread has ended or is about to. */
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** One that has ended is told nothing. */
+  /** Does nothing if the thread has ended. */
   tell(message: Told, transferred: readonly Transferable[] = []): void {
     if (!this.#isOver) this.#worker.postMessage(message, transferred);
   }
@@ -79,7 +82,7 @@ export class WorkerClient<A extends Asks<A>, Told = never, Said = never> {
     });
   }
 
-  /** What it was asked fails with this. */
+  /** Terminates the thread; pending requests fail with `reason`. */
   async end(reason: string): Promise<void> {
     this.#over(reason);
     await this.#hold.ended(() => this.#isGone);

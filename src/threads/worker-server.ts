@@ -7,19 +7,19 @@ type Answers<A extends Asks<A>> = {
 };
 
 type ServeOptions<A> = {
-  /** What is sent of a failure; a `SentFailure` by default. */
+  /** Converts a failure to the value that is sent; by default a `SentFailure`. */
   readonly failed?: (failure: unknown) => unknown;
-  /** The answer is on its way. */
+  /** Called after a reply was sent. */
   readonly answered?: (what: keyof A) => void;
-  /** What goes along with an answer instead of being copied. */
+  /** The objects of a result to transfer instead of copying. */
   readonly transferredWith?: (value: unknown) => readonly Transferable[];
 };
 
-/** For a worker thread, the one that began it: whoever holds the `AskedThread`. */
+/** The worker thread's side: serves the requests of the parent's `WorkerClient`. */
 export class WorkerServer<A extends Asks<A>, Told = never, Said = never> {
   readonly #port: MessagePort;
 
-  /** Once per thread, when all that it needs is loaded. */
+  /** Create one per thread, after its modules are loaded. */
   constructor(name: string) {
     if (parentPort === null) throw new Error(`${name} runs in a worker thread`);
     this.#port = parentPort;
@@ -30,7 +30,7 @@ export class WorkerServer<A extends Asks<A>, Told = never, Said = never> {
     this.#port.postMessage(message, transferred);
   }
 
-  /** Answers what is asked, and hears what is told, in the order in which it comes. */
+  /** Replies to requests and passes on messages, in the order of their arrival. */
   serve(answers: Answers<A>, heard: (message: Told) => void = () => {}, options: ServeOptions<A> = {}): void {
     this.#port.on('message', (message: AskMessage | Told) => {
       if (isAsk(message)) void this.#answer(message, answers, options);

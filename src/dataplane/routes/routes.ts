@@ -64,7 +64,7 @@ export function readRoutes(): Route[] | null {
   }
 }
 
-/** Type, length of the destination prefix, and TOS of each route of a table of this thread's network namespace. */
+/** Type, prefix length and TOS of each route of a table, in this thread's network namespace. */
 export function routesOfTable(
   table: number,
 ): { readonly type: number; readonly length: number; readonly tos: number }[] {

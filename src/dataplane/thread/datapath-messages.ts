@@ -24,7 +24,7 @@ export type DatapathAsks = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' |
   tellEvents(): void;
 };
 
-/** An error on its way between threads: its class does not travel, what it says does. */
+/** An error in a message between threads. Its class is lost; its fields are kept. */
 export type SentError = {
   readonly name: string;
   readonly message: string;
@@ -35,10 +35,10 @@ export type SentError = {
 };
 export type FromDatapath =
   | { readonly kind: 'change'; readonly change: DatapathChange }
-  /** A new ear is there: where its events come from. */
+  /** A new kernel-watch thread runs; `source` delivers its events. */
   | { readonly kind: 'events'; readonly source: EventSource };
 
-/** What went wrong in the datapath's thread. `code` is the failure's: an errno's name, or Weir's own. */
+/** A failure in the datapath thread. `code` is the name of an errno, or a code of Weir. */
 export class DatapathFailure extends Error {
   constructor(
     override readonly name: string,

@@ -23,9 +23,10 @@ import {
 export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 
 /**
- * The datapath, in a thread of its own: its calls block, and the event loop must not. The thread begins with the
- * first call and ends with `close`; what is pinned stays without it. A thread that dies fails every call
- * in flight, tells `watch`, and a new one begins with the next call, which must be `open`.
+ * Runs the datapath in a thread of its own, because its calls block and the event loop must not. The thread
+ * starts with the first call and ends with `close`; pinned programs continue without it. When the thread
+ * dies, every call in flight fails, `watch` reports it, and the next call, which must be `open`, starts a new
+ * thread.
  */
 export function openDatapath(options: DatapathOptions): Datapath {
   return new DatapathThread(options);
@@ -91,13 +92,14 @@ class DatapathThread implements Datapath {
 
   takeEvents(taker: (source: EventSource) => void): void {
     this.#taker = taker;
-    // One that ended may have had the source that there is: there will be another. A thread that dies begins with one.
+    // The previous taker may have ended together with its source: request a new source. If the thread dies,
+    // the next one begins with a new source.
     void this.#thread?.ask('tellEvents', []).catch(() => {});
   }
 
   async setEventsWanted(wanted: EventsWanted): Promise<void> {
     this.#eventsWanted = wanted;
-    // A thread that dies of it leaves the next one to begin with it.
+    // If the thread dies during the call, the next one starts with this setting.
     await this.#thread?.ask('setEventsWanted', [wanted]).catch(() => {});
   }
 

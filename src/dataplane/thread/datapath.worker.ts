@@ -24,7 +24,10 @@ const { options, eventsWanted } = workerData as WorkerInput;
 const datapath = new LocalDatapath(options);
 datapath.setEventsWanted(eventsWanted);
 let kernelWatch: KernelWatch | undefined;
-/** No ear runs, though the datapath is open: there was no descriptor for it. The next look begins one. */
+/**
+ * The datapath is open without a kernel-watch thread, because no descriptor was free. The next look starts
+ * one.
+ */
 let isKernelWatchDue = false;
 
 function open(): Adoption {
@@ -81,7 +84,7 @@ function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }:
     }));
     ({ refused } = datapath.grant(grants));
   } catch {
-    // Nothing is open: whoever asked does not let the name be used.
+    // The datapath is not open: `refused` stays null, and the requester must not use the name.
   }
   grantor.postMessage({ id, refused } satisfies GrantAnswer);
 }
@@ -146,7 +149,7 @@ parent.serve(
     tellEvents,
     close: () => {
       endKernelWatch();
-      // Hits that were sent before may still lie in their ports.
+      // Hits that were sent before `close` may still wait in their ports.
       datapath.breathe();
       return datapath.close();
     },
@@ -160,10 +163,13 @@ parent.serve(
   },
 );
 
-/** The fault that keeps the thread from looking. */
+/** The error that prevents looks; null if there is none. */
 let lookFault: string | null = null;
 
-/** Without a free descriptor nothing can be looked at. Everything is looked at again by the interval below. */
+/**
+ * Reports changes in the kernel. Fails without a free descriptor; then the interval below looks at everything
+ * again.
+ */
 function look(notifications?: KernelNotifications): void {
   try {
     if (isKernelWatchDue) beginKernelWatch();
@@ -182,6 +188,6 @@ function tellLookFault(fault: string | null): void {
   if (hasChanged) parent.tell({ kind: 'change', change: { type: 'look_changed', fault } });
 }
 
-// A link that was detached by hand, or whose pin was removed, tells nobody.
+// The kernel sends no notification for a link that was detached by hand, or whose pin was removed.
 setInterval(() => look(), options.watchIntervalMs ?? WATCH_INTERVAL_MS);
 setInterval(() => datapath.sweepGrants(), SWEEP_INTERVAL_MS);

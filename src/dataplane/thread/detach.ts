@@ -9,7 +9,7 @@ import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { removeDiversion } from '#dataplane/routes/divert.js';
 
-/** What was removed. */
+/** The hooks, maps and guard that `detach` removed. */
 export type Detached = {
   readonly hooks: readonly { readonly interface: string; readonly direction: Direction }[];
   /** Folders of pinned maps. */
@@ -17,7 +17,10 @@ export type Detached = {
   readonly guard: boolean;
 };
 
-/** Leaves the node unpoliced (D20). Throws `OtherProcess` while a process polices it. */
+/**
+ * Removes hooks, pins and guard, so that the node is no longer policed (D20). Throws `OtherProcess` while a
+ * process polices it.
+ */
 export function detach(pinPath: string): Detached {
   const pins = new Pins(pinPath);
   const ownership = new Ownership(pinPath);

@@ -53,7 +53,10 @@ import { KernelFailure } from '#libc/kernel-failure.js';
 import { objectOptions } from './object-options.js';
 import { flipProgram, stageProgram } from './staging.js';
 
-/** The datapath port, done in the calling thread: every call may block. The worker runs one. */
+/**
+ * The `Datapath` operations in the calling thread: every call may block. The datapath worker runs one
+ * instance.
+ */
 export class LocalDatapath {
   readonly #options: DatapathOptions;
   readonly #objectOptions: FixedOptions;
@@ -63,19 +66,19 @@ export class LocalDatapath {
   readonly #guard: Guard;
   readonly #forwarding: Forwarding;
   readonly #watcher = new Watcher();
-  /** Kept, since new memory costs more than what is written to it. */
+  /** Reused for every image, since allocating memory costs more than filling it. */
   readonly #lines = new Lines();
-  /** Changes that `attach` found by itself. */
+  /** Changes found by `open` and `attach`, to be reported by the next `look`. */
   #untold: DatapathChange[] = [];
   #upgrade: Upgrade | undefined;
   #trafficStatistics: TrafficStatistics | undefined;
   #lent: LentObjects | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
 
-  /** Called in the middle of long work, for what cannot wait until it is done: grants may be made. */
+  /** Called between the steps of long work, to serve urgent requests such as grants. */
   breathe: () => void = () => {};
 
-  /** Called with whoever judges from now on, before the first packet is judged by them. */
+  /** Called with the rule names of a program before it is put in force. */
   announce: (placed: PlacedRuleNames) => void = () => {};
 
   constructor(options: DatapathOptions) {
@@ -124,10 +127,11 @@ export class LocalDatapath {
 
   attach(): Attachment[] {
     const upgrade = this.#opened();
-    // The folders of the pins may have been removed, and with them the links and the pins of the maps.
+    // The pin folders may have been removed, and with them the links and the pins of the maps.
     this.#ownership.take(() => this.#pins.prepare());
     upgrade.restorePins();
-    // The guard first: a program that is not there yet must be closed, not open.
+    // The guard first: without it, packets of an interface would be forwarded unclassified until its program
+    // is attached.
     this.#guard.make();
     if (this.#diverts()) makeDiversion(this.#options.markMask);
     else removeDiversion();
@@ -144,7 +148,7 @@ export class LocalDatapath {
     return attachments;
   }
 
-  /** Remembers what it answers: `look` tells when that has changed. */
+  /** Stores the review; `look` reports when it has changed. */
   review(): Review {
     const found = this.#review();
     this.#watcher.reviewed(found);
@@ -165,7 +169,7 @@ export class LocalDatapath {
     const upgrade = this.#opened();
     const image = layout(program, this.#lines);
     this.breathe();
-    // A flip that changes hands must find every hook ready for it.
+    // During a takeover the next flip acts on all hooks at once, so all must already have the new programs.
     if (upgrade.awaitsFlip) this.#switchHooks();
     const trafficStatistics = this.#accountsOf();
     let placement = trafficStatistics.find(program.ruleNames);
@@ -212,13 +216,13 @@ export class LocalDatapath {
     return { epoch };
   }
 
-  /** Waits for what the next `stage` would wait for. */
+  /** Does the waiting of the next `stage` in advance. */
   settle(): void {
     try {
       this.#trafficStatistics?.settle();
       this.#upgrade?.loaded.routes.look();
     } catch {
-      // The next `stage` tries again, and says what is wrong.
+      // The next `stage` tries again and reports the error.
     }
   }
 
@@ -231,7 +235,7 @@ export class LocalDatapath {
     return this.#accountsOf().hits(query);
   }
 
-  /** Decisions that are made while no port is open are not counted. */
+  /** Drops decisions that arrive while the datapath is not open. */
   addHits(decided: readonly DecidedHit[]): void {
     this.#trafficStatistics?.addHits(decided);
   }
@@ -252,7 +256,7 @@ export class LocalDatapath {
     this.#opened().loaded.grants.remove(grants);
   }
 
-  /** Texts of the patterns that an address is granted for; null where nothing is open. */
+  /** The texts of the patterns that an address is granted to; null if the datapath is not open. */
   grantedFor(address: number, expiredToo: boolean): readonly string[] | null {
     return this.#upgrade?.loaded.grants.patternsOf(address, expiredToo ? 0n : process.hrtime.bigint()) ?? null;
   }
@@ -270,7 +274,7 @@ export class LocalDatapath {
     return this.#opened().loaded.grants.learned(process.hrtime.bigint());
   }
 
-  /** Makes room among the learned addresses. Expiry itself is the kernel's. */
+  /** Frees places of dead grants. Expiry itself is enforced by the kernel. */
   sweepGrants(): void {
     const grants = this.#upgrade?.loaded.grants;
     grants?.sweep(process.hrtime.bigint(), () => this.breathe());
@@ -283,7 +287,7 @@ export class LocalDatapath {
     return datapathStats(this.#opened().loaded, this.#accountsOf(), this.#forwarding.now);
   }
 
-  /** Holds from now on, also for what is opened later. */
+  /** Also applies to datapaths that are opened later. */
   setEventsWanted(wanted: EventsWanted): void {
     this.#eventsWanted = wanted;
     this.#upgrade?.loaded.slots.setEventsWanted(wanted);
@@ -293,16 +297,17 @@ export class LocalDatapath {
     return this.#lentOf().earMaps(this.#opened().loaded.object);
   }
 
-  /** Whoever judges now, and whoever did, the last one last. */
+  /** Rule names of the former programs and of the one in force, which is the last. */
   placed(): readonly PlacedRuleNames[] {
     return this.#accountsOf().ruleNameHistory.placed;
   }
 
-  /** What changed since the last look, as far as it may have. */
+  /** The changes since the last look, of the given kinds. */
   look(at: KernelNotifications = { links: true, guard: true, others: true }): DatapathChange[] {
     if (this.#upgrade === undefined) return [];
     this.#upgrade.loaded.routes.look();
-    // One by one: a look that throws must not lose what was found before, since the watcher tells each loss once.
+    // Pushed one by one: if a later look throws, changes found before must not get lost, since the watcher
+    // reports each loss once.
     if (at.links) this.#lookAtInterfaces(this.#upgrade);
     if (at.links || at.others) this.#lookAtReview();
     this.#untold.push(...this.#watcher.lookAtRefusals(this.#accountsOf().refusing()));
@@ -331,7 +336,7 @@ export class LocalDatapath {
     this.#ownership.release();
   }
 
-  /** Whether some packets are delivered to the node, whatever address they are for. */
+  /** Whether some packets are delivered to the node, whatever their destination is. */
   #diverts(): boolean {
     return this.#options.divertDns === true || this.#options.servicePlane != null;
   }
@@ -351,7 +356,7 @@ export class LocalDatapath {
     return this.#trafficStatistics;
   }
 
-  /** Tables have grown, and stand elsewhere. */
+  /** Maps the tables of a larger object again. */
   #renewTrafficStatistics(): void {
     const { object, slots } = this.#opened().loaded;
     const { ruleNameHistory } = this.#accountsOf();
@@ -368,14 +373,14 @@ export class LocalDatapath {
       try {
         attachments.push(this.#hooks.attach(found, fds));
       } catch (error) {
-        // The others are judged all the same; what came in by this one, the guard stops.
+        // Continue with the other interfaces; the guard drops forwarded packets of this one.
         if (this.#hooks.isThere(found)) failures.push(error as Error);
       }
     }
     return { attachments, failures };
   }
 
-  /** Whether no hook holds anything else. */
+  /** Whether the hooks hold no other programs. */
   #isOnHooks(policed: readonly Interface[]): boolean {
     const own = programIds(this.#opened().programs);
     return policed.every((found) =>
@@ -386,7 +391,7 @@ export class LocalDatapath {
     );
   }
 
-  /** Programs that marked otherwise judge no more. */
+  /** Call when no program with other marks is attached any more. */
   #guardOwnOnly(): void {
     this.#guard.acceptOwnOnly();
     this.#guard.make();
@@ -402,7 +407,7 @@ export class LocalDatapath {
     try {
       this.#untold.push(...this.#watcher.lookAtReview(this.#review()));
     } catch (error) {
-      // Lists that change all the time while they are read. They are read again by the next look.
+      // The lists kept changing while they were read. The next look reads them again.
       if (!(error instanceof KernelFailure) || error.code !== 'EINTR') throw error;
     }
   }

@@ -19,7 +19,8 @@ export function objectOptions(options: DatapathOptions): FixedOptions {
     servicePlane: options.servicePlane,
     direct: isDirect,
     fibFlags: fibFlags(),
-    // What is sent at once asks for the gateway, so that there only sources go by the copy.
+    // Direct forwarding needs the gateway, which the copy does not have; there the copy serves only the check
+    // of sources.
     copiesRoutes: canCopyRoutes() && !(isDirect && options.reversePath === 'off'),
     markMask: options.markMask,
     reversePath: options.reversePath,

@@ -14,12 +14,12 @@ type Loaded = {
   readonly breathe?: () => void;
 };
 
-/** A program as it stands in a slot, and where its ranks count. */
+/** A program in the kernel's format, and the entries of `hits` for its ranks. */
 type Prepared = { readonly image: Image; readonly placement: Placement };
 
 /**
- * Fills the idle slot: its image, the names of its program, and where its ranks count. Throws `CapacityExceeded` before
- * anything changed.
+ * Fills the idle slot: the image, the pattern names of the program, and the entries of `hits` for its ranks.
+ * Throws `CapacityExceeded` before anything changed.
  */
 export function stageProgram(
   { slots, grants, trafficStatistics, breathe }: Loaded,
@@ -38,7 +38,7 @@ export function stageProgram(
   trafficStatistics.stage(placement, generation);
 }
 
-/** Puts what is staged in force, and answers its epoch. */
+/** Puts the staged program in force. Returns its epoch. */
 export function flipProgram({ slots, grants, trafficStatistics }: Loaded): number {
   const filled = slots.idleSlot;
   trafficStatistics.expectFlip();

@@ -2,12 +2,12 @@ import { FLOW_STATE, type FlowState, TICK_NS } from '#contracts/datapath-numbers
 import type { Field, StructLayout } from '#dataplane/abi/btf.js';
 import { type Conversion, conversion } from './struct-conversion.js';
 
-/** Half open, or established. Layout 2 had a table for each. */
+/** The table of half-open or of established flows. Layout 2 had a map for each. */
 export type FlowTable = 'flows' | 'half_open';
-/** Converts a flow that stood in `table`, and answers the table that it belongs to. */
+/** Converts a flow that was in `table`. Returns the table that it now belongs to. */
 export type FlowConversion = (...args: [...Parameters<Conversion>, table: FlowTable]) => FlowTable;
 
-/** Of a judgement, in bytes: the active word that it was found by. */
+/** Offset in `judgement` of the active word that the flow was classified by. */
 const ACTIVE_WORD = 4;
 const OPENED_BY_HIGH = 1;
 const FIN = 16;
@@ -20,7 +20,7 @@ const HALF_OPEN: ReadonlySet<FlowState> = new Set([
   'other_opened',
 ]);
 
-/** A flow with its tally behind it. */
+/** The layout of a flow with its tally behind it. */
 export function withTally(flow: StructLayout, tally: StructLayout): StructLayout {
   const behind = Object.entries(tally.fields).map(
     ([name, field]) => [name, { ...field, offset: flow.size + field.offset }] as const,
@@ -28,20 +28,27 @@ export function withTally(flow: StructLayout, tally: StructLayout): StructLayout
   return { size: flow.size + tally.size, fields: { ...flow.fields, ...Object.fromEntries(behind) } };
 }
 
-/** With `sameProgram` a flow keeps the verdict that it was given; else its next packet is judged, but for a foreign one. */
+/**
+ * With `sameProgram` a flow keeps its verdict; else its next packet is classified again, except for a foreign
+ * flow.
+ */
 export function flowConversion(from: StructLayout, to: StructLayout, sameProgram: boolean): FlowConversion {
   const convert = conversion(from, to);
   const judgement = fieldOf(to, 'judgement');
   const upgrade = 'last_seen_ns' in from.fields ? fromLayout1(from, to) : undefined;
   return (source, sourceAt, target, targetAt, table) => {
     convert(source, sourceAt, target, targetAt);
-    // That alone, which nothing is ever in force by: a judgement of 0 as a whole is that of a foreign flow, whose replies nobody judges.
+    // Clear the active word only; no program in force has the active word 0. A `judgement` of 0 would mark a
+    // foreign flow, whose replies are let in without a rule.
     if (!sameProgram) target.setUint32(targetAt + judgement.offset + ACTIVE_WORD, 0, true);
     return upgrade === undefined ? table : upgrade(source, sourceAt, target, targetAt);
   };
 }
 
-/** Layout 1 had one table, three states, times in nanoseconds, and no hits: what flows carried before is nobody's. */
+/**
+ * Layout 1 had one table, three states, times in nanoseconds, and no hits: earlier packets of its flows are
+ * counted for no rule.
+ */
 function fromLayout1(from: StructLayout, to: StructLayout) {
   const was = {
     lastSeen: fieldOf(from, 'last_seen_ns').offset,

@@ -3,7 +3,7 @@ import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { TestRun } from '#libc/test-run.js';
 import type { FlowTable } from './flow-conversion.js';
 
-/** Of struct carry_flow_request, behind the flow and its tally. */
+/** Offsets in `struct carry_flow_request`, behind the flow and its tally. */
 const AT = { half: 0, carried: 4, again: 8, vital: 12, bytes: 16 } as const;
 const RUNNING = [
   { now: 'packets', before: 'folded_packets' },
@@ -13,7 +13,7 @@ const TOTALS = ['total_packets', 'total_bytes'] as const;
 
 /** Writes flows of another datapath into the tables of this one, one at a time. */
 export class FlowMigration {
-  /** To be filled with a flow and its tally before each call. */
+  /** The caller writes a flow and its tally here before each call. */
   readonly flow: DataView;
   readonly #carry: TestRun;
   readonly #earlier: DataView;
@@ -28,7 +28,7 @@ export class FlowMigration {
     this.#carry = new TestRun(object.programFd('weir_carry_flow'), undefined, request, undefined);
   }
 
-  /** False where there is no room, or the flow is there already: then it has got the counts. */
+  /** False if there is no room, or the flow already exists; then its counts were added. */
   carry(table: FlowTable): boolean {
     const { size } = this.layout;
     this.flow.setUint32(size + AT.half, table === 'half_open' ? 1 : 0, true);
@@ -37,7 +37,7 @@ export class FlowMigration {
     return this.flow.getUint32(size + AT.carried, true) !== 0;
   }
 
-  /** Adds what the flow that was carried last came to since: `read` fills in what it is now. */
+  /** Adds the changes since the last call of `carry` for the same flow. `read` writes its present state. */
   carryAgain(read: (flow: DataView) => void): void {
     const { size } = this.layout;
     new Uint8Array(this.#earlier.buffer).set(new Uint8Array(this.flow.buffer, 0, size));

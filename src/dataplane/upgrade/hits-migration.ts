@@ -3,12 +3,12 @@ import type { MapDescription } from '#dataplane/loader/bpf-object.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { conversion } from './struct-conversion.js';
 
-/** The map `hits`, wherever its description is from. */
+/** A map `hits`, of this or of an earlier layout. */
 export type HitsMap = { readonly fd: number; readonly description: MapDescription };
 
 /**
- * Hits brought over into a map that nobody counts in yet. Entries keep their index, by which flows name them; what the old
- * map counted after the copy is added in the end.
+ * Copies hits into a map that no program uses yet. Entries keep their index, because flows refer to it.
+ * `finish` adds the hits that the old map counted after the copy.
  */
 export class HitsMigration {
   readonly #old: Hits;
@@ -29,7 +29,7 @@ export class HitsMigration {
     }
   }
 
-  /** To be called once nobody counts in the old map any more. */
+  /** Call when no program counts in the old map any more. */
   finish(): void {
     for (let entry = 0; entry < this.#copied.length / 2; entry++) {
       if (this.#old.identity(entry) !== this.#fresh.identity(entry)) continue;
@@ -46,7 +46,7 @@ export class HitsMigration {
   }
 }
 
-/** The entries of one map, in memory. */
+/** The entries of one map in mapped memory. */
 class Hits {
   readonly layout: StructLayout;
   readonly count: number;
@@ -68,7 +68,7 @@ class Hits {
   last = (entry: number): bigint => this.#words[this.#at(entry, 'last_ns')] ?? 0n;
   identity = (entry: number): bigint => this.#words[this.#at(entry, 'identity')] ?? 0n;
 
-  /** The kernel adds at the same time. */
+  /** Atomic, since the kernel adds at the same time. */
   add(entry: number, packets: bigint, bytes: bigint, lastNs: bigint): void {
     Atomics.add(this.#words, this.#at(entry, 'packets'), packets);
     Atomics.add(this.#words, this.#at(entry, 'bytes'), bytes);

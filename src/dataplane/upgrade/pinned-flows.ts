@@ -8,10 +8,13 @@ import { libbpf } from '#libc/libbpf.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { type FlowTable, withTally } from './flow-conversion.js';
 
-/** A flow as it was read, until the next is; `again` reads it into the same memory, and answers false where it is gone. */
+/**
+ * A flow as it was read, valid until the next one is read. `again` reads it again into the same memory, and
+ * returns false if it is gone.
+ */
 type PinnedFlow = { readonly view: DataView; readonly again: () => boolean };
 
-/** Flows of one table, laid out as `layout` says. */
+/** The flows of one table, in the given layout. */
 export type PinnedFlows = {
   readonly table: FlowTable;
   readonly layout: StructLayout;
@@ -20,23 +23,24 @@ export type PinnedFlows = {
 
 type Lines = { readonly flows: 'flows' | 'half_open'; readonly tallies: 'tallies' | 'half_open_tallies' };
 const LINES: Lines = { flows: 'flows', tallies: 'tallies' };
-/** Where layout 2 kept those that are half open. */
+/** The maps of half-open flows in layout 2. */
 const HALF_OPEN_LINES: Lines = { flows: 'half_open', tallies: 'half_open_tallies' };
 
-/** The flows of a datapath of this layout or an older one. */
+/** The flows of a datapath of this layout or an earlier one. */
 export function pinnedFlows(set: MapSet): PinnedFlows[] {
   if (!set.has('tallies')) return [{ table: 'flows', layout: set.describe('flows').value, flows: hashed(set) }];
   const of = (table: FlowTable, lines: Lines, marked?: boolean): PinnedFlows => {
     const [flow, tally] = [set.describe(lines.flows), set.describe(lines.tallies)];
     return { table, layout: withTally(flow.value, tally.value), flows: linesOf(set, lines, marked) };
   };
-  // A flow becomes an established one when it is answered: read in this order, none is missed.
+  // Half-open flows first: a flow that becomes established meanwhile is found in the second table, so that
+  // none is missed.
   return set.has('half_open')
     ? [of('half_open', HALF_OPEN_LINES), of('flows', LINES)]
     : [of('half_open', LINES, true), of('flows', LINES, false)];
 }
 
-/** Layout 1 had one table, a hash. */
+/** Layout 1 had one hash map for all flows. */
 function* hashed(set: MapSet): Generator<PinnedFlow> {
   const fd = set.fd('flows');
   const { keySize, valueSize, ...shape } = mapShape(fd);
@@ -50,7 +54,7 @@ function* hashed(set: MapSet): Generator<PinnedFlow> {
   }
 }
 
-/** Of those that are marked as half open, or of the others; undefined: all. */
+/** The half-open flows if `marked` is true, the others if it is false, all if it is undefined. */
 function* linesOf(set: MapSet, names: Lines, marked: boolean | undefined): Generator<PinnedFlow> {
   const [flow, tally] = [set.describe(names.flows), set.describe(names.tallies)];
   const use = flow.value.fields['key.use']?.offset ?? 0;

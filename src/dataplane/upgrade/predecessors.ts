@@ -5,10 +5,13 @@ import type { MapSet } from '#dataplane/object/map-set.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 
-/** Of `enum predecessor`. */
+/** Indexes of `enum predecessor`. */
 const AT: Record<Direction, number> = { ingress: 0, egress: 1 };
 
-/** Names the programs that judge by the set in force to those that will succeed them. */
+/**
+ * Writes the programs of the set in force into the map `predecessors`, so that the new programs can call
+ * them.
+ */
 export function fillPredecessors(
   object: BpfObject,
   inForce: MapSet,
@@ -27,20 +30,20 @@ export function fillPredecessors(
   }
 }
 
-/** Up to layout 5 programs were not pinned: opening one by its id takes CAP_SYS_ADMIN. */
+/** Up to layout 5 programs were not pinned: opening one by its id needs CAP_SYS_ADMIN. */
 function openUnpinned(
   direction: Direction,
   inForce: MapSet,
   sets: readonly MapSet[],
   heldPrograms: readonly number[],
 ): number | undefined {
-  // Where another succession was cut off, the programs are behind its bridge.
+  // If an earlier takeover was interrupted, the programs in force are called by its bridge.
   const candidates = [...heldPrograms, ...sets.flatMap(predecessorsOf)];
   const id = programOf(candidates, `weir_${direction}`, inForce.id('active'));
   return id === undefined ? undefined : check(`open program ${id}`, libbpf().bpf_prog_get_fd_by_id(id));
 }
 
-/** Nobody judges behind a bridge any more. */
+/** Call when the predecessors no longer classify packets. */
 export function clearPredecessors(object: BpfObject): void {
   for (const direction of DIRECTIONS) {
     libbpf().bpf_map_delete_elem(object.mapFd('predecessors'), u32(AT[direction]));
@@ -56,7 +59,7 @@ function predecessorsOf(set: MapSet): number[] {
   });
 }
 
-/** The youngest of these programs that has this name and this map. */
+/** The youngest of these programs that has this name and uses this map. */
 function programOf(ids: readonly number[], name: string, map: number): number | undefined {
   return [...new Set(ids)]
     .sort((a, b) => b - a)

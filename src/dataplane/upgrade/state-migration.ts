@@ -17,12 +17,14 @@ const EEXIST = 17;
 const E2BIG = 7;
 const ENOMEM = 12;
 
-/** What a datapath knew besides its policy, brought over into another. An entry that is there already stays. */
+/**
+ * Copies flows, fragments and counters of one datapath into another. Existing entries of the target are kept.
+ */
 export class StateMigration {
   constructor(
     readonly from: MapSet,
     readonly to: BpfObject,
-    /** Verdicts of flows are kept. */
+    /** Whether flows keep their verdicts. */
     readonly sameProgram: boolean,
   ) {}
 
@@ -31,7 +33,7 @@ export class StateMigration {
     if (this.#differs('fragments')) this.#copyFragments();
   }
 
-  /** To be called once nobody counts in the old ones any more. */
+  /** Call when no program counts in the old maps any more. */
   carryCounters(): void {
     if (!this.#differs('counters')) return;
     for (const [index, { packets, bytes }] of readCounters(this.from.fd('counters')).entries()) {
@@ -54,11 +56,11 @@ export class StateMigration {
         const belongs = convert(view, 0, carrier.flow, 0, table);
         const carried = carrier.carry(belongs);
         if (table === 'flows' && (belongs !== 'flows' || !carried)) lost++;
-        // A packet that was handed to the other datapath meanwhile changed only what was read before.
+        // A packet that the other datapath handled between read and write changed only the old flow.
         if (again()) carrier.carryAgain((into) => convert(view, 0, into, 0, table));
       }
     }
-    // Opened and closed say how many there are; one that was not brought over has ended.
+    // The difference of opened and closed flows is the number of flows, so a lost flow counts as closed.
     if (lost > 0) this.#carry(COUNTER_INDEX.flows_closed, BigInt(lost), 0n);
   }
 
@@ -89,7 +91,7 @@ export class StateMigration {
   }
 }
 
-/** False where it is there already, or the map is full. */
+/** False if the entry exists already or the map is full. */
 function insert(fd: number, key: Uint8Array, value: Uint8Array): boolean {
   const result = libbpf().bpf_map_update_elem(fd, key, value, NOEXIST);
   if (result === -EEXIST || result === -E2BIG || result === -ENOMEM) return false;

@@ -1,13 +1,13 @@
 import type { StructLayout } from '#dataplane/abi/btf.js';
 
-/** Writes a struct as `to` lays it out, from one that was laid out otherwise. */
+/** Converts a struct from one layout to another. */
 export type Conversion = (from: DataView, fromAt: number, to: DataView, toAt: number) => void;
 
 type Piece = { readonly from: number; readonly to: number; readonly bytes: number };
 
 /**
- * Members go by name; what the other does not have is 0. A member that became wider is extended with 0, one that became
- * narrower keeps its low bytes, as numbers of little-endian machines do.
+ * Members are matched by name; members without a source become 0. A wider member is extended with zeros, and
+ * a narrower one keeps its low bytes (little-endian).
  */
 export function conversion(from: StructLayout, to: StructLayout): Conversion {
   const pieces = joined(
@@ -30,7 +30,7 @@ export function conversion(from: StructLayout, to: StructLayout): Conversion {
   };
 }
 
-/** Equal members in an equal row are one piece. */
+/** Merges adjacent members that are adjacent in both layouts. */
 function joined(pieces: Piece[]): Piece[] {
   const rows: Piece[] = [];
   for (const piece of pieces.sort((a, b) => a.to - b.to)) {

@@ -12,35 +12,39 @@ import {
 import { type MapSet, mapSetsIn, pinMaps, pinnedOf, removeHalfFilled } from '#dataplane/object/map-set.js';
 import { fillPredecessors } from './predecessors.js';
 
-/** What is the same whatever the policy needs. */
+/** The options that do not depend on the size of the policy. */
 export type FixedOptions = Omit<ObjectOptions, 'slotLines' | 'rankCapacity' | 'hitCapacity'>;
 
-/** What stands ready to judge in the place of what is pinned. */
+/** A datapath that is ready to take over from the pinned one. */
 export type Successor = {
   readonly loaded: LoadedObject;
   readonly set: MapSet;
-  /** What stands on the hooks until everything is brought over; undefined where the maps are those that are in force. */
+  /** The programs on the hooks until the state is migrated; undefined if the maps in force are reused. */
   readonly bridge: BpfObject | undefined;
 };
 
 export type Inheritance = {
   /** The set in force, if there is one. */
   readonly inForce: MapSet | undefined;
-  /** Sets whose flows are to be brought over, the newest first. */
+  /** Sets whose flows are to be migrated, newest first. */
   readonly predecessors: readonly MapSet[];
-  /** The others, of no use to anybody. */
+  /** All other sets, which are not needed any more. */
   readonly superfluous: readonly MapSet[];
 };
 
 const ITS_OWN: ReadonlySet<MapName> = new Set(['active', 'predecessors', 'layouts']);
 const OF_THE_POLICY: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
 const OF_FLOWS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals', 'flow_shares'];
-/** Names and learned addresses mean the same to both, so that what is learned meanwhile is granted at once. */
+/**
+ * If both maps are shared, an address that is learned during the takeover is granted in both datapaths at
+ * once.
+ */
 const LEARNED: readonly MapName[] = ['grants', 'patterns'];
 
 /**
- * Loads the object with the maps in force where they are as it wants them; else beside them. Nothing is in force by this:
- * the hooks are as they were. `heldPrograms` are the ids of what is on them.
+ * Loads the object with the maps in force if they have the wanted layouts and sizes; else with new maps
+ * beside them. Changes neither the hooks nor the policy in force. `heldPrograms` are the ids of the programs
+ * on the hooks.
  */
 export function prepareSuccessor(
   fixed: FixedOptions,
@@ -76,7 +80,10 @@ export function prepareSuccessor(
   }
 }
 
-/** The same programs over the same maps, for the time of a succession. */
+/**
+ * Loads the bridge for a takeover: the same programs with the same maps, which hand packets to the earlier
+ * programs.
+ */
 export function loadBridge({ object, options }: LoadedObject): BpfObject {
   return loadPrograms({ ...options, bridges: true }, mapsOf(object, MAPS));
 }
@@ -85,7 +92,7 @@ export function mapsOf(object: BpfObject, names: readonly MapName[]): Map<MapNam
   return new Map(names.map((name) => [name, object.mapFd(name)]));
 }
 
-/** The set in force, or the newest one that nothing was put in force in yet. */
+/** The set in force, or the newest set if no policy was put in force in it yet. */
 function adoptable(
   sets: readonly MapSet[],
   inForce: MapSet | undefined,
@@ -100,14 +107,14 @@ function adoptable(
   );
 }
 
-/** Of what is in force, the maps that can be shared. */
+/** The maps in force that the new datapath can share. */
 function shared(inForce: MapSet | undefined, wanted: ReadonlyMap<MapName, MapDescription>): Map<MapName, number> {
   if (inForce === undefined) return new Map();
   const equal = new Set(MAPS.filter((name) => !ITS_OWN.has(name) && isAsWanted(inForce, name, wanted)));
   if (!isOfThisLayout(inForce)) return fdsOf(inForce, LEARNED.every((name) => equal.has(name)) ? LEARNED : []);
-  // They are placed by one seed.
+  // The flow maps are shared all or none, since one seed places the entries of all of them.
   if (!OF_FLOWS.every((name) => equal.has(name))) for (const name of OF_FLOWS) equal.delete(name);
-  // The policy can be kept as it is only as a whole.
+  // The maps of the policy are shared all or none; only `patterns` can be shared alone.
   const keepsPolicy = OF_THE_POLICY.every((name) => equal.has(name));
   for (const name of OF_THE_POLICY) if (!keepsPolicy && name !== 'patterns') equal.delete(name);
   if (!equal.has('patterns')) equal.delete('grants');

@@ -19,29 +19,29 @@ import {
   type Successor,
 } from './successor.js';
 
-/** Puts `programs` on every hook. Throws where one of them still holds another program. */
+/** Attaches `programs` to every hook. Throws if a hook still holds another program. */
 export type SwitchHooks = () => void;
 
 /**
- * One datapath in the place of another, without a packet between two chairs:
+ * Replaces one datapath by another without a moment in which a packet is not classified:
  *
- * - with the maps in force, each hook is switched to the new programs, and that is all;
- * - a policy that outgrows its tables is copied into larger ones, and the other maps are shared: both programs judge alike
- *   while the hooks are switched;
- * - where flows must move, a bridge is put on the hooks first: it hands every packet to the old programs until one store
- *   puts the new policy in force on all hooks at once; then it hands them what it would drop itself, until all flows are
- *   brought over.
+ * - If the maps in force are reused, each hook is switched to the new programs.
+ * - If a policy outgrows its tables, they are copied into larger ones and the other maps are shared: both
+ * programs classify alike while the hooks are switched.
+ * - If flows must be migrated, a bridge is attached to the hooks first. It hands every packet to the old
+ * programs until one store puts the new policy in force on all hooks at once. After that it hands them the
+ * packets that it would drop itself, until all flows are migrated.
  *
- * Whatever ends this process in between, the pins say to the next where it stood.
+ * If this process ends at any step, the next one finds the state in the pins.
  */
 export class Upgrade {
   readonly #programCapacity: number;
   readonly #pinPath: string;
-  /** Whether something was in force before. */
+  /** Whether a datapath was in force before. */
   readonly adopted: boolean;
   #present: Successor;
   #inheritance: Inheritance;
-  /** From what judged before; what it still counts is added in the end. */
+  /** The hits of the earlier datapath; hits that it still counts are added at the end. */
   #hits: HitsMigration | undefined;
   #sweeps = false;
 
@@ -56,7 +56,7 @@ export class Upgrade {
       this.#hits = this.#inheritHits();
       this.#inheritGrants();
     } else if (inheritance.predecessors.length > 0) {
-      // An earlier process was cut off at this, and its bridge is on the hooks.
+      // An earlier process was interrupted during this, and its bridge is on the hooks.
       this.#copyState();
     }
     this.restorePins();
@@ -70,23 +70,23 @@ export class Upgrade {
     return this.#present.set;
   }
 
-  /** What belongs on the hooks now. */
+  /** The object whose programs belong on the hooks now. */
   get programs(): BpfObject {
     return this.#present.bridge ?? this.#present.loaded.object;
   }
 
-  /** True while an older datapath judges, until the next flip. */
+  /** True while the earlier datapath classifies, until the next flip. */
   get awaitsFlip(): boolean {
     return this.#present.bridge !== undefined && this.loaded.slots.epoch === 0;
   }
 
-  /** Generation and digest of what judges at the moment. */
+  /** Generation and digest of the image that classifies now. */
   inForce(): { readonly generation: number; readonly imageSha256: string } | null {
     if (!this.awaitsFlip) return this.loaded.slots.inForce();
     return this.#inheritance.inForce?.inspect((slots) => slots.inForce()) ?? null;
   }
 
-  /** To be called when the hooks hold `programs`: goes as far as it can without a new policy. */
+  /** Call when the hooks hold `programs`. Completes the takeover if the policy in force is the same. */
   advance(switchHooks: SwitchHooks): void {
     const { inForce } = this.#inheritance;
     if (this.awaitsFlip) {
@@ -96,7 +96,7 @@ export class Upgrade {
     this.complete(switchHooks);
   }
 
-  /** To be called once the new policy is in force on all hooks: ends what judged before. */
+  /** Call when the new policy is in force on all hooks. Ends the earlier datapath. */
   complete(switchHooks: SwitchHooks): void {
     const { bridge } = this.#present;
     if (bridge !== undefined) this.#copyState();
@@ -116,7 +116,8 @@ export class Upgrade {
   #copyState(): void {
     awaitGracePeriod();
     this.#sweep();
-    // Nobody changes an old flow any more but a packet that is of it. The kernel ends a timer with its map's last pin.
+    // From here on, only packets of an old flow change it. Dropping the pin of the map `sweep` ends its timer
+    // in the kernel.
     for (const set of this.#inheritance.predecessors) {
       if (set.id('sweep') !== mapId(this.loaded.object.mapFd('sweep'))) set.drop('sweep');
     }
@@ -128,7 +129,10 @@ export class Upgrade {
     this.#sweeps = true;
   }
 
-  /** What is refused from now on is refused; what was counted until then is carried over. */
+  /**
+   * Packets that the new datapath would drop are no longer handed on. Adds the counters of the earlier
+   * datapath.
+   */
   #endPredecessors(): void {
     const { object, slots } = this.loaded;
     const { predecessors, superfluous } = this.#inheritance;
@@ -151,7 +155,7 @@ export class Upgrade {
     );
   }
 
-  /** Makes room for a policy, and answers whether that took another object. Where it fails, all is as it was. */
+  /** Makes room for a policy. Returns whether that needed another object. On failure nothing has changed. */
   grow(need: Need, switchHooks: SwitchHooks): boolean {
     const before = this.#present;
     const capacity = capacityFor(need, before.loaded.options, this.#programCapacity);
@@ -188,7 +192,7 @@ export class Upgrade {
     }
     awaitGracePeriod();
     hits?.finish();
-    // By the tables of now: who swept before may go by smaller ones.
+    // Restart the sweep: the running one may use the former, smaller tables.
     if (!this.awaitsFlip) startSweep(loaded.object);
     this.#sweeps ||= !this.awaitsFlip;
     before.set.remove();
@@ -198,8 +202,8 @@ export class Upgrade {
   }
 
   /**
-   * Names of pins of the present set that are gone, or are of other objects. By the pinned programs the next process finds what judges
-   * now: a bridge stays pinned until the hooks hold other programs.
+   * Names of pins of the present set that are missing or refer to other objects. The next process finds the
+   * programs in force by their pins, so a bridge stays pinned until the hooks hold other programs.
    */
   lostPins(): string[] {
     return this.set.lost(this.#pinned());
@@ -232,7 +236,7 @@ export class Upgrade {
     return set.id('program') === mapId(this.loaded.object.mapFd('program'));
   }
 
-  /** While another datapath judges, it is the one that counts. */
+  /** While the earlier datapath classifies, its hits are the ones to copy. */
   #transferHits(from: LoadedObject, to: LoadedObject): HitsMigration | undefined {
     if (!this.awaitsFlip) return new HitsMigration(hitsOf(from), hitsOf(to));
     this.#hits?.close();
@@ -240,7 +244,7 @@ export class Upgrade {
     return undefined;
   }
 
-  /** Where there is another number of places for them; else they are shared. */
+  /** Copies the grants if the maps of grants differ in size; else they are shared. */
   #inheritGrants(): void {
     const { inForce } = this.#inheritance;
     const { object, grants } = this.loaded;
@@ -268,7 +272,7 @@ function grownMaps(before: Capacity, after: Capacity): MapName[] {
   return grown;
 }
 
-/** Of both slots: one of them may be staged. */
+/** Copies the ranks of both slots, since one of them may be staged. */
 function copyRanks(from: LoadedObject, to: LoadedObject): void {
   const [old, fresh] = [ranksOf(from), ranksOf(to)];
   for (const slot of [0, 1]) {

@@ -7,13 +7,16 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { EventRing } from './event-ring.js';
 import type { KernelWatchMaps } from './kernel-watch.js';
 
-/** 0.85 MB. */
+/** The records of a full batch take 0.85 MB. */
 const BATCH_RECORDS = 8_192;
-/** Then the ring fills up, and the kernel counts what it loses. */
+/**
+ * If this many batches are not taken yet, reading stops: the ring fills up, and the kernel counts the lost
+ * events.
+ */
 const BATCHES_UNDER_WAY = 8;
 const PAUSE_MS = { shortest: 1, longest: 50, unwanted: 500 } as const;
 
-/** Moves events from the ring to a port in batches, as fast as the other side takes them. */
+/** Moves events from the ring to a port in batches, as fast as the receiver takes them. */
 export class EventReader {
   readonly #ring: EventRing;
   readonly #active: MappedMemory;
@@ -25,7 +28,7 @@ export class EventReader {
   constructor(
     maps: KernelWatchMaps,
     readonly port: Pick<MessagePort, 'postMessage'>,
-    /** How many batches the other side has taken. */
+    /** The number of batches that the receiver has taken. */
     readonly taken: () => number,
   ) {
     this.#ring = new EventRing(maps.events, maps.ringBytes);
@@ -35,7 +38,7 @@ export class EventReader {
     this.#lost = this.#lostSoFar();
   }
 
-  /** How long to wait before the next `read`: less the more there was to read. */
+  /** The time to wait before the next `read`: short if there was much to read. */
   get pauseMs(): number {
     const wanted = Atomics.load(this.#active.words, ACTIVE.eventsWanted) !== 0;
     return wanted ? this.#pauseMs : PAUSE_MS.unwanted;

@@ -8,8 +8,8 @@ const DISCARDED = 0x4000_0000;
 const ALIGNMENT = 8;
 
 /**
- * The ring buffer `events`, read where the kernel writes it. Its consumer's page comes first, then the producer's, then the
- * data twice, so that no record is cut in two at the end.
+ * The ring buffer `events`, mapped into memory. The consumer's page comes first, then the producer's page,
+ * then the data twice, so that a record at the end is contiguous.
  */
 export class EventRing {
   readonly #consumer: MappedMemory;
@@ -20,7 +20,7 @@ export class EventRing {
   readonly #data: Uint8Array;
   #position: number;
 
-  /** `bytes` is the map's `max_entries`. One reader at a time. */
+  /** `bytes` is the map's `max_entries`. Only one reader is allowed. */
   constructor(
     fd: number,
     readonly bytes: number,
@@ -35,11 +35,11 @@ export class EventRing {
   }
 
   /**
-   * Takes the oldest records, at most `most`: an own copy of them, headers included, each of RECORD_BYTES. Empty where there
-   * are none, or where the oldest is still being written.
+   * Takes the oldest records, at most `most`. Returns a copy, each record with its header, of RECORD_BYTES.
+   * Empty if there are none, or the oldest is still being written.
    */
   take(most: number): Uint8Array<ArrayBuffer> {
-    // The position is read before the headers, and each header before what is behind it: Atomics keep this order.
+    // The position must be read before the headers, and each header before its data. Atomics keep this order.
     const produced = Number(Atomics.load(this.#produced, 0));
     let start = this.#position % this.bytes;
     const end = start + (produced - this.#position);
@@ -51,7 +51,7 @@ export class EventRing {
       if (header !== EVENT_BYTES) throw new Error(`the ring of events holds a record of ${header} bytes`);
     }
     const records = this.#data.slice(start, at);
-    // Only now may the kernel write over what was copied.
+    // After the copy: from here on the kernel may overwrite the records.
     this.#consume(produced - (end - at));
     return records;
   }

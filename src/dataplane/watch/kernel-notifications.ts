@@ -2,11 +2,11 @@ import { changedTable } from '#dataplane/guard/nftables.js';
 import { GUARD_TABLE } from '#dataplane/guard/nftables-guard.js';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, type NetlinkMessage, NetlinkSocket } from '#libc/netlink.js';
 
-/** What may have changed, and must be looked at. */
+/** The kinds of state that may have changed and must be read again. */
 export type KernelNotifications = {
   readonly links: boolean;
   readonly guard: boolean;
-  /** Who else has a say in forwarded packets. */
+  /** Third-party hooks for forwarded packets. */
   readonly others: boolean;
 };
 
@@ -14,7 +14,10 @@ const GROUP = { link: 1 << 0, filters: 1 << 3, rules: 1 << 7, nftables: 1 << 6 }
 const RTM_NEWLINK = 16;
 const RTM_DELLINK = 17;
 
-/** Hears from the kernel that interfaces, tc filters, ip rules or nftables changed, in the network namespace of the calling thread. */
+/**
+ * Netlink sockets that receive changes of interfaces, tc filters, ip rules and nftables in the calling
+ * thread's network namespace.
+ */
 export class NotificationSockets {
   readonly #links = new NetlinkSocket(NETLINK_ROUTE, GROUP.link | GROUP.filters | GROUP.rules);
   readonly #tables: NetlinkSocket;
@@ -23,18 +26,18 @@ export class NotificationSockets {
     try {
       this.#tables = new NetlinkSocket(NETLINK_NETFILTER, GROUP.nftables);
     } catch (failure) {
-      // The process would keep it beyond the thread.
+      // Without this the descriptor would stay open until the process ends.
       this.#links.close();
       throw failure;
     }
   }
 
-  /** Readable when there is something to `take`. */
+  /** Readable when `take` has notifications. */
   get fds(): readonly number[] {
     return [this.#links.fd, this.#tables.fd];
   }
 
-  /** Does not wait. Where messages were lost, anything may have changed. */
+  /** Does not wait. If the kernel lost messages, all kinds are reported as changed. */
   take(): KernelNotifications {
     const links = this.#links.receive();
     const tables = this.#tables.receive();
@@ -51,7 +54,7 @@ export class NotificationSockets {
   }
 }
 
-/** Bridges tell about their ports by the same types, in a family of their own. */
+/** Bridges report their ports with the same message types, in another family. */
 function isAboutLink({ type, payload }: NetlinkMessage): boolean {
   return (type === RTM_NEWLINK || type === RTM_DELLINK) && payload.getUint8(0) === 0;
 }

@@ -4,10 +4,10 @@ import { Bell } from '#libc/bell.js';
 import { built } from '#threads/built-file.js';
 import type { KernelNotifications } from './kernel-notifications.js';
 
-/** Words that both sides see. */
+/** Indexes of the words shared with the thread. */
 export const KERNEL_WATCH = { end: 0, ended: 1, batchesTaken: 2, words: 3 } as const;
 
-/** Descriptors of the maps that the ear reads; they must stay open until it ended. */
+/** Descriptors of the maps that the thread reads. They must stay open until it has ended. */
 export type KernelWatchMaps = {
   readonly events: number;
   readonly ringBytes: number;
@@ -23,7 +23,10 @@ export type KernelWatchInput = {
 
 const END_TIMEOUT_MS = 5_000;
 
-/** A thread that sleeps in the kernel until there is news. `onFailure`: it has ended. */
+/**
+ * A thread that waits in the kernel for notifications and events. `onFailure` is called after it has ended
+ * with an error.
+ */
 export class KernelWatch {
   readonly source: EventSource;
   readonly #facts: MessagePort;
@@ -49,18 +52,18 @@ export class KernelWatch {
     });
     this.#worker.on('message', onNotifications);
     this.#worker.on('error', (failure) => {
-      // A thread that could not start does not say so itself.
+      // A thread that could not start does not set this word itself.
       Atomics.store(this.#shared, KERNEL_WATCH.ended, 1);
       onFailure(failure);
     });
   }
 
-  /** Tells whoever takes the events. */
+  /** Sends a fact to the consumer of the events. */
   tell(fact: EventFact): void {
     this.#facts.postMessage(fact);
   }
 
-  /** Returns once the thread has let go of everything. */
+  /** Returns when the thread has closed its descriptors and mappings. */
   end(): void {
     this.#facts.close();
     this.#worker.removeAllListeners('message');

@@ -14,7 +14,7 @@ try {
   const sockets = new NotificationSockets();
   const reader = new EventReader(maps, batches, () => Atomics.load(shared, KERNEL_WATCH.batchesTaken));
   const poll = new Poll([bell.fd, ...sockets.fds]);
-  // What happened before the sockets were there.
+  // Changes before the sockets were open were not received: report all kinds once.
   port.postMessage({ links: true, guard: true, others: true });
   while (Atomics.load(shared, KERNEL_WATCH.end) === 0) {
     if (poll.wait(reader.pauseMs)) {

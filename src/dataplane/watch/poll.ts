@@ -21,7 +21,7 @@ export class Poll {
     }
   }
 
-  /** Blocks the thread. True where `isReadable` has something to say, false after the time-out. */
+  /** Blocks the thread. True if a descriptor is readable, false after the time-out. */
   wait(timeoutMs: number): boolean {
     const ready = libc.poll(this.#descriptors, this.fds.length, timeoutMs);
     if (ready >= 0) return ready > 0;
