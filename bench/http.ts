@@ -1,5 +1,5 @@
 import type { HttpRequestMatchConfig } from '#contracts/policy-document.js';
-import { judgeRequest } from '#policy/evaluate/http-block.js';
+import { matchRequest } from '#policy/evaluate/http-block.js';
 import { BodyReader } from '#service-plane/http/body-reader.js';
 import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
 import { writeRequestHead } from '#service-plane/http/write-head.js';
@@ -123,8 +123,8 @@ function judgeRows(): readonly Row[] {
   const request = new RequestHeadReader().push(tool) as RequestHead;
   const withQuery = { ...config, query: { key_values_exact: { x: ['1'] } } };
   const [plain = 0, query = 0] = rates([
-    () => judgeRequest(config, request, 'allow'),
-    () => judgeRequest(withQuery, request, 'allow'),
+    () => matchRequest(config, request, 'allow'),
+    () => matchRequest(withQuery, request, 'allow'),
   ]);
   return [
     { what: 'a request decided by host, method, path and headers', value: plain, unit: 'requests/s' },

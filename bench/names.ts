@@ -65,13 +65,13 @@ function policyOf(names: number, regexes: number): Policy {
   };
 }
 
-type Asked = { readonly sources: Uint32Array; readonly keys: readonly string[] };
+type Queries = { readonly sources: Uint32Array; readonly keys: readonly string[] };
 
 /**
  * Names as decoded from messages: names in the rules of the source, names below them, names in the rules of
  * other sources, and names in no rule.
  */
-function asked(random: Random, names: number, count: number): Asked {
+function queriesFor(random: Random, names: number, count: number): Queries {
   const sources = new Uint32Array(count);
   const keys = Array.from({ length: count }, (_, at) => {
     const number = random.below(names);
@@ -82,7 +82,7 @@ function asked(random: Random, names: number, count: number): Asked {
   return { sources, keys };
 }
 
-function nanoseconds(index: LookupIndex, { sources, keys }: Asked, rounds: number): number {
+function nanoseconds(index: LookupIndex, { sources, keys }: Queries, rounds: number): number {
   const started = performance.now();
   for (let round = 0; round < rounds; round++) {
     for (let at = 0; at < keys.length; at++) index.decide(sources[at] as number, keys[at] as string);
@@ -98,8 +98,8 @@ function measure(names: number, regexes: number): Figures {
   const { lookups } = compile(policyOf(names, regexes));
   const rounds = Array.from({ length: 7 }, (): Figures => {
     const index = new LookupIndex(lookups);
-    const few = asked(random, names, WARM);
-    const cold = nanoseconds(index, asked(random, names, COLD), 1);
+    const few = queriesFor(random, names, WARM);
+    const cold = nanoseconds(index, queriesFor(random, names, COLD), 1);
     nanoseconds(index, few, 2);
     return { cold, warm: nanoseconds(index, few, 20) };
   });

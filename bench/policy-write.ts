@@ -119,7 +119,7 @@ async function memoryOf(rig: Rig): Promise<Memory> {
 }
 
 /** A slow write must give a figure instead of a failure. */
-const PATIENT = { fallback: 'deny', activation_timeout: '60s' };
+const LONG_TIMEOUT = { fallback: 'deny', activation_timeout: '60s' };
 
 /** The times of `rounds` writes, which open port 80 and port 81 to the client in turns. */
 async function writes(rig: Rig, path: string, bodies: readonly string[], rounds: number): Promise<number[]> {
@@ -140,7 +140,7 @@ async function writes(rig: Rig, path: string, bodies: readonly string[], rounds:
 
 /** Writes one group of a large policy repeatedly, and never the others. */
 async function measureGroup(shape: string, rules: number, each: number): Promise<Row[]> {
-  const rig = await createRig(`benchg${each === rules ? 1 : each}`, [80, 81], { sections: { policy: PATIENT } });
+  const rig = await createRig(`benchg${each === rules ? 1 : each}`, [80, 81], { sections: { policy: LONG_TIMEOUT } });
   try {
     await writes(rig, '/api/v1/policy', [JSON.stringify(manyRules(rules, each, 80))], 1);
     const { items } = (await rig.node.request('GET', '/api/v1/policies')).body as { items: { id: string }[] };
@@ -160,7 +160,7 @@ async function measureGroup(shape: string, rules: number, each: number): Promise
 }
 
 async function measure(rules: number, firstMs: number, nextMs: number): Promise<Row[]> {
-  const rig = await createRig(`bench${rules}`, [80, 81], { sections: { policy: PATIENT } });
+  const rig = await createRig(`bench${rules}`, [80, 81], { sections: { policy: LONG_TIMEOUT } });
   try {
     const bodies = [80, 81].map((port) => JSON.stringify(manyRules(rules, 100, port)));
     const times = await writes(rig, '/api/v1/policy', bodies, 4);

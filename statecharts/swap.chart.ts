@@ -1,12 +1,12 @@
 import { assign, fromPromise, sendParent, setup } from 'xstate';
 import type { Message, RequestMessage } from '#bus/bus-messages.js';
 import type { Program } from '#contracts/program.js';
-import type { Proof, Sampling } from '#contracts/proof-types.js';
+import type { Proof, SampleOrPromise } from '#contracts/proof-types.js';
 import { codeOf, notProvided, sentenceOf } from './failure.js';
 import { answeringAtOnce, BUSY, LOST, stageAnswered, unstageAnswered } from './program-answers.js';
 import { refusalOf } from './refusal.js';
 
-export type Desired = { readonly program: Program; readonly sample: Sampling; readonly generation: number };
+export type Desired = { readonly program: Program; readonly sample: SampleOrPromise; readonly generation: number };
 
 export type SwapInput = {
   readonly target: Desired;

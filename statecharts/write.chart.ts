@@ -12,7 +12,7 @@ import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { Lookups } from '#contracts/lookups.js';
 import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
-import type { Proof, Sampling } from '#contracts/proof-types.js';
+import type { Proof, SampleOrPromise } from '#contracts/proof-types.js';
 import { notProvided } from './failure.js';
 import { refusalOf } from './refusal.js';
 
@@ -44,7 +44,7 @@ export type Judged = {
   /** Null if the write does not change the program in force. */
   readonly activation: {
     readonly program: Program;
-    readonly sample: Sampling;
+    readonly sample: SampleOrPromise;
     readonly inForce: PolicyInForce;
   } | null;
   readonly outcome: PolicyWritten | PolicyDeleted | PolicyChecked;
@@ -86,9 +86,10 @@ const write = setup({
     /** Reads, validates and compiles a write and decides about it. Stores and stages nothing. */
     judge: fromPromise<Judged | Refusal, { write: PolicyWrite }>(notProvided('judge')),
     /** Fills the idle slot, and proves it. */
-    stage: fromPromise<{ lines: number; proof: Proof }, { program: Program; sample: Sampling; generation: number }>(
-      notProvided('stage'),
-    ),
+    stage: fromPromise<
+      { lines: number; proof: Proof },
+      { program: Program; sample: SampleOrPromise; generation: number }
+    >(notProvided('stage')),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),
     commit: fromPromise<void, { change: PolicyChange }>(notProvided('commit')),
     flip: fromPromise<{ epoch: number }, { generation: number }>(notProvided('flip')),

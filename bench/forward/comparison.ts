@@ -8,7 +8,7 @@ const MIN_ROUNDS = 15;
 const MAX_ROUNDS = 40;
 const ENOUGH_QUIET = 11;
 /** The maximum time to wait for undisturbed rounds. */
-const PATIENCE_MS = 3_000;
+const MAX_WAIT_MS = 3_000;
 /** A round counts as undisturbed up to this factor of the fastest one. */
 const QUIET = 1.2;
 const FASTEST = 0.05;
@@ -31,7 +31,7 @@ export class Comparison {
     const started = performance.now();
     const isEnough = (): boolean =>
       rounds.length >= MIN_ROUNDS &&
-      (quiet.length >= ENOUGH_QUIET || performance.now() - started > PATIENCE_MS || rounds.length >= this.maxRounds);
+      (quiet.length >= ENOUGH_QUIET || performance.now() - started > MAX_WAIT_MS || rounds.length >= this.maxRounds);
     while (!isEnough()) {
       const measured = await other();
       const after = await this.#measure(plain);

@@ -1,7 +1,7 @@
 import { Guard, removeGuard } from '#dataplane/guard/nftables-guard.js';
 import { compile } from '#policy/compile/compile.js';
 import type { Bench, Row } from '../bench.js';
-import { BY_STACK, judge } from './judged.js';
+import { attachWeir, BY_STACK } from './attached-weir.js';
 import { establish, Pair, SHARE } from './pair.js';
 import { againstTracking, peerShares } from './peer-shares.js';
 import {
@@ -20,7 +20,7 @@ const MANY = 65_536;
 const MARK_MASK = 0x00f0_0000;
 
 /** The cost of an empty program at the hook, and the minimum of a program with a guard. */
-async function floor(pair: Pair): Promise<Row[]> {
+async function minimumCosts(pair: Pair): Promise<Row[]> {
   const { filtered } = pair;
   pair.use(flowsOf(groupsOfTen(10_000), LIVE));
   const deliveryNs = await pair.deliveryNs();
@@ -44,7 +44,7 @@ async function floor(pair: Pair): Promise<Row[]> {
 async function weirShare(pair: Pair, permits: Permits, flowCount: number, settings = {}): Promise<number> {
   const flows = flowsOf(permits, flowCount);
   pair.use(flows);
-  const weir = await judge(pair.filtered, compile(policyOf(permits)), settings);
+  const weir = await attachWeir(pair.filtered, compile(policyOf(permits)), settings);
   try {
     establish(pair.filtered, flows);
     return await pair.share();
@@ -79,7 +79,7 @@ async function weirShares(pair: Pair): Promise<Row[]> {
 export const forwardingBench: Bench = {
   name: 'forwarding',
   run: async () => [
-    ...(await Pair.with('forward', async (pair) => [...(await floor(pair)), ...(await weirShares(pair))])),
+    ...(await Pair.with('forward', async (pair) => [...(await minimumCosts(pair)), ...(await weirShares(pair))])),
     ...(await peerShares()),
     ...(await againstTracking(10_000, LIVE)),
     ...(await againstTracking(100_000, LIVE)),

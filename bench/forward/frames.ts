@@ -179,7 +179,7 @@ export class Frames {
     return (words[at] ?? 0) + (words[at + 1] ?? 0) * 2 ** 32;
   }
 
-  forget(): void {
+  resetReceived(): void {
     this.#plan.words.fill(0, PLAN.received, PLAN.received + 4);
   }
 

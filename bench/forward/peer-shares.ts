@@ -1,6 +1,6 @@
 import { compile } from '#policy/compile/compile.js';
 import type { Row } from '../bench.js';
-import { BY_STACK, judge } from './judged.js';
+import { attachWeir, BY_STACK } from './attached-weir.js';
 import { load } from './load.js';
 import { establish, Pair, SHARE } from './pair.js';
 import * as peers from './peers.js';
@@ -24,14 +24,14 @@ const NFT = ['nft', '-f', '-'];
 const LINEAR_LIMIT = 10_000;
 const TRACKED = 'ct established first';
 
-type Tried = {
+type PeerCase = {
   readonly form: peers.Form;
   readonly permits: Permits;
   readonly shape?: string;
   readonly command?: readonly string[];
 };
 
-function nftables(rules: number): Tried[] {
+function nftables(rules: number): PeerCase[] {
   return [
     ...(rules > LINEAR_LIMIT ? [] : [{ form: peers.linear, permits: groupsOfTen(rules) }]),
     { form: peers.chainOfGroup, permits: groupsOfTen(rules) },
@@ -43,7 +43,7 @@ function nftables(rules: number): Tried[] {
 }
 
 /** Each form without and with connection tracking. */
-async function shares(pair: Pair, tried: readonly Tried[], rules: number): Promise<Row[]> {
+async function shares(pair: Pair, tried: readonly PeerCase[], rules: number): Promise<Row[]> {
   const rows: Row[] = [];
   for (const { form, permits, shape, command = NFT } of tried) {
     const flows = flowsOf(permits, LIVE);
@@ -70,7 +70,7 @@ export async function peerShares(): Promise<Row[]> {
   for (const by of ['iptables-legacy', 'iptables-nft']) {
     // Hooks that iptables registered stay registered, so it gets nodes of its own.
     const measured = await Pair.with(by, async (pair) => {
-      const tried = (rules: number): Tried => ({
+      const tried = (rules: number): PeerCase => ({
         form: { ...peers.iptables, name: by },
         permits: groupsOfTen(rules),
         command: [`${by}-restore`],
@@ -104,7 +104,7 @@ function besideTracking(permits: Permits, flowCount: number, settings = {}): Pro
   return Pair.with('ct', async (pair) => {
     const flows = flowsOf(permits, flowCount);
     pair.use(flows);
-    const weir = await judge(pair.plain, compile(policyOf(permits)), settings);
+    const weir = await attachWeir(pair.plain, compile(policyOf(permits)), settings);
     try {
       establish(pair.plain, flows);
       const loaded = load(pair.filtered.topology, NFT, peers.chainOfGroup.text(permits, true));

@@ -3,8 +3,8 @@ import type { Program } from '#contracts/program.js';
 import { closeFd } from '#dataplane/loader/bpf-fd.js';
 import { compile } from '#policy/compile/compile.js';
 import type { Bench, Row } from '../bench.js';
+import { attachWeir, BY_STACK } from './attached-weir.js';
 import { quantile } from './comparison.js';
-import { BY_STACK, judge } from './judged.js';
 import { flowsOf, groupsOfTen, policyOf } from './policies.js';
 import { openIngress, type Runs, runsOf, runsOfPinned, withProgramTimes } from './program-runs.js';
 import { Rig } from './rig.js';
@@ -93,7 +93,7 @@ async function measure(rig: Rig): Promise<readonly Row[]> {
     for (const count of [1, 4_096, 65_536]) {
       const label = `${rules.toLocaleString('en')} rules, established, ${count.toLocaleString('en')} flows`;
       rig.use(flowsOf(permits, count));
-      const weir = await judge(rig, program, BY_STACK);
+      const weir = await attachWeir(rig, program, BY_STACK);
       rig.send(count, UDP);
       rig.send(count, { ...UDP, from: 'server' });
       rig.frames.rewind();
@@ -107,10 +107,10 @@ async function measure(rig: Rig): Promise<readonly Row[]> {
     const label = `${rules.toLocaleString('en')} rules, first packet of a flow`;
     rig.use(flowsOf(permits, rules > 10_000 ? TUPLES : 2 * FIRST_PACKETS));
     for (let round = 0; round < FIRST_ROUNDS; round++) {
-      const weir = await judge(rig, program, BY_STACK);
+      const weir = await attachWeir(rig, program, BY_STACK);
       watch.round(label, FIRST_PACKETS, pinned, empty);
       await weir.detach();
-      const again = await judge(rig, program, BY_STACK);
+      const again = await attachWeir(rig, program, BY_STACK);
       inRow(label, FIRST_PACKETS);
       await again.detach();
     }

@@ -123,7 +123,7 @@ export class Rig {
    */
   send(count: number, { from = 'client', ...stream }: Send, expected: number | null = count): number {
     const { frames } = this;
-    frames.forget();
+    frames.resetReceived();
     const own = this.#devices[from];
     const door = this.#devices[from === 'client' ? 'lan' : 'wan'];
     const ns = this.inside(from, () =>

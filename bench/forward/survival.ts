@@ -1,8 +1,8 @@
 import { IPPROTO } from '#contracts/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import type { Bench, Row } from '../bench.js';
+import { attachWeir } from './attached-weir.js';
 import type { FiveTuple } from './frames.js';
-import { judge } from './judged.js';
 import { flowsOf, groupsOfTen, policyOf } from './policies.js';
 import { Rig } from './rig.js';
 
@@ -38,7 +38,7 @@ async function run(): Promise<readonly Row[]> {
     rig.sink();
     const udp = groupsOfTen(10_000);
     const permits = udp.map((group) => group.flatMap((permit) => [permit, { ...permit, protocol: 'tcp' as const }]));
-    const weir = await judge(rig, compile(policyOf(permits)));
+    const weir = await attachWeir(rig, compile(policyOf(permits)));
     const idle = flowsOf(permits, IDLE);
     const others = flowsOf(permits, TUPLES);
     const later = flowsOf(permits, IDLE + 1).slice(0, IDLE);

@@ -15,8 +15,8 @@ export async function wrk(
 ): Promise<Load> {
   const header = isNew ? `-H 'Connection: close'` : '';
   const command = `exec taskset -c ${LOAD_CPU} wrk -t1 -c${connections} -d${seconds}s ${header} https://${SERVER_NAME}:${port}/`;
-  const said = await named(site, command);
-  const figure = (pattern: RegExp): number => Number(pattern.exec(said)?.[1] ?? 0);
+  const output = await named(site, command);
+  const figure = (pattern: RegExp): number => Number(pattern.exec(output)?.[1] ?? 0);
   const failed =
     figure(/connect (\d+)/) +
     figure(/read (\d+)/) +
@@ -41,8 +41,8 @@ export async function multiplexed(
   }: { readonly seconds: number; readonly connections: number; readonly streams: number },
 ): Promise<Load> {
   const words = `-c ${connections} -m ${streams} -D ${seconds} https://${SERVER_NAME}:${port}/`;
-  const said = await named(site, `exec taskset -c ${LOAD_CPU} h2load ${words}`);
-  const figure = (pattern: RegExp): number => Number(pattern.exec(said)?.[1] ?? 0);
+  const output = await named(site, `exec taskset -c ${LOAD_CPU} h2load ${words}`);
+  const figure = (pattern: RegExp): number => Number(pattern.exec(output)?.[1] ?? 0);
   return {
     perSecond: figure(/([\d.]+) req\/s/),
     requests: figure(/(\d+) succeeded/),

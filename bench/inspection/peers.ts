@@ -20,7 +20,7 @@ export type Way = {
 
 const INNER = { squid: 3_130, haproxy: 8_445, mitmproxy: 8_446 } as const;
 /** How many characters of the output of a proxy are printed if it does not reply. */
-const SAID = 4_096;
+const OUTPUT_LIMIT = 4_096;
 /** The user of the Debian package. squid drops root privileges to it. */
 const SQUID_USER = 'proxy';
 
@@ -40,14 +40,14 @@ export async function startPeers(site: Site, peers: readonly Peer[]): Promise<re
   const ways: Way[] = [];
   for (const peer of peers) {
     const child = await START[peer](site, bundle);
-    let said = '';
+    let output = '';
     for (const stream of [child.stdout, child.stderr]) {
       stream?.on('data', (chunk: Buffer) => {
-        said = (said + chunk.toString()).slice(-SAID);
+        output = (output + chunk.toString()).slice(-OUTPUT_LIMIT);
       });
     }
     await untilItAnswers(site, PORTS[peer]).catch((failure: Error) => {
-      throw new Error(`${peer}: ${failure.message}\n${said}`);
+      throw new Error(`${peer}: ${failure.message}\n${output}`);
     });
     ways.push({ name: peer, site, port: PORTS[peer], pids: () => familyOf(child.pid ?? 0) });
   }

@@ -69,11 +69,11 @@ http {
   return site;
 }
 
-const PATIENCE_MS = 20_000;
+const MAX_WAIT_MS = 20_000;
 
 /** Waits until the server replies, through the proxy in between if there is one. */
 export async function untilItAnswers(site: Site, port: number): Promise<void> {
-  const deadline = performance.now() + PATIENCE_MS;
+  const deadline = performance.now() + MAX_WAIT_MS;
   const words = ['-sk', '--max-time', '3', '--resolve', `${SERVER_NAME}:${port}:${ADDRESSES.server}`];
   for (;;) {
     const { stdout } = await site.topology.client.run('curl', ...words, `https://${SERVER_NAME}:${port}/`);

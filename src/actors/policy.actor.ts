@@ -5,7 +5,7 @@ import type { Message } from '#bus/bus-messages.js';
 import type { PolicyWrite } from '#bus/policy-requests.js';
 import { accepted, Refused } from '#bus/refused.js';
 import type { Program } from '#contracts/program.js';
-import type { Proof, Sampling } from '#contracts/proof-types.js';
+import type { Proof, SampleOrPromise } from '#contracts/proof-types.js';
 import { type JudgementPorts, judge, replay } from '#policy-write/prepare-write.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
@@ -29,9 +29,10 @@ export function policyActor(bus: Bus<Message>, ports: JudgementPorts) {
           throw storeRefused(failure);
         }),
       ),
-      stage: fromPromise<{ lines: number; proof: Proof }, { program: Program; sample: Sampling; generation: number }>(
-        async ({ input }) => accepted(await ask(bus, 'program.stage', input, STAGE_TIMEOUT_MS)),
-      ),
+      stage: fromPromise<
+        { lines: number; proof: Proof },
+        { program: Program; sample: SampleOrPromise; generation: number }
+      >(async ({ input }) => accepted(await ask(bus, 'program.stage', input, STAGE_TIMEOUT_MS))),
       unstage: fromPromise<void, { generation: number }>(async ({ input }) => {
         accepted(await ask(bus, 'program.unstage', input, STAGE_TIMEOUT_MS));
       }),

@@ -190,11 +190,11 @@ function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQ
       icmpCode: asked.icmp_code ?? 0,
     },
     ...(asked.src_port === undefined ? { sourcePortAssumed: true } : {}),
-    comesIn: asked.interface,
+    ingress: asked.interface,
     hostname: asked.hostname === undefined ? undefined : nameOf(asked.hostname),
     ...(asked.sni === undefined && asked.tls === undefined && asked.http === undefined
       ? {}
-      : { said: { sni: asked.sni, tls: asked.tls, http: asked.http } }),
+      : { connection: { sni: asked.sni, tls: asked.tls, http: asked.http } }),
   };
 }
 

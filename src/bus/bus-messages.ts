@@ -2,7 +2,7 @@ import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { Lookups } from '#contracts/lookups.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
-import type { Proof, ProofSample, Sampling } from '#contracts/proof-types.js';
+import type { Proof, ProofSample, SampleOrPromise } from '#contracts/proof-types.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from './policy-requests.js';
 
 /** The parts of the node that the active policy requires. */
@@ -33,7 +33,7 @@ export type Exchanges = {
   };
   /** Fills the inactive slot of the datapath, and checks it with the sample of packets (B5). */
   'program.stage': {
-    readonly asks: { readonly program: Program; readonly sample: Sampling; readonly generation: number };
+    readonly asks: { readonly program: Program; readonly sample: SampleOrPromise; readonly generation: number };
     readonly outcome: { readonly kind: 'staged'; readonly lines: number; readonly proof: Proof };
   };
   /**

@@ -16,7 +16,7 @@ export type ProofSample = {
 };
 
 /** A sample, or the promise of one that is computed while its program is staged. */
-export type Sampling = ProofSample | Promise<ProofSample>;
+export type SampleOrPromise = ProofSample | Promise<ProofSample>;
 
 /** The result of the check before a program came into force. */
 export type Proof = {

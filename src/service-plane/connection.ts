@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Packet } from '#contracts/policy-model.js';
 import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#contracts/tls-facts.js';
-import { type Decided, judgeConnection, type Step } from '#policy/evaluate/connection-steps.js';
+import { type Decided, decideConnection, type Step } from '#policy/evaluate/connection-steps.js';
 import { readCertificateFacts } from './certificate-facts.js';
 import { connectUpstream } from './connect-upstream.js';
 import { Handshake, type HandshakeFault } from './handshake.js';
@@ -71,7 +71,7 @@ export class Connection {
   async beginUnread(reason: OverflowReason): Promise<void> {
     const steps = await this.#steps();
     if (this.#isOver) return;
-    const judged = steps === null ? null : judgeConnection(steps, this.#facts);
+    const judged = steps === null ? null : decideConnection(steps, this.#facts);
     if (judged?.kind !== 'decided') return this.#refuse(reason);
     this.plane.counts.refuse(reason);
     const verdict = judged.verdict === 'audit' ? 'audit' : 'deny';
@@ -160,7 +160,7 @@ export class Connection {
   }
 
   #decide(steps: readonly Step[], said: Said, asked: Asked | null = null): void {
-    const judged = judgeConnection(steps, this.#facts);
+    const judged = decideConnection(steps, this.#facts);
     switch (judged.kind) {
       case 'decided':
         this.#carryOut(judged, said, asked);
@@ -245,7 +245,7 @@ export class Connection {
     if (steps === null) return this.#refuse('no_policy');
     const hello: HelloFacts = { kind: 'unreadable', fault };
     const certificate: CertificateFacts = { kind: 'unreadable' };
-    const judged = judgeConnection(steps, { hello, certificate });
+    const judged = decideConnection(steps, { hello, certificate });
     const isAudited = judged.kind === 'decided' && judged.verdict === 'audit';
     const { step } = judged.kind === 'decided' && judged.verdict !== 'allow' ? judged : decided;
     this.#tell({ step, verdict: isAudited ? 'audit' : 'deny', reason: fault });
@@ -260,7 +260,7 @@ export class Connection {
       // The certificate can no longer be requested.
       const certificate: CertificateFacts =
         facts.certificate.kind === 'unasked' ? { kind: 'unreadable' } : facts.certificate;
-      const judged = judgeConnection(steps, { ...facts, certificate });
+      const judged = decideConnection(steps, { ...facts, certificate });
       const step = judged.kind === 'intercept' ? steps[judged.from] : undefined;
       if (step !== undefined) return step.mode === 'audit';
       return judged.kind === 'decided' && judged.verdict !== 'deny';

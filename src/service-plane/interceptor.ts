@@ -3,7 +3,7 @@ import { TLSSocket } from 'node:tls';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { CertificateFacts, ClientHello, TlsFacts } from '#contracts/tls-facts.js';
-import { type Decided, judgeConnection, judgeExchange, type Step } from '#policy/evaluate/connection-steps.js';
+import { type Decided, decideConnection, decideRequest, type Step } from '#policy/evaluate/connection-steps.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { LeafContexts } from './ca/leaf-contexts.js';
@@ -152,7 +152,7 @@ class Session implements InterceptedSession {
   }
 
   judgeAgain(steps: readonly Step[], facts: TlsFacts, generation: number): boolean {
-    const judged = judgeConnection(steps, {
+    const judged = decideConnection(steps, {
       ...facts,
       certificate: this.#facts?.certificate ?? { kind: 'unreadable' },
     });
@@ -163,7 +163,7 @@ class Session implements InterceptedSession {
     this.#from = judged.kind === 'intercept' ? judged.from : steps.indexOf(judged.step);
     const tunnel = this.#http instanceof Http1Session ? this.#http.tunnel : null;
     if (tunnel === null || this.#facts === null) return true;
-    return judgeExchange(steps, this.#from, this.#facts, tunnel).verdict !== 'deny';
+    return decideRequest(steps, this.#from, this.#facts, tunnel).verdict !== 'deny';
   }
 
   cut(): void {
@@ -282,7 +282,7 @@ class Session implements InterceptedSession {
 
   #judge(request: RequestFacts): Decided {
     const facts = this.#facts as TlsFacts;
-    const decided = judgeExchange(this.#steps, this.#from, facts, request);
+    const decided = decideRequest(this.#steps, this.#from, facts, request);
     this.plane.counts.request(decided.verdict);
     this.plane.hits.add(this.#generation, decided.step.decider);
     if (this.plane.tells(decided.verdict))

@@ -5,7 +5,7 @@ import { noGrants, type Packet, type Policy } from '#contracts/policy-model.js';
 import type { TlsFacts } from '#contracts/tls-facts.js';
 import { readPolicy } from '#policy/check/read-policy.js';
 import { compile } from '#policy/compile/compile.js';
-import { judgeConnection, judgeExchange, StepFinder } from '#policy/evaluate/connection-steps.js';
+import { decideConnection, decideRequest, StepFinder } from '#policy/evaluate/connection-steps.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { address } from '#test/policy/sample.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
@@ -170,7 +170,7 @@ describe('recipe of the service plane', () => {
     return finder.stepsOf(packetOf(`tcp ${source} > 192.0.2.1:443`), noGrants);
   };
   const connection = (name: string, facts: TlsFacts) => {
-    const judged = judgeConnection(stepsOf(name, '10.1.0.7'), facts);
+    const judged = decideConnection(stepsOf(name, '10.1.0.7'), facts);
     return judged.kind === 'decided' ? judged.verdict : judged.kind;
   };
   const unreadable: TlsFacts = { ...hello(null), hello: { kind: 'unreadable', fault: 'not_tls' } };
@@ -200,7 +200,7 @@ describe('recipe of the service plane', () => {
   ])('http-api: %s %s %s gets %s', (source, method, path, verdict) => {
     const steps = stepsOf('http-api', source);
     const request = { method, host: 'api.example.com', path, query: null, headers: [] };
-    expect(judgeConnection(steps, hello('api.example.com'))).toEqual({ kind: 'intercept', from: 0 });
-    expect(judgeExchange(steps, 0, hello('api.example.com'), request).verdict).toBe(verdict);
+    expect(decideConnection(steps, hello('api.example.com'))).toEqual({ kind: 'intercept', from: 0 });
+    expect(decideRequest(steps, 0, hello('api.example.com'), request).verdict).toBe(verdict);
   });
 });

@@ -4,7 +4,7 @@ import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import { noGrants, type Policy, type Rule } from '#contracts/policy-model.js';
 import type { CertificateFacts, ClientHello, HelloFacts, TlsFacts } from '#contracts/tls-facts.js';
 import { compile } from '#policy/compile/compile.js';
-import { grantsOf, judgeConnection, judgeExchange, type Step, StepFinder } from '#policy/evaluate/connection-steps.js';
+import { decideConnection, decideRequest, grantsOf, type Step, StepFinder } from '#policy/evaluate/connection-steps.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { normaliseTls } from '#policy/model/tls.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -35,10 +35,10 @@ const tlsRule = (id: string, tls: TlsMatchConfig, more: Partial<Rule> = {}): Rul
 const stepsOf = (...rules: readonly Rule[]): readonly Step[] =>
   finderOf(policy([group(['0.0.0.0/0'], rules)])).stepsOf(FLOW, noGrants);
 const verdictOf = (steps: readonly Step[], of: TlsFacts): string => {
-  const judged = judgeConnection(steps, of);
-  if (judged.kind !== 'decided') return judged.kind;
-  const { decider } = judged.step;
-  return `${judged.verdict} ${decider.kind === 'rule' ? decider.rule : decider.kind} ${judged.reason}`;
+  const decision = decideConnection(steps, of);
+  if (decision.kind !== 'decided') return decision.kind;
+  const { decider } = decision.step;
+  return `${decision.verdict} ${decider.kind === 'rule' ? decider.rule : decider.kind} ${decision.reason}`;
 };
 
 describe('the steps of a connection', () => {
@@ -176,7 +176,7 @@ test('a request that an intercept rule does not match is decided by the next ste
   const steps = stepsOf(tlsRule('get', get), tlsRule('delete', del, { action: 'deny', mode: 'audit' }));
   const asked = (method: string): string => {
     const request: RequestFacts = { method, host: 'a.test', path: '/', query: null, headers: [] };
-    const { step, verdict } = judgeExchange(steps, 0, facts(hello('a.test')), request);
+    const { step, verdict } = decideRequest(steps, 0, facts(hello('a.test')), request);
     return `${verdict} ${step.decider.kind === 'rule' ? step.decider.rule : step.decider.kind}`;
   };
   expect(['GET', 'DELETE', 'PUT'].map(asked)).toEqual(['allow get', 'audit delete', 'deny policy_default']);

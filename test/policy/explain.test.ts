@@ -4,7 +4,7 @@ import type { Grants, HostnamePattern, Packet, Rule } from '#contracts/policy-mo
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { evaluateLookup } from '#policy/evaluate/evaluate-lookup.js';
 import { explain } from '#policy/explain/explain.js';
-import type { SaidOfConnection } from '#policy/explain/explain-connection.js';
+import type { ConnectionFacts } from '#policy/explain/explain-connection.js';
 import { NO_NODE } from '#policy/explain/node-effects.js';
 import { matchesHostname } from '#policy/model/hostname.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
@@ -138,7 +138,7 @@ describe('explain', () => {
   const HTTP = { mode: 'intercept', http: { request: { methods: ['GET'], path: { prefix: ['/v1/'] } } } } as const;
   const get = (path: string) => ({ sni: 'a.test', http: { method: 'GET', path } });
 
-  test.each<[string, Partial<Rule>, SaidOfConnection, Partial<ExplainNode>, string, string, readonly string[]]>([
+  test.each<[string, Partial<Rule>, ConnectionFacts, Partial<ExplainNode>, string, string, readonly string[]]>([
     ['a rule for any TLS', { tls: {} }, {}, {}, 'allow', 'office/tls', []],
     ['a matching server name', { tls: { sni: ['a.test'] } }, { sni: 'A.test.' }, {}, 'allow', 'office/tls', []],
     ['another server name', { tls: { sni: ['a.test'] } }, { sni: 'b.test' }, {}, 'deny', 'null/null', []],
@@ -230,11 +230,11 @@ describe('explain', () => {
       'office/tls',
       [],
     ],
-  ])('decides like the node: %s', (_, given, said, node, verdict, by, unknown) => {
+  ])('decides like the node: %s', (_, given, question, node, verdict, by, unknown) => {
     const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', ...given })], { id: 'office' })]);
-    const told = explain(all, { packet: packet(), said, node: { ...NODE, ...node } });
-    expect([`${told.source_group}/${told.rule}`, told.unknown]).toEqual([by, unknown]);
-    const { decision, effective_action: effective } = told;
+    const explained = explain(all, { packet: packet(), connection: question, node: { ...NODE, ...node } });
+    expect([`${explained.source_group}/${explained.rule}`, explained.unknown]).toEqual([by, unknown]);
+    const { decision, effective_action: effective } = explained;
     expect([decision, effective]).toEqual(
       verdict === 'audit' ? ['deny', 'allow'] : verdict === 'allow' ? ['allow', 'allow'] : ['deny', 'deny'],
     );
@@ -374,11 +374,11 @@ describe('explain', () => {
       [],
       /judged again by its next packet$/,
     ],
-  ])('gives the decision and its reason: %s', (_, changed, comesIn, node, decision, effective, unknown, reason) => {
-    const given = { packet: packet(changed), comesIn, node: { ...NODE, ...node } };
-    const told = explain(policy([]), given);
-    expect(told.reason).toMatch(reason);
-    expect([told.decision, told.effective_action, told.unknown]).toEqual([decision, effective, unknown]);
+  ])('gives the decision and its reason: %s', (_, changed, ingress, node, decision, effective, unknown, reason) => {
+    const given = { packet: packet(changed), ingress, node: { ...NODE, ...node } };
+    const explained = explain(policy([]), given);
+    expect(explained.reason).toMatch(reason);
+    expect([explained.decision, explained.effective_action, explained.unknown]).toEqual([decision, effective, unknown]);
   });
 
   test.each(['127.0.0.1', '127.255.255.255'])('denies packets from and to %s', (loopback) => {

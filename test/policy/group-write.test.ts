@@ -8,7 +8,7 @@ import { SourceHolders } from '#policy/check/source-holders.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { Random, seedOf } from '#test/seed.js';
-import { legible } from './held.js';
+import { comparable } from './comparable.js';
 
 const context: GroupWriteContext = {
   integrations: new Set(['prod']),
@@ -108,7 +108,7 @@ describe('a sequence of group writes', () => {
         if (space === undefined) expect(text.toString()).toBe(JSON.stringify(document));
 
         const whole = read(text.toString(), form);
-        expect(legible(held)).toEqual(legible(whole.held));
+        expect(comparable(held)).toEqual(comparable(whole.held));
         expect(write.policy).toEqual(whole.policy);
         expect(compile(write.policy, { memory })).toEqual(compile(whole.policy));
         const place = group === null ? undefined : index === -1 ? groups.length : index;
@@ -126,7 +126,7 @@ const lan = { id: 'lan', sources: { cidrs: ['10.0.0.0/8'] }, rules: [{ id: 'r', 
 const wan = { id: 'wan', sources: { cidrs: ['192.0.2.0/24'] } };
 const kube = { id: 'kube', sources: { kubernetes: [{ integration: 'prod', node_selector: {} }] } };
 const heldOf = (...groups: readonly unknown[]) => read(JSON.stringify({ source_groups: groups }), 'envelope').held;
-const told = (write: { ok: boolean; problems?: readonly Problem[] }): string[] =>
+const problemLines = (write: { ok: boolean; problems?: readonly Problem[] }): string[] =>
   (write.problems ?? []).map(({ pointer, code }) => `${code} ${pointer}`);
 
 describe('a group write', () => {
@@ -155,12 +155,12 @@ describe('a group write', () => {
     ],
   ])('rejects %s', (_, body, problems) => {
     const write = putGroup(heldOf(lan), 'wan', bytes(body), context);
-    expect([write.ok, told(write as never)]).toEqual([false, problems]);
+    expect([write.ok, problemLines(write as never)]).toEqual([false, problems]);
   });
 
   test('requires a mode in the singleton form', () => {
     const { held } = read(JSON.stringify({ source_groups: [{ ...lan, mode: 'audit' }] }), 'singleton');
-    expect(told(putGroup(held, 'wan', bytes(wan), context) as never)).toEqual(['mode_required /mode']);
+    expect(problemLines(putGroup(held, 'wan', bytes(wan), context) as never)).toEqual(['mode_required /mode']);
   });
 
   test('rejects a body that is not JSON', () => {
@@ -172,8 +172,8 @@ describe('a group write', () => {
     const held = heldOf(lan, kube);
     const gone = { ...context, integrations: new Set<string>() };
     const problem = ['unknown_integration /policy/source_groups/1/sources/kubernetes/0/integration'];
-    expect(told(putGroup(held, 'wan', bytes(wan), gone) as never)).toEqual(problem);
-    expect(told(deleteGroup(heldOf(lan, wan, kube), 'lan', gone) as never)).toEqual(problem);
+    expect(problemLines(putGroup(held, 'wan', bytes(wan), gone) as never)).toEqual(problem);
+    expect(problemLines(deleteGroup(heldOf(lan, wan, kube), 'lan', gone) as never)).toEqual(problem);
     expect(deleteGroup(held, 'kube', gone)?.ok).toBe(true);
   });
 
@@ -181,10 +181,10 @@ describe('a group write', () => {
     const rules = Array.from({ length: 99_999 }, (_, index) => ({ ...lan.rules[0], id: `r${index}` }));
     const held = heldOf({ ...lan, rules });
     const two = { ...wan, rules: [lan.rules[0], { ...lan.rules[0], id: 's' }] };
-    expect(told(putGroup(held, 'wan', bytes(two), context) as never)).toEqual(['too_many /rules']);
+    expect(problemLines(putGroup(held, 'wan', bytes(two), context) as never)).toEqual(['too_many /rules']);
     expect(putGroup(held, 'lan', bytes({ ...two, id: 'lan' }), context).ok).toBe(true);
     const many = heldOf(...Array.from({ length: 100_000 }, (_, index) => ({ ...wan, id: `g${index}` })));
-    expect(told(putGroup(many, 'wan', bytes(wan), context) as never)).toEqual(['too_many ']);
+    expect(problemLines(putGroup(many, 'wan', bytes(wan), context) as never)).toEqual(['too_many ']);
     expect(putGroup(many, 'g7', bytes({ ...wan, id: 'g7' }), context).ok).toBe(true);
   });
 

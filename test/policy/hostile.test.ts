@@ -109,7 +109,7 @@ function textWith(place: Place, text: string): string {
 
 const known = new Set([...Object.keys(PROBLEM_CODES), ...Object.keys(WARNING_CODES)]);
 const places = placesOf(complete);
-const nasty = fc.constantFrom(
+const unexpectedValues = fc.constantFrom(
   'null',
   'true',
   '[]',
@@ -145,11 +145,11 @@ describe('a malicious body', () => {
 
   it('with an arbitrary value in any place yields known codes and no prototype pollution', () => {
     fc.assert(
-      fc.property(fc.constantFrom(...places), fc.oneof(nasty, fc.json({ maxDepth: 3 })), (place, text) => {
+      fc.property(fc.constantFrom(...places), fc.oneof(unexpectedValues, fc.json({ maxDepth: 3 })), (place, text) => {
         const read = readPolicy(textWith(place, text), context);
-        const told = read.ok ? read.warnings : read.problems;
-        expect(told.filter(({ code, message }) => !known.has(code) || message === '')).toEqual([]);
-        expect(read.ok || told.length > 0).toBe(true);
+        const reported = read.ok ? read.warnings : read.problems;
+        expect(reported.filter(({ code, message }) => !known.has(code) || message === '')).toEqual([]);
+        expect(read.ok || reported.length > 0).toBe(true);
         expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
       }),
       { numRuns: 3000 },

@@ -2,23 +2,23 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Headers, RequestFacts } from '#contracts/http-facts.js';
 import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/policy-document.js';
-import { breaksResponse, judgeRequest } from '#policy/evaluate/http-block.js';
+import { matchRequest, violatedMatcher } from '#policy/evaluate/http-block.js';
 import { isAmbiguousPath, normalPath } from '#policy/evaluate/http-path.js';
 import { PATHS } from './http-paths.js';
 import { plainPath, referenceJudge } from './http-reference.js';
 
 const facts: RequestFacts = { method: 'GET', host: 'a.test', path: '/', query: null, headers: [] };
 
-type Words = readonly [allow: 'yes' | 'no', deny: 'yes' | 'no'];
+type Decisions = readonly [allow: 'yes' | 'no', deny: 'yes' | 'no'];
 
-function words(config: HttpRequestMatchConfig | undefined, differs: Partial<RequestFacts>): Words {
+function decisionsFor(config: HttpRequestMatchConfig | undefined, differs: Partial<RequestFacts>): Decisions {
   const request = { ...facts, ...differs };
-  const answers: Words = [judgeRequest(config, request, 'allow'), judgeRequest(config, request, 'deny')];
+  const answers: Decisions = [matchRequest(config, request, 'allow'), matchRequest(config, request, 'deny')];
   expect(answers).toEqual([referenceJudge(config, request, 'allow'), referenceJudge(config, request, 'deny')]);
   return answers;
 }
 
-const said = (allow: boolean, deny: boolean): Words => [allow ? 'yes' : 'no', deny ? 'yes' : 'no'];
+const decisions = (allow: boolean, deny: boolean): Decisions => [allow ? 'yes' : 'no', deny ? 'yes' : 'no'];
 
 type Query = NonNullable<HttpRequestMatchConfig['query']>;
 const values = (exact: Record<string, string[]>): Query => ({ key_values_exact: exact });
@@ -126,15 +126,15 @@ const headers: readonly (readonly [config: HeaderMatchConfig, headers: Headers, 
 
 describe('the HTTP block of a rule', () => {
   it.each(PATHS)('%j and the path %j: allow %s, deny %s', (path, sent, allow, deny) => {
-    expect(words({ path }, { path: sent })).toEqual(said(allow, deny));
+    expect(decisionsFor({ path }, { path: sent })).toEqual(decisions(allow, deny));
   });
 
   it.each(queries)('%j and the query %j: allow %s, deny %s', (query, sent, allow, deny) => {
-    expect(words({ query }, { query: sent })).toEqual(said(allow, deny));
+    expect(decisionsFor({ query }, { query: sent })).toEqual(decisions(allow, deny));
   });
 
   it.each(headers)('%j and the headers %j: allow %s, deny %s', (config, sent, allow, deny) => {
-    expect(words({ headers: config }, { headers: sent })).toEqual(said(allow, deny));
+    expect(decisionsFor({ headers: config }, { headers: sent })).toEqual(decisions(allow, deny));
   });
 
   it.each<[HttpRequestMatchConfig | undefined, Partial<RequestFacts>, boolean]>([
@@ -153,7 +153,7 @@ describe('the HTTP block of a rule', () => {
     [{ host: { exact: ['a.test'] }, methods: ['GET'], path: { exact: ['/a'] } }, {}, false],
     [{ methods: ['PUT'], path: { exact: ['/a'] } }, { path: '/%2f' }, false],
   ])('%j against %j: %s', (config, differs, matches) => {
-    expect(words(config, differs)).toEqual(said(matches, matches));
+    expect(decisionsFor(config, differs)).toEqual(decisions(matches, matches));
   });
 
   it('treats a text that is too long for an expression as undecidable: allow no, deny yes', () => {
@@ -168,13 +168,13 @@ describe('the HTTP block of a rule', () => {
       { query: { key_values_regex: { a: 'b' } } },
       { headers: { regex: { x: 'b' } } },
     ];
-    expect(configs.map((config) => judgeRequest(config, request, 'allow'))).toEqual(['no', 'no', 'no']);
-    expect(configs.map((config) => judgeRequest(config, request, 'deny'))).toEqual(['yes', 'yes', 'yes']);
+    expect(configs.map((config) => matchRequest(config, request, 'allow'))).toEqual(['no', 'no', 'no']);
+    expect(configs.map((config) => matchRequest(config, request, 'deny'))).toEqual(['yes', 'yes', 'yes']);
   });
 
   it('supports ten thousand query keys', () => {
     const query = Array.from({ length: 10_000 }, (_, index) => `k${index}=${index}`).join('&');
-    expect(words({ query: { key_values_exact: { k9999: ['9999'] } } }, { query })).toEqual(['yes', 'yes']);
+    expect(decisionsFor({ query: { key_values_exact: { k9999: ['9999'] } } }, { query })).toEqual(['yes', 'yes']);
   });
 
   it.each<[HeaderMatchConfig, Headers, string | null]>([
@@ -187,11 +187,11 @@ describe('the HTTP block of a rule', () => {
     [{ regex: { 'x-a': '^1' } }, [line('x-a', '2')], '/response/headers/regex/x-a'],
     [{ regex: { 'x-a': '^1' } }, [line('x-a', `1${'a'.repeat(8_192)}`)], '/response/headers/regex/x-a'],
   ])('%j is violated by the response headers %j at %s', (config, sent, pointer) => {
-    expect(breaksResponse({ headers: config }, { headers: sent })).toBe(pointer);
+    expect(violatedMatcher({ headers: config }, { headers: sent })).toBe(pointer);
   });
 
   it('is never violated by a response if it has no response matcher', () => {
-    expect([breaksResponse(undefined, { headers: [] }), breaksResponse({}, { headers: [] })]).toEqual([null, null]);
+    expect([violatedMatcher(undefined, { headers: [] }), violatedMatcher({}, { headers: [] })]).toEqual([null, null]);
   });
 });
 
@@ -260,7 +260,7 @@ describe('matching an HTTP request', () => {
         config,
         request,
         fc.constantFrom('allow' as const, 'deny' as const),
-        (block, sent, action) => judgeRequest(block, sent, action) === referenceJudge(block, sent, action),
+        (block, sent, action) => matchRequest(block, sent, action) === referenceJudge(block, sent, action),
       ),
       { numRuns: 5_000 },
     );
@@ -278,7 +278,7 @@ describe('matching an HTTP request', () => {
       fc.property(
         config,
         request,
-        (block, sent) => judgeRequest(block, sent, 'allow') === 'no' || judgeRequest(block, sent, 'deny') === 'yes',
+        (block, sent) => matchRequest(block, sent, 'allow') === 'no' || matchRequest(block, sent, 'deny') === 'yes',
       ),
       { numRuns: 5_000 },
     );

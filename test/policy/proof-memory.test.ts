@@ -16,13 +16,13 @@ test('proof memory · the packets of a changed policy are the same with and with
     const density = random.pick([0.25, 1, 3]);
     const memory = new ProofMemory();
     let changed = generatePolicy(random, { groups: 12, rules: 12 });
-    memory.judged(changed, density);
+    memory.decided(changed, density);
     for (let step = 0; step < 12; step++) {
       changed = withChangedGroup(random, changed);
       if (random.chance(0.1))
         changed = { ...changed, default: { ...changed.default, action: random.pick(['allow', 'deny']) } };
-      const fresh = new ProofMemory().judged(changed, density);
-      expect({ seed, number, step, kept: memory.judged(changed, density) }).toEqual({
+      const fresh = new ProofMemory().decided(changed, density);
+      expect({ seed, number, step, kept: memory.decided(changed, density) }).toEqual({
         seed,
         number,
         step,

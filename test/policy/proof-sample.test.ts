@@ -38,11 +38,11 @@ describe('the proof sample of a policy', () => {
     let packets = 0;
     for (let number = 0; number < 60; number++) {
       const size = number % 10 === 0 ? { groups: 3, rules: 200 } : {};
-      const judged = generatePolicy(new Random(seed + number), size);
-      const sample = sampleOf(judged);
+      const generated = generatePolicy(new Random(seed + number), size);
+      const sample = sampleOf(generated);
       const some = Math.ceil(sample.expected.length / 5_000);
       for (let index = number % some; index < sample.expected.length; index += some, packets++) {
-        const { rank, verdict, audited } = evaluate(judged, packetAt(sample, index));
+        const { rank, verdict, audited } = evaluate(generated, packetAt(sample, index));
         if (verdictWord(rank, verdict, audited) === sample.expected[index]) continue;
         expect.fail(JSON.stringify({ seed, number, packet: packetAt(sample, index) }));
       }
@@ -54,16 +54,16 @@ describe('the proof sample of a policy', () => {
     let complete = 0;
     for (let number = 0; number < 60; number++) {
       const random = new Random(seed + number * 31);
-      const judged = generatePolicy(random, { groups: 3, rules: 3 });
-      const sample = sampleOf(judged);
+      const generated = generatePolicy(random, { groups: 3, rules: 3 });
+      const sample = sampleOf(generated);
       if (!sample.complete) continue;
       complete++;
-      const covered = new Set(packetsOf(sample).map((tried) => characteristics(judged, tried)));
-      const next = packetGenerator(random, judged);
+      const covered = new Set(packetsOf(sample).map((tried) => characteristics(generated, tried)));
+      const next = packetGenerator(random, generated);
       for (let count = 0; count < 3_000; count++) {
         const tried = next();
-        if (covered.has(characteristics(judged, tried))) continue;
-        expect.fail(JSON.stringify({ seed, number, tried, judged }));
+        if (covered.has(characteristics(generated, tried))) continue;
+        expect.fail(JSON.stringify({ seed, number, tried, generated }));
       }
     }
     expect(complete).toBeGreaterThan(50);
@@ -144,12 +144,13 @@ test('the sentence of a mismatch contains the packet, both verdicts and the rule
   const ruleNames = ruleNamesOf(
     policy([group([], rules, { id: 'lan', defaultAction: 'deny' }), group([], [], { id: 'wan' })]),
   );
-  const told = (expected: number, found: number) => mismatchSentence({ packet: packet(), expected, found }, ruleNames);
+  const sentence = (expected: number, found: number) =>
+    mismatchSentence({ packet: packet(), expected, found }, ruleNames);
   const start = 'TCP from 10.0.0.1:40000 to 192.0.2.1:443: the policy says';
-  expect(told(verdictWord(1, 'redirect', true), verdictWord(2, 'deny', false))).toBe(
+  expect(sentence(verdictWord(1, 'redirect', true), verdictWord(2, 'deny', false))).toBe(
     `${start} redirect by rule ssh of group lan, and the compiled tables say deny by the default action of group lan`,
   );
-  expect(told(verdictWord(3, 'audit', true), verdictWord(9, 'allow', false))).toBe(
+  expect(sentence(verdictWord(3, 'audit', true), verdictWord(9, 'allow', false))).toBe(
     `${start} audit by the default policy, and the compiled tables say allow by a rank that the policy does not have (9)`,
   );
   const silent = { ...packet({ protocol: 47 }), sourcePort: 0, destinationPort: 0 };

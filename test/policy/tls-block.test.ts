@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import type { CertificateFacts, ClientHello, HelloFacts, SeenCertificate } from '#contracts/tls-facts.js';
-import { judgeTlsBlock, type TlsBlockMatch } from '#policy/evaluate/tls-block.js';
+import { matchTlsBlock, type TlsBlockMatch } from '#policy/evaluate/tls-block.js';
 import { normaliseTls } from '#policy/model/tls.js';
 
 const hello: ClientHello = { kind: 'hello', sni: 'api.example.com', ech: false, alpn: [], offersTls13: true };
@@ -24,8 +24,11 @@ const unreadable: CertificateFacts = { kind: 'unreadable' };
 const by13: CertificateFacts = { kind: 'hidden', by: 'tls13' };
 const byTicket: CertificateFacts = { kind: 'hidden', by: 'resumption' };
 
-const judge = (tls: TlsMatchConfig, said: HelloFacts, certificate: CertificateFacts = unasked): TlsBlockMatch =>
-  judgeTlsBlock(normaliseTls(tls), { hello: said, certificate });
+const matchBlock = (
+  tls: TlsMatchConfig,
+  helloFacts: HelloFacts,
+  certificate: CertificateFacts = unasked,
+): TlsBlockMatch => matchTlsBlock(normaliseTls(tls), { hello: helloFacts, certificate });
 
 type Row = readonly [TlsMatchConfig, HelloFacts, CertificateFacts, TlsBlockMatch];
 
@@ -55,8 +58,8 @@ describe('a TLS block is matched against the server name of a hello', () => {
     [{ sni: { exact: [], regex: 'com$' } }, hello, unasked, 'yes'],
     [{ fingerprint_sha256: [], trust_anchors_pem: [] }, hello, unasked, 'yes'],
   ];
-  it.each(rows)('%# %j', (tls, said, certificate, match) => {
-    expect(judge(tls, said, certificate)).toBe(match);
+  it.each(rows)('%# %j', (tls, helloFacts, certificate, match) => {
+    expect(matchBlock(tls, helloFacts, certificate)).toBe(match);
   });
 });
 
@@ -95,7 +98,7 @@ describe('a TLS block is matched against a visible certificate', () => {
     [{ trust_anchors_pem: ['good'] }, untrusted, 'no'],
   ];
   it.each(rows)('%# %j', (tls, certificate, match) => {
-    expect(judge(tls, hello, certificate)).toBe(match);
+    expect(matchBlock(tls, hello, certificate)).toBe(match);
   });
 });
 
@@ -120,8 +123,8 @@ describe('a TLS block is matched against a certificate that is not visible', () 
     [one, nameless, seen, 'unknown'],
     [{ ...one, server_san: ['other'] }, nameless, seen, 'no'],
   ];
-  it.each(rows)('%# %j', (tls, said, certificate, match) => {
-    expect(judge(tls, said, certificate)).toBe(match);
+  it.each(rows)('%# %j', (tls, helloFacts, certificate, match) => {
+    expect(matchBlock(tls, helloFacts, certificate)).toBe(match);
   });
 });
 
@@ -129,15 +132,15 @@ describe('a TLS block', () => {
   it('checks whether a chain is trusted only if the result depends on it, and with its own anchors', () => {
     const asked: (readonly string[] | null)[] = [];
     const certificate: SeenCertificate = { ...seen, isTrusted: (anchors) => asked.push(anchors) > 0 };
-    judge({ server_san: ['no.example.com'] }, hello, certificate);
-    judge({ fingerprint_sha256: [print], server_san: ['www.example.com'] }, hello, certificate);
+    matchBlock({ server_san: ['no.example.com'] }, hello, certificate);
+    matchBlock({ fingerprint_sha256: [print], server_san: ['www.example.com'] }, hello, certificate);
     expect(asked).toEqual([]);
-    judge({ server_san: ['www.example.com'] }, hello, certificate);
-    judge({ trust_anchors_pem: ['mine'] }, hello, certificate);
+    matchBlock({ server_san: ['www.example.com'] }, hello, certificate);
+    matchBlock({ trust_anchors_pem: ['mine'] }, hello, certificate);
     expect(asked).toEqual([null, ['mine']]);
   });
 
   it('throws for an expression that does not compile', () => {
-    expect(() => judgeTlsBlock({ sni: '(' }, { hello, certificate: unasked })).toThrow('does not compile');
+    expect(() => matchTlsBlock({ sni: '(' }, { hello, certificate: unasked })).toThrow('does not compile');
   });
 });

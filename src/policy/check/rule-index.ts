@@ -1,5 +1,5 @@
 import type { Prefix, Rule } from '#contracts/policy-model.js';
-import { covers, hasAnyDestination, settlesLookups } from '#policy/model/rule-coverage.js';
+import { covers, decidesLookupsOf, hasAnyDestination } from '#policy/model/rule-coverage.js';
 import { PrefixIndex } from './prefix-index.js';
 
 /** An index that finds an earlier rule that covers a later one. It may miss some. */
@@ -24,7 +24,7 @@ export class RuleIndex {
     const prefix = hasAnyDestination(later) ? EVERYTHING : (later.destinations[0] ?? EVERYTHING);
     const accept = (number: number): boolean => {
       const earlier = this.#rules[number] as Rule;
-      return covers(earlier, later) && settlesLookups(earlier, later);
+      return covers(earlier, later) && decidesLookupsOf(earlier, later);
     };
     const port = singlePort(later);
     let found = this.#index.find(prefix, WIDE, accept);

@@ -19,9 +19,9 @@ import { deciderAt } from '#policy/model/rule-names.js';
 import { SourceIndex } from '#policy/model/source-index.js';
 import { isInScope } from '#policy/model/source-scope.js';
 import { classify } from './classify.js';
-import { judgeRequest } from './http-block.js';
+import { matchRequest } from './http-block.js';
 import { mismatch } from './mismatch.js';
-import { judgeTlsBlock } from './tls-block.js';
+import { matchTlsBlock } from './tls-block.js';
 
 /**
  * A rule or default that matches the addresses and ports of a connection, in the order of evaluation (D3).
@@ -47,7 +47,7 @@ export type Decided = {
   readonly reason: Reason;
 };
 
-export type ConnectionJudgement =
+export type ConnectionDecision =
   | Decided
   /** A rule that is evaluated before any that decides reads the certificate of the server. */
   | { readonly kind: 'needs_certificate' }
@@ -93,17 +93,17 @@ export class StepFinder {
 }
 
 /** Decides a connection by the known facts (D22, D22a). */
-export function judgeConnection(steps: readonly Step[], facts: TlsFacts): ConnectionJudgement {
+export function decideConnection(steps: readonly Step[], facts: TlsFacts): ConnectionDecision {
   for (const [index, step] of steps.entries()) {
     if (step.tls == null) return decided(step);
     if (step.tls.mode === 'intercept') {
       if (facts.hello.kind === 'hello') return { kind: 'intercept', from: index };
-      const judged = unknown(step, facts);
-      if (judged !== null) return judged;
+      const decision = unknown(step, facts);
+      if (decision !== null) return decision;
       continue;
     }
-    const judged = judgeMetadata(step, facts);
-    if (judged !== null) return judged;
+    const decision = decideByMetadata(step, facts);
+    if (decision !== null) return decision;
   }
   throw new Error('a walk ends with what decides');
 }
@@ -112,23 +112,23 @@ export function judgeConnection(steps: readonly Step[], facts: TlsFacts): Connec
  * Decides a request of a connection that is intercepted from this step on (D24). The certificate of the
  * server is known by now.
  */
-export function judgeExchange(steps: readonly Step[], from: number, facts: TlsFacts, request: RequestFacts): Decided {
+export function decideRequest(steps: readonly Step[], from: number, facts: TlsFacts, request: RequestFacts): Decided {
   for (let index = from; index < steps.length; index++) {
     const step = steps[index] as Step;
     if (step.tls == null) return decided(step);
     if (step.tls.mode === 'intercept') {
-      if (judgeRequest(step.tls.http?.request, request, step.action) === 'yes') return decided(step);
+      if (matchRequest(step.tls.http?.request, request, step.action) === 'yes') return decided(step);
       continue;
     }
-    const judged = judgeMetadata(step, facts);
-    if (judged?.kind === 'decided') return judged;
+    const decision = decideByMetadata(step, facts);
+    if (decision?.kind === 'decided') return decision;
   }
   throw new Error('a walk ends with what decides');
 }
 
-function judgeMetadata(step: Step, facts: TlsFacts): Decided | { readonly kind: 'needs_certificate' } | null {
+function decideByMetadata(step: Step, facts: TlsFacts): Decided | { readonly kind: 'needs_certificate' } | null {
   if (step.tls == null) return decided(step);
-  switch (judgeTlsBlock(step.tls, facts)) {
+  switch (matchTlsBlock(step.tls, facts)) {
     case 'yes':
       return decided(step);
     case 'no':

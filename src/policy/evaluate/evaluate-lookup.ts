@@ -52,14 +52,14 @@ export type LookupMismatch =
 
 export function lookupMismatch(rule: Rule, name: string | readonly string[]): LookupMismatch | undefined {
   if (rule.hostname !== undefined && !matchesHostname(rule.hostname, name)) return 'hostname';
-  return lookupBar(rule);
+  return lookupExclusion(rule);
 }
 
 /** The reason why a rule decides no lookup of any name. */
-export function lookupBar(rule: Rule): Exclude<LookupMismatch, 'hostname'> | undefined {
+export function lookupExclusion(rule: Rule): Exclude<LookupMismatch, 'hostname'> | undefined {
   if (rule.hostname === undefined && hasDestination(rule)) return 'destination_without_hostname';
   if (rule.action === 'deny') return hasOtherMatchers(rule) ? 'deny_has_other_matchers' : undefined;
-  if (rule.hostname === undefined && !carriesAnything(rule)) return 'neither_tcp_nor_udp_port_53';
+  if (rule.hostname === undefined && !allowsTcpOrDns(rule)) return 'neither_tcp_nor_udp_port_53';
   return undefined;
 }
 
@@ -74,12 +74,12 @@ function hasOtherMatchers(rule: Rule): boolean {
 }
 
 /** Whether an allow rule without a hostname allows TCP, or UDP to port 53. */
-function carriesAnything({ protocol, destinationPorts, icmpTypes, icmpCodes }: Rule): boolean {
+function allowsTcpOrDns({ protocol, destinationPorts, icmpTypes, icmpCodes }: Rule): boolean {
   if (icmpTypes.length > 0 || icmpCodes.length > 0) return false;
   if (protocol === 'any' || protocol === IPPROTO.tcp) return true;
-  return protocol === IPPROTO.udp && (destinationPorts.length === 0 || destinationPorts.some(holdsDns));
+  return protocol === IPPROTO.udp && (destinationPorts.length === 0 || destinationPorts.some(includesPort53));
 }
 
-function holdsDns({ low, high }: Range): boolean {
+function includesPort53({ low, high }: Range): boolean {
   return low <= 53 && 53 <= high;
 }

@@ -11,7 +11,7 @@ import { exactTest, regexTest, type TextTest } from './http-values.js';
  * "yes" for a deny (D19a). The same holds for a path that servers interpret differently, if the rule has a
  * path matcher.
  */
-export function judgeRequest(
+export function matchRequest(
   config: HttpRequestMatchConfig | undefined,
   facts: RequestFacts,
   action: Action,
@@ -29,7 +29,7 @@ export function judgeRequest(
 /**
  * JSON pointer, within the HTTP block, of the first matcher that a response violates; null if there is none.
  */
-export function breaksResponse(config: HttpMatchConfig['response'], facts: ResponseFacts): string | null {
+export function violatedMatcher(config: HttpMatchConfig['response'], facts: ResponseFacts): string | null {
   if (config?.headers === undefined) return null;
   let matchers = responses.get(config);
   if (matchers === undefined) {

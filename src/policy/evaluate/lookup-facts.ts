@@ -2,7 +2,7 @@ import type { HostnamePattern, Rule } from '#contracts/policy-model.js';
 import { NONE } from '#contracts/program.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { GrowingWords } from '#policy/model/growing-words.js';
-import { lookupBar, lookupOutcome } from './evaluate-lookup.js';
+import { lookupExclusion, lookupOutcome } from './evaluate-lookup.js';
 
 /** How the rules of a group decide lookups (D11). Words are for a group whose first rank is 0. */
 export type LookupFacts = {
@@ -25,7 +25,7 @@ export function lookupFacts(rules: readonly Rule[], hasHostname: boolean): Looku
     const rule = rules[place] as Rule;
     const { hostname } = rule;
     let decided = NONE;
-    if (final === NONE && lookupBar(rule) === undefined) {
+    if (final === NONE && lookupExclusion(rule) === undefined) {
       decided = wordOf(place, rule);
       if (hostname === undefined || hostname.kind === 'any') final = decided;
     }

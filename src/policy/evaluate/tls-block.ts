@@ -18,14 +18,14 @@ export type TlsBlockMatch = 'yes' | 'no' | 'unknown' | 'hidden' | 'needs_certifi
  *
  * @throws Error for an expression that does not compile: validation lets none through.
  */
-export function judgeTlsBlock(tls: TlsMatchConfig, { hello, certificate }: TlsFacts): TlsBlockMatch {
+export function matchTlsBlock(tls: TlsMatchConfig, { hello, certificate }: TlsFacts): TlsBlockMatch {
   if (hello.kind === 'unreadable') return 'unknown';
   const block = compiledOf(tls);
-  const visible = judgeSni(block, hello);
+  const visible = matchSni(block, hello);
   if (visible === 'no' || !block.looksAtCertificate) return visible;
   switch (certificate.kind) {
     case 'seen':
-      return both(visible, judgeCertificate(block, certificate));
+      return both(visible, matchCertificate(block, certificate));
     case 'unreadable':
       return 'unknown';
     case 'hidden':
@@ -54,13 +54,13 @@ function both(one: Match, other: Match): Match {
   return one === 'unknown' ? one : other;
 }
 
-function judgeSni({ sni }: TlsBlock, hello: ClientHello): Match {
+function matchSni({ sni }: TlsBlock, hello: ClientHello): Match {
   if (sni === null) return 'yes';
   if (hello.sni === null || hello.ech) return 'unknown';
   return sni(hello.sni) ? 'yes' : 'no';
 }
 
-function judgeCertificate(block: TlsBlock, certificate: SeenCertificate): Match {
+function matchCertificate(block: TlsBlock, certificate: SeenCertificate): Match {
   const { dn, san, cn, fingerprints, anchors, looksAtNames } = block;
   const { subject, dnsNames, commonNames, fingerprint } = certificate;
   if (fingerprints !== null && !fingerprints.has(fingerprint)) return 'no';

@@ -5,8 +5,8 @@ import type { Grants, Packet, Policy, Verdict } from '#contracts/policy-model.js
 import type { CertificateFacts, TlsFacts } from '#contracts/tls-facts.js';
 import {
   type Decided,
-  judgeConnection,
-  judgeExchange,
+  decideConnection,
+  decideRequest,
   type Step,
   StepFinder,
 } from '#policy/evaluate/connection-steps.js';
@@ -15,7 +15,7 @@ import {
  * The facts of a connection that a question contains. A fact that is left out counts as absent from the
  * connection.
  */
-export type SaidOfConnection = {
+export type ConnectionFacts = {
   readonly sni?: string | undefined;
   readonly tls?:
     | {
@@ -58,7 +58,7 @@ export function explainConnection(
   policy: Policy,
   packet: Packet,
   grants: Grants,
-  said: SaidOfConnection,
+  question: ConnectionFacts,
   plane: PlaneState,
 ): ExplainedConnection {
   const steps = new StepFinder({ policy, program: null, generation: 0 }).stepsOf(packet, grants);
@@ -69,25 +69,25 @@ export function explainConnection(
     unknown: [],
   });
   if (plane === 'absent') return uninspected(steps[0] as Step, 'nothing inspects connections on this node');
-  const facts = factsOf(said);
-  const judged = judgeConnection(steps, facts);
-  if (judged.kind === 'needs_certificate') throw new Error('the certificate of a question is seen or hidden');
-  if (judged.kind === 'decided') return explained(steps, judged, said);
-  const from = steps[judged.from] as Step;
+  const facts = factsOf(question);
+  const decision = decideConnection(steps, facts);
+  if (decision.kind === 'needs_certificate') throw new Error('the certificate of a question is seen or hidden');
+  if (decision.kind === 'decided') return explained(steps, decision, question);
+  const from = steps[decision.from] as Step;
   if (plane === 'no_ca') return uninspected(from, 'a rule intercepts, and there is no intercept CA');
-  const request = requestOf(said);
-  if (said.sni !== undefined && request.host !== nameOf(said.sni)) {
+  const request = requestOf(question);
+  if (question.sni !== undefined && request.host !== nameOf(question.sni)) {
     const special = 'the host of the request is not the name of its connection, so it is answered 421';
     return { step: from, verdict: 'deny', special, unknown: [] };
   }
-  return explained(steps, judgeExchange(steps, judged.from, facts, request), said);
+  return explained(steps, decideRequest(steps, decision.from, facts, request), question);
 }
 
-function explained(steps: readonly Step[], decided: Decided, said: SaidOfConnection): ExplainedConnection {
+function explained(steps: readonly Step[], decided: Decided, question: ConnectionFacts): ExplainedConnection {
   const { step, verdict, reason } = decided;
   const reached = steps.slice(0, steps.indexOf(step) + 1);
   const unknown = new Set(
-    reached.flatMap(({ tls }) => (tls === null || tls === undefined ? [] : missingOf(tls, said))),
+    reached.flatMap(({ tls }) => (tls === null || tls === undefined ? [] : missingOf(tls, question))),
   );
   const response = step.tls?.http?.response;
   if (step.action === 'allow' && response !== undefined) unknown.add('http.response');
@@ -100,7 +100,7 @@ const SPECIAL = {
   hidden: 'the certificate is hidden, so its tls13_uninspectable decides',
 } as const;
 
-function missingOf(tls: TlsMatchConfig, { sni, tls: seen, http }: SaidOfConnection): string[] {
+function missingOf(tls: TlsMatchConfig, { sni, tls: seen, http }: ConnectionFacts): string[] {
   const certificate = (['server_dn', 'server_san', 'server_cn', 'fingerprint_sha256'] as const).filter((name) => {
     const asked = tls[name];
     const isEmpty = Array.isArray(asked) && asked.length === 0;
@@ -120,7 +120,7 @@ function missingOf(tls: TlsMatchConfig, { sni, tls: seen, http }: SaidOfConnecti
   ];
 }
 
-export function factsOf({ sni, tls }: SaidOfConnection): TlsFacts {
+export function factsOf({ sni, tls }: ConnectionFacts): TlsFacts {
   const certificate = certificateOf(tls);
   if (tls?.hello === 'not_tls') return { hello: { kind: 'unreadable', fault: 'not_tls' }, certificate };
   return {
@@ -148,14 +148,14 @@ const isDescribed = ({
   server_san,
   server_cn,
   fingerprint_sha256,
-}: NonNullable<SaidOfConnection['tls']> = {}) =>
+}: NonNullable<ConnectionFacts['tls']> = {}) =>
   [server_dn, server_san, server_cn, fingerprint_sha256].some((member) => member !== undefined);
 
 /**
  * If the question has no certificate, the certificate counts as hidden, as by TLS 1.3. A certificate in the
  * question counts as trusted unless `trusted` is false.
  */
-function certificateOf(tls: SaidOfConnection['tls']): CertificateFacts {
+function certificateOf(tls: ConnectionFacts['tls']): CertificateFacts {
   const { version, server_dn: subject, server_san: names, server_cn: name, fingerprint_sha256: print } = tls ?? {};
   if (!isDescribed(tls) || version === '1.3') return { kind: 'hidden', by: 'tls13' };
   return {
@@ -168,7 +168,7 @@ function certificateOf(tls: SaidOfConnection['tls']): CertificateFacts {
   };
 }
 
-function requestOf({ sni, http = {} }: SaidOfConnection): RequestFacts {
+function requestOf({ sni, http = {} }: ConnectionFacts): RequestFacts {
   const { method = 'GET', host, path = '/', query, headers = {} } = http;
   const pairs = Object.entries(query ?? {}).flatMap(([key, values]) =>
     values.map((value) => `${encodeURIComponent(key)}=${encodeURIComponent(value)}`),

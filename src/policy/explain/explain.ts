@@ -5,14 +5,14 @@ import type { Decider } from '#contracts/rule-names.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { evaluateLookup, type LookupMismatch, lookupMismatch } from '#policy/evaluate/evaluate-lookup.js';
 import { type Mismatch, mismatch } from '#policy/evaluate/mismatch.js';
-import { judgeTlsBlock } from '#policy/evaluate/tls-block.js';
+import { matchTlsBlock } from '#policy/evaluate/tls-block.js';
 import { matchesHostname } from '#policy/model/hostname.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { Place } from '#policy/model/rank.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
-import { explainConnection, factsOf, type SaidOfConnection } from './explain-connection.js';
+import { type ConnectionFacts, explainConnection, factsOf } from './explain-connection.js';
 import { protocolText } from './listing.js';
-import { doubts, NO_NODE, type Unjudged, unjudged } from './node-effects.js';
+import { decideByNode, NO_NODE, type NodeDecision, nodeEffects } from './node-effects.js';
 
 /** A packet, optionally with a name for which its destination counts as granted; or a lookup of a name. */
 export type ExplainQuery =
@@ -23,9 +23,9 @@ export type ExplainQuery =
        * The question has no source port. If the result depends on the source port, the explanation says so.
        */
       readonly sourcePortAssumed?: boolean;
-      readonly said?: SaidOfConnection;
+      readonly connection?: ConnectionFacts;
       /** The interface where the packet arrives. */
-      readonly comesIn?: string | undefined;
+      readonly ingress?: string | undefined;
       readonly node?: ExplainNode;
     }
   | { readonly source: number; readonly query: string };
@@ -65,7 +65,7 @@ export function explain(
   limits: { readonly steps: number } = { steps: 1_000 },
 ): Explanation {
   if ('packet' in query) {
-    const found = unjudged(query.packet, query.comesIn, query.node ?? NO_NODE);
+    const found = decideByNode(query.packet, query.ingress, query.node ?? NO_NODE);
     return found === null ? explainPacket(policy, query, limits.steps) : withoutWalk(found);
   }
   const { place, verdict } = evaluateLookup(policy, query.source, query.query);
@@ -75,7 +75,7 @@ export function explain(
   });
 }
 
-function withoutWalk({ decision, reason, mode, group, rule, unknown }: Unjudged): Explanation {
+function withoutWalk({ decision, reason, mode, group, rule, unknown }: NodeDecision): Explanation {
   return {
     ...{ decision: mode === 'audit' ? 'deny' : decision, effective_action: decision, mode, reason },
     ...{ source_group: group, rule, walk: [], walk_omitted: 0, unknown },
@@ -83,7 +83,7 @@ function withoutWalk({ decision, reason, mode, group, rule, unknown }: Unjudged)
 }
 
 function explainPacket(policy: Policy, query: Extract<ExplainQuery, { packet: Packet }>, steps: number): Explanation {
-  const { packet, hostname, said = {}, node = NO_NODE } = query;
+  const { packet, hostname, connection: question = {}, node = NO_NODE } = query;
   const unknown = new Set<string>();
   const grants: Grants = {
     has: (pattern, address) => {
@@ -97,27 +97,27 @@ function explainPacket(policy: Policy, query: Extract<ExplainQuery, { packet: Pa
   const isRedirected = opened === 'redirect';
   const isOfNode = node.own.includes(packet.source) || node.own.includes(packet.destination);
   const plane = isOfNode ? 'absent' : node.plane;
-  const connection = isRedirected ? explainConnection(policy, packet, grants, said, plane) : null;
+  const connection = isRedirected ? explainConnection(policy, packet, grants, question, plane) : null;
   const place = connection === null ? first : placeOf(policy, connection.step.decider);
   const verdict = connection?.verdict ?? opened;
   for (const member of connection?.unknown ?? []) unknown.add(member);
-  const told = explanation(policy, place, verdict, packet.source, steps, (rule, decides) => {
+  const explained = explanation(policy, place, verdict, packet.source, steps, (rule, decides) => {
     const found = mismatch(rule, packet, grants);
     if (found !== undefined) return packetSentence(found, rule, packet, hostname);
     if (rule.tls === undefined || decides) return 'all its matchers match';
-    return tlsSentence(rule.tls, said);
+    return tlsSentence(rule.tls, question);
   });
-  const doubted = doubts(packet, query.comesIn, node);
+  const effects = nodeEffects(packet, query.ingress, node);
   const assumed = query.sourcePortAssumed === true && looksAtSourcePort(policy, place, packet, grants);
   if (assumed) unknown.add('src_port');
   const reasons = [
-    told.reason,
+    explained.reason,
     ...(connection?.special == null ? [] : [connection.special]),
     ...(assumed ? [`source port ${packet.sourcePort} was assumed`] : []),
-    ...doubted.reasons,
+    ...effects.reasons,
   ];
   const passes = node.dataplane === 'absent' ? ({ effective_action: 'allow' } as const) : {};
-  return { ...told, ...passes, reason: reasons.join('; '), unknown: [...unknown, ...doubted.unknown] };
+  return { ...explained, ...passes, reason: reasons.join('; '), unknown: [...unknown, ...effects.unknown] };
 }
 
 function placeOf({ groups }: Policy, decider: Decider): Place {
@@ -128,9 +128,9 @@ function placeOf({ groups }: Policy, decider: Decider): Place {
 }
 
 /** Explains why a TLS rule does not match although its other matchers match. */
-function tlsSentence(tls: TlsMatchConfig, said: SaidOfConnection): string {
+function tlsSentence(tls: TlsMatchConfig, question: ConnectionFacts): string {
   if (tls.mode === 'intercept') return 'its HTTP matchers do not match the request';
-  return judgeTlsBlock(tls, factsOf(said)) === 'no'
+  return matchTlsBlock(tls, factsOf(question)) === 'no'
     ? 'its TLS matchers do not match the connection'
     : 'what its TLS matchers ask for is not known, and an allow does not match what is not known';
 }

@@ -15,7 +15,7 @@ export const NO_NODE: ExplainNode = {
 };
 
 /** A decision about a packet that does not depend on the policy. */
-export type Unjudged = {
+export type NodeDecision = {
   readonly decision: 'allow' | 'deny';
   readonly reason: string;
   readonly mode: Mode;
@@ -24,46 +24,55 @@ export type Unjudged = {
   readonly unknown: readonly string[];
 };
 
-/** `comesIn`: the name of the interface, if the question contains it. Returns null if the policy decides. */
-export function unjudged(packet: Packet, comesIn: string | undefined, node: ExplainNode): Unjudged | null {
+/** `ingress`: the name of the interface, if the question contains it. Returns null if the policy decides. */
+export function decideByNode(packet: Packet, ingress: string | undefined, node: ExplainNode): NodeDecision | null {
   const { source, destination } = packet;
   const isLoopback = (address: number) => address >>> 24 === LOOPBACK;
   const isOf = (address: number) => node.own.includes(address);
-  if (comesIn !== undefined && node.arrival !== null && !node.arrival.policed.includes(comesIn))
-    return told('allow', `packets that come in by ${comesIn} are not judged: dataplane.interfaces does not name it`);
+  if (ingress !== undefined && node.arrival !== null && !node.arrival.policed.includes(ingress))
+    return nodeDecision(
+      'allow',
+      `packets that come in by ${ingress} are not judged: dataplane.interfaces does not name it`,
+    );
   if (isLoopback(source) || isLoopback(destination))
-    return told('deny', '127.0.0.0/8 does not come from the wire: such a packet is dropped in every mode');
+    return nodeDecision('deny', '127.0.0.0/8 does not come from the wire: such a packet is dropped in every mode');
   if (source >>> 0 >= FIRST_MULTICAST)
-    return told('deny', `no host has the source ${formatAddress(source)}: such a packet is dropped as spoofed_source`);
-  const isSent = isOf(source) && comesIn === undefined;
+    return nodeDecision(
+      'deny',
+      `no host has the source ${formatAddress(source)}: such a packet is dropped as spoofed_source`,
+    );
+  const isSent = isOf(source) && ingress === undefined;
   if (!isSent && node.flow?.isCurrent === true) return ofFlow(node.flow);
-  const forged = isSent ? null : forgedBy(source, comesIn, node);
-  if (forged !== null) return told('deny', `${forged}: such a packet is dropped as spoofed_source`);
+  const spoofing = isSent ? null : spoofingReason(source, ingress, node);
+  if (spoofing !== null) return nodeDecision('deny', `${spoofing}: such a packet is dropped as spoofed_source`);
   if (!isSent && !isOf(destination) && isLookup(packet)) {
     if (node.diverts === 'absent')
-      return told('deny', 'dns.transparent diverts lookups, and no DNS proxy listens: dropped as dns_proxy_absent');
+      return nodeDecision(
+        'deny',
+        'dns.transparent diverts lookups, and no DNS proxy listens: dropped as dns_proxy_absent',
+      );
     if (node.diverts === 'proxy') {
       const reason = 'dns.transparent hands lookups of every server to the DNS proxy, which answers by the name';
-      return { ...told('allow', reason), unknown: ['query'] };
+      return { ...nodeDecision('allow', reason), unknown: ['query'] };
     }
   }
   if (node.policesNode || !(isOf(source) || isOf(destination))) return null;
-  return told('allow', 'packets of the node and to it are not judged, because dataplane.police_local is false');
+  return nodeDecision('allow', 'packets of the node and to it are not judged, because dataplane.police_local is false');
 }
 
 /** The effect on this node of a decision of the policy, in words, and the facts that are unknown. */
-export function doubts(packet: Packet, comesIn: string | undefined, node: ExplainNode) {
+export function nodeEffects(packet: Packet, ingress: string | undefined, node: ExplainNode) {
   const { arrival, flow, dataplane, reversePath } = node;
   const isForwarded = !node.own.includes(packet.source);
   const by = arrival?.by ?? 'unknown';
   const isElsewhere = typeof by === 'object' && arrival?.policed.includes(by.interface) === false;
   const isOpen = reversePath === 'strict' ? by === 'unknown' : reversePath === 'loose';
-  const lacksInterface = comesIn === undefined && isForwarded && arrival !== null && (isElsewhere || isOpen);
+  const lacksInterface = ingress === undefined && isForwarded && arrival !== null && (isElsewhere || isOpen);
   const reasons = [
     ...(dataplane === 'absent'
       ? ['this node has no dataplane section, so nothing enforces it and the packet passes']
       : []),
-    ...(isElsewhere && comesIn === undefined && typeof by === 'object'
+    ...(isElsewhere && ingress === undefined && typeof by === 'object'
       ? [`the source is reached by ${by.interface}, which is not policed: what comes in there is not judged`]
       : []),
     ...(flow === null ? [] : ['a flow of these addresses and ports is open, and is judged again by its next packet']),
@@ -72,32 +81,32 @@ export function doubts(packet: Packet, comesIn: string | undefined, node: Explai
   return { reasons, unknown };
 }
 
-function ofFlow({ isReply, verdict, group, rule }: OpenFlow): Unjudged {
+function ofFlow({ isReply, verdict, group, rule }: OpenFlow): NodeDecision {
   const by =
     rule !== null ? `rule ${rule} of source group ${group ?? ''}` : group !== null ? `source group ${group}` : null;
-  const judged = verdict === null ? 'nobody judged it' : by === null ? 'a default let it in' : `${by} let it in`;
+  const decidedBy = verdict === null ? 'nobody judged it' : by === null ? 'a default let it in' : `${by} let it in`;
   const side = isReply ? 'The packet answers a flow' : 'A flow of these addresses and ports';
-  const reason = `${side} that is open: ${judged}, and its packets pass whatever a first packet would meet`;
-  return { ...told('allow', reason), mode: verdict === 'audit' ? 'audit' : 'enforce', group, rule };
+  const reason = `${side} that is open: ${decidedBy}, and its packets pass whatever a first packet would meet`;
+  return { ...nodeDecision('allow', reason), mode: verdict === 'audit' ? 'audit' : 'enforce', group, rule };
 }
 
-function forgedBy(
+function spoofingReason(
   source: number,
-  comesIn: string | undefined,
+  ingress: string | undefined,
   { reversePath, arrival, own }: ExplainNode,
 ): string | null {
   if (reversePath === 'off' || arrival === null) return null;
   if (own.includes(source)) return `${formatAddress(source)} is an address of the node`;
   if (arrival.by === 'nowhere') return `no route leads to the source ${formatAddress(source)}`;
-  if (reversePath === 'loose' || comesIn === undefined || arrival.by === 'unknown') return null;
+  if (reversePath === 'loose' || ingress === undefined || arrival.by === 'unknown') return null;
   const { interface: by } = arrival.by;
-  return by === comesIn ? null : `packets of ${formatAddress(source)} come in by ${by}, and not by ${comesIn}`;
+  return by === ingress ? null : `packets of ${formatAddress(source)} come in by ${by}, and not by ${ingress}`;
 }
 
 const isLookup = ({ protocol, destinationPort }: Packet): boolean =>
   (protocol === IPPROTO.udp || protocol === IPPROTO.tcp) && destinationPort === DNS_PORT;
 
-const told = (decision: 'allow' | 'deny', reason: string): Unjudged => ({
+const nodeDecision = (decision: 'allow' | 'deny', reason: string): NodeDecision => ({
   ...{ decision, reason, mode: 'enforce', group: null, rule: null, unknown: [] },
 });
 

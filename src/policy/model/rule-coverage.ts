@@ -59,7 +59,7 @@ export function isContradictory(rule: Rule): boolean {
  * Whether `later` decides no lookup that `earlier` has not decided (D11). A rule that no packet reaches can
  * still decide whether a name may be looked up.
  */
-export function settlesLookups(earlier: Rule, later: Rule): boolean {
+export function decidesLookupsOf(earlier: Rule, later: Rule): boolean {
   if (isCatchAll(earlier) || !takesPartInLookups(later)) return true;
   if (earlier.hostname !== undefined) return earlier.action === 'allow' || later.action === 'deny';
   return earlier.action === 'allow' && hasAnyDestination(earlier) && admitsLookups(earlier);

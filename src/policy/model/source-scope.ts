@@ -20,7 +20,7 @@ export function isInScope(scope: Scope | null, action: Action): boolean {
 }
 
 /** The sources to which at least a part of a group applies. */
-export function judgedSources({ sources, dynamic }: Pick<Group, 'sources' | 'dynamic'>): readonly Prefix[] {
+export function affectedSources({ sources, dynamic }: Pick<Group, 'sources' | 'dynamic'>): readonly Prefix[] {
   return dynamic ? [...sources, EVERY_SOURCE] : sources;
 }
 

@@ -1,7 +1,7 @@
 import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy-model.js';
 import { destinationOrder } from '#policy/model/destination-order.js';
 import { lastAddress } from '#policy/model/ipv4.js';
-import { judgedSources } from '#policy/model/source-scope.js';
+import { affectedSources } from '#policy/model/source-scope.js';
 import { LAST_ADDRESS, lastOfFields, namedProtocols } from './proof-axes.js';
 import type { ProofPackets } from './proof-packets.js';
 import { ProofRandom } from './proof-random.js';
@@ -106,7 +106,7 @@ export class ProofCorners {
   /** No packets are made for a group that no source reaches. */
   #reached(group: number): Pick<Group, 'sources' | 'rules'> {
     const found = this.#groups[group] as Group;
-    if (found.dynamic) return { sources: judgedSources(found), rules: found.rules };
+    if (found.dynamic) return { sources: affectedSources(found), rules: found.rules };
     return found.sources.length > 0 ? found : UNREACHED;
   }
 

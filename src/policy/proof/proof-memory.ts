@@ -2,9 +2,9 @@ import type { Group, Policy } from '#contracts/policy-model.js';
 import { type GroupChange, groupChange, ranksOf } from '#policy/model/group-change.js';
 import { sameSources } from '#policy/model/same-sources.js';
 import { SourceIndex } from '#policy/model/source-index.js';
-import { judgedSources } from '#policy/model/source-scope.js';
+import { affectedSources } from '#policy/model/source-scope.js';
 import { type Density, ProofCorners } from './proof-corners.js';
-import { type JudgedPackets, ProofPackets, type Renewal } from './proof-packets.js';
+import { type DecidedPackets, ProofPackets, type Renewal } from './proof-packets.js';
 import { ReferenceWalk } from './proof-walk.js';
 import { SourceRanges } from './source-ranges.js';
 
@@ -19,7 +19,7 @@ const FEW = 1 << 12;
 /** The factor of the rank in a verdict word: a rank of 1. */
 const RANK = 16;
 
-type ReplayBuffer = { readonly policy: Policy; readonly density: Density; readonly judged: JudgedPackets };
+type ReplayBuffer = { readonly policy: Policy; readonly density: Density; readonly decided: DecidedPackets };
 
 /**
  * The packets at the corners of the rules of large policies: first a run for each group alone, then a run for
@@ -34,18 +34,18 @@ export class ProofMemory {
   #kept: ReplayBuffer | undefined;
   #index: { readonly groups: readonly Group[]; readonly sources: SourceIndex } | undefined;
 
-  judged(policy: Policy, density: Density): JudgedPackets {
+  decided(policy: Policy, density: Density): DecidedPackets {
     const kept = this.#kept;
     this.#kept = undefined;
-    const room = kept === undefined ? undefined : kept.judged.expected.length + FEW;
+    const room = kept === undefined ? undefined : kept.decided.expected.length + FEW;
     const packets = new ProofPackets(new ReferenceWalk(policy, this.#sourcesOf(policy)), room);
     const corners = new ProofCorners(packets, density);
     if (kept !== undefined && isComparable(kept, policy, density)) addChanged(kept, corners);
     else addAll(corners);
     if (packets.exhausted) return fromEverywhere(new ProofPackets(packets.walk), density);
-    const judged = packets.judged();
-    this.#kept = { policy, density, judged };
-    return judged;
+    const decided = packets.decided();
+    this.#kept = { policy, density, decided };
+    return decided;
   }
 
   #sourcesOf({ groups }: Policy): SourceIndex {
@@ -78,15 +78,15 @@ function addOwn(corners: ProofCorners, group: number): void {
   corners.addBeside(group);
 }
 
-function addChanged({ policy, judged }: ReplayBuffer, corners: ProofCorners): void {
+function addChanged({ policy, decided }: ReplayBuffer, corners: ProofCorners): void {
   const { packets } = corners;
   const { groups } = packets.walk.policy;
   const before = policy.groups;
   const change = groupChange(before, groups);
   const renewal = renewalOf(before, groups, change);
-  packets.keepRuns(judged, 0, change.from, renewal);
+  packets.keepRuns(decided, 0, change.from, renewal);
   for (let group = change.from; group < change.after; group++) addOwn(corners, group);
-  packets.keepRuns(judged, change.before, before.length, renewal);
+  packets.keepRuns(decided, change.before, before.length, renewal);
   for (let group = 0; group < groups.length; group++) {
     packets.beginRun();
     const isChanged = (number: number): boolean => number >= change.from && number < change.after;
@@ -96,11 +96,11 @@ function addChanged({ policy, judged }: ReplayBuffer, corners: ProofCorners): vo
       corners.addAcross(group);
       continue;
     }
-    let at = judged.runs[before.length + group] as number;
+    let at = decided.runs[before.length + group] as number;
     corners.addAcross(group, (other) => {
       const own = at++;
       if (isChanged(other)) return false;
-      packets.keep(judged, own, own + 1, renewal);
+      packets.keep(decided, own, own + 1, renewal);
       return true;
     });
   }
@@ -110,24 +110,24 @@ function renewalOf(before: readonly Group[], after: readonly Group[], change: Gr
   const changed = [...before.slice(change.from, change.before), ...after.slice(change.from, change.after)];
   const ranks = ranksOf(before, 0, change.before);
   return {
-    sources: new SourceRanges(changed.flatMap(judgedSources)),
+    sources: new SourceRanges(changed.flatMap(affectedSources)),
     behind: ranks * RANK,
     by: (ranksOf(after, 0, change.after) - ranks) * RANK,
   };
 }
 
 /** The fallback if the whole sample would take too long: rules from all parts of the policy. */
-function fromEverywhere(packets: ProofPackets, density: Density): JudgedPackets {
+function fromEverywhere(packets: ProofPackets, density: Density): DecidedPackets {
   const { groups } = packets.walk.policy;
   const corners = new ProofCorners(packets, density);
   const rules = groups.flatMap(({ sources, dynamic, rules: own }, group) =>
-    judgedSources({ sources, dynamic }).length === 0 ? [] : own.map((_, place) => ({ group, place })),
+    affectedSources({ sources, dynamic }).length === 0 ? [] : own.map((_, place) => ({ group, place })),
   );
   for (let round = 0; round < ROUNDS; round++) {
     for (let first = round * RUN; first < rules.length; first += ROUNDS * RUN) {
-      if (packets.exhausted) return packets.judged();
+      if (packets.exhausted) return packets.decided();
       for (const { group, place } of rules.slice(first, first + RUN)) corners.addInsideOf(group, place);
     }
   }
-  return packets.judged();
+  return packets.decided();
 }

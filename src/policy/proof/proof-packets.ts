@@ -11,7 +11,7 @@ type Fields = { -readonly [K in keyof Packet]: Packet[K] };
 const MAX_STEPS = 1 << 24;
 
 /** Packets that were decided, in consecutive runs. */
-export type JudgedPackets = {
+export type DecidedPackets = {
   readonly packets: Uint32Array;
   readonly expected: Uint32Array;
   /** The work to decide each packet. */
@@ -92,14 +92,14 @@ export class ProofPackets {
   }
 
   /** Adds the runs `from` … `to` of other packets, the end excluded. */
-  keepRuns(kept: JudgedPackets, from: number, to: number, renewal: Renewal): void {
+  keepRuns(kept: DecidedPackets, from: number, to: number, renewal: Renewal): void {
     const by = this.count - (kept.runs[from] ?? 0);
     for (let run = from; run < to; run++) this.#runs.push((kept.runs[run] ?? 0) + by);
     this.keep(kept, kept.runs[from] ?? 0, kept.runs[to] ?? 0, renewal);
   }
 
   /** Adds other packets from `from` to `to`, the end excluded. */
-  keep(kept: JudgedPackets, from: number, to: number, renewal: Renewal): void {
+  keep(kept: DecidedPackets, from: number, to: number, renewal: Renewal): void {
     const { packets, expected, steps } = kept;
     const { behind, by, sources } = renewal;
     const moved = this.count - from;
@@ -119,7 +119,7 @@ export class ProofPackets {
     }
   }
 
-  judged(): JudgedPackets {
+  decided(): DecidedPackets {
     this.beginRun();
     return {
       packets: this.#packets.trimmed(),

@@ -4,7 +4,7 @@ import { SourceIndex } from '#policy/model/source-index.js';
 import { addClasses, classesOf } from './proof-classes.js';
 import { ProofCorners } from './proof-corners.js';
 import { ProofMemory } from './proof-memory.js';
-import { type JudgedPackets, ProofPackets } from './proof-packets.js';
+import { type DecidedPackets, ProofPackets } from './proof-packets.js';
 import { ProofRandom } from './proof-random.js';
 import { ReferenceWalk } from './proof-walk.js';
 
@@ -25,7 +25,7 @@ const BESIDE_EACH = 8;
 export function sampleOf(policy: Policy, memory: ProofMemory = new ProofMemory()): ProofSample {
   const rules = policy.groups.reduce((sum, group) => sum + group.rules.length, 0);
   const classes = rules > MAX_RULES_TO_COUNT ? null : classesOf(policy, MAX_CLASSES);
-  if (classes === null) return sample(memory.judged(policy, densityOf(rules)), null, false);
+  if (classes === null) return sample(memory.decided(policy, densityOf(rules)), null, false);
   const packets = new ProofPackets(new ReferenceWalk(policy, new SourceIndex(policy.groups)));
   const random = new ProofRandom();
   random.begin(seedOf(policy));
@@ -35,7 +35,7 @@ export function sampleOf(policy: Policy, memory: ProofMemory = new ProofMemory()
     corners.addBeside(group);
     corners.addAcross(group);
   }
-  return sample(packets.judged(), classes.count, !packets.exhausted);
+  return sample(packets.decided(), classes.count, !packets.exhausted);
 }
 
 /**
@@ -45,7 +45,7 @@ function densityOf(rules: number): number {
   return rules <= BESIDE ? Math.floor(BESIDE / Math.max(1, rules)) : 2 ** -Math.ceil(Math.log2(rules / BESIDE));
 }
 
-function sample({ packets, expected }: JudgedPackets, classes: number | null, complete: boolean): ProofSample {
+function sample({ packets, expected }: DecidedPackets, classes: number | null, complete: boolean): ProofSample {
   return { packets, expected, classes, complete };
 }
 

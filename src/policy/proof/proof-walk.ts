@@ -29,7 +29,7 @@ const STEPS_OF_A_RULE = 16;
 export class ReferenceWalk {
   /** The work so far, in rows visited: some nanoseconds each. */
   steps = 0;
-  readonly #files: (RuleFile | undefined)[];
+  readonly #files: (RuleTable | undefined)[];
   /** The rank of the first rule of each group; the last element is the rank of the policy default. */
   readonly #firstRanks: Uint32Array;
 
@@ -66,11 +66,11 @@ export class ReferenceWalk {
     return this.#word({ kind: 'policy_default' }, this.#firstRanks[this.#firstRanks.length - 1] ?? 0);
   }
 
-  #fileOf(group: number): RuleFile {
+  #fileOf(group: number): RuleTable {
     const known = this.#files[group];
     if (known !== undefined) return known;
     const { rules } = this.policy.groups[group] as Group;
-    const file = files.get(rules) ?? new RuleFile(rules);
+    const file = files.get(rules) ?? new RuleTable(rules);
     files.set(rules, file);
     this.#files[group] = file;
     return file;
@@ -86,7 +86,7 @@ export class ReferenceWalk {
  * The rules of a group in the order of evaluation: one row for each destination. Rules that need a grant are
  * left out.
  */
-class RuleFile {
+class RuleTable {
   /** The work of the last `find`, in rows visited. */
   steps = 0;
   readonly #rules: readonly Rule[];
@@ -119,7 +119,7 @@ class RuleFile {
         this.#rows[row + ROW.lowPort] = lowPort;
         this.#rows[row + ROW.highPort] = highPort;
         this.#rows[row + ROW.rule] = number;
-        if (this.#index !== undefined) enter(this.#index, bits | 0, address | 0, row);
+        if (this.#index !== undefined) addRow(this.#index, bits | 0, address | 0, row);
       }
     }
   }
@@ -170,7 +170,7 @@ class RuleFile {
 }
 
 /** Cached by list of rules, as long as a policy refers to the list. */
-const files = new WeakMap<readonly Rule[], RuleFile>();
+const files = new WeakMap<readonly Rule[], RuleTable>();
 
 /** Cells of a row. */
 const ROW = { mask: 0, address: 1, protocol: 2, lowPort: 3, highPort: 4, rule: 5, cells: 6 } as const;
@@ -182,7 +182,7 @@ function rowsOf({ hostname, destinations }: Rule): number {
   return hostname === undefined ? Math.max(1, destinations.length) : 0;
 }
 
-function enter(index: Map<number, Map<number, number[]>>, bits: number, address: number, row: number): void {
+function addRow(index: Map<number, Map<number, number[]>>, bits: number, address: number, row: number): void {
   let byAddress = index.get(bits);
   if (byAddress === undefined) {
     byAddress = new Map();

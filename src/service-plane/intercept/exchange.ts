@@ -1,6 +1,6 @@
 import type { RequestFacts, ResponseFacts } from '#contracts/http-facts.js';
 import type { Step } from '#policy/evaluate/connection-steps.js';
-import { breaksResponse } from '#policy/evaluate/http-block.js';
+import { violatedMatcher } from '#policy/evaluate/http-block.js';
 import { FAULT_STATUS, type HttpFault } from '../http/fault.js';
 import type { Problem } from './answer.js';
 import type { SessionPorts } from './session-ports.js';
@@ -15,7 +15,7 @@ export function judgeResponse(
   step: Step,
   response: ResponseFacts,
 ): Problem | null {
-  const broken = breaksResponse(step.tls?.http?.response, response);
+  const broken = violatedMatcher(step.tls?.http?.response, response);
   if (broken === null) return null;
   tellBroken(request, step, broken);
   if (step.mode === 'audit') return null;

@@ -8,7 +8,7 @@ import {
 } from 'node:tls';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Rule } from '#contracts/policy-model.js';
-import { type Decided, judgeExchange, type Step } from '#policy/evaluate/connection-steps.js';
+import { type Decided, decideRequest, type Step } from '#policy/evaluate/connection-steps.js';
 import { Http2Session } from '#service-plane/intercept/http2-session.js';
 import { ServerLink } from '#service-plane/intercept/server-link.js';
 import type { SessionPorts } from '#service-plane/intercept/session-ports.js';
@@ -53,7 +53,7 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
 
   const judge = (request: RequestFacts): Decided => {
     const hello = { kind: 'hello', sni: SERVER_NAME, alpn: ['h2'] } as never;
-    const decided = judgeExchange(steps, 0, { hello, certificate: { kind: 'unreadable' } }, request);
+    const decided = decideRequest(steps, 0, { hello, certificate: { kind: 'unreadable' } }, request);
     judged.push(decided);
     return decided;
   };

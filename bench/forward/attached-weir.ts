@@ -6,7 +6,7 @@ import { detach } from '#dataplane/thread/detach.js';
 import type { Rig } from './rig.js';
 
 /** Weir on a node, until `detach`. */
-export type ConnectionEvaluator = { detach(): Promise<void> };
+export type AttachedWeir = { detach(): Promise<void> };
 
 const COPY_MS = 2_000;
 const LOOK_MS = 20;
@@ -19,11 +19,11 @@ export const BY_STACK = { forwarding: 'stack' } as const;
  * `dataplane` section. Throws if packets would be forwarded through the network stack because of other hooks
  * on the node.
  */
-export async function judge(
+export async function attachWeir(
   rig: Rig,
   program: Program,
   settings: Readonly<Record<string, unknown>> = {},
-): Promise<ConnectionEvaluator> {
+): Promise<AttachedWeir> {
   const config = {
     version: 1,
     node: { id: 'bench', data_dir: '/nonexistent' },
