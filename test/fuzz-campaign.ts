@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { Random } from './seed.js';
 
-/** Makes one input, and judges what is said of it. */
+/** Creates one input, and checks the result. */
 export type Target = {
   readonly make: (random: Random) => Uint8Array;
   readonly judge: (bytes: Uint8Array, random: Random) => void;
@@ -11,8 +11,8 @@ type Told = { readonly inputs: number; readonly slowestMs: number; readonly fail
 const SLOW_MS = 1_000;
 
 /**
- * Plays inputs to each target until there are enough, time is up, or one fails, as the command line says: `--count`,
- * `--seconds`, `--seed`, `--target`. What failed is printed, and makes the process end with 1.
+ * Feeds inputs to each target until the count or the time is reached, or one fails, as the command line
+ * states: `--count`, `--seconds`, `--seed`, `--target`. Prints the failing input, and exits with 1.
  */
 export function playAll(targetsOf: (seed: number) => ReadonlyMap<string, Target>): void {
   const { values } = parseArgs({
@@ -59,7 +59,7 @@ function play(target: Target, random: Random, inputs: number, untilMs: number): 
   return told(inputs);
 }
 
-/** Of the processor: others may use the machine too. */
+/** Processor time, since other processes may use the machine too. */
 function usedMs(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1_000;

@@ -1,4 +1,4 @@
-/** Random numbers that are the same for the same seed on every machine (mulberry32). */
+/** Random numbers that are equal for equal seeds on every machine (mulberry32). */
 export class Random {
   private state: number;
 

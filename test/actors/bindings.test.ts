@@ -26,8 +26,8 @@ import { openMemoryStore } from '#store/store.js';
 import { nodesOf } from '#test/statecharts/chart-walk.js';
 import { threadHere } from './running-system.js';
 
-/** Effects that a chart declares and its actor leaves as they are. */
-/** Actions that do something outside of the chart. */
+/** Effects that a chart declares and its actor does not bind. */
+/** Actions with an effect outside of the chart. */
 const EFFECTS = ['publish', 'use'];
 
 function unprovided(chart: AnyStateMachine, actor: AnyStateMachine): string[] {

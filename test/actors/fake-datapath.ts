@@ -8,20 +8,20 @@ import type {
   Review,
 } from '#contracts/datapath.js';
 
-/** A datapath that logs what it is asked, and does what a test tells it to. */
+/** A datapath that records its calls and behaves as a test specifies. */
 export type FakeDatapath = Datapath & {
   readonly log: string[];
   /** The generation in force. */
   readonly inForce: number | null;
-  /** What an earlier process left in force. */
+  /** The generation that an earlier process left in force. */
   left: Adoption['inForce'];
   missing: readonly Missing[];
   interfaces: string[];
   reviewed: Review;
-  /** Called instead of a step's success; may throw, or wait. */
+  /** Called in place of the success of a step; may throw or wait. */
   readonly on: { open?: Hook; attach?: Hook; stage?: Hook; prove?: Hook; flip?: Hook; unstage?: Hook };
   tell(change: DatapathChange): void;
-  /** What `setEventsWanted` said last. */
+  /** The argument of the last `setEventsWanted`. */
   readonly eventsWanted: EventsWanted | null;
 };
 type Hook = (() => Promise<void> | void) | undefined;

@@ -3,7 +3,7 @@ import { createActor, SimulatedClock, waitFor } from 'xstate';
 import { supervisedPartActor } from '#actors/supervised-part.actor.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 
-/** A part that begins only while `works` is true. */
+/** A part that starts only while `works` is true. */
 function startPart(beginsAtOnce: boolean) {
   const clock = new SimulatedClock();
   const given = { begun: 0, works: true, report: (_: string | null): void => {} };

@@ -14,7 +14,7 @@ const clock = () => {
   return () => new Date(ms++);
 };
 
-/** What happened, without what differs from run to run. */
+/** The recorded events without the fields that differ between runs. */
 const told = (inspections: readonly Inspection[]) =>
   inspections.map((inspection) => {
     if (inspection.type === '@xstate.actor') return `actor ${inspection.name}`;

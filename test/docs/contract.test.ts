@@ -4,7 +4,10 @@ import { fileAt, filesIn, rootPages } from './files.js';
 const OWN = 'test/docs/contract.test.ts';
 const FOLDERS = ['bench', 'bin', 'deploy', 'docs', 'examples', 'scripts', 'src', 'statecharts', 'test'];
 const READ = /\.(ts|js|cjs|c|h|md|sh|yaml|json|snap)$/;
-/** A number that stands alone: not a part of a word, a colour, an escape such as `%C3`, base64, a file name or a MAC address. */
+/**
+ * A number that stands alone: not a part of a word, a colour, an escape such as `%C3`, base64, a file name or
+ * a MAC address.
+ */
 const REFERENCE = /(?<![\w%\\#+.-]|[0-9A-F]:)([BDFHKNRT]\d{1,2}[a-z]?)(?![\w+=-]|:[0-9A-F]{2}\b)/g;
 
 const numbersIn = (text: string): string[] => [...text.matchAll(REFERENCE)].map(([, number]) => number ?? '');

@@ -14,7 +14,7 @@ type Case = {
   readonly name: string;
   readonly body: string;
   readonly status: number;
-  /** Pointers of the problems, in any order; absent where the body is not JSON at all. */
+  /** Pointers of the problems, in any order; absent if the body is not JSON. */
   readonly pointers?: readonly string[];
 };
 

@@ -9,7 +9,7 @@ const MB = 1_000_000;
 let rig: InspectedRig;
 afterEach(() => rig?.remove());
 
-/** What readiness, stats and metrics say of joining. */
+/** The fields of readiness, stats and metrics about the splicing offload. */
 async function told(): Promise<unknown> {
   const ready = (await rig.node.request('GET', '/ready')).body as {
     readonly checks: readonly { readonly name: string; readonly ok: boolean; readonly state: string }[];

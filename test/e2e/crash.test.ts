@@ -4,7 +4,7 @@ import { ADDRESSES } from '#cli/topology.js';
 import { Random, seedOf } from '#test/seed.js';
 import { createRig, type Rig } from './rig.js';
 
-/** WEIR_KILLS=50 takes two minutes and a half. */
+/** WEIR_KILLS=50 takes two and a half minutes. */
 const ROUNDS = Number(process.env.WEIR_KILLS ?? 12);
 let rig: Rig;
 beforeAll(async () => {
@@ -12,7 +12,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
-/** Generation g allows UDP 80 always, and 81 or 82 by parity; `filler` gives the write a duration. */
+/** Generation g always allows UDP 80, and 81 or 82 by parity; `filler` makes the write long. */
 function policy(g: number): unknown {
   const filler = Array.from({ length: 2_000 }, (_, index) => ({
     id: `f${index}`,
@@ -39,7 +39,7 @@ function policy(g: number): unknown {
 test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the answered or the pending policy is enforced`, async () => {
   const random = new Random(seedOf(2));
   console.log(`seed ${random.seed} (WEIR_SEED)`);
-  // Traffic that every policy allows; it may never stop.
+  // Traffic that every policy allows; it must never stop.
   await rig.put(policy(0));
   const steady = rig.topology.client.start(process.execPath, [
     program('tour-traffic'),
@@ -54,7 +54,7 @@ test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the answered
     }
   });
 
-  // The kill falls anywhere in a write, from its first byte to a little after its answer.
+  // The kill happens at any time between the first byte of a write and shortly after its answer.
   const started = performance.now();
   for (const round of [-2, -1]) await rig.put(policy(round + 2));
   const writeMs = (performance.now() - started) / 2;
@@ -76,7 +76,7 @@ test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the answered
     await write;
     if (acknowledged) answered = pending;
 
-    // Before the restart the kernel holds one of the two, and so it does after.
+    // Before the restart the kernel holds one of the two policies, and after it too.
     const allowed = async (): Promise<number[]> => {
       const lines = await Promise.all([81, 82].map((port) => rig.udp(port, '--timeout', '250')));
       return [81, 82].filter((_, index) => lines[index] === 'pong 1');

@@ -80,7 +80,7 @@ test('weir dataplane status shows what the kernel enforces, also without a proce
   await rig.node.ready();
 });
 
-/** A node of the same network namespace with its own data folder and API port. */
+/** A second node in the same network namespace, with its own data folder and API port. */
 async function secondNode(pinPath: string): Promise<string> {
   const folder = join(rig.node.folder, 'second');
   mkdirSync(folder, { recursive: true });

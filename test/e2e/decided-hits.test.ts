@@ -49,7 +49,7 @@ const to = (port: number, tls: Readonly<Record<string, unknown>>) => ({
   match: { proto: 'tcp', dst_ports: [port], tls },
 });
 const paths = (...prefix: string[]) => ({ mode: 'intercept', http: { request: { path: { prefix } } } });
-/** HTTP statuses of requests that share a connection where they can; 000 where there is none. */
+/** HTTP statuses of requests that share a connection if possible; 000 without an answer. */
 const statuses = async (port: number, ...wanted: string[]): Promise<readonly string[]> => {
   const at = `${SERVER_NAME}:${port}`;
   const one = (path: string): string[] => ['-o', '/dev/null', '-w', '%{http_code} ', `https://${at}${path}`];
@@ -110,7 +110,7 @@ test('the last decisions before a shutdown are counted as hits', async () => {
   await rig.put(LOOKUPS);
   const before = await hits();
   const lookups = 8;
-  // Of which some lie in the thread or in its port when the node is told to end.
+  // Some of these decisions are still in the thread or in its port when the node shuts down.
   for (let count = 0; count < lookups; count++) await dig(rig, ELSEWHERE, 'api.example.com');
   await rig.node.end('SIGTERM');
   await rig.node.restart();

@@ -22,7 +22,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => rig?.remove());
 
-/** The soft limit; the hard limit stays, so that the limit can be raised again. */
+/** The soft limit. The hard limit stays, so the limit can be raised again. */
 async function limit(soft: number | 'unlimited'): Promise<void> {
   await must('prlimit', [`--pid=${rig.node.pid}`, `--nofile=${soft}:`]);
 }
@@ -31,7 +31,7 @@ async function lines(word: string): Promise<number> {
   return (await rig.node.log()).split('\n').filter((line) => line.includes(word)).length;
 }
 
-/** Connections that say nothing, until its input ends. */
+/** Opens connections that send nothing, until the input of the process ends. */
 const SILENT = `
 import socket, sys
 host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -67,12 +67,12 @@ describe('connections of other processes', () => {
 describe('process without free descriptors', () => {
   test('keeps the datapath thread, reports each failed check of the kernel, and checks again once descriptors are free', async () => {
     const { node, topology } = rig;
-    // Every descriptor above standard error is refused from now on.
+    // From now on no descriptor above standard error can be opened.
     await limit(3);
     try {
       await expect.poll(() => lines('"type":"look_changed","fault":"'), soon).toBe(1);
       expect(await node.log()).toMatch(/"fault":"[^"]*EMFILE/);
-      // The kernel enforces without the thread, and a notification while no look is possible ends nothing.
+      // The kernel enforces without the thread. A notification during the failure ends nothing.
       expect(await rig.tcp(80)).toBe('open');
       await topology.node.must('nft', 'delete table inet weir');
       await topology.node.must('ip', 'link', 'add', 'later0', 'type', 'veth', 'peer', 'name', 'later1');

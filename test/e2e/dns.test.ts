@@ -80,7 +80,7 @@ describe('an allowed name', () => {
 describe('observation', () => {
   test('shows names beside addresses, and lookups to a reader that asked for them', async () => {
     const { messages, socket } = await readWiretap(rig.node);
-    // The first lookup may be under way before the proxy knows that somebody wants it.
+    // The first lookup may be in progress before the proxy gets the request to report lookups.
     await expect
       .poll(async () => {
         await ask('api.example.com');
@@ -154,7 +154,7 @@ test('a public name with a private address returns no address', async () => {
 
 describe('curl with the node as resolver', () => {
   const HTTP = 8_080;
-  /** Its exit code and what it got, from a client with a resolv.conf of its own. */
+  /** The exit code and the output, from a client with its own resolv.conf. */
   const curl = async (host: string): Promise<readonly [number | null, string]> => {
     const resolv = join(rig.node.folder, 'resolv.conf');
     await writeFile(resolv, `nameserver ${ADDRESSES.nodeLan}\n`);
@@ -206,7 +206,7 @@ for number in range(20):
       for name in all default lan0 wan0 ext0; do echo 0 > /proc/sys/net/ipv4/conf/$name/rp_filter; done`;
     await node.must('sh', '-ec', onNode);
     await server.must('sh', '-ec', 'ip addr add 10.79.1.2/24 dev ext1; ip link set ext1 up');
-    // Of a pattern that nothing was granted for.
+    // A name of a pattern without grants.
     await rig.put(policyOf([{ match: { dns_hostname: 'api.example.com', proto: 'tcp', dst_ports: [443] } }]));
   });
   const towards = (device: string, by: string): Promise<string> =>
@@ -214,7 +214,7 @@ for number in range(20):
   const attack = async (source: string): Promise<number> => {
     const before = await asked();
     await rig.topology.server.must('python3', '-c', ATTACK, source);
-    // The proxy reads its sockets in order: what was sent before this lookup is counted with it.
+    // The proxy reads its sockets in order: earlier datagrams are counted with this lookup.
     await ask('other.example.org');
     return (await asked()) - before - 1;
   };

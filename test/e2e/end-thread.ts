@@ -12,7 +12,10 @@ type Said = {
   readonly params?: { readonly sessionId: string; readonly workerInfo: { readonly url: string } };
 };
 
-/** Ends one thread of the node that runs this file of the build, as a fault of its own would; the process goes on. */
+/**
+ * Ends the thread of the node that runs this file of the build, as a fault in it would; the process
+ * continues.
+ */
 export async function endThread({ node, topology }: Pick<Rig, 'node' | 'topology'>, file: string): Promise<void> {
   const socketPath = join(node.folder, 'inspector.sock');
   const relay = topology.node.start(process.execPath, [program('relay'), socketPath, '127.0.0.1', INSPECTOR_PORT]);
@@ -47,7 +50,7 @@ export async function endThread({ node, topology }: Pick<Rig, 'node' | 'topology
   }
 }
 
-/** Once it listens. */
+/** After the inspector listens. */
 async function pathOfInspector(socketPath: string): Promise<string> {
   for (;;) {
     const text = await new Promise<string>((resolve) => {

@@ -4,7 +4,7 @@ import { createRig, policyOf, type Rig } from './rig.js';
 
 const ATTACKERS = 8;
 const LOOKS = 400;
-/** Not reached by a node that is quick. */
+/** A fast node does not reach this limit. */
 const LOOKING_MS = 60_000;
 
 let rig: Rig;
@@ -16,7 +16,10 @@ afterAll(() => rig?.remove());
 
 const packet = { src: ADDRESSES.client, dst: ADDRESSES.server, proto: 'tcp', src_port: 40_000, dst_port: 443 };
 const hostname = `${'a'.repeat(60)}.${'b'.repeat(60)}.${'a'.repeat(60)}.${'b'.repeat(60)}`;
-/** As costly as the bounds of expressions leave a policy; so many of these groups have all that it may have. */
+/**
+ * A group of the maximum cost that the bounds of expressions allow; the policy has as many as its limits
+ * allow.
+ */
 const costlyGroup = (id: string, rules: number) => ({
   id,
   mode: 'enforce',
@@ -35,7 +38,7 @@ test('/health and /ready stay fast during drafts and group writes of the maximum
   const headers = { authorization: `Bearer ${(issued as { token: string }).token}` };
   const explain = async (question: object): Promise<number> =>
     (await rig.node.request('POST', '/api/v1/policy/explain', question, headers)).status;
-  // Each is new, since the thread knows the expressions that it read before.
+  // Each expression is new, since the thread caches expressions.
   let drafts = 0;
   const draft = () => ({ ...packet, hostname, policy: { source_groups: [costlyGroup(`g${drafts++}`, 100)] } });
   const alone: number[] = [];
@@ -58,7 +61,7 @@ test('/health and /ready stay fast during drafts and group writes of the maximum
     attack(index % 2 === 0 ? draft : () => ({ ...packet, hostname })),
   );
 
-  // Each write alone is within the bounds of a policy; all of them are not.
+  // Each write alone is within the bounds of a policy; all of them together are not.
   const { body: list } = await rig.node.request('GET', '/api/v1/policies');
   const { id } = (list as { items: { id: string }[] }).items[0] ?? { id: '' };
   const writes: number[] = [];
@@ -96,7 +99,7 @@ test('/health and /ready stay fast during drafts and group writes of the maximum
   });
   // Without a DNS proxy a policy with hostnames is not ready.
   expect([...answered].sort()).toEqual(['/health 200', '/ready 200', '/ready 503']);
-  // Behind a question that holds the node, a look takes as long as the question. Load from elsewhere makes both slower.
+  // If a question blocks the node, a health request takes as long as the question. Other load slows both.
   expect(percentile(0.5)).toBeLessThan(draftMs / 10);
   expect(percentile(0.99)).toBeLessThan(draftMs / 3);
   expect([writes[0], writes.at(-1)]).toEqual([201, 400]);

@@ -12,7 +12,7 @@ it('a node whose API fails to start exits with all its threads', async () => {
   const folder = temporaryFolder();
   const config = join(folder, 'weir.yaml');
   writeFileSync(config, JSON.stringify({ version: 1, node: { data_dir: join(folder, 'data') } }));
-  // The files were good when the configuration was checked, and are gone when they are read.
+  // The files are valid when the configuration is checked, and are gone when they are read.
   const program = `
     import { readConfig } from '#config/load.js';
     import { run } from '#main.js';

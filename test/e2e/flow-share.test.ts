@@ -14,7 +14,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
-/** Datagrams from so many ports; prints how many were answered. */
+/** Sends datagrams from this many ports; prints the number of answers. */
 const flood = async (ports: number): Promise<number> => {
   const script = `
 import socket

@@ -10,7 +10,7 @@ const CA = '/api/v1/settings/tls-intercept-ca';
 const PORTS = { nginx: 443, node: 444, old: 445 } as const;
 const BIG = 1_000_000_000;
 
-/** Answers as gRPC does: whatever came, and a status behind it; `/big` has no end of its own. */
+/** Answers like gRPC: echoes the request, with a status in the trailers; `/big` never ends by itself. */
 const SERVER = `
 const { createSecureServer } = require('node:http2');
 const { readFileSync } = require('node:fs');
@@ -39,7 +39,7 @@ server.listen(Number(port), () => console.log('up'));`;
 let rig: InspectedRig;
 let caFile: string;
 let origin: ChildProcess;
-/** What the server has not sent of the great body. */
+/** The part of the large body that the server has not sent. */
 let left = BIG;
 beforeAll(async () => {
   rig = await createInspectedRig('http2');
@@ -83,7 +83,7 @@ const fetch = (port: number, path: string, ...options: string[]) =>
   rig.curl(...trust(port), '-w', '\n%{http_version} %{http_code}', ...options, `https://${SERVER_NAME}:${port}${path}`);
 
 test("both sides use the HTTP version that the server selects from the client's offer", async () => {
-  // nginx does not say when it listens.
+  // nginx does not report when it listens.
   await expect.poll(async () => (await fetch(PORTS.old, '/')).code, { timeout: 20_000 }).toBe(0);
   const said = async (port: number, ...options: string[]) => (await fetch(port, '/', ...options)).stdout;
   expect(await said(PORTS.nginx, '--http2', '-H', 'X-Own: 1')).toBe(`HTTP/2.0 ${SERVER_NAME} 1\n2 200`);
@@ -136,7 +136,7 @@ test('a slow client stops the server by backpressure, and the node buffers nothi
   try {
     await expect.poll(() => left, { timeout: 20_000 }).toBeLessThan(BIG);
     let last = BIG;
-    // It stands still when twice the same is left.
+    // The transfer has stopped if two readings are equal.
     await expect
       .poll(
         () => {

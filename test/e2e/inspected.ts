@@ -6,7 +6,7 @@ import { ADDRESSES } from '#cli/topology.js';
 import { makeCertificates, SERVER_NAME, type ServerCertificate } from '#test/service-plane/certificates.js';
 import { createRig, type Rig } from './rig.js';
 
-/** Answers every request with what it understood of it. */
+/** Answers every request with its parsed form. */
 const SERVER = `
 const { createServer } = require('node:https');
 const { readFileSync } = require('node:fs');
@@ -22,16 +22,16 @@ createServer({ cert, key }, (request, response) => {
   });
 }).listen(Number(port), () => console.log('up'));`;
 
-/** A rig whose node inspects, and whose servers have certificates. */
+/** A rig with an inspecting node, and servers with certificates. */
 export type InspectedRig = Rig & {
   readonly certificates: ReturnType<typeof makeCertificates>;
   /** `upstream_ca` of the node. */
   readonly rootFile: string;
-  /** `openssl s_server` on the server, with these options besides; resolves once it listens. */
+  /** Runs `openssl s_server` on the server with these additional options; resolves when it listens. */
   serve(port: number, shown: ServerCertificate, ...options: string[]): Promise<ChildProcess>;
-  /** An HTTPS server, which answers with what it understood of a request. */
+  /** An HTTPS server that answers with the parsed request. */
   web(port: number, shown: ServerCertificate): Promise<ChildProcess>;
-  /** `openssl s_client` on the client, which sends `input`. */
+  /** Runs `openssl s_client` on the client, which sends `input`. */
   dial(port: number, options: readonly string[], input?: string): Promise<Dialled>;
   curl(
     ...options: string[]
@@ -92,7 +92,7 @@ export async function createInspectedRig(
       return child;
     },
     dial: async (port, options, input = 'GET / HTTP/1.0\r\n\r\n') => {
-      // openssl takes no name together with the wish for none.
+      // openssl accepts no server name together with `-noservername`.
       const named = options.includes('-noservername') ? [] : ['-servername', SERVER_NAME];
       const words = ['s_client', '-connect', `${ADDRESSES.server}:${port}`, ...named, ...options];
       const command = `printf '${input.replaceAll('\r', '\\r').replaceAll('\n', '\\n')}' | timeout 4 openssl ${words.join(' ')} -ign_eof 2>&1`;

@@ -57,7 +57,7 @@ const decided = {
   reason: null,
   sni: SERVER_NAME,
 };
-/** What the finding of a message is to be, seen once. */
+/** The expected finding for a message that occurred once. */
 const findingOf = ({ type, src, dst, verdict, ...said }: Readonly<Record<string, unknown>>) => ({
   ...said,
   finding_type: `${String(type)}_deny`,
@@ -67,11 +67,11 @@ const findingOf = ({ type, src, dst, verdict, ...said }: Readonly<Record<string,
   effective_action: verdict === 'audit' ? 'allow' : 'deny',
   count: 1,
 });
-/** Readers that ask for what is inspected alone, and for nothing that is allowed. */
+/** Readers that request inspected connections only, without allowed ones. */
 const reading = (): Promise<WiretapReader> =>
   readWiretap(rig.node, '?type=tls&type=http&verdict=deny&verdict=audit&proto=tcp');
 
-/** What was done is told once, and is one finding. */
+/** Each action causes one message and one finding. */
 async function expectSeen(reader: WiretapReader, messages: readonly Readonly<Record<string, unknown>>[]) {
   await expect.poll(() => reader.messages, soon).toMatchObject(messages);
   await expect.poll(() => find(), soon).toHaveLength(messages.length);
@@ -113,7 +113,7 @@ test('a denied request causes one finding without its query; an allowed request 
   const byDefault = { ...decided, rule: null, decided_by: 'group_default' };
   const denied = { ...byDefault, type: 'http', verdict: 'deny', http: http('/other') };
   await expectSeen(reader, [denied]);
-  // Each was on a connection of its own, and may be told by another thread.
+  // Each request had its own connection, so different threads may report them.
   await expect
     .poll(() => all.messages.toSorted(({ verdict }) => (verdict === 'allow' ? -1 : 1)), soon)
     .toMatchObject([{ ...decided, type: 'http', verdict: 'allow', http: http('/v1/things') }, denied]);

@@ -94,7 +94,7 @@ test.each([
     try {
       await client.end();
       if (isServerGone) await server.end();
-      // What the kernel has kept of them is gone, too.
+      // The entries of the kernel are gone, too.
       for (const inside of gone) await inside.must('ss', '-K', `( sport = :${PORT} or dport = :${PORT} )`);
     } finally {
       for (const inside of gone) await inside.must('nft', 'delete table ip hush');
@@ -182,7 +182,7 @@ test('a smaller path MTU is reported to the sender with its own sequence numbers
   const { client, server } = await joined();
   await carry(client, server, MB, 8);
   await rig.topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '1200');
-  // The datapath keeps for about a second where packets go.
+  // The datapath caches next hops for about a second.
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   try {
     await carry(client, server, 10 * MB, 9);
@@ -252,7 +252,7 @@ test('a node that shuts down resets offloaded connections on both sides', async 
 
 describe('when the node is killed', () => {
   const RESET = { failed: 'ConnectionResetError' };
-  /** The time of the last voucher, and a second of grace. */
+  /** The validity of the last keep-alive of the node, plus one second. */
   const LAPSED_MS = 6_000;
   afterEach(async () => {
     await rig.node.restart();

@@ -10,17 +10,17 @@ import { DNS_SECTION, data, dig, startUpstream } from './names.js';
 import { policyOf } from './rig.js';
 import { Talkers } from './talkers.js';
 
-/** Those that docs/capabilities.md lists. */
+/** The capabilities that docs/capabilities.md lists. */
 const LEAST = ['NET_ADMIN', 'BPF', 'PERFMON', 'NET_RAW', 'NET_BIND_SERVICE'];
-/** The proxy alone answers lookups that are sent there. */
+/** Only the proxy returns answers to lookups of this address. */
 const ELSEWHERE = '198.51.100.53';
 const PORTS = { steady: 80, named: 81, inspected: 443 } as const;
-/** More than the timeout of a flow. */
+/** Longer than the timeout of a flow. */
 const soon = { timeout: 10_000, interval: 20 };
 
 type Steady = { readonly pongs: () => number; readonly others: () => readonly string[] };
 
-/** A flow that says something every 20 ms, and what its end printed besides echoes. */
+/** A flow that sends every 20 ms, and the output of its end besides echoes. */
 function steadyFlow({ client }: Topology, mode: 'connect' | 'connect-udp'): Steady {
   const words = [mode, ADDRESSES.server, String(PORTS.steady), '--every', '20', '--timeout', '2000'];
   const child = client.start(process.execPath, [program('tour-traffic'), ...words]);
@@ -42,7 +42,10 @@ describe.each([
   let rig: InspectedRig;
   afterEach(() => rig?.remove());
 
-  /** When the flows of the steady port were opened, by protocol. Each process converts the kernel's clock for itself. */
+  /**
+   * The opening times of the flows of the steady port, by protocol. Each process converts the kernel clock
+   * itself.
+   */
   const opened = async (): Promise<Record<string, number>> => {
     const { body } = await rig.node.request('GET', `/api/v1/flows?dst_port=${PORTS.steady}`);
     const { items } = body as { readonly items: readonly { readonly proto: number; readonly opened: string }[] };
@@ -97,7 +100,7 @@ describe.each([
       await node.restart();
       await serves();
     }
-    // Another size: flows move into another table.
+    // Another size: flows move to another table.
     await node.end('SIGTERM');
     const file = join(node.folder, 'weir.yaml');
     const config = JSON.parse(await readFile(file, 'utf8')) as { dataplane: object };

@@ -147,7 +147,7 @@ async function explain(said: Readonly<Record<string, unknown>>) {
   return body as { readonly effective_action: string; readonly unknown: readonly string[] };
 }
 
-/** A connection that is open, of which the server was asked nothing yet. */
+/** An open connection whose server has received nothing yet. */
 async function begun(): Promise<ChildProcess> {
   const words = ['s_client', '-connect', '10.77.2.2:443', '-servername', SERVER_NAME, '-quiet', '-no_ign_eof'];
   const child = rig.topology.client.start('openssl', words);
@@ -155,13 +155,13 @@ async function begun(): Promise<ChildProcess> {
   child.stderr?.on('data', (chunk: Buffer) => {
     said += chunk.toString();
   });
-  // It may be gone before it is written to.
+  // The connection may be closed before the write.
   child.stdin?.on('error', () => {});
   await expect.poll(() => said, { timeout: 5_000 }).toContain('verify');
   return child;
 }
 
-/** What became of such a connection after `change`. */
+/** The result of such a connection after `change`. */
 async function held(change: () => Promise<void>): Promise<'open' | 'closed'> {
   const child = await begun();
   const gone = new Promise<'closed'>((resolve) => child.once('exit', () => resolve('closed')));
@@ -210,7 +210,7 @@ process.stdin.once('data', () => {
   expect(await heard(['other.test'], [SERVER_NAME])).toBe('passed');
 });
 
-/** Opens connections that say nothing, and holds them open. */
+/** Opens connections that send nothing, and keeps them open. */
 async function silent(count: number): Promise<ChildProcess> {
   const program = `
 import socket,sys
@@ -256,7 +256,7 @@ test('connections over the limit are reset; under audit as many again pass witho
 describe('a server that sends HelloRetryRequest', () => {
   const PORTS = { retrying: 450, stateless: 451, intercepted: 450 } as const;
   const heard: string[] = [];
-  /** Names on which the servers acted. */
+  /** Names that the servers received. */
   const names = (): readonly string[] =>
     heard.flatMap((text) => /Hostname in TLS extension: "(.*)"/.exec(text)?.[1] ?? []);
   const on = (

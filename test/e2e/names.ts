@@ -4,17 +4,17 @@ import type { Rig } from './rig.js';
 
 const UPSTREAM_READY_MS = 10_000;
 
-/** The section `dns` of a node whose upstream is that of `startUpstream`. */
+/** The section `dns` of a node with the upstream of `startUpstream`. */
 export const DNS_SECTION = {
   listen: [`${ADDRESSES.nodeLan}:53`],
   upstreams: [`${ADDRESSES.server}:53`],
   rebind_allow: ['*.example.com'],
 };
 
-/** What `dig` says, of its status and its answers. */
+/** The status and the answers that `dig` prints. */
 export type Dug = { readonly status: string; readonly answers: readonly string[]; readonly text: string };
 
-/** Asks from the client. */
+/** Runs `dig` on the client. */
 export async function dig(rig: Rig, server: string, ...words: string[]): Promise<Dug> {
   const options = ['+tries=1', '+time=3', '+nocookie'];
   const { stdout } = await rig.topology.client.run('dig', `@${server}`, ...options, ...words);
@@ -23,10 +23,10 @@ export async function dig(rig: Rig, server: string, ...words: string[]): Promise
   return { status: /status: (\w+)/.exec(stdout)?.[1] ?? 'none', answers: spaced, text: stdout };
 }
 
-/** Its answers without their TTLs. */
+/** The answers without their TTLs. */
 export const data = ({ answers }: Dug): string[] => answers.map((line) => line.replace(/ \d+ IN /, ' '));
 
-/** A resolver on the server that knows a few names. */
+/** Starts a resolver with a few names on the server. */
 export async function startUpstream({ topology: { server } }: Rig): Promise<ChildProcess> {
   const words = [
     '--no-daemon --conf-file=/dev/null --no-resolv --no-hosts --bind-interfaces --user=root --group=root --pid-file=',

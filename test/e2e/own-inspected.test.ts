@@ -41,7 +41,7 @@ const fetched = async (inside: Inside, address: string): Promise<boolean> => {
   const { code } = await inside.run('curl', '-ksS', '--max-time', '2', '--resolve', at, `https://${SERVER_NAME}/`);
   return code === 0;
 };
-/** The connections that the node cannot stand in between. */
+/** The connections that the node cannot intercept. */
 const own = (): readonly (readonly [string, Inside, string, string])[] => [
   ['from', rig.topology.node, ADDRESSES.nodeWan, ADDRESSES.server],
   ['to', rig.topology.client, ADDRESSES.client, ADDRESSES.nodeLan],

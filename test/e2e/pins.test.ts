@@ -5,14 +5,14 @@ import { createRig, policyOf, type Rig } from './rig.js';
 
 const USER = 65_534;
 const ONLY = ['NET_ADMIN', 'BPF', 'PERFMON', 'NET_RAW'];
-/** From the loss to the repair (hardening.md F10). */
+/** The time between the loss and the repair (F10). */
 const soon = { timeout: 5_000, interval: 20 };
 
 let rig: Rig;
 let pinPath: string;
 let pinned: readonly string[];
 beforeAll(async () => {
-  // A user whom the mode of a folder can keep from making pins.
+  // A user without the rights of root, so that the mode of a folder can prevent pins.
   rig = await createRig('lost', [80, 81], { user: USER, only: ONLY });
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
   await rig.node.ready();
@@ -51,7 +51,7 @@ test.each([
   await expect.poll(pins, soon).toEqual(pinned);
   await rig.node.ready();
   await isEnforced();
-  // The next process takes over what is in force.
+  // The next process takes over the program in force.
   await rig.node.restart();
   await rig.node.ready();
   expect(pins()).toEqual(pinned);

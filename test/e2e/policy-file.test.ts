@@ -19,7 +19,7 @@ const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
 const MIB = 1024 * 1024;
 const WAIT = { timeout: 30_000, interval: 20 };
 
-/** A node without a datapath that follows `policy.yaml` in its folder, which `make` makes. */
+/** A node without a datapath that follows `policy.yaml` in its folder; `make` creates that file. */
 function nodeWith(make: (path: string) => unknown) {
   const folder = temporaryFolder();
   const path = join(folder, 'policy.yaml');

@@ -6,10 +6,10 @@ export type WiretapMessage = Readonly<Record<string, Value>> & { readonly type: 
 
 /** A wiretap reader over a WebSocket. */
 export type WiretapReader = {
-  /** What came so far. */
+  /** The messages received so far. */
   readonly messages: WiretapMessage[];
   readonly socket: WebSocket;
-  /** The code that the server closed with. */
+  /** The close code of the server. */
   readonly closed: Promise<number>;
 };
 

@@ -78,7 +78,10 @@ export type RuleInput = {
   readonly match: Match;
 };
 
-/** A singleton policy with one group for the client's first address; rules without an id are named r0, r1, … */
+/**
+ * A singleton policy with one group for the first address of the client; rules without an id are named r0,
+ * r1, …
+ */
 export function policyOf(
   rules: readonly RuleInput[],
   group: Readonly<Record<string, unknown>> = {},

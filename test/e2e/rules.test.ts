@@ -141,7 +141,7 @@ describe('real traffic through the node', () => {
     await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
     const answered = lines[0]?.length ?? 0;
     await until(() => lines[0]?.at(-1)?.startsWith('silent') === true);
-    // At most the number that was on its way while the answer travelled.
+    // At most the number of packets in flight while the answer was on its way.
     expect((lines[0]?.filter((line) => line.startsWith('pong')).length ?? 0) - answered).toBeLessThanOrEqual(1);
     const alive = lines[1]?.length ?? 0;
     await until(() => (lines[1]?.length ?? 0) > alive + 5);

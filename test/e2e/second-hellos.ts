@@ -17,7 +17,7 @@ import type { Rig } from './rig.js';
 
 const X25519 = 29;
 const P384 = 24;
-/** A server with this option alone asks for another hello. */
+/** A server with this option sends HelloRetryRequest to this client. */
 export const RETRYING = ['-groups', 'P-384'] as const;
 
 const keyShareOf = (group: number, key: Uint8Array): Buffer =>
@@ -36,7 +36,7 @@ type Parts = {
   readonly sessionId?: Buffer;
 };
 
-/** A hello that OpenSSL takes; its first share is of a group that a `RETRYING` server does not take. */
+/** A ClientHello that OpenSSL accepts; its first key share is of a group that a `RETRYING` server rejects. */
 function retriedHello({ sni = SERVER_NAME, share = FIRST_SHARE, more = [], versions, sessionId }: Parts): Buffer {
   const name = sni === null ? [] : [sniOf(sni)];
   const extensions = [...name, GROUPS, SIGNATURES, versions ?? VERSIONS, ...more, share];
@@ -49,9 +49,9 @@ const alert = (level: number, description: number): Buffer => record(Buffer.from
 export type Sent = {
   /** The first bytes of the client. */
   readonly first: Buffer;
-  /** And after each request for another hello. */
+  /** The bytes after each HelloRetryRequest. */
   readonly next: readonly Buffer[];
-  /** Bytes of a segment. */
+  /** Bytes of one TCP segment. */
   readonly size?: number;
 };
 
@@ -59,7 +59,7 @@ export const FIRST = record(retriedHello({}));
 const second = (parts: Parts): Buffer => retriedHello({ share: SECOND_SHARE, ...parts });
 const OTHER = second({ sni: 'denied.test' });
 
-/** Sends that a server would act on, with a second hello that says something else than the first. */
+/** Sends that a server accepts, with a second ClientHello that differs from the first. */
 export const CHANGED: readonly (readonly [string, Sent])[] = [
   ['another name', { first: FIRST, next: [record(OTHER)] }],
   ['another name, a byte a segment', { first: FIRST, next: [record(OTHER)], size: 1 }],
@@ -101,10 +101,13 @@ export const SAME: readonly (readonly [string, Sent])[] = [
   ['with padding', { first: FIRST, next: [record(second({ more: [extension(21, Buffer.alloc(300))] }))] }],
 ];
 
-/** Two hellos to a server without memory, which asks for another one each time until one returns its cookie. */
+/** Two ClientHellos to a stateless server, which sends HelloRetryRequest until a hello returns its cookie. */
 export const WITHOUT_COOKIE: Sent = { first: FIRST, next: [record(second({})), record(OTHER)] };
 
-/** Sends, for python3, and prints the last that came: `hello`, `retry`, `alert N`, `reset` or `end`. */
+/**
+ * A python3 program that sends the bytes and prints the last event: `hello`, `retry`, `alert N`, `reset` or
+ * `end`.
+ */
 const SENDING = `
 import json, socket, sys, time
 RETRY = bytes.fromhex('cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c')

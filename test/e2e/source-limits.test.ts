@@ -26,7 +26,10 @@ afterEach(async () => {
 afterAll(() => rig?.remove());
 
 const children: ChildProcess[] = [];
-/** Opens connections that say nothing, waits until each is closed or 0.5 s have passed, and prints how many are open. */
+/**
+ * Opens connections that send nothing, waits until each is closed or 0.5 s have passed, and prints the number
+ * that is still open.
+ */
 const SILENT = `
 import select, socket, sys
 source, host, port, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])

@@ -3,9 +3,9 @@ import { serverHello } from '#test/service-plane/tls/hello-bytes.js';
 const SERVER_HELLO = serverHello().toString('hex');
 
 /**
- * Both ends of connections, for python3: `serve PORT HELLO_BYTES`, or `dial ADDRESS PORT HELLO_FILE COMMAND TIMES`. The client says
- * a recorded hello and then what is to be done. Each end prints a line of JSON for each connection: how many bytes came,
- * their digest, and how it ended.
+ * Both ends of connections, for python3: `serve PORT HELLO_BYTES`, or `dial ADDRESS PORT HELLO_FILE COMMAND
+ * TIMES`. The client sends a recorded ClientHello and then the command. Each end prints a line of JSON for
+ * each connection: the number of received bytes, their digest, and how it ended.
  */
 export const SPLICED_ENDS = `
 import hashlib, json, random, socket, struct, sys, threading, time

@@ -13,7 +13,7 @@ import { policyOf } from './rig.js';
 import { SPLICED_ENDS } from './spliced-ends.js';
 
 type Told = Readonly<Record<string, unknown>>;
-/** What a process printed, a value of JSON a line. */
+/** The output of a process, one JSON value in each line. */
 class Lines {
   readonly #told: Told[] = [];
   constructor(readonly child: ChildProcess) {
@@ -21,7 +21,7 @@ class Lines {
     createInterface(child.stdout).on('line', (line) => this.#told.push(JSON.parse(line) as Told));
   }
 
-  /** Takes the next `count`. */
+  /** Takes the next `count` lines. */
   async next(count = 1): Promise<readonly Told[]> {
     await expect.poll(() => this.#told.length, { timeout: 90_000 }).toBeGreaterThanOrEqual(count);
     return this.#told.splice(0, count);
@@ -58,7 +58,7 @@ async function digest(count: number, of: 'client' | 'server'): Promise<string> {
 const NOTHING = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
 const rssMb = (): number =>
   Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${rig.node.pid}/status`, 'utf8'))?.[1]) / 1_024;
-/** The node's sockets that are of connections between the ends. */
+/** The sockets of the node for connections between the ends. */
 const sockets = (): Promise<string> =>
   rig.topology.node.must('ss', '-Htn', 'state', 'established', `( sport = :${PORT} or dport = :${PORT} )`);
 

@@ -22,7 +22,7 @@ const WEBHOOK_PATH = 'planted-path-of-a-webhook';
 const PATH = '/api/v1/support/sysdump/cluster';
 
 let rig: Rig;
-/** What must be found nowhere. */
+/** Secrets that must not occur anywhere. */
 let secrets: readonly string[];
 beforeAll(async () => {
   process.env.PLANTED = ENVIRONMENT;
@@ -32,7 +32,7 @@ beforeAll(async () => {
   rig = await createRig('dump', [80, 81], {
     sections: {
       api: { listen: '127.0.0.1:8080', allowed_hosts: [`\${${'PLANTED'}}`, 'weir.example.com'] },
-      // Nobody is there: the log says so.
+      // The webhook has no listener, so the log has its failure.
       findings: { webhook: { url: `https://127.0.0.1:9/${WEBHOOK_PATH}`, secret_file: secretFile } },
       dns: { listen: ['10.77.1.1:53'], upstreams: ['10.77.2.2:53'] },
     },
@@ -55,7 +55,7 @@ beforeAll(async () => {
   const issued = await node.request('POST', '/api/v1/tokens', { subject: 'ops', role: 'readonly' });
   const { token } = issued.body as { token: string };
   const sealKey = readFileSync(join(data, 'seal.key'), 'utf8').trim();
-  // A key is found by its body, not by its frame.
+  // A PEM key is found by its body, not by its header.
   const tokenKey = readFileSync(join(data, 'token.key'), 'utf8').split('\n')[1] ?? '';
   const keys = [tokenKey, sealKey, ...tracesOf(createPrivateKey(KEY))];
   secrets = [ENVIRONMENT, INTEGRATION, WEBHOOK, WEBHOOK_PATH, await node.token(), token, ...keys];
@@ -76,7 +76,7 @@ async function begin(signal?: AbortSignal): Promise<Response> {
   });
 }
 
-/** The files of a dump without the folder of the node. */
+/** The files of a dump, with paths relative to the folder of the node. */
 async function filesOf(archive: Uint8Array): Promise<ReadonlyMap<string, UnpackedFile>> {
   const files = await unpacked(Readable.from([archive]));
   return new Map(
@@ -92,7 +92,7 @@ const linesIn = (files: ReadonlyMap<string, UnpackedFile>, name: string): unknow
     .slice(0, -1)
     .map((line) => JSON.parse(line) as unknown);
 
-/** As text, as hex, and as base64 wherever it begins in what was encoded. */
+/** As text, as hex, and as base64 at any offset of the encoded bytes. */
 function traces(secret: string): string[] {
   const bytes = Buffer.from(secret);
   const base64 = [0, 1, 2].map((shift) =>
@@ -147,7 +147,7 @@ test('weir sysdump writes a complete archive that only its owner can read', asyn
   expect(nodes[0]?.entries.map(({ name, outcome, error }) => [name, outcome, error])).toEqual(
     COMPLETE.map((name) => [name, 'complete', null]),
   );
-  // Nothing was looked up yet.
+  // No name was looked up yet.
   const empty = ['dataplane/grants.jsonl', 'dns/names.jsonl'];
   expect([...files.keys()]).toEqual([...COMPLETE.filter((name) => !empty.includes(name)), 'manifest.json']);
   expect(said).toMatch(/^ +\d+ B {2}node-a\/build[.]json\n/);
@@ -224,7 +224,7 @@ test('dump, log, metrics and statecharts contain no secret', async () => {
   );
   expect(found).toEqual([]);
   expect(Object.keys(texts).length).toBeGreaterThan(COMPLETE.length);
-  // The search finds what is there.
+  // Checks that the search finds a text that exists.
   const planted = [`x${ENVIRONMENT}`, `xy${ENVIRONMENT}z`].map((text) => Buffer.from(text).toString('base64'));
   expect(planted.map((text) => traces(ENVIRONMENT).some((trace) => text.includes(trace)))).toEqual([true, true]);
 });

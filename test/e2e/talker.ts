@@ -6,7 +6,10 @@ import { serverHello } from '#test/service-plane/tls/hello-bytes.js';
 
 const SERVER_HELLO = serverHello().toString('hex');
 
-/** One end of a connection, for python3, which does what it is told line by line, and answers each with a line of JSON. */
+/**
+ * One end of a connection, for python3. It executes commands line by line, and answers each with a line of
+ * JSON.
+ */
 const TALKER = `
 import hashlib, json, socket, struct, sys
 listener = s = None
@@ -84,7 +87,7 @@ export class Talker {
   }
 }
 
-/** Of what `send` says. */
+/** The output of `send`. */
 export function digestOf(count: number, seed: number): string {
   const hash = createHash('sha256');
   for (let at = 0; at < count; at += 1 << 16) {

@@ -8,13 +8,16 @@ import type { Rig } from './rig.js';
 import { digestOf, Talker } from './talker.js';
 
 const MB = 1_000_000;
-/** What a connection must have carried before the datapath gets it. */
+/** The bytes that a connection must carry before the datapath takes it over. */
 const ENOUGH = 4 * MB;
 
 type Inside = Topology['client'];
 export type Ends = { readonly client: Talker; readonly server: Talker };
 
-/** Both ends of one connection at a time through the node, at one port of the server; the client begins with a recorded hello. */
+/**
+ * Both ends of one connection at a time through the node, at one port of the server. The client starts with a
+ * recorded ClientHello.
+ */
 export class Talkers {
   readonly #talkers: Talker[] = [];
   #ownPort = 20_000;
@@ -36,7 +39,7 @@ export class Talkers {
     return new Talkers(rig, port, { file, length: hello.length });
   }
 
-  /** A port of the client that none had. */
+  /** A port of the client that was not used before. */
   nextPort = (): number => ++this.#ownPort;
 
   end = async (): Promise<void> => {
@@ -57,7 +60,7 @@ export class Talkers {
     return { client, server };
   };
 
-  /** One that the datapath has got. */
+  /** A connection that the datapath has taken over. */
   joined = async (own?: number): Promise<Ends> => {
     const ends = await this.connect(own);
     await carry(ends.client, ends.server, ENOUGH, 3);
@@ -79,7 +82,7 @@ export class Talkers {
   }
 }
 
-/** Sends so much one way. */
+/** Sends this many bytes in one direction. */
 export async function carry(from: Talker, to: Talker, count: number, seed: number): Promise<void> {
   const sent = from.must('send', count, seed);
   expect(await to.must('take', count)).toEqual({ took: count, digest: digestOf(count, seed), end: 'open' });
@@ -87,7 +90,7 @@ export async function carry(from: Talker, to: Talker, count: number, seed: numbe
 }
 
 export async function carryBoth({ client, server }: Ends, count: number): Promise<void> {
-  // A talker does one thing after another: who takes first sends then.
+  // A talker executes one command after another: the end that receives first sends afterwards.
   await carry(client, server, count, 1);
   await carry(server, client, count, 2);
 }

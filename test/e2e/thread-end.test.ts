@@ -21,7 +21,10 @@ const SETTLED_MS = 500;
 const CA = '/api/v1/settings/tls-intercept-ca';
 const PLANE = 'service-plane/service-plane.worker.js';
 const SPLICING = 'service-plane/splice.worker.js';
-/** Connects again and again, for python3: `ADDRESS PORT HELLO_FILE`. Prints how often somebody listened once its input ends. */
+/**
+ * A python3 program that connects repeatedly: `ADDRESS PORT HELLO_FILE`. After its input ends it prints how
+ * often a connection was accepted.
+ */
 const KNOCKING = `
 import select, socket, sys
 hello, heard = open(sys.argv[3], 'rb').read(), False
@@ -52,12 +55,12 @@ beforeAll(async () => {
   const another = { proto: 'tcp', dst_ports: [PORTS.denied], tls: { sni: ['another.test'] } };
   await rig.put(policyOf([decided, intercepted, another].map((match) => ({ match }))));
   await rig.node.ready();
-  // The first opens the inspector, which has descriptors of its own.
+  // The first call opens the inspector, which has its own descriptors.
   await fell(SPLICING);
   fresh = await vi.waitFor(async () => {
     const now = held();
     expect(now.raw).toBe(1);
-    // The thread may have opened a part of its descriptors while they were counted.
+    // The thread may open some of its descriptors during the count.
     await setTimeout(SETTLED_MS);
     expect(held()).toEqual(now);
     return now;
@@ -66,7 +69,7 @@ beforeAll(async () => {
 afterEach(() => Promise.all([joined.end(), spliced.end()]));
 afterAll(() => rig?.remove());
 
-/** What became of the chart with each death of a thread. */
+/** The states of the chart after each end of a thread. */
 async function deaths(): Promise<readonly unknown[]> {
   const { body } = await rig.node.request('GET', '/api/v1/debug/statecharts');
   type Chart = {
@@ -80,7 +83,7 @@ async function deaths(): Promise<readonly unknown[]> {
 }
 const FAILING = { running: 'backing_off' };
 
-/** Ends a thread, and resolves once the plane serves again. */
+/** Ends a thread, and resolves when the plane serves again. */
 async function fell(file: string): Promise<void> {
   const before = await deaths();
   await endThread(rig, file);
@@ -94,7 +97,10 @@ async function fell(file: string): Promise<void> {
 const soon = { timeout: 10_000, interval: 20 };
 
 type Held = Readonly<Record<string, number>>;
-/** What the process has open, by kind, and its raw sockets; other sockets come and go with requests to the API. */
+/**
+ * The open descriptors of the process by kind, and its raw sockets. Other sockets come and go with requests
+ * to the API.
+ */
 function held(): Held {
   const folder = `/proc/${rig.node.pid}`;
   const targets = readdirSync(`${folder}/fd`).flatMap((fd) => {
@@ -132,7 +138,7 @@ function entries(): number {
   }
 }
 
-/** The node's sockets of connections that were let in. */
+/** The sockets of the node for accepted connections. */
 async function sockets(): Promise<string> {
   const ours = [PORTS.joined, PORTS.spliced, PORTS.intercepted].flatMap((port) => [
     `sport = :${port}`,
@@ -142,7 +148,7 @@ async function sockets(): Promise<string> {
   return rig.topology.node.must('ss', '-Htn', ...states, `( ${ours.join(' or ')} )`);
 }
 
-/** An intercepted connection, on which one request was answered. */
+/** An intercepted connection with one answered request. */
 async function intercepted(): Promise<{ readonly ended: Promise<string> }> {
   const words = ['s_client', '-quiet', '-connect', `${ADDRESSES.server}:${PORTS.intercepted}`, '-CAfile', caFile];
   const child = rig.topology.client.start('openssl', [...words, '-verify_return_error', '-servername', SERVER_NAME]);
@@ -158,7 +164,10 @@ async function intercepted(): Promise<{ readonly ended: Promise<string> }> {
   return { ended };
 }
 
-/** Knocks at a port whose connections are denied, from a knock that is heard until it is told to stop; how much passed then. */
+/**
+ * Connects to a denied port repeatedly, from the first accepted attempt until the test stops it. Returns the
+ * bytes that passed.
+ */
 async function knock(): Promise<{ stop(): Promise<number> }> {
   const { client, server } = rig.topology;
   const count = `tcp dport ${PORTS.denied} counter`;
@@ -199,7 +208,7 @@ test.each([
     await fell(file);
     expect(await rig.node.log()).toContain(`"reason":"${reason}","msg":"service plane changed"`);
     expect(await Promise.all([sending, ...ends])).toEqual(Array<Answer>(4).fill({ failed: 'ConnectionResetError' }));
-    // An end of TCP that TLS has not said is none (RFC 8446, 6.1).
+    // A FIN without a TLS close_notify is no end of the data (RFC 8446, 6.1).
     expect(await read.ended).toMatch(/unexpected eof|Connection reset/);
 
     expect(entries()).toBe(0);

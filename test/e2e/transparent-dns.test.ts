@@ -4,7 +4,7 @@ import { DNS_SECTION, data, dig, startUpstream } from './names.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
 const NO_ANSWER = 'refused ETIMEDOUT';
-/** Nobody has this address: what is sent there is answered by nobody but the proxy. */
+/** No host has this address: only the proxy can return an answer. */
 const ELSEWHERE = '198.51.100.53';
 
 let rig: Rig;
@@ -21,7 +21,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
-/** What becomes of a lookup over UDP, and over TCP, that nobody is to answer. */
+/** The result of a lookup over UDP, and over TCP, that must get no answer. */
 async function unanswered(): Promise<string[]> {
   const lookups = [[], ['+tcp']].map((words) => dig(rig, ADDRESSES.server, ...words, '+time=1', 'other.example.org'));
   return (await Promise.all(lookups)).map(({ status }) => status);

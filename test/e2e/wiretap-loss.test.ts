@@ -5,9 +5,12 @@ import { createRig, type Rig } from './rig.js';
 
 const SOURCES = 200;
 const PORTS = 300;
-/** What lies between the node and a reader that does not read: two relays, and buffers that the kernel lets grow to 32 MiB. */
+/**
+ * The buffers between the node and a reader that does not read: two relays, and socket buffers that the
+ * kernel lets grow to 32 MiB.
+ */
 const MOST_FLOODS = 5;
-/** From each of the sources one datagram to each of the ports, so that each opens a flow. */
+/** Sends one datagram from each source to each port, so that each opens a flow. */
 const flood = (first: number): string => `
 const { createSocket } = require('node:dgram');
 (async () => {
@@ -22,7 +25,7 @@ const { createSocket } = require('node:dgram');
 
 let rig: Rig;
 beforeAll(async () => {
-  // Of as many flows none makes room for another, which would be said as well.
+  // Few enough flows that none is evicted, since evictions would cause messages too.
   rig = await createRig('loss', [80], { dataplane: { flow_capacity: 2_097_152 } });
   const { client, node, server } = rig.topology;
   await client.must('ip', 'route', 'add', 'local', '20.0.0.0/24', 'dev', 'lo');
@@ -77,7 +80,7 @@ test('messages received plus messages reported as lost equal the events that the
       .poll(async () => (await counted()).sent - before.sent, { timeout: 10_000 })
       .toBeGreaterThanOrEqual(asked * 0.9);
     const { sent } = await counted();
-    // What is not handed out yet would find a reader that is slow no more.
+    // A slow reader would no longer be slow for messages that are sent later.
     await expect
       .poll(() => got(fast.messages) + told(fast.messages, 'reader'), { timeout: 20_000 })
       .toBe(sent - before.sent);

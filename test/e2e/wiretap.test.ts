@@ -85,7 +85,7 @@ test('Server-Sent Events carry the same messages', async () => {
   end.abort();
 });
 
-/** Events that the kernel sent so far. */
+/** The number of events that the kernel has sent. */
 async function sent(): Promise<number> {
   const { text } = await rig.node.request('GET', '/metrics');
   return Number(/^weir_events_sent_total (\d+)$/m.exec(text)?.[1]);

@@ -37,7 +37,7 @@ async function withPolicy(
   return { ...running, first };
 }
 
-/** What must not have moved after a write that failed. */
+/** The state that a failed write must not change. */
 async function expectUntouched({ system, store, datapath, first }: Running & { first: PolicyWritten }): Promise<void> {
   expect(datapath.inForce).toBe(1);
   expect(system.policies.generation()).toBe(1);

@@ -28,7 +28,7 @@ async function ports(draftBudgetMs: number): Promise<ExplainPorts> {
 }
 
 const query = { packet: packet(), hostname: `${'a'.repeat(60)}.${'b'.repeat(60)}.${'a'.repeat(60)}.${'b'.repeat(60)}` };
-/** As costly as the bounds of expressions leave a draft. */
+/** A draft of the maximum cost that the bounds of expressions allow. */
 const costly: PolicyConfig = {
   source_groups: [
     {

@@ -58,7 +58,7 @@ describe('live traffic', () => {
     expect(staged.map(({ policy }) => policy)).toEqual([null, { id, revision }, { id, revision }, null]);
     const [none, first, second, last] = staged.map(({ identities }) => identities);
     expect([second, last]).toEqual([first, none]);
-    // The default of a policy is counted apart from the fallback's.
+    // The default of a policy has another counter than the fallback.
     expect(first?.slice(-2)).not.toEqual(none);
   });
 });

@@ -3,7 +3,10 @@ import { getShortestPaths } from 'xstate/graph';
 
 const PROJECTION_SLOTS = new Set(['context', 'input', 'params', 'output']);
 
-/** Paths of inline behaviour in a chart's config, other than the pure projections that XState has no names for. */
+/**
+ * Paths of inline behaviour in the configuration of a chart, except pure projections, which XState cannot
+ * name.
+ */
 export function inlineBehaviour(machine: AnyStateMachine): string[] {
   const found: string[] = [];
   const visit = (value: unknown, path: string, slot: string): void => {
@@ -17,7 +20,7 @@ export function inlineBehaviour(machine: AnyStateMachine): string[] {
   return found;
 }
 
-/** Every `invoke` that lacks an id of its own or `onError`: its rejection would stop the whole chart. */
+/** Every `invoke` without an id of its own or without `onError`. Its rejection would stop the whole chart. */
 export function unhandledInvokes(machine: AnyStateMachine): string[] {
   return nodesOf(machine).flatMap((node) =>
     [node.config.invoke ?? []]
@@ -36,16 +39,19 @@ export type Walk = {
   readonly machine: AnyStateMachine;
   readonly input?: unknown;
   readonly events: readonly (EventObject & Readonly<Record<string, unknown>>)[];
-  /** By id of the invoked actor: outputs it may end with; left out: `undefined`. */
+  /** By id of the invoked actor: its possible outputs; omitted: `undefined`. */
   readonly outputs?: Readonly<Record<string, readonly unknown[]>>;
   readonly errors?: Readonly<Record<string, readonly unknown[]>>;
-  /** What else tells two states apart, where guards look at the context. */
+  /** The parts of the context that guards read; they distinguish two states. */
   readonly key?: (snapshot: AnyMachineSnapshot) => unknown;
-  /** Where the walk goes on; a queue that grows must not make it endless. */
+  /**
+   * The snapshots from which the walk continues. Without this limit a growing queue would make the walk
+   * endless.
+   */
   readonly within?: (snapshot: AnyMachineSnapshot) => boolean;
 };
 
-/** The state nodes that a value of the machine stands for, the root included. */
+/** The state nodes of a value of the machine, the root included. */
 function nodesAt(node: AnyStateNode, value: unknown): AnyStateNode[] {
   if (value === undefined) return [node];
   const children = typeof value === 'string' ? { [value]: undefined } : (value as Record<string, unknown>);
@@ -58,7 +64,7 @@ function nodesAt(node: AnyStateNode, value: unknown): AnyStateNode[] {
   ];
 }
 
-/** Events of XState's own that can happen in a state: timers, and the outcomes of what is invoked there. */
+/** Internal events that can occur in a state: timers, and results of invoked actors. */
 function ownEvents({ machine, outputs = {}, errors = {} }: Walk, value: unknown): EventObject[] {
   return nodesAt(machine.root, value).flatMap((node) => [
     ...[...node.transitions.keys()].filter((type) => type.startsWith('xstate.after.')).map((type) => ({ type })),
@@ -73,7 +79,7 @@ function ownEvents({ machine, outputs = {}, errors = {} }: Walk, value: unknown)
   ]);
 }
 
-/** Every snapshot that the chart can reach, by walking it without running an effect. */
+/** Every snapshot that the chart can reach, found without running an effect. */
 export function reachable(walk: Walk): AnyMachineSnapshot[] {
   const paths = getShortestPaths(walk.machine, {
     events: (snapshot) => [...walk.events, ...ownEvents(walk, snapshot.value)] as never[],
@@ -90,7 +96,7 @@ export function reachable(walk: Walk): AnyMachineSnapshot[] {
   return paths.map((path) => path.state as unknown as AnyMachineSnapshot);
 }
 
-/** `a.b.c` of each state in force; regions of a parallel chart side by side. */
+/** `a.b.c` for each active state; the regions of a parallel chart are separated. */
 export function leavesOf(value: unknown, prefix = ''): string[] {
   if (typeof value === 'string') return [prefix + value];
   return Object.entries(value as Record<string, unknown>).flatMap(([key, child]) =>
@@ -98,12 +104,12 @@ export function leavesOf(value: unknown, prefix = ''): string[] {
   );
 }
 
-/** The sorted leaves that any of these snapshots is in. */
+/** The sorted leaf states of these snapshots. */
 export function leavesIn(snapshots: readonly AnyMachineSnapshot[]): string[] {
   return [...new Set(snapshots.flatMap((snapshot) => leavesOf(snapshot.value)))].sort();
 }
 
-/** `leaf: event` for every public event that is not handled anywhere while the chart is in this leaf. */
+/** `leaf: event` for every public event that the chart does not handle in this leaf state. */
 export function ignored(
   snapshots: readonly AnyMachineSnapshot[],
   region: string,

@@ -4,7 +4,7 @@ import { STANDINGS } from '#statecharts/readiness.js';
 import { ignored, inlineBehaviour, leavesIn, leavesOf, reachable, unhandledInvokes } from './chart-walk.js';
 import { WALKS } from './walks.js';
 
-/** What a region says about its part: as many tags and details as there should be one of each. */
+/** The tags and details of a region about its part; there must be exactly one of each. */
 function sayings(snapshot: AnyMachineSnapshot, part: string): { tags: string[]; details: number } {
   const tags = STANDINGS.map((standing) => `${part}:${standing}`).filter((tag) => snapshot.hasTag(tag));
   const metas = Object.values(snapshot.getMeta()) as ({ part: string } | undefined)[];

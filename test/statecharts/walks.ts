@@ -117,12 +117,12 @@ const policyKey = ({ context }: { context: PolicyContext }) => [
   context.draining,
   context.dataplaneLost,
 ];
-// Two waiting writes differ from one in nothing that a guard sees.
+// Guards see no difference between one waiting write and two.
 const boundedQueue = ({ context }: { context: PolicyContext }) => context.queue.length < 2;
 
 export type NamedWalk = Walk & { readonly regions: Readonly<Record<string, string>> };
 
-/** How each chart is walked, and which region speaks for which part. */
+/** The walk of each chart, and the region that reports each part. */
 export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
   node: [
     {
@@ -137,7 +137,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         { type: 'policy.drained' },
         { type: 'dataplane.closed' },
       ],
-      // The regions of the parts know nothing of each other.
+      // The regions of the parts are independent.
       within: (({ value }: { value: object }) =>
         Object.values(value).filter((state) => state === 'down').length < 2) as never,
       regions: { phase: 'draining' },
@@ -200,7 +200,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
   interfaces: [true, false].map((configured) => ({
     machine: interfacesChart,
     input: { configured },
-    // Attachments are reported only where the configuration has a dataplane.
+    // Attachments are reported only if the configuration has a dataplane.
     events: [
       ...(configured ? ATTACHED.map((attached) => ({ type: 'interfaces.attached', attached })) : []),
       changed('interface_appeared'),
@@ -217,7 +217,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     regions: { '': 'dataplane_config' },
   })),
   swap: ['s', null].map((stageRequest) => ({
-    // It has no parent here.
+    // The chart has no parent in this walk.
     machine: swapChart.provide({ actions: { announceCommitment: () => {} } }),
     input: { target: { program: PROGRAM, sample: SAMPLE, generation: 2 }, stageRequest },
     events: [

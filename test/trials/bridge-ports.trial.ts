@@ -7,7 +7,9 @@ let topology: Topology;
 let node: NodeProcess | undefined;
 let macs: { readonly client: string; readonly server: string; readonly bridge: string };
 
-/** The bridge then keeps no frame to itself: bit 1 is of MAC pause, which no port may forward. */
+/**
+ * With this setting the bridge forwards every frame. Bit 1 belongs to MAC pause, which no port may forward.
+ */
 const ALL = { snooping: 0, forwardedGroups: 0xfffd };
 
 async function configure({ snooping, forwardedGroups }: typeof ALL): Promise<void> {
@@ -17,7 +19,7 @@ async function configure({ snooping, forwardedGroups }: typeof ALL): Promise<voi
     await middle.must('ip', 'link', 'set', port, 'type', 'bridge_slave', 'group_fwd_mask', `${forwardedGroups}`);
 }
 
-/** Client and server are in one network, which a bridge of the node switches. */
+/** Client and server are in one network, which a bridge of the node connects. */
 beforeAll(async () => {
   topology = await createTopology('trial-br');
   const { client, node: middle, server } = topology;
@@ -50,7 +52,10 @@ afterEach(async () => {
 });
 afterAll(() => topology?.remove());
 
-/** Each sends a frame of `frames()` from `eth0`; its payload says which. `to` is the other station. */
+/**
+ * Each station sends frames of `frames()` from `eth0`; the payload names the frame. `to` is the other
+ * station.
+ */
 const FRAMES = `
 def frames(own, to, bridge, own_ip, to_ip):
     every, mark = 'ff:ff:ff:ff:ff:ff', lambda n: Raw(b'TRIAL%04d' % n)
@@ -131,7 +136,7 @@ const WAYS: readonly Way[] = [
 
 type Crossed = {
   readonly kinds: readonly string[];
-  /** Those that came out behind the other port. */
+  /** The frames that arrived behind the other port. */
   readonly through: readonly string[];
 };
 
@@ -154,8 +159,8 @@ print(json.dumps([name for name, _ in kinds]))`,
 }
 
 /**
- * The kinds that a bridge with the settings of the kernel keeps. It does not forward the addresses 01-80-C2-00-00-02, -03 and -0E
- * (IEEE 802.1Q, 8.6.3), and its snooping drops what is no valid IGMP. With STP off it forwards -00.
+ * The kinds that a bridge with the kernel settings does not forward: the addresses 01-80-C2-00-00-02, -03 and
+ * -0E (IEEE 802.1Q, 8.6.3), and invalid IGMP, which its snooping drops. With STP off it forwards -00.
  */
 const KEPT = ['EAPOL', 'IGMP', 'LACP', 'LLDP'];
 
@@ -171,7 +176,7 @@ test('without Weir a bridge switches every kind of frame, or all but four with t
     expect({ way, kept: kinds.filter((kind) => !through.includes(kind)).sort() }).toEqual({ way, kept: KEPT });
   }
   await configure(ALL);
-  // The forged ARP answers arrived, and no later one corrects them.
+  // The forged ARP replies arrived, and no later reply corrects them.
   for (const space of [topology.client, topology.node, topology.server])
     await space.must('ip', 'neigh', 'flush', 'all');
   const { stdout } = await topology.client.run('arping', '-c', '2', '-w', '2', '-I', 'eth0', ADDRESSES.server);
@@ -220,7 +225,7 @@ describe.each(
       const hping = await topology.client.run('hping3', '--icmp', '-c', '3', '-i', 'u200000', server);
       await topology.client.must('ip', 'neigh', 'del', server, 'dev', 'eth0');
       expect(hping.stderr + hping.stdout).toContain('100% packet loss');
-      // The node itself is reached as before.
+      // The node itself is reachable as before.
       expect((await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.nodeLan)).code).toBe(0);
     },
   );

@@ -7,7 +7,7 @@ import { ADDRESSES } from '#cli/topology.js';
 import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
 import { runScapy } from './scapy.js';
 
-/** Four connections of each client are few of what forty sources leave free. */
+/** Four connections of each client are few compared with the free part of the table beside forty sources. */
 const CAPACITY = 32_768;
 const FLOOD = 40_000;
 const [TCP_PORT, UDP_PORT] = [80, 81];
@@ -44,7 +44,7 @@ afterEach(() => rig?.remove());
 const policy = (number: number): unknown =>
   policyOf([{ match: {} }], { sources: { cidrs: ['10.77.0.0/16'] }, id: `g${number}` });
 
-/** A connection and one echo from each client; answers how many succeeded. */
+/** Opens a connection from each client with one echo; returns the number of successes. */
 async function connectAll(): Promise<number> {
   const script = `
 import selectors, socket, time
@@ -67,7 +67,7 @@ print(done)`;
 
 const hping = (...words: string[]): Promise<unknown> =>
   rig.topology.client.run('hping3', '-q', '-n', '-c', `${FLOOD}`, '-i', 'u40', ...words, SERVER);
-/** Frames that python3 sends by a raw socket; `packet(n)` makes the n-th. */
+/** Frames that python3 sends by a raw socket; `packet(n)` returns frame n. */
 const raw = (script: string, count = FLOOD): Promise<unknown> =>
   runScapy(
     rig.topology.client,
@@ -81,7 +81,7 @@ for n in range(${count}):
     except OSError: time.sleep(0.001)
     if n % 20 == 0: time.sleep(0.0005)`,
   );
-/** Makes the checksum of IPv4 right after bytes were changed. */
+/** Corrects the IPv4 checksum after a change of bytes. */
 const PATCH = `
 def patched(template, *changes):
     b = bytearray(template)
@@ -174,7 +174,7 @@ def packet(n):
     p = patched(t, (24, struct.pack('!H', n)))
     c = ~((0x0800 + n + 1) % 0xffff) & 0xffff
     return p[:22] + struct.pack('!H', c) + p[24:]`),
-  // Also to addresses of the server's network that no station has.
+  // Also to addresses of the network of the server without a station.
   'scapy: GRE, ESP and unknown protocols': () =>
     raw(
       `${PATCH}
@@ -198,7 +198,7 @@ def packet(n): return patched(t, (20, struct.pack('!H', 1 + n % 65000)))`),
   'hping3: 40 sources with real addresses': () => floodFrom(FLOODERS, 2_000),
 };
 
-/** The least that each attack has reached at its end. An attack that reached less proves nothing. */
+/** The minimum that each attack must reach. A weaker attack proves nothing. */
 const REACHED: Readonly<Record<keyof typeof ATTACKS, readonly [figure: keyof Figures, least: number]>> = {
   'hping3: small datagrams to a service': ['pressing', 10_000],
   'hping3: datagrams to all ports': ['pressing', 20_000],
@@ -219,7 +219,7 @@ const REACHED: Readonly<Record<keyof typeof ATTACKS, readonly [figure: keyof Fig
 };
 type Figures = {
   readonly allowed: number;
-  /** Half-open flows, and packets refused since their source had its share. */
+  /** Half-open flows, and packets refused because the source reached its limit. */
   readonly pressing: number;
 };
 
@@ -232,7 +232,7 @@ async function figures(): Promise<Figures> {
   return { allowed: packets.allow, pressing: halfOpen + drops.flow_share };
 }
 
-/** Packets by drop reason; nothing while the node is dead. */
+/** Packets by drop reason; empty while the node is dead. */
 async function dropped(): Promise<Readonly<Record<string, number>>> {
   const drops = await rig.stats().then(
     (stats) => stats.drops,
@@ -241,7 +241,7 @@ async function dropped(): Promise<Readonly<Record<string, number>>> {
   return Object.fromEntries(Object.entries(drops).filter(([, packets]) => packets > 0));
 }
 
-/** Runs an attack; answers how many of 100 new connections succeeded while it ran, and after it. */
+/** Runs an attack; returns how many of 100 new connections succeeded during the attack, and after it. */
 async function suffered(attack: () => Promise<unknown>): Promise<readonly number[]> {
   const counts: number[] = [];
   let ended = false;
@@ -260,7 +260,7 @@ async function expectNoHarm(counts: readonly number[]): Promise<void> {
   expect(counts.filter((count) => count < 99)).toEqual([]);
   for (const { what, lines } of older) {
     const lost = lines.filter((line) => !/^(open|pong)/.test(line));
-    // The echo server is one process, and loses datagrams under a flood, whatever passes.
+    // The echo server is one process, and loses datagrams under a flood even if they pass.
     const tolerated = what === 'connect' ? 0 : Math.ceil(lines.length / 10);
     expect([what, lost.slice(tolerated)]).toEqual([what, []]);
   }
@@ -322,7 +322,7 @@ describe('the limit of a source also holds', () => {
       const config = JSON.parse(await readFile(file, 'utf8')) as { dataplane: Record<string, unknown> };
       config.dataplane.flow_capacity = capacity;
       await writeFile(file, JSON.stringify(config));
-      // A smaller table takes over what it has room for, so a flood that is held may fill it.
+      // A smaller table takes over as many flows as it has room for, so a flood within its limit may fill it.
       if (capacity < CAPACITY) await rig.node.request('DELETE', `/api/v1/flows?src=${FLOODER}`);
       await rig.node.restart();
       await rig.node.ready();

@@ -21,8 +21,8 @@ async function start(dataplane: Readonly<Record<string, unknown>>): Promise<void
 }
 
 /**
- * Datagrams of the victim all whose fragments came out of the node, by number. The server may put forged ones
- * together by itself.
+ * Numbers of the datagrams of the victim whose fragments all passed the node. The server may reassemble
+ * forged fragments by itself.
  */
 async function receive(): Promise<() => Promise<readonly number[]>> {
   const child = rig.topology.server.start('/usr/bin/python3', [
@@ -91,7 +91,7 @@ describe.each(
     await start({ reverse_path: reversePath, forwarding });
     const { client, node, server } = rig.topology;
     const end = await receive();
-    // The attacker waits for each identification, and sends before the victim goes on.
+    // The attacker waits for each identification, and sends before the next fragment of the victim.
     const names = JSON.parse(
       await runScapy(
         server,

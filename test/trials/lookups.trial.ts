@@ -5,7 +5,7 @@ import { startUpstream } from '#test/e2e/names.js';
 import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
 import { macOf, runScapy } from './scapy.js';
 
-/** An interface of the node that nobody named, with a network behind it. */
+/** An interface of the node that the configuration does not name, with a network behind it. */
 const OUTSIDE = '10.77.9.2';
 let rig: Rig;
 let upstream: ChildProcess;
@@ -37,14 +37,14 @@ afterEach(async () => {
   await rig?.remove();
 });
 
-/** Names of which an address was granted. */
+/** Names with a granted address. */
 async function granted(): Promise<readonly string[]> {
   const { body } = await rig.node.request('GET', '/api/v1/dns-cache');
   const { items } = body as { items: { hostname: string; ips: string[] }[] };
   return items.filter(({ ips }) => ips.length > 0).map(({ hostname }) => hostname);
 }
 
-/** Lookups in the name of the client, from the server's namespace by a device. */
+/** Lookups with the source of the client, sent from the namespace of the server through a device. */
 async function forge(device: 'eth0' | 'ext0'): Promise<void> {
   const { node, server } = rig.topology;
   await runScapy(
@@ -123,7 +123,7 @@ describe.each([
     expect({ granted: await granted(), lookups: await lookups() }).toEqual({ granted: [], lookups: 0 });
     expect(await rig.tcp(443)).toBe('refused ETIMEDOUT');
     if (by.startsWith('wan0')) await rig.topology.node.must('sysctl', '-qw', 'net.ipv4.conf.wan0.forwarding=1');
-    // The client itself is served.
+    // The client itself gets answers.
     const dug = await rig.topology.client.must('dig', `@${ADDRESSES.nodeLan}`, '+short', '+tries=2', 'api.example.com');
     expect(dug.trim()).toBe(ADDRESSES.server);
     expect(await rig.tcp(443)).toBe('open');

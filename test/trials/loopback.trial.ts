@@ -18,7 +18,7 @@ async function start(dataplane: Readonly<Record<string, unknown>>): Promise<void
 }
 afterEach(() => rig?.remove());
 
-/** Listens on 127.0.0.1 of the node for datagrams, connections and echo requests; answers what came. */
+/** Listens on 127.0.0.1 of the node for datagrams, connections and echo requests; prints each arrival. */
 async function listen(): Promise<() => Promise<readonly string[]>> {
   const child = rig.topology.node.start('/usr/bin/python3', [
     '-c',
@@ -106,7 +106,7 @@ frames = attacks('${await macOf(node, 'lan0')}', get_if_hwaddr('eth0'))
 for frame in frames: s.send(frame)
 print(len(frames))`,
   );
-  // As if 127.0.0.0/8 stood behind the gateway.
+  // Routes 127.0.0.0/8 to the gateway.
   await client.must('sysctl', '-qw', 'net.ipv4.conf.eth0.route_localnet=1', 'net.ipv4.conf.all.route_localnet=1');
   await client.run('ip', 'route', 'del', 'table', 'local', 'local', '127.0.0.0/8');
   await client.run('ip', 'route', 'del', 'table', 'local', 'local', '127.0.0.1');

@@ -25,7 +25,7 @@ afterEach(async () => {
   await rig.node.ready();
 });
 
-/** Datagrams of one flow, so of one entry in conntrack; the answers, or `silent`. */
+/** Datagrams of one flow, so of one conntrack entry; returns the answers, or `silent`. */
 async function exchange(): Promise<string> {
   const script = `
 import socket
@@ -38,7 +38,7 @@ for n in (1, 2, 3):
   return (await rig.topology.client.must('/usr/bin/python3', '-c', script)).trim();
 }
 
-/** Removes the hooks, as `tc` or `bpftool` can, and ends the process that would attach them again. */
+/** Removes the hooks, as `tc` or `bpftool` can, and kills the process, which would attach them again. */
 async function loseHooks(): Promise<void> {
   await rig.node.end('SIGKILL');
   const { pinPath } = rig.topology;
@@ -55,7 +55,7 @@ const nft = (...lines: readonly string[]): readonly string[] => [
 const SAVE = 'ct mark set meta mark';
 const at = (hook: string, priority: string): string => `type filter hook ${hook} priority ${priority};`;
 
-/** As the documentation of distributions and of several-uplink scripts has it. */
+/** The rule set that distributions and scripts for several uplinks document. */
 const iptables = (...rules: readonly string[]): readonly string[] => ['iptables', ...rules];
 const RULES: Readonly<Record<string, readonly string[]>> = {
   'nft, saved at postrouting, restored at prerouting': nft(

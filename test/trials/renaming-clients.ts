@@ -2,8 +2,8 @@ import { ADDRESSES } from '#cli/topology.js';
 import type { InspectedRig } from '#test/e2e/inspected.js';
 
 /**
- * TLS clients of OpenSSL and of GnuTLS that change their hello after a HelloRetryRequest and complete the handshake, so that
- * the server acts on the second one. Each prints `page`, `failed`, `reset`, `end` or `silent`.
+ * TLS clients of OpenSSL and of GnuTLS that change their ClientHello after HelloRetryRequest and complete the
+ * handshake, so the server accepts the second one. Each prints `page`, `failed`, `reset`, `end` or `silent`.
  */
 const OPENSSL = `
 import ctypes, socket, sys
@@ -89,7 +89,7 @@ else:
     while count == AGAIN: count = lib.gnutls_record_recv(s, text, 65536)
     print('page' if b' 200' in text.raw[:max(count, 0)] else 'reset' if count == -54 else 'failed')`;
 
-/** The parts of the second hello that differ from the first. */
+/** The fields of the second ClientHello that differ from the first. */
 export type Change =
   | readonly ['name', string]
   | readonly ['no-name' | 'status', '']

@@ -3,7 +3,7 @@ import type { Topology } from '#cli/topology.js';
 
 type Namespace = Topology['client'];
 
-/** Debian's python3, which finds Debian's python3-scapy whatever other python3 comes first. */
+/** The python3 of Debian, which finds python3-scapy of Debian even if another python3 comes first in PATH. */
 const PYTHON = '/usr/bin/python3';
 
 const PRELUDE = `
@@ -13,7 +13,7 @@ from scapy.all import *
 conf.verb = 0
 `;
 
-/** Runs a script with scapy in a namespace; answers what it printed. */
+/** Runs a script with scapy in a namespace; returns its output. */
 export async function runScapy(space: Namespace, script: string): Promise<string> {
   return (await space.must(PYTHON, '-c', `${PRELUDE}${script}`)).trim();
 }
@@ -25,8 +25,8 @@ export async function macOf(space: Namespace, device: string): Promise<string> {
 }
 
 /**
- * Notes the frames that come in by `eth0` with `TRIAL` and a number in them. Answers a function that ends the
- * listening, and returns the numbers that were seen.
+ * Records the frames that arrive on `eth0` with `TRIAL` and a number in them. Returns a function that stops
+ * and returns these numbers.
  */
 export async function listenForFrames(space: Namespace): Promise<() => Promise<readonly number[]>> {
   const child = space.start(PYTHON, [
@@ -52,7 +52,7 @@ print(sorted(seen), flush=True)`,
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   await expect.poll(() => output, { timeout: 10_000, interval: 20 }).toContain('ready');
   return async () => {
-    // Earlier packets are on their way.
+    // Waits for earlier packets.
     await new Promise((resolve) => setTimeout(resolve, 300));
     child.stdin?.end();
     await ended;

@@ -107,7 +107,7 @@ describe('a second ClientHello that differs from the first', () => {
     }
   });
 
-  // NSS asks for a cookie, which these sends do not return.
+  // NSS requires a cookie, which these sends do not return.
   test.each(SERVERS.filter((name) => name !== 'nss'))(
     'with equal fields gets the same answer from %s as without a rule',
     async (server) => {
@@ -160,7 +160,8 @@ describe('Encrypted Client Hello of NSS with HelloRetryRequest', () => {
     const command = `printf 'GET / HTTP/1.0\\r\\n\\r\\n' >request.$$; timeout 4 tstclnt -h ${ADDRESSES.server} -p ${PORT.openssl} -a hidden.test -D -o -V tls1.3:tls1.3 ${options} -A request.$$ 2>&1; rm request.$$`;
     return (await rig.topology.client.run('sh', '-c', `cd ${rig.node.folder}; ${command}`)).stdout;
   };
-  // The server knows no ECH: it completes the handshake for the public name, and the client ends the connection then.
+  // The server has no ECH key: it completes the handshake for the public name, and then the client ends the
+  // connection.
   const COMPLETED = 'SSL_ERROR_ECH_RETRY_WITHOUT_ECH';
   const CUT = 'PR_CONNECT_RESET_ERROR';
 

@@ -2,10 +2,10 @@ import type { ChildProcess } from 'node:child_process';
 import { ADDRESSES } from '#cli/topology.js';
 import type { InspectedRig } from '#test/e2e/inspected.js';
 
-/** TLS servers that take no group but P-384, so that they ask nearly every client for a second hello. */
+/** TLS servers that accept the group P-384 only, so they send HelloRetryRequest to nearly every client. */
 export const SERVERS = ['openssl', 'nginx', 'node', 'python', 'gnutls', 'nss'] as const;
 export type ServerName = (typeof SERVERS)[number];
-/** Where each listens on the server. */
+/** The port of each on the server. */
 export const PORT: Readonly<Record<ServerName, number>> = {
   openssl: 4501,
   nginx: 4502,
@@ -51,7 +51,7 @@ http {
   }
 }`;
 
-/** Starts all of them; resolves once they listen. */
+/** Starts all of them; resolves when they listen. */
 export async function startServers(rig: InspectedRig): Promise<void> {
   const { server } = rig.topology;
   const { folder } = rig.node;
@@ -87,7 +87,7 @@ export async function startServers(rig: InspectedRig): Promise<void> {
   }
 }
 
-/** Resolves once something listens there. */
+/** Resolves when a process listens on this port. */
 export async function listening(rig: InspectedRig, child: ChildProcess, port: number): Promise<void> {
   for (let tries = 0; tries < 100; tries++) {
     const { stdout } = await rig.topology.server.run('ss', '-Hltn', `sport = :${port}`);
@@ -110,7 +110,7 @@ const [host, port, servername] = process.argv.slice(1);
 const s = require('node:tls').connect({ host, port, servername, rejectUnauthorized: false }, () => s.write('GET / HTTP/1.0\\r\\n\\r\\n'));
 s.on('data', (chunk) => console.log(chunk.toString())); s.on('error', () => {}); setTimeout(() => process.exit(), 4000).unref();`;
 
-/** Commands of the shell that ask `HOST:PORT` for a page under a name; by name of the client. */
+/** Shell commands that fetch a page from `HOST:PORT` under a name, by client. */
 const CLIENT_COMMANDS = {
   openssl: (port: number, name: string) =>
     `printf '${REQUEST}' | timeout 4 openssl s_client -connect ${ADDRESSES.server}:${port} -servername ${name} -ign_eof`,
@@ -128,7 +128,7 @@ const CLIENT_COMMANDS = {
 export type ClientName = keyof typeof CLIENT_COMMANDS;
 export const CLIENTS = Object.keys(CLIENT_COMMANDS) as readonly ClientName[];
 
-/** Whether the client got a page. `options` stand behind its command. */
+/** Whether the client got a page. `options` are appended to its command. */
 export async function getsPage(
   rig: InspectedRig,
   client: ClientName,
@@ -148,7 +148,7 @@ export async function getsPage(
   return /HTTP\/1\.[01] 200/.test(stdout);
 }
 
-/** Prints, of the first hello that comes, the name, the groups that have a share and those that it offers. */
+/** Prints the name, the groups with a key share and the offered groups of the first ClientHello. */
 const RECORDER = `
 import json, socket, sys
 listener = socket.socket(); listener.setsockopt(1, 2, 1); listener.bind(('0.0.0.0', int(sys.argv[1]))); listener.listen(5); print('up', flush=True)
@@ -165,7 +165,7 @@ while at < len(data):
 print(json.dumps({'groups': groups, 'shares': shares}), flush=True)`;
 
 export type Offer = { readonly groups: readonly number[]; readonly shares: readonly number[] };
-/** The offers of a client in its first hello. Port 4599 must be open to it. */
+/** The offers of a client in its first ClientHello. The policy must allow port 4599. */
 export async function offerOf(rig: InspectedRig, client: ClientName): Promise<Offer> {
   const port = 4599;
   const child = rig.topology.server.start('/usr/bin/python3', ['-c', RECORDER, String(port)]);

@@ -10,8 +10,8 @@ import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
 import type { Summary } from '#test/kernel/prober.js';
 
 /**
- * Starts this build over a node of an earlier build, under traffic. `WEIR_EARLIER` names a folder with an earlier build
- * that is set up; without it the trial sets up the last commit whose datapath had layout 5.
+ * Starts this build over a node of an earlier build, under traffic. `WEIR_EARLIER` names a folder with an
+ * earlier build; without it the trial builds the last commit whose datapath had layout 5.
  */
 const EARLIER = process.env.WEIR_EARLIER;
 const LAST_OF_LAYOUT_5 = '0b8e84c51a6e';
@@ -46,7 +46,7 @@ beforeEach(async () => {
 });
 afterEach(() => rig?.remove());
 
-/** Runs traffic of the client while `upgrade` runs. */
+/** Runs traffic of the client during `upgrade`. */
 async function under(upgrade: () => Promise<void>): Promise<Summary> {
   const words = [proberFile, ADDRESSES.server, `${ALLOWED}`, `${DENIED}`];
   const prober = rig.topology.client.start(process.execPath, words);
@@ -90,7 +90,7 @@ test.each(['SIGTERM', 'SIGKILL'] as const)('this build takes over from a node th
   expectNoHarm(summary);
   const after = await rig.node.request('GET', '/api/v1/policy');
   expect(after.body).toEqual(before.body);
-  // A write and another restart find what this build made.
+  // A write and another restart read the state that this build wrote.
   await rig.put(policyOf(ALLOWS, {}, { default_policy: 'allow' }));
   expect(await rig.udp(DENIED)).toBe('pong 1');
   await rig.node.end('SIGTERM');
