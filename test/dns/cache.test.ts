@@ -25,8 +25,8 @@ const soa = (ttl: number, minimum: number): Answer => ({
 });
 const optOf = ({ packet }: Heard): Opt => packet.additionals?.[0] as Opt;
 
-describe('a question that is asked already', () => {
-  test('is not asked again, in whatever letters, and each asker is answered in his own', async () => {
+describe('questions that are already being resolved', () => {
+  test('sends equal questions upstream once, and answers each client with its own spelling of the name', async () => {
     let heard: Heard | undefined;
     const upstream = await FakeUpstream.start((given) => {
       heard ??= given;
@@ -43,7 +43,7 @@ describe('a question that is asked already', () => {
     expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`]);
   });
 
-  test('is asked again once it was answered with nothing to keep', async () => {
+  test('sends a question upstream again after an answer that may not be cached', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS, 0));
     const rig = await startProxy([upstream]);
     expect([await lookUp(rig.at, NAME), await lookUp(rig.at, NAME)]).toEqual([GOOD, GOOD]);
@@ -51,8 +51,8 @@ describe('a question that is asked already', () => {
   });
 });
 
-describe('many questions at once', () => {
-  test('of one client: 2,000 are waited for, and the others’ are answered meanwhile', async () => {
+describe('limits of lookups in flight', () => {
+  test('allows 2,000 lookups of one client, and still answers other clients', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       if (heard.question.name === NAME) alwaysAt(ADDRESS)(heard);
     });
@@ -70,14 +70,14 @@ describe('many questions at once', () => {
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
   });
 
-  test('are counted, of all and of each', () => {
+  test('counts lookups in all and for each client', () => {
     const inFlight = new InFlight(3, 2);
     expect([1, 1, 1, 2, 3].map((source) => inFlight.enter(source))).toEqual([true, true, false, true, false]);
     inFlight.leave(1);
     expect([3, 1].map((source) => inFlight.enter(source))).toEqual([true, false]);
   });
 
-  test('are answered, each with its own', async () => {
+  test('answers 1,000 different questions each with its own answer', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       const number = Number(/^n(\d+)/.exec(heard.question.name)?.[1]);
       heard.answer({ answers: [a(heard.question.name, `203.0.${number >> 8}.${number & 255}`)] });
@@ -99,7 +99,7 @@ describe('many questions at once', () => {
   });
 });
 
-describe('an answer is kept', () => {
+describe('answer cache', () => {
   async function asked(given: Partial<Packet>, ms: number, options: Partial<DnsOptions> = {}) {
     const upstream = await FakeUpstream.start(({ answer }) => answer(given));
     const rig = await startProxy([upstream], options);
@@ -115,15 +115,15 @@ describe('an answer is kept', () => {
   }
 
   test.each([
-    ['for its TTL', { answers: [a(NAME, ADDRESS, 1)] }],
-    ['for the least of its TTLs', { answers: [a(NAME, ADDRESS, 300), a(NAME, '203.0.113.2', 1)] }],
-    ['for the minimum of its zone, where there is no such name', { flags: NXDOMAIN, authorities: [soa(300, 1)] }],
-    ['for the TTL of its SOA, where there is nothing of the type', { authorities: [soa(1, 300)] }],
-  ])('%s', async (_, given) => {
+    ['its TTL', { answers: [a(NAME, ADDRESS, 1)] }],
+    ['the least of its TTLs', { answers: [a(NAME, ADDRESS, 300), a(NAME, '203.0.113.2', 1)] }],
+    ['the SOA minimum, if the name does not exist', { flags: NXDOMAIN, authorities: [soa(300, 1)] }],
+    ['the TTL of the SOA, if the type does not exist', { authorities: [soa(1, 300)] }],
+  ])('keeps an answer for %s', async (_, given) => {
     expect(await asked(given, 1_010)).toEqual({ early: 1, late: 2, cacheHits: 1, cacheMisses: 2 });
   });
 
-  test('for no longer than anything is granted', async () => {
+  test('keeps an answer no longer than the longest grant', async () => {
     const given = { answers: [a(NAME, ADDRESS, 2 ** 31 - 1)] };
     const options = { minGrantMs: 1_000, maxGrantMs: 1_000 };
     expect(await asked(given, 1_010, options)).toEqual({ early: 1, late: 2, cacheHits: 1, cacheMisses: 2 });
@@ -131,18 +131,18 @@ describe('an answer is kept', () => {
 
   test.each([
     ['an error', { flags: 2 }],
-    ['nothing, and no SOA', {}],
-    ['no such name, and no SOA', { flags: NXDOMAIN }],
+    ['an empty answer without an SOA', {}],
+    ['NXDOMAIN without an SOA', { flags: NXDOMAIN }],
     [
-      'no such name, and the SOA of somebody else',
+      'NXDOMAIN with the SOA of another zone',
       { flags: NXDOMAIN, authorities: [{ ...soa(300, 300), name: 'example.net' }] },
     ],
-    ['an address for no time', { answers: [a(NAME, ADDRESS, 0)] }],
-  ])('not at all, where it says %s', async (_, given) => {
+    ['an address with TTL 0', { answers: [a(NAME, ADDRESS, 0)] }],
+  ])('does not keep %s', async (_, given) => {
     expect(await asked(given as Partial<Packet>, 0)).toEqual({ early: 2, late: 2, cacheHits: 0, cacheMisses: 2 });
   });
 
-  test('apart for those who check themselves, and for those who want signatures', async () => {
+  test('keeps separate answers for the flags CD and RD and for DNSSEC records', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const ways = [{ flags: RD }, { flags: RD | CD }, { flags: 0 }, { flags: RD, additionals: [edns({ flags: DO })] }];
@@ -159,7 +159,7 @@ describe('an answer is kept', () => {
     ]);
   });
 
-  test('and said to be authentic only to those who ask', async () => {
+  test('sets AD only for clients that set AD in the query', async () => {
     const upstream = await FakeUpstream.start(({ answer }) => answer({ flags: AD, answers: [a(NAME, ADDRESS)] }));
     const rig = await startProxy([upstream]);
     const authentic: boolean[] = [];
@@ -169,7 +169,7 @@ describe('an answer is kept', () => {
     expect([authentic, upstream.heard.length]).toEqual([[false, true, false], 1]);
   });
 
-  test('with what is left of its time', async () => {
+  test('reduces the TTL by the age of the answer', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS, 100));
     const rig = await startProxy([upstream]);
     const ttl = async (): Promise<number | undefined> => {
@@ -181,7 +181,7 @@ describe('an answer is kept', () => {
     expect([first, await ttl()]).toEqual([100, 99]);
   });
 
-  test('within the room that there is', async () => {
+  test('stays within its limit of bytes', async () => {
     const text: Answer = { type: 'TXT', name: NAME, ttl: 300, data: 'x'.repeat(200) };
     const upstream = await FakeUpstream.start(({ question, answer }) =>
       answer({ answers: [{ ...text, name: question.name }] }),
@@ -197,7 +197,7 @@ describe('an answer is kept', () => {
     expect(upstream.heard.length).toBe(61);
   });
 
-  test('with all that it takes: an answer of many addresses takes more than its bytes', async () => {
+  test('counts the memory of addresses besides the bytes of the answer', async () => {
     const addresses = Array.from({ length: 60 }, (_, at) => a(NAME, `203.0.113.${at + 1}`));
     const upstream = await FakeUpstream.start(({ answer }) => answer({ answers: addresses }));
     const rig = await startProxy([upstream]);
@@ -206,16 +206,16 @@ describe('an answer is kept', () => {
   });
 });
 
-describe('an answer over UDP', () => {
+describe('size limit of an answer over UDP', () => {
   const many = Array.from({ length: 80 }, (_, at) => a(NAME, `203.0.113.${at + 1}`));
   const some = many.slice(0, 40);
 
   test.each([
-    ['512 bytes where the client says nothing', some, null, 512],
-    ['512 bytes at least, whatever it says', some, 100, 512],
-    ['what it says', some, 700, 700],
-    ['1,232 bytes at most', many, 4_096, 1_232],
-  ])('is cut off after %s, and whole over TCP', async (_, answers, udpPayloadSize, limit) => {
+    ['512 bytes without EDNS', some, null, 512],
+    ['512 bytes if the client announces less', some, 100, 512],
+    ['the size that the client announces', some, 700, 700],
+    ['1,232 bytes if the client announces more', many, 4_096, 1_232],
+  ])('is truncated above %s, and complete over TCP', async (_, answers, udpPayloadSize, limit) => {
     const upstream = await FakeUpstream.start(({ stream, answer }) =>
       stream === null ? answer({ flags: TC }) : answer({ answers }),
     );
@@ -237,7 +237,7 @@ describe('an answer over UDP', () => {
   });
 });
 
-describe('a DNS cookie', () => {
+describe('DNS cookies', () => {
   const COOKIE = 10;
   type Option = { readonly code: number; readonly data: Buffer };
   const cookie = (hex: string): Opt => {
@@ -251,7 +251,7 @@ describe('a DNS cookie', () => {
     );
   };
 
-  test('goes to the resolver and its answer to who sent it, and to nobody else', async () => {
+  test('sends a cookie upstream, and the answer with its cookie to this client only', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       const [own = ''] = cookiesOf(heard.packet);
       const additionals = own === '' ? [] : [cookie(`${own}aabbccddeeff0011`)];

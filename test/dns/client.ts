@@ -7,7 +7,7 @@ import { FrameReader, framed } from '#dns/wire/framing.js';
 const PATIENCE_MS = 4_000;
 const RECURSION_DESIRED = 0x0100;
 
-/** An answer in words: the rcode, then each record as `name TYPE data`. */
+/** An answer as text: the rcode, then each record as `name TYPE data`. */
 export type Said = readonly string[];
 
 export function said(packet: DecodedPacket): Said {
@@ -35,7 +35,7 @@ export function query(name: string, type: RecordType = 'A', given: Partial<Packe
   return encode({ type: 'query', id, questions: [{ name, type, class: 'IN' }], ...rest, flags });
 }
 
-/** A UDP client; what comes is kept in its order. */
+/** A UDP client; keeps received messages in order. */
 export class UdpClient {
   readonly #received: Buffer[] = [];
   readonly #waiting: ((datagram: Buffer) => void)[] = [];
@@ -77,7 +77,7 @@ export class UdpClient {
   }
 }
 
-/** Sends a datagram from a port of its own, and answers what comes back. */
+/** Sends a datagram from a new port, and returns the response. */
 export async function exchange(to: Endpoint, datagram: Uint8Array, from?: string): Promise<Buffer> {
   const client = await UdpClient.at(to, from);
   try {
@@ -128,7 +128,7 @@ export class TcpClient {
     this.socket.write(Buffer.concat(messages.map(framed)));
   }
 
-  /** What came, in its order. */
+  /** The received answers, in order. */
   get said(): readonly Said[] {
     return this.received.map((message) => said(decode(message)));
   }

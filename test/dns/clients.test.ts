@@ -12,8 +12,8 @@ const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
 const named = (number: number): string => `n${number}.example.com`;
 const at = (name: string): string[] => ['NOERROR', `${name} A ${ADDRESS}`];
 
-describe('a TCP connection', () => {
-  test('has many queries answered, in the order that their answers come in', async () => {
+describe('TCP connection', () => {
+  test('answers queries in the order in which their answers arrive', async () => {
     const heard: Heard[] = [];
     const upstream = await FakeUpstream.start((given) => heard.push(given));
     const rig = await startProxy([upstream]);
@@ -30,7 +30,7 @@ describe('a TCP connection', () => {
     client.close();
   });
 
-  test('may split its queries anywhere', async () => {
+  test('accepts queries split at any byte', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await TcpClient.to(rig.at);
     const frame = framed(query(NAME));
@@ -49,7 +49,7 @@ describe('a TCP connection', () => {
     client.close();
   });
 
-  test('has 64 queries in flight, and the 65th waits for one of them', async () => {
+  test('allows 64 queries in flight, and delays the 65th', async () => {
     const heard: Heard[] = [];
     const upstream = await FakeUpstream.start((given) => heard.push(given));
     const rig = await startProxy([upstream]);
@@ -68,7 +68,7 @@ describe('a TCP connection', () => {
     client.close();
   });
 
-  test('that its client has half closed gets the answers that it waits for', async () => {
+  test('answers the open queries after the client has closed its sending side', async () => {
     let heard: Heard | null = null;
     const upstream = await FakeUpstream.start((given) => {
       heard = given;
@@ -83,12 +83,12 @@ describe('a TCP connection', () => {
   });
 
   test.each([
-    ['announces more than any query has', Uint8Array.of(0x10, 0x01), { too_long: 1 }],
-    ['announces as much as can be', Uint8Array.of(0xff, 0xff, 0), { too_long: 1 }],
-    ['sends nothing in a frame', Uint8Array.of(0, 0), { short_header: 1 }],
-    ['sends less than a header', framed(new Uint8Array(11)), { short_header: 1 }],
+    ['announces a longer query than the limit', Uint8Array.of(0x10, 0x01), { too_long: 1 }],
+    ['announces 65,535 bytes', Uint8Array.of(0xff, 0xff, 0), { too_long: 1 }],
+    ['sends an empty frame', Uint8Array.of(0, 0), { short_header: 1 }],
+    ['sends less than a DNS header', framed(new Uint8Array(11)), { short_header: 1 }],
     ['sends a response', framed(Uint8Array.of(0, 1, 0x81, 0x80, 0, 0, 0, 0, 0, 0, 0, 0)), { response: 1 }],
-  ])('that %s is closed', async (_, bytes, refused) => {
+  ])('closes the connection of a client that %s', async (_, bytes, refused) => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await TcpClient.to(rig.at);
     client.socket.write(bytes);
@@ -96,7 +96,7 @@ describe('a TCP connection', () => {
     expect([client.received, rig.refused()]).toEqual([[], refused]);
   });
 
-  test('that sends nonsense is told so and goes on', async () => {
+  test('answers a malformed query with an error, and serves the next query', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await TcpClient.to(rig.at);
     client.send(new Uint8Array(40), query(NAME));
@@ -105,7 +105,7 @@ describe('a TCP connection', () => {
     client.close();
   });
 
-  test('on which nothing moves is closed, whether it was used or not', async () => {
+  test('closes an idle connection, used or unused', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], { tcpIdleMs: 150 });
     const [idle, slow, used] = [await TcpClient.to(rig.at), await TcpClient.to(rig.at), await TcpClient.to(rig.at)];
     slow.socket.write(framed(query(NAME)).subarray(0, 5));
@@ -114,7 +114,7 @@ describe('a TCP connection', () => {
     expect([idle.said, slow.said, used.said]).toEqual([[], [], [GOOD]]);
   });
 
-  test('that is never read is no longer read itself, and is closed', async () => {
+  test('stops reading from a client that reads no answers, and closes the connection', async () => {
     const text = { type: 'TXT' as const, name: NAME, ttl: 300, data: Array(60).fill('x'.repeat(250)) as string[] };
     const upstream = await FakeUpstream.start(({ stream, answer }) =>
       stream === null ? answer({ flags: 0x0200 }) : answer({ answers: [text] }),
@@ -124,15 +124,15 @@ describe('a TCP connection', () => {
     client.socket.pause();
     const asked = framed(query(NAME, 'TXT'));
     for (let count = 0; count < 4_000; count++) client.socket.write(asked);
-    // A socket that is not read learns by writing that it was closed.
+    // An unread socket detects the close only when it writes.
     await settled(() => !client.socket.write(asked) && client.isClosed, true);
     expect(rig.proxy.stats().queriesAllow).toBeLessThan(2_000);
     client.close();
   });
 });
 
-describe('of one client', () => {
-  test('256 connections are taken, and of another one all the same', async () => {
+describe('TCP connections of one client', () => {
+  test('accepts 256 connections, and still accepts another client', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const clients = await Promise.all(Array.from({ length: 256 }, () => TcpClient.to(rig.at, '127.0.0.2')));
     const late = await TcpClient.to(rig.at, '127.0.0.2');
@@ -154,8 +154,8 @@ describe('of one client', () => {
   });
 });
 
-describe('a datagram', () => {
-  test('of any size and of any bytes is survived, and answered with an error at most', async () => {
+describe('UDP datagram', () => {
+  test('survives datagrams of any size and content, with an error response at most', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);
@@ -172,7 +172,7 @@ describe('a datagram', () => {
       65_507,
     ];
     for (const size of sizes) {
-      // An opcode of zero, or all of them would fail for that alone.
+      // A random opcode would make all datagrams fail at the same check.
       for (const byte of [0, 0x5a, 0x7f, 0xff]) client.send(Buffer.alloc(size, byte));
       client.send(query(NAME));
       const answers: string[] = [];
@@ -184,7 +184,7 @@ describe('a datagram', () => {
     client.close();
   });
 
-  test('that is cut anywhere is no query', async () => {
+  test('rejects a query truncated at any byte', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);
@@ -199,7 +199,7 @@ describe('a datagram', () => {
     client.close();
   });
 
-  test('that is a response is answered with nothing, so that nobody answers forever', async () => {
+  test('sends no response to a response, which prevents endless loops', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await UdpClient.at(rig.at);
     for (const flags of [0x8180, 0x8000, 0xf800, 0xffff]) {
@@ -215,12 +215,17 @@ describe('a datagram', () => {
 
   test.each([
     ['two questions', (bytes: Buffer) => bytes.writeUInt16BE(2, 4), 'FORMERR', 'question_count'],
-    ['an answer', (bytes: Buffer) => bytes.writeUInt16BE(1, 6), 'FORMERR', 'record_in_query'],
-    ['an opcode', (bytes: Buffer) => bytes.writeUInt16BE(0x2900, 2), 'NOTIMP', 'opcode'],
+    ['an answer record', (bytes: Buffer) => bytes.writeUInt16BE(1, 6), 'FORMERR', 'record_in_query'],
+    ['another opcode', (bytes: Buffer) => bytes.writeUInt16BE(0x2900, 2), 'NOTIMP', 'opcode'],
     ['another class', (bytes: Buffer) => bytes.writeUInt16BE(3, bytes.length - 2), 'REFUSED', 'class'],
     ['a zone transfer', (bytes: Buffer) => bytes.writeUInt16BE(252, bytes.length - 4), 'NOTIMP', 'meta_type'],
-    ['a pointer for a name', (bytes: Buffer) => bytes.writeUInt16BE(0xc00c, 12), 'FORMERR', 'compressed_question'],
-  ])('with %s is refused', async (_, spoil, rcode, reason) => {
+    [
+      'a compression pointer as name',
+      (bytes: Buffer) => bytes.writeUInt16BE(0xc00c, 12),
+      'FORMERR',
+      'compressed_question',
+    ],
+  ])('rejects a query with %s', async (_, spoil, rcode, reason) => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);

@@ -19,12 +19,12 @@ async function ask(to: Parameters<typeof exchange>[0], name: string, from: strin
   return said(decode(await exchange(to, query(name), from)));
 }
 
-describe('a name that the policy denies', () => {
+describe('DNS proxy with a denied name', () => {
   test.each([
     ['nxdomain', 'NXDOMAIN', { nxdomainPolicy: 1 }],
     ['refused', 'REFUSED', { nxdomainPolicy: 0 }],
   ] as const)(
-    'is answered %s, says why to who can hear it, and goes to no resolver',
+    'answers %s with an Extended DNS Error for EDNS clients, and sends no query upstream',
     async (deniedResponse, rcode, counts) => {
       const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
       const rig = await startProxy([upstream], { deniedResponse }, allowing(['*.example.com']));
@@ -39,14 +39,14 @@ describe('a name that the policy denies', () => {
     },
   );
 
-  test('is denied to who may not look it up, though it is kept for who may', async () => {
+  test('denies a cached name to a client that may not look it up', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     expect(await ask(rig.at, NAME, '127.0.0.2')).toEqual(GOOD);
     expect(await ask(rig.at, NAME, '127.0.0.3')).toEqual(['NXDOMAIN']);
     expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
   });
 
-  test('is told about once for many equal lookups, by whom and for what', async () => {
+  test('reports equal denied lookups once, with source, name and count', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     for (const name of [DENIED, 'WWW.example.NET', DENIED]) await ask(rig.at, name, '127.0.0.2');
     await ask(rig.at, DENIED, '127.0.0.3');
@@ -73,7 +73,7 @@ describe('a name that the policy denies', () => {
     expect(rig.proxy.takeSeen().lookups).toEqual([]);
   });
 
-  test('is told about 1,024 times at most between two takings, and what is lost is counted', async () => {
+  test('reports at most 1,024 different denied lookups between two takes, and counts the rest', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     const client = await UdpClient.at(rig.at);
     for (let sent = 0; sent < 1_100; sent += 100) {
@@ -89,7 +89,7 @@ describe('a name that the policy denies', () => {
   });
 });
 
-test('a name that would be denied is answered, granted and told about', async () => {
+test('in audit mode the DNS proxy answers, grants and reports a denied name', async () => {
   const denying = rule({ hostname: pattern(NAME), action: 'deny', mode: 'audit' });
   const lookups = lookupsOf(
     compile(policy([group(['0.0.0.0/0'], [denying, rule({ hostname: pattern('*'), protocol: 6 })])])),
@@ -103,7 +103,7 @@ test('a name that would be denied is answered, granted and told about', async ()
   expect([queriesAllow, queriesDeny]).toEqual([1, 0]);
 });
 
-test('before there is a policy every lookup fails', async () => {
+test('the DNS proxy fails every lookup before the first policy', async () => {
   const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
   const rig = await startProxy([upstream], {}, null);
   expect([await lookUp(rig.at, NAME), upstream.names]).toEqual([['SERVFAIL'], []]);

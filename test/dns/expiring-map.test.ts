@@ -4,13 +4,13 @@ import { Random } from '#test/seed.js';
 
 test.each([
   ['numbers', (key: number) => key],
-  ['texts', (key: number) => `\u0003n${key % 7}\u0000${key}`],
-])('is what a Map is, with %s for keys', (_, keyOf: (key: number) => string | number) => {
+  ['strings', (key: number) => `\u0003n${key % 7}\u0000${key}`],
+])('ExpiringMap behaves like a Map, with %s as keys', (_, keyOf: (key: number) => string | number) => {
   const random = new Random(7);
   const map = new ExpiringMap<string | number, number>();
   const model = new Map<string | number, number>();
   for (let step = 0; step < 20_000; step++) {
-    // Many at first, and few in the end.
+    // Grows at first, then shrinks.
     const key = keyOf(random.between(0, step < 10_000 ? 1_000 : 20));
     if (random.between(0, 1) === 0) {
       map.set(key, step);
@@ -31,7 +31,7 @@ test.each([
   expect(map.values()).toEqual([1]);
 });
 
-test('a key that is set again keeps its age', () => {
+test('ExpiringMap keeps the age of a key that is set again', () => {
   const map = new ExpiringMap<number, string>();
   map.set(1, 'one');
   map.set(2, 'two');

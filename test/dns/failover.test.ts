@@ -23,14 +23,14 @@ async function timed<T>(work: Promise<T>): Promise<{ readonly value: T; readonly
   return { value, tookMs: performance.now() - since };
 }
 
-describe('the second resolver answers', () => {
+describe('failover to the second resolver', () => {
   test.each([
     ['is silent', silent, 600],
     ['fails', ({ answer }: Heard) => answer({ flags: 2 }), 300],
     ['refuses', ({ answer }: Heard) => answer({ flags: 5 }), 300],
-    ['does not know how', ({ answer }: Heard) => answer({ flags: 4 }), 300],
-    ['finds no sense in the question', ({ answer }: Heard) => answer({ flags: 1 }), 300],
-  ])('where the first one %s', async (_, onHeard, withinMs) => {
+    ['answers NOTIMP', ({ answer }: Heard) => answer({ flags: 4 }), 300],
+    ['answers FORMERR', ({ answer }: Heard) => answer({ flags: 1 }), 300],
+  ])('happens if the first one %s', async (_, onHeard, withinMs) => {
     const upstreams = [await FakeUpstream.start(onHeard), await FakeUpstream.start(alwaysAt(SECOND))];
     const rig = await startProxy(upstreams);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
@@ -39,7 +39,7 @@ describe('the second resolver answers', () => {
     expect(upstreams.map(({ names }) => names)).toEqual([[NAME], [NAME]]);
   });
 
-  test('where nobody listens at the first one', async () => {
+  test('happens if the port of the first resolver is closed', async () => {
     const second = await FakeUpstream.start(alwaysAt(SECOND));
     const rig = await startProxy([dead(), second]);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
@@ -47,7 +47,7 @@ describe('the second resolver answers', () => {
     expect(tookMs).toBeLessThan(300);
   });
 
-  test('but what the first one answers late counts if it is there before', async () => {
+  test('does not happen if the late answer of the first resolver still arrives first', async () => {
     const first = await FakeUpstream.start((heard) => setTimeout(() => alwaysAt(FIRST)(heard), 500));
     const second = await FakeUpstream.start(silent);
     const rig = await startProxy([first, second]);
@@ -56,8 +56,8 @@ describe('the second resolver answers', () => {
   });
 });
 
-describe('where no resolver answers', () => {
-  test('a lookup fails within two seconds', async () => {
+describe('without an answer from any resolver', () => {
+  test('fails a lookup within two seconds', async () => {
     const upstreams = [await FakeUpstream.start(silent), await FakeUpstream.start(silent)];
     const rig = await startProxy(upstreams);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
@@ -66,21 +66,21 @@ describe('where no resolver answers', () => {
     expect(rig.grantor.grants).toEqual([]);
   });
 
-  test('since nobody listens a lookup fails at once', async () => {
+  test('fails a lookup at once if all ports are closed', async () => {
     const rig = await startProxy([dead(), dead()]);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
     expect(value).toEqual(['SERVFAIL']);
     expect(tookMs).toBeLessThan(300);
   });
 
-  test('but one refuses, that is what is said', async () => {
+  test('relays the rcode if a resolver refuses', async () => {
     const refusing = await FakeUpstream.start(({ answer }) => answer({ flags: 5 }));
     const rig = await startProxy([refusing, dead()]);
     expect(await lookUp(rig.at, NAME)).toEqual(['REFUSED']);
   });
 });
 
-test('a lookup that takes long delays no other', async () => {
+test('a slow lookup does not delay other lookups', async () => {
   const upstream = await FakeUpstream.start((heard) => {
     if (heard.question.name !== 'slow.example.com') alwaysAt(FIRST)(heard);
   });
@@ -93,8 +93,8 @@ test('a lookup that takes long delays no other', async () => {
   expect([rig.alive, rig.proxy.stats().upstreams.map(({ alive }) => alive)]).toEqual([[], [true]]);
 });
 
-describe('a resolver that is silent', () => {
-  test('is told about, is asked last while it is, and first again once it answers', async () => {
+describe('an unresponsive resolver', () => {
+  test('is reported and queried last, and queried first again after an answer', async () => {
     const first = await FakeUpstream.start(silent);
     const second = await FakeUpstream.start(alwaysAt(SECOND));
     const rig = await startProxy([first, second]);
@@ -113,7 +113,7 @@ describe('a resolver that is silent', () => {
     expect(second.names).toEqual([one, two, three, four]);
   });
 
-  test('only about names that it cannot resolve itself is there all the same', async () => {
+  test('stays alive if only some names get no answer', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       if (isProbe(heard)) heard.answer({});
     });
@@ -124,7 +124,7 @@ describe('a resolver that is silent', () => {
     expect([stats?.alive, upstream.heard.filter(isProbe).length]).toEqual([true, 1]);
   });
 
-  test('since it is gone is there again when it is back', async () => {
+  test('becomes alive again after its return', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(FIRST));
     const rig = await startProxy([upstream]);
     await upstream.close();
@@ -136,7 +136,7 @@ describe('a resolver that is silent', () => {
   });
 });
 
-test('the fastest resolver is asked where it is to be', async () => {
+test('the DNS proxy queries the fastest resolver first if configured', async () => {
   const slow = await FakeUpstream.start((heard) => setTimeout(() => alwaysAt(FIRST)(heard), 60));
   const fast = await FakeUpstream.start(alwaysAt(SECOND));
   const rig = await startProxy([slow, fast], { upstreamOrder: 'fastest' });
@@ -146,7 +146,7 @@ test('the fastest resolver is asked where it is to be', async () => {
   expect(said).toEqual([at(FIRST, one), at(SECOND, two), at(SECOND, three), at(SECOND, four)]);
 });
 
-describe('an answer that is past its time', () => {
+describe('expired answer', () => {
   async function outlived(serveStaleMs: number, onHeard: (heard: Heard) => void) {
     const upstream = await FakeUpstream.start(alwaysAt(FIRST, 1));
     const rig = await startProxy([upstream], { serveStaleMs });
@@ -157,15 +157,15 @@ describe('an answer that is past its time', () => {
   }
 
   test.each([
-    ['nobody answers', silent],
-    ['the answer is a failure', ({ answer }: Heard) => answer({ flags: 2 })],
-  ])('is given where %s, if it may be, for so long, and it is granted still', async (_, onHeard) => {
+    ['no resolver answers', silent],
+    ['a resolver answers SERVFAIL', ({ answer }: Heard) => answer({ flags: 2 })],
+  ])('is served and granted within the configured time if %s', async (_, onHeard) => {
     const { rig } = await outlived(60_000, onHeard);
     expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
     expect(new Set(rig.grantor.grants)).toEqual(new Set([`* ${FIRST}`]));
   });
 
-  test('is given for thirty seconds at most, and never for none', async () => {
+  test('is served with a TTL of at most 30 seconds, and never with 0', async () => {
     const upstream = await FakeUpstream.start(({ answer }) =>
       answer({ answers: [a(NAME, FIRST, 1), a(NAME, SECOND)] }),
     );
@@ -178,12 +178,12 @@ describe('an answer that is past its time', () => {
     expect(await ttls()).toEqual([1, 30]);
   });
 
-  test('is not given where it may not be', async () => {
+  test('is not served if serving expired answers is disabled', async () => {
     const { rig } = await outlived(0, ({ answer }) => answer({ flags: 2 }));
     expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
   });
 
-  test('gives way to a newer one', async () => {
+  test('is replaced by a newer answer', async () => {
     const { rig } = await outlived(60_000, ({ answer }) => answer({ answers: [a(NAME, SECOND)] }));
     expect(await lookUp(rig.at, NAME)).toEqual(at(SECOND));
   });

@@ -7,24 +7,24 @@ import { FrameReader, framed } from '#dns/wire/framing.js';
 import { endpoint } from './loopback.js';
 import { opened } from './opened.js';
 
-/** A query as it came, and ways to answer it. */
+/** A received query, and methods to answer it. */
 export type Heard = {
   readonly bytes: Buffer;
   readonly packet: Packet;
   readonly question: Question;
   readonly at: number;
-  /** Over TCP; null: over UDP. */
+  /** The stream of a query over TCP; null: over UDP. */
   readonly stream: Socket | null;
-  /** Sends bytes as they are. */
+  /** Sends bytes unchanged. */
   readonly send: (bytes: Uint8Array) => void;
-  /** Sends what answers the question. */
+  /** Sends an answer to the question. */
   readonly answer: (answer: Partial<Packet>) => void;
-  /** Sends a datagram to who asked from another socket. */
+  /** Sends a datagram to the querier from another socket. */
   readonly sendFrom: (other: SocketAsPromised, bytes: Uint8Array) => Promise<number>;
 };
 type OnHeard = (heard: Heard) => void;
 
-/** A resolver that does what a test says. */
+/** A resolver whose behaviour the test defines. */
 export class FakeUpstream {
   readonly heard: Heard[] = [];
   readonly connections = new Set<Socket>();
@@ -43,7 +43,7 @@ export class FakeUpstream {
     return upstream;
   }
 
-  /** The names that it was asked for, in their order. */
+  /** The queried names, in order. */
   get names(): readonly string[] {
     return this.heard.map(({ question }) => question.name);
   }
@@ -54,7 +54,7 @@ export class FakeUpstream {
     this.#udp = udp;
     udp.socket.on('message', (bytes, { port, address }) => {
       const send = (response: Uint8Array): void => {
-        // An address that the resolver has no way back to hears nothing.
+        // The send fails if the resolver has no route back to the address.
         void udp.send(response, port, address).catch(() => {});
       };
       this.#hear(bytes, null, send, (other, response) => other.send(response, port, address));
@@ -99,7 +99,7 @@ export class FakeUpstream {
 
 const RECURSIVE = 0x0180;
 
-/** Flags that are given are added, an rcode among them. */
+/** Given flags are added; they may include an rcode. */
 export function answerTo({ id, questions }: Packet, { flags = 0, ...rest }: Partial<Packet>): Buffer {
   return encode({ type: 'response', id: id ?? 0, questions: questions ?? [], ...rest, flags: RECURSIVE | flags });
 }
@@ -112,7 +112,7 @@ export function cname(name: string, data: string, ttl = 300): Answer {
   return { type: 'CNAME', name, data, ttl };
 }
 
-/** Answers every question for an address with this one. */
+/** Answers every question for an address with this address. */
 export function alwaysAt(address: string, ttl = 300): OnHeard {
   return ({ question, answer }) => answer({ answers: question.type === 'A' ? [a(question.name, address, ttl)] : [] });
 }

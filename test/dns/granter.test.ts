@@ -19,7 +19,7 @@ function rig(patienceMs = 10_000) {
   return { granter, refused, granted, grant, asked, own: port2 };
 }
 
-test('sends the grants of one turn in one message, and calls back once the datapath has answered', async () => {
+test('the granter sends the grants of one turn in one message, and calls back once the datapath has answered', async () => {
   const { granter, granted, grant, asked, own } = rig();
   grant(1);
   grant(2);
@@ -35,7 +35,7 @@ test('sends the grants of one turn in one message, and calls back once the datap
   await settled(() => granted, ['all', 'all']);
 });
 
-test('counts the addresses that the datapath refused', async () => {
+test('the granter counts the addresses that the datapath refused', async () => {
   const { granter, refused, granted, grant, asked, own } = rig();
   grant(1);
   granter.flush();
@@ -44,7 +44,7 @@ test('counts the addresses that the datapath refused', async () => {
   expect(refused).toEqual([1]);
 });
 
-test('grants nothing if the datapath does not answer in time', () => {
+test('the granter grants nothing if the datapath does not answer in time', () => {
   const { granter, granted, grant } = rig(0);
   grant(1);
   granter.flush();
@@ -53,7 +53,7 @@ test('grants nothing if the datapath does not answer in time', () => {
   expect(granted).toEqual(['none']);
 });
 
-test('takes an answer that waits in the port before it fails a request', () => {
+test('the granter takes an answer that waits in the port before it fails a request', () => {
   const { granter, granted, grant, asked, own } = rig(0);
   grant(1);
   granter.flush();
@@ -62,7 +62,7 @@ test('takes an answer that waits in the port before it fails a request', () => {
   expect(granted).toEqual(['all']);
 });
 
-test('fails requests of an earlier port, and requests without a port', () => {
+test('the granter fails requests of an earlier port, and requests without a port', () => {
   const { granter, granted, grant } = rig();
   grant(1);
   granter.flush();
@@ -71,7 +71,7 @@ test('fails requests of an earlier port, and requests without a port', () => {
   expect(granted).toEqual(['none', 'none']);
 });
 
-test('ignores messages of an earlier port', async () => {
+test('the granter ignores messages of an earlier port', async () => {
   const { granter, refused, own } = rig();
   const { port1, port2 } = new MessageChannel();
   onTestFinished(() => port2.close());

@@ -4,13 +4,15 @@ import { opened } from './opened.js';
 
 type Grant = { readonly pattern: string; readonly addresses: number[]; readonly expiryNs: number };
 
-/** Learns addresses in the datapath's stead. */
+/** Grants addresses in place of the datapath. */
 export class Grantor {
-  /** Everything that it was asked to grant, in its order. */
+  /** All requested grants, in order. */
   readonly asked: Grant[] = [];
-  /** Decisions of the proxy that it was told. */
+  /** The reported decisions of the proxy. */
   readonly hits: DecidedHit[] = [];
-  /** What it says: how many addresses it refused; null: nothing was granted; 'nothing': it does not say. */
+  /**
+   * Its answer: the number of refused addresses; null: nothing was granted; 'nothing': it sends no answer.
+   */
   says: number | null | 'nothing' = 0;
   readonly port: MessagePort;
   readonly #own: MessagePort;
@@ -33,12 +35,12 @@ export class Grantor {
     opened(async () => port2.close());
   }
 
-  /** What it was asked for, without times: `pattern address address`. */
+  /** The requested grants without times: `pattern address address`. */
   get grants(): readonly string[] {
     return this.asked.map(({ pattern, addresses }) => [pattern, ...addresses.map(textOf)].join(' '));
   }
 
-  /** Says what it did not say yet. */
+  /** Sends the answers held back so far. */
   release(refused: number | null): void {
     for (const id of this.#held.splice(0)) this.#answer(id, refused);
   }
@@ -52,7 +54,7 @@ export class Grantor {
   }
 }
 
-/** Rows of one pattern that follow each other are one grant. */
+/** Consecutive rows with the same pattern are one grant. */
 function grantsOf({ patterns, addresses, expiriesNs }: Omit<GrantRequest, 'id'>): Grant[] {
   const grants: Grant[] = [];
   for (const [row, pattern] of patterns.entries()) {

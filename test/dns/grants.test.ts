@@ -14,7 +14,7 @@ const FAILED = ['SERVFAIL'];
 const BLOCKED = 15;
 const answering = (...answers: Answer[]) => FakeUpstream.start(({ answer }) => answer({ answers }));
 
-/** Of RFC 8914, in a message. */
+/** The Extended DNS Errors (RFC 8914) of a message. */
 function extendedErrors(message: Buffer): { code: number; text: string }[] {
   const opt = decode(message).additionals?.find((record): record is Opt => record.type === 'OPT');
   const options = (opt?.options ?? []) as unknown as { code: number; data: Buffer }[];
@@ -23,8 +23,8 @@ function extendedErrors(message: Buffer): { code: number; text: string }[] {
     .map(({ data }) => ({ code: data.readUInt16BE(0), text: data.toString('utf8', 2) }));
 }
 
-describe('what an answer leads to is granted', () => {
-  test('to every pattern that matches the asked name, and to no other', async () => {
+describe('DNS grants', () => {
+  test('grant addresses to every pattern that matches the queried name, and to no other', async () => {
     const patterns = ['www.example.com', '*.example.com', '*', '^www[.]', 'example.com', '*.www.example.com', '*.test'];
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, allowing(patterns));
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -33,14 +33,14 @@ describe('what an answer leads to is granted', () => {
     );
   });
 
-  test('not to patterns that match an alias alone', async () => {
+  test('do not apply to patterns that match only an alias', async () => {
     const upstream = await answering(cname(NAME, 'cdn.test'), a('cdn.test', ADDRESS));
     const rig = await startProxy([upstream], {}, allowing(['*.example.com', 'cdn.test']));
     await lookUp(rig.at, NAME);
     expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
   });
 
-  test('in one go: all of its addresses, for as long as the one that lives longest', async () => {
+  test('grant all addresses of an answer at once, for the longest of its TTLs', async () => {
     const upstream = await answering(a(NAME, ADDRESS, 100), a(NAME, '203.0.113.2', 1_000));
     const rig = await startProxy([upstream]);
     const before = Number(process.hrtime.bigint());
@@ -51,16 +51,16 @@ describe('what an answer leads to is granted', () => {
   });
 
   test.each([
-    ['a byte that is no letter', 'a b.example.com'],
+    ['a space', 'a b.example.com'],
     ['a plus', 'a+b.example.com'],
     ['a byte above 127', 'käse.example.com'],
-  ])('not to names with %s, which are answered all the same', async (_, name) => {
+  ])('are not made for names with %s, which are still answered', async (_, name) => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     expect(await lookUp(rig.at, name)).toEqual(['NOERROR', `${name} A ${ADDRESS}`]);
     expect(rig.grantor.grants).toEqual([]);
   });
 
-  test('but not a dot inside a label', async () => {
+  test('are not made for a name with a dot inside a label', async () => {
     const rig = await startProxy(
       [
         await FakeUpstream.start(({ bytes, send }) => {
@@ -84,7 +84,7 @@ describe('what an answer leads to is granted', () => {
     expect([answer.readUInt16BE(2) & 15, answer.readUInt16BE(6), rig.grantor.grants]).toEqual([3, 0, []]);
   });
 
-  test('from addresses alone: not from hints, which are left out', async () => {
+  test('come from address records only; address hints are removed', async () => {
     const data = Buffer.concat([Buffer.from([0, 1, 0]), Buffer.from([0, 4, 0, 4, 203, 0, 113, 1])]);
     const upstream = await FakeUpstream.start(({ bytes, send }) => {
       const question = bytes.subarray(12, bytes.indexOf(0, 12) + 5);
@@ -101,8 +101,8 @@ describe('what an answer leads to is granted', () => {
   });
 });
 
-describe('an answer leaves', () => {
-  test('once what it leads to is in force, and not before', async () => {
+describe('DNS answer with new addresses', () => {
+  test('is sent only after its grants are in force', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = 'nothing';
     let answered: readonly string[] | null = null;
@@ -119,7 +119,7 @@ describe('an answer leaves', () => {
     expect(rig.proxy.stats().learning?.medianMs).toBeGreaterThanOrEqual(30);
   });
 
-  test('not at all where that is not said within 100 ms, but the next one does', async () => {
+  test('becomes SERVFAIL without a grant within 100 ms; the next answer is sent', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], { grantPatienceMs: 100 });
     rig.grantor.says = 'nothing';
@@ -133,14 +133,14 @@ describe('an answer leaves', () => {
     expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`, `* ${ADDRESS}`]);
   });
 
-  test('not at all where nothing was granted', async () => {
+  test('becomes SERVFAIL if nothing was granted', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = null;
     expect(await lookUp(rig.at, NAME)).toEqual(FAILED);
     expect([rig.refused(), rig.proxy.stats().servfail, rig.proxy.names()]).toEqual([{ not_granted: 1 }, 1, []]);
   });
 
-  test('where there was no room to learn, and asks for it each time', async () => {
+  test('is sent although the grant table is full; each answer requests the grant again', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = 1;
     expect([await lookUp(rig.at, NAME), await lookUp(rig.at, NAME)]).toEqual([GOOD, GOOD]);
@@ -152,12 +152,9 @@ describe('an answer leaves', () => {
   });
 
   test.each([
-    ['is lost while they wait', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.grantor.die()],
-    [
-      'is taken away while they wait',
-      async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.proxy.granter.use(null),
-    ],
-  ])('not at all where who grants %s, nor after', async (_, lose) => {
+    ['dies', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.grantor.die()],
+    ['is removed', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.proxy.granter.use(null)],
+  ])('becomes SERVFAIL if the grantor %s during the wait, and afterwards', async (_, lose) => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = 'nothing';
     const answer = lookUp(rig.at, NAME);
@@ -169,8 +166,8 @@ describe('an answer leaves', () => {
   });
 });
 
-describe('a grant', () => {
-  test('is asked for once while it lives, however often the name is', async () => {
+describe('DNS grant', () => {
+  test('is requested once while in force, however often the name is queried', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     for (let time = 0; time < 20; time++) expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
     expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`]);
@@ -178,7 +175,7 @@ describe('a grant', () => {
     expect([grants, cacheHits]).toEqual([1, 19]);
   });
 
-  test('is renewed by answers that are kept for longer than it lives', async () => {
+  test('is renewed by cached answers that outlive it', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], { minGrantMs: 1_000, maxGrantMs: 2_000 });
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -190,7 +187,7 @@ describe('a grant', () => {
     expect(upstream.heard.length).toBe(1);
   });
 
-  test('is asked for anew after another policy, for the patterns that there are then', async () => {
+  test('is requested again after a change of policy, for the patterns of the new one', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], {}, allowing(['*', '*.example.com']));
     const given: Lookups[] = [
@@ -211,7 +208,7 @@ describe('a grant', () => {
     expect(upstream.heard.length).toBe(1);
   });
 
-  test('is to the patterns of the policy that is in force when the answer comes', async () => {
+  test('applies to the patterns of the policy in force when the answer arrives', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       rig.proxy.resolver.use(allowing(['*.example.com'], ['0.0.0.0/0'], 2));
       alwaysAt(ADDRESS)(heard);
@@ -221,7 +218,7 @@ describe('a grant', () => {
     expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
   });
 
-  test('is shown with its name, its patterns and its end', async () => {
+  test('is listed with its name, patterns and expiry', async () => {
     const rig = await startProxy(
       [await FakeUpstream.start(alwaysAt(ADDRESS, 600))],
       {},
@@ -241,7 +238,7 @@ describe('a grant', () => {
   });
 });
 
-describe('an address that is not public', () => {
+describe('rebind protection', () => {
   const own = Object.values(networkInterfaces())
     .flatMap((all) => all ?? [])
     .find(({ family, internal }) => family === 'IPv4' && !internal)?.address;
@@ -315,30 +312,35 @@ describe('an address that is not public', () => {
   }
 
   test.each([
-    ['for a public name', NAME, {}, PUBLIC],
+    ['a public name', NAME, {}, PUBLIC],
     [
-      'for a name that may have it, unless it is nobody’s',
+      'a name in rebind_allow, except for addresses that are never remote',
       NAME,
       { rebindAllow: [pattern('*.example.com')] },
       [...PRIVATE, ...PUBLIC],
     ],
-    ['for a name that only looks like it', 'www.notexample.com', { rebindAllow: [pattern('*.example.com')] }, PUBLIC],
-    ['for names of this network', 'nas.home.arpa', {}, [...PRIVATE, ...PUBLIC]],
-    ['for names of this machine’s owner', 'x.internal', {}, [...PRIVATE, ...PUBLIC]],
-    ['for a name that ends like those', 'x.notinternal', {}, PUBLIC],
-    ['where nothing is protected', NAME, { rebindProtection: false }, all],
-  ])('is neither said nor granted %s', async (_, name, options, left) => {
+    [
+      'a name that only resembles one in rebind_allow',
+      'www.notexample.com',
+      { rebindAllow: [pattern('*.example.com')] },
+      PUBLIC,
+    ],
+    ['a name under home.arpa', 'nas.home.arpa', {}, [...PRIVATE, ...PUBLIC]],
+    ['a name under internal', 'x.internal', {}, [...PRIVATE, ...PUBLIC]],
+    ['a name with a similar ending to internal', 'x.notinternal', {}, PUBLIC],
+    ['any name while it is off (all addresses stay)', NAME, { rebindProtection: false }, all],
+  ])('neither answers with special addresses nor grants them, for %s', async (_, name, options, left) => {
     expect(await brought(name, all, options)).toEqual({ said: left, granted: left });
   });
 
-  test.runIf(own !== undefined)('of the node itself is not, whatever the name', async () => {
+  test.runIf(own !== undefined)('always removes the node’s own address', async () => {
     expect(await brought('node.home.arpa', [own ?? '', '10.1.2.3'], {})).toEqual({
       said: ['10.1.2.3'],
       granted: ['10.1.2.3'],
     });
   });
 
-  test('is told to be left out, and counted', async () => {
+  test('reports and counts removed addresses', async () => {
     const upstream = await answering(a(NAME, '10.1.2.3'), a(NAME, '9.9.9.9'));
     const rig = await startProxy([upstream], { rebindAllow: [] });
     const ask = (): Promise<Buffer> => exchange(rig.at, query(NAME, 'A', { additionals: [edns()] }));
@@ -363,16 +365,16 @@ describe('an address that is not public', () => {
   });
 
   test.each([
-    ['loopback', '127.9.9.9', 'loopback: only without dns.rebind_protection'],
-    ['of documentation', '192.0.2.1', 'documentation: dns.rebind_allow lets the name pass'],
-    ['for benchmarks', '198.18.0.1', 'benchmarking: dns.rebind_allow lets the name pass'],
-  ])('is seen with its reason: one %s', async (_, address, reason) => {
+    ['a loopback address', '127.9.9.9', 'loopback: only without dns.rebind_protection'],
+    ['a documentation address', '192.0.2.1', 'documentation: dns.rebind_allow lets the name pass'],
+    ['a benchmarking address', '198.18.0.1', 'benchmarking: dns.rebind_allow lets the name pass'],
+  ])('reports a removed address with its reason: %s', async (_, address, reason) => {
     const rig = await startProxy([await answering(a(NAME, address))], { rebindAllow: [] });
     expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);
     expect(rig.proxy.takeSeen().rebindings).toMatchObject([{ hostname: NAME, reason, count: 1 }]);
   });
 
-  test('of an answer with thousands is seen for the first eight, and all are counted', async () => {
+  test('reports the first eight removed addresses of an answer, and counts all of them', async () => {
     const many = Array.from({ length: 40 }, (_, last) => a(NAME, `10.9.9.${last}`));
     const rig = await startProxy([await answering(...many)], { rebindAllow: [] });
     await lookUp(rig.at, NAME);

@@ -30,7 +30,7 @@ const told = (what: string, given: Partial<Packet>, reason: string): Lie => [
   ({ answer }) => answer(given),
   once(reason),
 ];
-/** A message about the asked name whose parts may lie. */
+/** A response to the query with malformed or false parts. */
 const lying = (what: string, parts: Parameters<typeof messageBytes>[0], reason: string): Lie =>
   raw(what, (heard) => messageBytes({ id: idOf(heard), answers: [{}], ...parts }), reason);
 const patched = (heard: Heard, offset: number, value: number): Uint8Array => {
@@ -44,7 +44,7 @@ const LIES: readonly Lie[] = [
   raw('with another id', (heard) => patched(heard, 0, idOf(heard) ^ 1), 'unasked'),
   told('to a question for another name', asking('www.example.net'), 'other_question'),
   told('to a question for its parent', asking('example.com'), 'other_question'),
-  told('to a question in other letters', asking('WWW.example.com'), 'other_question'),
+  told('to a question in another letter case', asking('WWW.example.com'), 'other_question'),
   told('to a question for another type', asking(NAME, 'TXT'), 'other_question'),
   told('to a question of another class', asking(NAME, 'A', 'CH'), 'other_question'),
   raw('that is a query', (heard) => patched(heard, 2, QR & 0x7fff), 'other_question'),
@@ -54,28 +54,28 @@ const LIES: readonly Lie[] = [
   lying('to two questions', { counts: [2, 1, 0, 0] }, 'question_count'),
   raw('that is empty', () => new Uint8Array(0), 'unasked'),
   raw('of one byte', () => Uint8Array.of(0), 'unasked'),
-  raw('of an id alone', (heard) => heard.bytes.subarray(0, 2), 'short_header'),
-  raw('of a header alone', (heard) => patched(heard, 0, idOf(heard)).subarray(0, 12), 'truncated'),
-  raw('that is cut in its question', (heard) => patched(heard, 2, QR).subarray(0, 20), 'truncated'),
-  raw('that is cut in its last byte', (heard) => patched(heard, 2, QR).subarray(0, -1), 'truncated'),
-  lying('with something behind it', { rest: Uint8Array.of(0) }, 'trailing_bytes'),
-  lying('longer than a datagram that is asked for', { rest: new Uint8Array(5_000) }, 'too_long'),
+  raw('of an id only', (heard) => heard.bytes.subarray(0, 2), 'short_header'),
+  raw('of a header only', (heard) => patched(heard, 0, idOf(heard)).subarray(0, 12), 'truncated'),
+  raw('truncated inside its question', (heard) => patched(heard, 2, QR).subarray(0, 20), 'truncated'),
+  raw('without its last byte', (heard) => patched(heard, 2, QR).subarray(0, -1), 'truncated'),
+  lying('with a trailing byte', { rest: Uint8Array.of(0) }, 'trailing_bytes'),
+  lying('longer than the announced UDP size', { rest: new Uint8Array(5_000) }, 'too_long'),
   lying('with a pointer to itself', { answers: [{ name: pointer(33) }] }, 'pointer_not_backwards'),
-  lying('with a pointer forwards', { answers: [{ name: pointer(40) }] }, 'pointer_not_backwards'),
+  lying('with a forward pointer', { answers: [{ name: pointer(40) }] }, 'pointer_not_backwards'),
   lying('with a pointer into the header', { answers: [{ name: pointer(4) }] }, 'pointer_to_header'),
   lying(
-    'with two pointers at each other',
+    'with two pointers to each other',
     { answers: [{ name: pointer(35) }, { name: pointer(33) }] },
     'pointer_not_backwards',
   ),
   lying('with a label of an unknown kind', { answers: [{ name: Uint8Array.of(0x41, 0x61, 0) }] }, 'label_type'),
-  lying('that counts more records than it has', { counts: [1, 2, 0, 0] }, 'record_count'),
-  lying('that counts 65,535 records', { counts: [1, 0xffff, 0xffff, 0xffff] }, 'record_count'),
-  lying('that counts fewer records than it has', { counts: [1, 0, 0, 0] }, 'trailing_bytes'),
+  lying('with fewer records than its count', { counts: [1, 2, 0, 0] }, 'record_count'),
+  lying('with a count of 65,535 records', { counts: [1, 0xffff, 0xffff, 0xffff] }, 'record_count'),
+  lying('with more records than its count', { counts: [1, 0, 0, 0] }, 'trailing_bytes'),
   lying('with an address of three bytes', { answers: [short] }, 'record_data_length'),
-  lying('with data beyond its end', { answers: [{ length: 400 }] }, 'truncated'),
+  lying('with record data beyond its end', { answers: [{ length: 400 }] }, 'truncated'),
   lying(
-    'with an OPT record among its answers',
+    'with an OPT record in the answer section',
     { answers: [{ name: name(''), type: 41, data: u16s() }] },
     'misplaced_opt',
   ),
@@ -84,7 +84,7 @@ const LIES: readonly Lie[] = [
     { additionals: [1, 2].map(() => ({ name: name(''), type: 41, data: u16s() })) },
     'several_opt',
   ),
-  lying('that is signed', { additionals: [{ name: name(''), type: 250 }] }, 'meta_type'),
+  lying('with a TSIG record', { additionals: [{ name: name(''), type: 250 }] }, 'meta_type'),
   [
     'with each of 256 other ids',
     (heard) => {
@@ -114,8 +114,8 @@ const LIES: readonly Lie[] = [
   ],
 ];
 
-describe('an answer', () => {
-  test.each(LIES)('%s is not taken, and does not end the wait for the good one', async (_, lie, refused) => {
+describe('DNS proxy with a hostile upstream', () => {
+  test.each(LIES)('ignores an answer %s, and waits for the valid one', async (_, lie, refused) => {
     const upstream = await FakeUpstream.start(async (heard) => {
       await lie(heard);
       good(heard);
@@ -149,14 +149,14 @@ type Told = readonly [
 ];
 const TOLD: readonly Told[] = [
   [
-    'an address of another name before its own',
+    'ignores an address of another name before the right one',
     { answers: [a('bank.example', EVIL), a(NAME, GOOD)] },
     ['NOERROR', `${NAME} A ${GOOD}`],
     [`* ${GOOD}`],
     left(1),
   ],
   [
-    'addresses of other names in every section',
+    'removes addresses of other names from every section',
     {
       answers: [a(NAME, GOOD), a('a.example', EVIL)],
       authorities: [ns, a('b.example', EVIL)],
@@ -167,83 +167,83 @@ const TOLD: readonly Told[] = [
     left(3),
   ],
   [
-    'addresses of its own in sections that do not answer',
+    'removes addresses of the queried name from other sections',
     { authorities: [a(NAME, EVIL)], additionals: [a(NAME, EVIL)] },
     ['NOERROR'],
     [],
     left(2),
   ],
-  ['an address of another name alone', { answers: [a('bank.example', EVIL)] }, ['NOERROR'], [], left(1)],
+  ['removes the only address, of another name', { answers: [a('bank.example', EVIL)] }, ['NOERROR'], [], left(1)],
   [
-    'an address although there is no such name',
+    'removes an address from an NXDOMAIN answer',
     { flags: NXDOMAIN, answers: [a(NAME, EVIL)] },
     ['NXDOMAIN'],
     [],
     left(1),
   ],
   [
-    'an alias of itself',
+    'removes addresses after an alias of itself',
     { answers: [cname(NAME, NAME), a(NAME, EVIL)] },
     ['NOERROR', `${NAME} CNAME ${NAME}`],
     [],
     left(1),
   ],
   [
-    'aliases in a circle',
+    'removes addresses after a loop of aliases',
     { answers: [cname(NAME, 'b.test'), cname('b.test', NAME), a('b.test', EVIL)] },
     ['NOERROR', `${NAME} CNAME b.test`, `b.test CNAME ${NAME}`],
     [],
     left(1),
   ],
   [
-    'two aliases of one name',
+    'removes addresses after two aliases of one name',
     { answers: [cname(NAME, 'b.test'), cname(NAME, 'c.test'), a('b.test', EVIL), a('c.test', EVIL)] },
     ['NOERROR', `${NAME} CNAME b.test`, `${NAME} CNAME c.test`],
     [],
     left(2),
   ],
   [
-    'a chain that is broken',
+    'removes addresses after a broken chain',
     { answers: [cname(NAME, 'b.test'), a('c.test', EVIL)] },
     ['NOERROR', `${NAME} CNAME b.test`],
     [],
     left(1),
   ],
   [
-    'a chain that ends before it begins',
+    'accepts a chain whose records are in reverse order',
     { answers: [a('b.test', GOOD), cname(NAME, 'b.test')] },
     ['NOERROR', `b.test A ${GOOD}`, `${NAME} CNAME b.test`],
     [`* ${GOOD}`],
     {},
   ],
   [
-    'a chain of 16 aliases',
+    'accepts a chain of 16 aliases',
     { answers: chain(16) },
     ['NOERROR', ...aliases(16), `link16.test A ${GOOD}`],
     [`* ${GOOD}`],
     {},
   ],
-  ['a chain of 17 aliases', { answers: chain(17) }, ['NOERROR', ...aliases(17)], [], left(1)],
+  ['removes addresses after a chain of 17 aliases', { answers: chain(17) }, ['NOERROR', ...aliases(17)], [], left(1)],
   [
-    'an address of another class',
+    'removes an address of another class',
     { answers: [{ type: 'A', class: 'CH', name: NAME, data: EVIL }] },
     ['NOERROR'],
     [],
     left(1),
   ],
   [
-    'IPv6 addresses',
+    'removes IPv6 addresses',
     { answers: [{ type: 'AAAA', name: NAME, data: '2001:db8::1' }, a(NAME, GOOD)] },
     ['NOERROR', `${NAME} A ${GOOD}`],
     [`* ${GOOD}`],
     { left_out_ipv6: 1 },
   ],
-  ['addresses, but a failure', { flags: 2, answers: [a(NAME, EVIL)] }, ['SERVFAIL'], [], WITH_ERROR],
-  ['addresses, but a refusal', { flags: 5, answers: [a(NAME, EVIL)] }, ['REFUSED'], [], WITH_ERROR],
-  ['addresses, but an error that nobody knows', { flags: 11, answers: [a(NAME, EVIL)] }, ['RCODE_11'], [], WITH_ERROR],
+  ['removes the records of SERVFAIL', { flags: 2, answers: [a(NAME, EVIL)] }, ['SERVFAIL'], [], WITH_ERROR],
+  ['removes the records of REFUSED', { flags: 5, answers: [a(NAME, EVIL)] }, ['REFUSED'], [], WITH_ERROR],
+  ['removes the records of an unknown error', { flags: 11, answers: [a(NAME, EVIL)] }, ['RCODE_11'], [], WITH_ERROR],
 ];
 
-describe('an answer that brings', () => {
+describe('DNS proxy with false records in an answer', () => {
   test.each(TOLD)('%s', async (_, given, answered, grants, refused) => {
     const upstream = await FakeUpstream.start(({ answer }) => answer(given));
     const rig = await startProxy([upstream]);
@@ -252,7 +252,7 @@ describe('an answer that brings', () => {
     expect(rig.refused()).toEqual(refused);
   });
 
-  test('addresses to a question for something else has them left out', async () => {
+  test('removes addresses from the answer to a question of another type', async () => {
     const txt: Answer = { type: 'TXT', name: NAME, data: 'hello' };
     const upstream = await FakeUpstream.start(({ answer }) =>
       answer({ answers: [txt, a(NAME, EVIL)], additionals: [a(NAME, EVIL)] }),
@@ -262,7 +262,7 @@ describe('an answer that brings', () => {
     expect([rig.grantor.grants, rig.refused()]).toEqual([[], left(2)]);
   });
 
-  test('thousands of addresses has 128 of them granted, and is too long for a datagram', async () => {
+  test('grants 128 of thousands of addresses, and truncates the UDP answer', async () => {
     const addresses = Array.from({ length: 2_000 }, (_, at) => `203.0.${100 + (at >> 8)}.${at & 255}`);
     const upstream = await FakeUpstream.start(({ stream, answer }) =>
       stream === null ? answer({ flags: TC }) : answer({ answers: addresses.map((address) => a(NAME, address)) }),
@@ -296,7 +296,7 @@ test.each([
   expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR', `${NAME} A ${GOOD}`]);
   const [grant] = rig.grantor.asked;
   const lives = ((grant?.expiryNs ?? 0) - before) / 1e9;
-  // They end on a grid of 8 s at most, and the longest no later than it may.
+  // Grants end on a grid of at most 8 s; the longest grant ends at the limit.
   const [least, most] = seconds === 86_400 ? [seconds - 1, seconds] : [seconds, seconds + Math.min(seconds / 15, 8)];
   expect(lives).toBeGreaterThanOrEqual(least);
   expect(lives).toBeLessThanOrEqual(most + 1);

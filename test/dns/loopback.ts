@@ -3,7 +3,7 @@ import type { Endpoint } from '#dns/dns-options.js';
 const PORT = 5_300;
 let last = 0;
 
-/** An address of this machine that nobody else uses while this process lives. */
+/** A loopback address that no other test process uses. */
 export function loopback(): string {
   last++;
   if (last > 254) throw new RangeError('there are no addresses left');

@@ -2,7 +2,7 @@ import { afterEach } from 'vitest';
 
 const closers: (() => Promise<void>)[] = [];
 
-/** Has something closed after the test. */
+/** Registers a resource to close after the test. */
 export function opened(close: () => Promise<void>): void {
   closers.push(close);
 }

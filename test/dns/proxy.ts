@@ -17,7 +17,7 @@ export function pattern(text: string): HostnamePattern {
   return parsed.pattern;
 }
 
-/** Allows sources all names that one of the patterns matches. */
+/** Allows all sources every name that matches one of the patterns. */
 export function allowing(
   patterns: readonly string[],
   sources: readonly string[] = ['0.0.0.0/0'],
@@ -43,9 +43,9 @@ export function dnsOptions(
     serveStaleMs: 0,
     mark: 0,
     rebindProtection: true,
-    // The tests' addresses are those of documentation.
+    // The tests use addresses reserved for documentation.
     rebindAllow: [pattern('*')],
-    // The datapath's stand-in has the same thread.
+    // The simulated datapath runs in the same thread, which may be slow.
     grantPatienceMs: 2_000,
     ...given,
   };
@@ -55,13 +55,13 @@ export type Rig = {
   readonly at: Endpoint;
   readonly proxy: LocalDnsProxy;
   readonly grantor: Grantor;
-  /** Which upstreams were said to be alive, each time that it changed. */
+  /** The live upstreams, recorded at each change. */
   readonly alive: (readonly string[])[];
-  /** What was refused, by reason. */
+  /** The refusal counters, by reason. */
   readonly refused: () => DnsStats['refused'];
 };
 
-/** A proxy that allows every name unless told otherwise, and grants what it is asked for. */
+/** Starts a proxy that by default allows every name and grants every address. */
 export async function startProxy(
   upstreams: readonly Pick<FakeUpstream, 'at'>[],
   options: Partial<DnsOptions> = {},

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { RecentWaits } from '#dns/recent-waits.js';
 
-test('of all waits the last 4,096 count', () => {
+test('RecentWaits summarizes only the last 4,096 waits', () => {
   const waits = new RecentWaits();
   expect(waits.summary()).toBe(null);
   waits.add(3);

@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 
 const DEADLINE_MS = 5_000;
 
-/** Waits until `read` gives `wanted`; shows the difference if it never does. */
+/** Waits until `read` returns `wanted`; shows the difference on timeout. */
 export async function settled<T>(read: () => T, wanted: T): Promise<void> {
   const deadline = performance.now() + DEADLINE_MS;
   for (;;) {
@@ -18,7 +18,7 @@ export async function settled<T>(read: () => T, wanted: T): Promise<void> {
   }
 }
 
-/** Waits until time has gone by: what is tested lives by the clock, in whole seconds. */
+/** Waits for real time to pass: the tested code uses the clock in whole seconds. */
 export async function passed(ms: number): Promise<void> {
   const until = performance.now() + ms;
   while (performance.now() < until) await setTimeout(until - performance.now());

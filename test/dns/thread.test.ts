@@ -16,7 +16,7 @@ const NAME = 'www.example.com';
 const ADDRESS = '203.0.113.1';
 const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
 const ONLY = allowing(['*.example.com']);
-/** What no thread survives. */
+/** Invalid lookups that terminate any thread that receives them. */
 const DEADLY = { generation: 1, patterns: [], tables: {} } as unknown as Lookups;
 
 type Threaded = { readonly proxy: DnsProxy; readonly changes: DnsChange[]; readonly at: Endpoint };
@@ -32,13 +32,13 @@ async function threaded(given: Partial<DnsOptions> = {}): Promise<Threaded> {
   return { proxy, changes, at };
 }
 
-/** What was said to the thread before is done. */
+/** Waits until the thread has handled all earlier messages. */
 async function heard(proxy: DnsProxy): Promise<void> {
   await proxy.stats();
 }
 
-describe('the proxy in its thread', () => {
-  test('answers by what it is to use, and grants by the port that it is given', async () => {
+describe('DNS proxy thread', () => {
+  test('answers by the current lookups, and grants through the given port', async () => {
     const { proxy, at, changes } = await threaded();
     await proxy.open();
     expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);
@@ -55,7 +55,7 @@ describe('the proxy in its thread', () => {
     expect(changes).toEqual([]);
   });
 
-  test('tells what it denied, until nobody listens any more', async () => {
+  test('reports denied lookups until the observer unsubscribes', async () => {
     const { proxy, at } = await threaded();
     const denied: SeenLookup[] = [];
     const stop = proxy.observe(({ lookups }) => denied.push(...lookups));
@@ -66,7 +66,7 @@ describe('the proxy in its thread', () => {
     stop();
   });
 
-  test('tells who of its resolvers answers', async () => {
+  test('reports which resolvers answer', async () => {
     const { host, port } = endpoint();
     const { proxy, changes, at } = await threaded({ upstreams: [{ host, port }] });
     proxy.use(ONLY);
@@ -77,7 +77,7 @@ describe('the proxy in its thread', () => {
     expect((await proxy.stats()).upstreams).toMatchObject([{ address: `${host}:${port}`, alive: false }]);
   });
 
-  test('that dies tells so once, fails what it was asked, and leaves nothing open', async () => {
+  test('reports its death once, fails open requests, and closes its sockets', async () => {
     const { proxy, changes, at } = await threaded();
     await proxy.open();
     const first = new Grantor();
@@ -97,7 +97,7 @@ describe('the proxy in its thread', () => {
     expect(changes.map(({ type }) => type)).toEqual(['worker_died']);
   });
 
-  test('uses again what it used before it was opened anew', async () => {
+  test('uses the previous lookups after a reopening', async () => {
     const { proxy, at, changes } = await threaded();
     proxy.use(ONLY);
     await proxy.open();
@@ -106,7 +106,7 @@ describe('the proxy in its thread', () => {
     expect(changes).toEqual([]);
   });
 
-  test('cannot be opened where somebody listens already, and can once he is gone', async () => {
+  test('fails to open while its address is in use, and opens once it is free', async () => {
     const listen = [endpoint(), endpoint()];
     const other = await threaded({ listen: listen.slice(1) });
     await other.proxy.open();
@@ -118,7 +118,7 @@ describe('the proxy in its thread', () => {
     expect(await lookUp(at, 'other.test')).toEqual(['NXDOMAIN']);
   });
 
-  test('that is closed leaves its addresses to others', async () => {
+  test('releases its addresses on close', async () => {
     const { proxy, at } = await threaded();
     await proxy.open();
     await proxy.close();

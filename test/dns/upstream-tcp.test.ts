@@ -12,7 +12,7 @@ const ADDRESS = '203.0.113.1';
 const TC = 0x0200;
 const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
 
-/** Says over UDP that the answer is too long, and over TCP what `answer` does. */
+/** An upstream that truncates answers over UDP, and runs `answer` over TCP. */
 function tooLong(answer: (heard: Heard, stream: Socket) => void): Promise<FakeUpstream> {
   return FakeUpstream.start((heard) => {
     if (heard.stream === null) heard.answer({ flags: TC, answers: [a(heard.question.name, '203.0.113.66')] });
@@ -23,8 +23,8 @@ function tooLong(answer: (heard: Heard, stream: Socket) => void): Promise<FakeUp
 const goodFrame = ({ packet, question }: Heard): Uint8Array =>
   framed(answerTo(packet, { answers: [a(question.name, ADDRESS)] }));
 
-describe('an answer that is cut off is asked for over TCP', () => {
-  test('and nothing of what was cut is taken', async () => {
+describe('fallback to TCP after a truncated answer', () => {
+  test('uses no record of the truncated answer', async () => {
     const upstream = await tooLong(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -32,7 +32,7 @@ describe('an answer that is cut off is asked for over TCP', () => {
     expect(upstream.heard.map(({ stream }) => stream !== null)).toEqual([false, true]);
   });
 
-  test('in pieces that are split anywhere, on one connection', async () => {
+  test('accepts answers split at any byte, on one connection', async () => {
     const pieces: Socket[] = [];
     let split = 0;
     const upstream = await tooLong((heard, stream) => {
@@ -51,7 +51,7 @@ describe('an answer that is cut off is asked for over TCP', () => {
     expect(new Set(pieces).size).toBe(1);
   });
 
-  test('and answers to other questions, and what is no message, are passed over', async () => {
+  test('ignores answers to other questions, and malformed messages', async () => {
     const upstream = await tooLong((heard, stream) => {
       const { packet } = heard;
       const evil = { answers: [a(NAME, '203.0.113.66')] };
@@ -72,17 +72,17 @@ describe('an answer that is cut off is asked for over TCP', () => {
 
   test.each([
     ['nothing', 0],
-    ['half a length', 1],
-    ['a length', 2],
+    ['half a length prefix', 1],
+    ['a length prefix', 2],
     ['half an answer', 30],
-  ])('and one who closes after %s is asked no more', async (_, bytes) => {
+  ])('does not retry a resolver that closes after sending %s', async (_, bytes) => {
     const upstream = await tooLong((heard, stream) => stream.end(goodFrame(heard).subarray(0, bytes)));
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
     expect([rig.grantor.grants, upstream.heard.length]).toEqual([[], 2]);
   });
 
-  test('of the next resolver where the first one closes', async () => {
+  test('uses the next resolver if the first one closes the connection', async () => {
     const closing = await tooLong((_, stream) => stream.destroy());
     const other = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([closing, other]);
@@ -90,7 +90,7 @@ describe('an answer that is cut off is asked for over TCP', () => {
     expect(other.names).toEqual([NAME]);
   });
 
-  test('again where a connection was closed that had answered before', async () => {
+  test('retries on a new connection if the old one was closed after an answer', async () => {
     const streams: Socket[] = [];
     const upstream = await tooLong((heard, stream) => {
       const isSecond = streams.length === 1;
@@ -104,7 +104,7 @@ describe('an answer that is cut off is asked for over TCP', () => {
     expect(streams.map((stream) => streams.indexOf(stream))).toEqual([0, 0, 2]);
   });
 
-  test('on another connection where 64 are waited for on one, and all of them are answered', async () => {
+  test('opens another connection after 64 open queries, and answers all of them', async () => {
     const waiting: Heard[] = [];
     const upstream = await tooLong((heard) => waiting.push(heard));
     const rig = await startProxy([upstream]);
@@ -117,7 +117,7 @@ describe('an answer that is cut off is asked for over TCP', () => {
     await settled(() => upstream.connections.size, 1);
   });
 
-  test('and fails where there is no descriptor for a connection, until there is one', async () => {
+  test('fails while no descriptor is available, and recovers', async () => {
     const upstream = await tooLong(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const socket = vi.spyOn(libc, 'socket').mockReturnValue(-1);

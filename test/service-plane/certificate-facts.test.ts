@@ -35,8 +35,8 @@ const anchorsOf = (anchors: readonly Issued[]): string[] => anchors.map(({ pem }
 const isTrusted = (chain: readonly Issued[], anchors: readonly Issued[] = [root]): boolean =>
   seen(chain).isTrusted(anchorsOf(anchors));
 
-describe('what a certificate says', () => {
-  it('is its subject, its names and its digest', () => {
+describe('readCertificateFacts', () => {
+  it('returns subject, names and digest', () => {
     const names = [
       named('WWW.Example.com'),
       'DNS:*.example.com',
@@ -55,14 +55,14 @@ describe('what a certificate says', () => {
     });
   });
 
-  it('may be a subject without common names, or none at all', () => {
+  it('accepts a subject without common names, and an empty subject', () => {
     const { subject, commonNames, dnsNames } = seen([issue({ subject: '/O=Example' })]);
     expect({ subject, commonNames, dnsNames }).toEqual({ subject: 'O=Example', commonNames: [], dnsNames: [] });
     const empty = seen([issue({ subject: '/', by: root, extensions: ['subjectAltName=critical,DNS:a.test'] })]);
     expect([empty.subject, empty.commonNames, empty.dnsNames]).toEqual(['', [], ['a.test']]);
   });
 
-  it('may be a thousand names', () => {
+  it('reads a thousand names', () => {
     const names = Array.from({ length: 1_000 }, (_, index) => `n${index}.example.com`);
     const one = issue({
       subject: '/CN=many',
@@ -82,12 +82,12 @@ describe('what a certificate says', () => {
     '/1.2.3.4.5=unknown/CN=x',
     '/organizationIdentifier=VATDE-1/postalCode=80331/dnQualifier=q/initials=I/generationQualifier=Jr./pseudonym=P/name=N/description=D',
   ];
-  it.each(subjects)('is a subject as OpenSSL writes it: %s', (subject) => {
+  it.each(subjects)('formats a subject like OpenSSL: %s', (subject) => {
     const one = issue({ subject, more: ['-nameopt', 'utf8'] });
     expect(seen([one]).subject).toBe(issuer.subjectOf(one));
   });
 
-  it('is unreadable with a NUL in a name', () => {
+  it('returns unreadable for a NUL in a name', () => {
     const one = issue({ subject: '/CN=good.testXevil', extensions: [named('good.testYevil')] });
     const patched = (from: string): CertificateFacts => {
       const der = Buffer.from(one.der);
@@ -99,7 +99,7 @@ describe('what a certificate says', () => {
     expect(patched('good.testY')).toEqual({ kind: 'unreadable' });
   });
 
-  it('is unreadable where there is nothing, too much, or no certificate', () => {
+  it('returns unreadable without certificates, with too many, and for other bytes', () => {
     const unreadable = { kind: 'unreadable' };
     expect(readCertificateFacts([])).toEqual(unreadable);
     expect(readCertificateFacts([Buffer.from('garbage')])).toEqual(unreadable);
@@ -112,7 +112,7 @@ describe('what a certificate says', () => {
   });
 });
 
-describe('a chain', () => {
+describe('a certificate chain', () => {
   const client = ['extendedKeyUsage=clientAuth'];
   const weak = issue({ subject: '/CN=weak', by: root, key: ['rsa:1024'] });
   const notAuthority = issue({ subject: '/CN=No authority', by: root });
@@ -150,26 +150,26 @@ describe('a chain', () => {
     ['has others in it', true, [leaf, other, short, middle]],
     ['is incomplete', false, [leaf]],
     ['is incomplete with its root', false, [leaf, root]],
-    ['leads elsewhere', false, [leaf, middle, root], [other]],
-    ['leads to one of two', true, [leaf, middle], [other, root]],
-    ['leads nowhere', false, [leaf, middle, root], []],
-    ['leads to an anchor that is no root', true, [leaf], [middle]],
-    ['is the anchor', true, [selfSigned], [selfSigned]],
-    ['signs itself', false, [selfSigned]],
-    ['leads to an impostor', false, [leaf, middle], [impostor]],
-    ['leads to an impostor and to the root', true, [leaf, middle], [impostor, root]],
-    ['is signed by an impostor', false, [by(impostor), impostor]],
-    ['has an issuer that is no authority', false, [by(notAuthority), notAuthority]],
+    ['leads to another root', false, [leaf, middle, root], [other]],
+    ['leads to one of two anchors', true, [leaf, middle], [other, root]],
+    ['has no anchors', false, [leaf, middle, root], []],
+    ['leads to an anchor that is not a root', true, [leaf], [middle]],
+    ['consists of the anchor', true, [selfSigned], [selfSigned]],
+    ['is self-signed', false, [selfSigned]],
+    ['leads to a false root of the same name', false, [leaf, middle], [impostor]],
+    ['leads to a false root and to the true one', true, [leaf, middle], [impostor, root]],
+    ['is signed by a false root', false, [by(impostor), impostor]],
+    ['has an issuer that is not a CA', false, [by(notAuthority), notAuthority]],
     ['has an issuer that may not sign', false, [by(noSign), noSign]],
     ['is as long as its authority allows', true, [by(shortest), shortest]],
     ['is longer than its authority allows', false, [by(below), below, shortest]],
-    ['is longer by one that issued itself', true, [by(selfIssued), selfIssued, shortest]],
+    ['is longer by a self-issued certificate', true, [by(selfIssued), selfIssued, shortest]],
     ['is for clients', false, [by(root, { extensions: client })]],
     ['is for servers and clients', true, [by(root, { extensions: ['extendedKeyUsage=clientAuth,serverAuth'] })]],
     ['is for any use', false, [by(root, { extensions: ['extendedKeyUsage=anyExtendedKeyUsage'] })]],
-    ['has an authority for clients', false, [by(clientAuthority), clientAuthority]],
-    ['may encipher keys', true, [by(root, { extensions: ['keyUsage=critical,keyEncipherment'] })]],
-    ['may sign certificates only', false, [by(root, { extensions: ['keyUsage=keyCertSign'] })]],
+    ['has a CA for clients only', false, [by(clientAuthority), clientAuthority]],
+    ['has key usage keyEncipherment', true, [by(root, { extensions: ['keyUsage=critical,keyEncipherment'] })]],
+    ['has key usage keyCertSign only', false, [by(root, { extensions: ['keyUsage=keyCertSign'] })]],
     ['has an RSA key of 1024 bits', false, [weak]],
     ['has an RSA key of 2048 bits', true, [by(root, { key: RSA_2048 })]],
     ['has a curve of 192 bits', false, [by(root, { key: ['ec', '-pkeyopt', 'ec_paramgen_curve:P-192'] })]],
@@ -180,27 +180,27 @@ describe('a chain', () => {
     ['is signed with SHA-384', true, [by(rsaRoot, { digest: 'sha384' })], [rsaRoot]],
     ['is signed with RSA-PSS', true, [by(rsaRoot, { more: pss })], [rsaRoot]],
     ['is signed with RSA-PSS and SHA-1', false, [by(rsaRoot, { more: pss, digest: 'sha1' })], [rsaRoot]],
-    ['has a critical extension that nobody knows', false, [by(root, { extensions: ['1.2.3.4=critical,DER:0500'] })]],
-    ['has an extension that nobody knows', true, [by(root, { extensions: ['1.2.3.4=DER:0500'] })]],
+    ['has an unknown critical extension', false, [by(root, { extensions: ['1.2.3.4=critical,DER:0500'] })]],
+    ['has an unknown extension', true, [by(root, { extensions: ['1.2.3.4=DER:0500'] })]],
     ['has a critical list of policies', true, [by(root, { extensions: ['certificatePolicies=critical,1.2.3.4'] })]],
   ];
   const cases = rows.map(([says, trusted, chain, anchors = [root]]) => ({ says, trusted, chain, anchors }));
-  it.each(cases)('that $says: trusted $trusted, as OpenSSL says', ({ trusted, chain, anchors }) => {
+  it.each(cases)('that $says: trusted $trusted, as in OpenSSL', ({ trusted, chain, anchors }) => {
     expect(isTrusted(chain, anchors)).toBe(trusted);
     expect(issuer.verifies(anchors, chain)).toBe(trusted);
   });
 
-  it('with name constraints is not trusted, whatever they are', () => {
+  it('with name constraints is not trusted', () => {
     const inside = by(constrained, { extensions: [named('a.example.com')] });
     expect(isTrusted([inside, constrained])).toBe(false);
   });
 
-  it('is trusted from its first to its last second', () => {
+  it('is trusted from the first to the last second of its validity', () => {
     const at = (nowMs: number): boolean => seen([leaf, middle], { nowMs: () => nowMs }).isTrusted([root.pem]);
     expect([-1, 0.5, 29, 31].map((days) => at(Date.now() + days * DAY_MS))).toEqual([false, true, true, false]);
   });
 
-  it('is judged by the clock each time it is asked', () => {
+  it('is checked against the clock on each call', () => {
     let nowMs = Date.now();
     const facts = seen([leaf, middle], { nowMs: () => nowMs });
     expect(facts.isTrusted([root.pem])).toBe(true);
@@ -208,19 +208,19 @@ describe('a chain', () => {
     expect(facts.isTrusted([root.pem])).toBe(false);
   });
 
-  it('without anchors of a rule leads to the roots of the system', () => {
+  it('is checked against the system’s roots if a rule has no anchors', () => {
     const roots = (): TrustAnchors => new TrustAnchors([root.pem]);
     expect(seen([leaf, middle], { roots }).isTrusted(null)).toBe(true);
     expect(seen([leaf, middle]).isTrusted(null)).toBe(false);
   });
 
-  it('with a signature that was changed is not trusted', () => {
+  it('with a changed signature is not trusted', () => {
     const der = Buffer.from(leaf.der);
     der.writeUInt8(der.readUInt8(der.length - 1) ^ 1, der.length - 1);
     expect(isTrusted([{ ...leaf, der }, middle])).toBe(false);
   });
 
-  it('of ten that may each have issued the other is soon told', () => {
+  it('of ten certificates that may have issued each other is checked within a time limit', () => {
     const ring = Array.from({ length: 10 }, () => authority({ subject: '/CN=Ring', withKeyOf: root }));
     const started = performance.now();
     expect(isTrusted(ring, [other])).toBe(false);
@@ -228,12 +228,12 @@ describe('a chain', () => {
   });
 });
 
-describe('the roots', () => {
-  it('of the system are there', () => {
+describe('trust anchors', () => {
+  it('include the roots of the system', () => {
     expect(systemAnchors().isEmpty).toBe(false);
   });
 
-  it('that Node brings can all be read', () => {
+  it('include all roots of Node, which are readable', () => {
     const anchors = new TrustAnchors(rootCertificates);
     expect(anchors.isEmpty).toBe(false);
     const unreadable = rootCertificates.filter((pem) => new TrustAnchors([pem]).isEmpty);

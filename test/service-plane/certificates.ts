@@ -3,20 +3,23 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** What a server shows: its certificate with what it sends behind it, and its key. */
+/** The certificate chain that a server sends, and its key. */
 export type ServerCertificate = { readonly certPem: string; readonly keyPem: string };
 
 export const SERVER_NAME = 'server.test';
 export const SERVER_ADDRESS = '192.0.2.10';
 
-/** Every fault that a chain can have, by what it is. Made with the openssl command, which knows nothing of this code. */
+/**
+ * Certificates with every kind of fault, by fault. Made by the openssl command, independently of the tested
+ * code.
+ */
 export type Certificates = {
   readonly rootPem: string;
   readonly intermediatePem: string;
   readonly intermediateKeyPem: string;
-  /** A CA that stands where its chain allows none, and that chain up to the root. */
+  /** A CA below a certificate that allows none, with the chain up to the root. */
   readonly beyondPem: string;
-  /** For `SERVER_NAME` and `SERVER_ADDRESS`; the chain is in order. */
+  /** For `SERVER_NAME` and `SERVER_ADDRESS`, with the chain in order. */
   readonly good: ServerCertificate;
   readonly reversedChain: ServerCertificate;
   readonly broken: Readonly<Record<Fault, ServerCertificate>>;
@@ -153,7 +156,7 @@ function certificatesIn(folder: string): Certificates {
 type Made = {
   readonly by?: string;
   readonly byKey?: string;
-  /** Whose key is certified. */
+  /** The owner of the certified key. */
   readonly of?: string;
   readonly subject?: string;
   readonly extensions?: string;

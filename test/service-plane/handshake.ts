@@ -1,7 +1,10 @@
 import { duplexPair } from 'node:stream';
 import { type ConnectionOptions, connect, type SecureContext, TLSSocket } from 'node:tls';
 
-/** Both ends of a TLS connection that never leaves the process, once the client trusts the server. Rejects with what the client said. */
+/**
+ * Makes a TLS connection inside the process, and returns both ends after the client has verified the server.
+ * Rejects with the error of the client.
+ */
 export async function handshake(
   secureContext: SecureContext,
   options: ConnectionOptions,

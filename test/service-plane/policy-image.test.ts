@@ -19,7 +19,7 @@ const group = (id: string, more: Readonly<Record<string, unknown>> = {}): GroupI
   ...more,
 });
 
-/** The policy as it was read, and what a thread makes of it that had `before`. */
+/** The policy as read, and the copy of a thread that had the policy `before`. */
 function through(groups: readonly GroupInput[], before: Policy | null = null, mode = 'enforce') {
   const body = JSON.stringify({ name: 'ü', mode, policy: { default_policy: 'deny', source_groups: groups } });
   const context = { dns: true, servicePlane: true, fallback: 'deny', recordMode: 'enforce', form: 'envelope' } as const;
@@ -31,7 +31,7 @@ function through(groups: readonly GroupInput[], before: Policy | null = null, mo
   return { policy, there: readPolicy(new PolicyWriter().write(policy, texts), before) };
 }
 
-/** With all that is read when it is asked for. */
+/** With all rules parsed. */
 const whole = ({ default: byDefault, groups }: Policy) => ({
   default: byDefault,
   groups: groups.map(({ id, pointer, mode, sources, dynamic, rules, defaultAction }) => ({
@@ -40,7 +40,7 @@ const whole = ({ default: byDefault, groups }: Policy) => ({
 });
 const rulesOf = (policy: Policy, id: string) => policy.groups.find((candidate) => candidate.id === id)?.rules;
 
-test('a thread has the policy that was read, in the order of its walk', () => {
+test('a thread reads the same policy, in the same order', () => {
   const intercept = { mode: 'intercept', http: { request: { path: { regex: '^/ä$' } } } };
   const groups = [
     group('later', { priority: 9, default_action: 'allow' }),
@@ -52,7 +52,7 @@ test('a thread has the policy that was read, in the order of its walk', () => {
   expect(whole(there)).toEqual(whole(policy));
 });
 
-test('rules that stood there before, and were read, are not read again', () => {
+test('unchanged rules that were parsed before are not parsed again', () => {
   const { there: before } = through([group('a'), group('b'), group('c')]);
   const kept = [rulesOf(before, 'a'), rulesOf(before, 'b')];
   const changed = group('b', { rules: [rule('third')] });
@@ -64,14 +64,14 @@ test('rules that stood there before, and were read, are not read again', () => {
   );
 });
 
-test('the same text in another mode is read again', () => {
+test('the same text in another mode is parsed again', () => {
   const { there: before } = through([group('a')]);
   expect(rulesOf(before, 'a')?.map(({ mode }) => mode)).toEqual(['enforce', 'enforce']);
   const { there } = through([group('a')], before, 'audit');
   expect(rulesOf(there, 'a')?.map(({ mode }) => mode)).toEqual(['audit', 'audit']);
 });
 
-test('what is written anew is the text that is another; and what lies all over is put together', () => {
+test('only changed texts are written again, and scattered texts are joined', () => {
   const { policy } = through(Array.from({ length: 40 }, (_, index) => group(`g${index}`)));
   const textOf = (index: number, said: string) =>
     Buffer.from(JSON.stringify(group(`g${index}`, { rules: [rule(said)] })));

@@ -6,7 +6,7 @@ const untimed = ({ atMs: _, ...seen }: ReturnType<typeof seenConnection>) => see
 const allowed = untimed(seenConnection({ verdict: 'allow' }));
 const denied = untimed(seenConnection());
 
-test('what is allowed is seen while somebody wants it, what is denied always, and each once', () => {
+test('Seen records allowed connections only if wanted, and denied ones always', () => {
   const seen = new Seen();
   seen.add(allowed, 1);
   seen.add(denied, 2);
@@ -17,7 +17,7 @@ test('what is allowed is seen while somebody wants it, what is denied always, an
   expect(seen.take()).toEqual({ connections: [], lost: 0, lostDenied: 0 });
 });
 
-test('however much is allowed, a deny finds room, and what finds none is counted', () => {
+test('Seen has room for denied connections among many allowed ones, and counts the lost ones', () => {
   const seen = new Seen();
   seen.allowedWanted = true;
   for (let count = 0; count < 10_000; count++) seen.add(allowed, 1);
@@ -29,7 +29,7 @@ test('however much is allowed, a deny finds room, and what finds none is counted
   expect(seen.take()).toMatchObject({ connections: [{ verdict: 'deny' }], lost: 0, lostDenied: 0 });
 });
 
-test('of a long path the beginning is kept', () => {
+test('Seen keeps only the beginning of a long path', () => {
   const seen = new Seen();
   seen.add(untimed(request(`/${'a'.repeat(9_000)}`)), 1);
   seen.add(untimed(request(`/${'a'.repeat(511)}`)), 1);

@@ -11,7 +11,7 @@ import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { makeCertificates } from './certificates.js';
 
 const { rootPem } = makeCertificates();
-/** What no thread survives. */
+/** An invalid policy that terminates any thread that receives it. */
 const DEADLY = { generation: 1, policy: {}, intercepts: false } as unknown as InspectionImage;
 const LOOPBACK = 0x7f00_0001;
 
@@ -44,7 +44,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-test('a thread that dies fails what it was asked and is told of, and another one begins with the next policy', async () => {
+test('a dead thread fails open requests and is reported, and a reopening starts a new one', async () => {
   await plane.open();
   plane.use(DEADLY);
   await expect(plane.stats()).rejects.toThrow('a thread of the service plane died');
@@ -54,7 +54,7 @@ test('a thread that dies fails what it was asked and is told of, and another one
   expect(await plane.stats()).toMatchObject({ connections: 0, upstreamCaFault: null });
 });
 
-test('authorities that cannot be read are told of once by all threads, to who comes later too, and once when they can', async () => {
+test('unreadable authorities are reported once for all threads, also to later watchers, and once when they are readable again', async () => {
   await plane.open();
   writeFileSync(upstreamCa, 'nothing');
   const fault = `read ${upstreamCa}: it holds no certificate`;
@@ -68,7 +68,7 @@ test('authorities that cannot be read are told of once by all threads, to who co
   await expect.poll(() => changes.slice(1), soon).toEqual([{ type: 'upstream_ca_changed', fault: null }]);
 });
 
-test('threads whose authorities cannot be read do not begin', async () => {
+test('threads do not start if their authorities cannot be read', async () => {
   writeFileSync(upstreamCa, 'nothing');
   await expect(plane.open()).rejects.toThrow('it holds no certificate');
   writeFileSync(upstreamCa, rootPem);

@@ -28,7 +28,7 @@ afterAll(async () => {
   server.close();
 });
 
-/** One end, and the socket that the plane would have for it. */
+/** One end of a connection, and the accepted socket of the plane. */
 async function dialled(): Promise<{ readonly end: Socket; readonly socket: Socket }> {
   const { port } = server.address() as AddressInfo;
   const end = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
@@ -42,7 +42,7 @@ async function said(end: Socket): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-test('what Node has read, and what it has still to write, goes before all that comes later', async () => {
+test('splice sends buffered data of Node, read or unwritten, before later data', async () => {
   const [one, other] = [await dialled(), await dialled()];
   one.end.write('first ');
   await once(one.socket.resume(), 'data').then(([chunk]) => one.socket.pause().unshift(chunk as Buffer));
@@ -56,7 +56,7 @@ test('what Node has read, and what it has still to write, goes before all that c
   await over;
 });
 
-test('an end that came before the sockets were handed over is an end behind them', async () => {
+test('splice forwards an end that arrived before the handover after the data', async () => {
   const [one, other] = [await dialled(), await dialled()];
   one.end.end('all');
   one.socket.resume();
@@ -73,7 +73,7 @@ test('an end that came before the sockets were handed over is an end behind them
 
 const codeOf = async (end: Socket): Promise<unknown> => ((await once(end, 'error')) as [{ code: string }])[0].code;
 
-test('who cuts resets both', async () => {
+test('splice resets both sockets when it is cut', async () => {
   const [one, other] = [await dialled(), await dialled()];
   const cut = splices.splice(one.socket, other.socket, () => {});
   one.end.write('x');
@@ -84,7 +84,7 @@ test('who cuts resets both', async () => {
   expect(await Promise.all(codes)).toEqual(['ECONNRESET', 'ECONNRESET']);
 });
 
-test('what is cut before Node has written all stays Node’s', async () => {
+test('splice does not hand over sockets that are cut before Node has written all data', async () => {
   const [one, other] = [await dialled(), await dialled()];
   other.socket.write(Buffer.alloc(64 << 20));
   const cut = splices.splice(one.socket, other.socket, () => {});
@@ -96,7 +96,7 @@ test('what is cut before Node has written all stays Node’s', async () => {
   }
 });
 
-test('what was handed over is reset where nobody serves it', async () => {
+test('splice resets handed-over sockets that no thread serves', async () => {
   const { end, socket } = await dialled();
   const other = new Handover();
   other.take((socket as Socket & { readonly _handle: { readonly fd: number } })._handle.fd);

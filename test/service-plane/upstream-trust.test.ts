@@ -20,7 +20,7 @@ beforeAll(() => {
   certificates = makeCertificates();
 });
 
-/** `trusted`, or why not. */
+/** `trusted`, or the reason against it. */
 async function judged(trust: UpstreamTrust, { certPem, keyPem }: ServerCertificate, name: string | null = SERVER_NAME) {
   const server = createSecureContext({ cert: certPem, key: keyPem, ciphers: 'DEFAULT:@SECLEVEL=0' });
   try {
@@ -39,8 +39,8 @@ function trustIn(pem: string): UpstreamTrust {
   return createUpstreamTrust({ source });
 }
 
-describe('a server is', () => {
-  it('trusted where the chain leads to a root, in whatever order it is sent behind the leaf', async () => {
+describe('upstream trust', () => {
+  it('accepts a chain that leads to a root, in any order after the leaf certificate', async () => {
     const trust = trustIn(certificates.rootPem);
     expect(await judged(trust, certificates.good)).toBe('trusted');
     expect(await judged(trust, certificates.reversedChain)).toBe('trusted');
@@ -61,19 +61,19 @@ describe('a server is', () => {
     ['issuer that is no CA', 'wrong_purpose'],
     ['path too long', 'path_too_long'],
     ['name not permitted', 'name_not_permitted'],
-  ])('refused for the fault %s: %s', async (fault, reason) => {
+  ])('rejects a server certificate with the fault %s: %s', async (fault, reason) => {
     expect(await judged(trustIn(certificates.rootPem), certificates.broken[fault])).toBe(reason);
   });
 });
 
-it('is judged by its address where the client names nobody', async () => {
+it('the certificate must be for the address if the client sends no name', async () => {
   const trust = trustIn(certificates.rootPem);
   expect(await judged(trust, certificates.good, null)).toBe('trusted');
   expect(await judged(trust, certificates.broken['wrong host'], null)).toBe('wrong_name');
 });
 
 describe('the file of authorities', () => {
-  it('is read again when it changed, not more often than once a second', async () => {
+  it('is read again after a change, at most once a second', async () => {
     const source = join(temporaryFolder(), 'roots.pem');
     const clock = { ms: 0 };
     writeFileSync(source, certificates.intermediatePem);
@@ -91,7 +91,7 @@ describe('the file of authorities', () => {
     expect(context()).toBe(second);
   });
 
-  it('that cannot be read any more leaves those in force that were read, and says so until it can', async () => {
+  it('keeps the previous authorities in use while it is unreadable, and reports the fault', async () => {
     const source = join(temporaryFolder(), 'roots.pem');
     const clock = { ms: 0 };
     writeFileSync(source, certificates.rootPem);
@@ -112,14 +112,14 @@ describe('the file of authorities', () => {
   });
 
   it.each(['', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'])(
-    'keeps the node from starting where it holds no certificate, rather than trust the roots of Node',
+    'prevents the start if it contains no certificate, instead of using the roots of Node',
     (content) => {
       expect(() => trustIn(content)).toThrow('it holds no certificate');
     },
   );
 });
 
-it('trusts the roots of the system, and of Node where the system has none', () => {
+it('upstream trust defaults to the roots of the system, or of Node if the system has none', () => {
   for (const systemFile of ['/etc/ssl/certs/ca-certificates.crt', join(temporaryFolder(), 'none')]) {
     const trust = createUpstreamTrust({ source: 'system', systemFile });
     expect([trust.connection('a.test', SERVER_ADDRESS).servername, trust.fault()]).toEqual(['a.test', null]);

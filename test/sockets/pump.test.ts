@@ -8,7 +8,7 @@ import { Pump } from '#sockets/pump.js';
 import { UdpPort } from '#sockets/udp-port.js';
 
 const LOOPBACK = 0x7f000001;
-/** Sends the time to a port, again and again. */
+/** Sends the current time to a port at intervals. */
 const SENDER = `
 const { createSocket } = require('node:dgram');
 const { workerData } = require('node:worker_threads');
@@ -27,7 +27,7 @@ const sending = setInterval(() => {
 
 const nobody = { onDatagram: () => {}, onError: () => {} };
 
-test('a pump that is closed before it has waited closes nothing that is not its own', async () => {
+test('a pump that is closed before its first wait closes no foreign descriptors', async () => {
   const pump = new Pump(() => {});
   pump.close();
   const taken = Array.from({ length: 8 }, () => openSync('/dev/null', 'r'));
@@ -37,7 +37,7 @@ test('a pump that is closed before it has waited closes nothing that is not its 
   expect(open).toEqual(taken.map(() => true));
 });
 
-test('what a pump holds open is known to others, and nothing once it has ended', async () => {
+test('a pump records its open descriptors, and none after its end', async () => {
   const descriptors = new Descriptors();
   const held = (): number => new Uint8Array(descriptors.shared).filter((byte) => byte === 1).length;
   const pump = new Pump(() => {}, descriptors);
@@ -49,7 +49,7 @@ test('what a pump holds open is known to others, and nothing once it has ended',
   while (held() > 0) await setImmediate();
 });
 
-test('descriptors of a thread that is no more are closed by another one', () => {
+test('descriptors of a dead thread are closed by another thread', () => {
   const given = new Descriptors();
   const fd = openSync('/dev/null', 'r');
   given.hold(fd);
@@ -58,15 +58,15 @@ test('descriptors of a thread that is no more are closed by another one', () => 
   expect(new Uint8Array(given.shared).indexOf(1)).toBe(-1);
 });
 
-/** So long that nobody would take it for anything else. */
+/** A wait that is clearly longer than any other delay. */
 const WAIT_MS = 300;
 
-test('a pump with nothing to do waits, and not while the event loop has something to do', async () => {
+test('an idle pump waits in the kernel, but not while the event loop has work', async () => {
   const pump = new Pump(() => {}, undefined, WAIT_MS);
   await setTimeout(2 * WAIT_MS);
   const before = pump.turns;
   await setTimeout(2 * WAIT_MS);
-  // One that does not wait takes tens of thousands.
+  // A pump that does not wait would make tens of thousands of turns.
   expect(pump.turns - before).toBeLessThan(200);
   const { port1, port2 } = new MessageChannel();
   const since = performance.now();
@@ -80,10 +80,10 @@ test('a pump with nothing to do waits, and not while the event loop has somethin
   pump.close();
 });
 
-/** Below what the kernel gives to others. */
+/** Below the time slices that the kernel gives to other processes. */
 const PORT = 20_353;
 
-test('what comes while a pump waits ends its wait', async () => {
+test('incoming data end the wait of a pump', async () => {
   const pump = new Pump(() => {}, undefined, 10 * WAIT_MS);
   const took: number[] = [];
   const port = new UdpPort(
@@ -94,7 +94,7 @@ test('what comes while a pump waits ends its wait', async () => {
       onDatagram: (bytes) => took.push(performance.now() - Buffer.from(bytes).readDoubleLE()),
     },
   );
-  // By another thread, since this one waits in a single call.
+  // From another thread, since this thread waits in one system call.
   const sender = new Worker(SENDER, {
     eval: true,
     workerData: { port: PORT, rounds: 50, origin: performance.timeOrigin },
@@ -103,6 +103,6 @@ test('what comes while a pump waits ends its wait', async () => {
   port.close();
   pump.close();
   expect(took.length).toBe(50);
-  // Read together when the sender is gone, half of them would have waited for 250 ms.
+  // If read only after the sender has ended, half of them would have waited for 250 ms.
   expect(took.sort((one, other) => one - other)[25]).toBeLessThan(100);
 });

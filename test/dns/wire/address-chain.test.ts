@@ -31,12 +31,12 @@ const found = (raw: Parameters<typeof messageBytes>[0]): Found => addressesOf(an
 const keys = (...names: readonly string[]): string[] => names.map((text) => keyOf(name(text)));
 const address = (last: number, ttl = 60): Found['addresses'][number] => ({ address: 0xc000_0200 + last, ttl });
 
-/** `a.test` leads to `n1.test`, that to `n2.test` and so on. */
+/** Aliases: `a.test` to `n1.test`, that to `n2.test` and so on. */
 const links = (count: number): RawRecord[] =>
   Array.from({ length: count }, (_, index) => cname(index === 0 ? 'a.test' : `n${index}.test`, `n${index + 1}.test`));
 
-describe('addresses of an answer', () => {
-  it('are those of the asked name, whatever its case', () => {
+describe('addressesOf', () => {
+  it('returns the addresses of the queried name in any letter case', () => {
     expect(found({ answers: [a('A.teST', 1, 5), a('a.test', 255, 0)] })).toEqual({
       chain: keys('a.test'),
       addresses: [address(1, 5), address(255, 0)],
@@ -44,12 +44,12 @@ describe('addresses of an answer', () => {
     });
   });
 
-  it('are numbers without a sign', () => {
+  it('returns unsigned numbers', () => {
     const data = Uint8Array.of(255, 255, 255, 255);
     expect(found({ answers: [{ name: name('a.test'), data }] }).addresses).toEqual([{ address: 0xffff_ffff, ttl: 60 }]);
   });
 
-  it('stand behind CNAMEs in any order, with the least TTL on the way', () => {
+  it('follows CNAME records in any order, with the least TTL of the chain', () => {
     const chain = [
       a('c.test', 1, 300),
       cname('B.test', 'c.test', 100),
@@ -63,7 +63,7 @@ describe('addresses of an answer', () => {
     });
   });
 
-  it('of another name do not count', () => {
+  it('ignores addresses of other names', () => {
     const answers = [
       a('bank.test', 9),
       a('test', 9),
@@ -75,12 +75,12 @@ describe('addresses of an answer', () => {
     expect(found({ answers })).toEqual({ chain: keys('a.test'), addresses: [address(1)], complete: true });
   });
 
-  it('behind a link that is missing do not count', () => {
+  it('ignores addresses after a missing link', () => {
     const answers = [cname('a.test', 'b.test'), cname('c.test', 'd.test'), a('d.test', 1)];
     expect(found({ answers })).toEqual({ chain: keys('a.test', 'b.test'), addresses: [], complete: true });
   });
 
-  it('are followed through a DNAME by the CNAME that goes with it', () => {
+  it('follows a DNAME by its synthesized CNAME', () => {
     const dname = { name: name('test'), type: TYPE.dname, data: name('example') };
     const answers = [dname, cname('a.test', 'a.example'), a('a.example', 1)];
     expect(found({ answers })).toEqual({ chain: keys('a.test', 'a.example'), addresses: [address(1)], complete: true });
@@ -93,7 +93,7 @@ describe('addresses of an answer', () => {
     [16, 17, true],
     [17, 17, false],
     [100, 17, false],
-  ])('behind %i links: %i names, complete %s', (count, names, complete) => {
+  ])('follows %i links: %i names, complete %s', (count, names, complete) => {
     const last = count === 0 ? 'a.test' : `n${count}.test`;
     const read = found({ answers: [...links(count), a(last, 1)] });
     expect([read.chain.length, read.complete]).toEqual([names, complete]);
@@ -102,15 +102,15 @@ describe('addresses of an answer', () => {
 
   it.each([
     ['itself', [cname('a.test', 'A.TEST')]],
-    ['the asked name', [cname('a.test', 'b.test'), cname('b.test', 'a.test')]],
+    ['the queried name', [cname('a.test', 'b.test'), cname('b.test', 'a.test')]],
     ['a later name', [cname('a.test', 'b.test'), cname('b.test', 'c.test'), cname('c.test', 'b.test')]],
     ['two names', [cname('a.test', 'b.test'), cname('a.test', 'c.test')]],
-  ])('of a chain that leads to %s do not count', (_, answers) => {
+  ])('returns no addresses of a chain that leads to %s', (_, answers) => {
     const addresses = ['a.test', 'b.test', 'c.test'].map((owner) => a(owner, 1));
     expect(found({ answers: [...answers, ...addresses] })).toMatchObject({ addresses: [], complete: false });
   });
 
-  it('may say a link twice', () => {
+  it('accepts a repeated link', () => {
     const answers = [cname('a.test', 'b.test', 9), cname('a.test', 'b.test', 8), a('b.test', 1)];
     expect(found({ answers })).toEqual({ chain: keys('a.test', 'b.test'), addresses: [address(1, 8)], complete: true });
   });
@@ -125,33 +125,33 @@ describe('addresses of an answer', () => {
     ['TC', { flags: 0x8380 }],
     ['another class', { class: CLASS.ch }],
     ['another type', { type: TYPE.aaaa }],
-  ])('with %s do not count', (_, raw) => {
+  ])('returns no addresses for %s', (_, raw) => {
     expect(found({ answers: [a('a.test', 1)], ...raw }).addresses).toEqual([]);
   });
 
-  it('in another class or section do not count', () => {
+  it('ignores addresses in another class or section', () => {
     const others = [a('a.test', 1)];
     const answers = [{ ...a('a.test', 1), class: CLASS.ch }];
     expect(found({ answers, authorities: others, additionals: others }).addresses).toEqual([]);
   });
 });
 
-describe('an answer is kept', () => {
+describe('keepsFor returns the time to cache an answer', () => {
   const answers = [cname('a.test', 'b.test', 30), a('b.test', 1, 20)];
   const nothing = [soa('test', 100, 50)];
 
   it.each([
     ['for its least TTL', 20, { answers }],
     ['not at all with TTL 0', 0, { answers: [a('a.test', 1, 0)] }],
-    ['not at all with the highest bit of a TTL', 0, { answers: [a('a.test', 1, 0x8000_0000)] }],
+    ['not at all if the highest bit of a TTL is set', 0, { answers: [a('a.test', 1, 0x8000_0000)] }],
     ['not at all after an error', 0, { answers, flags: 0x8182 }],
-    ['not at all when it is cut off', 0, { answers, flags: 0x8380 }],
+    ['not at all if it is truncated', 0, { answers, flags: 0x8380 }],
     ['not at all when its chain loops', 0, { answers: [cname('a.test', 'a.test')], authorities: nothing }],
-    ['for the minimum of the SOA if there is no such name', 50, { authorities: nothing, flags: 0x8183 }],
-    ['for the minimum of the SOA if there is no such type', 50, { authorities: nothing }],
+    ['for the minimum of the SOA if the name does not exist', 50, { authorities: nothing, flags: 0x8183 }],
+    ['for the minimum of the SOA if the type does not exist', 50, { authorities: nothing }],
     ['for the TTL of the SOA', 40, { authorities: [soa('test', 40, 50)] }],
     [
-      'for the TTL of the chain that leads to nothing',
+      'for the TTL of a chain without addresses',
       30,
       { answers: [cname('a.test', 'b.test', 30)], authorities: nothing },
     ],

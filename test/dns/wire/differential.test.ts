@@ -11,7 +11,7 @@ const LABELS = ['www', 'Example', 'com', 'a', 'x-1', '_sip', 'cdn', 'net', 'y'.r
 const text = (random: Random): string => random.some(1, 4, () => random.pick(LABELS)).join('.');
 const address = (random: Random): string => Array.from({ length: 4 }, () => random.below(256)).join('.');
 
-/** One record of each type that dns-packet can write and Weir looks into. */
+/** One record of each type that dns-packet can write and Weir parses. */
 const MAKERS: readonly ((random: Random) => Pick<Answer, 'type'> & { data: unknown })[] = [
   (random) => ({ type: 'A', data: address(random) }),
   (random) => ({ type: 'AAAA', data: `2001:db8::${(1 + random.below(0xfffe)).toString(16)}` }),
@@ -82,7 +82,7 @@ const read = (bytes: Uint8Array): Message => {
 };
 
 describe('dns-packet and the codec', () => {
-  it('agree on messages that the one writes, the other reads and writes compressed, and the one reads', () => {
+  it('agree on messages: each reads what the other wrote', () => {
     const random = new Random(seedOf(7));
     for (let round = 0; round < 1000; round++) {
       const bytes = encode(packet(random));
@@ -119,7 +119,7 @@ describe('dns-packet and the codec', () => {
     }
   });
 
-  it('disagree where dns-packet joins labels: a dot inside one separates nothing here', () => {
+  it('disagree about a dot inside a label, which dns-packet treats as a separator', () => {
     const question = { id: 1, name: nameOf(['evil.a.good', 'com']), type: TYPE.a, class: CLASS.in };
     const bytes = writeQuery({ ...question, recursionDesired: true, checkingDisabled: false, edns: null });
     expect(decode(Buffer.from(bytes)).questions?.[0]?.name).toBe('evil.a.good.com');

@@ -17,13 +17,13 @@ const asked = {
   edns: null,
 };
 
-describe('queries', () => {
-  it('are read with the case of their name kept', () => {
+describe('readQuery', () => {
+  it('keeps the case of the name', () => {
     const spelt = name('wWw.eXample.com');
     expect(readQuery(query({ question: spelt, id: 0xffff }))).toEqual({ ...asked, id: 0xffff, name: spelt });
   });
 
-  it('have an OPT record with options', () => {
+  it('reads an OPT record with options', () => {
     const options = [
       { code: 10, data: Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8) },
       { code: 12, data: new Uint8Array(0) },
@@ -35,12 +35,12 @@ describe('queries', () => {
     });
   });
 
-  it('offer at least 512 bytes', () => {
+  it('raises a small EDNS payload to 512 bytes', () => {
     const read = readQuery(query({ additionals: [{ ...OPT, class: 100 }] })) as Query;
     expect(read.edns).toEqual({ payload: 512, version: 0, dnssecOk: false, options: [] });
   });
 
-  it('keep nothing of the bytes they were read from', () => {
+  it('keeps no reference to the input bytes', () => {
     const bytes = Buffer.from(query({ additionals: [{ ...OPT, data: u16s(10, 1, 0x4100).subarray(0, 5) }] }));
     const read = readQuery(bytes);
     bytes.fill(0xee);
@@ -49,47 +49,47 @@ describe('queries', () => {
   });
 
   it.each([
-    ['no header', new Uint8Array(11)],
-    ['nothing', new Uint8Array(0)],
+    ['an incomplete header', new Uint8Array(11)],
+    ['an empty datagram', new Uint8Array(0)],
     ['a response', messageBytes({ flags: 0x8100 })],
     ['a response with an opcode', messageBytes({ flags: 0xa800 })],
-  ])('%s is answered nothing', (_, bytes) => {
+  ])('permits no response to %s', (_, bytes) => {
     expect(readQuery(bytes)).toMatchObject({ id: null });
   });
 
   it.each([
-    ['an opcode', 'opcode', 4, query({ flags: 0x2800 })],
+    ['another opcode', 'opcode', 4, query({ flags: 0x2800 })],
     ['no question', 'question_count', 1, query({ counts: [0, 0, 0, 0] })],
     ['two questions', 'question_count', 1, query({ counts: [2, 0, 0, 0], rest: joined(name('a'), u16s(1, 1)) })],
-    ['an answer', 'record_in_query', 1, query({ answers: [{}] })],
-    ['an authority', 'record_in_query', 1, query({ authorities: [{}] })],
-    ['counts that lie', 'truncated', 1, query({ counts: [1, 0, 0, 0xffff] })],
-    ['another additional', 'additional_record', 1, query({ additionals: [{ name: name('a') }] })],
+    ['an answer record', 'record_in_query', 1, query({ answers: [{}] })],
+    ['an authority record', 'record_in_query', 1, query({ authorities: [{}] })],
+    ['a false record count', 'truncated', 1, query({ counts: [1, 0, 0, 0xffff] })],
+    ['another additional record', 'additional_record', 1, query({ additionals: [{ name: name('a') }] })],
     ['a root A record', 'additional_record', 1, query({ additionals: [{ name: name('') }] })],
-    ['an A record behind OPT', 'additional_record', 1, query({ additionals: [OPT, { name: name('a.b') }] })],
+    ['an A record after OPT', 'additional_record', 1, query({ additionals: [OPT, { name: name('a.b') }] })],
     ['two OPT records', 'several_opt', 1, query({ additionals: [OPT, OPT] })],
     ['TSIG', 'tsig', 4, query({ additionals: [OPT, { name: name('key'), type: TYPE.tsig, class: 255 }] })],
     ['SIG(0)', 'sig0', 4, query({ additionals: [{ name: name(''), type: TYPE.sig, class: 255 }] })],
     ['an OPT record with a name', 'additional_record', 1, query({ additionals: [{ ...OPT, name: name('a') }] })],
     ['EDNS 1', 'edns_version', 16, query({ additionals: [{ ...OPT, ttl: 0x0001_0000 }] })],
     ['an option that is too long', 'edns_options', 1, query({ additionals: [{ ...OPT, data: u16s(10, 1) }] })],
-    ['half an option', 'edns_options', 1, query({ additionals: [{ ...OPT, data: u16s(10) }] })],
+    ['an incomplete option', 'edns_options', 1, query({ additionals: [{ ...OPT, data: u16s(10) }] })],
     ['an OPT record that is too long', 'truncated', 1, query({ additionals: [{ ...OPT, length: 1 }] })],
     ['an OPT record that is too short', 'trailing_bytes', 1, query({ additionals: [OPT], rest: u16s(0) })],
-    ['bytes behind', 'trailing_bytes', 1, query({ rest: Uint8Array.of(0) })],
-    ['a pointer', 'compressed_question', 1, query({ question: Uint8Array.of(1, 0x61, 0xc0, 0x0c) })],
+    ['trailing bytes', 'trailing_bytes', 1, query({ rest: Uint8Array.of(0) })],
+    ['a compression pointer', 'compressed_question', 1, query({ question: Uint8Array.of(1, 0x61, 0xc0, 0x0c) })],
     ['a label of 64 bytes', 'label_type', 1, query({ question: joined(Uint8Array.of(64), new Uint8Array(65)) })],
     ['an extended label', 'label_type', 1, query({ question: joined(Uint8Array.of(0x80), new Uint8Array(65)) })],
-    ['no end of the name', 'truncated', 1, query({ question: Uint8Array.of(63) })],
+    ['an unterminated name', 'truncated', 1, query({ question: Uint8Array.of(63) })],
     ['no class', 'truncated', 1, query({}).subarray(0, 32)],
-    ['256 bytes of name', 'name_too_long', 1, query({ question: nameBytes(63, 63, 63, 62) })],
+    ['a name of 256 bytes', 'name_too_long', 1, query({ question: nameBytes(63, 63, 63, 62) })],
     ['128 labels', 'name_too_long', 1, query({ question: nameBytes(...Array.from({ length: 128 }, () => 1)) })],
-  ])('with %s are refused as %s', (_, fault, rcode, bytes) => {
+  ])('rejects a query with %s as %s', (_, fault, rcode, bytes) => {
     const flags = ((bytes[2] as number) << 8) | (bytes[3] as number);
     expect(readQuery(bytes)).toEqual({ fault, id: 7, rcode, flags });
   });
 
-  it('are refused when they are cut anywhere', () => {
+  it('rejects a query truncated at any byte', () => {
     const whole = query({ additionals: [{ ...OPT, data: joined(u16s(10, 8), new Uint8Array(8)) }] });
     for (let length = 0; length < whole.length; length++) {
       expect(readQuery(whole.subarray(0, length))).toHaveProperty('fault');
@@ -97,7 +97,7 @@ describe('queries', () => {
     expect(readQuery(whole)).not.toHaveProperty('fault');
   });
 
-  it('may have names of 255 bytes and 127 labels', () => {
+  it('accepts names of 255 bytes and 127 labels', () => {
     for (const question of [nameBytes(63, 63, 63, 61), nameBytes(...Array.from({ length: 127 }, () => 1))]) {
       expect(readQuery(query({ question }))).toMatchObject({ name: question });
     }
@@ -107,7 +107,7 @@ describe('queries', () => {
     [true, false, false, 0x0100],
     [false, true, false, 0x0010],
     [true, true, true, 0x0130],
-  ])('are written for upstreams (RD %s, CD %s, AD %s)', (recursionDesired, checkingDisabled, authenticData, flags) => {
+  ])('writes upstream queries (RD %s, CD %s, AD %s)', (recursionDesired, checkingDisabled, authenticData, flags) => {
     const edns = { payload: 1232, version: 0, dnssecOk: true, options: [{ code: 12, data: new Uint8Array(3) }] };
     const question = { id: 0x1234, name: nameOf(['Www', 'a.b']), type: TYPE.https, class: CLASS.in };
     for (const of of [edns, null]) {

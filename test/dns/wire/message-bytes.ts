@@ -1,7 +1,7 @@
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
 import { nameOf } from '#dns/wire/name.js';
 
-/** A record as it stands on the wire; `length` lies about its data. */
+/** A record in wire form; `length` may differ from the length of its data. */
 export type RawRecord = {
   readonly name?: Uint8Array;
   readonly type?: number;
@@ -24,7 +24,7 @@ type Raw = {
   readonly rest?: Uint8Array;
 };
 
-/** The wire form of `www.example.com`; an empty text is the root. */
+/** The wire form of `www.example.com`; an empty string is the root. */
 export function name(text: string): Uint8Array {
   return nameOf(text === '' ? [] : text.split('.'));
 }
@@ -45,7 +45,10 @@ export function joined(...parts: readonly Uint8Array[]): Uint8Array {
   return new Uint8Array(Buffer.concat(parts));
 }
 
-/** A message about `www.example.com` A whose bytes may lie; the question stands at 12, the first record at 33 unless told otherwise. */
+/**
+ * A possibly malformed message about `www.example.com` A. The question is at 12, the first record at 33 by
+ * default.
+ */
 export function messageBytes(raw: Raw): Uint8Array {
   const { answers = [], authorities = [], additionals = [], question = name('www.example.com') } = raw;
   const counts = raw.counts ?? [1, answers.length, authorities.length, additionals.length];

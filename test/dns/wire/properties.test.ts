@@ -9,7 +9,7 @@ import { judgeAnswer, judgeQuery, mutated, seedAnswers } from './fuzz/targets.js
 import { anyEdns, anyMessage, anyName } from './messages.js';
 import { written } from './written.js';
 
-/** Compression may spell a name like an earlier one. */
+/** Compression may replace the spelling of a name by that of an earlier one. */
 const lowered = (record: ResourceRecord): unknown => ({
   ...record,
   name: keyOf(record.name),
@@ -24,7 +24,7 @@ const folded = (message: Message): unknown => ({
   additionals: message.additionals.map(lowered),
 });
 
-describe('the codec', () => {
+describe('DNS codec', () => {
   it('reads back every message that it writes', () => {
     fc.assert(
       fc.property(anyMessage, (message) => {
@@ -55,7 +55,7 @@ describe('the codec', () => {
     );
   });
 
-  it('keeps the labels of every name apart', () => {
+  it('gives different keys to names with different labels', () => {
     fc.assert(
       fc.property(anyName, anyName, (one, other) => {
         expect(keyOf(nameOf(labelsOf(keyOf(one))))).toBe(keyOf(one));
@@ -64,7 +64,7 @@ describe('the codec', () => {
     );
   });
 
-  it('answers mutated bytes with a fault or a message that it can work on, soon', () => {
+  it('returns a fault or a usable message for mutated bytes, within a time limit', () => {
     const random = new Random(seedOf(20_260_731));
     const seeds = seedAnswers(random.seed, 200);
     const outcomes = new Map<string, number>();

@@ -27,8 +27,8 @@ const answer = (sections: Partial<Message>): Message => ({
 });
 const never = (): boolean => false;
 
-describe('what cannot be enforced', () => {
-  it('is AAAA records, in every section', () => {
+describe('filter of addresses that cannot be enforced', () => {
+  it('removes AAAA records from every section', () => {
     const kept = [record('a.test', TYPE.txt, Uint8Array.of(0))];
     const all = [aaaa('a.test'), ...kept, aaaa('ns.test')];
     const before = answer({ answers: all, authorities: all, additionals: all });
@@ -36,7 +36,7 @@ describe('what cannot be enforced', () => {
     expect(withoutUnenforceable(before, never)).toEqual({ message: after, removed: 6 });
   });
 
-  it('is A records that are to be dropped', () => {
+  it('removes A records for which `drop` returns true', () => {
     const seen: number[] = [];
     const before = answer({ answers: [a('a.test', 1), a('a.test', 2)] });
     const after = withoutUnenforceable(before, (address) => {
@@ -47,14 +47,14 @@ describe('what cannot be enforced', () => {
     expect(seen).toEqual([0xc000_0201, 0xc000_0202]);
   });
 
-  it('is A records behind the first 128', () => {
+  it('keeps only the first 128 A records', () => {
     const many = Array.from({ length: 200 }, (_, last) => a('a.test', last));
     const { message, removed } = withoutUnenforceable(answer({ answers: [...many, rrsig('a.test', TYPE.a)] }), never);
     expect([message.answers, removed]).toEqual([many.slice(0, 128), 72]);
     expect(withoutUnenforceable(answer({ answers: many.slice(0, 128) }), never).removed).toBe(0);
   });
 
-  it('is A records that the asked name does not lead to, and those of other sections', () => {
+  it('removes A records outside the chain of the queried name, and in other sections', () => {
     const chain = [record('a.test', TYPE.cname, name('b.test')), a('b.test', 1)];
     const before = answer({
       answers: [a('c.test', 2), ...chain],
@@ -65,22 +65,22 @@ describe('what cannot be enforced', () => {
   });
 
   it.each([
-    ['that says that there is no such name', { rcode: 3 }],
-    ['to a question for something else', { question: { name: name('a.test'), type: TYPE.txt, class: CLASS.in } }],
-    ['that was cut off', { flags: 0x8380 }],
-  ])('is every A record of an answer %s', (_, what) => {
+    ['with NXDOMAIN', { rcode: 3 }],
+    ['to a question for another type', { question: { name: name('a.test'), type: TYPE.txt, class: CLASS.in } }],
+    ['that was truncated', { flags: 0x8380 }],
+  ])('removes every A record of an answer %s', (_, what) => {
     const before = answer({ ...what, answers: [a('a.test', 1)] });
     expect(withoutUnenforceable(before, never)).toEqual({ message: answer({ ...what, answers: [] }), removed: 1 });
   });
 
   it.each([
     ['hints', [...port, ...ipv4hint, ...ipv6hint], port],
-    ['hints alone', ipv4hint, []],
+    ['hints only', ipv4hint, []],
     ['an IPv6 hint before another key', [...ipv6hint, 7, 2, 0x2f71], [7, 2, 0x2f71]],
-    ['hints that are mandatory', [0, 6, 3, 4, 6, ...port, ...ipv4hint, ...ipv6hint], [0, 2, 3, ...port]],
-    ['hints of which one is mandatory', [0, 2, 4, ...port, ...ipv4hint], port],
-    ['hints that are not mandatory', [0, 2, 3, ...port, ...ipv6hint], [0, 2, 3, ...port]],
-  ])('is the addresses of HTTPS records with %s', (_, parameters, left) => {
+    ['mandatory hints', [0, 6, 3, 4, 6, ...port, ...ipv4hint, ...ipv6hint], [0, 2, 3, ...port]],
+    ['hints, one of them mandatory', [0, 2, 4, ...port, ...ipv4hint], port],
+    ['a mandatory list without the hints', [0, 2, 3, ...port, ...ipv6hint], [0, 2, 3, ...port]],
+  ])('removes the addresses from HTTPS records with %s', (_, parameters, left) => {
     const others = [record('a.test', TYPE.rrsig, rrsig('a.test', TYPE.a).data)];
     const before = answer({ answers: [https(...parameters), rrsig('a.test', TYPE.https), ...others] });
     const after = withoutUnenforceable(before, never);
@@ -88,7 +88,7 @@ describe('what cannot be enforced', () => {
     expect(before.answers[0]).toEqual(https(...parameters));
   });
 
-  it('takes the signatures of what lost something along, and no others', () => {
+  it('removes the signatures of changed record sets, and no others', () => {
     const before = answer({
       answers: [aaaa('A.test'), rrsig('a.TEST', TYPE.aaaa), rrsig('a.test', TYPE.a), rrsig('b.test', TYPE.aaaa)],
       additionals: [rrsig('a.test', TYPE.aaaa), rrsig('a.test', TYPE.https)],
@@ -102,12 +102,12 @@ describe('what cannot be enforced', () => {
     });
   });
 
-  it('takes AD along', () => {
+  it('clears AD if a record was removed', () => {
     const before = answer({ flags: 0x81a0, answers: [aaaa('a.test')] });
     expect(withoutUnenforceable(before, never).message).toEqual(answer({ flags: 0x8180, answers: [] }));
   });
 
-  it('leaves a message that has none of it as it is', () => {
+  it('returns the same message if nothing is removed', () => {
     const messages = [
       answer({}),
       answer({ answers: [a('a.test', 1), rrsig('a.test', TYPE.a)] }),

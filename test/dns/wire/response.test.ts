@@ -35,8 +35,8 @@ const read = (bytes: Uint8Array): Message => {
 };
 const flagsOf = (bytes: Uint8Array): number => read(bytes).flags;
 
-describe('responses', () => {
-  it('bear the id, the spelling and the flags of the query', () => {
+describe('DNS responses', () => {
+  it('have the id, the spelling and the flags of the query', () => {
     const message = answer({ answers: [a('a.test', 60)] });
     const response = respond(templateOf(message), query('A.tEst', null, { cd: true }), options);
     expect(Uint8Array.from(response)).toEqual(
@@ -44,7 +44,7 @@ describe('responses', () => {
     );
   });
 
-  it('bear AD only to those who asked for it', () => {
+  it('have AD only if the query asked for it', () => {
     const template = templateOf(answer({}));
     const flags = [
       query('a.test', null),
@@ -57,12 +57,12 @@ describe('responses', () => {
     expect(flagsOf(respond(insecure, query('a.test', edns(true)), options))).toBe(0x8180);
   });
 
-  it('bear RD as the query has it, RA always, AA never', () => {
+  it('have RD as in the query, RA always, AA never', () => {
     const template = templateOf(answer({ flags: 0x8400 }));
     expect(flagsOf(respond(template, query('a.test', null, { rd: false }), options))).toBe(0x8080);
   });
 
-  it('have an OPT record where the query has one', () => {
+  it('have an OPT record if the query has one', () => {
     const template = templateOf(answer({ additionals: [a('b.test', 1)] }));
     const own = [{ code: 10, data: Uint8Array.of(1, 2) }];
     const of = (from: Edns | null): Edns | null =>
@@ -73,7 +73,7 @@ describe('responses', () => {
     expect(read(respond(template, query('a.test', edns(true)), { ...options, edns: null })).edns).toBe(null);
   });
 
-  it('bear the upper bits of an rcode in the OPT record, and SERVFAIL without', () => {
+  it('have the upper bits of an rcode in the OPT record, and SERVFAIL without one', () => {
     const template = templateOf(answer({ rcode: 0x17 }));
     expect(read(respond(template, query('a.test', edns(false)), options)).rcode).toBe(0x17);
     expect(read(respond(template, query('a.test', null), options)).rcode).toBe(RCODE.servfail);
@@ -99,7 +99,7 @@ describe('responses', () => {
     expect(fresh.additionals).toEqual([a('c', 0x7fff_ffff)]);
   });
 
-  it('that are too long are cut to the question, with TC', () => {
+  it('are cut to the question, with TC, if they are too long', () => {
     const template = templateOf(answer({ answers: [a('a.test', 60), a('a.test', 60)] }));
     const whole = 12 + 12 + 2 * 16;
     const limited = (limit: number, from: Edns | null): Message =>
@@ -116,19 +116,19 @@ describe('responses', () => {
     expect(respond(template, query('a.test', edns(true)), { ...options, limit: 512, edns: long }).length).toBe(24 + 11);
   });
 
-  it('are never made for another question', () => {
+  it('are never made from the template of another question', () => {
     const template = templateOf(answer({}));
     expect(() => respond(template, query('aa.test', null), options)).toThrow('another question');
     expect(() => respond(template, { ...query('a.test', null), type: TYPE.txt }, options)).toThrow('another question');
   });
 
-  it('keep TC of what was received', () => {
+  it('keep TC from the received answer', () => {
     expect(flagsOf(respond(templateOf(answer({ flags: 0x8380 })), query('a.test', null), options))).toBe(0x8380);
   });
 });
 
 describe('names in responses', () => {
-  it('are compressed where RFC 1035 allows it, and nowhere else', () => {
+  it('are compressed only where RFC 1035 allows it', () => {
     const svc = joined(u16s(1), name('svc.test'));
     const message = answer({
       answers: [
@@ -156,7 +156,7 @@ describe('names in responses', () => {
     );
   });
 
-  it('do not confuse labels that hold the bytes of others', () => {
+  it('are compressed correctly if a label contains the bytes of other labels', () => {
     const names = [
       ['x', 'a', 'test'],
       ['x\x01a', 'test'],
@@ -170,7 +170,7 @@ describe('names in responses', () => {
     expect(written.answers.map((of) => keyOf(of.name))).toEqual(answers.map((of) => keyOf(of.name)));
   });
 
-  it('point no further than 16,383', () => {
+  it('have no compression pointer beyond 16,383', () => {
     const filler = record('', TYPE.txt, new Uint8Array(17_000));
     const answers = [filler, a('far.example', 1), a('far.example', 1), a('x.a.test', 1)];
     const { bytes } = templateOf(answer({ answers }));
@@ -178,7 +178,7 @@ describe('names in responses', () => {
     expect(bytes.length).toBe(12 + 12 + 11 + 17_000 + 2 * (13 + 14) + 4 + 14);
   });
 
-  it('are compressed in a message of thousands of them', () => {
+  it('are compressed in a message with thousands of them', () => {
     const answers = Array.from({ length: 3000 }, (_, index) => a(`n${index % 1500}.a.test`, index));
     expect(read(templateOf(answer({ answers })).bytes).answers).toEqual(answers);
   });
@@ -190,7 +190,7 @@ describe('error responses', () => {
     expect(Uint8Array.from(response)).toEqual(messageBytes({ id: 0x1234, flags: 0x8193, question: name('A.test') }));
   });
 
-  it('say more to those who know EDNS', () => {
+  it('have an Extended DNS Error if the query has EDNS', () => {
     const extendedError = { code: EXTENDED_ERROR.prohibited, text: 'policy' };
     const response = respondError(query('a.test', edns(true)), RCODE.refused, { extendedError });
     const data = joined(u16s(18), Buffer.from('policy'));
@@ -209,12 +209,12 @@ describe('error responses', () => {
     expect(respondError(query('a.test', edns(true)), RCODE.refused, { extendedError }).length).toBe(24 + 11);
   });
 
-  it('to a fault are a header', () => {
+  it('consist of the header only if the query was malformed', () => {
     const fault = readQuery(messageBytes({ flags: 0x2930 })) as QueryFault & { id: number };
     expect(Uint8Array.from(respondError(fault, fault.rcode))).toEqual(u16s(7, 0xa994, 0, 0, 0, 0));
   });
 
-  it('to an unknown EDNS version are BADVERS', () => {
+  it('are BADVERS for an unknown EDNS version', () => {
     const opt = { name: name(''), type: TYPE.opt, class: 1232, ttl: 0x0001_0000, data: new Uint8Array(0) };
     const fault = readQuery(messageBytes({ flags: 0x0100, additionals: [opt] })) as QueryFault & { id: number };
     expect(Uint8Array.from(respondError(fault, fault.rcode))).toEqual(

@@ -3,7 +3,7 @@ import { FLAG } from '#dns/wire/dns-numbers.js';
 import { keyOf } from '#dns/wire/name.js';
 import { respond, templateOf } from '#dns/wire/response.js';
 
-/** A message as an answer to the question in it. */
+/** Writes a message as the answer to its question. */
 export function written(message: Message): Uint8Array {
   const { id, flags, question, edns } = message;
   const query = { id, flags: flags | FLAG.ad, opcode: 0, key: keyOf(question.name), edns, ...question };

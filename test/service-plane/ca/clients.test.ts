@@ -17,7 +17,7 @@ const ca = generateCa({ commonName: 'Weir intercept CA', days: 30 });
 const other = generateCa({ commonName: 'Weir intercept CA', days: 30 });
 const contexts = new LeafContexts({ ticketKeys: randomBytes(48) });
 
-/** Shows each connection the leaf of `shown`, and says hello over HTTP. */
+/** Serves each connection with the leaf certificate of `shown`, and answers over HTTP. */
 let server: Server;
 let port: number;
 let shown = '';
@@ -52,19 +52,22 @@ async function curl(name: string, caFile: string): Promise<string> {
   }
 }
 
-it.each(['www.example.com', 'xn--bcher-kva.example', '192.0.2.7', LONG])('curl takes the leaf for %s', async (name) => {
-  shown = name;
-  expect(await curl(name, fileOf(ca.certPem))).toBe('hello');
-});
+it.each(['www.example.com', 'xn--bcher-kva.example', '192.0.2.7', LONG])(
+  'curl accepts the leaf certificate for %s',
+  async (name) => {
+    shown = name;
+    expect(await curl(name, fileOf(ca.certPem))).toBe('hello');
+  },
+);
 
-it('curl refuses a leaf for another name, and of another CA of the same name', async () => {
+it('curl rejects a leaf certificate for another name, or of another CA with the same name', async () => {
   const PEER_FAILED_VERIFICATION = '60';
   shown = 'example.com';
   expect(await curl('www.example.com', fileOf(ca.certPem))).toBe(PEER_FAILED_VERIFICATION);
   expect(await curl('example.com', fileOf(other.certPem))).toBe(PEER_FAILED_VERIFICATION);
 });
 
-it.each(['-tls1_2', '-tls1_3'])('openssl s_client verifies it with %s', async (version) => {
+it.each(['-tls1_2', '-tls1_3'])('openssl s_client verifies the leaf certificate with %s', async (version) => {
   shown = 'a.test';
   const words = ['s_client', '-connect', `127.0.0.1:${port}`, '-servername', 'a.test', '-CAfile', fileOf(ca.certPem)];
   const asked = run('openssl', [...words, '-verify_hostname', 'a.test', '-verify_return_error', '-brief', version]);
@@ -73,7 +76,7 @@ it.each(['-tls1_2', '-tls1_3'])('openssl s_client verifies it with %s', async (v
   expect(stderr).toContain('Verification: OK\nVerified peername: a.test\n');
 });
 
-it.each(['-tls1', '-tls1_1'])('nobody is let in with %s', async (version) => {
+it.each(['-tls1', '-tls1_1'])('the server refuses clients with %s', async (version) => {
   const asked = run('openssl', ['s_client', '-connect', `127.0.0.1:${port}`, version, '-cipher', 'ALL:@SECLEVEL=0']);
   asked.child.stdin?.end();
   await expect(asked).rejects.toThrow('protocol version');

@@ -20,7 +20,7 @@ function present(context: SecureContext | null): SecureContext {
   return context;
 }
 
-/** What a client that trusts `trusted` is shown, and the session that it is given. */
+/** The certificate and the session that a client that trusts `trusted` receives. */
 async function visited(
   context: SecureContext | null,
   name: string,
@@ -43,8 +43,8 @@ async function visited(
   return seen;
 }
 
-describe('the context of a name', () => {
-  it('is made once, and goes when others were used more recently', () => {
+describe('LeafContexts', () => {
+  it('creates a context once, and removes the least recently used one at the limit', () => {
     const made = contexts({ capacity: 2 });
     const first = made.of('a.test');
     expect([made.of('a.test') === first, made.of('b.test') === first]).toEqual([true, false]);
@@ -53,7 +53,7 @@ describe('the context of a name', () => {
     expect([made.size, made.of('a.test') === first]).toEqual([2, true]);
   });
 
-  it('is made anew when half of the leaf’s life is over', () => {
+  it('renews a context after half of the leaf certificate’s lifetime', () => {
     const clock = { ms: Date.now() };
     const made = contexts({ now: () => new Date(clock.ms) });
     const first = made.of('a.test');
@@ -63,7 +63,7 @@ describe('the context of a name', () => {
     expect(made.of('a.test')).not.toBe(first);
   });
 
-  it('does not exist without a CA, and while the CA is not valid', () => {
+  it('returns null without a CA, and while the CA is not valid', () => {
     const clock = { at: ca.notBefore };
     const made = contexts({ now: () => clock.at });
     expect(made.of('a.test')).not.toBeNull();
@@ -76,7 +76,7 @@ describe('the context of a name', () => {
     expect(made.of('a.test')).toBeNull();
   });
 
-  it('is signed by the new CA after a change, while connections of before go on', async () => {
+  it('signs with the new CA after a change, and keeps existing connections', async () => {
     const made = contexts();
     const options = { servername: 'a.test', ca: ca.certPem };
     const { client, server, close } = await handshake(present(made.of('a.test')), options);
@@ -88,7 +88,7 @@ describe('the context of a name', () => {
     close();
   });
 
-  it('shows what stands between the leaf and the root, and not the root', async () => {
+  it('sends the intermediate certificates, and not the root', async () => {
     const made = contexts();
     const { client, close } = await handshake(present(made.of('a.test')), { servername: 'a.test', ca: ca.certPem });
     const leaf = client.getPeerX509Certificate();
@@ -98,17 +98,17 @@ describe('the context of a name', () => {
   });
 });
 
-describe.each([undefined, 'TLSv1.2'] as const)('a session (%s at most)', (maxVersion) => {
+describe.each([undefined, 'TLSv1.2'] as const)('a TLS session (%s at most)', (maxVersion) => {
   const version = maxVersion === undefined ? {} : { maxVersion };
 
-  it('is resumed by another thread that has the same ticket keys', async () => {
+  it('is resumed by another thread with the same ticket keys', async () => {
     const ticketKeys = randomBytes(48);
     const { session } = await visited(contexts({ ticketKeys }).of('a.test'), 'a.test', version);
     const again = await visited(contexts({ ticketKeys }).of('a.test'), 'a.test', { session, ...version });
     expect([again.isReused, again.protocol]).toEqual([true, maxVersion ?? 'TLSv1.3']);
   });
 
-  it('is not resumed for another name, after a change of the CA, or under other ticket keys', async () => {
+  it('is not resumed for another name, after a change of the CA, or with other ticket keys', async () => {
     const ticketKeys = randomBytes(48);
     const made = contexts({ ticketKeys });
     const { session } = await visited(made.of('a.test'), 'a.test', version);
@@ -120,7 +120,7 @@ describe.each([undefined, 'TLSv1.2'] as const)('a session (%s at most)', (maxVer
   });
 });
 
-it('a ticket of TLS 1.3 that is taken is replaced by another, which is taken as well', async () => {
+it('a client gets a new ticket when a TLS 1.3 ticket is used, and the new ticket is accepted too', async () => {
   const made = contexts();
   let session: Buffer = (await visited(made.of('a.test'), 'a.test')).session;
   for (const again of [1, 2, 3]) {
@@ -142,7 +142,7 @@ it.each([
   ['TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256', 'TLS_AES_128_GCM_SHA256'],
   ['TLS_AES_256_GCM_SHA384', 'TLS_AES_256_GCM_SHA384'],
   ['TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256', 'TLS_CHACHA20_POLY1305_SHA256'],
-])('a client that offers %s gets %s', async (ciphers, chosen) => {
+])('LeafContexts selects for a client that offers %s the cipher %s', async (ciphers, chosen) => {
   const { client, close } = await handshake(present(contexts().of('a.test')), {
     ...{ servername: 'a.test', ca: ca.certPem, ciphers },
   });

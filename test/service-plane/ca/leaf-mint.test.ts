@@ -26,7 +26,7 @@ const verified = (ca: InterceptCa, leafPem: string, ...options: string[]) =>
     'leaf.pem': leafPem,
   });
 
-/** A CA of another key, made with the openssl command. */
+/** A CA with another kind of key, made by the openssl command. */
 function foreignCa(algorithm: readonly string[]): InterceptCa {
   const words = ['req', '-x509', '-nodes', '-newkey', ...algorithm, '-keyout', '-', '-out', '-', '-days', '30'];
   const both = openssl([...words, '-subj', '/C=NL/O=Büro Ltd/CN=Foreign CA', '-utf8', '-addext', KEY_USAGE], {});
@@ -34,7 +34,7 @@ function foreignCa(algorithm: readonly string[]): InterceptCa {
   return interceptCaOf(/-----BEGIN CERT[\s\S]+/.exec(both)?.[0] ?? '', '', key);
 }
 
-describe('a leaf', () => {
+describe('a leaf certificate', () => {
   const ca = generateCa({ commonName: 'Weir intercept CA node-a', days: 365 });
 
   it.each([
@@ -63,7 +63,7 @@ describe('a leaf', () => {
     ]);
   });
 
-  it('is for its name alone', () => {
+  it('is valid for its name only', () => {
     const leaf = new X509Certificate(createLeafMint(ca, leafKey)('example.com', new Date()).certPem);
     expect(['example.com', 'www.example.com', 'xexample.com'].map((name) => leaf.checkHost(name))).toEqual([
       'example.com',
@@ -72,7 +72,7 @@ describe('a leaf', () => {
     ]);
   });
 
-  it('lives from an hour ago for seven days, and never outside of its CA’s life', () => {
+  it('is valid from one hour ago for seven days, within the validity of its CA', () => {
     const mint = createLeafMint(ca, leafKey);
     const begin = ca.notBefore.getTime();
     const end = ca.notAfter.getTime();
@@ -89,13 +89,13 @@ describe('a leaf', () => {
     ]);
   });
 
-  it('may live beyond 2049', () => {
+  it('may be valid beyond 2049', () => {
     const late = generateCa({ commonName: 'late', days: 3650 }, new Date('2049-12-30T00:00:00Z'));
     const { certPem } = createLeafMint(late, leafKey)('a.test', new Date('2049-12-31T00:00:00Z'));
     expect(textOf(certPem, '-dates')).toBe('notBefore=Dec 30 23:00:00 2049 GMT\nnotAfter=Jan  7 00:00:00 2050 GMT\n');
   });
 
-  it('has a serial number of its own, positive and of 16 bytes', () => {
+  it('has a random serial number, positive and 16 bytes long', () => {
     const mint = createLeafMint(ca, leafKey);
     const serials = new Set(
       Array.from({ length: 200 }, () => new X509Certificate(mint('a.test', new Date()).certPem).serialNumber),
@@ -108,7 +108,7 @@ describe('a leaf', () => {
     ['P-256', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'], 'ecdsa-with-SHA256'],
     ['P-384', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-384'], 'ecdsa-with-SHA384'],
     ['P-521', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-521'], 'ecdsa-with-SHA512'],
-  ])('of a foreign CA with a key of %s is verified', (_key, algorithm, signature) => {
+  ])('of another CA with a key of %s is verified', (_key, algorithm, signature) => {
     const foreign = foreignCa(algorithm);
     const { certPem } = createLeafMint(foreign, leafKey)('a.test', new Date());
     expect(verified(foreign, certPem)).toBe('leaf.pem: OK\n');
@@ -118,7 +118,7 @@ describe('a leaf', () => {
 });
 
 describe('a generated CA', () => {
-  it('is a root that may sign leaves and no other CA', () => {
+  it('is a root that may sign leaf certificates and no other CA', () => {
     const now = new Date('2026-03-01T12:00:00Z');
     const ca = generateCa({ commonName: 'Weir intercept CA node-a', days: 30 }, now);
     expect({ ...ca, key: ca.key.asymmetricKeyDetails, certPem: '', fingerprint: ca.fingerprint.length }).toEqual({

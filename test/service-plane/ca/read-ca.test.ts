@@ -13,7 +13,7 @@ type Pair = { readonly cert: string; readonly key: string };
 const SIGNS = ['basicConstraints=critical,CA:true', 'keyUsage=critical,keyCertSign'];
 const P256 = ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'];
 
-/** A root made with the openssl command. */
+/** A root made by the openssl command. */
 function root({ key = P256, extensions = SIGNS, more = [] as string[] } = {}): Pair {
   const cwd = temporaryFolder();
   writeFileSync(join(cwd, 'c.cnf'), '[req]\ndistinguished_name = nobody\n[nobody]\n');
@@ -31,7 +31,7 @@ function root({ key = P256, extensions = SIGNS, more = [] as string[] } = {}): P
   return { cert: readFileSync(join(cwd, 'c.pem'), 'utf8'), key: readFileSync(join(cwd, 'k.pem'), 'utf8') };
 }
 
-/** What of a reading is told: nothing of the key may be in it. */
+/** The result of reading a CA, without any part of the key. */
 function told(reading: CaReading) {
   return reading.kind === 'ca' ? { subject: reading.ca.subject, warnings: reading.warnings } : reading.faults;
 }
@@ -45,7 +45,7 @@ const own: Pair = {
 const pemOf = ({ privateKey }: { readonly privateKey: KeyObject }): string =>
   privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
 
-describe('a CA is accepted', () => {
+describe('readCa accepts a CA', () => {
   it('that was generated', async () => {
     const reading = await readCa(own.cert, own.key);
     expect(reading.kind === 'ca' && { ...reading.ca, key: reading.ca.key.equals(generated.key) }).toEqual({
@@ -62,7 +62,7 @@ describe('a CA is accepted', () => {
     expect(await read(root({ key }))).toEqual({ subject: 'CN=root', warnings: [] });
   });
 
-  it('whose key is in the older form of openssl ecparam', async () => {
+  it('whose key is in the older format of openssl ecparam', async () => {
     const key = `-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n${generated.key.export({ type: 'sec1', format: 'pem' }) as string}`;
     expect(await read({ cert: own.cert, key })).toEqual({ subject: 'CN=generated', warnings: [] });
   });
@@ -74,7 +74,7 @@ describe('a CA is accepted', () => {
     });
   });
 
-  it('that may sign for some names alone, with a warning', async () => {
+  it('that may sign for some names only, with a warning', async () => {
     const extensions = [...SIGNS, 'nameConstraints=critical,permitted;DNS:corp.test'];
     expect(await read(root({ extensions }))).toEqual({
       subject: 'CN=root',
@@ -83,7 +83,7 @@ describe('a CA is accepted', () => {
   });
 });
 
-describe('a CA is refused', () => {
+describe('readCa rejects a CA', () => {
   const cert = (message: string) => ({ pointer: '/cert_pem', message });
   const key = (message: string) => ({ pointer: '/key_pem', message });
   const NO_CERTIFICATE = cert('Must be a certificate in PEM, with those above it behind it, and nothing else.');
@@ -93,16 +93,16 @@ describe('a CA is refused', () => {
 
   it.each([
     ['without PEM', { cert: 'x', key: 'y' }, [NO_KEY, NO_CERTIFICATE]],
-    ['with text around it', { cert: `hello\n${own.cert}`, key: own.key }, [NO_CERTIFICATE]],
+    ['with text around its certificate', { cert: `hello\n${own.cert}`, key: own.key }, [NO_CERTIFICATE]],
     [
-      'with a block that is no certificate',
+      'with an invalid certificate block',
       { cert: '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----', key: own.key },
       [cert('Holds a certificate that cannot be read.')],
     ],
     ['with its key among the certificates', { cert: own.cert + own.key, key: own.key }, [NO_CERTIFICATE]],
     ['with two keys', { cert: own.cert, key: own.key + own.key }, [NO_KEY]],
     [
-      'with a key that is none',
+      'with an invalid key block',
       { cert: own.cert, key: '-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----' },
       [key('Is no private key that OpenSSL can read.')],
     ],
@@ -115,7 +115,7 @@ describe('a CA is refused', () => {
       [key('Must not be encrypted: decrypt the key with its passphrase first.')],
     ],
     [
-      'with another key',
+      'with the key of another certificate',
       { cert: own.cert, key: pemOf(generateKeyPairSync('ec', { namedCurve: 'P-256' })) },
       [key('Must be the key of the first certificate of `cert_pem`.')],
     ],
@@ -130,7 +130,7 @@ describe('a CA is refused', () => {
       [key('Must be RSA or EC: browsers accept no CA with a key of the type ed25519.')],
     ],
     [
-      'with a key on a curve of its own',
+      'with a key on an unsupported curve',
       { cert: own.cert, key: pemOf(generateKeyPairSync('ec', { namedCurve: 'secp256k1' })) },
       [key('Must be on P-256, P-384 or P-521; this key is on secp256k1.')],
     ],
@@ -154,19 +154,19 @@ describe('a CA is refused', () => {
   });
 });
 
-describe('a chain', () => {
+describe('a CA chain', () => {
   let certificates: Certificates;
   beforeAll(() => {
     certificates = makeCertificates();
   });
 
-  it('is kept behind the CA', async () => {
+  it('is kept after the CA', async () => {
     const { rootPem, intermediatePem, intermediateKeyPem } = certificates;
     const reading = await readCa(intermediatePem + rootPem, intermediateKeyPem);
     expect(reading.kind === 'ca' && [reading.ca.certPem, reading.ca.chainPem]).toEqual([intermediatePem, rootPem]);
   });
 
-  it('need not be given', async () => {
+  it('is optional', async () => {
     const { intermediatePem, intermediateKeyPem } = certificates;
     expect(await read({ cert: intermediatePem, key: intermediateKeyPem })).toEqual({
       subject: 'CN=between',
@@ -174,7 +174,7 @@ describe('a chain', () => {
     });
   });
 
-  it('is refused out of order, or where it allows no CA below it', async () => {
+  it('is rejected if it is out of order, or if it allows no CA below it', async () => {
     const { rootPem, intermediatePem, intermediateKeyPem, beyondPem } = certificates;
     expect(await read({ cert: intermediatePem + own.cert, key: intermediateKeyPem })).toEqual([
       { pointer: '/cert_pem', message: 'Must have the CA first, and behind each certificate the one that issued it.' },

@@ -1,6 +1,8 @@
 import type { KeyObject } from 'node:crypto';
 
-/** What of a private key must be found nowhere: its PEM, its DER and the number itself, each in base64 and hex. */
+/**
+ * The forms of a private key to search for: its PEM, its DER and the number itself, each in base64 and hex.
+ */
 export function tracesOf(key: KeyObject): readonly string[] {
   const { d = '' } = key.export({ format: 'jwk' });
   const scalar = Buffer.from(d, 'base64url');
@@ -10,7 +12,7 @@ export function tracesOf(key: KeyObject): readonly string[] {
     const der = key.export({ type: type as 'pkcs8', format: 'der' });
     return [...pem.split('\n').filter((line) => line.length >= 40 && !line.startsWith('-')), der.toString('hex')];
   });
-  // Wherever it begins in what was encoded.
+  // In base64, for each possible alignment.
   const base64 = [0, 1, 2].map((shift) =>
     Buffer.concat([Buffer.alloc(shift), scalar])
       .toString('base64')
@@ -19,7 +21,7 @@ export function tracesOf(key: KeyObject): readonly string[] {
   return [...bodies, ...base64, d, scalar.toString('hex'), scalar.toString('latin1')];
 }
 
-/** Which of them are in a text or in bytes. */
+/** The forms that occur in a text or in bytes. */
 export function foundIn(content: string | Buffer, traces: readonly string[]): string[] {
   const text = typeof content === 'string' ? content : content.toString('latin1');
   const lower = text.toLowerCase();

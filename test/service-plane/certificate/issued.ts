@@ -7,17 +7,17 @@ import { join } from 'node:path';
 export type Issued = { readonly der: Uint8Array; readonly pem: string; readonly key: string };
 
 export type Order = {
-  /** As in `/C=DE/CN=a`. */
+  /** For example `/CN=a`. */
   readonly subject: string;
   readonly by?: Issued;
-  /** Lines of a section of extensions of openssl.cnf. */
+  /** Lines of an extension section of openssl.cnf. */
   readonly extensions?: readonly string[];
   /** Further sections. */
   readonly sections?: string;
-  /** What `openssl req -newkey` takes. */
+  /** The key argument of `openssl req -newkey`. */
   readonly key?: readonly string[];
   readonly digest?: string;
-  /** Signed with it, in place of a new one. */
+  /** An existing key, in place of a new one. */
   readonly withKeyOf?: Issued;
   readonly more?: readonly string[];
 };
@@ -25,7 +25,7 @@ export type Order = {
 const EC = ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'] as const;
 export const AUTHORITY = ['basicConstraints=critical,CA:TRUE', 'keyUsage=critical,keyCertSign,cRLSign'] as const;
 
-/** Makes certificates with the command line of OpenSSL, valid from now for 30 days, in a folder of its own. */
+/** Makes certificates with the openssl command, valid from now for 30 days, in a temporary folder. */
 export class Issuer {
   readonly #folder = mkdtempSync(join(tmpdir(), 'weir-certificates-'));
   #count = 0;
@@ -56,7 +56,7 @@ export class Issuer {
     return execFileSync('openssl', args, { cwd: this.#folder, encoding: 'utf8', stdio: 'pipe' });
   }
 
-  /** What a certificate's subject is called by OpenSSL. */
+  /** The subject of a certificate as OpenSSL prints it. */
   subjectOf({ pem }: Issued): string {
     const file = join(this.#folder, 'subject.pem');
     writeFileSync(file, pem);
@@ -64,7 +64,7 @@ export class Issuer {
     return line.slice('subject='.length, -1);
   }
 
-  /** Whether OpenSSL trusts a chain as a TLS server's. */
+  /** Whether OpenSSL trusts a chain for a TLS server. */
   verifies(anchors: readonly Issued[], [leaf, ...others]: readonly Issued[]): boolean {
     const file = (name: string, certificates: readonly (Issued | undefined)[]): string => {
       writeFileSync(join(this.#folder, name), certificates.map((one) => one?.pem).join(''));

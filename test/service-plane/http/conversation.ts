@@ -5,7 +5,7 @@ import type { HttpFault } from '#service-plane/http/fault.js';
 import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
 import { writeRequestHead } from '#service-plane/http/write-head.js';
 
-/** One request: its body as far as it came. */
+/** One request, with its body as far as it has arrived. */
 export type Exchange = {
   readonly head: RequestHead;
   readonly body: string;
@@ -15,7 +15,7 @@ export type Exchange = {
 
 export type Conversation = { readonly exchanges: readonly Exchange[]; readonly fault: HttpFault | null };
 
-/** What a proxy makes of the bytes of a connection, until a fault, an upgrade or a close. */
+/** Parses the bytes of a connection like the proxy, until a fault, an upgrade or a close. */
 export function converse(pieces: readonly Buffer[]): Conversation {
   const heads = new RequestHeadReader();
   const exchanges: Exchange[] = [];
@@ -55,7 +55,7 @@ export function converse(pieces: readonly Buffer[]): Conversation {
   return { exchanges, fault };
 }
 
-/** The bytes that go to the server for a request that is complete. */
+/** The bytes that go to the server for a complete request. */
 export function passedOn({ head, body, trailers }: Exchange): Buffer {
   const written = Buffer.from(writeRequestHead(head, { closes: false }), 'latin1');
   const data = Buffer.from(body, 'latin1');

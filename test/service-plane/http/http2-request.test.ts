@@ -132,12 +132,12 @@ const refused: readonly (readonly [lines: Lines, fault: HttpFault])[] = [
   [[...pseudo, ['expect', 'x']], 'expectation'],
 ];
 
-describe('a header block of HTTP/2', () => {
-  it.each(accepted)('%j is understood', (lines, differs) => {
+describe('readHttp2Request', () => {
+  it.each(accepted)('accepts %j', (lines, differs) => {
     expect(read(...lines)).toEqual({ ...plain, ...differs });
   });
 
-  it.each(refused)('%j is refused as %s', (lines, fault) => {
+  it.each(refused)('rejects %j as %s', (lines, fault) => {
     expect(read(...lines)).toEqual({ fault });
   });
 });

@@ -22,7 +22,7 @@ type NodeHttp = {
 
 const { HTTPParser, methods } = createRequire(import.meta.url)('node:_http_common') as NodeHttp;
 
-/** A request as Node's own strict parser understands it. */
+/** A request as Node's strict parser reads it. */
 export type NodeRequest = {
   readonly method: string;
   readonly url: string;
@@ -75,7 +75,7 @@ export function nodeView(bytes: Buffer): NodeView {
   parser[HTTPParser.kOnMessageComplete] = (() => {
     const last = requests.at(-1);
     if (last !== undefined) last.isComplete = true;
-    // Trailers are flushed too, with the target of the request that they end.
+    // Trailers are flushed too, together with the URL of their request.
     flushed = [];
     flushedUrl = '';
   }) as Callback;
@@ -83,7 +83,10 @@ export function nodeView(bytes: Buffer): NodeView {
   return { requests, error: typeof taken === 'number' ? null : String((taken as { code?: unknown }).code) };
 }
 
-/** Reads one request after the other with one parser, as Node does for a connection; says how many it saw. */
+/**
+ * Parses one request after the other with one parser, as Node does for a connection; returns the number of
+ * requests.
+ */
 export function nodeReader(): (bytes: Buffer) => number {
   const parser = new HTTPParser();
   parser.initialize(HTTPParser.REQUEST, {}, 131_072, 0);

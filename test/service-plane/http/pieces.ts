@@ -4,12 +4,12 @@ import { type Asked, type ResponseHead, ResponseHeadReader } from '#service-plan
 
 export const bytesOf = (text: string): Buffer => Buffer.from(text, 'latin1');
 
-/** What a fresh reader says of bytes, and how many of them it took. */
+/** The result of a new reader for some bytes, and the number of bytes it used. */
 export type Read<Head> = { readonly result: Head | Refusal | null; readonly end: number };
 
 type Reader<Head> = { push(chunk: Buffer, from?: number): Head | Refusal | null; readonly end: number };
 
-/** Pushes pieces until there is a result; its end counts over all pieces. */
+/** Pushes pieces until there is a result; `end` counts over all pieces. */
 function readPieces<Head>(reader: Reader<Head>, pieces: readonly Buffer[]): Read<Head> {
   let before = 0;
   for (const piece of pieces) {
@@ -33,7 +33,7 @@ export function readResponse(asked: Asked, ...pieces: readonly Buffer[]): Read<R
   return readPieces(reader, pieces);
 }
 
-/** Every way to cut bytes in two, and one byte at a time. */
+/** Every division of bytes into two parts, and the division into single bytes. */
 export function* cutsOf(bytes: Buffer): Generator<readonly Buffer[]> {
   for (let at = 0; at <= bytes.length; at++) yield [bytes.subarray(0, at), bytes.subarray(at)];
   yield Array.from(bytes, (octet) => Buffer.of(octet));

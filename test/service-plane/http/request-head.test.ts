@@ -105,34 +105,37 @@ const accepted: readonly (readonly [text: string, differs: Partial<RequestHead>]
   ],
 ];
 
-describe('the head of a request', () => {
-  it.each(accepted)('%j is understood', (text, differs) => {
+describe('RequestHeadReader', () => {
+  it.each(accepted)('accepts %j', (text, differs) => {
     const bytes = bytesOf(text);
     expect(readRequest(bytes)).toEqual({ result: { ...plain, ...differs }, end: bytes.length });
   });
 
-  it.each(accepted)('%j is understood however it is split', (text, differs) => {
+  it.each(accepted)('accepts %j in any pieces', (text, differs) => {
     const bytes = bytesOf(`${text}GET`);
     const expected = { result: { ...plain, ...differs }, end: bytes.length - 3 };
     for (const pieces of cutsOf(bytes)) expect(readRequest(...pieces)).toEqual(expected);
   });
 
-  it.each(SMUGGLING.map(([text, fault]) => [fault, text.slice(0, 120), text] as const))('%s: %j', (fault, _, text) => {
-    expect(readRequest(bytesOf(text))).toEqual({ result: { fault }, end: 0 });
-  });
+  it.each(SMUGGLING.map(([text, fault]) => [fault, text.slice(0, 120), text] as const))(
+    'rejects as %s: %j',
+    (fault, _, text) => {
+      expect(readRequest(bytesOf(text))).toEqual({ result: { fault }, end: 0 });
+    },
+  );
 
   it.each(SMUGGLING.filter(([text]) => text.length < 1000))(
-    '%j is refused with the same word however it is split',
+    'rejects %j with the same fault in any pieces',
     (text, fault) => {
       for (const pieces of cutsOf(bytesOf(text))) expect(readRequest(...pieces)).toEqual({ result: { fault }, end: 0 });
     },
   );
 
-  it('that is refused gets a status that says so', () => {
+  it('has an HTTP status for every fault', () => {
     expect(new Set(Object.values(FAULT_STATUS))).toEqual(new Set([400, 417, 421, 431, 501, 505]));
   });
 
-  it('says why it refuses as soon as it is seen', () => {
+  it('returns a fault at the first octet that causes it', () => {
     const faults: [string, HttpFault][] = [
       ['GET / HTTP/1.1\n', 'bare_lf'],
       ['GET / HTTP/1.1\r\nA b', 'space_before_colon'],
@@ -141,7 +144,7 @@ describe('the head of a request', () => {
     for (const [text, fault] of faults) expect(readRequest(bytesOf(text))).toEqual({ result: { fault }, end: 0 });
   });
 
-  it('takes 64 KiB and 256 fields, and no more', () => {
+  it('accepts 64 KiB and 256 fields, and no more', () => {
     const head = (length: number): Buffer => {
       const start = `GET / HTTP/1.1\r\n${HOST}X: `;
       return bytesOf(`${start}${'a'.repeat(length - start.length - 4)}\r\n\r\n`);
@@ -156,7 +159,7 @@ describe('the head of a request', () => {
     expect(readRequest(fields(257)).result).toEqual({ fault: 'too_many_fields' });
   });
 
-  it('reads one request after the other from the same bytes', () => {
+  it('reads several requests from the same bytes', () => {
     const reader = new RequestHeadReader();
     const bytes = bytesOf(`GET /1 HTTP/1.1\r\n${HOST}\r\nGET /2 HTTP/1.1\r\n${HOST}\r\nGET /3`);
     const paths: unknown[] = [];
@@ -170,7 +173,7 @@ describe('the head of a request', () => {
     expect(reader.isInside).toBe(false);
   });
 
-  it('reads nothing after a refusal', () => {
+  it('returns the same refusal after a fault', () => {
     const reader = new RequestHeadReader();
     const refused = reader.push(bytesOf('\n'));
     expect([refused, reader.push(bytesOf(`GET / HTTP/1.1\r\n${HOST}\r\n`))]).toEqual([refused, { fault: 'bare_lf' }]);

@@ -112,15 +112,15 @@ const refused: readonly (readonly [asked: Asked, text: string, fault: HttpFault]
   [get, `${ok}X: ${'a'.repeat(70_000)}\r\n\r\n`, 'head_too_long'],
 ];
 
-describe('the head of a response', () => {
-  it.each(accepted)('to %j: %j is understood however it is split', (asked, text, differs) => {
+describe('ResponseHeadReader', () => {
+  it.each(accepted)('accepts, after request %j, %j in any pieces', (asked, text, differs) => {
     const bytes = bytesOf(`${text}HTTP`);
     const expected = { result: { ...plain, ...differs }, end: bytes.length - 4 };
     for (const pieces of cutsOf(bytes)) expect(readResponse(asked, ...pieces)).toEqual(expected);
   });
 
   it.each(refused.map(([asked, text, fault]) => [fault, asked, text.slice(0, 100), text] as const))(
-    '%s: to %j: %j is refused however it is split',
+    'rejects as %s, after request %j, %j in any pieces',
     (fault, asked, _, text) => {
       const bytes = bytesOf(text);
       const ways = bytes.length < 1000 ? cutsOf(bytes) : [[bytes], [bytes.subarray(0, 50_000), bytes.subarray(50_000)]];

@@ -8,8 +8,8 @@ import { SMUGGLING } from './smuggling.js';
 
 const HOST = 'Host: a.test\r\n';
 
-describe("the bytes of a connection, and Node's parser as a second opinion", () => {
-  it.each(MESSAGES)('%j is understood alike, and alike behind the proxy', (text) => {
+describe('comparison with Node’s HTTP parser', () => {
+  it.each(MESSAGES)('reads %j alike before and after the proxy', (text) => {
     const bytes = bytesOf(text);
     const conversation = converse([bytes]);
     expect([conversation.fault, conversation.exchanges.every(({ isComplete }) => isComplete)]).toEqual([null, true]);
@@ -17,17 +17,20 @@ describe("the bytes of a connection, and Node's parser as a second opinion", () 
     expect(differenceFromNode(bytes, conversation)).toBeNull();
   });
 
-  it.each(MESSAGES)('%j is understood alike however it is split', (text) => {
+  it.each(MESSAGES)('reads %j alike in any pieces', (text) => {
     const bytes = bytesOf(text);
     const whole = converse([bytes]);
     for (const pieces of cutsOf(bytes)) expect(converse(pieces)).toEqual(whole);
   });
 
-  it.each(SMUGGLING.filter(([text]) => text.length < 1000).map(([text]) => text))('%j reaches no server', (text) => {
-    expect(converse([bytesOf(`${text}GET /2 HTTP/1.1\r\n${HOST}\r\n`)]).exchanges).toEqual([]);
-  });
+  it.each(SMUGGLING.filter(([text]) => text.length < 1000).map(([text]) => text))(
+    'forwards no request of %j',
+    (text) => {
+      expect(converse([bytesOf(`${text}GET /2 HTTP/1.1\r\n${HOST}\r\n`)]).exchanges).toEqual([]);
+    },
+  );
 
-  it('notices a difference', () => {
+  it('detects a difference', () => {
     const bytes = bytesOf(`POST / HTTP/1.1\r\n${HOST}Content-Length: 5\r\n\r\nhello`);
     const { exchanges } = converse([bytes]);
     const [exchange] = exchanges;

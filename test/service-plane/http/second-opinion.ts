@@ -1,13 +1,13 @@
 import { type Conversation, type Exchange, passedOn } from './conversation.js';
 import { type NodeRequest, nodeView } from './llhttp.js';
 
-/** Fields that do not go on as they came. */
+/** Fields that are not forwarded as received. */
 const OF_HOP =
   /^(te|expect|upgrade|keep-alive|connection|http2-settings|proxy-connection|transfer-encoding|content-length)$/;
 
 /**
- * Where Node's parser differs from what was understood of the bytes of a connection, or would differ behind the proxy; null: nowhere.
- * Node may accept more, never less.
+ * Compares the parsed bytes of a connection with Node's parser, before and after the proxy. Returns the first
+ * difference; null: none. Node may accept more, never less.
  */
 export function differenceFromNode(bytes: Buffer, { exchanges }: Conversation): string | null {
   if (exchanges.length === 0) return null;
@@ -24,12 +24,12 @@ export function differenceFromNode(bytes: Buffer, { exchanges }: Conversation): 
   return null;
 }
 
-/** Node knows a list of methods; any other token is one for a proxy. */
+/** Node accepts only the methods of its list; the proxy accepts any token. */
 function isOnlyUnknown({ head }: Exchange, error: string | null): boolean {
   return error === 'HPE_INVALID_METHOD' || (error === 'HPE_INVALID_CONSTANT' && head.method !== 'GET');
 }
 
-/** Node takes a tab behind these values for a part of them; RFC 9110, 5.5 does not, and none goes on. */
+/** Node includes a tab after these values in them; RFC 9110, 5.5 does not, and none is forwarded. */
 const TAB_BEHIND = /(content-length|transfer-encoding):[^\r]*\t[\t ]*\r/i;
 
 function before(exchange: Exchange, node: NodeRequest): string | null {

@@ -6,7 +6,7 @@ const get = (fields: string): string => `GET / HTTP/1.1\r\n${HOST}${fields}\r\n\
 const line = (start: string): string => `${start}\r\n${HOST}\r\n`;
 const hosts = (fields: string): string => `GET / HTTP/1.1\r\n${fields}\r\n`;
 
-/** Requests that two servers have understood differently, or that no client sends, and the word for each. */
+/** Requests that two servers could read differently, or that no client sends, with the fault of each. */
 export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] = [
   // Two lengths.
   [post('Content-Length: 6\r\nTransfer-Encoding: chunked', '0\r\n\r\nG'), 'conflicting_lengths'],
@@ -19,7 +19,7 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [post('Content-Length: 5\r\nContent-Length: 5', 'hello'), 'repeated_content_length'],
   [post('Content-Length: 5\r\ncontent-length: 6', 'hello'), 'repeated_content_length'],
   [post('Content-Length: 0\r\nContent-Length: 44'), 'repeated_content_length'],
-  // A length that is none.
+  // Invalid lengths.
   [post('Content-Length: 5, 5', 'hello'), 'content_length'],
   [post('Content-Length: 5,6', 'hello'), 'content_length'],
   [post('Content-Length: +5', 'hello'), 'content_length'],
@@ -40,7 +40,7 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [post('Content-Length: 9007199254740992'), 'content_length'],
   [post('Content-Length: 18446744073709551616'), 'content_length'],
   [post('Content-Length: 4294967296000000000000000001'), 'content_length'],
-  // A coding that is not exactly chunked.
+  // Transfer codings that are not exactly chunked.
   [post('Transfer-Encoding: xchunked', '0\r\n\r\n'), 'transfer_encoding'],
   [post('Transfer-Encoding: chunked, identity', '0\r\n\r\n'), 'transfer_encoding'],
   [post('Transfer-Encoding: identity, chunked', '0\r\n\r\n'), 'transfer_encoding'],
@@ -61,7 +61,7 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [post('Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked'), 'transfer_encoding'],
   [post('Transfer-Encoding: chunked\r\nTransfer-encoding: x'), 'transfer_encoding'],
   [`POST / HTTP/1.0\r\n${HOST}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n`, 'transfer_encoding'],
-  // Names that are none.
+  // Invalid names.
   [post('Transfer-Encoding : chunked'), 'space_before_colon'],
   [post('Transfer-Encoding\t: chunked'), 'space_before_colon'],
   [post('Content-Length : 5'), 'space_before_colon'],
@@ -79,14 +79,14 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [post('a;b: c'), 'field_name'],
   [post('\x7fa: c'), 'field_name'],
   [post('\x1fTransfer-Encoding: chunked'), 'field_name'],
-  // Lines that are folded, or begin with a space.
+  // Folded lines, and lines that begin with a space.
   [post('Transfer-Encoding:\r\n chunked'), 'obs_fold'],
   [post('Transfer-Encoding: x\r\n\tchunked'), 'obs_fold'],
   [post('X: y\r\n Transfer-Encoding: chunked'), 'obs_fold'],
   [post('X: y\r\n  '), 'obs_fold'],
   [`GET / HTTP/1.1\r\n Host: a.test\r\n\r\n`, 'leading_space'],
   [`GET / HTTP/1.1\r\n\tHost: a.test\r\n\r\n`, 'leading_space'],
-  // Ends of lines.
+  // Line endings.
   [`GET / HTTP/1.1\nHost: a.test\n\n`, 'bare_lf'],
   [`GET / HTTP/1.1\r\nHost: a.test\n\r\n`, 'bare_lf'],
   [`GET / HTTP/1.1\r\nHost: a.test\r\n\n`, 'bare_lf'],
@@ -103,7 +103,7 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [`\rGET / HTTP/1.1\r\n${HOST}\r\n`, 'bare_cr'],
   [`\r\n\r\nGET / HTTP/1.1\r\n${HOST}\r\n`, 'request_line'],
   [` GET / HTTP/1.1\r\n${HOST}\r\n`, 'request_line'],
-  // Values with octets of control.
+  // Values with control characters.
   [get('X: a\x00b'), 'nul'],
   [get('X: a\x01b'), 'control_character'],
   [get('X: a\x0bb'), 'control_character'],
@@ -186,12 +186,12 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [hosts('Host: ::1\r\n'), 'invalid_host'],
   [hosts('Host: u@a.test\r\n'), 'userinfo'],
   [hosts('Host: u:p@a.test\r\n'), 'userinfo'],
-  // What a Connection field may not take away, and what nobody can meet.
+  // Connection options that are not allowed, and unsupported expectations.
   [get('Connection: host'), 'connection_option'],
   [post('Connection: close, Content-Length\r\nContent-Length: 5', 'hello'), 'connection_option'],
   [post('Expect: 200-ok\r\nContent-Length: 5', 'hello'), 'expectation'],
   [post('Expect: 100-continue, x\r\nContent-Length: 5', 'hello'), 'expectation'],
-  // Too much.
+  // Too many or too long fields.
   [`GET /${'a'.repeat(70_000)} HTTP/1.1\r\n${HOST}\r\n`, 'head_too_long'],
   [get(`X: ${'a'.repeat(70_000)}`), 'head_too_long'],
   [get(Array.from({ length: 300 }, (_, index) => `x${index}: y`).join('\r\n')), 'too_many_fields'],

@@ -28,7 +28,7 @@ const TARGET_CHARACTERS = VALUE_CHARACTERS.replace(/[\t #\\\x80-\xff]/g, '');
 const text = (characters: string, minLength: number, maxLength: number): fc.Arbitrary<string> =>
   fc.string({ unit: fc.constantFrom(...characters), minLength, maxLength });
 
-/** Names that say something of the hop or of the framing have tests of their own. */
+/** Hop-by-hop and framing fields have their own tests. */
 const OF_HOP =
   /^(te|host|expect|upgrade|keep-alive|connection|http2-settings|content-length|proxy-connection|transfer-encoding)$/;
 
@@ -37,7 +37,10 @@ const header: fc.Arbitrary<Header> = fc
   .filter(([sent]) => !OF_HOP.test(sent.toLowerCase()))
   .map(([sent, value]) => [sent.toLowerCase(), value.replace(/^[\t ]+|[\t ]+$/g, ''), sent] as const);
 
-/** Names of one request that differ only by `_` and `-` are refused (`ambiguous_names`): smuggling.ts has these. */
+/**
+ * Names of one request that differ only in `_` and `-` are refused (`ambiguous_names`): smuggling.ts covers
+ * them.
+ */
 const requestHeaders = fc
   .array(header, { maxLength: 12 })
   .filter((headers) => !areAmbiguous(headers.map(([name]) => name)));
@@ -87,8 +90,8 @@ const response: fc.Arbitrary<ResponseHead> = fc
     keepsAlive: said !== null,
   }));
 
-describe('a head that is written', () => {
-  it('has Host first, the other fields in their order and case, and nothing of the hop', () => {
+describe('a written HTTP head', () => {
+  it('has Host first, then the other fields in their order and case, and no hop-by-hop fields', () => {
     const head = lines(
       'POST https://a.test/x?y=z HTTP/1.1',
       'X-One: 1',
@@ -112,13 +115,13 @@ describe('a head that is written', () => {
     );
   });
 
-  it('says what it still accepts of trailers', () => {
+  it('keeps the accepted option of TE', () => {
     const head = lines('GET / HTTP/1.1', 'Host: a.test', 'TE: trailers, deflate', 'Connection: TE');
     expect(written(head)).toBe(lines('GET / HTTP/1.1', 'Host: a.test', 'TE: trailers', 'Connection: TE'));
     expect(written(head, true)).toBe(lines('GET / HTTP/1.1', 'Host: a.test', 'TE: trailers', 'Connection: close, TE'));
   });
 
-  it('asks for a WebSocket and opens one', () => {
+  it('requests and accepts an upgrade to WebSocket', () => {
     const key = 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==';
     const head = lines(
       'GET / HTTP/1.1',
@@ -143,7 +146,7 @@ describe('a head that is written', () => {
     ).toBe(lines('HTTP/1.1 101 Go', 'Sec-WebSocket-Accept: x', 'Upgrade: websocket', 'Connection: Upgrade'));
   });
 
-  it('frames the body anew', () => {
+  it('replaces the framing fields', () => {
     const inChunks = lines('HTTP/1.1 200 OK', 'Transfer-Encoding: chunked', 'A: b');
     expect(answered(inChunks)).toBe(lines('HTTP/1.1 200 OK', 'A: b', 'Transfer-Encoding: chunked'));
     expect(answered(inChunks, 'until_close', true)).toBe(lines('HTTP/1.1 200 OK', 'A: b', 'Connection: close'));
@@ -155,7 +158,7 @@ describe('a head that is written', () => {
     );
   });
 
-  it('is read as the request that was written', () => {
+  it('is read back as the same request', () => {
     fc.assert(
       fc.property(request, (model) => {
         const bytes = bytesOf(writeRequestHead(model, { closes: false }));
@@ -165,7 +168,7 @@ describe('a head that is written', () => {
     );
   });
 
-  it('is read as the response that was written', () => {
+  it('is read back as the same response', () => {
     fc.assert(
       fc.property(response, (model) => {
         const bytes = bytesOf(writeResponseHead(model, model.framing, { closes: !model.keepsAlive }));

@@ -30,7 +30,7 @@ export function frame(type: number, flags: number, stream: number, body: Buffer 
   return Buffer.concat([head, body]);
 }
 
-/** Fields as literals that no table learns (RFC 7541, 6.2.2), whatever their names are. */
+/** Fields as literals without indexing (RFC 7541, 6.2.2), with any names. */
 export function block(fields: readonly (readonly [name: string, value: string])[]): Buffer {
   return Buffer.concat(fields.flatMap(([name, value]) => [Buffer.from([0]), text(name), text(value)]));
 }
@@ -57,7 +57,7 @@ export const GET: readonly (readonly [name: string, value: string])[] = [
   [':path', '/'],
 ];
 
-/** A client of which the test writes each frame. */
+/** An HTTP/2 client whose frames the test writes. */
 export class RawClient {
   readonly frames: Frame[] = [];
   isClosed = false;
@@ -76,17 +76,17 @@ export class RawClient {
     if (this.socket.writable) this.socket.write(Buffer.concat(frames));
   }
 
-  /** Of all frames that came, those of a type and a stream. */
+  /** The received frames of a type and a stream. */
   of(type: number, stream: number): readonly Frame[] {
     return this.frames.filter((one) => one.type === type && one.stream === stream);
   }
 
-  /** The error codes of the GOAWAY frames that came. */
+  /** The error codes of the received GOAWAY frames. */
   get goaways(): readonly number[] {
     return this.of(FRAME.goaway, 0).map(({ body }) => body.readUInt32BE(4));
   }
 
-  /** How a stream was reset; null: it was not. */
+  /** The error code by which a stream was reset; null: not reset. */
   resetOf(stream: number): number | null {
     return this.of(FRAME.rst_stream, stream)[0]?.body.readUInt32BE(0) ?? null;
   }

@@ -14,22 +14,22 @@ const ALLOWED: Decided = {
   reason: 'matched',
 };
 
-/** A session, the client's end of it and the server's; all is allowed. */
+/** A session with the client's end and the server's ends; everything is allowed. */
 export type Http1Rig = {
   readonly client: TLSSocket;
-  /** The server's ends of the links, the first one first. */
+  /** The server's ends of the links, in order. */
   readonly servers: TLSSocket[];
   readonly link: ServerLink;
   readonly given: ServerLink[];
   readonly refused: string[];
-  /** A link that the session is given at once when it asks for one. */
+  /** A link that the session receives on its next request for one. */
   keep(): Promise<void>;
-  /** Time passes for the session. */
+  /** Advances the session's clock. */
   rest(ticks: number): void;
   close(): Promise<void>;
 };
 
-/** `before`: what happens to the link before the session has it. */
+/** `before`: called with the link before the session receives it. */
 export async function createHttp1Rig(before: (link: ServerLink) => Promise<void> = async () => {}): Promise<Http1Rig> {
   const servers: TLSSocket[] = [];
   const server = createTlsServer(CERT, (socket) => {
@@ -97,7 +97,7 @@ export async function createHttp1Rig(before: (link: ServerLink) => Promise<void>
   };
 }
 
-/** All that a socket says from now on. */
+/** Collects the text that a socket receives from now on. */
 export function heard(socket: TLSSocket): { readonly text: string } {
   const said = { text: '' };
   socket.on('data', (chunk: Buffer) => {

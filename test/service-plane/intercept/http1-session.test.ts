@@ -6,7 +6,7 @@ const GET = `GET / HTTP/1.1\r\nHost: ${SERVER_NAME}\r\n\r\n`;
 const UPGRADE = `GET / HTTP/1.1\r\nHost: ${SERVER_NAME}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`;
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 
-test('a link that broke while the client’s handshake went on is made again', async () => {
+test('the session replaces a link that broke during the client’s handshake', async () => {
   const rig = await createHttp1Rig(async ({ socket }) => {
     socket.destroy();
     await new Promise((resolve) => socket.once('close', resolve));
@@ -20,7 +20,7 @@ test('a link that broke while the client’s handshake went on is made again', a
   await rig.close();
 });
 
-test('a client that says its end leaves the link to its next connection', async () => {
+test('the session leaves its link for the client’s next connection when the client ends', async () => {
   const rig = await createHttp1Rig();
   const answer = heard(rig.client);
   rig.client.write(GET);
@@ -32,7 +32,7 @@ test('a client that says its end leaves the link to its next connection', async 
   await rig.close();
 });
 
-test('what a client says in a tunnel after the server’s end goes nowhere', async () => {
+test('client data in a tunnel are dropped after the server’s end', async () => {
   const rig = await createHttp1Rig();
   const answer = heard(rig.client);
   rig.client.write(UPGRADE);
@@ -51,7 +51,7 @@ test('what a client says in a tunnel after the server’s end goes nowhere', asy
   await rig.close();
 });
 
-test('four thousand requests on one connection are answered, pipelined by a hundred', async () => {
+test('the session answers four thousand requests on one connection, pipelined by a hundred', async () => {
   const rig = await createHttp1Rig();
   let answers = 0;
   rig.client.on('data', (chunk: Buffer) => {
@@ -68,7 +68,7 @@ test('four thousand requests on one connection are answered, pipelined by a hund
 
 const POST = `POST /form HTTP/1.1\r\nHost: ${SERVER_NAME}\r\nContent-Length: 4\r\n\r\nform`;
 
-/** A rig whose link has served a request. */
+/** A rig whose link has served one request. */
 async function served() {
   const rig = await createHttp1Rig();
   const answer = heard(rig.client);
@@ -80,9 +80,9 @@ async function served() {
   return { rig, answer, first };
 }
 
-test('a request that may not be repeated is not sent to a server that has closed its link', async () => {
+test('a request that must not be repeated is not sent on a link that the server has closed', async () => {
   const { rig, answer, first } = await served();
-  // The request is there before the end is, and both before either is read.
+  // Both the request and the end have arrived before either is read.
   rig.client.write(POST);
   first.destroy();
   await expect.poll(() => rig.servers.length).toBe(2);
@@ -95,7 +95,7 @@ test('a request that may not be repeated is not sent to a server that has closed
   await rig.close();
 });
 
-test('nor is it sent again where the server may have acted on it', async () => {
+test('a request that the server may have processed is not sent again', async () => {
   const { rig, answer, first } = await served();
   const said = heard(first);
   first.once('data', () => first.destroy());
@@ -105,7 +105,7 @@ test('nor is it sent again where the server may have acted on it', async () => {
   await rig.close();
 });
 
-test('what is sent after a rest goes to a kept link as it is: a head is not taken for a body, nor a body for a request', async () => {
+test('a request sent after an idle time uses a pooled link; its head and body are parsed correctly', async () => {
   const rig = await createHttp1Rig();
   try {
     const got = heard(rig.client);

@@ -6,7 +6,7 @@ import { createHttp2Rig, type Http2Rig } from './http2-rig.js';
 
 let rig: Http2Rig;
 let client: RawClient;
-/** Requests that reached the server. */
+/** The number of requests that reached the server. */
 let reached: number;
 beforeEach(async () => {
   rig = await createHttp2Rig();
@@ -21,7 +21,7 @@ beforeEach(async () => {
   client = new RawClient(await rig.dial());
 });
 afterEach(async () => {
-  // Whatever one client did, others are served.
+  // Checks that other clients are still served.
   expect((await fetch(rig.client())).body).toBe('ok');
   await rig.close();
 });
@@ -42,7 +42,7 @@ const code = (value: number): Buffer => {
 };
 const isOver = (): Promise<void> => expect.poll(() => client.isClosed, { timeout: 15_000 }).toBe(true);
 
-test('a request that is plain is answered', async () => {
+test('a plain request is answered', async () => {
   client.send(get(1));
   await expect
     .poll(() =>
@@ -55,7 +55,7 @@ test('a request that is plain is answered', async () => {
   expect(client.of(FRAME.settings, 0).length).toBeGreaterThan(0);
 });
 
-test('a client that has more than 100 requests at once is sent away', async () => {
+test('a client with more than 100 concurrent requests is disconnected', async () => {
   for (let stream = 1; stream < 200; stream += 2) client.send(wait(stream));
   await expect.poll(() => reached).toBe(100);
   client.send(wait(201));
@@ -63,19 +63,20 @@ test('a client that has more than 100 requests at once is sent away', async () =
   expect(reached).toBe(100);
 });
 
-test('a client that takes back 1,000 requests is sent away', async () => {
+test('a client that cancels 1,000 requests is disconnected', async () => {
   for (let stream = 1; stream < 2_400; stream += 2) {
     client.send(wait(stream), frame(FRAME.rst_stream, 0, stream, code(constants.NGHTTP2_CANCEL)));
   }
   await isOver();
-  // The newest of 22 and 24 refuse streams of such a client themselves, and end the session after 100 of them.
+  // The newest Node 22 and 24 refuse the streams of such a client themselves, and end the session after 100
+  // of them.
   const reasons = new Map<number | undefined, string>([[constants.NGHTTP2_ENHANCE_YOUR_CALM, 'rapid_reset']]);
   if (!process.versions.node.startsWith('20.')) reasons.set(constants.NGHTTP2_INTERNAL_ERROR, 'client_http2');
   expect(rig.refused).toContain(reasons.get(client.goaways.at(-1)) ?? 'a GOAWAY with another code');
   expect(reached).toBeLessThanOrEqual(1_200);
 });
 
-test('a client that makes the proxy take back 1,000 requests is sent away', async () => {
+test('a client that provokes 1,000 resets by the proxy is disconnected', async () => {
   for (let stream = 1; stream < 2_400; stream += 2) {
     client.send(wait(stream), frame(FRAME.window_update, 0, stream, code(0)));
   }
@@ -83,7 +84,7 @@ test('a client that makes the proxy take back 1,000 requests is sent away', asyn
   expect(reached).toBeLessThanOrEqual(1_200);
 });
 
-test('header blocks without an end are not collected', async () => {
+test('unfinished header blocks are limited', async () => {
   client.send(frame(FRAME.headers, END_STREAM, 1, block(GET)));
   for (let count = 0; count < 1_000 && !client.isClosed; count++) {
     client.send(frame(FRAME.continuation, 0, 1, block([['x-a', 'x'.repeat(10_000)]])));
@@ -93,7 +94,7 @@ test('header blocks without an end are not collected', async () => {
   expect(reached).toBe(0);
 });
 
-test('empty continuations have an end', async () => {
+test('empty CONTINUATION frames are limited', async () => {
   client.send(frame(FRAME.headers, END_STREAM, 1, block(GET)));
   const nothing = Buffer.concat(Array.from({ length: 1_000 }, () => frame(FRAME.continuation, 0, 1)));
   for (let count = 0; count < 100 && !client.isClosed; count++) client.send(nothing);
@@ -101,13 +102,13 @@ test('empty continuations have an end', async () => {
   expect(reached).toBe(0);
 });
 
-test('pings and settings that nobody takes the answers of have an end', async () => {
+test('PING and SETTINGS frames of a client that reads no answers are limited', async () => {
   for (const flood of [frame(FRAME.ping, 0, 0, Buffer.alloc(8)), frame(FRAME.settings, 0, 0)]) {
     const socket = await rig.dial();
     const flooder = new RawClient(socket);
     socket.pause();
     const many = Buffer.concat(Array.from({ length: 10_000 }, () => flood));
-    // What the kernel takes in its buffers is taken first.
+    // The kernel's socket buffers fill first.
     for (let count = 0; count < 400 && !socket.destroyed; count++) {
       flooder.send(many);
       await new Promise(setImmediate);
@@ -117,8 +118,8 @@ test('pings and settings that nobody takes the answers of have an end', async ()
   }
 });
 
-test('a header that is repeated out of the table counts as often as it is there', async () => {
-  // Learnt once (RFC 7541, 6.2.1), then named by one octet each.
+test('a header that is repeated by table index counts each time', async () => {
+  // Added to the table once (RFC 7541, 6.2.1), then repeated by one octet each.
   const learn = Buffer.concat([
     Buffer.from([0x40]),
     integer(3, 7),
@@ -151,17 +152,17 @@ test('more than 64 KiB of headers, or more than 256 of them, are refused', async
 
 test.each<readonly [what: string, fields: readonly (readonly [string, string])[]]>([
   ['no path', GET.filter(([name]) => name !== ':path')],
-  ['a path that is relative', [...GET.slice(0, 3), [':path', 'x']]],
+  ['a relative path', [...GET.slice(0, 3), [':path', 'x']]],
   ['two paths', [...GET, [':path', '/']]],
-  ['a pseudo-header behind a header', [...GET.slice(0, 3), ['x', 'y'], [':path', '/']]],
-  ['a pseudo-header that nobody knows', [...GET, [':x', 'y']]],
-  ['a status', [...GET, [':status', '200']]],
+  ['a pseudo-header after a header', [...GET.slice(0, 3), ['x', 'y'], [':path', '/']]],
+  ['an unknown pseudo-header', [...GET, [':x', 'y']]],
+  ['a :status', [...GET, [':status', '200']]],
   ['the protocol of an extended CONNECT', [[':method', 'CONNECT'], ...GET.slice(1), [':protocol', 'websocket']]],
   ['a connection field', [...GET, ['connection', 'close']]],
   ['a transfer coding', [...GET, ['transfer-encoding', 'chunked']]],
   ['another host than the authority', [...GET, ['host', 'other.test']]],
-  ['a length of a body that is not there', [...GET, ['content-length', '5']]],
-  ['plain http', GET.map(([name, value]) => [name, name === ':scheme' ? 'http' : value])],
+  ['a content-length without a body', [...GET, ['content-length', '5']]],
+  ['the scheme http', GET.map(([name, value]) => [name, name === ':scheme' ? 'http' : value])],
 ])('a request with %s does not reach the server', async (_what, fields) => {
   client.send(frame(FRAME.headers, END_STREAM | END_HEADERS, 1, block(fields)));
   await expect.poll(() => client.resetOf(1) !== null || client.of(FRAME.headers, 1).length > 0).toBe(true);
@@ -170,7 +171,7 @@ test.each<readonly [what: string, fields: readonly (readonly [string, string])[]
   expect(reached).toBe(1);
 });
 
-test('what is no field by its name or its value does not reach the server', async () => {
+test('fields with an invalid name or value do not reach the server', async () => {
   const seen: string[] = [];
   rig.server.on('stream', (_stream, headers) => seen.push(...Object.keys(headers)));
   const odd = [
@@ -189,7 +190,7 @@ test('what is no field by its name or its value does not reach the server', asyn
   expect(seen.filter((name) => !name.startsWith(':'))).toEqual([]);
 });
 
-test('a body that is longer or shorter than its length is reset on both sides', async () => {
+test('a body that differs from its content-length is reset on both sides', async () => {
   const put = (stream: number, length: string, ...data: readonly string[]) => {
     const fields = [...GET.slice(1), ['content-length', length]] as const;
     client.send(frame(FRAME.headers, END_HEADERS, stream, block([[':method', 'PUT'], ...fields])));

@@ -19,10 +19,10 @@ type HttpBlock = NonNullable<Rule['tls']>['http'];
 const { good, rootPem } = makeCertificates();
 const CERT = { cert: good.certPem, key: good.keyPem };
 
-/** A server, and in front of it what is under test: each with real sockets of TLS. */
+/** A server, and the tested session in front of it, both with real TLS sockets. */
 export type Http2Rig = {
   readonly server: Http2SecureServer;
-  /** Requests as they were judged, and why anything was refused. */
+  /** The decisions on requests, and the reasons of refusals. */
   readonly judged: Decided[];
   readonly broken: string[];
   readonly refused: string[];
@@ -30,7 +30,7 @@ export type Http2Rig = {
   readonly clock: { tick: number };
   /** Sockets to the server. */
   readonly links: TLSSocket[];
-  /** What requests are judged by from now on. */
+  /** Sets the rule for requests from now on. */
   rule(http: HttpBlock, more?: Partial<Pick<Step, 'action' | 'mode'>>): void;
   client(): ClientHttp2Session;
   /** A connection whose frames the test writes. */

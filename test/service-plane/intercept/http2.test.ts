@@ -10,7 +10,7 @@ beforeEach(async () => {
 });
 afterEach(() => rig.close());
 
-/** Answers with what it understood of a request. */
+/** Answers with the request as the server read it. */
 function echo(): void {
   rig.server.on(
     'stream',
@@ -37,7 +37,7 @@ const echoed = (body: string): Echo => JSON.parse(body) as Echo;
 const pairs = ({ raw }: Echo): readonly string[] =>
   raw.flatMap((name, index) => (index % 2 === 0 ? [`${name}: ${raw[index + 1]}`] : []));
 
-test('a request goes on as it was judged, and its response comes back', async () => {
+test('a request is forwarded as it was evaluated, and its response comes back', async () => {
   echo();
   const { status, body, isWhole } = await fetch(rig.client(), {
     ':path': '/a?b=c',
@@ -62,7 +62,7 @@ test('a request goes on as it was judged, and its response comes back', async ()
   ]);
 });
 
-test('a request that no rule allows is answered 403 with the rule, and the server is not asked', async () => {
+test('a request that no rule allows gets 403 with the rule, and does not reach the server', async () => {
   echo();
   rig.rule({ request: { path: { prefix: ['/v1/'] } } });
   const client = rig.client();
@@ -77,7 +77,7 @@ test('a request that no rule allows is answered 403 with the rule, and the serve
   expect(rig.judged.map(({ verdict }) => verdict)).toEqual(['deny', 'allow', 'deny', 'deny']);
 });
 
-test('a request for another host is refused, and says so', async () => {
+test('a request for another host is refused with the reason', async () => {
   echo();
   const client = rig.client();
   const stream = client.request({ ':authority': 'other.test', ':path': '/' });
@@ -95,7 +95,7 @@ test('CONNECT is refused', async () => {
   expect(client.remoteSettings.enableConnectProtocol).toBe(false);
 });
 
-test('bodies and trailers go both ways', async () => {
+test('bodies and trailers are forwarded in both directions', async () => {
   rig.server.on('stream', (stream) => {
     stream.respond({ ':status': 200 }, { waitForTrailers: true });
     let its = {};
@@ -115,7 +115,7 @@ test('bodies and trailers go both ways', async () => {
   expect(trailers).toEqual({ 'grpc-status': '0', 'x-echo': '42' });
 });
 
-test('a request whose trailer is a name of its head but for _ and - is reset', async () => {
+test('a request is reset if a trailer differs from a field name only in _ and -', async () => {
   const seen: unknown[] = [];
   rig.server.on('stream', (stream) => {
     stream.on('trailers', (its) => seen.push({ ...its }));
@@ -134,7 +134,7 @@ test('a request whose trailer is a name of its head but for _ and - is reset', a
   expect([(await answer).isWhole, seen]).toEqual([false, []]);
 });
 
-test('trailers do not go on where the rule judges headers', async () => {
+test('trailers are dropped if the rule evaluates headers', async () => {
   rig.rule({ request: { headers: { deny_present: ['x-a'] } }, response: { headers: { deny_present: ['x-b'] } } });
   const seen: unknown[] = [];
   rig.server.on('stream', (stream) => {
@@ -152,7 +152,7 @@ test('trailers do not go on where the rule judges headers', async () => {
   expect([body, trailers, isWhole, seen]).toEqual(['ok', {}, true, []]);
 });
 
-test('a response that breaks the rule is answered 502, also an interim one', async () => {
+test('a response that violates the rule is replaced by 502, an interim one too', async () => {
   rig.rule({ response: { headers: { deny_present: ['x-internal'] } } });
   rig.server.on('stream', (stream, headers) => {
     stream.on('error', () => {});
@@ -173,7 +173,7 @@ test('a response that breaks the rule is answered 502, also an interim one', asy
   expect((await fetch(client, { ':path': '/' })).body).toBe('secret');
 });
 
-test('early hints go on, a 100 is the proxy’s own, and HEAD, 204 and 304 have no body', async () => {
+test('early hints are forwarded, a 100 is the proxy’s own, and HEAD, 204 and 304 have no body', async () => {
   rig.server.on('stream', (stream, headers) => {
     stream.additionalHeaders({ ':status': 103, link: '</x>' });
     const status = Number(String(headers[':path']).slice(1));
@@ -195,13 +195,13 @@ test('early hints go on, a 100 is the proxy’s own, and HEAD, 204 and 304 have 
   expect((await answer).interim).toEqual([100, 103]);
 });
 
-test('a reset goes on with its code, either way, and a body that is cut is not made whole', async () => {
+test('a reset is forwarded with its code in both directions, and a truncated body is not completed', async () => {
   const codes: number[] = [];
   rig.server.on('stream', (stream, headers) => {
     stream.on('error', () => {});
     stream.once('close', () => codes.push(stream.rstCode));
     if (headers[':path'] === '/wait') return;
-    // Node says the end of a body that it takes back, but for what may have trailers.
+    // For a cancelled body, Node reports the end unless trailers may follow.
     stream.respond({ ':status': 200 }, { waitForTrailers: true });
     stream.write('part', () => stream.close(Number(String(headers[':path']).slice(1))));
   });
@@ -224,7 +224,7 @@ test('a reset goes on with its code, either way, and a body that is cut is not m
   await expect.poll(() => codes).toEqual([constants.NGHTTP2_CANCEL]);
 });
 
-test('a server that goes away before it answers is a 502, and one in the middle of a body cuts it', async () => {
+test('a server that fails before its answer causes 502, and one that fails in a body truncates it', async () => {
   rig.server.on('stream', (stream, headers) => {
     stream.on('error', () => {});
     if (headers[':path'] === '/begun') {
@@ -241,7 +241,7 @@ test('a server that goes away before it answers is a 502, and one in the middle 
   expect([cut.status, cut.isWhole]).toEqual([200, false]);
 });
 
-test('a server that says its end ends the connection after what is under way', async () => {
+test('after GOAWAY of the server the connection ends once open requests are done', async () => {
   rig.server.on('stream', (stream) => {
     stream.session?.close();
     stream.respond({ ':status': 200 });
@@ -256,7 +256,7 @@ test('a server that says its end ends the connection after what is under way', a
   await expect.poll(() => rig.sessions.size).toBe(0);
 });
 
-test('a client that leaves takes its requests along', async () => {
+test('the requests of a client that disconnects are cancelled', async () => {
   const gone = new Promise((resolve) =>
     rig.server.once('stream', (stream) => {
       stream.on('error', () => {});
@@ -271,7 +271,7 @@ test('a client that leaves takes its requests along', async () => {
   await expect.poll(() => rig.links.every(({ destroyed }) => destroyed)).toBe(true);
 });
 
-test('requests are judged by what is in force when they come', async () => {
+test('requests are evaluated by the rule in force when they arrive', async () => {
   echo();
   const client = rig.client();
   expect((await fetch(client)).status).toBe(200);
@@ -281,7 +281,7 @@ test('requests are judged by what is in force when they come', async () => {
   await new Promise((resolve) => client.once('close', resolve));
 });
 
-test('values that are repeated go on, those that stand once as a list', async () => {
+test('repeated values are forwarded, those of singleton fields as a list', async () => {
   rig.server.on('stream', (stream) => {
     stream.respond({ ':status': 200, 'set-cookie': ['a=b', 'c=d'], 'x-frame': ['1', '2'] });
     stream.end();
@@ -290,7 +290,7 @@ test('values that are repeated go on, those that stand once as a list', async ()
   expect([headers['set-cookie'], headers['x-frame']]).toEqual([['a=b', 'c=d'], '1, 2']);
 });
 
-test('a server that resets a thousand requests does not cost the client its connection', async () => {
+test('a server that resets a thousand requests does not end the client’s connection', async () => {
   rig.server.on('stream', (stream) => {
     stream.on('error', () => {});
     stream.close(constants.NGHTTP2_HTTP_1_1_REQUIRED);
@@ -303,7 +303,7 @@ test('a server that resets a thousand requests does not cost the client its conn
   expect([client.destroyed, client.closed, rig.refused]).toEqual([false, false, []]);
 });
 
-test('where denied requests are reset, so is the stream, and nothing else', async () => {
+test('with denied requests configured to reset, only the stream is reset', async () => {
   await rig.close();
   rig = await createHttp2Rig('reset');
   echo();

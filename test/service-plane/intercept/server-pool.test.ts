@@ -25,13 +25,13 @@ async function linkOf(key: string): Promise<{ readonly link: ServerLink; readonl
   return { link: new ServerLink(client, key, null), server };
 }
 
-test('a link is taken once, for what it was made for, and the one that was used last comes first', async () => {
+test('a link is taken once, only for its key, and the most recently used one first', async () => {
   const [first, second, other] = [await linkOf('a'), await linkOf('a'), await linkOf('b')].map(({ link }) => link);
   for (const link of [first, second, other]) pool.give(link as ServerLink);
   expect(['a', 'a', 'a', 'c', 'b'].map((key) => pool.take(key))).toEqual([second, first, null, null, other]);
 });
 
-test('a link that nobody needs is closed after fifteen seconds at most, and not before ten', async () => {
+test('an unused link is closed after ten to fifteen seconds', async () => {
   const { link } = await linkOf('a');
   pool.give(link);
   clock.tick = 2;
@@ -42,23 +42,26 @@ test('a link that nobody needs is closed after fifteen seconds at most, and not 
   expect([link.socket.destroyed, pool.take('a')]).toEqual([true, null]);
 });
 
-test.each(['says something', 'says its end'])('a link whose server %s unasked is taken by nobody', async (what) => {
-  const { link, server } = await linkOf('a');
-  pool.give(link);
-  if (what === 'says its end') server.end();
-  else server.write('HTTP/1.1 408 Request Timeout\r\n\r\n');
-  await once(link.socket, 'close');
-  expect(pool.take('a')).toBeNull();
-});
+test.each(['sends data', 'ends the connection'])(
+  'a link is not taken if its server %s without a request',
+  async (what) => {
+    const { link, server } = await linkOf('a');
+    pool.give(link);
+    if (what === 'ends the connection') server.end();
+    else server.write('HTTP/1.1 408 Request Timeout\r\n\r\n');
+    await once(link.socket, 'close');
+    expect(pool.take('a')).toBeNull();
+  },
+);
 
-test('a link that broke is taken by nobody, also before it could tell so', async () => {
+test('a broken link is not taken, even before its event', async () => {
   const [{ link: sound }, { link: broken }] = [await linkOf('a'), await linkOf('a')];
   for (const link of [sound, broken]) pool.give(link);
   broken.socket.destroy(new Error('it broke'));
   expect([pool.take('a'), pool.take('a')]).toEqual([sound, null]);
 });
 
-test('a server that speaks between two users of its link is heard by neither', async () => {
+test('data that a server sends between two uses of its link reach neither user', async () => {
   const { link, server } = await linkOf('a');
   pool.give(link);
   expect(pool.take('a')).toBe(link);
@@ -66,7 +69,7 @@ test('a server that speaks between two users of its link is heard by neither', a
   await once(link.socket, 'close');
 });
 
-test('the facts of the certificate outlive the link', async () => {
+test('the facts of the certificate remain available after the link is closed', async () => {
   const { link } = await linkOf('a');
   link.socket.destroy();
   await once(link.socket, 'close');

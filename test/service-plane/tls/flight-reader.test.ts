@@ -27,37 +27,37 @@ const chainOf = (...ders: readonly Uint8Array[]): FlightFacts => ({
   ders: ders.map((der) => new Uint8Array(der)),
 });
 
-describe('the flight of a real server', () => {
+describe('FlightReader reads the flight of a real server', () => {
   const serving: TlsOptions = { key: ec.key, cert: ec.pem + root.pem };
   const tls12: ConnectionOptions = { maxVersion: 'TLSv1.2' };
   const weak: ConnectionOptions = { ciphers: 'ALL:@SECLEVEL=0', minVersion: 'TLSv1', maxVersion: 'TLSv1' };
   type Row = readonly [says: string, TlsOptions, ConnectionOptions, FlightFacts];
   const rows: readonly Row[] = [
-    ['of 1.2 with ECDSA shows its chain', serving, tls12, chainOf(ec.der, root.der)],
-    ['of 1.2 with RSA shows its chain', { key: rsa.key, cert: rsa.pem }, tls12, chainOf(rsa.der)],
+    ['with TLS 1.2 and ECDSA: returns the chain', serving, tls12, chainOf(ec.der, root.der)],
+    ['with TLS 1.2 and RSA: returns the chain', { key: rsa.key, cert: rsa.pem }, tls12, chainOf(rsa.der)],
     [
-      'of 1.2 that asks for a certificate shows its chain',
+      'with TLS 1.2 and a certificate request: returns the chain',
       { ...serving, requestCert: true, rejectUnauthorized: false },
       tls12,
       chainOf(ec.der, root.der),
     ],
-    ['of 1.0 shows its chain', { ...serving, ...weak } as TlsOptions, weak, chainOf(ec.der, root.der)],
-    ['of 1.3 hides it', serving, {}, byTls13],
+    ['with TLS 1.0: returns the chain', { ...serving, ...weak } as TlsOptions, weak, chainOf(ec.der, root.der)],
+    ['with TLS 1.3: hidden', serving, {}, byTls13],
     [
-      'of 1.3 that asks for another hello hides it',
+      'with TLS 1.3 and a HelloRetryRequest: hidden',
       { ...serving, ecdhCurve: 'P-384' },
       { ecdhCurve: 'P-256:P-384' },
       byTls13,
     ],
-    ['without a common version is an alert', { ...serving, minVersion: 'TLSv1.3' }, tls12, unreadable('alert')],
+    ['without a common version: alert', { ...serving, minVersion: 'TLSv1.3' }, tls12, unreadable('alert')],
     [
-      'of 1.2 without authentication shows none',
+      'with TLS 1.2 without authentication: anonymous',
       { ciphers: 'AECDH-AES128-SHA:@SECLEVEL=0' },
       { ...tls12, ciphers: 'AECDH-AES128-SHA:@SECLEVEL=0' },
       unreadable('anonymous'),
     ],
     [
-      'of 1.2 with a pre-shared key shows none',
+      'with TLS 1.2 and a pre-shared key: anonymous',
       { ciphers: 'PSK-AES128-CBC-SHA256', pskCallback: () => Buffer.alloc(16), pskIdentityHint: 'hint' },
       {
         ...tls12,
@@ -75,8 +75,8 @@ describe('the flight of a real server', () => {
 
   it.each([
     ['a ticket', 0],
-    ['an id', constants.SSL_OP_NO_TICKET],
-  ])('that is resumed by %s hides its chain', async (_, secureOptions) => {
+    ['a session id', constants.SSL_OP_NO_TICKET],
+  ])('with a session resumed by %s: hidden', async (_, secureOptions) => {
     const options: TlsOptions = { ...serving, secureOptions, ticketKeys: Buffer.alloc(48, 7) };
     const { flight, session } = await recordFlight(options, tls12);
     expect(factsOf(flight)).toEqual(chainOf(ec.der, root.der));
@@ -85,7 +85,7 @@ describe('the flight of a real server', () => {
     expect(factsOf(resumed.flight)).toEqual(byResumption);
   });
 
-  it('says the same at every boundary, and is kept', async () => {
+  it('alike in any pieces, and keeps its result', async () => {
     const { flight } = await recordFlight(serving, tls12);
     for (let at = 0; at <= flight.length; at++) {
       const reader = new FlightReader();
@@ -117,7 +117,7 @@ const certificate = (...ders: readonly Uint8Array[]): Buffer =>
   message(11, vector24(...ders.map((der) => vector24(der))));
 const flight = (...messages: readonly Uint8Array[]): Buffer => record(Buffer.concat(messages));
 
-describe('a flight', () => {
+describe('FlightReader reads a flight', () => {
   const der = Buffer.alloc(40, 0x30);
   const shown = chainOf(der);
   const big = Buffer.alloc(100_000, 0x31);
@@ -133,31 +133,43 @@ describe('a flight', () => {
       Buffer.concat([record(Buffer.from([1, 112]), 21), flight(serverHello(), certificate(der))]),
       shown,
     ],
-    ['of which only the hello has come', flight(serverHello()), null],
-    ['of 1.3, from its hello alone', flight(serverHello({ extensions: [selected(0x0304)] })), byTls13],
-    ['that retries', flight(serverHello({ random: retry, extensions: [selected(0x0304)] })), byTls13],
-    ['that retries before 1.3', flight(serverHello({ random: retry })), unreadable('malformed')],
-    ['that selects 1.2', flight(serverHello({ extensions: [selected(0x0303)] })), unreadable('malformed')],
-    ['that selects a draft', flight(serverHello({ extensions: [selected(0x7f1c)] })), unreadable('malformed')],
+    ['of which only the hello has arrived', flight(serverHello()), null],
+    ['of TLS 1.3, by its hello only', flight(serverHello({ extensions: [selected(0x0304)] })), byTls13],
+    ['with a HelloRetryRequest', flight(serverHello({ random: retry, extensions: [selected(0x0304)] })), byTls13],
+    ['with a HelloRetryRequest before TLS 1.3', flight(serverHello({ random: retry })), unreadable('malformed')],
     [
-      'that selects 1.3 in 1.0',
+      'that selects TLS 1.2 by the extension',
+      flight(serverHello({ extensions: [selected(0x0303)] })),
+      unreadable('malformed'),
+    ],
+    [
+      'that selects a draft of TLS 1.3',
+      flight(serverHello({ extensions: [selected(0x7f1c)] })),
+      unreadable('malformed'),
+    ],
+    [
+      'that selects TLS 1.3 in a hello of TLS 1.0',
       flight(serverHello({ version: 0x0301, extensions: [selected(0x0304)] })),
       unreadable('malformed'),
     ],
-    ['of version 1.3 by its old field', flight(serverHello({ version: 0x0304 })), unreadable('malformed')],
+    ['with TLS 1.3 in the old version field', flight(serverHello({ version: 0x0304 })), unreadable('malformed')],
     ['of version 2', flight(serverHello({ version: 0x0200 })), unreadable('malformed')],
     ['with a session id of 33 bytes', flight(serverHello({ sessionId: Buffer.alloc(33) })), unreadable('malformed')],
     [
-      'with an extension twice',
+      'with a repeated extension',
       flight(serverHello({ extensions: [extension(5), extension(5)] })),
       unreadable('malformed'),
     ],
-    ['with a byte behind its hello', flight(message(2, Buffer.concat([helloBody(), u8(0)]))), unreadable('malformed')],
+    [
+      'with a trailing byte in its hello',
+      flight(message(2, Buffer.concat([helloBody(), u8(0)]))),
+      unreadable('malformed'),
+    ],
     ['with a new ticket before a certificate', flight(serverHello(), message(4, Buffer.alloc(6))), byResumption],
     ['with a change of cipher', Buffer.concat([flight(serverHello()), record(u8(1), 20)]), byResumption],
     ['with a change of cipher first', record(u8(1), 20), unreadable('malformed')],
     [
-      'with a change of two bytes',
+      'with a change of cipher of two bytes',
       Buffer.concat([flight(serverHello()), record(u16(0x0101), 20)]),
       unreadable('malformed'),
     ],
@@ -167,30 +179,42 @@ describe('a flight', () => {
       unreadable('malformed'),
     ],
     ['with two hellos', flight(serverHello(), serverHello()), unreadable('malformed')],
-    ['with an open end', flight(serverHello(), message(20, Buffer.alloc(12))), unreadable('malformed')],
+    ['with an unencrypted Finished', flight(serverHello(), message(20, Buffer.alloc(12))), unreadable('malformed')],
     ['with a certificate first', flight(certificate(der)), unreadable('malformed')],
     ['with an empty chain', flight(serverHello(), certificate()), unreadable('anonymous')],
     ['with an empty certificate', flight(serverHello(), certificate(der, Buffer.alloc(0))), unreadable('malformed')],
     [
-      'with a byte behind its chain',
+      'with a byte after its chain',
       flight(serverHello(), message(11, Buffer.concat([vector24(), u8(0)]))),
       unreadable('malformed'),
     ],
     [
-      'with a chain that is shorter than it says',
+      'with a chain that is shorter than its length',
       flight(serverHello(), message(11, vector24(u8(0)))),
       unreadable('malformed'),
     ],
-    ['that begins with keys', flight(serverHello(), message(12, Buffer.alloc(9))), unreadable('anonymous')],
-    ['that asks for a certificate first', flight(serverHello(), message(13, Buffer.alloc(9))), unreadable('anonymous')],
-    ['that is done at once', flight(serverHello(), message(14, Buffer.alloc(0))), unreadable('anonymous')],
-    ['that is an alert', record(Buffer.from([2, 40]), 21), unreadable('alert')],
-    ['that is closed', record(Buffer.from([1, 0]), 21), unreadable('alert')],
-    ['with half an alert', record(u8(1), 21), unreadable('malformed')],
-    ['with data', Buffer.concat([flight(serverHello()), record(u8(1), 23)]), unreadable('malformed')],
+    [
+      'with a key exchange in place of the certificate',
+      flight(serverHello(), message(12, Buffer.alloc(9))),
+      unreadable('anonymous'),
+    ],
+    [
+      'with a certificate request in place of the certificate',
+      flight(serverHello(), message(13, Buffer.alloc(9))),
+      unreadable('anonymous'),
+    ],
+    [
+      'with a ServerHelloDone in place of the certificate',
+      flight(serverHello(), message(14, Buffer.alloc(0))),
+      unreadable('anonymous'),
+    ],
+    ['that is a fatal alert', record(Buffer.from([2, 40]), 21), unreadable('alert')],
+    ['that is a close_notify alert', record(Buffer.from([1, 0]), 21), unreadable('alert')],
+    ['with an incomplete alert', record(u8(1), 21), unreadable('malformed')],
+    ['with application data', Buffer.concat([flight(serverHello()), record(u8(1), 23)]), unreadable('malformed')],
     ['with an empty record', Buffer.concat([flight(serverHello()), record(Buffer.alloc(0))]), unreadable('malformed')],
     ['with a record that is too long', record(Buffer.alloc(16_641, 2)), unreadable('malformed')],
-    ['in HTTP', Buffer.from('HTTP/1.1 400 Bad Request\r\n'), unreadable('not_tls')],
+    ['that is HTTP', Buffer.from('HTTP/1.1 400 Bad Request\r\n'), unreadable('not_tls')],
     [
       'of more than 256 KiB',
       records(Buffer.concat([serverHello(), message(11, Buffer.alloc(262_100))]), 16_384),

@@ -4,8 +4,8 @@ import { memoryPair } from './memory-pair.js';
 export type Recorded = { readonly flight: Buffer; readonly session: Buffer | undefined };
 
 /**
- * Shakes hands in memory, and records all that the server says until the client has an answer to its first byte or one of them
- * refuses. A session for resumption is what the client was given last.
+ * Runs a handshake in memory, and records all server bytes until the client has the answer to its first byte,
+ * or until one side fails. `session`: the last one that the client received.
  */
 export async function recordFlight(serving: TlsOptions, asking: ConnectionOptions): Promise<Recorded> {
   const said: Buffer[] = [];
@@ -35,5 +35,5 @@ export async function recordFlight(serving: TlsOptions, asking: ConnectionOption
   return { flight: Buffer.concat(said), session };
 }
 
-/** Sessions by their ids, for servers without tickets. */
+/** Sessions by id, for servers without tickets. */
 const kept = new Map<string, Buffer>();

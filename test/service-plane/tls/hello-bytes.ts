@@ -1,4 +1,4 @@
-/** Builds hellos byte by byte, also those that nobody should send. */
+/** Builds hellos byte by byte, also invalid ones. */
 export const u8 = (value: number): Buffer => Buffer.from([value]);
 export const u16 = (value: number): Buffer => Buffer.from([value >>> 8, value & 0xff]);
 const u24 = (value: number): Buffer => Buffer.concat([u8(value >>> 16), u16(value & 0xffff)]);
@@ -20,7 +20,7 @@ export const sniOf = (name: string | Uint8Array): Buffer => extension(0, vector1
 export const alpnOf = (...protocols: readonly string[]): Buffer =>
   extension(16, vector16(...protocols.map((protocol) => vector8(Buffer.from(protocol, 'latin1')))));
 export const versionsOf = (...versions: readonly number[]): Buffer => extension(43, vector8(...versions.map(u16)));
-/** An outer ClientHello's, with `payload` bytes that look random. */
+/** The ECH extension of an outer ClientHello, with `payload` bytes of encrypted data. */
 export const echOf = (payload = 144): Buffer =>
   extension(0xfe0d, u8(0), u16(1), u16(1), u8(7), vector16(Buffer.alloc(32, 5)), vector16(Buffer.alloc(payload, 0xab)));
 
@@ -29,9 +29,9 @@ export type HelloParts = {
   readonly sessionId?: Uint8Array;
   readonly cipherSuites?: Uint8Array;
   readonly compressions?: Uint8Array;
-  /** Null: none, and no length of them either. */
+  /** Null: no extensions, and no length field. */
   readonly extensions?: readonly Uint8Array[] | null;
-  /** Behind everything. */
+  /** Bytes after the hello. */
   readonly tail?: Uint8Array;
 };
 

@@ -20,7 +20,7 @@ const context = createSecureContext({ key, cert: pem, minVersion: 'TLSv1', ciphe
 
 const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
 
-/** Name and protocols as another reader sees them; null: it refuses the bytes. */
+/** Name and protocols as another parser reads them; null: it rejects the bytes. */
 async function secondView(bytes: Uint8Array): Promise<readonly [string | null, readonly string[]] | null> {
   const read = await readTlsClientHello(new PassThrough().end(bytes)).catch(() => null);
   if (read === null) return null;
@@ -65,8 +65,8 @@ const rows: readonly (readonly [string, () => Promise<Buffer>, ClientHello])[] =
   ],
 ];
 
-describe('the hello of a real client', () => {
-  it.each(rows)('of %s is read as the others read it', async (_, record, facts) => {
+describe('HelloReader and the hello of a real client', () => {
+  it.each(rows)('reads the hello of %s like OpenSSL and another parser', async (_, record, facts) => {
     const bytes = await record();
     expect(factsOf(bytes)).toEqual(facts);
     const byOpenssl = await serverNameByOpenssl(context, bytes);
@@ -75,7 +75,7 @@ describe('the hello of a real client', () => {
   });
 });
 
-describe('a mutated hello', () => {
+describe('HelloReader and a mutated hello', () => {
   const seeds = async (): Promise<readonly Uint8Array[]> => [
     hello(sniOf('good.example.com'), alpnOf('h2', 'http/1.1'), versionsOf(0x0303)),
     hello(extension(0x0a0a), versionsOf(0x0303), sniOf('Good.Example.com.'), echOf()),
@@ -84,7 +84,7 @@ describe('a mutated hello', () => {
     await helloOfNode({ servername: 'old.example.com', maxVersion: 'TLSv1.2' }),
   ];
 
-  it('has the name that OpenSSL and another reader see in it, or is unreadable, and is read alike at every split', async () => {
+  it('reads the same name as OpenSSL and another parser, or rejects the hello, in any pieces', async () => {
     const random = new Random(seedOf(20_261_122));
     const from = await seeds();
     const outcomes = { agreedByOpenssl: 0, agreedByAnother: 0, refusedByOpenssl: 0, unreadable: 0, open: 0 };

@@ -27,15 +27,15 @@ const plain: HelloFacts = { kind: 'hello', sni: null, ech: false, alpn: [], offe
 const named: HelloFacts = { ...plain, sni: 'api.example.com' };
 const typical = [sniOf('api.example.com'), alpnOf('h2', 'http/1.1'), versionsOf(0x7a7a, 0x0304, 0x0303)];
 const typicalFacts: HelloFacts = { ...named, alpn: ['h2', 'http/1.1'], offersTls13: true };
-/** Padding (RFC 7685) up to a message of `bytes`. */
+/** Padding (RFC 7685) to a message of `bytes` bytes. */
 const sized = (bytes: number): Buffer => {
   const short = helloMessage({ extensions: [...typical, extension(21)] }).length;
   return helloMessage({ extensions: [...typical, extension(21, Buffer.alloc(bytes - short))] });
 };
 
-describe('a hello that is split', () => {
+describe('HelloReader with a split hello', () => {
   it.each([hello(...typical), records(sized(300), 7), records(sized(1_600), 1_000)])(
-    'says the same at every boundary (%#)',
+    'reads the same facts at every split (%#)',
     (bytes) => {
       for (let at = 0; at <= bytes.length; at++) {
         const reader = new HelloReader();
@@ -46,30 +46,30 @@ describe('a hello that is split', () => {
   );
 
   it.each([
-    ['one byte a segment', split(record(sized(1_600)), 1)],
-    ['one byte a record', [records(sized(1_600), 1)]],
-    ['one byte a record and one a segment', split(records(sized(300), 1), 1)],
+    ['segments of one byte', split(record(sized(1_600)), 1)],
+    ['records of one byte', [records(sized(1_600), 1)]],
+    ['records and segments of one byte', split(records(sized(300), 1), 1)],
     ['16,384 bytes in one record', [record(sized(16_384))]],
     ['65,516 bytes in records of full size', [records(sized(65_516), 16_384)]],
-    ['65,516 bytes, one a segment', split(records(sized(65_516), 16_384), 1)],
+    ['65,516 bytes in segments of one byte', split(records(sized(65_516), 16_384), 1)],
     ['records of each version', [record(helloMessage({ extensions: typical }), 22, 0x0300)]],
-  ])('says the same with %s', (_, chunks) => {
+  ])('reads the same facts from %s', (_, chunks) => {
     expect(read(new HelloReader(), chunks)).toEqual(typicalFacts);
   });
 
-  it('waits for its last byte', () => {
+  it('waits for the last byte', () => {
     const bytes = records(sized(300), 13);
     for (let length = 0; length < bytes.length; length++) expect(factsOf(bytes.subarray(0, length))).toBeNull();
   });
 
-  it('of 64 KiB in one byte a segment is read in linear time', () => {
+  it('reads a hello of 64 KiB in segments of one byte in linear time', () => {
     const chunks = split(records(sized(65_516), 16_384), 1);
     const started = performance.now();
     read(new HelloReader(), chunks);
     expect(performance.now() - started).toBeLessThan(1_000);
   });
 
-  it('is kept with what came behind it', () => {
+  it('keeps the bytes after the hello', () => {
     const early = record(Buffer.from('early'), 23);
     const reader = new HelloReader();
     const bytes = Buffer.concat([hello(...typical), early]);
@@ -79,7 +79,7 @@ describe('a hello that is split', () => {
   });
 });
 
-describe('what is no hello', () => {
+describe('HelloReader without a valid hello', () => {
   const whole = helloMessage({ extensions: typical });
   const sslv2 = Buffer.concat([u16(0x802e), u8(1), u16(0x0301), u16(0x15), u16(0), u16(0x10), Buffer.alloc(0x25)]);
   const rows: readonly (readonly [string, Uint8Array, HelloFault])[] = [
@@ -95,33 +95,33 @@ describe('what is no hello', () => {
     ['application data first', Buffer.concat([record(u8(1), 23), record(whole)]), 'malformed'],
     ['an empty record first', Buffer.concat([record(Buffer.alloc(0)), record(whole)]), 'malformed'],
     [
-      'an empty record between',
+      'an empty record inside the hello',
       Buffer.concat([record(whole.subarray(0, 9)), record(Buffer.alloc(0)), record(whole.subarray(9))]),
       'malformed',
     ],
     [
-      'a change of cipher between',
+      'a change of cipher inside the hello',
       Buffer.concat([record(whole.subarray(0, 9)), record(u8(1), 20), record(whole.subarray(9))]),
       'malformed',
     ],
-    ['text between', Buffer.concat([record(whole.subarray(0, 9)), Buffer.from('GET /')]), 'malformed'],
+    ['text inside the hello', Buffer.concat([record(whole.subarray(0, 9)), Buffer.from('GET /')]), 'malformed'],
     ['a record that is too long', record(sized(16_385)), 'malformed'],
     ['a server hello', record(message(2, Buffer.alloc(50))), 'malformed'],
     ['a second message in the record', record(Buffer.concat([whole, message(1, u8(0))])), 'malformed'],
-    ['a byte behind it in the record', record(Buffer.concat([whole, u8(1)])), 'malformed'],
+    ['a trailing byte in the record', record(Buffer.concat([whole, u8(1)])), 'malformed'],
     ['more than 64 KiB', records(sized(65_517), 16_384), 'too_long'],
     ['more than 64 KiB with its headers', records(sized(20_000), 1), 'too_long'],
     ['an announcement of more than 64 KiB', record(Buffer.from([1, 1, 0, 1])), 'too_long'],
   ];
-  it.each(rows)('%s is unreadable however it is split', (_, bytes, fault) => {
+  it.each(rows)('rejects %s in any pieces', (_, bytes, fault) => {
     expect(factsOf(bytes)).toEqual(unreadable(fault));
     expect(read(new HelloReader(), split(bytes, 1))).toEqual(unreadable(fault));
     expect(read(new HelloReader(), split(bytes, 3))).toEqual(unreadable(fault));
   });
 });
 
-describe('the body of a hello', () => {
-  it('may have no extensions', () => {
+describe('HelloReader and the body of a hello', () => {
+  it('accepts no extensions', () => {
     expect(factsOf(record(helloMessage({ extensions: null })))).toEqual(plain);
     expect(ofExtensions()).toEqual(plain);
   });
@@ -130,23 +130,23 @@ describe('the body of a hello', () => {
     ['of version 2', { version: 0x0203 }],
     ['with a session id of 33 bytes', { sessionId: Buffer.alloc(33) }],
     ['without cipher suites', { cipherSuites: Buffer.alloc(0) }],
-    ['with half a cipher suite', { cipherSuites: Buffer.alloc(3) }],
+    ['with an incomplete cipher suite', { cipherSuites: Buffer.alloc(3) }],
     ['without compressions', { compressions: Buffer.alloc(0) }],
     ['with compression only', { compressions: u8(1) }],
-    ['with a byte behind its extensions', { extensions: typical, tail: u8(0) }],
+    ['with a byte after its extensions', { extensions: typical, tail: u8(0) }],
     ['with a byte in place of extensions', { extensions: null, tail: u8(0) }],
-    ['with extensions that are shorter than they say', { extensions: null, tail: vector16(u16(21), u16(1)) }],
-    ['with half an extension', { extensions: [...typical, u8(0)] }],
+    ['with extensions shorter than their length', { extensions: null, tail: vector16(u16(21), u16(1)) }],
+    ['with one byte of an extension', { extensions: [...typical, u8(0)] }],
     ['with three bytes of an extension', { extensions: [...typical, Buffer.from([0, 21, 0])] }],
-    ['with an extension twice', { extensions: [sniOf('a.test'), sniOf('a.test')] }],
-    ['with an unknown extension twice', { extensions: [extension(0x1234), extension(0x1234)] }],
-    ['with a pre-shared key before another', { extensions: [extension(41, u8(0)), sniOf('a.test')] }],
+    ['with a repeated extension', { extensions: [sniOf('a.test'), sniOf('a.test')] }],
+    ['with a repeated unknown extension', { extensions: [extension(0x1234), extension(0x1234)] }],
+    ['with a pre-shared key before another extension', { extensions: [extension(41, u8(0)), sniOf('a.test')] }],
   ];
-  it.each(rows)('%s is malformed', (_, parts) => {
+  it.each(rows)('rejects a hello %s', (_, parts) => {
     expect(factsOf(record(helloMessage(parts)))).toEqual(unreadable('malformed'));
   });
 
-  it('is malformed wherever it is cut short', () => {
+  it('rejects a hello truncated at any byte', () => {
     const body = helloMessage({ extensions: typical }).subarray(4);
     for (let length = 0; length < body.length; length++) {
       const facts = factsOf(record(message(1, body.subarray(0, length))));
@@ -155,7 +155,7 @@ describe('the body of a hello', () => {
     }
   });
 
-  it('is read past values that GREASE offers', () => {
+  it('ignores GREASE values', () => {
     const grease = [extension(0x0a0a), ...typical, extension(0x1a1a, u8(0)), extension(0xfafa, Buffer.alloc(9))];
     expect(ofExtensions(...grease)).toEqual(typicalFacts);
     expect(ofExtensions(alpnOf('\x0a\x0a', 'h2', '\xfa\xfa', '\x0a\x1a'))).toEqual({
@@ -166,7 +166,7 @@ describe('the body of a hello', () => {
   });
 });
 
-describe('the name of a hello', () => {
+describe('HelloReader and the server name', () => {
   const label = 'a'.repeat(63);
   const longest = `${label}.${label}.${label}.${'b'.repeat(61)}`;
   const good: readonly (readonly [string, string])[] = [
@@ -180,7 +180,7 @@ describe('the name of a hello', () => {
     [longest, longest],
     [`${longest}.`, longest],
   ];
-  it.each(good)('%s is read', (name, sni) => {
+  it.each(good)('reads %s', (name, sni) => {
     expect(ofExtensions(sniOf(name))).toEqual({ ...plain, sni });
   });
 
@@ -194,7 +194,7 @@ describe('the name of a hello', () => {
     ['that begins with a dot', sniOf('.a.test')],
     ['with a NUL', sniOf('a.test\0.evil.test')],
     ['with a space', sniOf('a.test ')],
-    ['with a star', sniOf('*.test')],
+    ['with a wildcard', sniOf('*.test')],
     ['with a port', sniOf('a.test:443')],
     ['with a slash', sniOf('a.test/')],
     ['that is Latin 1', sniOf('m\xfcnchen.de')],
@@ -207,19 +207,19 @@ describe('the name of a hello', () => {
     ['that is an IPv6 address in brackets', sniOf('[::1]')],
     ['with a label of 64 bytes', sniOf(`${label}a.test`)],
     ['of 254 bytes', sniOf(`${longest}b`)],
-    ['beside a second one', extension(0, vector16(hostName('a.test'), hostName('b.test')))],
-    ['beside one of another type', extension(0, vector16(hostName('a.test'), u8(1), vector16(u8(1))))],
-    ['of another type', extension(0, vector16(u8(1), vector16(Buffer.from('a.test'))))],
-    ['with a byte behind the list', extension(0, vector16(hostName('a.test')), u8(0))],
+    ['with a second name', extension(0, vector16(hostName('a.test'), hostName('b.test')))],
+    ['with a second name of another type', extension(0, vector16(hostName('a.test'), u8(1), vector16(u8(1))))],
+    ['of another name type', extension(0, vector16(u8(1), vector16(Buffer.from('a.test'))))],
+    ['with a byte after the list', extension(0, vector16(hostName('a.test')), u8(0))],
     ['that is longer than its list', extension(0, u16(9), hostName('a.test.long'))],
     ['that is longer than its extension', extension(0, vector16(u8(0), u16(99), Buffer.from('a.test')))],
   ];
-  it.each(bad)('%s makes it malformed', (_, name) => {
+  it.each(bad)('rejects a name %s', (_, name) => {
     expect(ofExtensions(name)).toEqual(unreadable('malformed'));
   });
 });
 
-describe('other extensions', () => {
+describe('HelloReader reads other extensions', () => {
   const rows: readonly (readonly [string, Uint8Array, HelloFacts])[] = [
     ['an outer ECH', echOf(), { ...plain, ech: true }],
     ['an inner ECH', extension(0xfe0d, u8(1)), plain],
@@ -230,18 +230,18 @@ describe('other extensions', () => {
     ['only TLS 1.3', versionsOf(0x0304), { ...plain, offersTls13: true }],
     ['only a draft of TLS 1.3', versionsOf(0x7f1c), plain],
     ['no versions', versionsOf(), unreadable('malformed')],
-    ['half a version', extension(43, vector8(u8(3))), unreadable('malformed')],
-    ['a byte behind the versions', extension(43, vector8(u16(0x0304)), u8(0)), unreadable('malformed')],
+    ['an incomplete version', extension(43, vector8(u8(3))), unreadable('malformed')],
+    ['a byte after the versions', extension(43, vector8(u16(0x0304)), u8(0)), unreadable('malformed')],
     ['no protocols', extension(16, vector16()), unreadable('malformed')],
     ['an empty protocol', alpnOf('h2', ''), unreadable('malformed')],
     ['a protocol that is longer than its list', extension(16, vector16(u8(9), u8(1))), unreadable('malformed')],
-    ['a byte behind the protocols', extension(16, vector16(vector8(u8(1))), u8(0)), unreadable('malformed')],
+    ['a byte after the protocols', extension(16, vector16(vector8(u8(1))), u8(0)), unreadable('malformed')],
   ];
   it.each(rows)('%s', (_, bytes, facts) => {
     expect(ofExtensions(bytes)).toEqual(facts);
   });
 
-  it('of a name beside ECH is kept, and is not the one that is meant', () => {
+  it('a name beside ECH, which is not the intended one', () => {
     expect(ofExtensions(sniOf('public.example'), echOf())).toEqual({ ...plain, sni: 'public.example', ech: true });
   });
 });

@@ -1,6 +1,6 @@
 import type { Random } from '#test/seed.js';
 
-/** Bytes with one to four changes, as a stranger to the format makes them. */
+/** Bytes with one to four random changes that ignore the format. */
 export function mutant(random: Random, seeds: readonly Uint8Array[]): Uint8Array {
   let bytes: Uint8Array = Uint8Array.from(random.pick(seeds));
   for (let count = random.between(1, 4); count > 0; count--) bytes = changed(random, bytes, seeds);
@@ -32,7 +32,7 @@ function changed(random: Random, bytes: Uint8Array, seeds: readonly Uint8Array[]
   }
 }
 
-/** Lengths that are nearly right. */
+/** Changes a length by a small amount. */
 function bumped(bytes: Uint8Array, at: number, by: number): Uint8Array {
   return at < bytes.length ? bytes.with(at, (bytes[at] as number) + by) : bytes;
 }

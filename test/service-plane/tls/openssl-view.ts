@@ -3,7 +3,7 @@ import { memoryPair } from './memory-pair.js';
 
 const HANDSHAKE = 22;
 
-/** The name that OpenSSL as a server takes from these bytes; null: it answers without one; undefined: it refuses them. */
+/** The name that an OpenSSL server reads from these bytes; null: no name; undefined: it rejects them. */
 export async function serverNameByOpenssl(
   context: SecureContext,
   bytes: Uint8Array,

@@ -5,7 +5,7 @@ export function split(bytes: Uint8Array, size: number): Uint8Array[] {
   return chunks;
 }
 
-/** What a reader says of these chunks in the end. */
+/** The final result of a reader for these chunks. */
 export function read<T>(reader: { push(chunk: Uint8Array): T | null }, chunks: readonly Uint8Array[]): T | null {
   let said: T | null = null;
   for (const chunk of chunks) said = reader.push(chunk);

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { type ConnectionOptions, connect } from 'node:tls';
 import { memoryPair } from './memory-pair.js';
 
-/** The first bytes that Node's TLS says. */
+/** The first bytes that a TLS client of Node sends. */
 export async function helloOfNode(options: ConnectionOptions): Promise<Buffer> {
   const [near, far] = memoryPair();
   const client = connect({ socket: near, ...options }).on('error', () => {});
@@ -17,7 +17,7 @@ export async function helloOfNode(options: ConnectionOptions): Promise<Buffer> {
   return bytes;
 }
 
-/** The first bytes that a program says to a socket of which it is given the path. */
+/** The first bytes that a program sends to a Unix socket; `args` receives its path. */
 export async function helloOfProgram(program: string, args: (path: string) => readonly string[]): Promise<Buffer> {
   const folder = mkdtempSync(join(tmpdir(), 'weir-hello-'));
   const path = join(folder, 'socket');

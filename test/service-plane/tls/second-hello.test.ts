@@ -34,20 +34,25 @@ const keys = (age: number, ...identities: readonly string[]): Buffer =>
 const plain = [sniOf('a.test'), alpnOf('h2'), versionsOf(0x0304)];
 const first = [...plain, share(29)];
 
-describe('a second hello', () => {
+describe('mayFollow', () => {
   it.each<[string, Buffer, readonly Buffer[], readonly Buffer[]]>([
-    ['with the share that was asked for', RETRY, first, [...plain, share(24)]],
+    ['with the requested key share', RETRY, first, [...plain, share(24)]],
     ['without early data', RETRY, [...plain, extension(42), share(29)], [...plain, share(24)]],
     ['with the cookie', retryOf(cookie('c')), first, [cookie('c'), ...first]],
-    ['with share and cookie', retryOf(extension(51, u16(24)), cookie('c')), first, [...plain, share(24), cookie('c')]],
+    [
+      'with key share and cookie',
+      retryOf(extension(51, u16(24)), cookie('c')),
+      first,
+      [...plain, share(24), cookie('c')],
+    ],
     ['with padding', RETRY, first, [...plain, share(24), extension(21, Buffer.alloc(9))]],
     ['with other padding', RETRY, [...first, extension(21)], [...plain, extension(21, u8(0)), share(24)]],
     ['without its padding', RETRY, [...first, extension(21)], [...plain, share(24)]],
     ['with new binders', RETRY, [...first, keys(1, 'k', 'l')], [...plain, share(24), keys(2, 'k', 'l')]],
-    ['with fewer keys', RETRY, [...first, keys(1, 'k', 'l')], [...plain, share(24), keys(2, 'l')]],
-    ['without keys', RETRY, [...first, keys(1, 'k')], [...plain, share(24)]],
-    ['with a new inner hello', RETRY, [...first, echOf(10)], [...plain, share(24), echOf(12)]],
-  ])('may follow %s', (_, retry, before, after) => {
+    ['with fewer pre-shared keys', RETRY, [...first, keys(1, 'k', 'l')], [...plain, share(24), keys(2, 'l')]],
+    ['without pre-shared keys', RETRY, [...first, keys(1, 'k')], [...plain, share(24)]],
+    ['with a new encrypted inner hello', RETRY, [...first, echOf(10)], [...plain, share(24), echOf(12)]],
+  ])('accepts a second hello %s', (_, retry, before, after) => {
     expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(true);
   });
 
@@ -55,41 +60,46 @@ describe('a second hello', () => {
     ['another name', RETRY, first, [sniOf('b.test'), ...plain.slice(1), share(24)]],
     ['a name in capitals', RETRY, first, [sniOf('A.test'), ...plain.slice(1), share(24)]],
     ['no name', RETRY, first, [...plain.slice(1), share(24)]],
-    ['a name that was not there', RETRY, first.slice(1), [...plain, share(24)]],
+    ['an additional name', RETRY, first.slice(1), [...plain, share(24)]],
     ['another protocol', RETRY, first, [sniOf('a.test'), alpnOf('h3'), versionsOf(0x0304), share(24)]],
     ['another version', RETRY, first, [sniOf('a.test'), alpnOf('h2'), versionsOf(0x0303), share(24)]],
     ['another order', RETRY, first, [alpnOf('h2'), sniOf('a.test'), versionsOf(0x0304), share(24)]],
     ['one more extension', RETRY, first, [...plain, share(24), extension(0x1234)]],
     ['one extension less', RETRY, first, [sniOf('a.test'), versionsOf(0x0304), share(24)]],
     ['early data', RETRY, [...plain, extension(42), share(29)], [...plain, extension(42), share(24)]],
-    ['early data that was not there', RETRY, first, [...plain, extension(42), share(24)]],
-    ['a cookie that was not given', RETRY, first, [...plain, share(24), cookie('c')]],
+    ['additional early data', RETRY, first, [...plain, extension(42), share(24)]],
+    ['a cookie without a request', RETRY, first, [...plain, share(24), cookie('c')]],
     ['another cookie', retryOf(cookie('c')), first, [...first, cookie('d')]],
     ['no cookie', retryOf(cookie('c')), first, first],
-    ['a share that was not asked for', retryOf(cookie('c')), first, [...plain, share(24), cookie('c')]],
-    ['no share', RETRY, first, plain],
-    ['a share that was not there', RETRY, plain, [...plain, share(24)]],
-    ['keys that were not there', RETRY, first, [...plain, share(24), keys(2, 'k')]],
-    ['another key', RETRY, [...first, keys(1, 'k')], [...plain, share(24), keys(2, 'm')]],
-    ['keys in another order', RETRY, [...first, keys(1, 'k', 'l')], [...plain, share(24), keys(2, 'l', 'k')]],
-    ['an inner hello that was not there', RETRY, first, [...plain, share(24), echOf()]],
-    ['an extension twice', RETRY, first, [...plain, share(24), sniOf('b.test')]],
-  ])('may not have %s', (_, retry, before, after) => {
+    ['a key share without a request', retryOf(cookie('c')), first, [...plain, share(24), cookie('c')]],
+    ['no key share', RETRY, first, plain],
+    ['an additional key share', RETRY, plain, [...plain, share(24)]],
+    ['additional pre-shared keys', RETRY, first, [...plain, share(24), keys(2, 'k')]],
+    ['another pre-shared key', RETRY, [...first, keys(1, 'k')], [...plain, share(24), keys(2, 'm')]],
+    [
+      'pre-shared keys in another order',
+      RETRY,
+      [...first, keys(1, 'k', 'l')],
+      [...plain, share(24), keys(2, 'l', 'k')],
+    ],
+    ['an additional inner hello', RETRY, first, [...plain, share(24), echOf()]],
+    ['a repeated extension', RETRY, first, [...plain, share(24), sniOf('b.test')]],
+  ])('rejects a second hello with %s', (_, retry, before, after) => {
     expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(false);
   });
 
   it.each<[string, HelloParts]>([
     ['version', { version: 0x0302 }],
-    ['session', { sessionId: Buffer.alloc(0) }],
-    ['suites', { cipherSuites: u16(0x1302) }],
-    ['compression', { compressions: Buffer.from([1, 0]) }],
-  ])('may not have another %s', (_, parts) => {
+    ['session id', { sessionId: Buffer.alloc(0) }],
+    ['list of cipher suites', { cipherSuites: u16(0x1302) }],
+    ['list of compressions', { compressions: Buffer.from([1, 0]) }],
+  ])('rejects a second hello with another %s', (_, parts) => {
     const after = bodyOf({ extensions: [...plain, share(24)], ...parts });
     expect(mayFollow(bodyOf({ extensions: first }), RETRY, after)).toBe(false);
   });
 });
 
-describe('the answer to a hello', () => {
+describe('AnswerReader', () => {
   const retry = record(message(2, RETRY), 22, 0x0303);
   const change = record(u8(1), 20, 0x0303);
   const warning = record(Buffer.from([1, 112]), 21, 0x0303);
@@ -108,21 +118,25 @@ describe('the answer to a hello', () => {
 
   it.each<[string, Buffer, readonly string[]]>([
     ['a hello', serverHello(), ['hello']],
-    ['a hello behind a warning', Buffer.concat([warning, serverHello()]), ['hello']],
-    ['a retry', retry, ['retry']],
-    ['a retry in small records', records(message(2, RETRY), 3), ['retry']],
-    ['a retry and a hello', Buffer.concat([retry, change, serverHello()]), ['retry', 'hello']],
-    ['two retries in one record', record(Buffer.concat([message(2, RETRY), message(2, RETRY)])), ['retry', 'retry']],
+    ['a hello after a warning', Buffer.concat([warning, serverHello()]), ['hello']],
+    ['a HelloRetryRequest', retry, ['retry']],
+    ['a HelloRetryRequest in small records', records(message(2, RETRY), 3), ['retry']],
+    ['a HelloRetryRequest and a hello', Buffer.concat([retry, change, serverHello()]), ['retry', 'hello']],
+    [
+      'two HelloRetryRequests in one record',
+      record(Buffer.concat([message(2, RETRY), message(2, RETRY)])),
+      ['retry', 'retry'],
+    ],
     ['a fatal alert', record(Buffer.from([2, 40]), 21), []],
     ['other text', Buffer.from('HTTP/1.1 400 Bad Request\r\n'), ['not_tls']],
-    ['a hello of a client', record(helloMessage({})), ['not_tls']],
-    ['data', record(Buffer.alloc(30), 23), ['not_tls']],
+    ['a client hello', record(helloMessage({})), ['not_tls']],
+    ['application data', record(Buffer.alloc(30), 23), ['not_tls']],
     [
-      'a record between the parts of a hello',
+      'another record inside a hello',
       Buffer.concat([retry.subarray(0, 3), u16(4), retry.subarray(5, 9), change]),
       ['not_tls'],
     ],
-  ])('is known however it was split: %s', (_, bytes, kinds) => {
+  ])('reads in any pieces: %s', (_, bytes, kinds) => {
     for (const size of [1, 2, 7, bytes.length]) expect(answers(bytes, size)).toEqual(kinds);
   });
 });

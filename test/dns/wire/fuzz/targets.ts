@@ -28,7 +28,10 @@ export function seedAnswers(seed: number, count: number): Uint8Array[] {
   return fc.sample(anyMessage, { seed, numRuns: count }).map(written);
 }
 
-/** A fault by its name, or `message`: one that can be worked on. Throws where that does not hold. */
+/**
+ * Returns the fault of an answer, or `message` if it could be read and processed. Throws if the codec
+ * violates one of its guarantees.
+ */
 export function judgeAnswer(bytes: Uint8Array): string {
   const read = readMessage(bytes);
   if ('fault' in read) return read.fault;
@@ -36,7 +39,10 @@ export function judgeAnswer(bytes: Uint8Array): string {
   return 'message';
 }
 
-/** A query that is read is written as the same one; one that is not has an error as its answer, where there is anything to answer. */
+/**
+ * Checks that a valid query is written back unchanged, and that an invalid one gets an error response, if it
+ * may be answered at all.
+ */
 export function judgeQuery(bytes: Uint8Array): void {
   const query = readQuery(bytes);
   if ('fault' in query) {

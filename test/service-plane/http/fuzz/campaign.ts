@@ -11,7 +11,10 @@ type Failure = { readonly number: number; readonly seed: number; readonly bytes:
 
 export type Campaign = { readonly mutants: number; readonly accepted: number; readonly failure: Failure | null };
 
-/** Reads mutants as requests, responses and bodies until `goesOn` says no, or one of them shows a fault of the reader. */
+/**
+ * Parses mutants as requests, responses and bodies until `goesOn` returns false, or until a mutant reveals a
+ * fault of the parser.
+ */
 export function fuzzHttp(seed: number, goesOn: (mutants: number) => boolean): Campaign {
   const random = new Random(seed);
   let accepted = 0;
@@ -27,7 +30,7 @@ export function fuzzHttp(seed: number, goesOn: (mutants: number) => boolean): Ca
   return { mutants, accepted, failure: null };
 }
 
-/** How many requests were accepted; a text: what went wrong. */
+/** Returns the number of accepted requests; a string: the fault found. */
 function judge(bytes: Buffer, random: Random): number | string {
   try {
     const ways = [

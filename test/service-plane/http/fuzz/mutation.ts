@@ -6,7 +6,7 @@ const bytesOf = (text: string): Buffer => Buffer.from(text, 'latin1');
 const GOOD = MESSAGES.map(bytesOf);
 const BAD = SMUGGLING.map(([text]) => bytesOf(text)).filter(({ length }) => length < 1000);
 
-/** What parsers have stumbled over. */
+/** Fragments that have caused faults in parsers. */
 const PIECES: readonly Buffer[] = [
   ...[
     '\r\n',
@@ -84,7 +84,7 @@ export function mutant(random: Random): Buffer {
   return bytes.subarray(0, 8192);
 }
 
-/** The same bytes in pieces. */
+/** Splits the bytes into random pieces. */
 export function cut(bytes: Buffer, random: Random): Buffer[] {
   const places = random.some(1, 5, () => random.below(bytes.length + 1)).sort((x, y) => x - y);
   return [0, ...places].map((from, index) => bytes.subarray(from, places[index] ?? bytes.length));

@@ -12,7 +12,7 @@ export type Seeds = {
   readonly root: Issued;
 };
 
-/** What real clients, servers and authorities say. */
+/** Recorded bytes of real clients, servers and CAs. */
 export async function makeSeeds(): Promise<Seeds> {
   const issuer = new Issuer();
   try {
