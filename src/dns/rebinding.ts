@@ -6,7 +6,7 @@ import { labelsOf, type NameKey } from './wire/name.js';
 
 /** Zones that no public name can be in (RFC 6762, RFC 8375, ICANN's `internal`). */
 const PRIVATE_ZONES: readonly (readonly string[])[] = [['local'], ['internal'], ['home', 'arpa']];
-const NEVER = ': only without dns.rebind_protection';
+const NEVER = ': allowed only without dns.rebind_protection';
 const OWN_ADDRESSES_LAST_MS = 10_000;
 
 /**
@@ -36,7 +36,7 @@ export class Rebinding {
       const block = specialBlockOf(address);
       if (block === null) return null;
       if (block.isNobodys) return `${block.name}${NEVER}`;
-      return this.#isTrusted(name) ? null : `${block.name}: dns.rebind_allow lets the name pass`;
+      return this.#isTrusted(name) ? null : `${block.name}: allowed only for names in dns.rebind_allow`;
     };
   }
 

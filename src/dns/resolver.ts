@@ -310,5 +310,5 @@ function filteredError(removals: ReadonlySet<Removal>, [rebound]: readonly Rebou
     return extendedError(EXTENDED_ERROR.blocked, `rebind protection: ${formatAddress(address)} is ${reason}`);
   }
   const words = [...removals].map((why) => REMOVALS[why]);
-  return extendedError(EXTENDED_ERROR.filtered, `left out: ${words.join(', ')}`);
+  return extendedError(EXTENDED_ERROR.filtered, `removed: ${words.join(', ')}`);
 }

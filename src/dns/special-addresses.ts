@@ -56,7 +56,7 @@ function blocks(
 function prefixes(...texts: readonly string[]): readonly Prefix[] {
   return texts.map((text) => {
     const parsed = parseCidr(text);
-    if (parsed === undefined) throw new RangeError(`${text} is no network`);
+    if (parsed === undefined) throw new RangeError(`${text} is not a network`);
     return parsed.prefix;
   });
 }

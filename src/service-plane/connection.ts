@@ -299,7 +299,7 @@ export class Connection {
 
   #intercept(steps: readonly Step[], from: number, said: Said): void {
     const { hello } = this.#facts;
-    if (hello.kind !== 'hello') throw new Error('what cannot be read is not intercepted');
+    if (hello.kind !== 'hello') throw new Error('intercept a connection: its hello could not be read');
     this.plane.counts.intercepted++;
     const session = this.plane.interceptor.begin({
       client: this.client,

@@ -45,7 +45,7 @@ export class Listener {
       socket.resetAndDestroy();
       return;
     }
-    if (destinationPort === undefined) throw new Error('a socket of TCP has a port');
+    if (destinationPort === undefined) throw new Error('accept a connection: the socket has no port');
     const flow = { source, destination, protocol: IPPROTO.tcp, sourcePort, destinationPort, icmpType: 0, icmpCode: 0 };
     this.accept(socket, flow);
   }

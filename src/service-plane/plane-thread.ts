@@ -59,7 +59,7 @@ export class PlaneThread {
     this.#splicer = new WorkerClient(
       {
         entry: 'src/service-plane/splice.worker.js',
-        name: 'a thread that carries bytes',
+        name: 'a splicing thread',
         workerData: { port: port2, handover, thread: number } satisfies GivenToSplice,
         transferList: [port2],
       },

@@ -54,7 +54,7 @@ class ServicePlaneThreads implements ServicePlane {
     this.#tell({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
     try {
       await Promise.all(threads.map((thread) => thread.open()));
-      if (threads.some(({ isOver }) => isOver)) throw new Error('a thread of the service plane ended at once');
+      if (threads.some(({ isOver }) => isOver)) throw new Error('start the service plane: a thread ended immediately');
     } catch (failure) {
       await this.#end();
       throw failure;

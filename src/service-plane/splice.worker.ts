@@ -12,7 +12,7 @@ const WAIT_MS = 1_000;
 const LOOK_MS = 1_000;
 
 const { handover, port, thread } = workerData as GivenToSplice;
-const parent = new WorkerServer<object, never, FromSplicing>('the thread that carries bytes');
+const parent = new WorkerServer<object, never, FromSplicing>('the splicing thread');
 const shared = new Handover(handover);
 const splicer = new Splicer(shared);
 

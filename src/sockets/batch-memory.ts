@@ -50,7 +50,7 @@ export class BatchMemory {
     const data = BATCH * (HEADER + NAME + VECTOR + CONTROL);
     this.#bytes = data + BATCH * SLOT_BYTES;
     this.headers = libc.mmap(null, this.#bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
-    if (this.headers === MAP_FAILED) throw new KernelFailure('get memory for datagrams', errno());
+    if (this.headers === MAP_FAILED) throw new KernelFailure('map memory for datagrams', errno());
     const memory = memoryAt(this.headers, this.#bytes);
     const names = BATCH * HEADER;
     const vectors = names + BATCH * NAME;

@@ -17,7 +17,7 @@ const TURNS = 100;
  */
 export async function eventLoopDescriptor(): Promise<number> {
   const pair = new Int32Array(2);
-  check('make a pair of sockets', libc.socketpair(AF_UNIX, SOCK_STREAM_CLOEXEC, 0, pair));
+  check('create a socket pair', libc.socketpair(AF_UNIX, SOCK_STREAM_CLOEXEC, 0, pair));
   const [read = -1, other = -1] = pair;
   // Both are Node sockets, so that they are closed if the thread is terminated before the end of the search.
   const reader = new Socket({ fd: read });

@@ -62,7 +62,7 @@ export class Pump {
     private readonly descriptors = new Descriptors(),
     private readonly waitMs = WAIT_MS,
   ) {
-    this.#epoll = check('make an epoll descriptor', libc.epoll_create1(EPOLL_CLOEXEC));
+    this.#epoll = check('create an epoll descriptor', libc.epoll_create1(EPOLL_CLOEXEC));
     descriptors.hold(this.#epoll);
     void this.#watchLoop();
     setImmediate(this.#nextTurn);

@@ -46,12 +46,12 @@ export function openSocket(kind: keyof typeof TYPES, options: SocketOptions): nu
     if (kind === 'tcp') setForBytes(fd);
     if (mark !== 0) set(fd, SO_MARK, mark, 'mark a socket');
     if (bufferBytes !== undefined) {
-      set(fd, SO_RCVBUF, bufferBytes, 'size a socket');
-      set(fd, SO_SNDBUF, bufferBytes, 'size a socket');
+      set(fd, SO_RCVBUF, bufferBytes, 'set the buffer size of a socket');
+      set(fd, SO_SNDBUF, bufferBytes, 'set the buffer size of a socket');
     }
     if (isTransparent) {
       set(fd, IP_TRANSPARENT, 1, 'make a socket transparent', SOL_IP);
-      if (kind === 'udp') set(fd, IP_RECVORIGDSTADDR, 1, 'ask for the destination of datagrams', SOL_IP);
+      if (kind === 'udp') set(fd, IP_RECVORIGDSTADDR, 1, 'request the destination of datagrams', SOL_IP);
     }
     return fd;
   } catch (failure) {
@@ -82,7 +82,7 @@ export function openListener(
 ): number {
   const fd = openSocket('tcp', options);
   try {
-    set(fd, SO_REUSEADDR, 1, 'share an address with what is over');
+    set(fd, SO_REUSEADDR, 1, 'reuse an address');
     if (options.isShared === true) set(fd, SO_REUSEPORT, 1, 'share an address');
     bindSocket(fd, at);
     check('listen', libc.listen(fd, BACKLOG));
@@ -98,10 +98,10 @@ export function openListener(
  * delivers urgent data in order (RFC 6093). Accepted sockets inherit this.
  */
 function setForBytes(fd: number): void {
-  set(fd, SO_OOBINLINE, 1, 'keep urgent data in its place');
-  set(fd, TCP_NODELAY, 1, 'send at once', SOL_TCP);
-  set(fd, SO_KEEPALIVE, 1, 'keep a connection alive');
-  set(fd, TCP_KEEPIDLE, KEEP_IDLE_S, 'keep a connection alive', SOL_TCP);
+  set(fd, SO_OOBINLINE, 1, 'receive urgent data inline');
+  set(fd, TCP_NODELAY, 1, 'disable delayed sending', SOL_TCP);
+  set(fd, SO_KEEPALIVE, 1, 'enable keepalive');
+  set(fd, TCP_KEEPIDLE, KEEP_IDLE_S, 'enable keepalive', SOL_TCP);
 }
 
 /**
@@ -112,10 +112,10 @@ export function openConnector(from: { readonly address: number; readonly port: n
   const fd = openSocket('tcp', { mark, isTransparent: true });
   try {
     if (isReserved(fd, 'connection')) throw new KernelFailure('open a socket', constants.errno.EMFILE);
-    set(fd, SO_REUSEADDR, 1, 'share an address with what is over');
+    set(fd, SO_REUSEADDR, 1, 'reuse an address');
     if (libc.bind(fd, sockaddr(from.address, from.port), SOCKADDR_BYTES) < 0) {
-      if (errno() !== EADDRINUSE && errno() !== EACCES) check('take the address of a client', -1);
-      check('take the address of a client', libc.bind(fd, sockaddr(from.address, 0), SOCKADDR_BYTES));
+      if (errno() !== EADDRINUSE && errno() !== EACCES) check('bind to the address of a client', -1);
+      check('bind to the address of a client', libc.bind(fd, sockaddr(from.address, 0), SOCKADDR_BYTES));
     }
     return fd;
   } catch (failure) {

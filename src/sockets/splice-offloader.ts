@@ -93,7 +93,7 @@ export type OwnSpliceOffload = { readonly point: SpliceOffload; close(): void };
 export function ownSpliceOffload(point: SpliceOffload): OwnSpliceOffload {
   const fds: number[] = [];
   const own = ({ fd, id }: SpliceOffload['program']): SpliceOffload['program'] => {
-    const taken = takeObject('take a join point over', { fd, id });
+    const taken = takeObject('take over the splice offload', { fd, id });
     fds.push(taken);
     return { fd: taken, id };
   };

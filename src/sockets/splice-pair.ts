@@ -73,7 +73,8 @@ export class SplicePair {
       this.giveUp();
       return false;
     }
-    if (!forsake(pair.server)) throw new Error('the kernel lets one socket be left, and not the other');
+    if (!forsake(pair.server))
+      throw new Error('close two sockets without notice to their peers: the kernel permitted it for one only');
     const there = this.#find(this.#there);
     const back = this.#find(this.#back);
     const isOpen = table.setState(this.#there, JOIN_STATE.joined) && table.setState(this.#back, JOIN_STATE.joined);

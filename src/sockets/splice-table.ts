@@ -32,9 +32,9 @@ export class SpliceTable {
     private readonly held?: Descriptors,
   ) {
     try {
-      this.#program = this.#take('take the program that joins', point.program);
-      this.#joins = this.#take('take the map of joined connections', point.joins);
-      this.#joiners = this.#take('take the map of joiners', point.joiners);
+      this.#program = this.#take('open the splice program', point.program);
+      this.#joins = this.#take('open the map of spliced connections', point.joins);
+      this.#joiners = this.#take('open the map of splice offloaders', point.joiners);
     } catch (failure) {
       this.close();
       throw failure;
@@ -45,7 +45,7 @@ export class SpliceTable {
   vouch(joiner: number, untilNs: bigint): void {
     const until = new Uint8Array(BigUint64Array.of(untilNs).buffer);
     const key = new Uint8Array(Uint32Array.of(joiner).buffer);
-    check('vouch for what is joined', libbpf().bpf_map_update_elem(this.#joiners, key, until, BPF_EXIST));
+    check('renew the spliced connections', libbpf().bpf_map_update_elem(this.#joiners, key, until, BPF_EXIST));
   }
 
   /** Returns false if there is an entry already, or no room. */

@@ -62,7 +62,7 @@ export class Splicer {
   constructor(handover: Handover) {
     this.#descriptors = handover.descriptors;
     this.#pipes = new PipePool(handover.descriptors);
-    this.#epoll = check('make an epoll descriptor', libc.epoll_create1(EPOLL_CLOEXEC));
+    this.#epoll = check('create an epoll descriptor', libc.epoll_create1(EPOLL_CLOEXEC));
     this.#descriptors.hold(this.#epoll);
     this.#watch(handover.shared.bell, BELL, 0);
   }

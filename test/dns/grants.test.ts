@@ -344,7 +344,7 @@ describe('rebind protection', () => {
     const upstream = await answering(a(NAME, '10.1.2.3'), a(NAME, '9.9.9.9'));
     const rig = await startProxy([upstream], { rebindAllow: [] });
     const ask = (): Promise<Buffer> => exchange(rig.at, query(NAME, 'A', { additionals: [edns()] }));
-    const text = 'rebind protection: 10.1.2.3 is private_use: dns.rebind_allow lets the name pass';
+    const text = 'rebind protection: 10.1.2.3 is private_use: allowed only for names in dns.rebind_allow';
     expect(extendedErrors(await ask())).toEqual([{ code: BLOCKED, text }]);
     expect(extendedErrors(await ask())).toEqual([{ code: BLOCKED, text }]);
     expect(extendedErrors(await exchange(rig.at, query(NAME)))).toEqual([]);
@@ -355,7 +355,7 @@ describe('rebind protection', () => {
         source: 0x7f000001,
         hostname: NAME,
         address: 0x0a010203,
-        reason: 'private_use: dns.rebind_allow lets the name pass',
+        reason: 'private_use: allowed only for names in dns.rebind_allow',
         generation: 1,
         count: 3,
         lastMs: expect.any(Number),
@@ -365,9 +365,9 @@ describe('rebind protection', () => {
   });
 
   test.each([
-    ['a loopback address', '127.9.9.9', 'loopback: only without dns.rebind_protection'],
-    ['a documentation address', '192.0.2.1', 'documentation: dns.rebind_allow lets the name pass'],
-    ['a benchmarking address', '198.18.0.1', 'benchmarking: dns.rebind_allow lets the name pass'],
+    ['a loopback address', '127.9.9.9', 'loopback: allowed only without dns.rebind_protection'],
+    ['a documentation address', '192.0.2.1', 'documentation: allowed only for names in dns.rebind_allow'],
+    ['a benchmarking address', '198.18.0.1', 'benchmarking: allowed only for names in dns.rebind_allow'],
   ])('reports a removed address with its reason: %s', async (_, address, reason) => {
     const rig = await startProxy([await answering(a(NAME, address))], { rebindAllow: [] });
     expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);

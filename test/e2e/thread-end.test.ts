@@ -191,7 +191,7 @@ async function knock(): Promise<{ stop(): Promise<number> }> {
 
 test.each([
   ['a thread that inspects', PLANE, 'a thread of the service plane ended with 7'],
-  ['a thread that carries bytes', SPLICING, 'a thread that carries bytes ended with 7'],
+  ['a splicing thread', SPLICING, 'a splicing thread ended with 7'],
 ])(
   '%s dies without the process: its connections are reset and freed, and the next thread serves',
   async (_, file, reason) => {

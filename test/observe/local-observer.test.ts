@@ -84,7 +84,7 @@ test('a lookup that is denied is named by the policy that was just put in force,
 });
 
 test('an address that the rebind protection left out of an answer is a finding with name, address and reason', async () => {
-  const reason = 'private_use: dns.rebind_allow lets the name pass';
+  const reason = 'private_use: allowed only for names in dns.rebind_allow';
   const seen = {
     source: 0x0a000001,
     hostname: 'nas.example.com',

@@ -40,7 +40,7 @@ export function nameOf(labels: readonly string[]): WireName {
     name[at++] = label.length;
     for (let index = 0; index < label.length; index++) {
       const byte = label.charCodeAt(index);
-      if (byte > 255) throw new RangeError(`a label holds bytes, not U+${byte.toString(16)}`);
+      if (byte > 255) throw new RangeError(`a label must consist of bytes; found U+${byte.toString(16)}`);
       name[at++] = byte;
     }
   }

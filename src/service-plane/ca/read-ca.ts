@@ -13,8 +13,7 @@ export type CaReading =
   | { readonly kind: 'faulty'; readonly faults: readonly CaFault[] };
 
 const MOST_CERTIFICATES = 10;
-const NO_CA =
-  'Must be the certificate of a CA: basic constraints with CA:TRUE, and keyCertSign where it has a key usage.';
+const NO_CA = 'Must be the certificate of a CA: basic constraints with CA:TRUE, and keyCertSign if it has a key usage.';
 
 /**
  * Reads a CA from PEM: its certificate, followed by the certificates above it in order, and its key. The CA
@@ -46,19 +45,19 @@ const TRIED: Readonly<Partial<Record<UntrustedReason, string>>> = {
   not_yet_valid: 'A certificate of the chain is not valid yet.',
   weak_signature: 'A certificate of the chain is signed with a digest that is too weak, such as SHA-1.',
   weak_key: 'A certificate of the chain has a key that is too short.',
-  wrong_purpose: 'May not sign for servers: its extended key usage or its chain says so.',
+  wrong_purpose: 'May not sign for servers: its extended key usage or its chain forbids it.',
   not_a_ca: 'A certificate of the chain may not sign certificates.',
-  path_too_long: 'Must not stand below a certificate whose path length allows no CA below it.',
-  bad_signature: 'A certificate of the chain is not signed by the one behind it.',
+  path_too_long: 'Must not be below a certificate whose path length allows no CA below it.',
+  bad_signature: 'A certificate of the chain is not signed by the next certificate.',
 };
-const OTHERWISE = 'A client that trusts this CA refuses what it signs.';
+const OTHERWISE = 'A client that trusts this CA rejects the certificates that it signs.';
 
 type Read = { readonly pem: string; readonly read: X509Certificate };
 
 function readChain(text: string): { readonly certificates: readonly [Read, ...Read[]] } | { readonly fault: string } {
   const blocks = certificatesIn(text);
   if (blocks.length === 0 || outsideCertificates(text).trim() !== '')
-    return { fault: 'Must be a certificate in PEM, with those above it behind it, and nothing else.' };
+    return { fault: 'Must be a certificate in PEM, followed by the certificates above it, and nothing else.' };
   if (blocks.length > MOST_CERTIFICATES) return { fault: `Must be at most ${MOST_CERTIFICATES} certificates.` };
   let certificates: Read[];
   try {
@@ -66,14 +65,14 @@ function readChain(text: string): { readonly certificates: readonly [Read, ...Re
     // Rejects BER, which OpenSSL also reads.
     for (const { read } of certificates) readCertificate(read.raw);
   } catch {
-    return { fault: 'Holds a certificate that cannot be read.' };
+    return { fault: 'Contains a certificate that cannot be read.' };
   }
   const [first, ...above] = certificates;
   if (first === undefined) return { fault: 'Must be a certificate.' };
   const isInOrder = above.every(({ read }, at) => certificates[at]?.read.checkIssued(read) === true);
   return isInOrder
     ? { certificates: [first, ...above] }
-    : { fault: 'Must have the CA first, and behind each certificate the one that issued it.' };
+    : { fault: 'Must have the CA first, and after each certificate its issuer.' };
 }
 
 function faultsOf(certificate: X509Certificate, key: KeyObject, ca: InterceptCa, now: Date): CaFault[] {

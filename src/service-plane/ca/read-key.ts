@@ -22,7 +22,7 @@ export function readKey(pem: string): KeyObject | { readonly fault: string } {
   try {
     key = createPrivateKey(block);
   } catch {
-    return { fault: 'Is no private key that OpenSSL can read.' };
+    return { fault: 'Is not a private key that OpenSSL can read.' };
   }
   const fault = faultOf(key);
   return fault === null ? key : { fault };

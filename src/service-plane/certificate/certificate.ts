@@ -34,7 +34,8 @@ export function readCertificate(der: Uint8Array): Certificate {
   const [, inner, issuer, , subject, , ...rest] = version === 1 ? fields : fields.slice(1);
   const algorithm = expected(signatureAlgorithm, TAG.sequence);
   // RFC 5280, 4.1.1.2: the algorithm inside the signed part must equal the one outside it.
-  if (Buffer.compare(algorithm.bytes, expected(inner, TAG.sequence).bytes) !== 0) throw new DerFault('two algorithms');
+  if (Buffer.compare(algorithm.bytes, expected(inner, TAG.sequence).bytes) !== 0)
+    throw new DerFault('two different signature algorithms');
   const extensions = rest.find(({ tag }) => tag === EXTENSIONS);
   return {
     x509,
@@ -51,13 +52,13 @@ export function readCertificate(der: Uint8Array): Certificate {
 function versionOf(explicit: DerValue): number {
   const { content } = readDerValue(explicit.content, TAG.integer);
   const [version = 0] = content;
-  if (content.length !== 1 || (version !== 1 && version !== 2)) throw new DerFault('a version that nobody knows');
+  if (content.length !== 1 || (version !== 1 && version !== 2)) throw new DerFault('an unknown version');
   return version + 1;
 }
 
 function dateOf(text: string): number {
   const ms = Date.parse(text);
-  if (Number.isNaN(ms)) throw new DerFault(`a date that is none: ${text}`);
+  if (Number.isNaN(ms)) throw new DerFault(`an invalid date: ${text}`);
   return ms;
 }
 
@@ -68,7 +69,7 @@ function readExtensions(explicit: DerValue): ReadonlyMap<string, Extension> {
     const critical = fields[0]?.tag === TAG.boolean ? fields[0] : undefined;
     const [value, more] = critical === undefined ? fields : fields.slice(1);
     const oid = readObjectIdentifier(type);
-    if (extensions.has(oid) || more !== undefined) throw new DerFault(`extension ${oid} twice`);
+    if (extensions.has(oid) || more !== undefined) throw new DerFault(`extension ${oid} is repeated or malformed`);
     const isCritical = critical !== undefined && critical.content[0] !== 0;
     extensions.set(oid, { isCritical, value: expected(value, TAG.octetString).content });
   }

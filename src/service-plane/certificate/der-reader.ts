@@ -51,7 +51,7 @@ export function membersOf(value: DerValue | undefined, tag: number = TAG.sequenc
 
 function readValue(bytes: Uint8Array, at: number): DerValue {
   const tag = bytes[at] as number;
-  if ((tag & 0x1f) === 0x1f) throw new DerFault('a tag of many bytes');
+  if ((tag & 0x1f) === 0x1f) throw new DerFault('a tag of several bytes');
   const first = bytes[at + 1] ?? 0x80;
   const width = first < 0x80 ? 0 : first & 0x7f;
   if (first === 0x80 || width > 3) throw new DerFault(`length ${first}`);

@@ -66,7 +66,7 @@ export class DistinguishedName {
       .flat()
       .filter(({ type }) => type === COMMON_NAME)
       .map(({ text }) => {
-        if (text === null || text.includes('\0')) throw new DerFault('a common name that is no text');
+        if (text === null || text.includes('\0')) throw new DerFault('a common name that is not text');
         return text;
       });
   }

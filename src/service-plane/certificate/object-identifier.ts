@@ -9,7 +9,8 @@ const LONGEST = 64;
  */
 export function readObjectIdentifier(value: DerValue | undefined): string {
   const { content } = expected(value, TAG.objectIdentifier);
-  if (content.length === 0 || content.length > LONGEST) throw new DerFault('an object identifier without end');
+  if (content.length === 0 || content.length > LONGEST)
+    throw new DerFault('an object identifier that is empty or too long');
   const arcs: bigint[] = [];
   let arc = 0n;
   let isInside = false;

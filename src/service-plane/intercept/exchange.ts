@@ -19,7 +19,7 @@ export function judgeResponse(
   if (broken === null) return null;
   tellBroken(request, step, broken);
   if (step.mode === 'audit') return null;
-  const detail = `The response breaks ${broken} of the rule that let the request pass.`;
+  const detail = `The response violates ${broken} of the rule that allowed the request.`;
   return { status: 502, detail, rule: step.decider };
 }
 
@@ -40,7 +40,7 @@ export function faultProblem(fault: HttpFault): Problem {
   return { status: FAULT_STATUS[fault], detail: `The request is refused: ${fault.replaceAll('_', ' ')}.` };
 }
 
-export const NO_HTTP: Problem = { status: 502, detail: 'The server does not speak HTTP as it must.' };
+export const NO_HTTP: Problem = { status: 502, detail: 'The server sent an invalid HTTP response.' };
 export const SERVER_CLOSED: Problem = {
   status: 502,
   detail: 'The server closed the connection before it answered.',

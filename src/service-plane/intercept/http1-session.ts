@@ -278,7 +278,7 @@ export class Http1Session {
   /** `isAlone`: no bytes came after the response. */
   #endResponse(exchange: Http1Exchange, isAlone: boolean): void {
     const { response } = exchange;
-    if (response === null) throw new Error('a response ends that did not begin');
+    if (response === null) throw new Error('end a response: it has not begun');
     for (const part of exchange.responseEnd(response)) this.#toClient.add(part);
     const stays = !this.#clientEnded && exchange.keepsClient(response.framing);
     this.#exchange = null;
@@ -300,7 +300,7 @@ export class Http1Session {
   #beginTunnel(head: ResponseHead, rest: Buffer): void {
     const { client } = this.ports;
     const link = this.#server.release();
-    if (link === null) throw new Error('a tunnel begins without a server');
+    if (link === null) throw new Error('begin a tunnel: there is no server connection');
     this.#unhookClient();
     this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
     this.#toClient.add(rest);

@@ -86,9 +86,9 @@ describe('readCa accepts a CA', () => {
 describe('readCa rejects a CA', () => {
   const cert = (message: string) => ({ pointer: '/cert_pem', message });
   const key = (message: string) => ({ pointer: '/key_pem', message });
-  const NO_CERTIFICATE = cert('Must be a certificate in PEM, with those above it behind it, and nothing else.');
+  const NO_CERTIFICATE = cert('Must be a certificate in PEM, followed by the certificates above it, and nothing else.');
   const NO_CA =
-    'Must be the certificate of a CA: basic constraints with CA:TRUE, and keyCertSign where it has a key usage.';
+    'Must be the certificate of a CA: basic constraints with CA:TRUE, and keyCertSign if it has a key usage.';
   const NO_KEY = key('Must be one private key in PEM, and nothing else.');
 
   it.each([
@@ -97,14 +97,14 @@ describe('readCa rejects a CA', () => {
     [
       'with an invalid certificate block',
       { cert: '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----', key: own.key },
-      [cert('Holds a certificate that cannot be read.')],
+      [cert('Contains a certificate that cannot be read.')],
     ],
     ['with its key among the certificates', { cert: own.cert + own.key, key: own.key }, [NO_CERTIFICATE]],
     ['with two keys', { cert: own.cert, key: own.key + own.key }, [NO_KEY]],
     [
       'with an invalid key block',
       { cert: own.cert, key: '-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----' },
-      [key('Is no private key that OpenSSL can read.')],
+      [key('Is not a private key that OpenSSL can read.')],
     ],
     [
       'with an encrypted key',
@@ -147,7 +147,7 @@ describe('readCa rejects a CA', () => {
     [['basicConstraints=critical,CA:true', 'keyUsage=critical,digitalSignature'], NO_CA],
     [
       [...SIGNS, 'extendedKeyUsage=clientAuth'],
-      'May not sign for servers: its extended key usage or its chain says so.',
+      'May not sign for servers: its extended key usage or its chain forbids it.',
     ],
   ])('whose extensions are %j', async (extensions, message) => {
     expect(await read(root({ extensions }))).toEqual([cert(message)]);
@@ -177,12 +177,12 @@ describe('a CA chain', () => {
   it('is rejected if it is out of order, or if it allows no CA below it', async () => {
     const { rootPem, intermediatePem, intermediateKeyPem, beyondPem } = certificates;
     expect(await read({ cert: intermediatePem + own.cert, key: intermediateKeyPem })).toEqual([
-      { pointer: '/cert_pem', message: 'Must have the CA first, and behind each certificate the one that issued it.' },
+      { pointer: '/cert_pem', message: 'Must have the CA first, and after each certificate its issuer.' },
     ]);
     expect(await read({ cert: beyondPem + rootPem, key: intermediateKeyPem })).toEqual([
       {
         pointer: '/cert_pem',
-        message: 'Must not stand below a certificate whose path length allows no CA below it.',
+        message: 'Must not be below a certificate whose path length allows no CA below it.',
       },
     ]);
     expect(new X509Certificate(beyondPem).ca).toBe(true);
