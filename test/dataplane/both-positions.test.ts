@@ -24,28 +24,31 @@ const ANSWERS = [
   ['a protocol without ports', gre, 0, 0],
 ] as const;
 
-describe('what came in by an interface that is not named and goes out by one that is', () => {
+describe('a packet from an interface without policy to a policed one', () => {
   beforeEach(() => {
     kernel.forget();
     kernel.activate(denyAll);
   });
 
-  test.each(ANSWERS)('gets its replies, whatever the policy says: %s', (_, opening, tcpFlags, replyFlags) => {
-    expect(see('in', back(opening), { tcpFlags: replyFlags })).toBe(DROPPED);
-    expect(see('out_foreign', opening, { tcpFlags })).toBe(PASSED);
-    expect(see('in', back(opening), { tcpFlags: replyFlags })).toBe(PASSED);
-    expect(see('out_foreign', opening, { tcpFlags: TCP.ack })).toBe(PASSED);
-    expect(kernel.flowsIn('half_open')).toEqual([]);
-    expect(kernel.flowsIn('flows')).toMatchObject([{ source: CLIENT, foreign: true, packets: [2n, 1n] }]);
-  });
+  test.each(ANSWERS)(
+    'gets its replies, also under a policy that denies all: %s',
+    (_, opening, tcpFlags, replyFlags) => {
+      expect(see('in', back(opening), { tcpFlags: replyFlags })).toBe(DROPPED);
+      expect(see('out_foreign', opening, { tcpFlags })).toBe(PASSED);
+      expect(see('in', back(opening), { tcpFlags: replyFlags })).toBe(PASSED);
+      expect(see('out_foreign', opening, { tcpFlags: TCP.ack })).toBe(PASSED);
+      expect(kernel.flowsIn('half_open')).toEqual([]);
+      expect(kernel.flowsIn('flows')).toMatchObject([{ source: CLIENT, foreign: true, packets: [2n, 1n] }]);
+    },
+  );
 
-  test.each(ANSWERS)('carries nothing that the policed side begins on the same ports: %s', (_, opening, tcpFlags) => {
+  test.each(ANSWERS)('admits no flow that the policed side opens on the same ports: %s', (_, opening, tcpFlags) => {
     see('out_foreign', opening, { tcpFlags });
     expect(see('in', opening, { tcpFlags })).toBe(DROPPED);
     expect(see('in', back(opening), { tcpFlags: TCP.syn })).toBe(PASSED);
   });
 
-  test('does not let the policed side open a connection of its own once theirs stands', () => {
+  test('does not let the policed side open a connection once its own connection is established', () => {
     see('out_foreign', tcp, { tcpFlags: TCP.syn });
     see('in', back(tcp), { tcpFlags: TCP.syn | TCP.ack });
     see('out_foreign', tcp, { tcpFlags: TCP.ack });
@@ -54,7 +57,7 @@ describe('what came in by an interface that is not named and goes out by one tha
     expect(see('in', back(tcp), { tcpFlags: TCP.ack })).toBe(PASSED);
   });
 
-  test('of a connection that nobody knows waits for its reply where floods are', () => {
+  test('in mid-connection opens a half-open flow until its reply', () => {
     for (let sourcePort = 1; sourcePort <= 100; sourcePort++) {
       see('out_foreign', { ...tcp, sourcePort }, { tcpFlags: TCP.ack });
     }
@@ -64,13 +67,13 @@ describe('what came in by an interface that is not named and goes out by one tha
   });
 });
 
-describe('replies that come back by an interface that is not named', () => {
+describe('replies from an interface without policy', () => {
   beforeEach(() => {
     kernel.forget();
     kernel.activate(onlyClient);
   });
 
-  test.each(ANSWERS)('establish the flow that was judged: %s', (_, opening, tcpFlags, replyFlags) => {
+  test.each(ANSWERS)('establish the flow of the policed side: %s', (_, opening, tcpFlags, replyFlags) => {
     expect(see('in', opening, { tcpFlags })).toBe(PASSED);
     expect(see('out_foreign', back(opening), { tcpFlags: replyFlags })).toBe(PASSED);
     expect(see('in', opening, { tcpFlags: TCP.ack })).toBe(PASSED);
@@ -80,7 +83,7 @@ describe('replies that come back by an interface that is not named', () => {
     ]);
   });
 
-  test('close it too', () => {
+  test('close a TCP flow', () => {
     see('in', tcp, { tcpFlags: TCP.syn });
     see('out_foreign', back(tcp), { tcpFlags: TCP.syn | TCP.ack });
     see('in', tcp, { tcpFlags: TCP.ack });
@@ -89,7 +92,7 @@ describe('replies that come back by an interface that is not named', () => {
     expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing' }]);
   });
 
-  test('do not stand for packets that pretend to be the client’s', () => {
+  test('are not confused with packets that carry the source address of the client', () => {
     see('in', udp);
     see('out_foreign', udp);
     expect(kernel.flowsIn('half_open')).toMatchObject([{ packets: [1n, 0n] }]);
@@ -103,19 +106,19 @@ describe('with police_local', () => {
   });
   const passed: Judged = { returned: PASSED, word: VERDICT_NUMBER.allow, mark: GUARD_BIT };
 
-  test('what the node sends is judged where it goes out, and its replies pass', () => {
+  test('packets of the node are classified at egress, and their replies pass', () => {
     expect(kernel.judge(udp, {}, 0, 'out_of_node')).toEqual(passed);
     expect(kernel.judge(back(udp))).toEqual(passed);
     expect(kernel.judge(back({ ...udp, sourcePort: 9 }), {}, 0, 'out_of_node').returned).toBe(DROPPED);
     expect(kernel.counted()).toEqual({ allow: 2, half_opened: 1, flows_opened: 1, drop_policy_deny: 1 });
   });
 
-  test('what answers a packet to the node passes on its way out', () => {
+  test('replies of the node to allowed packets pass at egress', () => {
     expect(kernel.judge(udp)).toEqual(passed);
     expect(kernel.judge(back(udp), {}, 0, 'out_of_node')).toEqual(passed);
   });
 
-  test('exempt sockets are not judged, get their replies, and lend nothing to others', () => {
+  test('packets of exempt sockets pass and get replies, and admit no other packets', () => {
     kernel.activate(denyAll);
     expect(see('out_exempt', udp)).toBe(PASSED);
     expect(see('out_of_node', udp)).toBe(DROPPED);
@@ -152,7 +155,7 @@ describe('with police_local', () => {
   });
 });
 
-test('without police_local, what the node sends is counted and not looked at', () => {
+test('without police_local, packets of the node are counted and not classified', () => {
   const lenient = loadForTest();
   lenient.activate(denyAll);
   expect(lenient.judge(udp, {}, 0, 'out_of_node').returned).toBe(PASSED);
@@ -161,7 +164,7 @@ test('without police_local, what the node sends is counted and not looked at', (
   lenient.close();
 });
 
-test('a packet that was judged when it came in is not looked at again', () => {
+test('a packet that was classified at ingress is not classified again at egress', () => {
   kernel.forget();
   kernel.activate(denyAll);
   expect(kernel.judge(udp, {}, GUARD_BIT, 'out_foreign')).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT });

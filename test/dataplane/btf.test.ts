@@ -108,7 +108,7 @@ test('flows are read as the program writes them', () => {
   ]);
 });
 
-test('what is joined is read and written as the program does', () => {
+test('splice entries are read and written as the program does', () => {
   expect([struct('join_key'), struct('join')]).toEqual([
     { size: JOIN_KEY_BYTES, offsets: JOIN_KEY },
     { size: JOIN_BYTES, offsets: JOIN },
@@ -123,7 +123,7 @@ test('events are read as the program writes them', () => {
   expect(enumeration('event_type', 'EVENT_')).toEqual(EVENT_TYPE);
 });
 
-test('hits are read and written as the program does', () => {
+test('hit counters are read and written as the program does', () => {
   expect([struct('hit'), struct('hit_ref'), struct('vitals')]).toEqual([
     { size: HIT_BYTES, offsets: HIT_OFFSETS },
     { size: HIT_REF_BYTES, offsets: HIT_REF_OFFSETS },
@@ -131,14 +131,14 @@ test('hits are read and written as the program does', () => {
   ]);
 });
 
-test('lines and counters have the sizes that are read and written', () => {
+test('lines and counters have the same sizes on both sides', () => {
   expect([struct('line').size, struct('counter')]).toEqual([
     LINE_BYTES,
     { size: 16, offsets: { packets: 0, bytes: 8 } },
   ]);
 });
 
-test('learned addresses are written as the program reads them', () => {
+test('grants are written as the program reads them', () => {
   const size = LINE.words * 4;
   expect([struct('grant_header'), struct('grant_line'), struct('grant_set'), struct('pattern')]).toEqual([
     {
@@ -163,7 +163,7 @@ test('learned addresses are written as the program reads them', () => {
   expect([PLACES, SET_PLACES]).toEqual([arrayLength('grant_line', 'addresses'), arrayLength('grant_set', 'grants')]);
 });
 
-test('a packet to prove with is written as the program reads it', () => {
+test('a proof packet is written as the program reads it', () => {
   const { size, offsets } = struct('proof_packet');
   const { reserved2, ...named } = offsets;
   expect([size, named, reserved2]).toEqual([PROOF_PACKET_BYTES, PROOF_PACKET, 20]);
@@ -181,7 +181,7 @@ test('verdicts, drop reasons, counters and modes have the same numbers on both s
   expect(enumeration('counter_index', 'COUNT_')).toEqual({ ...COUNTER_INDEX, counters: COUNTERS });
 });
 
-test('who else has a say is read as the program that looks for them writes it', () => {
+test('third-party hooks are read as the program that finds them writes them', () => {
   const others = typesOf(builtThirdPartyProgram);
   const { size, ...at } = OTHER;
   const { places, ...of } = OTHERS;

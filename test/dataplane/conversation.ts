@@ -12,7 +12,7 @@ export const CLIENT = at('10.0.0.1');
 export const SERVER = at('10.0.1.2');
 export const STRANGER = at('10.0.0.9');
 
-/** What the client asks, by protocol. */
+/** Packets from the client to the server, by protocol. */
 export const udp: Packet = {
   source: CLIENT,
   destination: SERVER,
@@ -26,7 +26,7 @@ export const tcp: Packet = { ...udp, protocol: IPPROTO.tcp, destinationPort: 443
 export const echo: Packet = { ...udp, protocol: IPPROTO.icmp, sourcePort: 0, destinationPort: 0, icmpType: 8 };
 export const gre: Packet = { ...udp, protocol: 47, sourcePort: 0, destinationPort: 0 };
 
-/** The same, asked by the other side, or answered by it. */
+/** The packet in the other direction: a reply, or a packet that opens a flow from the other side. */
 export function back(packet: Packet): Packet {
   return {
     ...packet,
@@ -42,7 +42,7 @@ export function icmp(source: number, destination: number, icmpType: number, icmp
   return { ...echo, source, destination, icmpType, icmpCode };
 }
 
-/** Everything from these sources is allowed, nothing from anybody else. */
+/** Allows all packets from these sources, and denies all others. */
 export function onlyFrom(...sources: number[]): Policy {
   return {
     ...defaultOnly('deny'),

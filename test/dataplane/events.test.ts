@@ -24,7 +24,7 @@ const datagram: Packet = {
   icmpCode: 0,
 };
 const UNBOUNDED = 0xffff_ffff;
-/** The longest: what is observed on one CPU may be as much earlier than what another one observed before. */
+/** The longest tick: events of one CPU may carry a time this much before an earlier event of another CPU. */
 const TICK_NS = 10_000_000;
 
 let kernel: Loaded;
@@ -40,7 +40,7 @@ const earMaps = () => ({
   counters: kernel.object.mapFd('counters'),
   active: kernel.object.mapFd('active'),
 });
-/** The same packet over and over, without leaving the kernel. */
+/** Runs the same packet many times in one system call. */
 function repeated(packet: Packet): { readonly run: TestRun; readonly length: number } {
   const frame = new Uint8Array(MAX_FRAME);
   const length = writeFrame(frame, packet);
@@ -52,7 +52,7 @@ function packed(records: Uint8Array<ArrayBuffer>): PackedEvents {
 }
 const number = expect.any(Number) as number;
 
-/** What the kernel sent, without its times. */
+/** The events of the kernel, without their times. */
 function observed(): Observation[] {
   const ring = new EventRing(earMaps().events, earMaps().ringBytes);
   try {
@@ -65,7 +65,7 @@ function observed(): Observation[] {
   }
 }
 
-describe('what the kernel sends', () => {
+describe('the kernel sends an event for', () => {
   const common = {
     timeNs: 0,
     audited: false,
@@ -146,7 +146,7 @@ describe('what the kernel sends', () => {
     expect([end?.word, end?.hit, end?.hitCheck]).toEqual([packet?.word, packet?.hit, packet?.hitCheck]);
   });
 
-  test('a flow that is cut, with the rule that let it in', async () => {
+  test('a flow that is cut, with the rule that allowed it', async () => {
     load();
     kernel.activate(allowAll);
     kernel.judge(datagram);
@@ -160,8 +160,8 @@ describe('what the kernel sends', () => {
   });
 
   test.each([
-    ['that the opener sends', datagram],
-    ['that the other side sends', back(datagram)],
+    ['from the opener', datagram],
+    ['from the other side', back(datagram)],
   ])('a TCP packet %s after its flow was cut, with the rule of that flow', async (_, sent) => {
     load();
     const web = { ...sent, protocol: IPPROTO.tcp };
@@ -183,7 +183,7 @@ describe('what the kernel sends', () => {
     ]);
   });
 
-  test('nothing where no events are wanted, and the verdict is the same', () => {
+  test('nothing if events are disabled, and the verdict is the same', () => {
     load();
     kernel.activate(denyAll);
     kernel.slots.setEventsWanted(NO_EVENTS);
@@ -192,13 +192,13 @@ describe('what the kernel sends', () => {
     expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });
   });
 
-  test('no more of one source than its share; the next one says how many were left out', async () => {
+  test('at most the budget of one source; the next event has the number of suppressed ones', async () => {
     load({ denyEvents: 100 });
     kernel.activate(denyAll);
     const { run, length } = repeated(datagram);
     const found: Observation[] = [];
     let judged = 0;
-    // The share is for a second or so: until the next one begins.
+    // The budget is for about one second.
     await expect
       .poll(
         () => {
@@ -214,7 +214,7 @@ describe('what the kernel sends', () => {
   });
 });
 
-test('a million denied packets without a reader: every verdict stands, and every event was read, lost or suppressed', () => {
+test('a million denied packets without a reader are all dropped, and each event is read, lost or suppressed', () => {
   load({ denyEvents: 1_000_000 - 1 });
   kernel.activate(denyAll);
   const { run, length } = repeated(datagram);
@@ -230,7 +230,7 @@ test('a million denied packets without a reader: every verdict stands, and every
   expect(read + events_lost + events_suppressed).toBe(1_000_000);
 });
 
-test('records are whole while two CPUs write and one reads, many times around the ring', async () => {
+test('records are intact while two CPUs write and one reads, many times around the ring buffer', async () => {
   load();
   kernel.activate(denyAll);
   const sources = [CLIENT, CLIENT + 1];
@@ -271,7 +271,7 @@ test('records are whole while two CPUs write and one reads, many times around th
   expect(read * RECORD_BYTES).toBeGreaterThan(3 * earMaps().ringBytes);
 });
 
-test('a slow taker is sent a few batches and no more; what the ring then has no room for is counted in the next', () => {
+test('a slow consumer gets only a few batches, and the next one has the number of events that were lost meanwhile', () => {
   load();
   kernel.activate(denyAll);
   const sent: PackedEvents[] = [];

@@ -5,7 +5,7 @@ import { TCP } from './frame.js';
 import { type Loaded, loadForTest, PASSED } from './loaded.js';
 
 const FLOWS = 512;
-/** So many lines have room for that. */
+/** The number of lines of a table with this capacity. */
 const LINES = 1_024;
 let kernel: Loaded;
 beforeAll(() => {
@@ -28,8 +28,8 @@ describe('a flood of half-open flows', () => {
   test.each([
     ['SYNs', tcp, TCP.syn],
     ['UDP', udp, 0],
-    ['GRE and what else has no ports', gre, 0],
-  ])('forgets its own, and no established flow: %s', (_, packet, flags) => {
+    ['GRE and other protocols without ports', gre, 0],
+  ])('evicts half-open flows only, and no established flow: %s', (_, packet, flags) => {
     for (const port of ports(200)) establish(port);
     for (let number = 0; number < 40_000; number++) {
       see({ ...packet, sourcePort: number & 0xffff, destination: packet.destination + (number >> 8) }, flags);
@@ -45,14 +45,14 @@ describe('a flood of half-open flows', () => {
     for (let number = 0; number < 5_000; number++) see({ ...tcp, sourcePort: number }, TCP.syn);
     const denied = { ...tcp, source: STRANGER };
     for (const flags of [TCP.syn, TCP.ack, TCP.syn | TCP.ack]) expect(see(denied, flags)).toBe(false);
-    // What was forgotten is out of state, and a SYN is judged again.
+    // An ACK of an evicted flow is out of state, and a SYN is classified again.
     expect(see(back({ ...tcp, sourcePort: 1 }), TCP.syn | TCP.ack)).toBe(false);
     expect(see({ ...tcp, sourcePort: 1 }, TCP.syn)).toBe(true);
   });
 });
 
 describe('a full table', () => {
-  test('has room for what it was made for, then refuses new flows, counts them, and goes on with the ones it has', () => {
+  test('holds its capacity, then refuses and counts new flows, and keeps its flows', () => {
     for (const port of ports(FLOWS)) expect(establish(port)).toEqual([true, true, true]);
     const more = ports(2 * FLOWS).map((port) => 10_000 + port);
     const refused = more.filter((port) => establish(port)[0] === false);
@@ -64,7 +64,7 @@ describe('a full table', () => {
     expect(kernel.flowsIn('flows')).toHaveLength(held);
   });
 
-  test('takes the refused one as soon as there is room', () => {
+  test('accepts a refused flow as soon as there is room', () => {
     const lasting = kernel;
     kernel = loadForTest({ flowCapacity: 4 });
     try {
@@ -73,7 +73,7 @@ describe('a full table', () => {
       expect(establish(20_000)).toEqual([false, false, false]);
       see({ ...tcp, sourcePort: 1 }, TCP.rst);
       see({ ...tcp, sourcePort: 1 }, TCP.syn);
-      // The connection that was opened anew has got no answer, and makes room.
+      // The reopened connection got no reply yet, so it is evicted.
       expect(establish(20_000)).toEqual([true, true, true]);
     } finally {
       kernel.close();
@@ -85,7 +85,7 @@ describe('a full table', () => {
 const SHORT_MS = 200;
 const other = { ...udp, protocol: 99 };
 const answered = (packet: typeof udp) => [see(packet), see(back(packet))];
-/** Together in one load are states that no other one is reached through. */
+/** The states of one group are tested in one load, since none of them is passed through to reach another. */
 const STAGES = [
   {
     tcp_syn_received: () => [see(tcp, TCP.syn), see(back(tcp), TCP.syn | TCP.ack)],

@@ -16,7 +16,10 @@ const sweeping = new URL('../../dist/test/dataplane/sweeping-worker.js', import.
 const opening = new URL('../../dist/test/dataplane/opening-worker.js', import.meta.url);
 const EVERYTHING = { groups: [], rules: [], unused: undefined, from: 0, limit: 10 } as const;
 const FLOWS = 32;
-/** Packets of each frame of the first rule: what counts for the wrong one is seen. */
+/**
+ * Packets in each frame of the first rule; frames of the second rule have one, so a count for the wrong rule
+ * shows.
+ */
 const MERGED = 1_000;
 const TEST_MS = 3_000;
 
@@ -25,7 +28,7 @@ const rules = [
   rule({ id: 'single', protocol: IPPROTO.udp, ports: ['54'] }),
 ];
 
-/** Of the flow that the packet opens, of which nothing is left. */
+/** The counts of the flow that this packet opened, which has ended. */
 function keyOfFlow(kernel: Loaded, given: Packet): Uint8Array {
   kernel.judge(given);
   const key = (kernel.records()[0] ?? new Uint8Array()).slice(0, FLOW_KEY_BYTES);
@@ -42,7 +45,7 @@ function countedByRule(kernel: Loaded): Map<string, number> {
   );
 }
 
-test('every packet counts once for its rule, while flows end on one CPU and are folded on another', async () => {
+test('every packet counts once for its rule, while flows end on one CPU and are flushed on another', async () => {
   const kernel = loadForTest({ flowCapacity: 4 });
   let worker: Worker | undefined;
   const stop = new SharedArrayBuffer(4);
@@ -84,14 +87,14 @@ test('every packet counts once for its rule, while flows end on one CPU and are 
   }
 });
 
-test('two CPUs that open flows in one set never take the same line', async () => {
+test('two CPUs that open flows in one set never claim the same line', async () => {
   const kernel = loadForTest({ flowCapacity: 4 });
   const stop = new SharedArrayBuffer(4);
   const workers: Worker[] = [];
   try {
     kernel.activate(compile(policy([group(['10.0.0.0/8'], rules)])));
     for (const destinationPort of [53, 54]) {
-      // Of both together the set is at times crowded, and at times not.
+      // With the flows of both CPUs, the set is sometimes crowded and sometimes not.
       const flows = Array.from({ length: 3 }, (_, index) => {
         const given = packet({ protocol: IPPROTO.udp, destinationPort, sourcePort: 1_000 + index });
         const key = keyOfFlow(kernel, given);

@@ -16,7 +16,7 @@ let before: Loaded;
 let after: Loaded;
 let carrier: FlowMigration;
 beforeEach(() => {
-  // The earlier datapath knows no share, as builds up to layout 5.
+  // The earlier datapath has no limit per source, like builds up to layout 5.
   [before, after] = [loadForTest(), loadForTest({ flowCapacity: 1_024, flowShare: 0.125 })];
   for (const kernel of [before, after]) kernel.activate(allowed);
   const [flow, tally] = (['flows', 'tallies'] as const).map((name) => describeMap(after.object.mapFd(name)).value);
@@ -28,7 +28,7 @@ afterEach(() => {
   after.close();
 });
 
-/** As it stands in the other datapath now. */
+/** The flow as it is in the other datapath now. */
 function read(into: DataView): void {
   before.sweep();
   const [record] = before.records();
@@ -48,7 +48,7 @@ function establishAndCarry(): void {
   expect(carrier.carry('flows')).toBe(true);
 }
 
-test('a flow that goes on in the other datapath while it is brought over ends up as it is there', () => {
+test('a flow that changes in the earlier datapath after it was copied gets that state and those counts', () => {
   establishAndCarry();
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
   before.judge(web, { tcpFlags: TCP.fin | TCP.ack });
@@ -56,7 +56,7 @@ test('a flow that goes on in the other datapath while it is brought over ends up
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_half_closed', packets: [3n, 1n] }]);
 });
 
-test('one that has gone on here too stays as it is here', () => {
+test('a flow whose state changed in this datapath too keeps that state', () => {
   establishAndCarry();
   before.judge(web, { tcpFlags: TCP.fin | TCP.ack });
   after.judge(back(web), { tcpFlags: TCP.rst });
@@ -64,7 +64,7 @@ test('one that has gone on here too stays as it is here', () => {
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_reset', packets: [3n, 2n] }]);
 });
 
-test('a source whose flows were brought over has its share of the table, and no more', () => {
+test('migrated flows count for the share of their source', () => {
   const from = (sourcePort: number, source = web.source) => ({ ...web, source, sourcePort });
   const establish = (kernel: Loaded, given: typeof web): boolean =>
     [[given, TCP.syn] as const, [back(given), TCP.syn | TCP.ack] as const, [given, TCP.ack] as const].every(
@@ -82,7 +82,7 @@ test('a source whose flows were brought over has its share of the table, and no 
   expect(establish(after, from(601, 0x0a05_0505))).toBe(true);
 });
 
-test('a flow that was being folded when it was read is folded here all the same', () => {
+test('a flow that was read during a flush can be flushed after its migration', () => {
   before.judge(web);
   read(carrier.flow);
   const FOLDING = 128;

@@ -68,7 +68,7 @@ const counted = (): number => shares.words.reduce((sum, count) => sum + count, 0
 const see = (packet: Packet, tcpFlags = 0, icmpId = 0, entry: Entry = 'in'): boolean =>
   kernel.judge(packet, { tcpFlags, icmpId }, 0, entry).returned === PASSED;
 
-/** Opens a flow, and has it answered as far as it takes to establish it. */
+/** Opens a flow, and sends the replies that establish it. */
 function converse(packet: Packet, icmpId = 0): boolean {
   if (packet.protocol === IPPROTO.tcp) {
     return see(packet, TCP.syn) && see(back(packet), TCP.syn | TCP.ack) && see(packet, TCP.ack);
@@ -77,7 +77,7 @@ function converse(packet: Packet, icmpId = 0): boolean {
 }
 
 const port = (number: number): number => 1 + (number % 65_000);
-/** The packets of one source, by the number of the try. */
+/** The packets of one source; `n` is the number of the attempt. */
 const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
   'UDP from other source ports': (n) => converse({ ...udp, sourcePort: port(n) }),
   'UDP to other destination ports': (n) => converse({ ...udp, destinationPort: port(n) }),
@@ -90,7 +90,7 @@ const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
       destinationPort: port(n * 13),
     }),
   'SYNs alone': (n) => see({ ...tcp, sourcePort: port(n) }, TCP.syn),
-  'SYNs that are answered': (n) => {
+  'SYNs that get a reply': (n) => {
     const packet = { ...tcp, sourcePort: port(n) };
     return see(packet, TCP.syn) && see(back(packet), TCP.syn | TCP.ack);
   },
@@ -101,7 +101,7 @@ const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
   'GRE to other destinations': (n) =>
     converse({ ...udp, protocol: 47, sourcePort: 0, destinationPort: 0, destination: udp.destination + n }),
   'SCTP from other source ports': (n) => converse({ ...udp, protocol: IPPROTO.sctp, sourcePort: port(n) }),
-  'protocols one after the other': (n) =>
+  'several protocols in turn': (n) =>
     converse({
       ...udp,
       protocol: 100 + (n % 100),
@@ -117,28 +117,31 @@ const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
   'UDP of a source with a high address': (n) => converse({ ...back(udp), destinationPort: port(n) }),
 };
 
-describe('one source floods the flow table', () => {
-  test.each(Object.entries(ATTACKS))('%s: the connections of others and its own older ones go on', (_, attack) => {
-    const own = { ...tcp, sourcePort: 65_500, destinationPort: 8443 };
-    expect([converse(own), converse(OLDER)]).toEqual([true, true]);
-    const refused: Packet[] = [];
-    for (let number = 0; number < FLOOD; number++) {
-      attack(number);
-      if (number % (FLOOD / clients.length) !== 0) continue;
-      const client = clients[number / (FLOOD / clients.length)] as Packet;
-      if (!converse(client)) refused.push(client);
-    }
-    expect(refused).toEqual([]);
-    expect(clients.filter((client) => !see(client, TCP.ack))).toEqual([]);
-    expect([see(own, TCP.ack), see(back(own), TCP.ack), see(OLDER, TCP.ack)]).toEqual([true, true, true]);
-    expect(kernel.counted().drop_flow_table_full).toBeUndefined();
-    expect(counted()).toBe(established());
-    expect(kernel.flowsIn('flows')).toHaveLength(established());
-    // Half of the table, and the clients' flows on top of it.
-    expect(established()).toBeLessThanOrEqual(HALF + clients.length + 3);
-  });
+describe('flow share of one source that floods the flow table', () => {
+  test.each(Object.entries(ATTACKS))(
+    '%s: connections of other sources, and its own older ones, keep passing',
+    (_, attack) => {
+      const own = { ...tcp, sourcePort: 65_500, destinationPort: 8443 };
+      expect([converse(own), converse(OLDER)]).toEqual([true, true]);
+      const refused: Packet[] = [];
+      for (let number = 0; number < FLOOD; number++) {
+        attack(number);
+        if (number % (FLOOD / clients.length) !== 0) continue;
+        const client = clients[number / (FLOOD / clients.length)] as Packet;
+        if (!converse(client)) refused.push(client);
+      }
+      expect(refused).toEqual([]);
+      expect(clients.filter((client) => !see(client, TCP.ack))).toEqual([]);
+      expect([see(own, TCP.ack), see(back(own), TCP.ack), see(OLDER, TCP.ack)]).toEqual([true, true, true]);
+      expect(kernel.counted().drop_flow_table_full).toBeUndefined();
+      expect(counted()).toBe(established());
+      expect(kernel.flowsIn('flows')).toHaveLength(established());
+      // Half of the table, and in addition the flows of the clients.
+      expect(established()).toBeLessThanOrEqual(HALF + clients.length + 3);
+    },
+  );
 
-  test('answers that come late, all at once, establish no more than the share', () => {
+  test('late replies that come all at once establish no more flows than the share', () => {
     for (const client of clients) converse(client);
     const flood = Array.from({ length: 1_500 }, (_, number) => ({ ...udp, sourcePort: port(number) }));
     for (const packet of flood) see(packet);
@@ -149,7 +152,7 @@ describe('one source floods the flow table', () => {
     expect(more.filter((client) => !converse(client))).toEqual([]);
   });
 
-  /** Each opens as many flows as it can: one source after the other, or all in turns. */
+  /** Each source opens as many flows as it can: one source after the other, or all in turns. */
   const flood = (sources: readonly number[], each: number, inTurns: boolean): void => {
     for (let number = 0; number < each * sources.length; number++) {
       const at = inTurns ? number % sources.length : Math.floor(number / each);
@@ -165,10 +168,10 @@ describe('one source floods the flow table', () => {
     [100, false],
     [100, true],
     [254, true],
-  ])('%i sources with real addresses (in turns: %s) leave room for the connections of all others', (count, inTurns) => {
+  ])('%i sources with verified addresses (in turns: %s) leave room for connections of all others', (count, inTurns) => {
     expect(converse(OLDER)).toBe(true);
     flood(others(count), Math.max(40, Math.ceil((2 * CAPACITY) / count)), inTurns);
-    // A source without an established flow is never refused for its share.
+    // A source without an established flow is never refused because of its share.
     expect(established()).toBeLessThanOrEqual(CAPACITY + count);
     expect(clients.filter((client) => !converse(client))).toEqual([]);
     expect(clients.filter((client) => !see(client, TCP.ack))).toEqual([]);
@@ -180,7 +183,8 @@ describe('one source floods the flow table', () => {
   test('the limit of a source is its share when the table is half full, and less as it fills up', () => {
     flood(others(5), 2_000, false);
     const held = others(5).map(heldBy);
-    // The first may fill half of the table; each of the others, a quarter of what is free when it is refused.
+    // The first source may fill half of the table; each later one, a quarter of the free part when it is
+    // refused.
     const expected = [HALF + 1];
     for (let sum = HALF + 1; expected.length < 5; sum += expected.at(-1) as number) {
       let own = 0;
@@ -190,7 +194,7 @@ describe('one source floods the flow table', () => {
     expect(held).toEqual(expected);
   });
 
-  test('is refused with a reason of its own, and anew once flows of it have ended', () => {
+  test('refuses with its own drop reason, and admits flows again after some have ended', () => {
     for (let number = 0; number < 2 * HALF; number++) converse({ ...udp, sourcePort: port(number) });
     const { drop_flow_share: drops } = kernel.counted();
     expect(drops).toBe(HALF - 1);
@@ -202,7 +206,7 @@ describe('one source floods the flow table', () => {
     expect(converse(next)).toBe(true);
   });
 
-  test('is reported for ten seconds after the last refusal', () => {
+  test('reports pressure for ten seconds after the last refusal', () => {
     for (let number = 0; number <= HALF; number++) converse({ ...udp, sourcePort: port(number) });
     const refusals = new FlowTablePressure(kernel.object.mapFd('counters'));
     expect(refusals.now(0)).toEqual([]);
@@ -214,24 +218,27 @@ describe('one source floods the flow table', () => {
     ]);
   });
 
-  test('refuses nothing as long as the table is half empty', () => {
+  test('refuses nothing while the table is at most half full', () => {
     for (let number = 0; number < HALF; number++) expect(converse({ ...udp, sourcePort: port(number) })).toBe(true);
     expect(established()).toBe(HALF);
   });
 });
 
-describe('flows that a server, the node or an interface that is not named opens', () => {
-  test.each([['out_of_node' as const], ['out_foreign' as const]])('%s: count for who opened them', (entry) => {
-    for (let number = 0; number < 2_000; number++) {
-      const packet = { ...udp, sourcePort: port(number) };
-      see(packet, 0, 0, entry);
-      see(back(packet));
-    }
-    expect(established()).toBe(HALF + 1);
-    expect(clients.filter((client) => !converse(client))).toEqual([]);
-  });
+describe('flows that are opened by the node or from an interface without policy', () => {
+  test.each([['out_of_node' as const], ['out_foreign' as const]])(
+    '%s: count for the source that opened them',
+    (entry) => {
+      for (let number = 0; number < 2_000; number++) {
+        const packet = { ...udp, sourcePort: port(number) };
+        see(packet, 0, 0, entry);
+        see(back(packet));
+      }
+      expect(established()).toBe(HALF + 1);
+      expect(clients.filter((client) => !converse(client))).toEqual([]);
+    },
+  );
 
-  test('out_foreign: with as many sources as there are flows, they leave a quarter of the table to verified sources', () => {
+  test('out_foreign: leave a quarter of the table to verified sources, also with one source per flow', () => {
     for (let number = 0; number < 4_000; number++) {
       const packet = { ...udp, source: 0x0a65_0000 + number, sourcePort: port(number) };
       see(packet, 0, 0, 'out_foreign');
@@ -242,7 +249,7 @@ describe('flows that a server, the node or an interface that is not named opens'
     expect(kernel.counted().drop_flow_table_full).toBeUndefined();
   });
 
-  test('in the name of a client take nothing of its share', () => {
+  test('with the address of a client do not count for its share', () => {
     const [victim] = clients as [Packet];
     for (let number = 0; number < 2_000; number++) {
       const packet = { ...udp, source: victim.source, sourcePort: port(number) };
@@ -256,18 +263,18 @@ describe('flows that a server, the node or an interface that is not named opens'
 
 describe('the counts of established flows', () => {
   const end: Readonly<Record<string, (packets: readonly Packet[]) => void>> = {
-    'a policy that denies them': (packets) => {
+    'a policy that denies the flows': (packets) => {
       kernel.activate(compile(onlyFrom(0x0a09_0909)));
       for (const packet of packets) see(packet, TCP.ack);
     },
-    'SYNs where both sides have closed, and what comes after': (packets) => {
+    'SYNs after both sides have closed, and later packets': (packets) => {
       for (const packet of packets) {
         see(packet, TCP.rst);
         see(packet, TCP.syn);
       }
     },
   };
-  test.each(Object.entries(end))('return to zero: %s', (_, ending) => {
+  test.each(Object.entries(end))('return to zero after %s', (_, ending) => {
     const packets = Array.from({ length: 400 }, (_, number) => ({
       ...tcp,
       source: (number & 1) === 0 ? FLOODER + number : 0xc0a8_0000 + number,

@@ -21,7 +21,7 @@ beforeEach(() => {
 
 const judge = (packet: Packet, tcpFlags = 0, icmpId = 1): number => kernel.judge(packet, { tcpFlags, icmpId }).returned;
 
-describe('replies pass because their flow was opened', () => {
+describe('replies pass by the flow that the first packet opened', () => {
   test.each([
     ['UDP', 'udp_replied', opening, 0, 0],
     ['TCP', 'tcp_established', tcp, TCP.syn, TCP.syn | TCP.ack],
@@ -44,19 +44,19 @@ describe('replies pass because their flow was opened', () => {
 });
 
 describe('ICMP queries', () => {
-  test('of the other side are flows of their own, also with the same id', () => {
+  test('of the other side are separate flows, also with the same id', () => {
     expect(judge(echo)).toBe(PASSED);
     expect(judge({ ...back(echo), icmpType: 8 })).toBe(DROPPED);
   });
 
-  test('with another id, another type or a code have no part in a flow', () => {
+  test('with another id, another type or a code do not belong to the flow', () => {
     expect(judge(echo)).toBe(PASSED);
     expect(judge(back(echo), 0, 2)).toBe(DROPPED);
     expect(judge({ ...back(echo), icmpType: 14 })).toBe(DROPPED);
     expect(judge({ ...back(echo), icmpCode: 1 })).toBe(DROPPED);
   });
 
-  test('errors and unasked replies are judged each by itself, and open nothing', () => {
+  test('without a flow, errors and replies are classified by themselves, and open no flow', () => {
     expect(judge({ ...echo, icmpType: 3 })).toBe(PASSED);
     expect(judge({ ...echo, icmpType: 0 })).toBe(PASSED);
     expect(kernel.counted()).toEqual({ allow: 2 });
@@ -64,7 +64,7 @@ describe('ICMP queries', () => {
 });
 
 describe('after a policy change', () => {
-  test('the next packet of a flow is judged again, the way the flow was opened', () => {
+  test('the next packet of a flow is classified again, in the direction in which the flow was opened', () => {
     expect([judge(opening), judge(back(opening))]).toEqual([PASSED, PASSED]);
     const policy = onlyFrom(CLIENT);
     const epoch = kernel.activate(compile({ ...policy, default: { ...policy.default, mode: 'audit' } }));
@@ -77,7 +77,7 @@ describe('after a policy change', () => {
     ['ICMP', echo, 0],
     ['TCP', tcp, TCP.syn],
     ['UDP', opening, 0],
-  ] as const)('a %s flow that is denied now ends with its next packet, whoever sends it', (_, packet, flags) => {
+  ] as const)('a %s flow that is denied now ends with its next packet of either side', (_, packet, flags) => {
     expect(judge(packet, flags)).toBe(PASSED);
     kernel.activate(denyAll);
     expect(judge(back(packet), TCP.ack)).toBe(DROPPED);
@@ -94,7 +94,7 @@ describe('after a policy change', () => {
   });
 });
 
-test('a full table refuses new flows, counts them, and keeps the ones it has', () => {
+test('a full table refuses and counts new flows, and keeps its own', () => {
   kernel.narrow(4);
   const opened = [1, 2, 3, 4, 5, 6].map((sourcePort) => {
     const asked = judge({ ...opening, sourcePort });

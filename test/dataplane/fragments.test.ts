@@ -18,7 +18,7 @@ beforeEach(() => {
 
 type Part = { readonly from: number; readonly bytes: number; readonly more?: boolean; readonly id?: number };
 
-/** Whether one part of the packet's datagram passes; `from` and `bytes` count from behind its IPv4 header. */
+/** Returns whether one fragment of the datagram passes; `from` and `bytes` refer to the IPv4 payload. */
 function send(packet: Packet, { from, bytes, more = true, id = 7 }: Part, tcpFlags: number = TCP.syn): boolean {
   const whole = new Uint8Array(MAX_FRAME);
   const length = writeFrame(whole, packet, { payloadBytes: 200, tcpFlags });
@@ -40,28 +40,28 @@ const KINDS = [
   ['SCTP', { ...udp, protocol: IPPROTO.sctp }],
 ] as const;
 
-describe('the parts of a datagram follow its first', () => {
-  test.each(KINDS)('in order: %s', (_, packet) => {
+describe('later fragments of a datagram', () => {
+  test.each(KINDS)('pass in order: %s', (_, packet) => {
     expect(parts(packet, FIRST, MIDDLE, LAST)).toEqual([true, true, true]);
     expect(kernel.counted()).toMatchObject({ allow: 3, half_opened: 1 });
   });
 
-  test.each(KINDS)('in the replies too: %s', (_, packet) => {
+  test.each(KINDS)('pass in replies too: %s', (_, packet) => {
     send(packet, FIRST);
     expect(send(back(packet), FIRST, TCP.syn | TCP.ack)).toBe(true);
     expect(parts(back(packet), LAST, MIDDLE)).toEqual([true, true]);
   });
 
-  test('the last before the middle', () => {
+  test('pass if the last one comes before the middle', () => {
     expect(parts(udp, FIRST, LAST, MIDDLE)).toEqual([true, true, true]);
   });
 
-  test('not those that come before it', () => {
+  test('do not pass before the first fragment', () => {
     expect(parts(udp, LAST, MIDDLE, FIRST, LAST, MIDDLE)).toEqual([false, false, true, true, true]);
     expect(kernel.counted()).toMatchObject({ drop_fragment: 2, allow: 3 });
   });
 
-  test('not of another datagram, source, destination or protocol', () => {
+  test('do not pass with another identification, source, destination or protocol', () => {
     send(udp, FIRST);
     expect(send(udp, { ...MIDDLE, id: 8 })).toBe(false);
     expect(send({ ...udp, source: CLIENT + 1 }, MIDDLE)).toBe(false);
@@ -70,13 +70,13 @@ describe('the parts of a datagram follow its first', () => {
     expect(send(udp, MIDDLE)).toBe(true);
   });
 
-  test('not once it is complete, nor a second time', () => {
+  test('do not pass after the datagram is complete, nor a second time', () => {
     expect(parts(udp, FIRST, MIDDLE, LAST, LAST, MIDDLE)).toEqual([true, true, true, false, false]);
     expect(parts(udp, FIRST, MIDDLE, MIDDLE, LAST)).toEqual([true, true, false, false]);
     expect(kernel.counted()).toMatchObject({ drop_fragment: 3, drop_fragment_overlap: 1 });
   });
 
-  test('not where the first was denied, whatever stood there before', () => {
+  test('do not pass if the first was denied, also after an allowed datagram with the same key', () => {
     send(udp, FIRST);
     expect(send({ ...back(udp), sourcePort: 99 }, FIRST)).toBe(false);
     const other = compile({ ...defaultOnly('deny') });
@@ -87,7 +87,7 @@ describe('the parts of a datagram follow its first', () => {
     expect(kernel.counted()).toMatchObject({ drop_policy_deny: 2, drop_fragment: 1 });
   });
 
-  test('not where the policy denies them now', () => {
+  test('do not pass if the current policy denies them', () => {
     send(udp, FIRST);
     kernel.activate(denyAll);
     expect(send(udp, MIDDLE)).toBe(false);
@@ -96,8 +96,8 @@ describe('the parts of a datagram follow its first', () => {
   });
 });
 
-describe('later parts are never read for ports', () => {
-  test('one that looks like an allowed packet is judged like its first', () => {
+describe('the payload of a later fragment is never read as ports', () => {
+  test('a later fragment that looks like an allowed packet gets the verdict of its first fragment', () => {
     const toPort = (port: number) => ({ ...udp, destinationPort: port });
     const rule = {
       ...defaultOnly('deny'),
@@ -139,13 +139,13 @@ describe('later parts are never read for ports', () => {
   });
 });
 
-describe('what no datagram has is dropped', () => {
+describe('an invalid fragment is dropped', () => {
   test.each<[string, Packet, Part, string]>([
     ['8 bytes of TCP', tcp, { from: 0, bytes: 8 }, 'drop_fragment_tiny'],
     ['16 bytes of TCP', tcp, { from: 0, bytes: 16 }, 'drop_fragment_tiny'],
     ['8 bytes of SCTP', { ...udp, protocol: IPPROTO.sctp }, { from: 0, bytes: 8 }, 'drop_fragment_tiny'],
-    ['a part that is no multiple of 8', udp, { from: 0, bytes: 49 }, 'drop_malformed'],
-    ['a part without content', udp, { from: 48, bytes: 0, more: false }, 'drop_malformed'],
+    ['a fragment whose length is no multiple of 8', udp, { from: 0, bytes: 49 }, 'drop_malformed'],
+    ['a fragment without payload', udp, { from: 48, bytes: 0, more: false }, 'drop_malformed'],
     ['more than 65,535 bytes', udp, { from: 65_512, bytes: 8, more: false }, 'drop_malformed'],
   ])('%s', (_, packet, part, counter) => {
     send(packet, FIRST);
@@ -153,31 +153,31 @@ describe('what no datagram has is dropped', () => {
     expect(kernel.counted()).toMatchObject({ [counter]: 1 });
   });
 
-  test('but a datagram of 65,535 bytes passes, and 8 bytes of UDP', () => {
+  test('but not a datagram of 65,535 bytes, nor a first fragment with 8 bytes of UDP', () => {
     expect(parts(udp, { from: 0, bytes: 8 }, { from: 65_504, bytes: 11, more: false })).toEqual([true, true]);
   });
 
   test.each<[string, Part[]]>([
-    ['over the first', [FIRST, { from: 40, bytes: 16 }]],
+    ['over the first fragment', [FIRST, { from: 40, bytes: 16 }]],
     ['over the ports and flags (RFC 1858)', [FIRST, { from: 8, bytes: 8 }]],
-    ['from before', [FIRST, { from: 96, bytes: 48 }, { from: 80, bytes: 32 }]],
-    ['from behind', [FIRST, { from: 96, bytes: 48 }, { from: 120, bytes: 48 }]],
+    ['from a lower offset', [FIRST, { from: 96, bytes: 48 }, { from: 80, bytes: 32 }]],
+    ['from a higher offset', [FIRST, { from: 96, bytes: 48 }, { from: 120, bytes: 48 }]],
     ['around', [FIRST, { from: 96, bytes: 16 }, { from: 64, bytes: 96 }]],
     ['inside', [FIRST, { from: 96, bytes: 96 }, { from: 112, bytes: 16 }]],
-    ['the same again', [FIRST, MIDDLE, MIDDLE]],
-    ['the last one again', [FIRST, LAST, LAST]],
-    ['two ends', [FIRST, LAST, { from: 200, bytes: 9, more: false }]],
-    ['two ends, the farther first', [FIRST, { from: 200, bytes: 9, more: false }, LAST]],
-    ['a part behind the end', [FIRST, LAST, { from: 200, bytes: 8 }]],
-    ['an end before a part', [FIRST, { from: 200, bytes: 8 }, LAST]],
-  ])('what overlaps, and the rest of its datagram: %s', (_, sent) => {
+    ['the same fragment twice', [FIRST, MIDDLE, MIDDLE]],
+    ['the last fragment twice', [FIRST, LAST, LAST]],
+    ['two last fragments', [FIRST, LAST, { from: 200, bytes: 9, more: false }]],
+    ['two last fragments, the farther one first', [FIRST, { from: 200, bytes: 9, more: false }, LAST]],
+    ['a fragment behind the end', [FIRST, LAST, { from: 200, bytes: 8 }]],
+    ['a last fragment that ends before another fragment', [FIRST, { from: 200, bytes: 8 }, LAST]],
+  ])('an overlap, with the rest of its datagram: %s', (_, sent) => {
     expect(parts(udp, ...sent)).toEqual([...sent.slice(1).map(() => true), false]);
     expect(parts(udp, { from: 320, bytes: 8 })).toEqual([false]);
     expect(kernel.counted()).toMatchObject({ drop_fragment_overlap: 1, drop_fragment: 1 });
   });
 });
 
-test('a flood of datagrams that are never completed ends none of the flows, and opens nothing', () => {
+test('a flood of incomplete datagrams evicts no flow and opens none', () => {
   send(udp, FIRST);
   for (let id = 0; id < 20_000; id++) send({ ...udp, source: CLIENT }, { ...FIRST, id });
   expect(kernel.flowsIn('half_open')).toMatchObject([{ packets: [20_001n, 0n] }]);

@@ -11,21 +11,21 @@ export type FrameOptions = {
   readonly id?: number;
   /** Flags and offset of the IPv4 header, as one 16-bit number. */
   readonly fragment?: number;
-  /** Bytes of IPv4 options, a multiple of 4; NOPs unless `optionText` says what they are. */
+  /** Bytes of IPv4 options, a multiple of 4; NOPs unless `optionText` gives the bytes. */
   readonly optionBytes?: number;
   readonly optionText?: readonly number[];
   readonly version?: number;
   readonly headerWords?: number;
   readonly totalLength?: number;
   readonly payloadBytes?: number;
-  /** What stands behind the IPv4 header, in the place of a transport header and `payloadBytes`. */
+  /** The payload of the IPv4 header, instead of a transport header and `payloadBytes`. */
   readonly content?: Uint8Array;
 };
 
 export const ETHERNET = 14;
 export const MAX_FRAME = 2048;
 
-/** Writes an Ethernet frame that carries the packet into `bytes`, and answers its length. */
+/** Writes an Ethernet frame with the packet into `bytes`, and returns its length. */
 export function writeFrame(bytes: Uint8Array, packet: Packet, options: FrameOptions = {}): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const headerBytes = 20 + (options.optionBytes ?? 0);
@@ -58,7 +58,10 @@ type Ipv6Options = {
   readonly content?: Uint8Array;
 };
 
-/** Writes an Ethernet frame with an IPv6 packet, from 2001:db8::1 to 2001:db8::2 by default, and answers its length. */
+/**
+ * Writes an Ethernet frame with an IPv6 packet, by default 2001:db8::1 to 2001:db8::2, and returns its
+ * length.
+ */
 export function writeIpv6Frame(bytes: Uint8Array, options: Ipv6Options): number {
   const content = options.content ?? new Uint8Array(8);
   const ends = [options.source ?? DOCUMENTED(1), options.destination ?? DOCUMENTED(2)].flat();
@@ -72,7 +75,7 @@ export function writeIpv6Frame(bytes: Uint8Array, options: Ipv6Options): number 
 
 const DOCUMENTED = (last: number): number[] => [0x20, 0x01, 0x0d, 0xb8, ...new Array<number>(11).fill(0), last];
 
-/** The frame, with the checksum that its IPv4 header must have. */
+/** Sets the checksum of the IPv4 header, and returns the frame. */
 export function withChecksum(frame: Uint8Array): Uint8Array {
   const view = new DataView(frame.buffer, frame.byteOffset, frame.length);
   const end = ETHERNET + (view.getUint8(ETHERNET) & 15) * 4;
@@ -108,7 +111,10 @@ function transportBytes(protocol: number): number {
 
 const scratch = new Uint8Array(MAX_FRAME);
 
-/** What an ICMP error carries that quotes this packet: its unused word, the packet's IPv4 header and `bytes` behind it. */
+/**
+ * The body of an ICMP error that quotes this packet: the unused word, the IPv4 header and `bytes` of its
+ * payload.
+ */
 export function quoteOf(packet: Packet, options: FrameOptions = {}, bytes = 8): Uint8Array {
   const length = writeFrame(scratch, packet, options);
   const header = 20 + (options.optionBytes ?? 0);
@@ -117,7 +123,7 @@ export function quoteOf(packet: Packet, options: FrameOptions = {}, bytes = 8): 
   return content;
 }
 
-/** The content of an ICMP message: type, code, and what stands behind the first four bytes is `rest`. */
+/** An ICMP message: type, code, checksum, and `rest` after these four bytes. */
 export function icmpContent(type: number, code: number, rest: Uint8Array): Uint8Array {
   const content = Uint8Array.from(rest);
   content[0] = type;

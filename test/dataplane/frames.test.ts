@@ -27,7 +27,7 @@ beforeEach(() => {
   kernel.activate(allowAll);
 });
 
-/** Judges the first `length` bytes of the frame; all of it by default. */
+/** Runs the datapath on the first `length` bytes of the frame; by default on the whole frame. */
 function judge(packet: Packet, options: FrameOptions = {}, cut = 0): number {
   return kernel.runFrame(writeFrame(kernel.frame, packet, options) - cut).returned;
 }
@@ -63,12 +63,12 @@ test.each([
   ['an unknown protocol', 0x1234, DROPPED, { drop_non_ipv4: 1 }],
   ['a stacked 802.1Q tag', 0x8100, DROPPED, { drop_vlan_tagged: 1 }],
   ['a stacked 802.1ad tag', 0x88a8, DROPPED, { drop_vlan_tagged: 1 }],
-])('%s is accounted for', (_, etherType, returned, counted) => {
+])('%s is counted', (_, etherType, returned, counted) => {
   expect(judge(udp, { etherType, payloadBytes: 60 })).toBe(returned);
   expect(kernel.counted()).toEqual(counted);
 });
 
-test('other protocols pass with the guard’s mark where the configuration says pass', () => {
+test('other protocols pass with the mark of the guard if non_ipv4 is pass', () => {
   const lenient = loadForTest({ passNonIpv4: true });
   const judged = lenient.judge(udp, { etherType: 0x86dd, payloadBytes: 60 }, 7);
   expect(judged).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT | 7 });
@@ -113,18 +113,18 @@ test('ports are read behind IPv4 options of any length', () => {
 });
 
 test.each([
-  ['that the kernel has counted', 3, 600, 3],
-  ['that nobody has counted yet', 0, 600, 3],
-  ['of which there is one', 0, 1_500, 1],
-  ['of none', 0, 0, 1],
-])('merged segments count as packets of the wire: %s', (_, segments, bytes, packets) => {
+  ['with a segment count of the kernel', 3, 600, 3],
+  ['without a segment count', 0, 600, 3],
+  ['with one segment', 0, 1_500, 1],
+  ['with a segment size of 0', 0, 0, 1],
+])('merged segments count as packets on the wire: %s', (_, segments, bytes, packets) => {
   kernel.context.setUint32(SKB.gsoSegments, segments, true);
   kernel.context.setUint32(SKB.gsoSize, bytes, true);
   judge(tcp, { payloadBytes: 1_500 });
   expect(kernel.counted()).toMatchObject({ allow: packets });
 });
 
-test('nothing is judged before a policy was activated', () => {
+test('every packet is dropped before a policy is activated', () => {
   const fresh = loadForTest();
   const returned = [udp, tcp, icmp].map((packet) => fresh.judge(packet).returned);
   expect(returned).toEqual([DROPPED, DROPPED, DROPPED]);
@@ -132,7 +132,7 @@ test('nothing is judged before a policy was activated', () => {
   fresh.close();
 });
 
-test('a damaged image drops everything, with its own reason', () => {
+test('a damaged image drops every packet, with its own drop reason', () => {
   kernel.activate({ ...allowAll, lists: { ...allowAll.lists, defaults: new Uint32Array(1) } });
   expect(judge(udp)).toBe(DROPPED);
   expect(kernel.counted()).toEqual({ drop_program_damaged: 1 });
@@ -141,7 +141,7 @@ test('a damaged image drops everything, with its own reason', () => {
 test.each([
   ['UDP', udp],
   ['a SYN', tcp],
-])('a lookup by %s goes to the DNS proxy, and opens no flow past it', (_, lookup) => {
+])('a DNS lookup by %s goes to the DNS proxy, and opens no flow', (_, lookup) => {
   const diverting = loadForTest({ divertDns: true });
   try {
     diverting.activate(allowAll);
@@ -156,11 +156,11 @@ test.each([
 test.each([
   ['UDP', udp],
   ['a SYN', tcp],
-])('while it takes over from another, a datapath drops a lookup by %s if no DNS proxy listens', (_, lookup) => {
+])('a datapath that takes over from another drops a DNS lookup by %s if no DNS proxy listens', (_, lookup) => {
   const diverting = loadForTest({ divertDns: true, bridges: true });
   try {
     diverting.activate(allowAll);
-    // No predecessor has a program on the hook, so that its refusal is final.
+    // No predecessor has a program on the hook, so the drop is final.
     expect(diverting.judge(lookup).returned).toBe(DROPPED);
     expect(diverting.counted()).toEqual({ drop_no_policy: 1 });
     expect(diverting.judge({ ...lookup, destinationPort: 54 }).returned).toBe(PASSED);

@@ -1,7 +1,7 @@
 import type { Grants, HostnamePattern, Policy } from '#contracts/policy-model.js';
 import type { Loaded } from './loaded.js';
 
-/** Every grant that a kernel under test was given, as the specification counts it (D12). */
+/** A model of all grants that were given to the kernel under test, by the specification (D12). */
 export class GrantModel implements Grants {
   readonly #expiries = new Map<string, Map<number, bigint>>();
 
@@ -11,14 +11,14 @@ export class GrantModel implements Grants {
     return (this.#expiries.get(text)?.get(address) ?? 0n) > process.hrtime.bigint();
   }
 
-  /** Also those that have expired: they last as long as the flows that they admitted. */
+  /** All grants, with the expired ones: they count as long as the flows that they admitted. */
   readonly ever: Grants = { has: ({ text }, address) => this.#expiries.get(text)?.has(address) ?? false };
 
   patternsOf(address: number): readonly string[] {
     return [...this.#expiries].flatMap(([text, addresses]) => (addresses.has(address) ? [text] : []));
   }
 
-  /** Nothing outlives its pattern. */
+  /** A grant is removed with its pattern. */
   activated(policy: Policy): void {
     const kept = new Set(patternsOf(policy));
     for (const text of this.#expiries.keys()) if (!kept.has(text)) this.#expiries.delete(text);

@@ -14,9 +14,9 @@ const CAPACITY = 128;
 const NEIGHBOURS = 96;
 const HOUR_NS = 3_600_000_000_000n;
 
-/** An ICMP error has no flow, so that every one is classified. */
+/** An ICMP error has no flow, so each one is classified. */
 const packet: Packet = icmp(3);
-/** Others share the table's few lines with it. */
+/** Other addresses share the few lines of the table with this one. */
 const neighbours = Array.from({ length: NEIGHBOURS }, (_, index) => packet.destination + 1 + index);
 
 function named(text: string, action: Rule['action'] = 'allow'): Rule {
@@ -38,7 +38,7 @@ function grant(pattern: string, addresses: readonly number[]): void {
   kernel.grants.add([{ pattern, addresses, expiresAtNs: now + HOUR_NS }], now);
 }
 
-/** Judges packets on another CPU until told to stop; answers how many. */
+/** Classifies packets on another CPU until it is stopped; returns their number. */
 function load(): { stop(): Promise<number> } {
   const frame = new Uint8Array(MAX_FRAME);
   const length = writeFrame(frame, packet);
@@ -58,7 +58,7 @@ function load(): { stop(): Promise<number> } {
   };
 }
 
-/** Learns and forgets the neighbours, so that their places and sets go from one to the other. */
+/** Adds and removes the grants of the neighbours, so that their entries and sets change owners. */
 async function churn(patterns: readonly string[], between: (round: number) => void, grace = awaitGracePeriod) {
   const random = new Random(5);
   for (let round = 0; round < ROUNDS; round++) {
@@ -75,7 +75,7 @@ async function churn(patterns: readonly string[], between: (round: number) => vo
   }
 }
 
-test('a granted address passes every packet while programs are swapped and others are learned', {
+test('every packet to a granted address passes while programs are swapped and other addresses are learned', {
   timeout: 120_000,
 }, async () => {
   const programs = [
@@ -95,7 +95,7 @@ test('a granted address passes every packet while programs are swapped and other
   console.log(`${ROUNDS} swaps, ${judged} packets, all passed`);
 });
 
-test('an address passes no packet on what is granted to others, or to patterns that do not allow it', {
+test('no packet passes by a grant of another address, or of a pattern that does not allow it', {
   timeout: 120_000,
 }, async () => {
   const programs = [
@@ -105,7 +105,7 @@ test('an address passes no packet on what is granted to others, or to patterns t
   kernel.activate(programs[0]);
   const running = load();
   await churn(['a.test', 'b.test', 'd.test'], (round) => {
-    // It comes and goes, so that it takes places that were another's.
+    // Its grant is added and removed, so that it reuses entries of other addresses.
     if (round % 3 === 0) kernel.grants.remove([{ pattern: 'never.test', addresses: [packet.destination] }]);
     else grant('never.test', [packet.destination]);
     if (round % 2 === 0) kernel.activate(programs[(round >> 1) % 2 === 0 ? 1 : 0]);

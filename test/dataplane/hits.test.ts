@@ -48,12 +48,12 @@ function report(): HitReport {
   return found;
 }
 
-/** Packets of everybody in force, by `group/rule`. */
+/** Packet hits of all rules in force, by `group/rule`. */
 function packets(): Record<string, number> {
   return Object.fromEntries(report().items.map((item) => [nameOf(item.decider), Number(item.packets)]));
 }
 
-/** What rules and defaults have decided, as the counters of the kernel have it. */
+/** The number of packets that rules and defaults decided, by the kernel's counters. */
 function decided(): { packets: bigint; bytes: bigint } {
   const counters = readCounters(kernel.object.mapFd('counters'));
   const { allow, audit, drops } = COUNTER_INDEX;
@@ -70,12 +70,12 @@ function decided(): { packets: bigint; bytes: bigint } {
 const clients = (rules: Parameters<typeof rule>[0][], more: Partial<Policy['groups'][0]> = {}): Policy =>
   policy([group(['10.0.0.0/8'], rules.map(rule), { id: 'clients', ...more })]);
 
-describe('every packet that was judged is a hit of who judged it', () => {
+describe('hits', () => {
   beforeEach(() => {
     kernel = loadForTest();
   });
 
-  test('packets of a flow both ways, denied ones, and those that group and policy decide', () => {
+  test('count packets of a flow in both directions, denied ones, and those that a default decides', () => {
     activate(
       clients(
         [
@@ -101,7 +101,7 @@ describe('every packet that was judged is a hit of who judged it', () => {
     expect(packets()).toEqual({ 'clients/web': 5, 'clients/none': 2, 'clients/-': 1, '-': 1 });
   });
 
-  test('not those that no rule decided: out of state, or not a packet at all', () => {
+  test('do not count packets that no rule decided: out of state or malformed', () => {
     activate(clients([{ id: 'web', protocol: 6 }]));
     expect(kernel.judge(tcp, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
     expect(kernel.judge(tcp, { version: 5 }).returned).toBe(DROPPED);
@@ -109,7 +109,7 @@ describe('every packet that was judged is a hit of who judged it', () => {
     expect(packets()).toEqual({ 'clients/web': 0, '-': 0 });
   });
 
-  test('ICMP errors count for the rule of the flow that they quote', () => {
+  test('count ICMP errors for the rule of the flow that they quote', () => {
     activate(clients([{ id: 'web', protocol: 6 }]));
     const quoted = new Uint8Array(MAX_FRAME);
     writeFrame(quoted, tcp);
@@ -121,7 +121,7 @@ describe('every packet that was judged is a hit of who judged it', () => {
     expect(packets()).toEqual({ 'clients/web': 2, '-': 0 });
   });
 
-  test('a flow that is judged again counts for the one before until then', () => {
+  test('keep earlier packets of a flow that is classified again at the earlier rule', () => {
     activate(clients([{ id: 'first', protocol: 17 }]));
     for (let count = 0; count < 3; count++) kernel.judge(dns);
     activate(
@@ -134,7 +134,7 @@ describe('every packet that was judged is a hit of who judged it', () => {
     expect(packets()).toEqual({ 'clients/second': 5, 'clients/first': 3, '-': 0 });
   });
 
-  test('a rule that comes back goes on where it stood, and another one of the same place does not', () => {
+  test('are kept for a rule that is removed and returns, and not given to another rule at its position', () => {
     activate(clients([{ id: 'dns', protocol: 17 }]));
     kernel.judge(dns);
     activate(clients([{ id: 'names', protocol: 17 }]));
@@ -143,7 +143,9 @@ describe('every packet that was judged is a hit of who judged it', () => {
     expect(packets()).toEqual({ 'clients/dns': 1, '-': 0 });
   });
 
-  test('over random policies, packets, swaps and cuts', { timeout: 120_000 }, async () => {
+  test('count every packet for the rule that decided, over random policies, packets, swaps and cuts', {
+    timeout: 120_000,
+  }, async () => {
     const seed = seedOf(4_242);
     const random = new Random(seed);
     const expected = new Map<string, number>();
@@ -176,7 +178,7 @@ describe('every packet that was judged is a hit of who judged it', () => {
   });
 });
 
-test('bytes are those of the frames, and the last hit is the time of the last packet', () => {
+test('hit bytes are those of the frames, and the last hit is the time of the last packet', () => {
   kernel = loadForTest();
   activate(clients([{ id: 'dns', protocol: 17 }]));
   const before = Date.now();
@@ -191,7 +193,7 @@ test('bytes are those of the frames, and the last hit is the time of the last pa
   expect(unused?.unusedSinceMs).toBeGreaterThan(before - 5_000);
 });
 
-describe('decisions of the service plane and of the DNS proxy', () => {
+describe('hits of the service plane and of the DNS proxy', () => {
   const RECORD = { id: 'a-record', revision: 1 };
   const program = (given: Policy) => {
     const compiled = compile(given);
@@ -200,7 +202,7 @@ describe('decisions of the service plane and of the DNS proxy', () => {
   const decide = (generation: number, by: DecidedHit['by'], count = 1, lastNs = process.hrtime.bigint()): void =>
     kernel.trafficStatistics.addHits([{ generation, by, count, lastNs }]);
 
-  test('count for the decider, by rank and by names, whether the policy is of a record or of none', () => {
+  test('count for the deciding rule, given by rank or by name, with and without a stored record of the policy', () => {
     kernel = loadForTest();
     const random = new Random(seedOf(70_117));
     for (const [number, compileAs] of [compile, program, compile, program].entries()) {
@@ -228,7 +230,7 @@ describe('decisions of the service plane and of the DNS proxy', () => {
     expect(report().items[1]).toMatchObject({ packets: 1n, bytes: 0n, unusedSinceMs: null });
   });
 
-  test('count for the policy that decided, also where it is staged or no longer in force, and else nowhere', () => {
+  test('count for the policy that decided, also if it is staged or no longer in force', () => {
     kernel = loadForTest();
     const [before, after] = [clients([{ id: 'dns', protocol: 17 }]), clients([{ id: 'new', protocol: 17 }])];
     kernel.activate(program(before), 1);
@@ -245,7 +247,7 @@ describe('decisions of the service plane and of the DNS proxy', () => {
     expect(packets()).toEqual({ 'clients/dns': 7, '-': 0 });
   });
 
-  test('of a rule whose entry made room for another rule count nowhere', () => {
+  test('are discarded if the entry of the rule was given to another rule', () => {
     kernel = loadForTest({ hitCapacity: 6 });
     for (const [number, ids] of [['a', 'b'], ['c'], ['d', 'e']].entries())
       kernel.activate(compile(clients(ids.map((id) => ({ id, protocol: 17 })))), number + 1);
@@ -255,7 +257,7 @@ describe('decisions of the service plane and of the DNS proxy', () => {
   });
 });
 
-describe('a report', () => {
+describe('hit report', () => {
   beforeEach(() => {
     kernel = loadForTest();
     activate(
@@ -270,11 +272,11 @@ describe('a report', () => {
   const names = (query: Partial<typeof EVERYTHING> | object): string[] =>
     (kernel.trafficStatistics.hits({ ...EVERYTHING, ...query })?.items ?? []).map(({ decider }) => nameOf(decider));
 
-  test('is in the order of the policy', () => {
+  test('lists rules in the order of the policy', () => {
     expect(names({})).toEqual(['lan/web', 'lan/dns', 'büro/web', 'büro/-', '-']);
   });
 
-  test('is of the groups and rules that are asked for, used or unused', () => {
+  test('lists only the requested groups and rules, used or unused', () => {
     expect(names({ groups: ['büro'] })).toEqual(['büro/web', 'büro/-']);
     expect(names({ rules: ['web', 'dns'] })).toEqual(['lan/web', 'lan/dns', 'büro/web']);
     expect(names({ groups: ['lan', 'nobody'], rules: ['web'] })).toEqual(['lan/web']);
@@ -282,7 +284,7 @@ describe('a report', () => {
     expect(names({ unused: false })).toEqual(['lan/web']);
   });
 
-  test('goes on where a part of it stopped', () => {
+  test('continues where the previous page ended', () => {
     const pages: string[][] = [];
     for (let from: number | null = 0; from !== null; ) {
       const page: HitReport | null = kernel.trafficStatistics.hits({ ...EVERYTHING, from, limit: 2 });
@@ -293,8 +295,8 @@ describe('a report', () => {
   });
 });
 
-describe('a process that takes the pinned maps over', () => {
-  test('goes on counting for the same rules, also for flows that were opened before', () => {
+describe('a process that takes over pinned maps', () => {
+  test('keeps counting for the same rules, also for flows that were opened before', () => {
     const given = clients([
       { id: 'dns', protocol: 17 },
       { id: 'web', protocol: 6 },
@@ -315,7 +317,7 @@ describe('a process that takes the pinned maps over', () => {
   });
 });
 
-test('the entries of a roster are the same, whatever other roster is much like it', () => {
+test('the entries that are found for rule names do not depend on the similar list that is given as a hint', () => {
   kernel = loadForTest({ hitCapacity: 65_536 });
   const hits = new Hits({ hits: kernel.object.mapFd('hits'), rankHits: kernel.object.mapFd('rank_hits') });
   try {
@@ -337,10 +339,10 @@ test('the entries of a roster are the same, whatever other roster is much like i
   }
 });
 
-describe('when there is no room', () => {
+describe('hit entries when the table is full', () => {
   const udp = (...ids: string[]): Policy => clients(ids.map((id) => ({ id, protocol: 17 })));
 
-  test('the identities that were hit the longest time ago make room, and never those in force', () => {
+  test('are taken from the least recently hit identities, never from those in force', () => {
     kernel = loadForTest({ hitCapacity: 10 });
     activate(udp('a', 'b', 'c'));
     kernel.judge(dns);
@@ -353,7 +355,7 @@ describe('when there is no room', () => {
     expect(packets()).toEqual({ 'clients/d': 2, 'clients/a': 1, '-': 0 });
   });
 
-  test('a flow does not count for who has the place of its rule now', () => {
+  test('do not count a flow for the rule that took over the entry of its own rule', () => {
     kernel = loadForTest({ hitCapacity: 6 });
     activate(udp('a', 'b'));
     for (let count = 0; count < 3; count++) kernel.judge(dns);
@@ -363,7 +365,7 @@ describe('when there is no room', () => {
     expect(kernel.flowIn('half_open')?.epoch).toBe(1);
   });
 
-  test('a policy with more rules than entries, or than ranks, is refused before anything changed', () => {
+  test('refuse a policy with more rules than entries, or than ranks, before anything changes', () => {
     kernel = loadForTest({ hitCapacity: 6, rankCapacity: 8 });
     activate(udp('a', 'b'));
     kernel.judge(dns);

@@ -33,7 +33,7 @@ type Quote = {
   readonly fragment?: number;
 };
 
-/** Whether an error from a router about this packet of a flow passes. */
+/** Returns whether an error from a router about this packet of a flow passes. */
 function error(about: Packet, [type, code]: readonly [number, number], quote: Quote = {}): boolean {
   const content = icmpContent(type, code, quote.content ?? quoteOf(about));
   const message = icmp(quote.from ?? ROUTER, quote.to ?? about.source, type, code);
@@ -41,31 +41,31 @@ function error(about: Packet, [type, code]: readonly [number, number], quote: Qu
 }
 const open = (packet: Packet): void => void kernel.judge(packet, { tcpFlags: TCP.syn });
 
-describe('an error that quotes a packet of a flow follows the flow', () => {
+describe('an ICMP error that quotes a packet of a flow passes with the flow', () => {
   test.each([
     ['UDP', udp],
     ['TCP', tcp],
     ['ICMP echo', echo],
     ['GRE', gre],
-  ])('of every type and code: %s', (_, packet) => {
+  ])('for every type and code: %s', (_, packet) => {
     expect(ERRORS.filter((kind) => error(packet, kind))).toEqual([]);
     open(packet);
     expect(ERRORS.filter((kind) => !error(packet, kind))).toEqual([]);
     expect(kernel.counted().icmp_related).toBe(ERRORS.length);
   });
 
-  test('also one about a reply, to the side that sent it', () => {
+  test('to the sender of a quoted reply', () => {
     open(udp);
     expect(error(back(udp), [3, 4])).toBe(true);
   });
 
-  test('also behind options in the quoted header, and with much of the packet', () => {
+  test('with IP options in the quoted header, and with a long quote', () => {
     open(udp);
     expect(error(udp, [3, 4], { content: quoteOf(udp, { optionBytes: 40 }) })).toBe(true);
     expect(error(udp, [3, 4], { content: quoteOf(udp, { payloadBytes: 500 }, 508) })).toBe(true);
   });
 
-  test('and changes nothing of it', () => {
+  test('without a change of the flow', () => {
     open(tcp);
     const before = kernel.flowsIn('half_open');
     error(tcp, [3, 3]);
@@ -73,41 +73,41 @@ describe('an error that quotes a packet of a flow follows the flow', () => {
   });
 });
 
-describe('an error has no part in a flow', () => {
+describe('an ICMP error does not pass with a flow', () => {
   beforeEach(() => open(udp));
 
   test.each<[string, Packet, Quote]>([
-    ['where the flow has another port', { ...udp, sourcePort: 40_001 }, {}],
-    ['where the flow has another protocol', { ...udp, protocol: 136 }, {}],
-    ['where it goes to somebody else', udp, { to: STRANGER }],
-    ['where it goes to who was asked', udp, { to: SERVER }],
-    ['where the quote is cut in the ports', udp, { content: quoteOf(udp).subarray(0, 8 + 20 + 7) }],
-    ['where the quote is cut in the header', udp, { content: quoteOf(udp).subarray(0, 8 + 19) }],
-    ['where nothing is quoted', udp, { content: new Uint8Array(8) }],
-    ['where the quoted header lies about its length', udp, { content: quoteOf(udp, { headerWords: 4 }) }],
-    ['where the quoted header leads behind the packet', udp, { content: quoteOf(udp, { headerWords: 15 }) }],
-    ['where something else than IPv4 is quoted', udp, { content: quoteOf(udp, { version: 6 }) }],
-    ['where a later fragment is quoted', udp, { content: quoteOf(udp, { fragment: 1 }) }],
-    ['where it is the first fragment of an error', udp, { fragment: MORE_FRAGMENTS, content: quoteOf(udp, {}, 12) }],
+    ['if the flow has another port', { ...udp, sourcePort: 40_001 }, {}],
+    ['if the flow has another protocol', { ...udp, protocol: 136 }, {}],
+    ['if it goes to a third host', udp, { to: STRANGER }],
+    ['if it goes to the destination of the quoted packet', udp, { to: SERVER }],
+    ['if the quote ends in the ports', udp, { content: quoteOf(udp).subarray(0, 8 + 20 + 7) }],
+    ['if the quote ends in the IP header', udp, { content: quoteOf(udp).subarray(0, 8 + 19) }],
+    ['if it quotes nothing', udp, { content: new Uint8Array(8) }],
+    ['if the length of the quoted header is too small', udp, { content: quoteOf(udp, { headerWords: 4 }) }],
+    ['if the quoted header extends beyond the packet', udp, { content: quoteOf(udp, { headerWords: 15 }) }],
+    ['if the quote is not IPv4', udp, { content: quoteOf(udp, { version: 6 }) }],
+    ['if it quotes a later fragment', udp, { content: quoteOf(udp, { fragment: 1 }) }],
+    ['if it is the first fragment of an error', udp, { fragment: MORE_FRAGMENTS, content: quoteOf(udp, {}, 12) }],
   ])('%s', (_, about, quote) => {
     expect(error(about, [3, 4], quote)).toBe(false);
     expect(kernel.counted()).toMatchObject({ drop_policy_deny: 1 });
   });
 
-  test('where a redirect quotes it: those are never forwarded', () => {
+  test('if it is a redirect, which is never forwarded', () => {
     expect([0, 1, 2, 3].filter((code) => error(udp, [5, code]))).toEqual([]);
     kernel.activate(compile(onlyFrom(ROUTER)));
     expect([0, 1, 2, 3].filter((code) => error(udp, [5, code]))).toEqual([]);
     expect(kernel.counted()).toMatchObject({ drop_icmp_redirect: 8 });
   });
 
-  test('where the flow is denied now', () => {
+  test('if the current policy denies the flow', () => {
     kernel.activate(denyAll);
     expect(error(udp, [3, 4])).toBe(false);
     expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1, drop_policy_deny: 1 });
   });
 
-  test('where a later fragment of an allowed error looks like a quote', () => {
+  test('if it is a later fragment that looks like a quote', () => {
     kernel.activate(compile(onlyFrom(ROUTER)));
     const message = icmp(ROUTER, CLIENT, 3, 4);
     const first = { id: 5, fragment: MORE_FRAGMENTS, content: icmpContent(3, 4, new Uint8Array(16)) };
@@ -119,8 +119,8 @@ describe('an error has no part in a flow', () => {
   });
 });
 
-describe('echo requests of the side that was asked', () => {
-  test('are judged by themselves, also with the same identifier', () => {
+describe('echo requests of the destination of an echo flow', () => {
+  test('are classified by themselves, also with the same identifier', () => {
     open(echo);
     expect(kernel.judge({ ...back(echo), icmpType: 8 }).returned).toBe(DROPPED);
     expect(kernel.judge(back(echo)).returned).toBe(PASSED);
@@ -128,7 +128,7 @@ describe('echo requests of the side that was asked', () => {
   });
 });
 
-test('every type and code of ICMP is judged by the policy where it belongs to no flow', () => {
+test('ICMP without a flow is classified by the policy, for every type and code', () => {
   const kinds = Array.from({ length: 65_536 }, (_, kind) => kind).filter((kind) => kind >> 8 !== 5);
   const passes = (source: number) => (kind: number) =>
     kernel.judge(icmp(source, SERVER, kind >> 8, kind & 255), { icmpId: kind }).returned === PASSED;

@@ -26,7 +26,7 @@ function passes(optionText: readonly number[], packet = udp): boolean {
 }
 const option = (kind: number, length: number): number[] => [kind, length, ...new Array<number>(length - 2).fill(0)];
 
-test('every kind of option passes in every length but source routes', () => {
+test('an IP option of any kind and length passes, except source routes', () => {
   const kinds = Array.from({ length: 256 }, (_, kind) => kind).filter((kind) => kind > 1);
   const lengths = Array.from({ length: 39 }, (_, index) => index + 2);
   const dropped = kinds.filter((kind) => lengths.some((length) => !passes(option(kind, length))));
@@ -35,7 +35,7 @@ test('every kind of option passes in every length but source routes', () => {
   expect(Object.keys(kernel.counted()).sort()).toEqual(['allow', 'drop_source_route', 'half_opened']);
 });
 
-test('a source route is found wherever it stands', () => {
+test('a source route is dropped at any position among the options', () => {
   for (const kind of SOURCE_ROUTES) {
     for (let before = 0; before <= 33; before++) {
       expect(passes([...new Array<number>(before).fill(1), ...option(kind, 7)])).toBe(false);
@@ -44,20 +44,20 @@ test('a source route is found wherever it stands', () => {
   }
 });
 
-test('what looks like one inside another option, or behind the end, is none', () => {
+test('the bytes of a source route inside another option, or behind the end of options, pass', () => {
   for (const kind of SOURCE_ROUTES) {
     expect(passes([7, 7, 4, kind, 7, 4, 0, 0])).toBe(true);
     expect(passes([0, kind, 7, 4])).toBe(true);
   }
 });
 
-test('a length of 0 or 1, and one that leads out of the header, is malformed', () => {
+test('an option length of 0 or 1, or beyond the header, is malformed', () => {
   const lying = [[7], [7, 0], [7, 1], [7, 5], [1, 1, 7, 3], [1, 1, 1, 7], [68, 255], [7, 4, 0, 0, 7, 200]];
   expect(lying.filter((text) => passes(text))).toEqual([]);
   expect(kernel.counted()).toEqual({ drop_malformed: lying.length });
 });
 
-test('ports are never read out of the options', () => {
+test('the bytes of IP options are never read as ports', () => {
   const onlyDns = compile({
     ...defaultOnly('deny'),
     groups: [
@@ -86,7 +86,7 @@ test('ports are never read out of the options', () => {
     ],
   });
   kernel.activate(onlyDns);
-  // An experimental option whose text is that of ports 40000 and 53, over and over.
+  // An experimental option that repeats the bytes of ports 40000 and 53.
   for (let bytes = 4; bytes <= 40; bytes += 4) {
     const text = [158, bytes, 156, 64, ...Array.from({ length: 9 }, () => [0, 53, 156, 64]).flat()].slice(0, bytes);
     for (const protocol of PORT_PROTOCOLS) {
@@ -100,7 +100,7 @@ test.each([
   ['UDP', udp],
   ['TCP', tcp],
   ['ICMP', echo],
-])('a header of any length is read to its end: %s', (_, packet) => {
+])('the ports behind an IP header of any length are read correctly: %s', (_, packet) => {
   for (let optionBytes = 0; optionBytes <= 40; optionBytes += 4) {
     expect(kernel.judge(packet, { optionBytes }).returned).toBe(PASSED);
   }

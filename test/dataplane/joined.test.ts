@@ -23,7 +23,7 @@ const TCP = 34;
 
 type Deltas = { sequence: number; acknowledgment: number; time: number; echo: number; window_shift: number };
 const DELTAS: Deltas = { sequence: 1_000, acknowledgment: 0xffff_f000, time: 77, echo: 0xffff_ffb0, window_shift: 2 };
-/** What is not told is as it is in the other direction. */
+/** Fields of one direction; a missing field has the value of the other direction. */
 const BACK: Deltas = { sequence: 0x1000, acknowledgment: 0xffff_fc18, time: 80, echo: 0xffff_ffb3, window_shift: -2 };
 
 let kernel: Loaded;
@@ -65,7 +65,7 @@ type Said = {
   sequence?: number;
   acknowledgment?: number;
 };
-/** A frame with right checksums. */
+/** A frame with correct checksums. */
 function frameOf({ source, destination, sourcePort, destinationPort }: Ends, said: Said): Uint8Array {
   const { flags = 0x10, options = [], payload = 8, window = 500, sequence = 5, acknowledgment = 9 } = said;
   const padded = [...options, ...Array<number>((4 - (options.length % 4)) % 4).fill(0)];
@@ -108,7 +108,7 @@ function run(frame: Uint8Array): { readonly returned: number; readonly out: Uint
   return { returned, out };
 }
 
-/** The same by RFC 9293, 2018 and 7323, option by option. */
+/** The expected translation by RFC 9293, 2018 and 7323, option by option. */
 function translated(frame: Uint8Array, deltas: Deltas): Uint8Array {
   const out = frame.slice();
   const view = new DataView(out.buffer);
@@ -123,7 +123,7 @@ function translated(frame: Uint8Array, deltas: Deltas): Uint8Array {
     const kind = view.getUint8(at);
     if (kind === 0) break;
     const length = kind === 1 ? 1 : view.getUint8(at + 1);
-    // What leads out of the header is no option, and neither is anything behind it.
+    // An option that extends beyond the header is ignored, and so are the bytes after it.
     if ((kind !== 1 && length < 2) || at + length > end) break;
     if (kind === 8 && length === 10) {
       add(at + 2, deltas.time);
@@ -141,22 +141,22 @@ const number = (value: number): number[] => [24, 16, 8, 0].map((shift) => (value
 const stamps = (value: number, echo: number): number[] => [8, 10, ...number(value), ...number(echo)];
 const sack = (...edges: number[]): number[] => [5, 2 + edges.length * 4, ...edges.flatMap(number)];
 
-describe('the numbers of one connection become those of the other', () => {
+describe('splicing translates the numbers of one connection to those of the other', () => {
   test.each([
     ['without options', {}],
-    ['time stamps as they usually stand', { options: [1, 1, ...stamps(0xffff_fff0, 100)] }],
-    ['time stamps elsewhere', { options: [...stamps(1, 2), 1, 1] }],
-    ['one block', { options: [1, 1, ...stamps(1, 2), 1, 1, ...sack(100, 200)], payload: 0 }],
+    ['time stamps at the usual offset', { options: [1, 1, ...stamps(0xffff_fff0, 100)] }],
+    ['time stamps at another offset', { options: [...stamps(1, 2), 1, 1] }],
+    ['one SACK block', { options: [1, 1, ...stamps(1, 2), 1, 1, ...sack(100, 200)], payload: 0 }],
     [
-      'three blocks and stamps',
+      'three SACK blocks and time stamps',
       { options: [1, 1, ...stamps(1, 2), 1, 1, ...sack(1, 2, 3, 4, 5, 0xffff_ffff)], payload: 0 },
     ],
-    ['four blocks', { options: [1, 1, ...sack(1, 2, 3, 4, 5, 6, 7, 8)], payload: 0 }],
-    ['an unknown option between', { options: [30, 6, 1, 2, 3, 4, 1, 1, ...stamps(9, 9)] }],
-    ['a window that grows too large', { window: 40_000 }],
-    ['no window', { window: 0 }],
+    ['four SACK blocks', { options: [1, 1, ...sack(1, 2, 3, 4, 5, 6, 7, 8)], payload: 0 }],
+    ['an unknown option before time stamps', { options: [30, 6, 1, 2, 3, 4, 1, 1, ...stamps(9, 9)] }],
+    ['a window that exceeds 65,535 when it is scaled', { window: 40_000 }],
+    ['a window of 0', { window: 0 }],
     ['an odd payload', { payload: 333 }],
-    ['numbers that come round', { sequence: 0xffff_ffff, acknowledgment: 3 }],
+    ['sequence numbers that wrap', { sequence: 0xffff_ffff, acknowledgment: 3 }],
     ['a FIN', { flags: 0x11 }],
     ['a RST', { flags: 0x04, payload: 0 }],
   ] as const)('%s', (_, said: Said) => {
@@ -173,7 +173,7 @@ describe('the numbers of one connection become those of the other', () => {
     }
   });
 
-  test('whatever the header, and whatever the numbers', () => {
+  test('random headers and numbers', () => {
     const random = new Random(2_026);
     for (let round = 0; round < 5_000; round++) {
       const deltas: Deltas = {
@@ -216,9 +216,9 @@ function someOptions(random: Random): number[] {
 }
 
 test.each([
-  ['the server’s side about the client’s packet', ENDS, DELTAS],
-  ['the client’s side about the server’s packet', turned(ENDS), BACK],
-])('an error from %s quotes it as it was sent', (_, ends, deltas) => {
+  ['the server side about a packet of the client', ENDS, DELTAS],
+  ['the client side about a packet of the server', turned(ENDS), BACK],
+])('an ICMP error from %s quotes the sequence number as it was sent', (_, ends, deltas) => {
   put(ENDS, DELTAS);
   put(turned(ENDS), BACK);
   const sequence = 0xffff_ff00;
@@ -228,7 +228,7 @@ test.each([
   const view = new DataView(error.buffer);
   view.setUint16(IPV4 + 2, error.length - IPV4);
   view.setUint8(IPV4 + 9, 1);
-  // Fragmentation needed, and the MTU that is.
+  // Fragmentation needed, with the MTU.
   error.set([3, 4, 0, 0, 0, 0, 4, 176], TCP);
   error.set(quoted, TCP + 8);
   view.setUint16(TCP + 2, ~sumOf(error, TCP, error.length) & 0xffff);
@@ -237,14 +237,14 @@ test.each([
   expect(sumOf(out, TCP, out.length)).toBe(0xffff);
 });
 
-describe('without its joiner', () => {
+describe('a spliced connection whose service plane thread is gone', () => {
   const alone = { joiner: JOINER + 1 };
 
   test.each([
     ['data', { payload: 333, flags: 0x18 }],
     ['an acknowledgment', { payload: 0, options: [1, 1, ...stamps(1, 2)] }],
     ['a FIN', { payload: 7, flags: 0x11 }],
-  ] as const)('%s becomes a reset of the other side by the number that comes next', (_, said: Said) => {
+  ] as const)('turns %s into a reset of the other side, with the next sequence number', (_, said: Said) => {
     put(ENDS, DELTAS, { ...alone, next: 60_000, acknowledged: 50_000 });
     put(turned(ENDS), BACK, alone);
     const frame = frameOf(ENDS, { ...said, sequence: 61_000, acknowledgment: 51_000 });
@@ -261,7 +261,7 @@ describe('without its joiner', () => {
     expect(tcpSum(out)).toBe(0xffff);
   });
 
-  test('a reset goes on, and what acknowledges nothing is dropped', () => {
+  test('forwards a reset, and drops a packet without an ACK', () => {
     put(ENDS, DELTAS, alone);
     put(turned(ENDS), BACK, alone);
     const frame = frameOf(ENDS, { flags: 0x04, payload: 0 });
@@ -270,32 +270,32 @@ describe('without its joiner', () => {
   });
 });
 
-test('as many joiners as there are have a place to vouch at', () => {
+test('the table of deadlines has an entry for each splicing thread', () => {
   expect(mapShape(kernel.object.mapFd('joiners')).maxEntries).toBe(JOINERS);
 });
 
-describe('nothing passes', () => {
+describe('no packet passes', () => {
   test.each([
-    ['while it is held', { state: JOIN_STATE.held }],
-    ['while the service plane has it, and no socket', { state: JOIN_STATE.quiet }],
+    ['while the connection is held', { state: JOIN_STATE.held }],
+    ['before the splice, if the service plane has no socket for it', { state: JOIN_STATE.quiet }],
   ] as const)('%s', (_, more) => {
     put(ENDS, DELTAS, more);
     put(turned(ENDS), BACK, more);
     expect(run(frameOf(ENDS, {})).returned).toBe(DROPPED);
   });
 
-  test('of the other direction where that is not there', () => {
+  test('of a direction without an entry', () => {
     put(ENDS, DELTAS);
     expect(run(frameOf(turned(ENDS), {})).returned).toBe(DROPPED);
   });
 
-  test('that opens: a SYN becomes a question, and its answer is none', () => {
+  test('that opens a connection: a SYN becomes a probe, and the reply to the probe is no SYN', () => {
     put(ENDS, DELTAS, { acknowledged: 50_000, next: 60_000 });
     put(turned(ENDS), BACK, { acknowledged: 70_000, next: 80_000 });
     const { returned, out } = run(frameOf(ENDS, { flags: 0x02, payload: 0, options: [2, 4, 5, 180, 1, 3, 3, 7] }));
     const view = new DataView(out.buffer);
     expect(returned).toBe(PASSED);
-    // Of what the other side has had already, so that it answers.
+    // With a sequence number that the other side has received already, so that it replies.
     expect([view.getUint32(TCP + 4), view.getUint8(TCP + 13)]).toEqual([69_999, 0x10]);
     expect(view.getUint32(TCP + 8)).toBe((50_000 + DELTAS.acknowledgment) % 2 ** 32);
     expect(tcpSum(out)).toBe(0xffff);

@@ -55,8 +55,8 @@ function prefix(address: number, length: number): FlowFilter['sources'] {
   return [{ address, length }];
 }
 
-describe('a flow', () => {
-  test('is told with both ways, its state, and who judged it', async () => {
+describe('a listed flow', () => {
+  test('has the counts of both directions, its state, and the rule that allowed it', async () => {
     activate(lan, 7);
     const before = Date.now();
     kernel.judge(web, { payloadBytes: 46 });
@@ -83,12 +83,12 @@ describe('a flow', () => {
       bytes: [200n, 100n],
       interfaces: ['lo', 'lo'],
     } satisfies Omit<LiveFlow, 'openedMs' | 'lastSeenMs' | 'expiresInMs'>);
-    // Times are kept in ticks of a millisecond, of a clock that is a few milliseconds behind.
+    // Times are ticks of a millisecond, and the coarse clock is a few milliseconds late.
     for (const time of [openedMs, lastSeenMs]) expect(Math.abs(time - before)).toBeLessThan(3_000);
     expect(Math.abs(lastSeenMs + DEFAULT_TIMEOUTS_MS.tcp_established - (Date.now() + expiresInMs))).toBeLessThan(3_000);
   });
 
-  test('of ICMP has an id and no ports, and one that a default allowed has a group and no rule', async () => {
+  test('has an ICMP id instead of ports, and only a group if a default allowed it', async () => {
     activate(lan);
     kernel.judge(icmp(8), { icmpId: 99 });
     kernel.judge({ ...icmp(8), source: dns.source });
@@ -101,7 +101,7 @@ describe('a flow', () => {
     ]);
   });
 
-  test('keeps the name of who judged it when that is in force no more, until it is judged again', async () => {
+  test('keeps the name of its rule when the policy is replaced, until it is classified again', async () => {
     activate(lan, 1);
     kernel.judge(web);
     activate({ ...lan, groups: [] }, 2);
@@ -114,7 +114,7 @@ describe('a flow', () => {
     expect(await told()).toEqual([{ decider: { kind: 'policy_default' }, generation: 2, current: true }]);
   });
 
-  test('has no name where its policy is so long gone that nobody remembers it', async () => {
+  test('has no rule name if its policy is no longer in the history', async () => {
     activate(lan);
     kernel.judge(web);
     for (let generation = 2; generation < 20; generation++) activate({ ...lan, groups: [] }, generation);
@@ -123,7 +123,7 @@ describe('a flow', () => {
   });
 });
 
-test('a filter is ANDed, and each of its lists is OR', async () => {
+test('a flow matches a filter if it matches each field, and a field if it matches one of its values', async () => {
   activate(lan);
   kernel.judge(web);
   kernel.judge(packet({ source: '10.0.0.2', destinationPort: 8080 }));
@@ -153,7 +153,7 @@ test('a filter is ANDed, and each of its lists is OR', async () => {
   for (const [filter, found] of cases) expect([filter, await sources(filter)]).toEqual([filter, found]);
 });
 
-test('pages have every flow that is there all the while once, whatever comes and goes', async () => {
+test('pages list each flow that stays once, while other flows open and end', async () => {
   activate(lan);
   const open = (number: number): unknown => kernel.judge(packet({ source: '10.0.0.9', sourcePort: number }));
   for (let number = 0; number < 300; number++) open(number * 2);
@@ -165,7 +165,7 @@ test('pages have every flow that is there all the while once, whatever comes and
     matched = part.matched;
     after = part.next;
     if (after === null) break;
-    // One on either side of where the page ended comes, one goes, and one is promoted to the other table.
+    // A flow opens before and one behind the end of the page, one ends, and one moves to the other table.
     open(1 + 2 * (turn % 300));
     open(601 + turn);
     kernel.judge(back(packet({ source: '10.0.0.9', sourcePort: 2 * turn })), { tcpFlags: TCP.syn | TCP.ack });
@@ -179,7 +179,7 @@ test('pages have every flow that is there all the while once, whatever comes and
 });
 
 describe('a flow that was cut', () => {
-  test('is gone, its next packet is judged as that of a new one, and others stay', async () => {
+  test('is removed, its next packet is classified as a new flow, and other flows stay', async () => {
     activate(lan);
     for (const [given, tcpFlags] of [
       [web, TCP.syn],
@@ -197,7 +197,7 @@ describe('a flow that was cut', () => {
     expect(kernel.judge(web).returned).toBe(PASSED);
   });
 
-  test('has its packets counted for its rule', async () => {
+  test('keeps its packets counted for its rule', async () => {
     activate(lan);
     for (let count = 0; count < 4; count++) kernel.judge(dns);
     await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
@@ -205,7 +205,7 @@ describe('a flow that was cut', () => {
     expect(kernel.trafficStatistics.hits(query)?.items.map(({ packets }) => packets)).toEqual([4n]);
   });
 
-  test('is one of a part, where many are cut a part at a time', async () => {
+  test('is cut in one of several batches', async () => {
     activate(lan);
     for (let number = 0; number < 25; number++) kernel.judge({ ...dns, sourcePort: number });
     const cuts: number[] = [];
@@ -220,7 +220,7 @@ describe('a flow that was cut', () => {
   });
 });
 
-test('a list of flows that is under way when the datapath is closed is given up', async () => {
+test('a list of flows that is in progress when the datapath closes is aborted', async () => {
   kernel.close();
   kernel = loadForTest({ flowCapacity: 131_072 });
   activate(lan);
@@ -232,7 +232,7 @@ test('a list of flows that is under way when the datapath is closed is given up'
   kernel = loadForTest();
 });
 
-test('tables are counted as they are, not by what was opened and closed', async () => {
+test('the number of flows is read from the table, not derived from counters', async () => {
   activate(lan);
   kernel.judge(web);
   kernel.judge(dns);

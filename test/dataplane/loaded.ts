@@ -30,7 +30,7 @@ import { EXEMPT_BIT, MARK_MASK } from './marks.js';
 const LINE = FLOW_LINE_BYTES / 4;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const KEY_CLAIMED = 2;
-/** In the tag of the first way. */
+/** SPILLED of the datapath: a bit in the tag of way 0. */
 const SPILLED = 0x40;
 
 export const PASSED = -1;
@@ -51,10 +51,13 @@ export const SKB = {
 
 export type Judged = { readonly returned: number; readonly word: number; readonly mark: number };
 
-/** Where a frame is seen: coming in, or going out after it came from the node, from one of its exempt sockets, or elsewhere. */
+/**
+ * The hook that handles a frame: ingress; or egress, for a packet of the node, of one of its exempt sockets,
+ * or from an interface without policy.
+ */
 export type Entry = 'in' | 'out_of_node' | 'out_exempt' | 'out_foreign';
 
-/** The datapath loaded on its own, attached to nothing, run over crafted frames. Every packet counts as forwarded. */
+/** The loaded datapath, not attached, run over crafted frames. Every packet is treated as forwarded. */
 export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: Before) {
   const loaded = loadObject(
     {
@@ -109,7 +112,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       check('delete entry', libbpf().bpf_map_delete_elem(table, key.subarray(0, keyBytes)));
     }
   };
-  /** Flows with their tallies behind them, as the kernel has them. */
+  /** The bytes of the flows in the kernel, each followed by its tally. */
   const records = (): Uint8Array<ArrayBuffer>[] => {
     const { flows, tallies } = table;
     const found: Uint8Array<ArrayBuffer>[] = [];
@@ -124,7 +127,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
   };
   const readFlows = (): Flow[] => records().map((record) => readFlow(new DataView(record.buffer)));
   let occupied = 0;
-  /** Claims ways of the only set. */
+  /** Claims ways of the only set, so that flows cannot use them. */
   const occupy = (): void => {
     const lines = new Uint8Array(table.flows.buffer);
     const tags = new Uint8Array(table.tags.buffer);
@@ -147,7 +150,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     trafficStatistics,
     frame,
     context: contextView,
-    /** What the last run made of it. */
+    /** The context after the last run. */
     contextOut: outView,
     runFrame,
     judge(packet: Packet, frameOptions: FrameOptions = {}, mark = 0, entry: Entry = 'in'): Judged {
@@ -159,7 +162,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       stageProgram({ ...loaded, trafficStatistics }, program, generation);
       return flipProgram({ ...loaded, trafficStatistics });
     },
-    /** Puts the other slot in force, without filling it. Every epoch is a new one. */
+    /** Puts the other slot in force without filling it. Each call begins a new epoch. */
     switchSlot(): void {
       active.words[ACTIVE.word] = (active.words[ACTIVE.word] ?? 0) ^ 1;
       this.newEpoch();
@@ -170,7 +173,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     wantEvents(wanted: boolean): void {
       loaded.slots.setEventsWanted(wanted ? ALL_EVENTS : NO_EVENTS);
     },
-    /** Removes every flow and answers how many there were. */
+    /** Removes every flow and returns their number. */
     flushFlows(): number {
       const there = readFlows().length;
       table.flows.words.fill(0);
@@ -179,20 +182,20 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       occupy();
       return there;
     },
-    /** From now on the table, whose capacity is at most 4, holds so many flows less than 8. */
+    /** Reserves this many of the 8 ways of the table, whose capacity is at most 4. */
     narrow(by: number): void {
       occupied = by;
       occupy();
     },
     epoch: () => loaded.slots.epoch,
-    /** No flows, no fragments, and nothing is picked up. */
+    /** Removes all flows and fragments, and ends the pickup period. */
     forgetFlows(): void {
       this.newEpoch();
       this.flushFlows();
       flush(loaded.object.mapFd('fragments'), FLOW_KEY_BYTES);
       loaded.slots.setPickupUntil(0n);
     },
-    /** As if nothing had passed yet. */
+    /** Resets the counters to zero. */
     forget(): void {
       this.forgetFlows();
       context.fill(0);
@@ -200,7 +203,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     },
     sweep: () => sweep.run(),
     records,
-    /** Lines that have no flow, and a tally all the same. */
+    /** Lines without a flow whose tally is not zero. */
     strayTallies(): number {
       const { flows, tallies } = table;
       let stray = 0;
@@ -210,17 +213,17 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       }
       return stray;
     },
-    /** Ways of sets that somebody has, whoever else was crowded out of them. */
+    /** Number of ways in use, without the SPILLED flags. */
     takenWays(): number {
       const tags = new Uint8Array(table.tags.buffer);
       return tags.filter((tag, at) => (at % 8 === 0 ? tag & ~SPILLED : tag) !== 0).length;
     },
-    /** Established flows or half-open ones, with what was counted until now. */
+    /** Established flows or half-open ones, with their current counts. */
     flowsIn(which: 'flows' | 'half_open'): Flow[] {
       sweep.run();
       return readFlows().filter(({ halfOpen }) => halfOpen === (which === 'half_open'));
     },
-    /** The first of them; undefined where there is none. */
+    /** The first flow; undefined if there is none. */
     flowIn(which: 'flows' | 'half_open'): Flow | undefined {
       return this.flowsIn(which)[0];
     },

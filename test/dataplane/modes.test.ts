@@ -28,12 +28,12 @@ function play(steps: readonly Step[]): Judged[] {
   });
 }
 
-describe('verdicts are the same', () => {
+describe('verdicts', () => {
   const random = new Random(17);
   const policy = generatePolicy(random);
   const steps = makeSequence(random, packetGenerator(random, policy), 2_000);
 
-  test('with events and without, also when nobody reads them', () => {
+  test('are the same with and without events, also if no process reads the events', () => {
     kernel.activate(compile(policy));
     const quiet = play(steps);
     kernel.wantEvents(true);
@@ -42,7 +42,7 @@ describe('verdicts are the same', () => {
     expect(loud).toEqual(quiet);
   });
 
-  test('under audit, but for what the audit softens: nothing is dropped that was passed, and no drop without a rule passes', () => {
+  test('are the same in audit mode, except that drops by a rule pass', () => {
     const enforced: Policy = { ...onlyFrom(CLIENT), default: { action: 'deny', mode: 'enforce', from: 'fallback' } };
     const audited: Policy = { ...enforced, default: { ...enforced.default, mode: 'audit' } };
     kernel.activate(compile(enforced));
@@ -63,7 +63,7 @@ describe('verdicts are the same', () => {
   });
 });
 
-test('a full ring of events loses events, counts them, and changes no verdict', () => {
+test('a full ring buffer loses events, counts them, and changes no verdict', () => {
   kernel.activate(onlyClient);
   kernel.wantEvents(true);
   const frame = new Uint8Array(MAX_FRAME);
@@ -83,7 +83,7 @@ describe('an open flow after a change of the policy', () => {
   test.each([
     ['UDP from a fixed port', udp, 0],
     ['an established connection', tcp, TCP.ack],
-  ])('has no packet passed that is denied now, in 1,000 changes: %s', (_, packet, flags) => {
+  ])('passes no packet that the new policy denies, in 1,000 changes: %s', (_, packet, flags) => {
     kernel.activate(denied);
     kernel.slots.assumeGrace();
     kernel.activate(onlyClient);
@@ -104,7 +104,7 @@ describe('an open flow after a change of the policy', () => {
   });
 });
 
-test('every packet of a flow is counted once, also while two sweeps fold it', async () => {
+test('every packet of a flow is counted once, also while two sweeps flush it', async () => {
   kernel.activate(onlyClient);
   kernel.judge(udp);
   kernel.judge(back(udp));

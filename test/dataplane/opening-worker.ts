@@ -6,7 +6,7 @@ import { PASSED } from './loaded.js';
 export type OpeningInput = {
   readonly ingressFd: number;
   readonly cutFd: number;
-  /** Each opens a flow of this key. */
+  /** The frames; each opens a flow with this key. */
   readonly flows: readonly { readonly frame: Uint8Array; readonly key: Uint8Array }[];
   readonly stop: SharedArrayBuffer;
 };

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { Link } from '#dataplane/attach/links.js';
 import { portFaults } from '#dataplane/review/bridge-ports.js';
 
-/** Kinds of links that this kernel may not make. */
+/** Kinds of links that this kernel may lack. */
 const link = (ifindex: number, name: string, kind: string, more: Partial<Link> = {}): Link => ({
   ...{ ifindex, name, kind, master: 0, lower: 0, isUp: true, isLoopback: false },
   ...more,
@@ -14,14 +14,17 @@ const faults = (policed: string, ...links: readonly Link[]): string[] =>
     [],
   );
 
-test.each(['bond', 'team', 'vrf', 'bridge', 'openvswitch'])('a port of a %s is refused by the name of both', (kind) => {
-  expect(faults('eth0', link(2, 'eth0', '', { master: 3 }), link(3, 'up0', kind))).toEqual([
-    `eth0 is a port of ${kind} up0: name up0, or take eth0 out of it`,
-  ]);
-  expect(faults('up0', link(2, 'eth0', '', { master: 3 }), link(3, 'up0', kind))).toEqual([]);
-});
+test.each(['bond', 'team', 'vrf', 'bridge', 'openvswitch'])(
+  'a port of a %s is refused, and the message names both interfaces',
+  (kind) => {
+    expect(faults('eth0', link(2, 'eth0', '', { master: 3 }), link(3, 'up0', kind))).toEqual([
+      `eth0 is a port of ${kind} up0: name up0, or take eth0 out of it`,
+    ]);
+    expect(faults('up0', link(2, 'eth0', '', { master: 3 }), link(3, 'up0', kind))).toEqual([]);
+  },
+);
 
-test('a VLAN over a port is judged by its own name, and refused where it is a port itself', () => {
+test('a VLAN on top of a port is accepted, and refused if it is a port itself', () => {
   const [bridge, port] = [link(3, 'br0', 'bridge'), link(2, 'eth0', '', { master: 3 })];
   expect(faults('eth0.5', bridge, port, link(4, 'eth0.5', 'vlan', { lower: 2 }))).toEqual([]);
   expect(faults('br0.5', bridge, port, link(4, 'br0.5', 'vlan', { lower: 3 }))).toEqual([]);
@@ -30,11 +33,14 @@ test('a VLAN over a port is judged by its own name, and refused where it is a po
   ]);
 });
 
-test.each(['macvlan', 'macvtap', 'ipvlan', 'ipvtap'])('an interface with a %s is refused, the other is not', (kind) => {
-  const links = [link(2, 'eth0', ''), link(4, 'tap0', kind, { lower: 2 })];
-  expect(faults('eth0', ...links)).toEqual([`eth0 gives frames to ${kind} tap0, unjudged: remove it`]);
-  expect(faults('tap0', ...links)).toEqual([]);
-});
+test.each(['macvlan', 'macvtap', 'ipvlan', 'ipvtap'])(
+  'an interface with a %s on top is refused, and another interface is not',
+  (kind) => {
+    const links = [link(2, 'eth0', ''), link(4, 'tap0', kind, { lower: 2 })];
+    expect(faults('eth0', ...links)).toEqual([`eth0 gives frames to ${kind} tap0, unjudged: remove it`]);
+    expect(faults('tap0', ...links)).toEqual([]);
+  },
+);
 
 test('a port whose master is in another network namespace is refused', () => {
   expect(faults('eth0', link(2, 'eth0', '', { master: 9 }))).toEqual([

@@ -27,7 +27,9 @@ function staged(image: Image, sample: ProofSample): ProofMismatch | null {
   return kernel.prover.mismatch(sample, kernel.slots.idleSlot);
 }
 
-/** Packets at edges of the policy, and at these numbers in every field: what a change of an image may concern. */
+/**
+ * Packets at the edges of the policy, and with these numbers in every field: a changed image may affect them.
+ */
 function edgesOf(judged: Policy, random: Random, numbers: readonly number[], count: number): ProofSample {
   const next = packetGenerator(random, judged);
   const near = numbers.flatMap((number) => [number - 1, number, number + 1]).filter((number) => number >= 0);
@@ -60,8 +62,8 @@ function edgesOf(judged: Policy, random: Random, numbers: readonly number[], cou
   return { packets, expected, classes: null, complete: false };
 }
 
-describe('what is staged', () => {
-  test('holds where it was compiled from the policy', () => {
+describe('the proof of a staged program', () => {
+  test('succeeds for a program that was compiled from the policy', () => {
     let packets = 0;
     for (let number = 0; number < 50; number++) {
       const judged = generatePolicy(new Random(seed + number), number % 5 === 0 ? { groups: 20, rules: 8 } : {});
@@ -72,7 +74,7 @@ describe('what is staged', () => {
     console.log(`proof: ${packets} packets of 50 policies hold, seed ${seed}`);
   });
 
-  test('holds where it fills its slot to the last line', () => {
+  test('succeeds for a program that fills its slot to the last line', () => {
     for (let number = 0; number < 12; number++) {
       const random = new Random(seed + number * 31);
       const judged = generatePolicy(random, number % 3 === 0 ? { groups: 20, rules: 8 } : {});
@@ -93,7 +95,7 @@ describe('what is staged', () => {
     }
   });
 
-  test('is judged by, not what is in force', () => {
+  test('classifies by the staged program, not by the one in force', () => {
     const [first, second] = (['allow', 'deny'] as const).map((action) => policy([], { action }));
     if (first === undefined || second === undefined) throw new Error('no policies');
     kernel.activate(compile(first));
@@ -105,7 +107,7 @@ describe('what is staged', () => {
     });
   });
 
-  test('is refused for nearly every damaged word that changes a verdict', { timeout: 300_000 }, () => {
+  test('fails for nearly every damaged word that changes a verdict', { timeout: 300_000 }, () => {
     const counts = { damaged: 0, changing: 0, refused: 0 };
     const complete = { changing: 0, refused: 0 };
     for (let number = 0; number < 28; number++) {
@@ -143,7 +145,7 @@ describe('what is staged', () => {
     expect(complete.refused / complete.changing).toBeGreaterThan(0.98);
   });
 
-  test.each(Object.entries(mutations()))('is refused where %s', (_, mutate) => {
+  test.each(Object.entries(mutations()))('fails if %s', (_, mutate) => {
     let changing = 0;
     for (let number = 0; number < 40; number++) {
       const random = new Random(seed + number * 7);
@@ -163,7 +165,7 @@ describe('what is staged', () => {
     expect(changing).toBeGreaterThan(5);
   });
 
-  test('is refused for a rule of very many that is compiled to another action', () => {
+  test('fails if one of very many rules is compiled to another action', () => {
     const rules = Array.from({ length: 20_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, to: [`10.${index >> 8}.${index & 255}.0/28`], ports: [String(index)] }),
     );
@@ -184,7 +186,7 @@ describe('what is staged', () => {
 
 type Mutation = (changed: Policy['groups'][number], random: Random) => Policy['groups'][number];
 
-/** What a compiler could get wrong. */
+/** Mistakes that a compiler could make. */
 function mutations(): Record<string, Mutation> {
   const ofRule =
     (change: (rule: Rule) => Rule): Mutation =>
@@ -200,15 +202,15 @@ function mutations(): Record<string, Mutation> {
   return {
     'a rule has the other action': ofRule((one) => ({ ...one, action: one.action === 'allow' ? 'deny' : 'allow' })),
     'a rule has the other mode': ofRule((one) => ({ ...one, mode: one.mode === 'audit' ? 'enforce' : 'audit' })),
-    'a rule ends a port late': ofRule((one) => ({
+    'the port range of a rule ends one port late': ofRule((one) => ({
       ...one,
       destinationPorts: one.destinationPorts.map(({ low, high }) => ({ low, high: Math.min(0xffff, high + 1) })),
     })),
-    'a rule begins a source port early': ofRule((one) => ({
+    'the source port range of a rule begins one port early': ofRule((one) => ({
       ...one,
       sourcePorts: one.sourcePorts.map(({ low, high }) => ({ low: Math.max(0, low - 1), high })),
     })),
-    'a rule reaches twice as many destinations': ofRule((one) => ({
+    'a rule covers twice as many destinations': ofRule((one) => ({
       ...one,
       destinations: one.destinations.map(wider),
     })),

@@ -47,7 +47,7 @@ function packetOf(text: string): Packet {
   };
 }
 
-/** Of each recipe, by a granted name or none: packets with their verdict. */
+/** Packets of each recipe with their verdict, and the hostname pattern that is granted, if any. */
 const PACKETS: Readonly<Record<string, readonly (readonly [packet: string, verdict: string, granted?: string])[]>> = {
   'office-web': [
     ['tcp 10.1.0.7 > 192.0.2.1:80', 'allow'],
@@ -152,7 +152,7 @@ describe('recipe', () => {
         const grants = granted === undefined ? noGrants : { has: () => true };
         const { verdict: decided, audited } = evaluate(policy, packet, grants);
         const said = decided === 'redirect' && audited ? 'redirect under audit' : decided;
-        // Without a service plane a redirected connection is dropped, and passes under audit.
+        // Without a service plane a redirected connection is dropped, or passes in audit mode.
         const returned = verdict === 'deny' || verdict === 'redirect' ? DROPPED : PASSED;
         expect([text, said, kernel.judge(packet).returned]).toEqual([text, verdict, returned]);
       }

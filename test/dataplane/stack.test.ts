@@ -4,13 +4,16 @@ import { builtObject } from '#dataplane/loader/built-objects.js';
 
 const MAX_STACK = 512;
 const MAX_FRAMES = 8;
-/** Linux 6.1 rounds what each function takes up to so much, later kernels to 16. */
+/** Linux 6.1 rounds the stack of each function up to this size, later kernels to 16. */
 const ROUNDED_TO = 32;
 const INSTRUCTION = 8;
 
 type Frame = { bytes: number; readonly calls: Set<string> };
 
-/** Every function of the object: its bytes of stack, and what it calls or hands to a helper that calls it. */
+/**
+ * Every function of the object: its bytes of stack, and the functions that it calls or passes to a helper as
+ * callback.
+ */
 function framesOf(path: string): Map<string, Frame> {
   const tool = execFileSync('bash', ['-c', 'source scripts/llvm.sh; find_tool llvm-objdump'], {
     encoding: 'utf8',
@@ -37,7 +40,7 @@ function framesOf(path: string): Map<string, Frame> {
     const isCall = bytes.startsWith('85 10 ');
     let called = symbol;
     if (symbol === '.text' || (isCall && symbol === undefined)) {
-      // A call names what is behind it, and what is handed over stands there as bytes.
+      // A call has its target as an offset in instructions, and a callback is an offset in bytes.
       const to = isCall
         ? Number(/call (-?\d+)/.exec(text)?.[1]) + 1 + (symbol === undefined ? Number(index) : 0)
         : Number(/= (\d+) ll/.exec(text)?.[1]) / INSTRUCTION;
@@ -57,7 +60,7 @@ function forEachLine(lines: readonly string[], see: (line: string, section: stri
   }
 }
 
-test('every way through the object keeps within the stack that the oldest kernel allows', () => {
+test('every call chain of the object fits into the stack limit of the oldest supported kernel', () => {
   const frames = framesOf(builtObject);
   const known = new Map<string, { readonly bytes: number; readonly way: readonly string[] }>();
   const deepest = (name: string): { readonly bytes: number; readonly way: readonly string[] } => {

@@ -10,7 +10,7 @@ import { type Loaded, loadForTest } from './loaded.js';
 
 const SWAPS = 400;
 
-/** An ICMP error has no flow, so that every one is classified. */
+/** An ICMP error has no flow, so each one is classified. */
 const packet: Packet = {
   source: 0x0a00_0001,
   destination: 0x0a00_0102,
@@ -24,8 +24,8 @@ const packet: Packet = {
 const first = Uint32Array.of(0);
 
 /**
- * A program that answers with the word of `side` as long as every one of its searches is in its own image. Each step
- * leads to the place `side` of the next table, where the other program has what leads to a deny.
+ * A program that gives the verdict of `side` if all of its searches read its own image. Each step leads to
+ * the index `side` of the next table; at that index the other program leads to a deny.
  */
 function sided(side: 0 | 1): Image {
   const mine = verdictWord(1, side === 0 ? 'allow' : 'audit', side === 1);
@@ -56,7 +56,7 @@ function sided(side: 0 | 1): Image {
 }
 
 const images = [sided(0), sided(1)] as const;
-/** By twos, so that each slot is refilled with the other program every time. */
+/** In pairs, so that each slot is refilled with the other program every time. */
 const image = (swap: number): Image => ((swap >> 1) % 2 === 0 ? images[0] : images[1]);
 
 let kernel: Loaded;
@@ -68,14 +68,14 @@ beforeEach(() => {
 afterEach(() => kernel.close());
 
 type Load = {
-  /** Resolves while packets are being judged. */
+  /** Resolves when packets are being classified. */
   underWay(): Promise<void>;
   isUnderWay(): boolean;
-  /** Answers how many were judged. */
+  /** Returns the number of packets that were classified. */
   stop(): Promise<number>;
 };
 
-/** Judges packets on another CPU until told to stop. */
+/** Classifies packets on another CPU until it is stopped. */
 function load(): Load {
   const frame = new Uint8Array(MAX_FRAME);
   const length = writeFrame(frame, packet);
@@ -111,12 +111,14 @@ async function breathe(): Promise<void> {
   await new Promise<void>((resolve) => setImmediate(resolve));
 }
 
-test(`no packet is judged by a mix of two programs in ${SWAPS} swaps under load`, { timeout: 120_000 }, async () => {
+test(`no packet is classified by a mix of two programs in ${SWAPS} swaps under load`, {
+  timeout: 120_000,
+}, async () => {
   const running = load();
   let inside = 0;
   for (let swap = 1; swap <= SWAPS; swap++) {
     kernel.slots.fill(image(swap), swap);
-    // The fill waited for the packets before it: the next ones must be under way when the word is stored.
+    // The fill waits for earlier packets: later ones must be in progress when the word is stored.
     await running.underWay();
     kernel.slots.flip();
     if (image(swap) !== image(swap - 1)) inside += running.isUnderWay() ? 1 : 0;
@@ -132,12 +134,12 @@ test(`no packet is judged by a mix of two programs in ${SWAPS} swaps under load`
   expect(Math.min(allow, audit)).toBeGreaterThan(judged / 100);
 });
 
-test('a program that is overwritten while it is in force does give mixes', { timeout: 60_000 }, async () => {
+test('a program that is overwritten while it is in force does give mixed verdicts', { timeout: 60_000 }, async () => {
   const running = load();
-  // A mix needs both CPUs at once, which other work on them delays.
+  // A mix needs both CPUs at the same time, and other work on them delays it.
   const until = performance.now() + 50_000;
   for (let swap = 1; kernel.counted().drop_policy_deny === undefined && performance.now() < until; swap++) {
-    // Two flips bring the first slot back into force before a packet could have left it.
+    // Two swaps put the first slot back in force while a packet still uses it.
     for (let times = 0; times < 200; times++) {
       kernel.slots.fill(image(swap + times), swap);
       kernel.slots.flip();

@@ -23,7 +23,7 @@ const server = (flags: number): Step => ['server', flags];
 const HANDSHAKE = [client(SYN), server(SYN | ACK), client(ACK)];
 const BY_BOTH = [...HANDSHAKE, client(FIN | ACK), server(FIN | ACK)];
 
-/** Whether each packet passed. */
+/** Returns, for each packet, whether it passed. */
 function play(...steps: readonly Step[]): boolean[] {
   return steps.map(([side, tcpFlags]) => {
     const packet = side === 'client' ? tcp : back(tcp);
@@ -33,21 +33,33 @@ function play(...steps: readonly Step[]): boolean[] {
 const flow = () => [...kernel.flowsIn('flows'), ...kernel.flowsIn('half_open')];
 const passAll = (steps: readonly Step[]): void => expect(play(...steps)).toEqual(steps.map(() => true));
 
-describe('a connection is followed by its flags', () => {
+describe('TCP state of a connection', () => {
   test.each<[string, string, readonly Step[]]>([
     ['opens', 'tcp_syn_sent', [client(SYN)]],
-    ['opens again when its SYN is repeated', 'tcp_syn_sent', [client(SYN), client(SYN)]],
-    ['is answered', 'tcp_syn_received', [client(SYN), server(SYN | ACK)]],
-    ['is answered twice', 'tcp_syn_received', [client(SYN), server(SYN | ACK), client(SYN), server(SYN | ACK)]],
-    ['stands after the handshake', 'tcp_established', HANDSHAKE],
-    ['stands after data in the SYN', 'tcp_established', [client(SYN | PSH), server(SYN | ACK), client(PSH | ACK)]],
+    ['stays open for a repeated SYN', 'tcp_syn_sent', [client(SYN), client(SYN)]],
+    ['gets a SYN ACK', 'tcp_syn_received', [client(SYN), server(SYN | ACK)]],
+    ['gets a SYN ACK twice', 'tcp_syn_received', [client(SYN), server(SYN | ACK), client(SYN), server(SYN | ACK)]],
+    ['is established after the handshake', 'tcp_established', HANDSHAKE],
     [
-      'stands after both have opened it at once',
+      'is established after data in the SYN',
+      'tcp_established',
+      [client(SYN | PSH), server(SYN | ACK), client(PSH | ACK)],
+    ],
+    [
+      'is established after a simultaneous open',
       'tcp_established',
       [client(SYN), server(SYN), client(SYN | ACK), server(SYN | ACK), client(ACK)],
     ],
-    ['stands through keep-alives and window probes', 'tcp_established', [...HANDSHAKE, server(ACK), client(ACK)]],
-    ['stands when a SYN or its answer comes late', 'tcp_established', [...HANDSHAKE, client(SYN), server(SYN | ACK)]],
+    [
+      'stays established through keep-alives and window probes',
+      'tcp_established',
+      [...HANDSHAKE, server(ACK), client(ACK)],
+    ],
+    [
+      'stays established after a late SYN or SYN ACK',
+      'tcp_established',
+      [...HANDSHAKE, client(SYN), server(SYN | ACK)],
+    ],
     [
       'is half closed by the client',
       'tcp_half_closed',
@@ -63,26 +75,42 @@ describe('a connection is followed by its flags', () => {
       'tcp_half_closed',
       [client(SYN), server(SYN | ACK), client(FIN | ACK)],
     ],
-    ['closes after both', 'tcp_closing', BY_BOTH],
-    ['stays closed when a reset follows', 'tcp_closing', [...BY_BOTH, client(RST)]],
+    ['closes after a FIN of each side', 'tcp_closing', BY_BOTH],
+    ['stays closed after a later reset', 'tcp_closing', [...BY_BOTH, client(RST)]],
     ['is reset by the client', 'tcp_reset', [...HANDSHAKE, client(RST)]],
     ['is reset by the server', 'tcp_reset', [...HANDSHAKE, server(RST | ACK)]],
     ['is refused', 'tcp_reset', [client(SYN), server(RST | ACK)]],
-    ['goes on where the server goes on after its reset', 'tcp_established', [...HANDSHAKE, server(RST), server(ACK)]],
-    ['goes on where the client does', 'tcp_established', [...HANDSHAKE, client(RST), client(ACK)]],
-    ['is reset where only the other goes on', 'tcp_reset', [...HANDSHAKE, server(RST), client(ACK)]],
     [
-      'goes on half closed after a forged reset',
+      'is established again if the server continues after a reset in its name',
+      'tcp_established',
+      [...HANDSHAKE, server(RST), server(ACK)],
+    ],
+    [
+      'is established again if the client continues after a reset in its name',
+      'tcp_established',
+      [...HANDSHAKE, client(RST), client(ACK)],
+    ],
+    ['stays reset if only the other side continues', 'tcp_reset', [...HANDSHAKE, server(RST), client(ACK)]],
+    [
+      'is half closed again after a forged reset',
       'tcp_half_closed',
       [...HANDSHAKE, client(FIN | ACK), server(RST), server(ACK)],
     ],
     [
-      'stands though somebody forged a refusal',
+      'is established after a forged refusal',
       'tcp_established',
       [client(SYN), server(RST | ACK), server(SYN | ACK), client(ACK)],
     ],
-    ['does not stand by the client’s word alone', 'tcp_syn_sent', [client(SYN), client(ACK), client(PSH | ACK)]],
-    ['does not stand before the client answers', 'tcp_syn_received', [client(SYN), server(SYN | ACK), server(ACK)]],
+    [
+      'is not established by packets of the client alone',
+      'tcp_syn_sent',
+      [client(SYN), client(ACK), client(PSH | ACK)],
+    ],
+    [
+      'is not established before the ACK of the client',
+      'tcp_syn_received',
+      [client(SYN), server(SYN | ACK), server(ACK)],
+    ],
   ])('%s: %s', (_, state, steps) => {
     passAll(steps);
     expect(flow()).toMatchObject([{ state, source: CLIENT, foreign: false }]);
@@ -94,7 +122,7 @@ describe('a connection is followed by its flags', () => {
     ['closed', BY_BOTH],
     ['was reset', [...HANDSHAKE, server(RST)]],
     ['was refused', [client(SYN), server(RST | ACK)]],
-  ])('a SYN opens it anew after it %s', (_, steps) => {
+  ])('is opened again by a SYN after it %s', (_, steps) => {
     passAll(steps);
     expect(play(client(SYN))).toEqual([true]);
     expect(flow()).toMatchObject([{ state: 'tcp_syn_sent', packets: [1n, 0n] }]);
@@ -102,24 +130,24 @@ describe('a connection is followed by its flags', () => {
     expect(flow()).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
   });
 
-  test('the last acknowledgements pass after it closed', () => {
+  test('lets the last ACKs pass after it closed', () => {
     passAll([...BY_BOTH, client(ACK), server(ACK)]);
   });
 });
 
-describe('the side that was asked', () => {
+describe('the server side of a connection', () => {
   test.each([
     ['stands', HANDSHAKE],
     ['is half closed', [...HANDSHAKE, server(FIN | ACK)]],
     ['closed', BY_BOTH],
     ['was reset', [...HANDSHAKE, server(RST)]],
-  ])('does not open a connection of its own where one %s', (_, steps) => {
+  ])('cannot open a connection on the same ports while one %s', (_, steps) => {
     passAll(steps);
     expect(play(server(SYN))).toEqual([false]);
     expect(kernel.counted()).toMatchObject({ drop_policy_deny: 1 });
   });
 
-  test('does where the policy allows that, and the standing one goes on', () => {
+  test('can open one if the policy allows it, and the existing connection continues', () => {
     kernel.activate(compile(onlyFrom(CLIENT, SERVER)));
     passAll([...HANDSHAKE, server(SYN), client(ACK), server(ACK)]);
     expect(flow()).toMatchObject([{ state: 'tcp_established', source: CLIENT }]);
@@ -134,7 +162,7 @@ function isSent(flags: number): boolean {
   return a === true;
 }
 
-describe('every combination of flags', () => {
+describe('a TCP packet with any combination of flags', () => {
   const combinations = Array.from({ length: 64 }, (_, flags) => flags);
   const impossible = combinations.filter((flags) => !isSent(flags));
   const droppedAfter = (steps: readonly Step[], side: 'client' | 'server') =>
@@ -175,7 +203,7 @@ describe('every combination of flags', () => {
     expect(droppedAfter([], 'server')).toEqual(combinations);
   });
 
-  test('that no TCP sends is dropped also under audit, also while flows are picked up', () => {
+  test('that no TCP sends is dropped, also in audit mode and during the pickup period', () => {
     kernel.activate(auditAll);
     expect(droppedAfter([], 'client')).toEqual(impossible);
     kernel.forget();
@@ -185,18 +213,18 @@ describe('every combination of flags', () => {
   });
 });
 
-describe('TCP that opens nothing and has no flow', () => {
+describe('TCP without a flow that is not a SYN', () => {
   const FLAGS = [ACK, SYN | ACK, FIN | ACK, RST, RST | ACK, PSH | ACK];
   const pickUp = (): void => kernel.slots.setPickupUntil(process.hrtime.bigint() + 60_000_000_000n);
 
-  test('is out of state where policy allows it, and where it denies it', () => {
+  test('is out of state, whether the policy allows or denies it', () => {
     for (const flags of FLAGS) expect(play(client(flags))).toEqual([false]);
     kernel.activate(denyAll);
     for (const flags of FLAGS) expect(play(client(flags))).toEqual([false]);
     expect(kernel.counted()).toEqual({ drop_out_of_state: 12 });
   });
 
-  test('passes where it is audited, and opens no flow', () => {
+  test('passes in audit mode, and opens no flow', () => {
     kernel.activate(auditAll);
     for (const flags of FLAGS) expect(play(client(flags))).toEqual([true]);
     expect(kernel.counted()).toEqual({ audit: 6 });
@@ -204,11 +232,11 @@ describe('TCP that opens nothing and has no flow', () => {
 
   test.each<[string, readonly Step[], string]>([
     ['an ACK', [client(ACK), server(ACK)], 'tcp_established'],
-    ['a packet of the side that was asked', [server(ACK), client(ACK)], 'tcp_established'],
+    ['an ACK of the server', [server(ACK), client(ACK)], 'tcp_established'],
     ['a FIN', [client(FIN | ACK), server(ACK)], 'tcp_half_closed'],
-    ['a FIN of the side that was asked', [server(FIN | ACK), client(ACK)], 'tcp_half_closed'],
-    ['an answer to a SYN', [server(SYN | ACK), client(ACK)], 'tcp_established'],
-  ])('is picked up until the deadline, and stands once both sides were seen: %s', (_, steps, state) => {
+    ['a FIN of the server', [server(FIN | ACK), client(ACK)], 'tcp_half_closed'],
+    ['a SYN ACK', [server(SYN | ACK), client(ACK)], 'tcp_established'],
+  ])('is picked up until the deadline, and confirmed once both sides were seen: %s', (_, steps, state) => {
     pickUp();
     expect(play(...steps.slice(0, 1))).toEqual([true]);
     expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1 });
@@ -220,14 +248,14 @@ describe('TCP that opens nothing and has no flow', () => {
     expect(play(...steps.slice(0, 1))).toEqual([false]);
   });
 
-  test('is not picked up where the policy denies both sides', () => {
+  test('is not picked up if the policy denies both directions', () => {
     kernel.activate(denyAll);
     pickUp();
     expect(play(client(ACK), server(ACK))).toEqual([false, false]);
     expect(kernel.counted()).toEqual({ drop_policy_deny: 2 });
   });
 
-  test('is picked up as the client’s where policy allows both sides', () => {
+  test('is picked up as a flow of its sender if the policy allows both directions', () => {
     kernel.activate(allowAll);
     pickUp();
     play(server(ACK));
@@ -235,7 +263,7 @@ describe('TCP that opens nothing and has no flow', () => {
   });
 });
 
-test('a SYN is dropped where the policy denies it, whatever it carries', () => {
+test('a SYN is dropped if the policy denies it, with any payload and flags', () => {
   kernel.activate(denyAll);
   expect(kernel.judge(tcp, { tcpFlags: SYN, payloadBytes: 900 }).returned).toBe(DROPPED);
   expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });

@@ -43,7 +43,7 @@ function hits(): Record<string, number> {
   return Object.fromEntries(rules);
 }
 
-test('a first packet leaves its tally as it is, and the next fold completes it', () => {
+test('the first packet of a flow leaves its tally empty, and the next flush completes it', () => {
   activate('names');
   kernel.judge(dns);
   expect(recordsOf()).toMatchObject([{ hit: 0, hitCheck: 0, openedNs: 0n, packets: [1n, 0n] }]);
@@ -51,7 +51,7 @@ test('a first packet leaves its tally as it is, and the next fold completes it',
   expect(recordsOf()).toMatchObject([{ hit: 1, packets: [1n, 0n] }]);
 });
 
-test('a list of flows has those that were not folded yet', () => {
+test('a list of flows includes flows that were not flushed yet', () => {
   activate('other', 'names');
   activate('names');
   const [flows, sums, rankHits] = ['flows', 'tallies', 'rank_hits'].map((name) => kernel.object.mapFd(name as 'flows'));
@@ -73,7 +73,7 @@ test('a list of flows has those that were not folded yet', () => {
   }
 });
 
-test('where events are wanted, it is completed at once, and says the very time', () => {
+test('the first packet completes the tally at once, with the exact time, if events are enabled', () => {
   activate('names');
   kernel.wantEvents(true);
   kernel.judge(dns);
@@ -82,7 +82,7 @@ test('where events are wanted, it is completed at once, and says the very time',
   expect([flow?.hit !== 0, (flow?.openedNs ?? 0n) % (1n << BigInt(OPENED_SHIFT)) === 0n]).toEqual([true, false]);
 });
 
-test('what was never folded counts for who judged it, whatever takes the place of that policy', () => {
+test('unflushed packets count for the rule that allowed them, also after the policy was replaced', () => {
   activate('first', 'second');
   kernel.judge(dns);
   activate('between');
@@ -90,7 +90,7 @@ test('what was never folded counts for who judged it, whatever takes the place o
   expect(hits()).toEqual({ other: 0, first: 1, second: 0 });
 });
 
-test('a flow that is judged again has its packets counted for whom they passed by', () => {
+test('after a flow is classified again, earlier packets still count for the earlier rule', () => {
   activate('first', 'second');
   kernel.stage(compile(ofRules('second', 'first')));
   for (let count = 0; count < 3; count++) kernel.judge(dns);
@@ -99,7 +99,7 @@ test('a flow that is judged again has its packets counted for whom they passed b
   expect(hits()).toEqual({ second: 1, first: 3 });
 });
 
-test('what the idle slot judged is folded before the next policy is written', () => {
+test('flows of the idle slot are flushed before the next policy overwrites that slot', () => {
   activate('first');
   kernel.stage(compile(ofRules('between')));
   kernel.judge(dns);
@@ -133,7 +133,7 @@ test('user space completes a tally as the kernel does', () => {
   expect(swept[0]?.openedNs).toBeGreaterThan(process.hrtime.bigint() - 1_000_000_000n);
 });
 
-test('an opening time that wrapped, and one that is ahead of the clock', () => {
+test('user space reads an opening time that wrapped, and one that is ahead of the clock', () => {
   const openedAfter = (openedUnits: number, nowUnits: number): bigint => {
     const view = new DataView(new ArrayBuffer(FLOW_BYTES));
     view.setUint16(FLOW_OFFSETS.opened, openedUnits & 0xffff, true);
@@ -148,7 +148,7 @@ test('an opening time that wrapped, and one that is ahead of the clock', () => {
   ]).toEqual([0x5_fff0n, 0x6_0010n, 0x6_0010n, 0x5_5000n]);
 });
 
-test('a line whose flow has ended leaves a tally of zeros', async () => {
+test('the tally of an ended flow contains zeros', async () => {
   activate('names');
   for (let port = 1; port <= 20; port++) kernel.judge({ ...dns, sourcePort: port });
   kernel.sweep();

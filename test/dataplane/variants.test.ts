@@ -8,7 +8,7 @@ import { TCP } from './frame.js';
 import { loadForTest, PASSED } from './loaded.js';
 
 const both = [false, true];
-/** With 1, the verifier leaves out what counts flows by their sources. */
+/** With 1, the verifier removes the code that counts flows by their sources. */
 const flowShare = 0.125;
 const variants = both.flatMap((direct) =>
   both.flatMap((policeLocal) => [
@@ -30,16 +30,16 @@ const variants = both.flatMap((direct) =>
   ]),
 );
 
-// What a setting switches off the verifier never sees, so that each combination is a program of its own.
-test.each(variants)('the kernel takes the program with %o', (variant) => {
+// The verifier skips code that a setting disables, so each combination is a program of its own.
+test.each(variants)('the kernel loads the program with %o', (variant) => {
   const kernel = loadForTest({ ...variant, flowShare, passNonIpv4: variant.direct, judgeAll: false, traceWord: false });
-  // Of a million that the kernel looks at before it gives up; so many take it 60 ms.
+  // The kernel gives up after a million instructions; this number takes it 60 ms.
   expect(verifiedInstructions(kernel.object.programFd('weir_ingress'))).toBeLessThan(100_000);
   expect(verifiedInstructions(kernel.object.programFd('weir_egress'))).toBeLessThan(100_000);
   kernel.close();
 });
 
-test.each([1, 6, 7, MAX_SLOT_LINES])('the kernel takes the program with slots of %i lines', (slotLines) => {
+test.each([1, 6, 7, MAX_SLOT_LINES])('the kernel loads the program with slots of %i lines', (slotLines) => {
   const kernel = loadForTest({ slotLines, flowShare, copiesRoutes: canCopyRoutes(), judgeAll: false });
   expect(kernel.slots.slotLines).toBe(slotLines);
   kernel.close();
@@ -49,7 +49,7 @@ function verifiedInstructions(fd: number): number {
   return Number(/^verified_insns:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1]);
 }
 
-test('a program that was loaded judges, with all its parts', () => {
+test('a loaded program classifies, with all its parts', () => {
   const kernel = loadForTest({ flowShare, direct: true, policeLocal: true, reversePath: 'strict' });
   kernel.activate(allowAll);
   const returned = [

@@ -17,16 +17,18 @@ export type Failure = {
 
 export type Result = {
   readonly packets: number;
-  /** How often each counter of the datapath was reached. */
+  /** The value of each counter of the datapath. */
   readonly counted: Readonly<Record<string, number>>;
   readonly failure: Failure | undefined;
 };
 
-/** Duels until `packets` frames were judged alike, or one was not: then the smallest case that still shows it. */
+/**
+ * Compares until `packets` frames had equal verdicts, or one had not; then returns the smallest failing case.
+ */
 export function fuzz(packets: number, seed: number, tell: (packets: number) => void = () => undefined): Result {
   const counted: Record<string, number> = {};
   let failure: Failure | undefined;
-  // Where ways are scarce others are made to go; where they are not, what was free is claimed at once.
+  // Few ways test eviction; many ways test claims of free ways.
   const [scarce, ample] = [2, ONE_SET].map((capacity) => new Duel(sceneOf(new Random(seed)).scene, capacity)) as [
     Duel,
     Duel,
@@ -51,7 +53,7 @@ function policyOf(random: Random): Policy {
   return generatePolicy(random, random.chance(0.25) ? { groups: 20, rules: 8 } : { groups: 4, rules: 4 });
 }
 
-/** Some of the addresses that its packets go to are learned; some for a time that is over. */
+/** Grants some of the destination addresses, some of them with an expiry in the past. */
 function sceneOf(random: Random): { readonly scene: Scene; readonly packet: () => Packet } {
   const policies = [policyOf(random), policyOf(random)] as const;
   const packet = packetGenerator(random, random.pick(policies));
@@ -63,7 +65,7 @@ function sceneOf(random: Random): { readonly scene: Scene; readonly packet: () =
       forSeconds: random.chance(0.7) ? 3_600 : random.pick([-1, -3_600]),
     })),
   );
-  // What has expired is kept where nothing else is learned of its address.
+  // An expired grant stays if no other grant is learned for its address.
   const isAlone = ({ address }: Learned): boolean => learned.filter((other) => other.address === address).length === 1;
   const kept = learned.filter((one) => one.forSeconds > 0 || isAlone(one));
   return { scene: { policies, learned: kept }, packet };
@@ -115,7 +117,7 @@ function smallest(
   return { mismatch, scene: small, steps: found.map(printable) };
 }
 
-/** `shrink` also makes packets smaller, and there is none. */
+/** Arguments for `shrink`, which can also shrink a packet; there is none here. */
 const NOTHING = { source: 0, destination: 0, protocol: 0, sourcePort: 0, destinationPort: 0, icmpType: 0, icmpCode: 0 };
 
 function printable(step: Step): unknown {

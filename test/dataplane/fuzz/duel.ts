@@ -7,13 +7,13 @@ import { type Answer, Model } from '../model/datapath.js';
 import type { ModelFlow } from '../model/flows.js';
 import type { Step } from './sequence.js';
 
-/** Lines of a table that is one set. */
+/** Number of lines of a table with one set. */
 export const ONE_SET = 8;
 const SEGMENT_BYTES = 100;
 
 export type Policies = readonly [Policy, Policy];
 export type Learned = { readonly pattern: string; readonly address: number; readonly forSeconds: number };
-/** What is in force while sequences are played: two policies, one at a time, and addresses learned for their hostnames. */
+/** Two policies, of which one is in force at a time, and addresses learned for their hostnames. */
 export type Scene = { readonly policies: Policies; readonly learned: readonly Learned[] };
 export type Mismatch = {
   readonly step: number;
@@ -22,7 +22,7 @@ export type Mismatch = {
   readonly model: unknown;
 };
 
-/** The datapath in the kernel and the model, side by side over the same frames. */
+/** Runs the datapath in the kernel and the model over the same frames, and compares them. */
 export class Duel {
   readonly #kernel: Loaded;
   readonly #grants: GrantModel;
@@ -31,7 +31,7 @@ export class Duel {
   #inForce: 0 | 1 = 1;
   packets = 0;
 
-  /** `flowCapacity` of a table that is at most one set. */
+  /** `flowCapacity` gives a table of at most one set. */
   constructor(scene: Scene, flowCapacity: number) {
     this.#kernel = loadForTest({
       flowCapacity: 4,
@@ -53,7 +53,7 @@ export class Duel {
     const patterns = [...policies.flatMap(patternsOf), ...learned.map(({ pattern }) => pattern)];
     this.#policies = [naming(policies[0], patterns), naming(policies[1], patterns)];
     for (const policy of this.#policies) {
-      // Nobody else runs the program.
+      // No other packets run through the program.
       this.#kernel.slots.assumeGrace();
       this.#kernel.activate(compile(policy));
       this.#grants.activated(policy);
@@ -72,7 +72,7 @@ export class Duel {
     this.#model.counters.clear();
   }
 
-  /** Plays a sequence from nothing. */
+  /** Runs a sequence from an empty flow table. */
   play(steps: readonly Step[]): Mismatch | undefined {
     this.#kernel.forgetFlows();
     this.#model.forget();
@@ -87,7 +87,7 @@ export class Duel {
     return flows && { step: steps.length, ...flows };
   }
 
-  /** What the model has counted since the policies were loaded. */
+  /** The counters of the model since the policies were loaded. */
   counted(): Iterable<readonly [string, number]> {
     return this.#model.counters;
   }
@@ -137,7 +137,7 @@ export class Duel {
     return undefined;
   }
 
-  /** The one that the kernel has let go of; the first where it has let go of none. */
+  /** The flow that the kernel evicted; the first one if it evicted none. */
   readonly #goneOf = (halfOpen: readonly ModelFlow[]): ModelFlow => {
     const there = this.#kernelFlows();
     const [first] = halfOpen;
@@ -152,7 +152,7 @@ export class Duel {
   }
 }
 
-/** A grant ends with its pattern: both policies name them all, in a group that is nobody's. */
+/** A grant ends with its pattern, so both policies have all patterns, in a group without sources. */
 function naming(policy: Policy, patterns: readonly string[]): Policy {
   const rules = [...new Set(patterns)].map((text) => ({
     id: text,

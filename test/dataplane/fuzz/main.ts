@@ -16,7 +16,7 @@ const processes = Math.min(2, Math.max(1, Number(values.processes)));
 
 type Told = { readonly packets?: number; readonly failure?: Failure };
 
-/** One process's share: tells its parent. */
+/** Runs the share of one process, and reports to its parent. */
 function work(): void {
   const { failure } = fuzz(packets, seed, (done) => process.send?.({ packets: done } satisfies Told));
   process.send?.({ ...(failure === undefined ? {} : { failure }) } satisfies Told);

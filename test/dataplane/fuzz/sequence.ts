@@ -39,10 +39,10 @@ const ETHER_TYPES = [0x0806, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x9200, 0x9300, 0x0
 const UNITS = [0, 0, 0, 0, 1, 2, 2, 3, 3, 4, 5, 6, 8, 12, 63, 64, 8180, 8189, 8191];
 const ERRORS = [3, 3, 3, 4, 5, 11, 12];
 const QUERIES = [8, 8, 8, 13, 15, 17];
-/** The IPv4 header, and what follows it closely. */
+/** Bytes of the IPv4 header and of the first bytes after it. */
 const FIELDS = [12, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 26, 29, 30, 33, 34, 35, 36, 37, 38, 39, 42, 46, 47, 54];
 
-/** How often a step is of a new conversation, is a reply, is a fragment. */
+/** Probabilities that a step belongs to a new conversation, is a reply, is a fragment. */
 type Mood = { readonly fresh: number; readonly replies: number; readonly fragments: number };
 
 /** Frames of a few conversations, some of them mutated, and changes of the policy between them. */
@@ -78,7 +78,7 @@ function mark(random: Random): number {
   return (random.word() & ~(random.chance(0.8) ? GUARD_BIT : 0) & ~(random.chance(0.7) ? EXEMPT_BIT : 0)) >>> 0;
 }
 
-/** Half of them speak TCP, and an ICMP one asks something. */
+/** Half of the conversations are TCP, and those of ICMP begin with a query. */
 function conversation(random: Random, packet: Packet): Packet {
   const protocol = random.chance(0.4) ? IPPROTO.tcp : random.chance(0.2) ? IPPROTO.icmp : packet.protocol;
   const isIcmp = protocol === IPPROTO.icmp;

@@ -21,13 +21,13 @@ function entriesOf(tried: GrantTable): string[] {
   return [...tried.entries()].map(({ address, pattern, expiry }) => `${address} ${pattern} ${expiry}`).sort();
 }
 
-describe('the table of learned addresses', () => {
+describe('grant table', () => {
   test.each([
     ['anything', 0x85eb_ca77],
     ['nearly a third of the range', 0x5555_5556],
     ['nearly a half of it', 0x8000_0003],
-    ['next to nothing', 7],
-  ])('has room for as many addresses in a row as it was made for, whatever it multiplies them by: %s', (_, high) => {
+    ['nearly zero', 7],
+  ])('holds its capacity of consecutive addresses with any hash multiplier: %s', (_, high) => {
     const capacity = 30_000;
     const factors = Uint32Array.of(0x9e37_79b1, high, 0xc2b2_ae3d, 0x27d4_eb2f);
     const tried = GrantTable.recover(memory(capacity), capacity, factors, never);
@@ -38,7 +38,7 @@ describe('the table of learned addresses', () => {
     expect(refused).toEqual([]);
   });
 
-  test('holds what a map of addresses to patterns holds, over restarts in between', () => {
+  test('has the same contents as a map of addresses to patterns, also across restarts', () => {
     const seed = seedOf(90_210);
     let adds = 0;
     let refusals = 0;
@@ -73,12 +73,12 @@ describe('the table of learned addresses', () => {
       expect(entriesOf(tried)).toEqual([...model].map(([key, expiry]) => `${key} ${expiry}`).sort());
       expect(tried.count).toBe(new Set([...model.keys()].map((key) => key.split(' ')[0])).size);
     }
-    // What was removed rests, so that a set is not always to be had.
+    // Removed entries are reused only after a grace period, so there is not always a free set.
     expect(refusals).toBeLessThan(adds / 10);
     console.log(`table: ${adds} grants, ${refusals} refused, seed ${seed}`);
   });
 
-  test('refuses what is more than it holds, and has room again for what was removed', () => {
+  test('refuses addresses beyond its capacity, and accepts more after a removal', () => {
     const tried = table(memory());
     const addresses = Array.from({ length: CAPACITY + 1 }, (_, index) => index + 1);
     const added = addresses.filter((address) => tried.add(address, 1, 9, never));
@@ -88,7 +88,7 @@ describe('the table of learned addresses', () => {
     expect([tried.count, tried.add(1, 1, 9, never)]).toEqual([CAPACITY, false]);
   });
 
-  test('leaves its last part to patterns that have little of it, over a restart too', () => {
+  test('reserves its last part for patterns with few addresses, also after a restart', () => {
     const words = memory();
     const shared = (): GrantTable => {
       const ledger = new Ledger(CAPACITY);
@@ -103,7 +103,7 @@ describe('the table of learned addresses', () => {
     };
     const reserve = Math.floor(CAPACITY / 16);
     expect(added(1, 1)).toBe(CAPACITY - reserve);
-    // What it has it may prolong, and be granted to another pattern.
+    // Its addresses may be prolonged, and granted to another pattern.
     expect([tried.add(1, 1, 50, never), tried.add(1, 2, 50, never)]).toEqual([true, true]);
     tried = shared();
     expect(added(1_000, 1)).toBe(0);
@@ -113,7 +113,7 @@ describe('the table of learned addresses', () => {
     expect(added(2_000, 1)).toBe(CAPACITY - 2 * reserve - 1);
   });
 
-  test('grants an address to many patterns, to so many and no more', () => {
+  test('grants an address to many patterns, up to a limit', () => {
     const tried = table(memory());
     for (let pattern = 0; pattern < MAX_PATTERNS_OF_ADDRESS; pattern++) {
       expect(tried.add(5, pattern, 9, never)).toBe(true);
@@ -124,14 +124,14 @@ describe('the table of learned addresses', () => {
     expect(entriesOf(tried)).toContain('5 3 12');
   });
 
-  test('uses the place of a dead grant for a live one', () => {
+  test('reuses the place of a removed grant', () => {
     const tried = table(memory());
     tried.add(5, 1, 3, never);
     tried.add(5, 2, 9, (_, expiry) => expiry <= 4);
     expect(entriesOf(tried)).toEqual(['5 2 9']);
   });
 
-  test('lets what was removed rest until the grace period is over', () => {
+  test('does not reuse a removed entry before the grace period is over', () => {
     const tried = table(memory());
     for (let address = 1; address <= CAPACITY; address++) tried.add(address, 1, 9, never);
     tried.sweep(tried.lines, () => true);
@@ -140,7 +140,7 @@ describe('the table of learned addresses', () => {
     expect([tried.count, tried.resting]).toEqual([0, 0]);
   });
 
-  test('loses nothing and finds nothing else after a change that was cut short', () => {
+  test('returns the same grants after a change that was interrupted', () => {
     const words = memory();
     const tried = table(words);
     for (let address = 1; address <= CAPACITY; address++) tried.add(address, address % 7, 9, never);

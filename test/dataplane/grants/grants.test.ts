@@ -19,7 +19,7 @@ function stage(grants: Grants, slot: 0 | 1, patterns: readonly string[]): void {
   grants.fill(slot, patterns);
 }
 
-test('a program of as many patterns as there is room for is staged, one of more changes nothing', () => {
+test('a program with the maximum of patterns is staged, and one with more is refused without a change', () => {
   const grants = make(8, 3);
   stage(grants, 1, ['a', 'b', 'c']);
   grants.activated(1);
@@ -34,7 +34,7 @@ test('a program of as many patterns as there is room for is staged, one of more 
   expect([waited, grants.patterns.entries]).toEqual([1, 3]);
 });
 
-test('what is granted is told by pattern, without what is over or has lost its pattern', () => {
+test('grants are listed by pattern, without expired ones and without those of removed patterns', () => {
   const grants = make(8, 8);
   stage(grants, 1, ['a', 'b']);
   grants.activated(1);
@@ -57,7 +57,7 @@ test('what is granted is told by pattern, without what is over or has lost its p
   expect(grants.learned(NOW).map(({ pattern }) => pattern)).toEqual(['b']);
 });
 
-test('a sweep removes what is over where room is short, and keeps it for a day where it is not', () => {
+test('a sweep removes expired grants at once if room is short, and after a day if it is not', () => {
   const grants = make(8, 8);
   stage(grants, 1, ['a']);
   grants.activated(1);

@@ -4,14 +4,14 @@ import { PatternTable } from '#dataplane/grants/pattern-table.js';
 
 const memory = (patterns = 8): Uint32Array => new Uint32Array(patterns * PATTERN.words);
 
-/** The names of a pattern's number in both slots. */
+/** The name numbers of a pattern in both slots. */
 function namesOf(words: Uint32Array, number: number | undefined): number[] {
   const at = (number ?? -1) * PATTERN.words + PATTERN.names;
   return [...words.subarray(at, at + 2)];
 }
 
-describe('the numbers of patterns', () => {
-  test('stay over swaps, and say the name in each slot', () => {
+describe('pattern numbers', () => {
+  test('stay the same across swaps, and give the name number in each slot', () => {
     const words = memory();
     const table = new PatternTable(words, undefined);
     table.fill(1, ['a', 'b']);
@@ -30,7 +30,7 @@ describe('the numbers of patterns', () => {
     expect([table.numberOf('a'), table.numberOf('b')]).toEqual([a, b]);
   });
 
-  test('are another’s only when they were cleared and a grace period is over', () => {
+  test('are reused only after they were cleared and a grace period is over', () => {
     const table = new PatternTable(memory(2), undefined);
     table.fill(1, ['a', 'b']);
     table.activated(1);
@@ -48,7 +48,7 @@ describe('the numbers of patterns', () => {
     expect([table.numberOf('c'), table.isLive(a)]).toEqual([a, true]);
   });
 
-  test('of a program that was staged and thrown away are given back', () => {
+  test('are freed if the staged program is discarded', () => {
     const table = new PatternTable(memory(2), undefined);
     table.fill(1, ['a']);
     table.activated(1);
@@ -57,7 +57,7 @@ describe('the numbers of patterns', () => {
     expect([table.numberOf('b'), table.hasRetired, table.count]).toEqual([undefined, true, 1]);
   });
 
-  test('are found again after a restart by the program in force, and by no other', () => {
+  test('are found again after a restart for the program in force, and for no other program', () => {
     const words = memory();
     const before = new PatternTable(words, undefined);
     before.fill(1, ['a', 'b']);

@@ -1,7 +1,10 @@
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { DropReason, Headers } from './headers.js';
 
-/** Datagrams whose first fragment passed: the others are judged like it, once each, and only where they fit (D18). */
+/**
+ * Datagrams whose first fragment passed. Each later fragment gets the same verdict, once, and only if it fits
+ * (D18).
+ */
 export class Datagrams {
   readonly #open = new Map<string, Datagram>();
 
@@ -19,7 +22,7 @@ export class Datagrams {
     this.#open.delete(keyOf(first, seen));
   }
 
-  /** Gives the fragment the ports of its datagram, or says why it has none. */
+  /** Gives the fragment the ports of its datagram, or returns the drop reason. */
   continued(later: Headers, seen: string): DropReason | undefined {
     const key = keyOf(later, seen);
     const datagram = this.#open.get(key);
@@ -43,7 +46,7 @@ export class Datagrams {
 type Datagram = {
   readonly first: Headers;
   readonly covered: Set<number>;
-  /** The unit behind its last one; 0: not known. */
+  /** The unit behind the last unit of the datagram; 0: not known. */
   end: number;
   furthest: number;
 };

@@ -6,25 +6,28 @@ import { Datagrams } from './datagrams.js';
 import { follow, isOver, type ModelFlow, openingState, opensTcp, type Place, placeOf } from './flows.js';
 import { type DropReason, type Headers, readHeaders } from './headers.js';
 
-/** Where a frame is seen: coming in, going out from the node, or going out after it came in by an interface that is not named. */
+/**
+ * The hook that handles a frame: ingress, egress for a packet of the node, or egress for a packet from an
+ * interface without policy.
+ */
 export type Seen = 'in' | 'out_of_node' | 'out_foreign';
 export type Frame = {
   readonly bytes: DataView;
   readonly length: number;
   readonly mark: number;
   readonly seen: Seen;
-  /** Packets of the wire in it, and whether there was more than one. */
+  /** Number of packets on the wire that the frame contains, and whether it is more than one. */
   readonly segments: number;
   readonly merged: boolean;
 };
-/** `word` is what decided; 0 where nothing of the policy did. */
+/** `word` is the verdict word; 0 if the policy was not used. */
 export type Answer = { readonly passes: boolean; readonly word: number; readonly mark: number };
 
 const VLAN = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
 
 /**
- * The datapath as the decisions describe it (D4, D17 to D19), in plain steps and without a clock: nothing expires. Every packet
- * counts as forwarded, from where it says.
+ * A model of the datapath by the decisions (D4, D17 to D19), in plain steps and without a clock: nothing
+ * expires. Every packet is treated as forwarded, and its source as valid.
  */
 export class Model {
   readonly flows = new Map<string, ModelFlow>();
@@ -36,8 +39,9 @@ export class Model {
   pickup = false;
 
   /**
-   * `grants` are those that have not expired; `ever` those too that have (D12). In a full table `makesRoom` says which of the
-   * half-open flows goes: it takes the clock to tell which of them has been silent for longest.
+   * `grants` are those that have not expired; `ever` includes the expired ones (D12). In a full table
+   * `makesRoom` selects the half-open flow to evict, since only a clock can tell which one has been idle for
+   * longest.
    */
   constructor(
     policy: Policy,
@@ -55,7 +59,7 @@ export class Model {
     this.#epoch++;
   }
 
-  /** Must be told when what is granted has changed. */
+  /** Call this after each change of the grants. */
   learned(): void {
     this.#words.clear();
   }
@@ -75,7 +79,10 @@ export class Model {
     return this.#epoch;
   }
 
-  /** The word for the flow that a packet is of: what lets it pass lasts as long as the flow does. */
+  /**
+   * The verdict word for a packet of a flow: a grant that admitted the flow counts as long as the flow
+   * exists.
+   */
   judgeAgain(packet: Headers, asReply: boolean): number {
     const decided = this.judge(packet, asReply);
     if (refusal(decided) === undefined) return decided;
@@ -83,7 +90,7 @@ export class Model {
     return refusal(kept) === undefined ? kept : decided;
   }
 
-  /** The word for a packet, or for the flow that it answers. */
+  /** The verdict word for a packet or, if it is a reply, for its flow. */
   judge(packet: Headers, asReply: boolean, grants = this.grants): number {
     const asked = asReply ? askedBy(packet) : packet;
     const { source, destination, protocol, sourcePort, destinationPort, icmpType, icmpCode } = asked;
@@ -134,7 +141,7 @@ function isDiscovery({ bytes, length }: Frame): boolean {
   return [130, 131, 132, 143].includes(bytes.getUint8(62));
 }
 
-/** One packet on its way. */
+/** The handling of one packet. */
 class Sight {
   #mark: number;
   #word = 0;
@@ -162,7 +169,7 @@ class Sight {
       if (isDiscovery(this.frame)) return this.#leave('to_node');
       return etherType === 0x0806 ? this.#leave('arp') : this.#drop('non_ipv4');
     }
-    // Judged when it came in.
+    // It was classified at ingress.
     if (seen === 'out_foreign' && this.#mark & GUARD_BIT) return true;
     const exempt = (this.#mark & EXEMPT_BIT) !== 0;
     if (etherType === 0x0800) {
@@ -248,7 +255,7 @@ class Sight {
     const decided = this.model.judge(packet, false);
     if (packet.protocol === IPPROTO.tcp && !opensTcp(packet)) return this.#stray(packet, place, decided);
     const refused = refusal(decided);
-    // Nobody stands between the node and another.
+    // The service plane does not inspect connections of the node itself.
     const isOwn = refused === 'service_plane_absent' && this.frame.seen !== 'in';
     if (refused !== undefined) return this.#refuse(decided, isOwn ? 'node_uninspected' : refused);
     if (place !== undefined && !place.isAnswer && packet.part !== 'later' && !this.#open(packet, place, 0, decided))
@@ -270,7 +277,7 @@ class Sight {
     return this.#passBy(by);
   }
 
-  /** Whether there is room for one more flow, or is now. */
+  /** Returns whether the table has room for one more flow; evicts a half-open flow if needed. */
   #makeRoom(): boolean {
     const { flows, flowCapacity, makesRoom } = this.model;
     if (flows.size < flowCapacity) return true;
@@ -280,7 +287,7 @@ class Sight {
     return true;
   }
 
-  /** `side` is whose packet this is; `by` is undefined where nobody judges. False where the table is full. */
+  /** `side` sent the packet; `by` is undefined for a foreign flow. Returns false if the table is full. */
   #open(packet: Headers, place: Place, side: 0 | 1, by: number | undefined): boolean {
     if (!this.#makeRoom()) return false;
     const ends = [
@@ -312,7 +319,7 @@ class Sight {
     return true;
   }
 
-  /** Undefined where the error quotes no flow, and is to be judged by itself. */
+  /** Undefined if the error quotes no flow and is classified by itself. */
   #judgeError(error: Headers): boolean | undefined {
     const quoted = readQuoted(this.frame.bytes, error);
     if (quoted === undefined || quoted.source !== error.destination) return undefined;
@@ -384,7 +391,7 @@ function sideOf(flow: ModelFlow, place: Place): 0 | 1 {
   return place.sender === `${flow.source}:${flow.sourcePort}` ? 0 : 1;
 }
 
-/** The quoted packet as far as flows need it; undefined where too little is quoted. */
+/** The fields of the quoted packet that a flow key needs; undefined if too little is quoted. */
 function readQuoted(frame: DataView, error: Headers): Headers | undefined {
   const at = error.content + 8;
   const quotedBytes = error.contentBytes - 8;

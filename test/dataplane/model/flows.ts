@@ -23,7 +23,7 @@ export type ModelFlow = {
   readonly bytes: [number, number];
 };
 
-/** What a packet is to flows: where it goes, and who would have opened the flow that it is of. */
+/** The key of a packet's flow, and the side that opens a flow with this packet. */
 export type Place = {
   readonly key: string;
   readonly isAnswer: boolean;
@@ -33,7 +33,7 @@ export type Place = {
 const QUERIES: Readonly<Record<number, number>> = { 8: 0, 13: 14, 15: 16, 17: 18 };
 const ANSWERS: Readonly<Record<number, number>> = { 0: 8, 14: 13, 16: 15, 18: 17 };
 
-/** Undefined for what opens no flow and belongs to none: ICMP that is neither a query nor an answer, or has a code. */
+/** Undefined for a packet without a flow: ICMP that is neither a query nor a reply, or has a code. */
 export function placeOf(packet: Headers): Place | undefined {
   const { protocol, icmpType } = packet;
   let class_ = '';
@@ -44,7 +44,7 @@ export function placeOf(packet: Headers): Place | undefined {
     isAnswer = icmpType in ANSWERS;
     if (!isAnswer && !(icmpType in QUERIES)) return undefined;
     const asker = isAnswer ? packet.destination : packet.source;
-    // Who asks itself has no other side, so that its answers belong to nothing.
+    // A packet from a host to itself has no other side, so a reply belongs to no flow.
     const toItself = packet.source === packet.destination && isAnswer;
     class_ = `${ANSWERS[icmpType] ?? icmpType} by ${toItself ? 'nobody' : asker}`;
     ports = [packet.icmpId, packet.icmpId];
@@ -58,7 +58,7 @@ export function opensTcp(packet: Headers): boolean {
   return (packet.tcpFlags & (FIN | SYN | RST | ACK)) === SYN;
 }
 
-/** Whether a SYN opens another connection on these ports. */
+/** Whether a SYN opens a new connection on these ports. */
 export function isOver(flow: ModelFlow): boolean {
   return flow.state === 'tcp_closing' || flow.state === 'tcp_reset';
 }
@@ -79,7 +79,7 @@ const REPLIED: Readonly<Record<string, FlowState>> = {
   other_opened: 'other_replied',
 };
 
-/** Follows one packet (D18). Answers whether it confirms the flow. */
+/** Updates the flow by one packet (D18). Returns whether the packet confirms the flow. */
 export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
   if (packet.protocol !== IPPROTO.tcp) {
     if (flow.confirmed || side === 0) return false;
@@ -95,13 +95,16 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
   }
   if (flags & FIN) flow.closed[side] = true;
   if (!flow.confirmed) return shakeHands(flow, flags, side);
-  // Who goes on has not reset.
+  // The side that continues did not send the RST.
   const goesOn = flow.resetBy === side && (flags & (SYN | ACK)) === ACK;
   if (flow.state !== 'tcp_reset' || goesOn) flow.state = standing(flow);
   return false;
 }
 
-/** An answer is a SYN; what the opener acknowledges then stands. What was found in mid-life does once both sides were seen. */
+/**
+ * A reply to a SYN is a SYN; the ACK of the opener then establishes the connection. A connection that was
+ * picked up later is established once both sides were seen.
+ */
 function shakeHands(flow: ModelFlow, flags: number, side: Side): boolean {
   const { state } = flow;
   const midLife = state === 'tcp_established' || state === 'tcp_half_closed';

@@ -3,7 +3,10 @@ import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 
 export type DropReason = Exclude<keyof typeof DROP_REASON, 'none'>;
 
-/** What the headers of an IPv4 packet say. Ports are 0 where the protocol has none; fragments are counted in units of 8 bytes. */
+/**
+ * The parsed headers of an IPv4 packet. Ports are 0 if the protocol has none; fragments are counted in units
+ * of 8 bytes.
+ */
 export type Headers = {
   readonly source: number;
   readonly destination: number;
@@ -18,7 +21,7 @@ export type Headers = {
   readonly part: 'whole' | 'first' | 'later';
   readonly more: boolean;
   readonly unit: number;
-  /** Where what stands behind the IPv4 header begins in the frame, and how long it is. */
+  /** Offset in the frame and length of the payload of the IPv4 header. */
   readonly content: number;
   readonly contentBytes: number;
 };
@@ -36,8 +39,8 @@ const LEAST_HEADER: Readonly<Record<number, number>> = {
 const [FIN, SYN, RST, ACK] = [1, 2, 4, 16];
 
 /**
- * The headers of a frame of `length` bytes that says it carries IPv4, or why there are none that can be judged. In merged segments
- * of UDP the length is that of one.
+ * Parses a frame of `length` bytes with the EtherType of IPv4; returns its headers or a drop reason. In
+ * merged UDP segments the length field is that of one segment.
  */
 export function readHeaders(frame: DataView, length: number, merged: boolean): Headers | DropReason {
   if (length < ETHERNET + 20) return 'malformed';
@@ -102,7 +105,9 @@ function readTransport(frame: DataView, headers: Headers, merged: boolean): Drop
   return undefined;
 }
 
-/** Whether a TCP sends this: SYN, SYN ACK, RST, RST ACK, FIN ACK or ACK, with whatever else (RFC 9293). */
+/**
+ * Whether a TCP sends these flags: SYN, SYN ACK, RST, RST ACK, FIN ACK or ACK, with any others (RFC 9293).
+ */
 function isSent(flags: number): boolean {
   const has = (flag: number): boolean => (flags & flag) !== 0;
   if (has(SYN)) return !has(FIN) && !has(RST);
@@ -110,7 +115,7 @@ function isSent(flags: number): boolean {
   return has(ACK);
 }
 
-/** RFC 791: source routes are dropped (K1), and so are options that run out of the header. */
+/** RFC 791: source routes are dropped (K1), and so are options that extend beyond the header. */
 function wrongOption(frame: DataView, at: number, bytes: number): DropReason | undefined {
   for (let offset = 0; offset < bytes; ) {
     const kind = frame.getUint8(at + offset);

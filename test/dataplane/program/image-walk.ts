@@ -6,8 +6,8 @@ import { NO_MATCH } from '#contracts/verdict-word.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
 
 /**
- * Reads an image as `bpf/classify/rules.h` does. `touched` collects the lines that were read; `names` are those that the
- * destination is granted for.
+ * Reads an image as `bpf/classify/rules.h` does. `touched` collects the lines that were read; `names` are the
+ * hostname patterns that the destination is granted for.
  */
 export function walkImage(
   { words }: Image,

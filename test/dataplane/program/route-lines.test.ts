@@ -6,7 +6,7 @@ import { Random } from '#test/seed.js';
 const contains = ({ address, length }: Route, wanted: number): boolean =>
   Math.floor(wanted / 2 ** (32 - length)) === Math.floor(address / 2 ** (32 - length));
 
-/** By looking at every route. */
+/** The expected interface, by a comparison with every route. */
 function interfaceOf(routes: readonly Route[], address: number): number {
   const covering = routes.filter((route) => contains(route, address));
   if (covering.some(({ local }) => local)) return 0;
@@ -15,7 +15,7 @@ function interfaceOf(routes: readonly Route[], address: number): number {
   return route === undefined || others.length > 0 ? 0 : route.ifindex;
 }
 
-/** As the kernel walks down the lines. */
+/** Searches the lines as the kernel does. */
 function foundIn(lines: Uint32Array, address: number): number {
   const placeAmong = (line: number, keys: number): number =>
     lines.subarray(line * LINE_WORDS, line * LINE_WORDS + keys).filter((key) => key <= address).length - 1;
@@ -37,20 +37,23 @@ function randomRoutes(random: Random, count: number): Route[] {
   });
 }
 
-test.each([0, 1, 2, 17, 300, 1_000])('an address has the interface of its longest prefix, among %i routes', (count) => {
-  const random = new Random(count);
-  const routes = randomRoutes(random, count);
-  const lines = routeLines(routes);
-  const edges = intervalsOf(routes).starts.flatMap((start) => [start, Math.max(0, start - 1)]);
-  const addresses = [0, 0xffff_fffe, ...edges, ...Array.from({ length: 500 }, () => random.word())];
-  const wrong = addresses.filter(
-    (address) => lines !== null && foundIn(lines, address) !== interfaceOf(routes, address),
-  );
-  expect(lines).not.toBeNull();
-  expect(wrong).toEqual([]);
-});
+test.each([0, 1, 2, 17, 300, 1_000])(
+  'a lookup returns the interface of the longest prefix among %i routes',
+  (count) => {
+    const random = new Random(count);
+    const routes = randomRoutes(random, count);
+    const lines = routeLines(routes);
+    const edges = intervalsOf(routes).starts.flatMap((start) => [start, Math.max(0, start - 1)]);
+    const addresses = [0, 0xffff_fffe, ...edges, ...Array.from({ length: 500 }, () => random.word())];
+    const wrong = addresses.filter(
+      (address) => lines !== null && foundIn(lines, address) !== interfaceOf(routes, address),
+    );
+    expect(lines).not.toBeNull();
+    expect(wrong).toEqual([]);
+  },
+);
 
-test('more routes than there is room for have no lines', () => {
+test('no lines are built for more routes than fit', () => {
   const routes = Array.from({ length: 1_025 }, (_, index) => ({
     address: index * 512,
     length: 24,
