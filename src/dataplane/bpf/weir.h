@@ -138,7 +138,7 @@ struct settings {
 	__u8 bridges;    /* this program runs beside its predecessor (handover.h) */
 	__u8 flow_shift; /* log2 of the sets of `flows` */
 	__u8 divert_dns; /* DNS lookups go to the DNS proxy, whatever server they address */
-	__u8 copies_routes; /* copied-routes.h; needs Linux 6.2, where a program can read its network device */
+	__u8 copies_routes; /* copied_routes.h; needs Linux 6.2, where a program can read its network device */
 	__u8 reserved[2];
 };
 

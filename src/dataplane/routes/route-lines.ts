@@ -10,7 +10,7 @@ export type Route = Prefix & {
 };
 
 /**
- * Layout of `routes` in `bpf/copied-routes.h`: the header, the root, a line for each key of the root, and the
+ * Layout of `routes` in `bpf/route/copied_routes.h`: the header, the root, a line for each key of the root, and the
  * bottom lines.
  */
 const FAN = 16;

@@ -2,7 +2,7 @@
 #ifndef WEIR_SPLICE_FORWARD_H
 #define WEIR_SPLICE_FORWARD_H
 
-/* Looks up the next hop, for packets that are sent directly (route.h). */
+/* Looks up the next hop, for packets that are sent directly (next_hop.h). */
 static __always_inline void find_way(struct __sk_buff *skb, struct packet *packet, struct join *join, __u64 now)
 {
 	struct way *way = is_fresh(join->hop, now) ? way_of(join->hop) : 0;

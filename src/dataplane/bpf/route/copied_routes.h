@@ -2,12 +2,13 @@
 #ifndef WEIR_COPIED_ROUTES_H
 #define WEIR_COPIED_ROUTES_H
 
-/* A copy of the node's plain routes: by which interface an address is reached. User space makes it and says at which count of
- * changes it did; the kernel counts each change as it makes it. Where the count is another one by now, where packets have more than
- * the routes to go by, and for whatever is no single route by one interface, the kernel's own lookup is asked.
+/* A copy of the node's plain routes: the interface for each address. User space makes the copy and stores
+ * the kernel's change counter of that moment; the kernel increments the counter with each change. The
+ * kernel's own lookup is used instead if the counter has changed, if packets are routed by more than plain
+ * routes, or if an address has no single route by one interface.
  *
- * Line 0 is the header, line 1 the root. Its 16 keys lead to as many lines, theirs to the bottom: eight keys, then as many interfaces. A key is
- * the first address of an interval.
+ * Line 0 is the header, line 1 the root. The 16 keys of the root select as many lines, and their keys
+ * select the bottom lines: eight keys, then eight interfaces. A key is the first address of an interval.
  */
 #define ROUTE_FAN 16
 #define ROUTE_ROOT 1
@@ -15,9 +16,9 @@
 #define ROUTE_BOTTOM (ROUTE_INNER + ROUTE_FAN)
 #define ROUTE_LINES (ROUTE_BOTTOM + ROUTE_FAN * ROUTE_FAN)
 
-#define ROUTES_HOLD 0 /* words of the header: whether there is a copy, */
-#define ROUTES_MADE 1 /* the count of changes when it was made, */
-#define ROUTES_SEEN 2 /* and when weir_see_routes ran last */
+#define ROUTES_HOLD 0 /* words of the header: whether there is a copy */
+#define ROUTES_MADE 1 /* the change counter when the copy was made */
+#define ROUTES_SEEN 2 /* the change counter when weir_see_routes ran last */
 
 struct route_lines {
 	struct line lines[ROUTE_LINES];
@@ -31,7 +32,7 @@ struct {
 	__type(value, struct route_lines);
 } routes SEC(".maps");
 
-/* As in the kernel, wherever its fields stand there. */
+/* Fields of kernel structs; CO-RE relocates their offsets. */
 struct netns_ipv4 {
 	unsigned int fib_seq;
 	bool fib_has_custom_rules;
@@ -43,7 +44,7 @@ typedef struct {
 	struct net *net;
 } __attribute__((preserve_access_index)) possible_net_t;
 struct ipv4_devconf {
-	int data[1]; /* the first: forwarding */
+	int data[1]; /* element 0: forwarding */
 } __attribute__((preserve_access_index));
 struct in_device {
 	struct ipv4_devconf cnf;
@@ -90,14 +91,14 @@ static __always_inline bool is_copy_right(struct __sk_buff *skb, const struct li
 	       !net->ipv4.fib_has_custom_rules && device->ip_ptr->cnf.data[0];
 }
 
-/* The interface by which the copy says that an address is reached; 0 where it does not know. */
+/* Returns the interface of an address in the copy; 0 if the copy does not know it. */
 static __always_inline __u32 copied_interface(const struct line *lines, __u32 address)
 {
 	const struct line *line = lines + ROUTE_ROOT;
 	__u64 above = (__u64)address + 1;
 	__u32 at;
 
-	/* Of few routes it has one key. */
+	/* A copy of few routes has one key in the root. */
 	at = line->words[1] == NONE ? 0 : place_among(line->words, ROUTE_FAN, above);
 	line = lines + ROUTE_INNER + at;
 	at = at * ROUTE_FAN + place_among(line->words, ROUTE_FAN, above);
@@ -105,7 +106,7 @@ static __always_inline __u32 copied_interface(const struct line *lines, __u32 ad
 	return line->words[LINE_WORDS / 2 + place_among(line->words, LINE_WORDS / 2, above)];
 }
 
-/* The interface by which the address is reached, for a packet that came in; 0 where the kernel must be asked. */
+/* Returns the interface of an address for an incoming packet; 0 if the kernel must look it up. */
 static __always_inline __u32 copied_route(struct __sk_buff *skb, __u32 address)
 {
 	struct line *header = copied_routes();
@@ -113,8 +114,8 @@ static __always_inline __u32 copied_route(struct __sk_buff *skb, __u32 address)
 	return header && is_copy_right(skb, header) ? copied_interface(header, address) : 0;
 }
 
-/* Leaves the count of changes in the header, of the calling thread's network namespace. Answers 0 where the kernel has one, and
- * packets may go by the routes alone.
+/* Stores the change counter of the calling thread's network namespace in the header. Returns 0 if the
+ * kernel has such a counter, and packets may be routed by plain routes alone.
  */
 SEC("syscall")
 int weir_see_routes(void *context)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_ROUTE_H
-#define WEIR_ROUTE_H
+#ifndef WEIR_NEXT_HOP_H
+#define WEIR_NEXT_HOP_H
 
 #define FAMILY_INET 2
 #define PACKET_HOST 0 /* linux/if_packet.h */
@@ -10,8 +10,9 @@ static __always_inline bool is_multicast_or_broadcast(__u32 address)
 	return address >= 0xe0000000 && (address < 0xf0000000 || address == 0xffffffff);
 }
 
-/* Where the packet would go; true where nowhere: to the node itself, a broadcast of its networks, or without a route.
- * The guard closes the door behind a packet that is forwarded all the same.
+/* Looks up the next hop of a packet. Returns true if the packet is not forwarded: it is for the node itself
+ * or a broadcast of its networks, or has no route. If the stack forwards it all the same, the guard drops
+ * it.
  */
 __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 {
@@ -23,7 +24,7 @@ __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 		return false;
 	if (is_multicast_or_broadcast(packet->destination))
 		return true;
-	/* Who sends at once must know the gateway and the MTU too. */
+	/* Direct forwarding needs the gateway and the MTU too, which the copy does not have. */
 	by = !settings.direct && packet->destination >> 24 ? copied_route(skb, packet->destination) : 0;
 	if (by) {
 		packet->way.ifindex = by;
@@ -38,9 +39,11 @@ __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 	fib.ipv4_dst = bpf_htonl(packet->destination);
 	fib.ifindex = skb->ifindex;
 	if (settings.direct)
-		fib.tot_len = sizeof(struct iphdr); /* asks for the MTU */
+		fib.tot_len = sizeof(struct iphdr); /* requests the MTU */
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
-	/* A gateway may be one of IPv6 (RFC 5549); what is for 0.0.0.0/8 the stack drops (RFC 1122, 3.2.1.3). */
+	/* The gateway may be an IPv6 address (RFC 5549). The stack drops packets to 0.0.0.0/8 (RFC 1122,
+	 * 3.2.1.3).
+	 */
 	if (fib.family == FAMILY_INET && packet->destination >> 24 &&
 	    (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)) {
 		packet->way.ifindex = fib.ifindex;
@@ -60,8 +63,9 @@ static __always_inline bool is_martian(__u32 source)
 	return is_multicast_or_broadcast(source) || is_loopback(source) || source >> 24 == 0;
 }
 
-/* D17a. A lookup for the source answers "not forwarded" where it is the node's own, a broadcast, or has no route. An
- * interface that does not forward has no lookup: what comes in there gets no further than the node, whose stack checks it.
+/* Whether the source address is spoofed (D17a). A lookup of the source returns "not forwarded" if the
+ * source is the node's own address or a broadcast, or has no route. On an interface without forwarding
+ * there is no lookup: its packets can only go to the node, and the stack checks their source.
  */
 __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 {
@@ -95,8 +99,8 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 	return settings.reverse_path == REVERSE_PATH_STRICT && fib.ifindex != skb->ifindex;
 }
 
-/* The interface by which a packet that came in goes on to another node, where the copy of the routes says so, and that it may come from where it
- * says; 0: they are asked.
+/* Returns the outgoing interface of an incoming packet, if the copy of the routes knows it and accepts the
+ * source on its interface; 0 if the kernel must look both up.
  */
 static __always_inline __u32 plain_route(struct __sk_buff *skb, __u32 source, __u32 destination)
 {
@@ -125,16 +129,19 @@ __noinline bool is_plainly_forwarded(struct __sk_buff *skb, struct packet *packe
 	return packet->way.ifindex;
 }
 
-/* User space says so for a short time, again and again: where it is gone, packets go by the stack. */
+/* User space renews this deadline at short intervals. If its process is gone, packets go through the stack.
+ */
 static __always_inline bool is_sent_at_once(const struct active *in_force, __u64 now_ns)
 {
 	return settings.direct && now_ns < READ_ONCE(in_force->direct_until_ns);
 }
 
-/* A kept way is followed for four of these: about as long as it takes until a changed route is. */
+/* A stored hop is used for HOP_LASTS units: about as long as it takes user space to follow a change of
+ * routes.
+ */
 #define HOP_SHIFT 28 /* 0.27 s */
 #define HOP_LASTS 4
-/* And kept for as long as any hop that names it may be followed, and longer. */
+/* An entry of `ways` is kept longer than any hop that refers to it may be used. */
 #define WAY_TICKS 4000
 #define WAY_TRIES 4
 #define BEING_WRITTEN 0xffffffffU
@@ -149,7 +156,7 @@ static __always_inline bool is_fresh(__u32 hop, __u64 now_ns)
 	return hop && (__u16)(hop_time(now_ns) - (hop >> 16)) < HOP_LASTS;
 }
 
-/* Of a fresh hop. */
+/* Returns the entry of a hop that is fresh. */
 static __always_inline struct way *way_of(__u32 hop)
 {
 	__u32 at = hop & 0xffff;
@@ -162,8 +169,8 @@ static __always_inline bool is_way(const struct way *a, const struct way *b)
 	return a->ifindex == b->ifindex && a->gateway == b->gateway && a->mtu == b->mtu;
 }
 
-/* A hop by this way from now on; 0 where no entry is to be had. Entry 0 is nobody's. What is found was not written anew
- * meanwhile, since that would have changed when it was refreshed.
+/* Stores a next hop. Returns a hop that refers to it from now on; 0 if no entry is free. Entry 0 is not
+ * used. An entry that matches was not rewritten meanwhile, since that would have changed `refreshed`.
  */
 __noinline __u32 keep_way(const struct way *way, __u64 now_ns)
 {
@@ -201,7 +208,7 @@ __noinline __u32 keep_way(const struct way *way, __u64 now_ns)
 	return hop | old;
 }
 
-/* RFC 1071, of a header without options. */
+/* Verifies the checksum (RFC 1071) of an IPv4 header without options. */
 static __always_inline bool is_sum_right(const struct iphdr *ip)
 {
 	const __u32 *words = (const void *)ip;
@@ -214,15 +221,16 @@ static __always_inline bool is_sum_right(const struct iphdr *ip)
 	return sum == 0xffff;
 }
 
-/* The kernel's ip_tos2prio. */
+/* The table ip_tos2prio of the kernel. */
 #define PRIORITIES 0x4620
 static __always_inline __u32 priority_of(__u8 tos)
 {
 	return PRIORITIES >> (tos >> 1 & 12) & 15;
 }
 
-/* Sends what passes at once. What the stack must answer, redirect, cut into pieces, drop, or leave to another station, and
- * what has options, goes by the stack. `bytes`: of its longest segment, from the IPv4 header.
+/* Sends an allowed packet directly. The packet goes through the stack instead if the stack must reply,
+ * redirect, fragment or drop it, if its destination MAC address is not the node, or if it has IP options.
+ * `bytes`: length of its longest segment, from the IPv4 header.
  */
 __noinline enum outcome send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_FIRST_H
-#define WEIR_FIRST_H
+#ifndef WEIR_FAST_PATH_NEW_FLOW_H
+#define WEIR_FAST_PATH_NEW_FLOW_H
 
-/* The short way of a packet that opens a flow: passes one that the copied routes forward and the first of its groups, or the
- * default, allows. Others are looked at in full, and what was found of them until then goes with them. Memory that
- * nobody read lately is asked for before anything else is done: it comes while that of the table of flows is still on its way.
+/* The fast path of a packet that opens a flow. It passes a packet that the copied routes forward, if the
+ * first rule block or the default allows it. Other packets take the full path, with the results so far.
+ * Lines that are probably not in the cache are loaded first, while the flow table is still being fetched.
  */
 static __always_inline enum outcome pass_first(struct __sk_buff *skb, struct brief *brief)
 {
