@@ -59,7 +59,7 @@ struct {
 } ways SEC(".maps");
 
 /* Results of the fast path for a packet that it left to the full path. */
-struct foreseen {
+struct prefetched {
 	__u32 list;        /* line of the rule list of the source; 0: not looked up */
 	__u32 active_word; /* active word that `list` and `word` belong to */
 	__u32 word;        /* verdict word; 0: not decided yet */
@@ -99,7 +99,7 @@ struct packet {
 	bool outgoing;
 	bool has_no_flow; /* an earlier lookup found no flow */
 	bool is_reply;    /* of a packet that an ICMP error quotes: it was a reply in its flow */
-	struct foreseen foreseen;
+	struct prefetched foreseen;
 	struct place place;
 	struct way way;
 };

@@ -4,7 +4,7 @@
 
 /* Return values of the functions that handle a packet. Only the first three end the handling; they have the
  * numbers of the TC actions, so that `action_of` costs no instruction where the compiler knows the outcome.
- * The others start above every drop reason, since `judge_error` returns either of the two.
+ * The others start above every drop reason, since `classify_icmp_error` returns either of the two.
  */
 enum outcome {
 	OUTCOME_PASS = TC_ACT_UNSPEC, /* to the next program, then to the stack */
@@ -12,7 +12,7 @@ enum outcome {
 	OUTCOME_SENT = TC_ACT_REDIRECT, /* sent directly, without the stack */
 
 	TO_PREDECESSOR = 0x100, /* refused here, while the older datapath may still have the flow (handover.h) */
-	NOT_BUSY,               /* not a packet in the middle of an established flow */
+	NOT_ESTABLISHED,               /* not a packet in the middle of an established flow */
 	OPENS_FLOW,             /* a SYN or a UDP packet, and the table has no flow for it */
 	NOT_DIVERTED,           /* a DNS lookup addressed to the node itself */
 	NOT_INSPECTED,          /* no socket of the service plane accepts it */

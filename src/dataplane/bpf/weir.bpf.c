@@ -54,53 +54,55 @@
 #include "classify/bench.h"
 #include "classify/prove.h"
 
-/* The full path of an incoming packet. `brief`: set if the fast path found that the packet has no flow. */
-static __always_inline enum outcome police_incoming(struct __sk_buff *skb, const struct brief *brief)
+/* The full path of an incoming packet. `fast_packet`: set if the fast path found that the packet has no
+ * flow.
+ */
+static __always_inline enum outcome handle_ipv4_ingress(struct __sk_buff *skb, const struct fast_packet *fast_packet)
 {
 	struct packet *packet = new_packet(0);
 
 	if (!packet)
 		return OUTCOME_DROP;
-	if (brief) {
+	if (fast_packet) {
 		packet->has_no_flow = true;
-		packet->foreseen = brief->foreseen;
+		packet->foreseen = fast_packet->foreseen;
 	}
-	return police(skb, packet);
+	return handle_ipv4(skb, packet);
 }
 
-static __always_inline enum outcome police_outgoing(struct __sk_buff *skb)
+static __always_inline enum outcome handle_ipv4_egress(struct __sk_buff *skb)
 {
 	struct packet *packet = new_packet(0);
 
 	if (!packet)
 		return OUTCOME_DROP;
 	packet->outgoing = true;
-	return police(skb, packet);
+	return handle_ipv4(skb, packet);
 }
 
-static __always_inline enum outcome judge_incoming(struct __sk_buff *skb)
+static __always_inline enum outcome handle_ingress(struct __sk_buff *skb)
 {
-	struct brief *brief;
+	struct fast_packet *fast_packet;
 	enum outcome outcome;
 
-	note_copy(skb);
+	note_reinjected(skb);
 	skb->mark &= ~settings.mark_mask;
 	if (skb->vlan_present)
 		return drop(skb, 0, DROP_VLAN_TAGGED);
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
-		brief = brief_of_packet();
-		if (!brief)
+		fast_packet = fast_packet_buffer();
+		if (!fast_packet)
 			return OUTCOME_DROP;
-		outcome = pass_busy(skb, brief);
+		outcome = pass_established(skb, fast_packet);
 		if (outcome != OPENS_FLOW)
-			return outcome == NOT_BUSY ? police_incoming(skb, 0) : outcome;
-		outcome = pass_first(skb, brief);
-		return outcome == OPENS_FLOW ? police_incoming(skb, brief) : outcome;
+			return outcome == NOT_ESTABLISHED ? handle_ipv4_ingress(skb, 0) : outcome;
+		outcome = pass_new_flow(skb, fast_packet);
+		return outcome == OPENS_FLOW ? handle_ipv4_ingress(skb, fast_packet) : outcome;
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_IPV6):
-		return judge_ipv6(skb, false);
+		return handle_ipv6(skb, false);
 	case bpf_htons(ETH_P_8021Q):
 	case bpf_htons(ETH_P_8021AD):
 	case bpf_htons(ETH_P_QINQ1):
@@ -115,7 +117,7 @@ static __always_inline enum outcome judge_incoming(struct __sk_buff *skb)
 /* Handles packets that leave by a policed interface and were not classified at ingress: those of the node,
  * and those that came in by an interface without policy (D17).
  */
-static __always_inline enum outcome judge_outgoing(struct __sk_buff *skb)
+static __always_inline enum outcome handle_egress(struct __sk_buff *skb)
 {
 	bool local = skb->ingress_ifindex == 0;
 
@@ -124,7 +126,7 @@ static __always_inline enum outcome judge_outgoing(struct __sk_buff *skb)
 	 */
 	if (!local && skb->mark & settings.guard_bit)
 		return OUTCOME_PASS;
-	if (local && is_inspecting() && skb->protocol == bpf_htons(ETH_P_IP) && !may_say(skb)) {
+	if (local && is_inspecting() && skb->protocol == bpf_htons(ETH_P_IP) && !may_send(skb)) {
 		leave(skb, COUNT_FROM_NODE);
 		return OUTCOME_DROP;
 	}
@@ -133,12 +135,12 @@ static __always_inline enum outcome judge_outgoing(struct __sk_buff *skb)
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
 		if (local && !(skb->mark & settings.exempt_bit))
-			return police_outgoing(skb);
+			return handle_ipv4_egress(skb);
 		return follow_foreign(skb, local ? COUNT_FROM_NODE : COUNT_FOREIGN);
 	case bpf_htons(ETH_P_ARP):
 		return leave(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_IPV6):
-		return local ? judge_ipv6(skb, true) : leave(skb, COUNT_FOREIGN);
+		return local ? handle_ipv6(skb, true) : leave(skb, COUNT_FOREIGN);
 	default:
 		if (!local)
 			return leave(skb, COUNT_FOREIGN);
@@ -150,7 +152,7 @@ SEC("tc")
 int weir_ingress(struct __sk_buff *skb)
 {
 	hand_over_unless_in_force(skb, PREDECESSOR_INGRESS);
-	return action_of(hand_over_refused(skb, judge_incoming(skb), PREDECESSOR_INGRESS));
+	return action_of(hand_over_refused(skb, handle_ingress(skb), PREDECESSOR_INGRESS));
 }
 
 SEC("tc")
@@ -162,7 +164,7 @@ int weir_egress(struct __sk_buff *skb)
 	hand_over_unless_in_force(skb, PREDECESSOR_EGRESS);
 	if (settings.bridges && !is_in_force())
 		return action_of(OUTCOME_PASS);
-	outcome = judge_outgoing(skb);
+	outcome = handle_egress(skb);
 	/* Queueing disciplines classify by the priority that the sender set. */
 	set_priority(skb, priority);
 	return action_of(hand_over_refused(skb, outcome, PREDECESSOR_EGRESS));

@@ -189,7 +189,7 @@ struct flow_key {
 #define FLOW_HALF_OPEN 8    /* not yet confirmed by the other side */
 #define FLOW_FIN 16         /* shifted left by the direction of the FIN */
 #define FLOW_ENDING 64      /* until the line is reused: no flush begins, a running one ends the flow */
-#define FLOW_FOLDING 128    /* one CPU owns the tally now, and flushes the counters to it */
+#define FLOW_FLUSHING 128    /* one CPU owns the tally now, and flushes the counters to it */
 
 #define FLOW_WAYS 8
 
@@ -213,7 +213,7 @@ struct flow {
 };
 
 /* The rest of a flow, by the same index. A line without a flow has a tally of zeros, and a first packet
- * leaves it so: the first flush fills in the facts that follow from the flow (`settle`).
+ * leaves it so: the first flush fills in the facts that follow from the flow (`complete_tally`).
  */
 struct tally {
 	__u64 opened_ns; /* 0: see `opened` of the flow */

@@ -5,10 +5,10 @@
 /* Returns the verdict word for the flow of this packet, always in the direction in which it was opened,
  * also for a reply.
  */
-__noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
+__noinline __u32 classify_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
 	__u32 slot = slot_of(active_word), source, destination, key, port, list;
-	const struct foreseen *foreseen;
+	const struct prefetched *prefetched;
 
 	if (!packet)
 		return 0;
@@ -17,29 +17,30 @@ __noinline __u32 judge_with(const struct packet *packet, __u32 active_word, bool
 	key = reply ? leaf_key_of_opener(packet) : leaf_key(packet);
 	port = reply ? packet->destination_port : packet->source_port;
 	/* Stored results hold for the packet's own direction, and with grants that have not expired. */
-	foreseen = &packet->foreseen;
-	list = reply || foreseen->active_word != active_word ? 0 : foreseen->list;
-	if (list && foreseen->word && !flags)
-		return foreseen->word;
+	prefetched = &packet->foreseen;
+	list = reply || prefetched->active_word != active_word ? 0 : prefetched->list;
+	if (list && prefetched->word && !flags)
+		return prefetched->word;
 	if (!list)
 		list = find_list(image_of(slot), source, destination);
 	return classify(slot | flags, list, destination, key, port);
 }
 
-static __always_inline __u32 judge(const struct packet *packet, __u32 active_word, bool reply)
+static __always_inline __u32 classify_packet(const struct packet *packet, __u32 active_word, bool reply)
 {
-	return judge_with(packet, active_word, reply, 0);
+	return classify_with(packet, active_word, reply, 0);
 }
 
-/* As `judge`, for a flow that exists: it keeps its verdict if the grant that allowed it has expired (D12).
+/* As `classify_packet`, for a flow that exists: it keeps its verdict if the grant that allowed it has
+ * expired (D12).
  */
-static __always_inline __u32 judge_again(const struct packet *packet, __u32 active_word, bool reply)
+static __always_inline __u32 classify_again(const struct packet *packet, __u32 active_word, bool reply)
 {
-	__u32 word = judge(packet, active_word, reply), kept;
+	__u32 word = classify_packet(packet, active_word, reply), kept;
 
 	if (!refusal_of(word))
 		return word;
-	kept = judge_with(packet, active_word, reply, EXPIRED_TOO);
+	kept = classify_with(packet, active_word, reply, EXPIRED_TOO);
 	return refusal_of(kept) ? word : kept;
 }
 
@@ -51,7 +52,7 @@ __noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet,
 	if (settings.bridges && reason != DROP_LOOPBACK)
 		return TO_PREDECESSOR;
 	count_packet(COUNT_DROPS + reason, skb);
-	tell_packet(skb, packet, 0, reason);
+	report_packet(skb, packet, 0, reason);
 	return OUTCOME_DROP;
 }
 
@@ -62,14 +63,14 @@ __noinline enum outcome refuse(struct __sk_buff *skb, const struct packet *packe
 		return TO_PREDECESSOR;
 	trace(skb, judged);
 	count_packet(COUNT_DROPS + reason, skb);
-	tell_packet(skb, packet, judged, reason);
+	report_packet(skb, packet, judged, reason);
 	return OUTCOME_DROP;
 }
 
 /* Passes a packet that opens no flow. */
 __noinline enum outcome pass_alone(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
 {
-	tell_packet(skb, packet, judged, DROP_NONE);
+	report_packet(skb, packet, judged, DROP_NONE);
 	return pass_word(skb, judged);
 }
 

@@ -110,7 +110,7 @@ static __always_inline __u32 home_of(__u32 address)
 	return 1 + (hash * header->homes >> 32);
 }
 
-static __always_inline void touch_grants(__u32 address)
+static __always_inline void prefetch_grants(__u32 address)
 {
 	struct grant_line *line = grants_at(home_of(address));
 

@@ -25,7 +25,7 @@ static __always_inline __u64 is_not_above(__u32 key, __u64 above)
  * never compared: it is the lower bound. Three are compared at a time, since these comparisons do not
  * depend on each other.
  */
-static __always_inline __u32 place_among(const __u32 *keys, __u32 count, __u64 above)
+static __always_inline __u32 index_among(const __u32 *keys, __u32 count, __u64 above)
 {
 	__u32 step = count > 4 ? count / 4 : 1, place, more = 0;
 
@@ -74,7 +74,7 @@ static __always_inline struct line *line_at(struct image image, __u32 index)
 /* Loads lines into the cache that will be needed, while an earlier line is still being fetched. A wrong or
  * missing index costs one load and has no effect on the verdict.
  */
-static __always_inline void touch(struct image image, __u32 index)
+static __always_inline void prefetch(struct image image, __u32 index)
 {
 	struct line *line = line_at(image, index);
 
@@ -87,7 +87,7 @@ static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 
 {
 	const __u32 *half = line->words + (second & 1) * 2 * HALF_KEYS;
 
-	return half[HALF_KEYS + place_among(half, HALF_KEYS, above)];
+	return half[HALF_KEYS + index_among(half, HALF_KEYS, above)];
 }
 
 /* Returns the value at x in the tree `ref` (line << 3 | depth); 0, which is no value, if the image is
@@ -108,7 +108,7 @@ static __always_inline __u32 search_tree(struct image image, __u32 ref, __u32 x,
 		line = line_at(image, index);
 		if (!line)
 			return 0;
-		below = place_among(line->words, LINE_WORDS, above);
+		below = index_among(line->words, LINE_WORDS, above);
 		last = line->words[0] & 15;
 		if (below > last)
 			below = last;
@@ -117,12 +117,12 @@ static __always_inline __u32 search_tree(struct image image, __u32 ref, __u32 x,
 	if (leaves != NONE) {
 #pragma unroll
 		for (int i = 0; i < LINES_OF_LEAVES; i++)
-			touch(image, leaves + LINES_OF_LEAVES * index + i);
+			prefetch(image, leaves + LINES_OF_LEAVES * index + i);
 	}
 	line = line_at(image, index);
 	if (!line)
 		return 0;
-	return line->words[LINE_WORDS / 2 + place_among(line->words, LINE_WORDS / 2, above)];
+	return line->words[LINE_WORDS / 2 + index_among(line->words, LINE_WORDS / 2, above)];
 }
 
 __noinline __u32 search(__u32 slot, __u32 ref, __u32 x)

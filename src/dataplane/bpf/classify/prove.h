@@ -30,9 +30,9 @@ static long prove_one(__u32 index, const __u32 *slot)
 	list = find_list(image, asked->source, asked->destination);
 	packet.foreseen.list = list;
 	packet.foreseen.active_word = *slot;
-	asked->word = judge_with(&packet, *slot, false, WITHOUT_GRANTS);
+	asked->word = classify_with(&packet, *slot, false, WITHOUT_GRANTS);
 	/* The fast path must give the same verdict word. */
-	near = near_word(image, list, asked->destination, (__u64)asked->source_port << 32 | leaf_key(&packet));
+	near = first_blocks_word(image, list, asked->destination, (__u64)asked->source_port << 32 | leaf_key(&packet));
 	if (is_decided(near) && near != asked->word)
 		asked->word = 0;
 	return 0;

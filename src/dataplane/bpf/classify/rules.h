@@ -33,9 +33,9 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 	if (!header || header->words[0] != IMAGE_MAGIC)
 		return 0;
 	if (header->words[HEADER_HAS_NAMES])
-		touch_grants(destination);
+		prefetch_grants(destination);
 	index = search_tree(image, header->words[HEADER_SOURCES], source, NONE);
-	touch(image, index);
+	prefetch(image, index);
 	if (!header->words[HEADER_BEHIND_LISTS])
 		return index;
 	/* Check both ends of this very value, else Linux 6.1 learns the bounds of another register. */
@@ -94,7 +94,7 @@ __noinline __u32 segment_word(__u32 slot, __u32 place, __u32 destination, __u64 
 /* Returns the verdict word if the first two rule blocks of a list, or the default behind the first, decide
  * without hostnames (`is_decided`). This is so for most packets.
  */
-static __always_inline __u32 near_word(struct image image, __u32 list, __u32 destination, __u64 keys)
+static __always_inline __u32 first_blocks_word(struct image image, __u32 list, __u32 destination, __u64 keys)
 {
 	__u32 word = find_word(image, list, 0, destination, keys);
 

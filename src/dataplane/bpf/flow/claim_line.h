@@ -62,7 +62,7 @@ static __always_inline __u8 tag_with(__u64 hash, bool half)
 }
 
 /* Claims a free line in the less crowded of the two sets; NO_SLOT if there is none. */
-__noinline __u32 claim_at_once(__u64 hash, bool half)
+__noinline __u32 claim_available(__u64 hash, bool half)
 {
 	__u32 set = first_set(hash), other = second_set(hash), slot;
 	bool spills = is_to_spill(set, other);
@@ -73,18 +73,18 @@ __noinline __u32 claim_at_once(__u64 hash, bool half)
 	return slot;
 }
 
-/* As claim_at_once, for a caller that has read the tags of the first set. */
-static __always_inline __u32 claim_seen(const struct sought *sought)
+/* As claim_available, for a caller that has read the tags of the first set. */
+static __always_inline __u32 claim_by_tags(const struct flow_lookup *flow_lookup)
 {
-	__u64 seen = sought->tags, free = ways_with(seen, 0);
-	__u32 set = first_set(sought->hash), way = lowest_way(free) & (FLOW_WAYS - 1);
-	__u8 tag = tag_with(sought->hash, true);
+	__u64 seen = flow_lookup->tags, free = ways_with(seen, 0);
+	__u32 set = first_set(flow_lookup->hash), way = lowest_way(free) & (FLOW_WAYS - 1);
+	__u8 tag = tag_with(flow_lookup->hash, true);
 	__u64 *tags = tags_at(set);
 
-	if (tags && crowd_in(seen) < CROWDED &&
+	if (tags && ways_in_use_by(seen) < CROWDED &&
 	    __sync_val_compare_and_swap(tags, seen, seen | (__u64)(way ? tag : tag & ~SPILLED) << way * 8) == seen)
 		return set | way << settings.flow_shift;
-	return claim_at_once(sought->hash, true);
+	return claim_available(flow_lookup->hash, true);
 }
 
 /* Evicts a flow and claims its line; NO_SLOT if both sets are full of flows that stay. */
@@ -108,7 +108,7 @@ __noinline __u32 claim_with_room(__u64 hash, bool half, __u64 now_ns)
 
 static __always_inline __u32 claim_line(__u64 hash, bool half, __u64 now_ns)
 {
-	__u32 slot = claim_at_once(hash, half);
+	__u32 slot = claim_available(hash, half);
 
 	return slot == NO_SLOT ? claim_with_room(hash, half, now_ns) : slot;
 }

@@ -18,7 +18,7 @@ static __always_inline bool is_icmp_reply(__u8 type)
 }
 
 /* A query with a code other than 0 is classified without a flow: the verdict of the flow was for code 0. */
-static __always_inline void find_place(struct packet *packet)
+static __always_inline void find_flow_key(struct packet *packet)
 {
 	struct place *place = &packet->place;
 	__u16 source_port = packet->source_port, destination_port = packet->destination_port;

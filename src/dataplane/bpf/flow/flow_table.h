@@ -22,19 +22,19 @@
 #define EACH_WAY 0x0101010101010101ULL
 #define EACH_TAG (EACH_WAY * 0x7f - SPILLED) /* 0: the way is free */
 #define SPILLED (1ULL << 6)                  /* in way 0: some flows of this set are in their second set */
-#define EACH_MARK (EACH_WAY * 0x80)          /* half open */
+#define HALF_OPEN_MARKS (EACH_WAY * 0x80)          /* half open */
 
 /* The lookup of a key, as two words. */
-struct sought {
+struct flow_lookup {
 	__u64 addresses;
 	__u64 rest;
 	__u64 hash;
 	__u64 tags; /* tags of its first set, as read */
 };
 
-static __always_inline const struct flow_key *sought_key(const struct sought *sought)
+static __always_inline const struct flow_key *lookup_key(const struct flow_lookup *flow_lookup)
 {
-	return (const struct flow_key *)sought;
+	return (const struct flow_key *)flow_lookup;
 }
 
 static __always_inline __u64 hash_of(__u64 addresses, __u64 rest)
@@ -76,11 +76,11 @@ static __always_inline bool same_key(const struct flow_key *a, const struct flow
 	return left[0] == right[0] && left[1] == right[1];
 }
 
-static __always_inline bool is_of(const struct flow *line, const struct sought *sought)
+static __always_inline bool has_key_of(const struct flow *line, const struct flow_lookup *flow_lookup)
 {
 	const __u64 *key = (const __u64 *)&line->key;
 
-	return key[1] == sought->rest && key[0] == sought->addresses;
+	return key[1] == flow_lookup->rest && key[0] == flow_lookup->addresses;
 }
 
 static __always_inline __u64 *rest_of(struct flow *line)
@@ -95,7 +95,7 @@ static __always_inline bool is_expired(const struct flow *flow, __u32 now)
 }
 
 /* Whether the byte counter must be flushed before it wraps. */
-static __always_inline bool is_fold_due(__u32 bytes, __u32 more)
+static __always_inline bool is_flush_due(__u32 bytes, __u32 more)
 {
 	return (bytes ^ (bytes + more)) >> 30;
 }
@@ -103,7 +103,7 @@ static __always_inline bool is_fold_due(__u32 bytes, __u32 more)
 /* Returns the high bit of each byte whose way has this tag; tag 0 finds the free ways. */
 static __always_inline __u64 ways_with(__u64 tags, __u8 tag)
 {
-	return ~(((tags ^ EACH_WAY * tag) & EACH_TAG) + EACH_WAY * 0x7f) & EACH_MARK;
+	return ~(((tags ^ EACH_WAY * tag) & EACH_TAG) + EACH_WAY * 0x7f) & HALF_OPEN_MARKS;
 }
 
 /* Returns the number of the lowest byte whose highest bit is set in `bits`. */
@@ -147,9 +147,9 @@ static __always_inline __u64 mark_of(__u32 way)
 }
 
 /* Returns the line that has this key, and its slot; 0 if there is none. */
-static __always_inline struct flow *find_in_set(__u32 set, __u64 tags, const struct sought *sought, __u32 *slot)
+static __always_inline struct flow *find_in_set(__u32 set, __u64 tags, const struct flow_lookup *flow_lookup, __u32 *slot)
 {
-	__u64 same = ways_with(tags, tag_of(sought->hash));
+	__u64 same = ways_with(tags, tag_of(flow_lookup->hash));
 
 	for (int tries = 0; tries < FLOW_WAYS && same; tries++, same &= same - 1) {
 		__u32 way = lowest_way(same) & (FLOW_WAYS - 1);
@@ -157,7 +157,7 @@ static __always_inline struct flow *find_in_set(__u32 set, __u64 tags, const str
 
 		*slot = set | way << settings.flow_shift;
 		line = bpf_map_lookup_elem(&flows, slot);
-		if (line && is_of(line, sought)) {
+		if (line && has_key_of(line, flow_lookup)) {
 			if (tags & mark_of(way))
 				*slot |= HALF_OPEN;
 			return line;
@@ -166,43 +166,43 @@ static __always_inline struct flow *find_in_set(__u32 set, __u64 tags, const str
 	return 0;
 }
 
-static __always_inline struct flow *find_line(struct sought *sought, __u32 *slot)
+static __always_inline struct flow *find_line(struct flow_lookup *flow_lookup, __u32 *slot)
 {
-	__u32 set = first_set(sought->hash);
+	__u32 set = first_set(flow_lookup->hash);
 	__u64 *tags = tags_at(set), seen;
 	struct flow *line;
 
 	if (!tags)
 		return 0;
-	sought->tags = seen = READ_ONCE(*tags);
-	line = find_in_set(set, seen, sought, slot);
+	flow_lookup->tags = seen = READ_ONCE(*tags);
+	line = find_in_set(set, seen, flow_lookup, slot);
 	if (line || !(seen & SPILLED))
 		return line;
-	set = second_set(sought->hash);
+	set = second_set(flow_lookup->hash);
 	tags = tags_at(set);
-	return tags ? find_in_set(set, READ_ONCE(*tags), sought, slot) : 0;
+	return tags ? find_in_set(set, READ_ONCE(*tags), flow_lookup, slot) : 0;
 }
 
 /* Returns the line that has this key. Looks at the most likely line first, before the tags. */
-static __always_inline struct flow *find_near(struct sought *sought)
+static __always_inline struct flow *find_likely(struct flow_lookup *flow_lookup)
 {
-	struct flow *line = flow_at(first_set(sought->hash));
+	struct flow *line = flow_at(first_set(flow_lookup->hash));
 	__u32 slot;
 
-	return line && is_of(line, sought) ? line : find_line(sought, &slot);
+	return line && has_key_of(line, flow_lookup) ? line : find_line(flow_lookup, &slot);
 }
 
 /* Returns the slot that has this key; NO_SLOT if there is none. */
 __noinline __u32 find_slot(const struct flow_key *key, __u64 hash)
 {
-	struct sought sought = { .hash = hash };
+	struct flow_lookup flow_lookup = { .hash = hash };
 	__u32 slot;
 
 	if (!key)
 		return NO_SLOT;
-	sought.addresses = ((const __u64 *)key)[0];
-	sought.rest = ((const __u64 *)key)[1];
-	return find_line(&sought, &slot) ? slot : NO_SLOT;
+	flow_lookup.addresses = ((const __u64 *)key)[0];
+	flow_lookup.rest = ((const __u64 *)key)[1];
+	return find_line(&flow_lookup, &slot) ? slot : NO_SLOT;
 }
 
 #define USE_SHIFT 48
@@ -261,24 +261,24 @@ __noinline __u32 claim_freed(__u32 set, __u8 tag)
 }
 
 /* Returns the approximate number of ways in use. */
-static __always_inline __u32 crowd_in(__u64 tags)
+static __always_inline __u32 ways_in_use_by(__u64 tags)
 {
 	return FLOW_WAYS - ((ways_with(tags, 0) >> 7) * EACH_WAY >> 56);
 }
 
-static __always_inline __u32 crowd(__u32 set)
+static __always_inline __u32 ways_in_use(__u32 set)
 {
 	__u64 *tags = tags_at(set);
 
-	return tags ? crowd_in(READ_ONCE(*tags)) : FLOW_WAYS;
+	return tags ? ways_in_use_by(READ_ONCE(*tags)) : FLOW_WAYS;
 }
 
 /* Whether a new flow goes to its second set rather than to its first. */
 static __always_inline bool is_to_spill(__u32 set, __u32 other)
 {
-	__u32 taken = crowd(set);
+	__u32 taken = ways_in_use(set);
 
-	return taken >= CROWDED && crowd(other) < taken;
+	return taken >= CROWDED && ways_in_use(other) < taken;
 }
 
 static __always_inline void mark_spilled(__u32 set)

@@ -24,13 +24,13 @@ static __always_inline __u32 *vital_word(struct flow *flow)
 	return (__u32 *)&flow->state;
 }
 
-static __always_inline bool is_being_folded(struct flow *flow)
+static __always_inline bool is_being_flushed(struct flow *flow)
 {
-	return READ_ONCE(*vital_word(flow)) & FLOW_FOLDING << 8;
+	return READ_ONCE(*vital_word(flow)) & FLOW_FLUSHING << 8;
 }
 
 /* Completes a tally that the first packet left empty. */
-static __always_inline void settle(struct flow *flow, struct tally *tally, __u64 now_ns)
+static __always_inline void complete_tally(struct flow *flow, struct tally *tally, __u64 now_ns)
 {
 	__u64 judged;
 
@@ -45,14 +45,14 @@ static __always_inline void settle(struct flow *flow, struct tally *tally, __u64
 
 /* Adds the counts since the last flush to the totals and to the rule. Only for the CPU that owns the tally.
  */
-__noinline int fold_alone(struct flow *flow, struct tally *tally, __u64 now_ns)
+__noinline int flush_owned(struct flow *flow, struct tally *tally, __u64 now_ns)
 {
 	__u64 packets = 0, bytes = 0;
 	__u32 idle;
 
 	if (!flow || !tally)
 		return 0;
-	settle(flow, tally, now_ns);
+	complete_tally(flow, tally, now_ns);
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
 		__u32 seen = READ_ONCE(flow->packets[side]), carried = READ_ONCE(flow->bytes[side]);
@@ -76,7 +76,7 @@ __noinline int fold_alone(struct flow *flow, struct tally *tally, __u64 now_ns)
 	return 0;
 }
 
-/* Ends a flow that no lookup finds any more, and whose tally this CPU owns. `ended_by` is as in tell_flow.
+/* Ends a flow that no lookup finds any more, and whose tally this CPU owns. `ended_by` is as in report_flow.
  */
 __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 {
@@ -85,80 +85,80 @@ __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 
 	if (!flow || !tally)
 		return 0;
-	fold_alone(flow, tally, now_ns);
-	tell_flow(flow, tally, EVENT_FLOW_ENDED, now_ns, ended_by);
+	flush_owned(flow, tally, now_ns);
+	report_flow(flow, tally, EVENT_FLOW_ENDED, now_ns, ended_by);
 	release(flow, tally, slot);
 	return 0;
 }
 
 /* Results of an attempt to flush a flow. */
-enum fold {
-	FOLD_NOT = 0,   /* another CPU flushes it, or the line has another flow */
-	FOLD_ALONE = 1, /* this CPU owns the tally from now on */
-	FOLD_END = 2,   /* another CPU left the end of the flow to this one: call `finish_flow` */
+enum flush {
+	FLUSH_NONE = 0,   /* another CPU flushes it, or the line has another flow */
+	FLUSH_OWNED = 1, /* this CPU owns the tally from now on */
+	FLUSH_END = 2,   /* another CPU left the end of the flow to this one: call `finish_flow` */
 };
 
-static __always_inline enum fold finish_fold(struct flow *flow)
+static __always_inline enum flush finish_flush(struct flow *flow)
 {
-	__u32 both = (FLOW_FOLDING | FLOW_ENDING) << 8;
+	__u32 both = (FLOW_FLUSHING | FLOW_ENDING) << 8;
 
-	return (__sync_fetch_and_and(vital_word(flow), ~(FLOW_FOLDING << 8)) & both) == both ? FOLD_END : FOLD_NOT;
+	return (__sync_fetch_and_and(vital_word(flow), ~(FLOW_FLUSHING << 8)) & both) == both ? FLUSH_END : FLUSH_NONE;
 }
 
 /* `rest` is the second word of the key of the flow. If the flow is ending, the bit has no effect, and the
  * next flow overwrites it.
  */
-static __always_inline enum fold begin_fold(struct flow *flow, __u64 rest)
+static __always_inline enum flush begin_flush(struct flow *flow, __u64 rest)
 {
-	__u32 either = (FLOW_FOLDING | FLOW_ENDING) << 8;
+	__u32 either = (FLOW_FLUSHING | FLOW_ENDING) << 8;
 
-	if (READ_ONCE(*rest_of(flow)) != rest || __sync_fetch_and_or(vital_word(flow), FLOW_FOLDING << 8) & either)
-		return FOLD_NOT;
-	return READ_ONCE(*rest_of(flow)) == rest ? FOLD_ALONE : finish_fold(flow);
+	if (READ_ONCE(*rest_of(flow)) != rest || __sync_fetch_and_or(vital_word(flow), FLOW_FLUSHING << 8) & either)
+		return FLUSH_NONE;
+	return READ_ONCE(*rest_of(flow)) == rest ? FLUSH_OWNED : finish_flush(flow);
 }
 
-#define FOLD_LOOKS 64
+#define FLUSH_SPINS 64
 
-/* As begin_fold, but waits some microseconds if another CPU flushes the flow. The wait is bounded, since
+/* As begin_flush, but waits some microseconds if another CPU flushes the flow. The wait is bounded, since
  * that CPU may have been preempted.
  */
-__noinline enum fold await_fold(struct flow *flow, __u64 rest)
+__noinline enum flush await_flush(struct flow *flow, __u64 rest)
 {
 	if (!flow)
-		return FOLD_NOT;
-	for (int looks = 0; looks < FOLD_LOOKS && is_being_folded(flow); looks++)
+		return FLUSH_NONE;
+	for (int looks = 0; looks < FLUSH_SPINS && is_being_flushed(flow); looks++)
 		bpf_ktime_get_ns(); /* called for the time that it takes */
-	return begin_fold(flow, rest);
+	return begin_flush(flow, rest);
 }
 
 /* Flushes the flow whose key has this second word, unless another CPU does, or it has gone. Returns
- * FOLD_END or FOLD_NOT.
+ * FLUSH_END or FLUSH_NONE.
  */
-__noinline enum fold try_to_fold(__u32 slot, __u64 rest, __u64 now_ns)
+__noinline enum flush try_flush(__u32 slot, __u64 rest, __u64 now_ns)
 {
 	struct tally *tally = tally_at(slot);
 	struct flow *flow = flow_at(slot);
-	enum fold fold;
+	enum flush flush;
 
 	if (!flow || !tally)
-		return FOLD_NOT;
-	fold = begin_fold(flow, rest);
-	if (fold != FOLD_ALONE)
-		return fold;
-	fold_alone(flow, tally, now_ns);
-	return finish_fold(flow);
+		return FLUSH_NONE;
+	flush = begin_flush(flow, rest);
+	if (flush != FLUSH_OWNED)
+		return flush;
+	flush_owned(flow, tally, now_ns);
+	return finish_flush(flow);
 }
 
-static __always_inline void fold_flow(__u32 slot, __u64 rest, __u64 now_ns)
+static __always_inline void flush_flow(__u32 slot, __u64 rest, __u64 now_ns)
 {
-	if (try_to_fold(slot, rest, now_ns) == FOLD_END)
+	if (try_flush(slot, rest, now_ns) == FLUSH_END)
 		finish_flow(slot, now_ns, ENDED_BY_ITSELF);
 }
 
 /* Returns true if another CPU flushes the claimed flow, and will end it. */
-static __always_inline bool is_left_to_folder(struct flow *flow)
+static __always_inline bool is_left_to_flusher(struct flow *flow)
 {
-	return __sync_fetch_and_or(vital_word(flow), FLOW_ENDING << 8) & FLOW_FOLDING << 8;
+	return __sync_fetch_and_or(vital_word(flow), FLOW_ENDING << 8) & FLOW_FLUSHING << 8;
 }
 
 /* Returns false if the slot has another flow by now. If another CPU flushes the flow and so ends it,
@@ -175,13 +175,13 @@ __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, _
 	/* Before the flow is unlinked, so that its counts are in the hits by then, however long the rest
 	 * takes.
 	 */
-	if (try_to_fold(slot, rest, now_ns) == FOLD_END) {
+	if (try_flush(slot, rest, now_ns) == FLUSH_END) {
 		finish_flow(slot, now_ns, ended_by);
 		return true;
 	}
 	if (!claim(flow, rest))
 		return false;
-	if (!is_left_to_folder(flow))
+	if (!is_left_to_flusher(flow))
 		finish_flow(slot, now_ns, ended_by);
 	return true;
 }
@@ -194,21 +194,21 @@ __noinline bool confirm_flow(__u32 slot, const struct flow_key *key, __u64 now_n
 {
 	struct flow *flow = flow_at(slot);
 	bool confirmed = false;
-	enum fold fold;
+	enum flush flush;
 
 	if (!flow || !key || is_over_share(opener_of(key, flow->flags), flow->flags))
 		return false;
-	fold = await_fold(flow, ((const __u64 *)key)[1]);
-	if (fold == FOLD_ALONE) {
+	flush = await_flush(flow, ((const __u64 *)key)[1]);
+	if (flush == FLUSH_OWNED) {
 		if (same_key(&flow->key, key) && take_mark(slot)) {
 			__sync_fetch_and_and(vital_word(flow), ~(FLOW_HALF_OPEN << 8));
 			count_established(key, flow->flags, 1);
 			count(COUNT_FLOWS_OPENED);
 		}
 		confirmed = !(READ_ONCE(flow->flags) & FLOW_HALF_OPEN);
-		fold = finish_fold(flow);
+		flush = finish_flush(flow);
 	}
-	if (fold == FOLD_END)
+	if (flush == FLUSH_END)
 		finish_flow(slot, now_ns, ENDED_BY_ITSELF);
 	return confirmed;
 }

@@ -66,12 +66,12 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 	tally = are_events_wanted(EVENTS_WANTED_FLOWS | EVENTS_WANTED_PACKETS) ? tally_at(opening->slot) : 0;
 	if (tally) {
 		tally->opened_ns = now_ns;
-		settle(flow, tally, now_ns);
+		complete_tally(flow, tally, now_ns);
 	}
 	publish(flow, opening->key);
 	count(COUNT_HALF_OPENED);
 	if (tally)
-		tell_flow(flow, tally, EVENT_FLOW_OPENED, now_ns, ENDED_BY_ITSELF);
+		report_flow(flow, tally, EVENT_FLOW_OPENED, now_ns, ENDED_BY_ITSELF);
 }
 
 /* Fills the line that was claimed. A function call of its own, since the stack is limited. */
@@ -86,7 +86,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
 	opening.slot = packet->place.slot;
 	opening.came_in = packet->outgoing ? 0 : skb->ifindex;
 	opening.goes_on = packet->way.ifindex;
-	opening.hop = settings.direct && packet->way.ifindex ? keep_way(&packet->way, now_ns) : 0;
+	opening.hop = settings.direct && packet->way.ifindex ? store_next_hop(&packet->way, now_ns) : 0;
 	opening.state = opening_state(packet);
 	opening.flags = FLOW_HALF_OPEN | (how & FLOW_FOREIGN) |
 			(packet->place.from_high != opening.side ? FLOW_OPENED_BY_HIGH : 0);
@@ -98,7 +98,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
 	return 0;
 }
 
-/* Opens a flow. Returns DROP_NONE, or why the packet must not pass. `judged` is as in tell_packet. `how`:
+/* Opens a flow. Returns DROP_NONE, or why the packet must not pass. `judged` is as in report_packet. `how`:
  * FLOW_FOREIGN, or AS_REPLY if the packet is taken for a reply. Two packets that open the same flow on two
  * CPUs both pass.
  */

@@ -54,7 +54,7 @@ __noinline bool sweep_slot(__u32 slot, __u64 now)
 		forget_old_hop(&flow->hops[1], now);
 	}
 	if (flow->packets[0] != tally->folded_packets[0] || flow->packets[1] != tally->folded_packets[1])
-		fold_flow(slot, ((const __u64 *)&key)[1], now);
+		flush_flow(slot, ((const __u64 *)&key)[1], now);
 	return true;
 }
 
@@ -69,7 +69,7 @@ static long sweep_one(__u32 index, struct sweep_state *state)
 	if (!tags)
 		return 1;
 	seen = READ_ONCE(*tags);
-	taken = ways_with(seen, 0) ^ EACH_MARK;
+	taken = ways_with(seen, 0) ^ HALF_OPEN_MARKS;
 	for (int tries = 0; tries < FLOW_WAYS && taken; tries++, taken &= taken - 1) {
 		__u32 way = lowest_way(taken) & (FLOW_WAYS - 1);
 
@@ -83,7 +83,7 @@ static long sweep_one(__u32 index, struct sweep_state *state)
 	return 0;
 }
 
-static __always_inline void tell_vitals(__u64 now, __u64 took, __u32 flow_count, __u32 half_open_count)
+static __always_inline void store_vitals(__u64 now, __u64 took, __u32 flow_count, __u32 half_open_count)
 {
 	__u32 first = 0;
 	struct vitals *seen = bpf_map_lookup_elem(&vitals, &first);
@@ -111,7 +111,7 @@ static int sweep_by_timer(void *map, __u32 *key, struct sweep_timer *sweep_timer
 	sweep_timer->took_ns += took;
 	sweep_timer->next += SWEEP_PART;
 	if (sweep_timer->next >= sets_of_flows()) {
-		tell_vitals(state.now, sweep_timer->took_ns, sweep_timer->flows, sweep_timer->half_open);
+		store_vitals(state.now, sweep_timer->took_ns, sweep_timer->flows, sweep_timer->half_open);
 		sweep_timer->next = sweep_timer->flows = sweep_timer->half_open = 0;
 		sweep_timer->took_ns = 0;
 	}
@@ -145,7 +145,7 @@ int weir_sweep(void *ctx)
 	struct sweep_state state = { .now = bpf_ktime_get_ns() };
 
 	bpf_loop(sets_of_flows(), sweep_one, &state, 0);
-	tell_vitals(state.now, bpf_ktime_get_ns() - state.now, state.flows, state.half_open);
+	store_vitals(state.now, bpf_ktime_get_ns() - state.now, state.flows, state.half_open);
 	return 0;
 }
 

@@ -91,8 +91,8 @@ static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow
 	flow->last_seen = ticks_of(now_ns);
 	__sync_fetch_and_add(&flow->packets[side], packets_of(skb));
 	__sync_fetch_and_add(&flow->bytes[side], skb->len);
-	if (is_fold_due(bytes, skb->len))
-		fold_flow(slot, ((const __u64 *)key)[1], now_ns);
+	if (is_flush_due(bytes, skb->len))
+		flush_flow(slot, ((const __u64 *)key)[1], now_ns);
 }
 
 #endif

@@ -13,7 +13,7 @@ static __always_inline __u32 redirect_bit(void)
 	return above & -above;
 }
 
-static __always_inline bool asks_for_name(const struct packet *packet)
+static __always_inline bool is_dns_lookup(const struct packet *packet)
 {
 	return settings.divert_dns && !packet->outgoing && packet->fragment == FRAGMENT_NONE &&
 	       packet->destination_port == DNS_PORT &&

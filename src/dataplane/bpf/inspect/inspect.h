@@ -14,7 +14,7 @@ static __always_inline bool is_inspecting(void)
 }
 
 /* Recognizes a copy by its mark. A forged mark has no advantage for its sender. */
-static __always_inline void note_copy(struct __sk_buff *skb)
+static __always_inline void note_reinjected(struct __sk_buff *skb)
 {
 	if (is_inspecting())
 		skb->cb[COPIED] = skb->mark & redirect_bit();
@@ -79,7 +79,7 @@ static __always_inline void end_wait(struct __sk_buff *skb, const struct packet 
 }
 
 /* Delivers a SYN to the socket that has these addresses and ports. Returns false if there is none. */
-static __always_inline bool is_known(struct __sk_buff *skb, const struct packet *packet)
+static __always_inline bool deliver_to_existing(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct bpf_sock *socket = find_socket(skb, packet, packet->destination, packet->destination_port);
 	struct tcp_timewait_sock *waiting;
@@ -110,7 +110,7 @@ __noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *pack
 
 	if (!packet || packet->outgoing || packet->fragment != FRAGMENT_NONE)
 		return NOT_INSPECTED;
-	if (is_known(skb, packet))
+	if (deliver_to_existing(skb, packet))
 		return deliver_to_node(skb);
 	socket = find_socket(skb, packet, settings.plane_address, settings.plane_port);
 	if (!socket)
@@ -136,7 +136,7 @@ __noinline enum outcome continue_inspected(struct __sk_buff *skb, struct packet 
 }
 
 /* Whether the node sends this packet with the source address of another host. */
-__noinline bool is_in_others_name(struct __sk_buff *skb, const struct packet *packet)
+__noinline bool has_foreign_source(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct bpf_fib_lookup fib = {};
 	long found;

@@ -7,7 +7,7 @@
  * that, the node must send nothing: it would acknowledge data that no process reads, or reset a connection
  * that its stack no longer has. ICMP errors about a spliced connection are translated.
  */
-__noinline bool may_say(struct __sk_buff *skb)
+__noinline bool may_send(struct __sk_buff *skb)
 {
 	struct packet *packet = new_packet(0), *quoted;
 	struct join *join;

@@ -62,7 +62,7 @@ static __always_inline struct join_key key_of(const struct packet *packet)
 }
 
 /* The key of the other direction. */
-static __always_inline struct join_key key_back(const struct packet *packet)
+static __always_inline struct join_key reverse_key_of(const struct packet *packet)
 {
 	return (struct join_key){ packet->destination, packet->source, packet->destination_port, packet->source_port };
 }
@@ -74,9 +74,9 @@ static __always_inline struct join *join_of(const struct packet *packet)
 	return bpf_map_lookup_elem(&joins, &key);
 }
 
-static __always_inline struct join *answers_to(const struct packet *packet)
+static __always_inline struct join *reverse_join_of(const struct packet *packet)
 {
-	struct join_key key = key_back(packet);
+	struct join_key key = reverse_key_of(packet);
 
 	return bpf_map_lookup_elem(&joins, &key);
 }

@@ -7,7 +7,7 @@
  * resets it at once. The next SYN finds it ended. The SYN itself must not pass: it would open a connection
  * that is not inspected.
  */
-__noinline enum outcome ask_instead(struct __sk_buff *skb, const struct packet *packet, const struct join *join)
+__noinline enum outcome probe_instead_of_syn(struct __sk_buff *skb, const struct packet *packet, const struct join *join)
 {
 	__u32 first = 0, at, number;
 	struct headers *header = bpf_map_lookup_elem(&headers, &first);
@@ -16,7 +16,7 @@ __noinline enum outcome ask_instead(struct __sk_buff *skb, const struct packet *
 
 	if (!header || !packet || !join)
 		return OUTCOME_DROP;
-	other = answers_to(packet);
+	other = reverse_join_of(packet);
 	at = ETH_HLEN + packet->header;
 	__builtin_memset(header, 0, sizeof(*header));
 	if (!other || bpf_skb_load_bytes(skb, at, header->before, TCP_OPTIONS))

@@ -12,11 +12,11 @@ static __always_inline void find_way(struct __sk_buff *skb, struct packet *packe
 		return;
 	}
 	is_to_node(skb, packet);
-	join->hop = keep_way(&packet->way, now);
+	join->hop = store_next_hop(&packet->way, now);
 }
 
 /* Forwards a packet of a spliced connection. NOT_JOINED: it belongs to none. */
-__noinline enum outcome carry_joined(struct __sk_buff *skb, struct packet *packet)
+__noinline enum outcome forward_joined(struct __sk_buff *skb, struct packet *packet)
 {
 	__u64 now = coarse_ns();
 	struct active *in_force;
@@ -41,7 +41,7 @@ __noinline enum outcome carry_joined(struct __sk_buff *skb, struct packet *packe
 		join->ifindex = skb->ifindex;
 	}
 	if (packet->tcp_flags & TCP_SYN)
-		return opens_tcp(packet) ? ask_instead(skb, packet, join) : drop(skb, packet, DROP_OUT_OF_STATE);
+		return opens_tcp(packet) ? probe_instead_of_syn(skb, packet, join) : drop(skb, packet, DROP_OUT_OF_STATE);
 	/* A RST ends the connection without help. */
 	if (!vouched && !(packet->tcp_flags & TCP_RST)) {
 		length = reset_both(skb, packet, join);
@@ -54,7 +54,7 @@ __noinline enum outcome carry_joined(struct __sk_buff *skb, struct packet *packe
 		note_joined(skb, packet, join, length, now);
 	}
 	in_force = bpf_map_lookup_elem(&active, &first);
-	if (!in_force || !is_sent_at_once(in_force, now))
+	if (!in_force || !is_sent_directly(in_force, now))
 		return pass(skb, COUNT_JOINED);
 	find_way(skb, packet, join, now);
 	pass(skb, COUNT_JOINED);
@@ -75,11 +75,11 @@ __noinline bool is_joined(const struct packet *packet)
 	join = join_of(packet);
 	if (!join || join->state == JOIN_QUIET)
 		return false;
-	other = answers_to(packet);
+	other = reverse_join_of(packet);
 	if (other && !((join->ends | other->ends) & JOIN_RESET) && !(join->ends & other->ends) &&
 	    is_vouched_for(join, coarse_ns()))
 		return true;
-	key = key_back(packet);
+	key = reverse_key_of(packet);
 	bpf_map_delete_elem(&joins, &key);
 	key = key_of(packet);
 	bpf_map_delete_elem(&joins, &key);

@@ -22,7 +22,7 @@ struct tcp_sock {
 } __attribute__((preserve_access_index));
 
 /* One of the two connections, as the socket of the service plane has it. */
-struct leg {
+struct endpoint {
 	__u32 received; /* next sequence number that is expected */
 	__u32 sent;     /* next sequence number that is sent */
 	__u32 window;   /* receive window of the peer, in bytes */
@@ -33,25 +33,25 @@ struct leg {
 
 #define NS_PER_MS 1000000
 
-static __always_inline void look_at(struct bpf_sock *socket, struct leg *leg)
+static __always_inline void read_endpoint(struct bpf_sock *socket, struct endpoint *endpoint)
 {
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(socket);
 
-	leg->rests = false;
+	endpoint->rests = false;
 	if (!tcp)
 		return;
-	leg->received = tcp->rcv_nxt;
-	leg->sent = tcp->write_seq;
-	leg->window = tcp->snd_wnd;
-	leg->stamp = tcp->rx_opt.ts_recent;
-	leg->clock = bpf_ktime_get_ns() / NS_PER_MS + tcp->tsoffset;
-	leg->rests = socket->state == BPF_TCP_ESTABLISHED && tcp->copied_seq == leg->received && tcp->snd_una == leg->sent &&
-		     !tcp->out_of_order_queue.rb_node;
+	endpoint->received = tcp->rcv_nxt;
+	endpoint->sent = tcp->write_seq;
+	endpoint->window = tcp->snd_wnd;
+	endpoint->stamp = tcp->rx_opt.ts_recent;
+	endpoint->clock = bpf_ktime_get_ns() / NS_PER_MS + tcp->tsoffset;
+	endpoint->rests = socket->state == BPF_TCP_ESTABLISHED && tcp->copied_seq == endpoint->received && tcp->snd_una == endpoint->sent &&
+			  !tcp->out_of_order_queue.rb_node;
 }
 
 /* Sets the translation of one direction: packets come in by connection `from` and leave by connection `to`.
  */
-static __always_inline void direct(struct join *join, const struct leg *from, const struct leg *to)
+static __always_inline void set_translation(struct join *join, const struct endpoint *from, const struct endpoint *to)
 {
 	join->sequence = to->sent - from->received;
 	join->acknowledgment = to->received - from->sent;
@@ -65,44 +65,44 @@ static __always_inline void direct(struct join *join, const struct leg *from, co
 }
 
 /* Returns false if one of the sockets does not exist. */
-static __always_inline bool look_at_both(struct __sk_buff *skb, struct packet *packet, struct leg *client, struct leg *server)
+static __always_inline bool read_both_endpoints(struct __sk_buff *skb, struct packet *packet, struct endpoint *client, struct endpoint *server)
 {
 	struct bpf_sock *socket = find_socket(skb, packet, packet->destination, packet->destination_port);
 
 	if (!socket)
 		return false;
-	look_at(socket, client);
+	read_endpoint(socket, client);
 	bpf_sk_release(socket);
-	turn_round(packet);
+	swap_ends(packet);
 	socket = find_socket(skb, packet, packet->destination, packet->destination_port);
-	turn_round(packet);
+	swap_ends(packet);
 	if (!socket)
 		return false;
-	look_at(socket, server);
+	read_endpoint(socket, server);
 	bpf_sk_release(socket);
 	return true;
 }
 
 /* Holds both connections of a client packet, if both are at rest. From then on no packet passes in either
  * direction until user space, which closes its sockets first, activates the entries. If a socket receives
- * data on another CPU at this moment, its acknowledgment is dropped (`may_say`), so the peer sends the data
+ * data on another CPU at this moment, its acknowledgment is dropped (`may_send`), so the peer sends the data
  * again. Returns enum joined.
  */
-static __noinline enum joined join_now(struct __sk_buff *skb)
+static __noinline enum joined start_splice(struct __sk_buff *skb)
 {
 	__u32 first = 0;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
 	struct packet packet = {}; /* on the stack: a packet on this CPU may use the shared buffer meanwhile */
 	struct join *forward, *backward;
-	struct leg client = {}, server = {};
+	struct endpoint client = {}, server = {};
 
-	if (!in_force || !is_sent_at_once(in_force, coarse_ns()))
+	if (!in_force || !is_sent_directly(in_force, coarse_ns()))
 		return JOIN_UNABLE;
 	if (parse(skb, &packet) || packet.protocol != IPPROTO_TCP)
 		return JOIN_GONE;
 	forward = join_of(&packet);
-	backward = answers_to(&packet);
-	if (!forward || !backward || !look_at_both(skb, &packet, &client, &server))
+	backward = reverse_join_of(&packet);
+	if (!forward || !backward || !read_both_endpoints(skb, &packet, &client, &server))
 		return JOIN_GONE;
 	if (client.rests && server.rests) {
 		/* Packets that passed before this moment are in the sockets, or are not acknowledged. So
@@ -111,11 +111,11 @@ static __noinline enum joined join_now(struct __sk_buff *skb)
 		if (__sync_val_compare_and_swap(&forward->state, JOIN_QUIET, JOIN_HELD) != JOIN_QUIET)
 			return JOIN_GONE;
 		__sync_lock_test_and_set(&backward->state, JOIN_HELD);
-		if (!look_at_both(skb, &packet, &client, &server))
+		if (!read_both_endpoints(skb, &packet, &client, &server))
 			client.rests = false;
 	}
-	direct(forward, &client, &server);
-	direct(backward, &server, &client);
+	set_translation(forward, &client, &server);
+	set_translation(backward, &server, &client);
 	if (client.rests && server.rests)
 		return JOIN_AT_REST;
 	forward->state = backward->state = JOIN_QUIET;
@@ -125,7 +125,7 @@ static __noinline enum joined join_now(struct __sk_buff *skb)
 SEC("tc")
 int weir_join(struct __sk_buff *skb)
 {
-	return join_now(skb);
+	return start_splice(skb);
 }
 
 #endif

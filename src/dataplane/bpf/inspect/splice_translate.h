@@ -130,7 +130,7 @@ static __always_inline __u32 number_at(const struct headers *header, __u32 at)
  */
 static __always_inline bool is_reset(const struct packet *packet, const struct join *join, __u32 sequence)
 {
-	struct join *other = answers_to(packet);
+	struct join *other = reverse_join_of(packet);
 
 	return sequence == join->next || (other && sequence + join->sequence == other->acknowledged);
 }

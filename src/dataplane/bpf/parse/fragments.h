@@ -101,7 +101,7 @@ __noinline int forget_fragment(struct __sk_buff *skb, const struct packet *packe
 }
 
 /* Gives a later fragment the ports of the first, so that it is classified alike. */
-__noinline enum drop_reason recall_fragment(struct __sk_buff *skb, struct packet *packet)
+__noinline enum drop_reason restore_ports(struct __sk_buff *skb, struct packet *packet)
 {
 	struct fragment_key key = {};
 	struct fragments *datagram;

@@ -6,42 +6,42 @@
  * first rule block or the default allows it. Other packets take the full path, with the results so far.
  * Lines that are probably not in the cache are loaded first, while the flow table is still being fetched.
  */
-static __always_inline enum outcome pass_first(struct __sk_buff *skb, struct brief *brief)
+static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct fast_packet *fast_packet)
 {
-	__u32 active_word = brief->foreseen.active_word, list, word;
+	__u32 active_word = fast_packet->foreseen.active_word, list, word;
 	struct image image = image_of(slot_of(active_word));
 	struct opening opening = {};
 	__u64 keys;
 
-	list = find_list(image, brief->source, brief->destination);
-	brief->foreseen.list = list;
-	brief->foreseen.word = brief->foreseen.ifindex = 0;
-	brief->foreseen.has_asked = false;
-	if (!active_word || settings.direct || is_loopback(brief->source) || is_loopback(brief->destination))
+	list = find_list(image, fast_packet->source, fast_packet->destination);
+	fast_packet->foreseen.list = list;
+	fast_packet->foreseen.word = fast_packet->foreseen.ifindex = 0;
+	fast_packet->foreseen.has_asked = false;
+	if (!active_word || settings.direct || is_loopback(fast_packet->source) || is_loopback(fast_packet->destination))
 		return OPENS_FLOW;
 	if (!settings.judge_all) {
-		brief->foreseen.has_asked = true;
-		brief->foreseen.ifindex = opening.goes_on = plain_route(skb, brief->source, brief->destination);
+		fast_packet->foreseen.has_asked = true;
+		fast_packet->foreseen.ifindex = opening.goes_on = plain_route(skb, fast_packet->source, fast_packet->destination);
 		if (!opening.goes_on)
 			return OPENS_FLOW;
 	}
-	keys = (__u64)(brief->ports >> 16) << 32 | (__u32)brief->protocol << 16 | (brief->ports & 0xffff);
-	word = near_word(image, list, brief->destination, keys);
+	keys = (__u64)(fast_packet->ports >> 16) << 32 | (__u32)fast_packet->protocol << 16 | (fast_packet->ports & 0xffff);
+	word = first_blocks_word(image, list, fast_packet->destination, keys);
 	if (!is_decided(word))
 		return OPENS_FLOW;
-	brief->foreseen.word = word;
+	fast_packet->foreseen.word = word;
 	if ((word & 7) != VERDICT_ALLOW && (word & 7) != VERDICT_AUDIT)
 		return OPENS_FLOW;
-	if (is_over_share(brief->source, 0))
+	if (is_over_share(fast_packet->source, 0))
 		return OPENS_FLOW;
-	opening.slot = claim_seen(&brief->sought);
+	opening.slot = claim_by_tags(&fast_packet->flow_lookup);
 	if (opening.slot == NO_SLOT)
 		return OPENS_FLOW;
-	opening.key = sought_key(&brief->sought);
-	opening.judged = (__u64)brief->foreseen.active_word << 32 | word;
+	opening.key = lookup_key(&fast_packet->flow_lookup);
+	opening.judged = (__u64)fast_packet->foreseen.active_word << 32 | word;
 	opening.came_in = skb->ifindex;
-	opening.state = brief->protocol == IPPROTO_TCP ? FLOW_TCP_SYN_SENT : FLOW_UDP_OPENED;
-	opening.flags = FLOW_HALF_OPEN | (brief->from_high ? FLOW_OPENED_BY_HIGH : 0);
+	opening.state = fast_packet->protocol == IPPROTO_TCP ? FLOW_TCP_SYN_SENT : FLOW_UDP_OPENED;
+	opening.flags = FLOW_HALF_OPEN | (fast_packet->from_high ? FLOW_OPENED_BY_HIGH : 0);
 	fill_line(skb, &opening, coarse_ns());
 	return pass_word(skb, word);
 }

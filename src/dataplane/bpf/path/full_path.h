@@ -11,7 +11,7 @@ static __always_inline bool is_reopened(const struct flow *flow, const struct pa
 /* Whether the packet has the ports of a flow but is not part of it. Only replies may go to an interface
  * without policy, and a SYN is no reply once the connection is established.
  */
-static __always_inline bool is_stranger(const struct flow *flow, const struct packet *packet, __u64 judgement)
+static __always_inline bool is_outside_flow(const struct flow *flow, const struct packet *packet, __u64 judgement)
 {
 	bool reply = direction_of(flow, packet);
 
@@ -26,7 +26,7 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 						  __u64 now)
 {
 	__u32 direction = direction_of(flow, packet), word = judgement;
-	bool foreign = judgement == 0, at_once = !packet->outgoing && is_sent_at_once(in_force, now);
+	bool foreign = judgement == 0, at_once = !packet->outgoing && is_sent_directly(in_force, now);
 
 	if (!packet->outgoing && flow->ifindex[direction & 1] != skb->ifindex) {
 		if (is_spoofed(skb, packet))
@@ -37,9 +37,9 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 	if (!foreign && judgement >> 32 != active_word) {
 		struct tally *tally = tally_at(slot);
 		enum drop_reason refused;
-		enum fold fold;
+		enum flush flush;
 
-		word = judge_again(packet, active_word, direction);
+		word = classify_again(packet, active_word, direction);
 		refused = refusal_of(word);
 		if (refused) {
 			__u64 judged = (__u64)active_word << 32 | word;
@@ -50,19 +50,19 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 		if (!tally)
 			return drop(skb, packet, DROP_PROGRAM_DAMAGED);
 		/* Otherwise the line has another flow by now, or the next packet tries again. */
-		fold = await_fold(flow, *(__u64 *)&packet->place.key.low_port);
-		if (fold == FOLD_ALONE) {
+		flush = await_flush(flow, *(__u64 *)&packet->place.key.low_port);
+		if (flush == FLUSH_OWNED) {
 			__u64 judged = (__u64)active_word << 32 | word;
 
-			fold_alone(flow, tally, now);
+			flush_owned(flow, tally, now);
 			if (same_key(&flow->key, &packet->place.key) &&
 			    __sync_val_compare_and_swap(&flow->judgement, judgement, judged) == judgement) {
 				*hit_in(tally) = packed_hit(hit_of(active_word, word));
 				count(COUNT_FLOWS_REJUDGED);
 			}
-			fold = finish_fold(flow);
+			flush = finish_flush(flow);
 		}
-		if (fold == FOLD_END)
+		if (flush == FLUSH_END)
 			finish_flow(slot, now, ENDED_BY_ITSELF);
 	}
 	if (at_once) {
@@ -77,7 +77,7 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 			__u32 kept;
 
 			is_to_node(skb, packet);
-			kept = keep_way(&packet->way, now);
+			kept = store_next_hop(&packet->way, now);
 			__sync_val_compare_and_swap(hop, seen, kept);
 			/* The line has another flow by now, which must not use this next hop. */
 			if (!same_key(&flow->key, &packet->place.key))
@@ -97,7 +97,7 @@ static __always_inline bool is_of_node(struct __sk_buff *skb, struct packet *pac
 /* Handles TCP that has no flow and is not a SYN (D4, D18). It passes if the verdict is audited, and then
  * opens no flow. During the pickup period it opens its flow, possibly as a reply.
  */
-__noinline enum outcome police_stray(struct __sk_buff *skb, struct packet *packet, __u32 active_word, bool picked_up)
+__noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *packet, __u32 active_word, bool picked_up)
 {
 	__u64 judged = (__u64)active_word << 32;
 	enum drop_reason refused;
@@ -105,7 +105,7 @@ __noinline enum outcome police_stray(struct __sk_buff *skb, struct packet *packe
 
 	if (!packet)
 		return OUTCOME_DROP;
-	judged |= judge(packet, judged >> 32, false);
+	judged |= classify_packet(packet, judged >> 32, false);
 	if (!picked_up || packet->fragment == FRAGMENT_LATER) {
 		if ((__u32)judged & AUDITED)
 			return pass_alone(skb, packet, judged);
@@ -121,7 +121,7 @@ __noinline enum outcome police_stray(struct __sk_buff *skb, struct packet *packe
 		}
 	}
 	if (refusal_of(judged)) {
-		__u32 reply = judge(packet, judged >> 32, true);
+		__u32 reply = classify_packet(packet, judged >> 32, true);
 
 		if (!refusal_of(reply)) {
 			judged = judged >> 32 << 32 | reply;
@@ -129,7 +129,7 @@ __noinline enum outcome police_stray(struct __sk_buff *skb, struct packet *packe
 		}
 	}
 	/* Reported with the rule of the flow that it would belong to, but not as a hit of it: see
-	 * tell_packet.
+	 * report_packet.
 	 */
 	if (!picked_up || packet->fragment == FRAGMENT_LATER)
 		return refuse(skb, packet, judged, DROP_OUT_OF_STATE);
@@ -151,14 +151,14 @@ static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct pac
 	if (!active_word)
 		return drop(skb, packet, DROP_NO_POLICY);
 	if (packet->protocol == IPPROTO_TCP && !opens_tcp(packet))
-		return police_stray(skb, packet, active_word, now < READ_ONCE(in_force->pickup_until_ns));
-	judged = (__u64)active_word << 32 | judge(packet, active_word, false);
+		return handle_stray_tcp(skb, packet, active_word, now < READ_ONCE(in_force->pickup_until_ns));
+	judged = (__u64)active_word << 32 | classify_packet(packet, active_word, false);
 	refused = refusal_of(judged);
 	if (((__u32)judged & 7) == VERDICT_REDIRECT) {
 		bool of_node = is_of_node(skb, packet);
 
 		if (is_inspecting() && !of_node) {
-			enum outcome outcome = is_joined(packet) ? carry_joined(skb, packet) : inspect(skb, packet, judged);
+			enum outcome outcome = is_joined(packet) ? forward_joined(skb, packet) : inspect(skb, packet, judged);
 
 			if (outcome != NOT_INSPECTED && outcome != NOT_JOINED)
 				return outcome;
@@ -211,7 +211,7 @@ __noinline enum outcome finish_error(struct __sk_buff *skb, const struct packet 
 }
 
 /* Not static, so that the verifier checks it once and not for each call path. */
-__noinline enum outcome judge_packet(struct __sk_buff *skb, struct packet *packet)
+__noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 active_word, first = 0, slot = NO_SLOT;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
@@ -224,16 +224,16 @@ __noinline enum outcome judge_packet(struct __sk_buff *skb, struct packet *packe
 	if (!in_force)
 		return drop(skb, packet, DROP_NO_POLICY);
 	active_word = READ_ONCE(in_force->word);
-	find_place(packet);
+	find_flow_key(packet);
 	flow = packet->has_no_flow ? 0 : find_flow(packet, &judgement, &slot, now);
-	if (flow && is_stranger(flow, packet, judgement)) {
+	if (flow && is_outside_flow(flow, packet, judgement)) {
 		packet->place.stateful = false;
 		flow = 0;
 	}
 	if (flow)
 		return continue_flow(skb, flow, packet, in_force, active_word, judgement, slot, now);
 	if (is_inspecting() && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
-		enum outcome outcome = carry_joined(skb, packet);
+		enum outcome outcome = forward_joined(skb, packet);
 
 		if (outcome != NOT_JOINED)
 			return outcome;
@@ -252,14 +252,14 @@ __noinline enum outcome judge_packet(struct __sk_buff *skb, struct packet *packe
 			return drop(skb, packet, DROP_ICMP_REDIRECT);
 	}
 	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type)) {
-		int refused = judge_error(skb, packet, &judgement);
+		int refused = classify_icmp_error(skb, packet, &judgement);
 
 		if (refused == ABOUT_INSPECTED)
 			return deliver_to_node(skb);
 		if (refused == ABOUT_JOINED)
 			return pass(skb, COUNT_JOINED);
 		if (refused == DROP_NONE && judgement) {
-			__u32 word = judge_quoted(judgement, active_word);
+			__u32 word = classify_quoted(judgement, active_word);
 
 			refused = refusal_of(word);
 			judgement = (__u64)active_word << 32 | word;
@@ -277,7 +277,7 @@ __noinline enum outcome judge_packet(struct __sk_buff *skb, struct packet *packe
 /* Handles a packet, and sends it directly if it passes. */
 static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet *packet)
 {
-	enum outcome outcome = judge_packet(skb, packet);
+	enum outcome outcome = handle_packet(skb, packet);
 	struct active *in_force;
 	__u32 first = 0;
 
@@ -285,12 +285,12 @@ static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet
 	    skb->gso_size)
 		return outcome;
 	in_force = bpf_map_lookup_elem(&active, &first);
-	if (!in_force || !is_sent_at_once(in_force, coarse_ns()))
+	if (!in_force || !is_sent_directly(in_force, coarse_ns()))
 		return outcome;
 	return send(skb, &packet->way, skb->len - ETH_HLEN);
 }
 
-static __always_inline enum outcome police(struct __sk_buff *skb, struct packet *packet)
+static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct packet *packet)
 {
 	enum drop_reason wrong = parse(skb, packet);
 	enum outcome outcome;
@@ -299,7 +299,7 @@ static __always_inline enum outcome police(struct __sk_buff *skb, struct packet 
 		return drop(skb, packet, wrong);
 	if (is_loopback(packet->source) || is_loopback(packet->destination))
 		return drop(skb, packet, DROP_LOOPBACK);
-	if (asks_for_name(packet)) {
+	if (is_dns_lookup(packet)) {
 		outcome = divert(skb, packet);
 		if (outcome != NOT_DIVERTED)
 			return outcome;
@@ -310,7 +310,7 @@ static __always_inline enum outcome police(struct __sk_buff *skb, struct packet 
 	if (!packet->outgoing && is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);
 	if (packet->fragment == FRAGMENT_LATER) {
-		wrong = recall_fragment(skb, packet);
+		wrong = restore_ports(skb, packet);
 		if (!wrong)
 			return deliver(skb, packet);
 		if (!packet->outgoing && !settings.police_local && is_to_node(skb, packet))
@@ -342,9 +342,9 @@ __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index
 	if (parse(skb, packet) || packet->fragment == FRAGMENT_LATER || is_loopback(packet->source) ||
 	    is_loopback(packet->destination))
 		return leave(skb, index);
-	if (is_inspecting() && index == COUNT_FROM_NODE && packet->protocol == IPPROTO_TCP && is_in_others_name(skb, packet))
+	if (is_inspecting() && index == COUNT_FROM_NODE && packet->protocol == IPPROTO_TCP && has_foreign_source(skb, packet))
 		return leave(skb, index);
-	find_place(packet);
+	find_flow_key(packet);
 	flow = find_flow(packet, &judgement, &slot, now);
 	if (flow && (!judgement || direction_of(flow, packet))) {
 		follow_flow(skb, flow, slot, &packet->place.key, packet, direction_of(flow, packet), now);

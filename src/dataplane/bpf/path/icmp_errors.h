@@ -44,7 +44,7 @@ __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *error, s
 	return true;
 }
 
-static __always_inline void turn_round(struct packet *packet)
+static __always_inline void swap_ends(struct packet *packet)
 {
 	__u32 source = packet->source;
 	__u16 source_port = packet->source_port;
@@ -56,13 +56,13 @@ static __always_inline void turn_round(struct packet *packet)
 }
 
 /* Whether packets to the quoted destination leave by the interface where the error came in. */
-static __always_inline bool is_from_there(struct __sk_buff *skb, struct packet *quoted)
+static __always_inline bool is_from_expected_interface(struct __sk_buff *skb, struct packet *quoted)
 {
 	bool elsewhere;
 
-	turn_round(quoted);
+	swap_ends(quoted);
 	elsewhere = is_spoofed(skb, quoted);
-	turn_round(quoted);
+	swap_ends(quoted);
 	return !elsewhere;
 }
 
@@ -75,10 +75,10 @@ static __always_inline bool is_about_inspected(struct __sk_buff *skb, const stru
 
 	if (!is_inspecting() || error->outgoing || quoted->protocol != IPPROTO_TCP)
 		return false;
-	turn_round(quoted);
+	swap_ends(quoted);
 	found = has_socket(skb, quoted);
-	turn_round(quoted);
-	return found && is_from_there(skb, quoted) && !is_spoofed(skb, error);
+	swap_ends(quoted);
+	return found && is_from_expected_interface(skb, quoted) && !is_spoofed(skb, error);
 }
 
 /* Translates the sequence number in the quoted header to that of its sender, if the connection is spliced
@@ -110,9 +110,9 @@ __noinline bool is_about_joined(struct __sk_buff *skb, const struct packet *erro
 /* An ICMP error gets the verdict of the flow that it quotes (D18), if it goes to the sender of the quoted
  * packet, and comes from where that packet went. Returns a drop reason, DROP_NONE if the error passes, or
  * an outcome: ABOUT_JOINED; ABOUT_INSPECTED, if it is for the node; NOT_RELATED, if it must be classified
- * by itself. `judged` is set to the verdict word as in tell_packet; 0 for a foreign flow.
+ * by itself. `judged` is set to the verdict word as in report_packet; 0 for a foreign flow.
  */
-__noinline int judge_error(struct __sk_buff *skb, const struct packet *error, __u64 *judged)
+__noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *error, __u64 *judged)
 {
 	struct packet *quoted = new_packet(1);
 	__u32 direction, expected, slot;
@@ -121,13 +121,13 @@ __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, __
 
 	if (!error || !judged || !quoted || !read_quoted(skb, error, quoted) || quoted->source != error->destination)
 		return NOT_RELATED;
-	find_place(quoted);
+	find_flow_key(quoted);
 	if (!quoted->place.stateful)
 		return NOT_RELATED;
 	slot = find_slot(&quoted->place.key, quoted->place.hash);
 	flow = flow_at(slot);
 	if (!flow) {
-		if (!error->outgoing && is_from_there(skb, quoted) && !is_spoofed(skb, error) && is_about_joined(skb, error, quoted))
+		if (!error->outgoing && is_from_expected_interface(skb, quoted) && !is_spoofed(skb, error) && is_about_joined(skb, error, quoted))
 			return ABOUT_JOINED;
 		return is_about_inspected(skb, error, quoted) ? ABOUT_INSPECTED : NOT_RELATED;
 	}
@@ -138,7 +138,7 @@ __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, __
 	direction = direction_of(flow, quoted);
 	/* Before the first reply, the stored interface is only an expectation. */
 	expected = flow->packets[(direction ^ 1) & 1] ? flow->ifindex[(direction ^ 1) & 1] : 0;
-	if (!error->outgoing && (expected ? expected != skb->ifindex : !is_from_there(skb, quoted)))
+	if (!error->outgoing && (expected ? expected != skb->ifindex : !is_from_expected_interface(skb, quoted)))
 		return NOT_RELATED;
 	if (!error->outgoing && is_spoofed(skb, error))
 		return DROP_SPOOFED_SOURCE;
@@ -147,17 +147,17 @@ __noinline int judge_error(struct __sk_buff *skb, const struct packet *error, __
 	return DROP_NONE;
 }
 
-/* Returns the verdict word for an error about a flow with this judgement. judge_error has read the quoted
- * packet.
+/* Returns the verdict word for an error about a flow with this judgement. classify_icmp_error has read the
+ * quoted packet.
  */
-static __always_inline __u32 judge_quoted(__u64 judgement, __u32 active_word)
+static __always_inline __u32 classify_quoted(__u64 judgement, __u32 active_word)
 {
 	__u32 second = 1;
 	struct packet *quoted = bpf_map_lookup_elem(&packets, &second);
 
 	if (judgement >> 32 == active_word)
 		return judgement;
-	return quoted ? judge_again(quoted, active_word, quoted->is_reply) : 0;
+	return quoted ? classify_again(quoted, active_word, quoted->is_reply) : 0;
 }
 
 #endif

@@ -71,7 +71,7 @@ __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 /* Reports a dropped packet. Its addresses are in network byte order, in the fields for packets and bytes of
  * a flow.
  */
-__noinline int tell_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip, bool outgoing)
+__noinline int report_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip, bool outgoing)
 {
 	__u64 now_ns = coarse_ns();
 	__u16 ports[2] = {};
@@ -113,7 +113,7 @@ __noinline int tell_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip, bool o
 }
 
 /* `outgoing`: sent by the node itself, whose packets are filtered (police_local). */
-__noinline enum outcome judge_ipv6(struct __sk_buff *skb, bool outgoing)
+__noinline enum outcome handle_ipv6(struct __sk_buff *skb, bool outgoing)
 {
 	struct ipv6hdr ip = {};
 	bool has_header = !bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip));
@@ -128,7 +128,7 @@ __noinline enum outcome judge_ipv6(struct __sk_buff *skb, bool outgoing)
 		return TO_PREDECESSOR;
 	count_packet(COUNT_DROPS + DROP_NON_IPV4, skb);
 	if (has_header)
-		tell_ipv6(skb, &ip, outgoing);
+		report_ipv6(skb, &ip, outgoing);
 	return OUTCOME_DROP;
 }
 

@@ -16,7 +16,7 @@ static __always_inline bool are_events_wanted(__u32 kinds)
 /* Takes one event out of the budget of the source. `suppressed` is the number of events that were not sent
  * since the last one that was.
  */
-static __always_inline bool spend(__u32 source, bool of_flow, __u64 now_ns, __u32 *suppressed)
+static __always_inline bool take_budget(__u32 source, bool of_flow, __u64 now_ns, __u32 *suppressed)
 {
 	__u32 bucket = (source * 0x9e3779b1U) >> BUDGET_SHIFT;
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &bucket);
@@ -44,8 +44,8 @@ static __always_inline bool spend(__u32 source, bool of_flow, __u64 now_ns, __u3
 	return true;
 }
 
-/* Returns the count that `spend` took, if no event is sent. */
-static __always_inline void give_back(__u32 source, __u32 suppressed)
+/* Returns the count that `take_budget` took, if no event is sent. */
+static __always_inline void return_budget(__u32 source, __u32 suppressed)
 {
 	__u32 bucket = (source * 0x9e3779b1U) >> BUDGET_SHIFT;
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &bucket);
@@ -62,11 +62,11 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
 	__u32 suppressed = 0;
 	struct event *event;
 
-	if (!spend(source, of_flow, now_ns, &suppressed))
+	if (!take_budget(source, of_flow, now_ns, &suppressed))
 		return 0;
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {
-		give_back(source, suppressed);
+		return_budget(source, suppressed);
 		count(COUNT_EVENTS_LOST);
 		return 0;
 	}
@@ -78,8 +78,8 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
 /* Reports a packet that belongs to no flow. `judged` is the verdict word, with its active word in the upper
  * half; 0 if the packet was not classified.
  */
-__noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, __u64 judged,
-			   enum drop_reason reason)
+__noinline int report_packet(struct __sk_buff *skb, const struct packet *packet, __u64 judged,
+			     enum drop_reason reason)
 {
 	__u32 word = judged, active_word = judged >> 32;
 	__u64 now_ns = coarse_ns();
@@ -136,8 +136,8 @@ __noinline int tell_packet(struct __sk_buff *skb, const struct packet *packet, _
 #define ENDED_BY_CUT 1
 
 /* Reports that a flow opened or ended. `ended_by` is ENDED_BY_ITSELF for a flow that opens. */
-__noinline int tell_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
-			 __u64 ended_by)
+__noinline int report_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
+			   __u64 ended_by)
 {
 	__u64 judged = ended_by > ENDED_BY_CUT ? ended_by
 		       : flow                  ? flow->judgement

@@ -99,11 +99,11 @@ static __always_inline __u32 copied_interface(const struct line *lines, __u32 ad
 	__u32 at;
 
 	/* A copy of few routes has one key in the root. */
-	at = line->words[1] == NONE ? 0 : place_among(line->words, ROUTE_FAN, above);
+	at = line->words[1] == NONE ? 0 : index_among(line->words, ROUTE_FAN, above);
 	line = lines + ROUTE_INNER + at;
-	at = at * ROUTE_FAN + place_among(line->words, ROUTE_FAN, above);
+	at = at * ROUTE_FAN + index_among(line->words, ROUTE_FAN, above);
 	line = lines + ROUTE_BOTTOM + at;
-	return line->words[LINE_WORDS / 2 + place_among(line->words, LINE_WORDS / 2, above)];
+	return line->words[LINE_WORDS / 2 + index_among(line->words, LINE_WORDS / 2, above)];
 }
 
 /* Returns the interface of an address for an incoming packet; 0 if the kernel must look it up. */

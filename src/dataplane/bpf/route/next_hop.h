@@ -131,7 +131,7 @@ __noinline bool is_plainly_forwarded(struct __sk_buff *skb, struct packet *packe
 
 /* User space renews this deadline at short intervals. If its process is gone, packets go through the stack.
  */
-static __always_inline bool is_sent_at_once(const struct active *in_force, __u64 now_ns)
+static __always_inline bool is_sent_directly(const struct active *in_force, __u64 now_ns)
 {
 	return settings.direct && now_ns < READ_ONCE(in_force->direct_until_ns);
 }
@@ -172,7 +172,7 @@ static __always_inline bool is_way(const struct way *a, const struct way *b)
 /* Stores a next hop. Returns a hop that refers to it from now on; 0 if no entry is free. Entry 0 is not
  * used. An entry that matches was not rewritten meanwhile, since that would have changed `refreshed`.
  */
-__noinline __u32 keep_way(const struct way *way, __u64 now_ns)
+__noinline __u32 store_next_hop(const struct way *way, __u64 now_ns)
 {
 	__u32 now = (ticks_of(now_ns) & ~1U) ?: 2, hop = (__u32)hop_time(now_ns) << 16, start, old = 0, old_time = 0;
 	struct way *kept;

@@ -27,18 +27,18 @@ static __always_inline void merge_counts(__u32 slot, const struct flow *from, co
 	struct flow *into = flow_at(slot);
 	__u64 packets = 0, bytes = 0;
 	__u32 swapped;
-	enum fold fold;
+	enum flush flush;
 
 	if (!into || !sum || !from || !more)
 		return;
-	fold = await_fold(into, rest);
+	flush = await_flush(into, rest);
 	swapped = (into->flags ^ from->flags) & FLOW_OPENED_BY_HIGH;
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
 		__u32 more_packets = from->packets[side] - more->folded_packets[side];
 		__u32 more_bytes = from->bytes[side] - more->folded_bytes[side];
 
-		if (fold == FOLD_ALONE) {
+		if (flush == FLUSH_OWNED) {
 			sum->total_packets[(side ^ swapped) & 1] += more->total_packets[side] + more_packets;
 			sum->total_bytes[(side ^ swapped) & 1] += more->total_bytes[side] + more_bytes;
 		}
@@ -46,20 +46,20 @@ static __always_inline void merge_counts(__u32 slot, const struct flow *from, co
 		bytes += more_bytes;
 	}
 	add_hit(more->hit, more->hit_check, packets, bytes, now);
-	if (fold == FOLD_ALONE) {
-		settle(into, sum, now);
+	if (flush == FLUSH_OWNED) {
+		complete_tally(into, sum, now);
 		if (more->opened_ns && more->opened_ns < sum->opened_ns)
 			sum->opened_ns = more->opened_ns;
-		fold = finish_fold(into);
+		flush = finish_flush(into);
 	}
-	if (fold == FOLD_END)
+	if (flush == FLUSH_END)
 		finish_flow(slot, now, ENDED_BY_ITSELF);
 }
 
 /* Bits of the word that begins with `state` which one datapath passes to the next. The mark in the tags
  * says whether a flow is half open, so that flag is not passed.
  */
-#define VITAL (0xff | (0xff & ~(FLOW_HALF_OPEN | FLOW_FOLDING | FLOW_ENDING)) << 8)
+#define VITAL (0xff | (0xff & ~(FLOW_HALF_OPEN | FLOW_FLUSHING | FLOW_ENDING)) << 8)
 
 static __always_inline __u32 vital_of(const struct flow *flow)
 {
@@ -143,10 +143,10 @@ int weir_carry_flow(struct carry_flow_request *request)
 	if (flow && request->carried && to != (slot & ~HALF_OPEN) && same_key(&flow->key, &key)) {
 		struct tally *more = tally_at(slot);
 
-		fold_flow(slot, rest, now);
-		if (!more || !claim(flow, rest) || is_left_to_folder(flow))
+		flush_flow(slot, rest, now);
+		if (!more || !claim(flow, rest) || is_left_to_flusher(flow))
 			return 0;
-		settle(flow, more, now);
+		complete_tally(flow, more, now);
 		merge_counts(to, flow, more, rest, now);
 		release(flow, more, slot);
 	}
