@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every benchmark: tables on the terminal, JSON in bench/results/. Arguments choose some by name.
+# Runs the benchmarks, or those named by the arguments. Prints tables and writes JSON to bench/results/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bash scripts/setup.sh --bench

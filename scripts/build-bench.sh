@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Compiles what only the benchmarks run, where a source is newer: BPF programs → dist/bpf/, C programs → dist/bench/.
+# Compiles the programs of the benchmarks if a source is newer: BPF programs to dist/bpf/, C programs to
+# dist/bench/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

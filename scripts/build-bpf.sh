@@ -13,7 +13,7 @@ fi
 
 source scripts/llvm.sh
 if ! clang=$(find_tool clang) || ! strip=$(find_tool llvm-strip) || [[ ! -e /usr/include/bpf/bpf_helpers.h ]]; then
-  # The API runs without a datapath, and says that it lacks one.
+  # Without an object the API still runs, and reports the missing datapath.
   echo "build-bpf: the datapath is not compiled: clang, llvm-strip or libbpf-dev is missing (Debian: clang llvm libbpf-dev)." >&2
   exit 0
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# TypeScript → dist/, the datapath → dist/bpf/. Each only when its sources are newer.
+# Builds TypeScript to dist/ and the datapath to dist/bpf/, each only if its sources are newer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

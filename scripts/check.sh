@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format, lint, types, architecture rules, dead exports. Runs all of them and fails if one did.
+# Checks format, lint, types, architecture rules and unused exports. Runs all checks, and fails if one failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 failed=()
@@ -14,7 +14,7 @@ architecture() {
   out=$(npx --no-install depcruise --config .dependency-cruiser.cjs src statecharts test bench scripts 2>&1)
   local status=$?
   printf '%s\n' "$out"
-  # A parser that does not understand the compiler finds nothing to complain about.
+  # A parser that does not support this version of the compiler would find no problems.
   if printf '%s' "$out" | grep -q ' 0 modules'; then return 1; fi
   return "$status"
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Follows the README in a clean clone of HEAD, with the Node and the npm that come first in PATH and an empty cache of npm: `npm start` twice.
-# Prints how long each part took and the programs that compiled something. Ends with 1 where a tour failed or more than Weir itself was compiled.
-# The system's packages are those of this machine (`npm run setup -- --test`).
+# Follows the README in a clean clone of HEAD, with the first Node and npm in PATH and an empty npm cache:
+# runs `npm start` twice. Prints the duration of each part and the programs that compiled something. Exits
+# with 1 if a tour failed or if anything other than Weir was compiled. System packages are those of this
+# machine (`npm run setup -- --test`).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +12,7 @@ git clone --quiet --no-hardlinks . "$work/weir"
 cd "$work/weir"
 export npm_config_cache=$work/cache
 
-# Runs `npm start`, notes when each of its lines came, and every program that was started.
+# Runs `npm start`, and records the time of each output line and every program that was started.
 follow() {
   local status=0
   printf '%s begin\n' "$EPOCHREALTIME" >"$work/$1.log"
@@ -22,7 +23,7 @@ follow() {
   return "$status"
 }
 
-# Seconds between the first lines that match.
+# Seconds between the first matches of two patterns.
 between() { awk -v from="$2" -v to="$3" '!a && $0 ~ from { a = $1 } !b && $0 ~ to { b = $1 } END { printf "%.1f", b - a }' "$work/$1.log"; }
 
 follow first
@@ -31,7 +32,7 @@ printf '  packages %s s, compile %s s, tour %s s, all %s s; again %s s\n' \
   "$(between first 'npm packages' 'build: TypeScript')" "$(between first 'build: TypeScript' '> node bin/weir')" \
   "$(between first '> node bin/weir' ' end$')" "$(between first ' begin$' ' end$')" "$(between second ' begin$' ' end$')"
 
-# Starts of compilers, of what calls them, and of Node with such a program.
+# Starts of compilers, of build tools, and of Node running a build tool.
 compiler='(cc|gcc|g[+][+]|c[+][+]|clang([+][+])?|cc1(plus)?|collect2|ld([.][a-z]+)?|as|make|ninja|cmake|python[0-9.]*)(-[0-9.]+)?'
 started=$(grep -hE "execve\(\"([^\"]*/)?$compiler\"|\[\"([^\"]*/)?node\", \"([^\"]*/)?(tsc|node-gyp|cnoke)[^\"/]*\"" "$work"/*.trace || true)
 count() { printf '%s\n' "$started" | grep -cE "$1" || true; }

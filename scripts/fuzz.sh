@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# dataplane (default): plays mutated frames to the datapath in the kernel and to a model of it. Options: --packets N, --seed N, --processes 1|2.
-# dns: plays mutated answers and queries to their readers. Options as those of tls.
-# tls: plays mutated hellos, server flights and certificates to their readers. Options: --count N, --seconds N, --seed N, --target NAME.
-# http: plays mutated connections to the readers of HTTP and to Node's: `http N` of them, or `http Ns` for so long. WEIR_SEED repeats a run.
+# dataplane (default): sends mutated frames to the kernel datapath and to a model of it, and compares them.
+# Options: --packets N, --seed N, --processes 1|2.
+# dns: parses mutated DNS answers and queries. Options: as for tls.
+# tls: parses mutated hellos, server flights and certificates. Options: --count N, --seconds N, --seed N,
+# --target NAME.
+# http: compares our HTTP parsers with that of Node on mutated connections: `http N` connections, or `http Ns`
+# seconds. WEIR_SEED repeats a run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=dataplane

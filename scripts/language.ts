@@ -3,15 +3,16 @@ import { existsSync, readFileSync } from 'node:fs';
 import ts from 'typescript';
 
 /**
- * Finds habits that make comments, test names and pages hard to read: a sentence that begins with Who, Whoever, What or
- * Nobody, and a comment line of more than 110 columns. `npm run language -- PATH...` limits the search to some paths.
+ * Finds habits that make comments, test names and pages hard to read: a sentence that begins with Who,
+ * Whoever, What or Nobody, and a comment line of more than 110 columns. `npm run language -- PATH...` limits
+ * the search to some paths.
  */
 const MAX_COLUMNS = 110;
 const SUBJECT = /(?:^|[.!?:;]\s+)["'*`]*(?:Who|Whoever|What|Nobody)(?:'s)?\b/;
-/** Texts of others. */
+/** Texts that were not written for Weir. */
 const FOREIGN = /^(LICENSE|package-lock\.json|docs\/statecharts\/)/;
 
-/** A text that is read as prose. `line` counts from 1. `start`: it begins a sentence. */
+/** A text that is read as prose. `line` counts from 1. `start`: the text begins a sentence. */
 type Prose = { readonly line: number; readonly text: string; readonly isComment: boolean };
 type Finding = { readonly line: number; readonly rule: string; readonly text: string };
 
@@ -54,7 +55,10 @@ const lineOf = (source: ts.SourceFile, position: number): number =>
 
 const capitalised = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** The lines of one comment, each with the end of the line before it, so that a sentence may begin in the middle of a line. */
+/**
+ * The lines of one comment, each with the end of the line before it, so that a sentence may begin in the
+ * middle of a line.
+ */
 function commentLines(comment: string, first: number): Prose[] {
   return comment.split('\n').map((line, index) => ({
     line: first + index,
@@ -83,7 +87,7 @@ function proseOfMarkdown(text: string): Prose[] {
   });
 }
 
-/** A line continues the sentence of the line before it unless that ended one. */
+/** A line continues the sentence of the previous line unless that line ended it. */
 function findings(prose: readonly Prose[], lines: readonly string[]): Finding[] {
   const found: Finding[] = [];
   let before: Prose | undefined;

@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# The tour and a part of the suite on official builds of other Nodes, which are kept in .node/. Prints the sum as `N passed, N failed`.
+# Runs the tour and a part of the suite on official builds of other Node versions, which are kept in .node/.
+# Prints the total as `N passed, N failed`.
 #   --install       only installs the builds
-#   --lower-bounds  on the oldest versions that `engines` in package.json allows
-#   --all           on those and on the newest of 20, 22 and 24
-#   --clone         no tests: follows the README in a clean clone of HEAD (scripts/clean-clone.sh), on the newest of 20, 22 and 24 or on --all
-# Other arguments are the part of the suite.
+#   --lower-bounds  uses the oldest versions that `engines` in package.json allows
+#   --all           uses those and the newest of 20, 22 and 24
+#   --clone         no tests: follows the README in a clean clone of HEAD (scripts/clean-clone.sh),
+#                   on the newest of 20, 22 and 24, or with --all on all
+# Other arguments select the part of the suite.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-# npm is that of the same release.
+# npm is that of the same Node release.
 declare -A npm=([20.19.3]=10.8.2 [20.20.2]=10.8.2 [22.16.0]=10.9.2 [22.23.3]=10.9.9 [24.0.0]=11.3.0 [24.21.0]=11.19.0)
 lower_bounds=(20.19.3 22.16.0 24.0.0)
 newest=(20.20.2 22.23.3 24.21.0)
 
-# Node 20 is what the whole suite runs on.
+# The whole suite runs on Node 20.
 versions=(22.23.3 24.21.0)
 parts=()
 only=
@@ -51,7 +53,7 @@ for version in "${versions[@]}"; do
   fi
 done
 [ "$only" = install ] && exit 0
-# The tour runs what was built.
+# The tour runs the built files.
 [ "$only" = clone ] || bash scripts/build.sh || exit 1
 
 log=$(mktemp)

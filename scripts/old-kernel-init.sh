@@ -1,5 +1,6 @@
 #!/bin/busybox sh
-# The first process of the virtual machine of old-kernel.sh: the host's files, a layer above them in memory, then the tests.
+# The first process of the virtual machine of old-kernel.sh. Mounts the host files with an overlay in memory,
+# then runs the tests.
 alias b=/bin/busybox
 b mkdir -p /proc /sys /host /new /layer
 b mount -t proc proc /proc

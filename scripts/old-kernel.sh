@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs tests on the oldest kernel that Weir is for, Debian 12's Linux 6.1, in a virtual machine that sees this machine's files and
-# keeps what it writes in memory. Arguments are test files. It is emulated, so that a file takes minutes.
+# Runs tests on the oldest supported kernel, Debian 12's Linux 6.1, in a virtual machine that sees this
+# machine's files and keeps its writes in memory. Arguments are test files. The machine is emulated, so a file
+# takes minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,5 +46,5 @@ timeout --foreground -k 10 3000 qemu-system-x86_64 -accel tcg -cpu max,la57=off 
   -kernel "$kernel/root/boot/vmlinuz-"* -initrd "$kernel/initrd" \
   -append "console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 weir_modules=$kernel/root/lib/modules weir_folder=$PWD weir_files=$(IFS=,; echo "${files[*]}")" \
   </dev/null | tee "$output"
-# Vitest leaves a sequence for the terminal in front of it.
+# Vitest prints a terminal sequence before it.
 grep -q 'old-kernel: passed' "$output"

@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import ts from 'typescript';
 
 /**
- * Shows that a change touches comments alone: `npm run same-code -- COMMIT` compares the work tree with a commit. The JavaScript
- * of `src` and `statecharts`, emitted without comments, must be equal file by file, and so must every section of the BPF
- * objects but `.BTF` and `.BTF.ext`, which hold line numbers.
+ * Proves that a change touches only comments: `npm run same-code -- COMMIT` compares the work tree with a
+ * commit. The JavaScript of `src` and `statecharts`, emitted without comments, must be equal file by file.
+ * All sections of the BPF objects must be equal, except `.BTF` and `.BTF.ext`, which hold line numbers.
  */
 const [base = 'HEAD'] = process.argv.slice(2);
 const folders = ['src', 'statecharts'];

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing and builds. Says each thing that it does; says nothing where nothing is to do.
+# Installs what is missing, then builds. Prints each action; prints nothing if nothing is to do.
 #   --test   also what only the tests and `npm run check` need
 #   --trials  also what only the tests and the trials need
 #   --bench  also what only the benchmarks need
@@ -23,7 +23,7 @@ needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
   /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev)
 [[ "${1:-}" = --test || "${1:-}" = --trials ]] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl strace:strace iptables-legacy:iptables dnsmasq:dnsmasq-base dig:bind9-dnsutils
   openssl:openssl python3:python3 nginx:nginx-light h2load:nghttp2-client clang-format-19:clang-format-19)
-# tstclnt and selfserv of NSS, gnutls-cli and gnutls-serv; tools that make packets
+# tstclnt and selfserv of NSS, gnutls-cli and gnutls-serv; packet generators
 [ "${1:-}" = --trials ] && needs+=(selfserv:libnss3-tools gnutls-serv:gnutls-bin
   /usr/lib/python3/dist-packages/scapy:python3-scapy nmap:nmap arping:arping iptables-nft:iptables)
 [ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables
@@ -38,7 +38,7 @@ for need in "${needs[@]}"; do
     *) PATH="$PATH:/usr/sbin:/sbin" command -v "${need%%:*}" >/dev/null || missing+=("${need##*:}") ;;
   esac
 done
-# Its name has the version of RocksDB in it.
+# The package name contains the version of RocksDB.
 rocksdb=
 for library in /usr/local/lib/librocksdb.so.* /usr/lib/*-linux-gnu/librocksdb.so.* /usr/lib64/librocksdb.so.* /usr/lib/librocksdb.so.*; do
   if [[ -e "$library" && "$library" =~ [.]so[.]([0-9]+)[.]([0-9]+)$ ]] && ((BASH_REMATCH[1] > 7 || (BASH_REMATCH[1] == 7 && BASH_REMATCH[2] >= 8))); then rocksdb=$library; fi
@@ -75,7 +75,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
     say "installing Debian packages: ${missing[*]}"
     log=$(mktemp)
     if [ -n "${1:-}" ] && [ ! -e /usr/sbin/policy-rc.d ]; then
-      # Servers that are installed to be tried or measured are not to run by themselves.
+      # Servers installed for trials or benchmarks must not start by themselves.
       trap 'rm -f /usr/sbin/policy-rc.d' EXIT
       printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
       chmod +x /usr/sbin/policy-rc.d
@@ -92,7 +92,8 @@ fi
 
 if ! cmp -s package-lock.json node_modules/.weir-lock 2>/dev/null; then
   say "installing npm packages (npm ci)"
-  # No package needs a script to be installed, and that of `rocksdb` (for one test) compiles it on Node 22 and 24, which takes more than ten minutes.
+  # No package needs its install script. That of `rocksdb` (for one test) compiles it on Node 22 and 24, which
+  # takes more than ten minutes.
   npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
   cp package-lock.json node_modules/.weir-lock
 fi

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The whole suite, or another configuration's; prints `N passed, N failed` as its last line. Arguments go to vitest.
+# Runs the whole suite, or that of another configuration. Prints `N passed, N failed` as its last line.
+# Arguments go to vitest.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 report=$(mktemp)

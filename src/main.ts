@@ -270,8 +270,8 @@ function logFacts(system: System, log: Logger): void {
 }
 
 /**
- * Creates the observer before the system. `systemOf` may be called only later: the system starts the observer,
- * and does not exist until then.
+ * Creates the observer before the system. `systemOf` may be called only later: the system starts the
+ * observer, and does not exist until then.
  */
 function createObserver(config: Config, log: Logger, systemOf: () => System): Observer {
   const connect = async (): Promise<void> => {

@@ -27,8 +27,8 @@ export type PolicyFileEvents = {
 };
 
 /**
- * Applies the policy of a file at the start and after each change of the file, one write at a time. It polls the
- * status of the file, so it also follows a file that is replaced by renaming or through a link.
+ * Applies the policy of a file at the start and after each change of the file, one write at a time. It polls
+ * the status of the file, so it also follows a file that is replaced by renaming or through a link.
  */
 export class FollowedPolicyFile {
   #turn: Promise<unknown>;

@@ -17,7 +17,7 @@ const routes = Object.entries(document.paths).flatMap(([path, operations]) =>
 
 await described.close();
 
-test('the public routes are those of D36, and no others', () => {
+test('the public routes of the API are exactly those of D36', () => {
   expect(routes.filter(({ needs }) => needs === 'nothing').map(({ path }) => path)).toEqual([
     '/openapi/service-v1.json',
     '/health',
@@ -26,7 +26,7 @@ test('the public routes are those of D36, and no others', () => {
   ]);
 });
 
-test('every read needs either role and every write an admin; explain is a read', () => {
+test('reads need either role and writes an admin; explain is a read', () => {
   const roleOf = (method: string, path: string) =>
     method === 'GET' || path.endsWith('/explain') ? 'readonly' : 'admin';
   const guarded = routes.filter(({ needs }) => needs !== 'nothing');
@@ -35,14 +35,14 @@ test('every read needs either role and every write an admin; explain is a read',
 });
 
 test.each(routes.filter(({ needs }) => needs === 'nothing'))(
-  '$method $path is answered without a token',
+  '$method $path refuses a request without a token',
   async (route) => {
     const { ask } = await rig();
     expect((await ask(route.method, route.path, { token: null })).statusCode).toBe(200);
   },
 );
 
-test.each(routes.filter(({ needs }) => needs !== 'nothing'))('$method $path knows its callers', async (route) => {
+test.each(routes.filter(({ needs }) => needs !== 'nothing'))('$method $path accepts its roles only', async (route) => {
   const { method, path, needs } = route;
   const own = await rig({ limits: { failedLoginsPerWindow: 100 } });
   const asked = async (token: string | null) => {
@@ -77,7 +77,7 @@ test.each(routes.filter(({ needs }) => needs !== 'nothing'))('$method $path know
   expect([401, 403]).not.toContain((await asked(TOKENS.admin)).statusCode);
 });
 
-test('an expired token is told so', async () => {
+test('an expired token is refused with its own reason', async () => {
   const { ask } = await rig();
   const answer = await ask('GET', '/api/v1/policy', { token: TOKENS.expired });
   expect(answer.json()).toEqual({
@@ -89,7 +89,7 @@ test('an expired token is told so', async () => {
   });
 });
 
-test('HEAD needs what GET needs', async () => {
+test('HEAD needs the same role as GET', async () => {
   const { ask } = await rig();
   expect((await ask('HEAD', '/api/v1/policy', { token: null })).statusCode).toBe(401);
   const answer = await ask('HEAD', '/api/v1/policy', { token: TOKENS.readonly });
@@ -97,7 +97,7 @@ test('HEAD needs what GET needs', async () => {
 });
 
 test.each(['Basic YWRtaW46YWRtaW4=', 'Bearer', 'Bearer a b', `bearer${TOKENS.admin}`])(
-  'the authorization %j is refused',
+  'the Authorization header %j is refused',
   async (authorization) => {
     const { ask } = await rig();
     const answer = await ask('GET', '/api/v1/policy', { token: null, headers: { authorization } });
@@ -105,7 +105,7 @@ test.each(['Basic YWRtaW46YWRtaW4=', 'Bearer', 'Bearer a b', `bearer${TOKENS.adm
   },
 );
 
-test('a token in the query is refused, even beside a valid one', async () => {
+test('a token in the query is refused, even with a valid one in the header', async () => {
   const { ask } = await rig();
   for (const query of ['token=x', 'access_token=x', 'q=eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2ln']) {
     const answer = await ask('GET', `/api/v1/policy?${query}`);
@@ -117,7 +117,7 @@ test('a token in the query is refused, even beside a valid one', async () => {
   }
 });
 
-test('too many failed logins of an address answer 429, and a valid token still passes', async () => {
+test('too many failed logins of an address return 429, and a valid token is still accepted', async () => {
   const own = await rig({ limits: { failedLoginsPerWindow: 2 } });
   const statuses: number[] = [];
   for (let attempt = 0; attempt < 4; attempt++) {
@@ -130,7 +130,7 @@ test('too many failed logins of an address answer 429, and a valid token still p
   expect((await own.ask('GET', '/api/v1/policy')).statusCode).toBe(200);
 });
 
-test('a request without a token is no failed login', async () => {
+test('a request without a token is not a failed login', async () => {
   const own = await rig({ limits: { failedLoginsPerWindow: 1 } });
   for (let attempt = 0; attempt < 3; attempt++) await own.ask('GET', '/api/v1/policy', { token: null });
   expect((await own.ask('GET', '/api/v1/policy', { token: 'guess' })).statusCode).toBe(401);

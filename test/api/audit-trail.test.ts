@@ -9,8 +9,8 @@ import { listening, rig } from './rig.js';
 const remote = '127.0.0.1';
 const PUT_POLICY = { operation: 'putActivePolicy', target: '/api/v1/policy', remote };
 
-describe('refused logins', () => {
-  test('are recorded with what was asked for and why it was refused', async () => {
+describe('audit trail of refused logins', () => {
+  test('records the requested operation and the reason', async () => {
     const { ask, node } = await rig({ limits: { failedLoginsPerWindow: 2 } });
     await ask('GET', `/api/v1/policies/${RECORD.id}?x=1`, { token: 'guess' });
     await ask('PUT', '/api/v1/policy', { token: TOKENS.expired, body: BODY });
@@ -27,7 +27,7 @@ describe('refused logins', () => {
     ]);
   });
 
-  test('are those of other hosts and origins too', async () => {
+  test('records refusals of wrong hosts and origins too', async () => {
     const { ask, node } = await rig();
     await ask('GET', '/api/v1/policy', { headers: { host: 'evil.example' } });
     await ask('PUT', '/api/v1/policy', { headers: { origin: 'https://evil.example' }, body: BODY });
@@ -39,7 +39,7 @@ describe('refused logins', () => {
     ]);
   });
 
-  test('are few findings, however many tokens, paths and queries are tried', async () => {
+  test('makes few findings, however many tokens, paths and queries are tried', async () => {
     const { ask, node } = await rig({ limits: { requestsPerWindow: 10_000 } });
     const pending = new PendingFindings('api');
     for (let at = 0; at < 500; at++) {
@@ -52,7 +52,7 @@ describe('refused logins', () => {
     ]);
   });
 
-  test('are not requests without a token, and not other errors', async () => {
+  test('ignores requests without a token, and other errors', async () => {
     const { ask, node } = await rig();
     await ask('GET', '/api/v1/policy', { token: null });
     await ask('GET', '/nowhere', { token: 'guess' });
@@ -62,10 +62,10 @@ describe('refused logins', () => {
   });
 });
 
-describe('changes', () => {
+describe('audit trail of changes', () => {
   const changed = { type: 'config_change', actor: 'alice', remote };
 
-  test('are recorded with who made them, the path and the ETag', async () => {
+  test('records the author, the path and the ETag', async () => {
     const { ask, node } = await rig();
     await ask('PUT', '/api/v1/policy', { body: BODY });
     await ask('PUT', '/api/v1/settings/performance-mode', { body: { enabled: true } });
@@ -87,7 +87,7 @@ describe('changes', () => {
     ]);
   });
 
-  test('are recorded also where the caller hangs up before the answer', async () => {
+  test('records a change even if the caller disconnects before the response', async () => {
     const { api, node } = await rig();
     let finish = (): void => {};
     const { policyWrite } = node.answer;
@@ -112,7 +112,7 @@ describe('changes', () => {
     await expect.poll(() => node.recorded).toEqual([{ ...changed, ...PUT_POLICY, status: 200, etag: ETAG }]);
   });
 
-  test('are not reads, questions, trials, and writes that were refused', async () => {
+  test('ignores reads, questions, dry runs and refused writes', async () => {
     const { ask, node } = await rig();
     await ask('GET', '/api/v1/policy');
     await ask('HEAD', '/api/v1/policy');
@@ -128,7 +128,7 @@ describe('changes', () => {
   });
 });
 
-test('no secret of a request is recorded', async () => {
+test('the audit trail contains no secret of a request', async () => {
   const node = fakeManagement();
   const { ask } = await rig({}, node);
   const secret = 'eyJhbGciOiJFZERTQSJ9.cGxhbnRlZA.c2VjcmV0';

@@ -124,7 +124,7 @@ describe.each(SMALL_WRITES)('%s %s', (method, path) => {
     expect(await refusalOf(method, path, asked)).toEqual(expected(bad));
   });
 
-  test('refuses what is nested too deep', async () => {
+  test('refuses deeply nested JSON', async () => {
     expect(await refusalOf(method, path, deep)).toMatchObject({ status: 400, type: 'urn:weir:error:invalid_body' });
   });
 
@@ -147,13 +147,13 @@ describe.each(SMALL_WRITES)('%s %s', (method, path) => {
 });
 
 describe.each(POLICY_WRITES)('%s %s', (method, path) => {
-  test('leaves the reading of its body to the worker', async () => {
+  test('passes the body to the worker without parsing it', async () => {
     const { ask, node } = await rig();
     await ask(method, path, { body: '{"a":1,"a":' });
     expect(node.changes.map(({ call }) => call)).toEqual(['policies.write']);
   });
 
-  test('refuses more than 64 MiB, said or not', async () => {
+  test('refuses more than 64 MiB, with and without a declared length', async () => {
     const asked = { body: Buffer.alloc(65 * 1024 * 1024, 0x20) };
     expect(await refusalOf(method, path, asked)).toEqual(expected({ status: 413, type: 'body_too_large' }));
   });
@@ -183,7 +183,7 @@ test.each([
     { policy: { source_groups: [{ id: 7 }] }, src: '10.0.0.1', query: 'a.test' },
     ['/policy/source_groups/0/id', '/policy/source_groups/0/mode', '/policy/source_groups/0/sources'],
   ],
-] as const)('%s %s with %j names every problem', async (method, path, body, pointers) => {
+] as const)('%s %s with %j reports every problem', async (method, path, body, pointers) => {
   const found = await refusalOf(method, path, { body: JSON.stringify(body) });
   expect({ ...found, pointers: found.pointers?.sort() }).toEqual(
     expected({ status: 400, type: 'invalid_request', pointers: [...pointers] }),

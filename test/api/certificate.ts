@@ -1,4 +1,4 @@
-/** A self-signed certificate for localhost and its key, for tests alone. */
+/** A self-signed certificate for localhost with its key, for tests only. */
 export const CERTIFICATE = `-----BEGIN CERTIFICATE-----
 MIIBfjCCASWgAwIBAgIUMoTsSM8TigP24LBtWJSn9nQLQqMwCgYIKoZIzj0EAwIw
 FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMTA3NDc0MFoYDzIxMjYxMDI4

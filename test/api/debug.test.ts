@@ -65,8 +65,8 @@ async function serving() {
   return { ...own, url: `http://127.0.0.1:${port}${STREAM}`, tell, readers, listeners };
 }
 
-describe('the statecharts', () => {
-  it('are shown with their states and latest events', async () => {
+describe('debug routes of statecharts', () => {
+  it('return the states and latest events', async () => {
     const { ask } = await serving();
     const answer = await ask('GET', '/api/v1/debug/statecharts', { token: TOKENS.readonly });
     expect(answer.json()).toEqual({
@@ -88,7 +88,7 @@ describe('the statecharts', () => {
     });
   });
 
-  it('are streamed: first every actor, then everything as it happens', async () => {
+  it('stream all actors first, then every event', async () => {
     const { url, tell, listeners } = await serving();
     const client = await openWebSocket(url, { token: TOKENS.readonly, protocol: PROTOCOL });
     await expect.poll(() => listeners.size).toBe(1);
@@ -102,7 +102,7 @@ describe('the statecharts', () => {
     await expect.poll(() => listeners.size).toBe(0);
   });
 
-  it('are streamed by WebSocket only, and to callers with a token only', async () => {
+  it('stream by WebSocket only, and only to callers with a token', async () => {
     const { url, ask } = await serving();
     const answer = await ask('GET', STREAM);
     expect([answer.statusCode, answer.json<{ type: string }>().type]).toEqual([426, 'urn:weir:error:upgrade_needed']);
@@ -110,7 +110,7 @@ describe('the statecharts', () => {
     await expect(openWebSocket(`${url}?token=x`, { token: TOKENS.admin })).rejects.toThrow('refused with 400');
   });
 
-  it('leave no connection open to a caller that is refused', async () => {
+  it('close the connection of a refused caller', async () => {
     const { url, api } = await serving();
     const refused = Array.from({ length: 5 }, () => openWebSocket(url, { token: 'garbage' }).catch(String));
     expect(await Promise.all(refused)).toEqual(refused.map(() => 'Error: refused with 401'));
@@ -118,7 +118,7 @@ describe('the statecharts', () => {
     await expect.poll(open).toBe(0);
   });
 
-  it('lose messages for a reader that stops for a while, which is told, and shown every actor anew', async () => {
+  it('report lost messages to a reader that paused, and send every actor again', async () => {
     const { url, tell, readers, listeners } = await serving();
     const client = await openWebSocket(url, { token: TOKENS.admin, protocol: PROTOCOL });
     await expect.poll(() => listeners.size).toBe(1);
@@ -144,7 +144,7 @@ describe('the statecharts', () => {
     expect([count >= lost, after[1]]).toEqual([true, JSON.parse(JSON.stringify(introduced))]);
   });
 
-  it('cut a reader off that does not read at all, and keep a bounded amount for it', async () => {
+  it('disconnect a reader that does not read, and buffer a limited amount for it', async () => {
     const { url, tell, readers, listeners } = await serving();
     const client = await openWebSocket(url, { token: TOKENS.admin, protocol: PROTOCOL });
     await expect.poll(() => listeners.size).toBe(1);
@@ -164,7 +164,7 @@ describe('the statecharts', () => {
     await expect.poll(readers).toEqual({ open: 0, dropped: 1_001, cut_off: 1 });
   });
 
-  it('say goodbye when the node shuts down, and wait for no reader that does not hear it', async () => {
+  it('send a close frame at shutdown, and do not wait for a reader that does not answer', async () => {
     const { url, tell, api, listeners } = await serving();
     const [hears, deaf] = await Promise.all([1, 2].map(() => openWebSocket(url, { token: TOKENS.admin })));
     await expect.poll(() => listeners.size).toBe(2);
@@ -177,7 +177,7 @@ describe('the statecharts', () => {
     deaf?.socket.destroy();
   });
 
-  it('have so many readers and no more', async () => {
+  it('limit the number of readers', async () => {
     const { url, listeners } = await serving();
     const clients = await Promise.all(Array.from({ length: 33 }, () => openWebSocket(url, { token: TOKENS.admin })));
     const refused = await Promise.race(clients.map(({ closed }) => closed));
@@ -189,7 +189,7 @@ describe('the statecharts', () => {
 describe('POST /api/v1/support/sysdump/cluster', () => {
   const PATH = '/api/v1/support/sysdump/cluster';
 
-  it('answers with the archive as it is made', async () => {
+  it('streams the archive while it is made', async () => {
     const archive = new PassThrough();
     const { ask } = await rig(
       {},
@@ -215,7 +215,7 @@ describe('POST /api/v1/support/sysdump/cluster', () => {
     expect([answer.statusCode, answer.json<{ type: string }>().type]).toEqual([status, `urn:weir:error:${code}`]);
   });
 
-  it('ends the collecting when the caller goes away', async () => {
+  it('stops collecting when the caller disconnects', async () => {
     const archive = new PassThrough();
     const { api } = await rig({}, fakeManagement({ support: { begin: () => ({ fileName: 'a', archive }) } }));
     const port = await listening(api);

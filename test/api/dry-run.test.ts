@@ -22,7 +22,7 @@ const INTEGRATIONS = '/api/v1/integrations';
 const CA = '/api/v1/settings/tls-intercept-ca';
 const PERFORMANCE = '/api/v1/settings/performance-mode';
 
-/** Every write, with a body that it takes. */
+/** Every write of the API, with a valid body. */
 const WRITES: readonly (readonly [method: string, path: string, body: object | undefined])[] = [
   ['PUT', '/api/v1/policy', JSON.parse(BODY) as object],
   ['POST', '/api/v1/policies', ENVELOPE],
@@ -46,7 +46,7 @@ const WRITES: readonly (readonly [method: string, path: string, body: object | u
 /** POSTs that change nothing. */
 const NO_WRITES = ['/api/v1/policy/explain', '/api/v1/support/sysdump/cluster'];
 
-/** A node that has an integration and an intercept CA. */
+/** A node with an integration and an intercept CA. */
 async function filledRig() {
   const own = await rig();
   await own.ask('PUT', `${INTEGRATIONS}/there`, { body: INTEGRATION });
@@ -63,8 +63,8 @@ async function filledRig() {
   return own;
 }
 
-describe('a dry run', () => {
-  test('is offered by every write of the API', () => {
+describe('dry run', () => {
+  test('is supported by every write of the API', () => {
     const without = Object.entries(document.paths).flatMap(([path, operations]) =>
       Object.entries(operations)
         .filter(([method]) => method !== 'get' && !NO_WRITES.includes(path))
@@ -78,13 +78,13 @@ describe('a dry run', () => {
     expect(WRITES).toHaveLength(writes.length);
   });
 
-  test.each(WRITES)('of %s %s is answered to a reader, and changes nothing', async (method, path, body) => {
+  test.each(WRITES)('of %s %s is allowed for a reader, and changes nothing', async (method, path, body) => {
     const { ask, node } = await filledRig();
     const given = { token: TOKENS.readonly, ...(body === undefined ? {} : { body }) };
     const query = `${path.includes('?') ? '&' : '?'}dry_run=true`;
     const answer = await ask(method, path + query, given);
     expect([method, path, answer.statusCode]).toEqual([method, path, expect.toSatisfy((code) => code < 300)]);
-    // The node is asked only with the flag that keeps it from writing.
+    // Every call on the node has the flag that keeps it from writing.
     const asked = node.changes.map((change) => (change.with as { dryRun?: boolean }).dryRun);
     expect(asked).toEqual(asked.map(() => true));
     expect(node.recorded.filter(({ type }) => type === 'config_change')).toEqual([]);
@@ -96,7 +96,7 @@ describe('a dry run', () => {
   test.each([
     ['DELETE', `${INTEGRATIONS}/other`, 404],
     ['DELETE', '/api/v1/tokens/t-9', 404],
-  ])('of %s %s is refused as the write is', async (method, path, status) => {
+  ])('of %s %s is refused like the write', async (method, path, status) => {
     const { ask } = await filledRig();
     expect((await ask(method, `${path}?dry_run=true`)).statusCode).toBe(status);
     expect((await ask(method, path)).statusCode).toBe(status);
@@ -108,14 +108,14 @@ describe('a dry run', () => {
     ['DELETE', `${INTEGRATIONS}/there`, undefined],
     ['POST', `${CA}/generate`, undefined],
     ['DELETE', CA, undefined],
-  ])('of %s %s keeps the preconditions', async (method, path, body) => {
+  ])('of %s %s checks the preconditions', async (method, path, body) => {
     const { ask } = await filledRig();
     const headers = { 'if-match': '"another"' };
     const answer = await ask(method, `${path}?dry_run=true`, body === undefined ? { headers } : { headers, body });
     expect(answer.statusCode).toBe(412);
   });
 
-  test('of an integration by POST keeps If-None-Match, as the write does', async () => {
+  test('of an integration by POST checks If-None-Match, like the write', async () => {
     const { ask } = await filledRig();
     const body = { name: 'there', ...INTEGRATION };
     const headers = { 'if-none-match': '*' };

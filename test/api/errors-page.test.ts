@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { errorsPage } from '#api/errors-page.js';
 import { DROP_REASON, DROP_REASON_MEANING } from '#contracts/datapath-numbers.js';
 
-test('docs/errors.md says what the tables say', async () => {
+test('docs/errors.md is up to date with the error tables', async () => {
   const page = await readFile(new URL('../../docs/errors.md', import.meta.url), 'utf8');
   expect(page, 'run: npm run docs').toBe(errorsPage(DROP_REASON_MEANING));
 });

@@ -64,7 +64,7 @@ export const STATS: NodeStats = {
 };
 
 export type FakeManagement = Management & {
-  /** Every call that could have changed something, in order. */
+  /** Every call that could change something, in order. */
   readonly changes: { readonly call: string; readonly with: unknown }[];
   readonly reads: {
     stored: StoredPolicy | null;
@@ -72,18 +72,18 @@ export type FakeManagement = Management & {
     readiness: ReadinessReport;
     hits: Awaited<ReturnType<Traffic['hits']>>;
     flows: Awaited<ReturnType<Traffic['flows']>>;
-    /** What was asked of the traffic. */
+    /** Calls of the traffic queries. */
     readonly asked: unknown[];
     names: Awaited<ReturnType<Management['lookups']['names']>>;
-    /** What `findings.query` answers, one after the other; the last one again and again. */
+    /** Results of `findings.query`, one per call; the last one is repeated. */
     findings: Awaited<ReturnType<Management['findings']['query']>>[];
   };
-  /** What was recorded, in order. */
+  /** Recorded audit events, in order. */
   readonly recorded: AuditEvent[];
   answer: { policyWrite: (write: PolicyWrite) => PolicyOutcome | Promise<PolicyOutcome> };
 };
 
-/** A node that remembers what it was asked to change, and answers what a test tells it to. */
+/** A fake node that records its changes and returns what a test sets. */
 export function fakeManagement(overrides: Partial<Management> = {}): FakeManagement {
   const changes: FakeManagement['changes'] = [];
   const reads: FakeManagement['reads'] = {

@@ -52,7 +52,7 @@ const linesOf = (body: string) =>
     .map((line) => JSON.parse(line) as { rule: string });
 
 describe.each([PATH, `${PATH}/local`])('%s', (path) => {
-  test('answers a page of this node, to either role', async () => {
+  test('returns a page of this node, to both roles', async () => {
     const { ask, node } = await rig();
     node.reads.findings = [{ items: [found()], next: CURSOR }];
     const answer = await ask('GET', path, { token: TOKENS.readonly });
@@ -70,7 +70,7 @@ describe.each([PATH, `${PATH}/local`])('%s', (path) => {
     expect(node.reads.asked).toEqual([{ filter: { ...ANY, types: DENIES }, limit: 100, cursor: null }]);
   });
 
-  test('hands every filter on, repeated ones as alternatives', async () => {
+  test('passes every filter on, with repeated ones as alternatives', async () => {
     const { ask, node } = await rig();
     const query =
       'finding_type=l4_deny&finding_type=gap&source_group=lan&rule=web&rule=dns&policy_id=p&src=10.0.0.7&src=10.1.2.3/8' +
@@ -98,7 +98,7 @@ describe.each([PATH, `${PATH}/local`])('%s', (path) => {
   });
 });
 
-test('networks of IPv6 are read in every form', async () => {
+test('accepts IPv6 networks in every notation', async () => {
   const { ask, node } = await rig();
   const forms = ['2001:DB8:0:0::0001', '2001:db8::/32', '::', '::/0', 'fe80::ffff/10', '::ffff:10.0.0.7'];
   const query = forms.map((text) => `src=${encodeURIComponent(text)}`).join('&');
@@ -139,7 +139,7 @@ test.each([
   ['format=csv', '?format: Must be json or jsonl.'],
   ['since=2026-01-31', '?since: Must be a time in UTC such as 2026-01-31T12:00:00Z.'],
   [Array.from({ length: 65 }, (_, at) => `rule=${at}`).join('&'), '?rule: Must be given at most 64 times.'],
-])('%#: what cannot be asked is refused', async (query, problem) => {
+])('%#: an invalid query is refused', async (query, problem) => {
   const { ask, node } = await rig();
   const { problems } = (await ask('GET', `${PATH}?${query}`)).json<{
     problems: { pointer: string; message: string }[];
@@ -148,7 +148,7 @@ test.each([
   expect(node.reads.asked).toEqual([]);
 });
 
-test('shows who was refused and who wrote, and from where', async () => {
+test('shows who was refused and who wrote, and from which address', async () => {
   const { ask, node } = await rig();
   const nobody = { policyId: null, sourceGroup: null, rule: null, decidedBy: null, destination: null, protocol: null };
   const api = { ...nobody, destinationPort: null, generation: null, actor: 'alice', operation: 'putPolicy' };
@@ -178,7 +178,7 @@ test('shows who was refused and who wrote, and from where', async () => {
   ]);
 });
 
-test('a refusal of the ledger is answered, as JSON and as lines', async () => {
+test('returns a refusal of the ledger, for JSON and for lines', async () => {
   const { ask, node } = await rig();
   node.reads.findings = [{ kind: 'refused', code: 'store_unavailable', detail: 'the findings cannot be read now' }];
   for (const format of ['json', 'jsonl']) {
@@ -187,14 +187,14 @@ test('a refusal of the ledger is answered, as JSON and as lines', async () => {
   }
 });
 
-describe('lines', () => {
+describe('findings as lines of JSON', () => {
   const pages = [
     { items: [found({ rule: 'a' }), found({ rule: 'b' })], next: CURSOR },
     { items: [], next: 'B'.repeat(30) },
     { items: [found({ rule: 'c' })], next: null },
   ];
 
-  test('are every finding that matches, empty pages passed over', async () => {
+  test('contain every matching finding, although some pages are empty', async () => {
     const { ask, node } = await rig();
     node.reads.findings = pages;
     const answer = await ask('GET', `${PATH}?format=jsonl&rule=x`);
@@ -209,19 +209,19 @@ describe('lines', () => {
     );
   });
 
-  test('are as many as the limit says', async () => {
+  test('stop at the limit', async () => {
     const { ask, node } = await rig();
     node.reads.findings = pages;
     await ask('GET', `${PATH}?format=jsonl&limit=3`);
     expect(node.reads.asked.map((asked) => (asked as { limit: number }).limit)).toEqual([3, 1, 1]);
   });
 
-  test('are none where nothing matches', async () => {
+  test('are empty if no finding matches', async () => {
     const { ask } = await rig();
     expect((await ask('GET', `${PATH}?format=jsonl`)).body).toBe('');
   });
 
-  test('wait for a reader that does not read, and end when it leaves', async () => {
+  test('pause while the client does not read, and end when it disconnects', async () => {
     const { api, node } = await rig();
     const page = { items: Array.from({ length: 1_000 }, () => found({ hostname: 'x'.repeat(200) })), next: CURSOR };
     node.reads.findings = [page];
@@ -230,7 +230,7 @@ describe('lines', () => {
     asking.setHeader('authorization', `Bearer ${TOKENS.admin}`);
     asking.end();
     const [answer] = await once(asking, 'response');
-    // Sockets fill up; then nothing is asked of the ledger any more.
+    // When the sockets are full, the route stops reading pages from the ledger.
     let before = -1;
     await expect
       .poll(
@@ -248,7 +248,7 @@ describe('lines', () => {
     expect(node.reads.asked.length).toBeLessThan(before + 3);
   });
 
-  test('break off where the ledger refuses in their middle', async () => {
+  test('are cut off if the ledger refuses a later page', async () => {
     const { api, node } = await rig();
     node.reads.findings = [
       { items: [found()], next: CURSOR },

@@ -4,7 +4,7 @@ import { rig } from './rig.js';
 const PUT = { body: { enabled: false } };
 const PATH = '/api/v1/settings/performance-mode';
 
-describe('the Host header', () => {
+describe('Host header', () => {
   test.each([
     'localhost:8080',
     'localhost',
@@ -13,7 +13,7 @@ describe('the Host header', () => {
     'LOCALHOST',
     'weir.example:443',
     '192.0.2.1',
-  ])('%s is one of the node', async (host) => {
+  ])('%s is accepted', async (host) => {
     const { ask } = await rig({ hosts: ['weir.example', '192.0.2.1'] });
     expect((await ask('GET', '/health', { headers: { host } })).statusCode).toBe(200);
   });
@@ -25,7 +25,7 @@ describe('the Host header', () => {
     '192.0.2.2',
     'a b',
     'x@localhost',
-  ])('%j is refused everywhere', async (host) => {
+  ])('%j is refused by every route', async (host) => {
     const { ask, node } = await rig({ hosts: ['weir.example'] });
     for (const [method, path] of [
       ['GET', '/health'],
@@ -44,7 +44,7 @@ describe('the Host header', () => {
   });
 });
 
-describe('a write from a browser', () => {
+describe('write from a browser', () => {
   test.each([
     { origin: 'http://evil.example' },
     { origin: 'null' },
@@ -61,14 +61,14 @@ describe('a write from a browser', () => {
     expect(node.changes).toEqual([]);
   });
 
-  test('is taken from the own origin', async () => {
+  test('is accepted from the own origin', async () => {
     const { ask } = await rig();
     const headers = { origin: 'http://localhost:8080', 'sec-fetch-site': 'same-origin' };
     expect((await ask('PUT', PATH, { ...PUT, headers })).statusCode).toBe(200);
   });
 });
 
-test('an address that asks too often is told when to come back, and its probes are not counted', async () => {
+test('an address with too many requests gets Retry-After, and its probes are not counted', async () => {
   const { ask } = await rig({ limits: { requestsPerWindow: 2, requestWindowMs: 60_000 } });
   for (let times = 0; times < 5; times++) expect((await ask('GET', '/health')).statusCode).toBe(200);
   const statuses = [];
@@ -82,7 +82,7 @@ test('an address that asks too often is told when to come back, and its probes a
   expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0);
 });
 
-test('answers carry the headers that keep browsers out', async () => {
+test('every response carries the security headers', async () => {
   const { ask } = await rig();
   for (const path of ['/health', '/api/v1/policy', '/nowhere']) {
     const { headers } = await ask('GET', path);
@@ -100,7 +100,7 @@ test('answers carry the headers that keep browsers out', async () => {
   }
 });
 
-describe('a path that is not there', () => {
+describe('unknown path', () => {
   test.each(['/', '/api', '/api/v1/policys', '/api/v2/policy', '/api/v1/policy/'])('%s answers 404', async (path) => {
     const { ask } = await rig();
     const answer = await ask('GET', path);
@@ -117,7 +117,7 @@ describe('a path that is not there', () => {
     ['OPTIONS', '/api/v1/policies', 'GET, HEAD, POST'],
     ['GET', '/api/v1/policy/explain', 'POST'],
     ['POST', '/api/v1/audit/findings', 'GET, HEAD'],
-  ])('%s %s answers 405 with what is allowed', async (method, path, allow) => {
+  ])('%s %s returns 405 with the allowed methods', async (method, path, allow) => {
     const { ask } = await rig();
     const answer = await ask(method, path);
     expect({ status: answer.statusCode, allow: answer.headers.allow, type: answer.json().type }).toEqual({
@@ -127,7 +127,7 @@ describe('a path that is not there', () => {
     });
   });
 
-  test('an empty name, a broken escape or an endless name is a problem of the URL', async () => {
+  test('an empty name, an invalid escape or an overlong name is a problem of the URL', async () => {
     const { ask } = await rig();
     const nameless = await ask('GET', '/api/v1/policies/by-name/');
     expect([nameless.statusCode, nameless.json().problems[0].pointer]).toEqual([400, '/name']);
@@ -139,7 +139,7 @@ describe('a path that is not there', () => {
 });
 
 test.each(['dryrun=true', 'dry_run=yes', 'dry_run=true&dry_run=false', 'x'])(
-  'the query %s is refused: nothing is written by a slip',
+  'the query %s is refused, so that a typing error does not write',
   async (query) => {
     const { ask, node } = await rig();
     const answer = await ask('PUT', `/api/v1/policy?${query}`, { body: '{}' });

@@ -20,7 +20,7 @@ const body = {
   key_pem: given.key.export({ type: 'pkcs8', format: 'pem' }) as string,
 };
 
-/** An API over the setting itself, and what the service plane is told. */
+/** An API with the real CA setting, and the changes passed to the service plane. */
 async function real(store?: Awaited<ReturnType<typeof openMemoryStore>>) {
   const interceptCa = await interceptCaOver((store ?? (await openMemoryStore())).interceptCa, 'node-a');
   const told: (InterceptCaMaterial | null)[] = [];
@@ -29,8 +29,8 @@ async function real(store?: Awaited<ReturnType<typeof openMemoryStore>>) {
   return { ...made, told, subjects: () => told.map((one) => (one?.kind === 'ca' ? one.ca.subject : one)) };
 }
 
-describe('the intercept CA', () => {
-  test('is made, read, replaced and removed, and the service plane is told each time', async () => {
+describe('intercept CA', () => {
+  test('is created, read, replaced and removed, and each change is passed to the service plane', async () => {
     const { ask, subjects } = await real();
     expect((await ask('GET', PATH)).json().type).toBe('urn:weir:error:not_found');
     expect((await ask('GET', `${PATH}/cert`)).statusCode).toBe(404);
@@ -71,7 +71,7 @@ describe('the intercept CA', () => {
     expect(subjects()).toEqual([null, 'CN=Weir intercept CA node-a', 'CN=given', null]);
   });
 
-  test('is not replaced where another one was expected', async () => {
+  test('is not replaced if another ETag was expected', async () => {
     const { ask, subjects } = await real();
     await ask('PUT', PATH, { body });
     const late = { headers: { 'if-none-match': '*' } };
@@ -81,7 +81,7 @@ describe('the intercept CA', () => {
     expect(subjects()).toEqual([null, 'CN=given']);
   });
 
-  test('has a certificate to install on clients, as a file', async () => {
+  test('is available as a file to install on clients', async () => {
     const { ask } = await real();
     await ask('PUT', PATH, { body });
     const file = await ask('GET', `${PATH}/cert`, { token: TOKENS.readonly });
@@ -93,7 +93,7 @@ describe('the intercept CA', () => {
     ]);
   });
 
-  test('that clients would refuse is refused, with everything that is wrong', async () => {
+  test('that clients would reject is refused with all its problems', async () => {
     const { ask, subjects } = await real();
     const answer = await ask('PUT', PATH, { body: { cert_pem: CERTIFICATE, key_pem: body.key_pem } });
     expect([answer.statusCode, answer.json().type, answer.json().problems]).toEqual([
@@ -110,7 +110,7 @@ describe('the intercept CA', () => {
     expect(subjects()).toEqual([null]);
   });
 
-  test('may be written by an admin alone', async () => {
+  test('can be written by an admin only', async () => {
     const { ask, subjects } = await real();
     const token = TOKENS.readonly;
     const answers = [
@@ -122,7 +122,7 @@ describe('the intercept CA', () => {
     expect(subjects()).toEqual([null]);
   });
 
-  test('is recorded in the audit trail by its ETag, and nothing of it', async () => {
+  test('is recorded in the audit trail by its ETag, without its content', async () => {
     const { ask, node } = await real();
     await ask('PUT', PATH, { body });
     await ask('POST', `${PATH}/generate`);
@@ -142,7 +142,7 @@ describe('the intercept CA', () => {
   });
 });
 
-test('the key of the CA is in no answer, no file of the data folder and no record of what was done', async () => {
+test('the key of the CA appears in no response, no file of the data folder and no audit record', async () => {
   const dataDir = temporaryFolder();
   const store = await openStore(dataDir, () => {});
   const { ask, node, told } = await real(store);
@@ -151,7 +151,7 @@ test('the key of the CA is in no answer, no file of the data folder and no recor
     await ask('PUT', PATH, { body }),
     await ask('GET', PATH),
     await ask('GET', `${PATH}/cert`),
-    // The key in the wrong place, of another certificate, cut, and in a body that is none.
+    // The key in the wrong member, of another certificate, truncated, and in a body that is not JSON.
     await ask('PUT', PATH, { body: { cert_pem: body.key_pem, key_pem: body.key_pem } }),
     await ask('PUT', PATH, { body: { cert_pem: CERTIFICATE, key_pem: body.key_pem } }),
     await ask('PUT', PATH, { body: { cert_pem: given.certPem, key_pem: KEY } }),
@@ -168,13 +168,13 @@ test('the key of the CA is in no answer, no file of the data folder and no recor
     if (!file.isFile()) continue;
     expect([file.name, foundIn(readFileSync(join(file.parentPath, file.name)), traces)]).toEqual([file.name, []]);
   }
-  // The plane has it, and JSON of what the plane has does not.
+  // The service plane has the key, but its JSON does not.
   const last = told.at(-1);
   expect(last?.kind === 'ca' && last.ca.key.equals(given.key)).toBe(true);
   expect(foundIn(JSON.stringify(told), traces)).toEqual([]);
 });
 
-test('a node that starts again has its CA, and says so where it cannot have the key', async () => {
+test('a restarted node has its CA, and reports a key that it cannot read', async () => {
   const dataDir = temporaryFolder();
   const begin = async () => {
     const store = await openStore(dataDir, () => {});

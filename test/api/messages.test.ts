@@ -14,7 +14,7 @@ const told = async (method: string, path: string, asked: Asked = {}) => {
   return { detail, problems: problems.map(({ pointer, code, message }) => `${code} ${pointer}: ${message}`) };
 };
 
-test('docs/errors.md has a line for every problem code in the sources', () => {
+test('docs/errors.md lists every problem code of the sources', () => {
   const page = errorsPage({});
   const codes = ['api', 'policy', 'policy-write', 'requests', 'actors'].flatMap((folder) => {
     const url = new URL(`../../src/${folder}/`, import.meta.url);
@@ -30,11 +30,11 @@ test('docs/errors.md has a line for every problem code in the sources', () => {
   expect([...new Set(codes)].filter((code) => !page.includes(`| \`${code}\` |`))).toEqual([]);
 });
 
-test('docs/errors.md says what the header Weir-Warnings is', () => {
+test('docs/errors.md describes the header Weir-Warnings', () => {
   expect(errorsPage({})).toContain('carry the header `Weir-Warnings`: the codes of this table');
 });
 
-describe('explain', () => {
+describe('explain request', () => {
   const packet = { src: '10.0.0.7', dst: '192.0.2.10' };
   const asking = async (body: object) => (await told('POST', '/api/v1/policy/explain', { body })).problems;
   const NEEDED = 'A packet of this protocol has one: it is required.';
@@ -43,24 +43,24 @@ describe('explain', () => {
     expect(await asking({ ...packet, proto })).toEqual([`required /dst_port: ${NEEDED}`]);
     expect(await asking({ ...packet, proto, dst_port: 0 })).toEqual([]);
   });
-  test('needs the type for ICMP, and neither for another protocol', async () => {
+  test('requires the type for ICMP, and neither type nor port for other protocols', async () => {
     expect(await asking({ ...packet, proto: 'icmp' })).toEqual([`required /icmp_type: ${NEEDED}`]);
     expect(await asking({ ...packet, proto: 'icmp', icmp_type: 0 })).toEqual([]);
     expect(await asking({ ...packet, proto: 47 })).toEqual([]);
   });
-  test('says that a source port was assumed', async () => {
+  test('reports that a source port was assumed', async () => {
     const { ask, node } = await rig({}, asked());
     await ask('POST', '/api/v1/policy/explain', { body: { ...packet, proto: 'tcp', dst_port: 1 } });
     expect(node.changes).toMatchObject([{ with: { query: { sourcePortAssumed: true } } }]);
   });
-  test('misses proto as it misses dst, and wants IPv4', async () => {
+  test('reports missing proto and dst alike, and requires IPv4', async () => {
     expect(await asking({ src: 'fe80::1' })).toEqual([
       'invalid_value /src: IPv6 is not supported; write an IPv4 address such as "192.0.2.7".',
       'required /dst: This field is required.',
       'required /proto: This field is required.',
     ]);
   });
-  test('hints at the field that was meant', async () => {
+  test('suggests the field that was probably meant', async () => {
     expect(await asking({ ...packet, proto: 47, dest_port: 1 })).toEqual([
       'unknown_field /dest_port: There is no field "dest_port" here (did you mean "dst_port"?).',
     ]);
@@ -76,15 +76,15 @@ describe('explain', () => {
   }
 });
 
-describe('a detail', () => {
+describe('error detail', () => {
   test.each([
     ['PUT', '/api/v1/settings/performance-mode'],
     ['PUT', '/api/v1/policy'],
-  ])('of %s %s without a body says that it is empty, and no more', async (method, path) => {
+  ])('of %s %s without a body says only that the body is empty', async (method, path) => {
     const { detail } = await told(method, path, { headers: { 'content-type': 'application/json' } });
     expect(detail).toBe('The body is empty; JSON is needed.');
   });
-  test('names the body where the pointer is empty', async () => {
+  test('names the body if the pointer is empty', async () => {
     expect((await told('PUT', '/api/v1/settings/performance-mode', { body: '[]' })).detail).toBe(
       'the body: Must be an object, not an array.',
     );
@@ -94,14 +94,14 @@ describe('a detail', () => {
       'the body: Must be an object.',
     );
   });
-  test('of a 412 says what to do', async () => {
+  test('of a 412 says how to proceed', async () => {
     const { ask, node } = await rig();
     node.answer.policyWrite = () => ({ kind: 'refused', code: 'precondition_failed', detail: 'the ETag is "x"' });
     expect((await ask('PUT', '/api/v1/policy', { body: '{}' })).json<Told>().detail).toBe(
       'the ETag is "x"; read it again, and write with the new ETag in If-Match',
     );
   });
-  test('of a refused host names it and where to allow it', async () => {
+  test('of a refused host names it and the key that allows it', async () => {
     expect((await told('GET', '/health', { headers: { host: 'gw.example:8080' } })).detail).toBe(
       'this node does not go by the name gw.example: use the address that the node listens on, or add the name to api.allowed_hosts',
     );
@@ -118,7 +118,7 @@ describe('a detail', () => {
     ],
     ['/ready/', '/ready/ is not a path of this API; write it without the slash at its end: /ready'],
     [`/api/v1/policies/${RECORD.id}/`, expect.stringContaining('write it without the slash at its end')],
-  ])('of GET %s leads on', async (path, detail) => {
+  ])('of GET %s points to the right path', async (path, detail) => {
     const { ask } = await rig();
     const answer = await ask('GET', path);
     expect([answer.statusCode, answer.json<Told>().detail]).toEqual([404, detail]);
@@ -155,7 +155,7 @@ test.each([
   expect(problems).toEqual([problem]);
 });
 
-test('with the role readonly the list of tokens holds the own one alone', async () => {
+test('for the role readonly the list of tokens contains its own token only', async () => {
   const record = { subject: 's', role: 'readonly' as const, created_at: SINCE, expires_at: null, revoked_at: null };
   const node = fakeManagement();
   const tokens = [

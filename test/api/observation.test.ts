@@ -16,8 +16,8 @@ const failing = () => {
   return rig({}, node);
 };
 
-describe('readiness', () => {
-  test('answers every check, 200 while all pass and 503 when one fails', async () => {
+describe('readiness route', () => {
+  test('returns every check, with 200 if all pass and 503 if one fails', async () => {
     const { ask } = await rig();
     const good = await ask('GET', '/ready', { token: null });
     expect([good.statusCode, good.json(), good.headers['cache-control']]).toEqual([200, READY, 'no-store']);
@@ -33,7 +33,7 @@ describe('readiness', () => {
     ['/ready?verbose', {}],
     ['/ready?verbose=true', {}],
     ['/ready', { accept: 'text/plain' }],
-  ])('%s with %j is text, a line a check', async (url, headers) => {
+  ])('%s with %j returns text with one line per check', async (url, headers) => {
     const answer = await (await failing()).ask('GET', url, { headers });
     expect([answer.statusCode, answer.body, answer.headers['content-type']]).toEqual([
       503,
@@ -42,7 +42,7 @@ describe('readiness', () => {
     ]);
   });
 
-  test('a check that is excluded has no say, and must exist', async () => {
+  test('ignores an excluded check, and refuses an unknown one', async () => {
     const { ask } = await failing();
     const answer = await ask('GET', '/ready?exclude=dns_allowlist');
     expect([answer.statusCode, answer.json()]).toEqual([200, { ready: true, checks: [FAILING.checks[0]] }]);
@@ -54,13 +54,13 @@ describe('readiness', () => {
   });
 });
 
-test('liveness answers ok', async () => {
+test('liveness returns ok', async () => {
   const { ask } = await rig();
   expect((await ask('GET', '/health', { token: null })).json()).toEqual({ status: 'ok' });
 });
 
-describe('stats', () => {
-  test('have the whole shape, and a part that is not running counts nothing', async () => {
+describe('stats route', () => {
+  test('returns all members, with null counters for a part that does not run', async () => {
     const { ask } = await rig();
     expect((await ask('GET', '/api/v1/stats')).json()).toEqual({
       generation: 7,
@@ -113,7 +113,7 @@ describe('stats', () => {
     });
   });
 
-  test('of parts that are running are theirs', async () => {
+  test('returns the counters of running parts', async () => {
     const stats = {
       ...STATS,
       dataplane: null,
@@ -177,7 +177,7 @@ describe('stats', () => {
   });
 });
 
-describe('explain', () => {
+describe('explain route', () => {
   const explained = {
     decision: 'deny',
     effective_action: 'deny',
@@ -206,7 +206,7 @@ describe('explain', () => {
     return { status: answer.statusCode, body: answer.json(), questions };
   };
 
-  test('takes a packet', async () => {
+  test('accepts a packet', async () => {
     const packet = {
       src: '10.0.0.7',
       dst: '192.0.2.10',
@@ -242,7 +242,7 @@ describe('explain', () => {
     ['udp', '/dst_port'],
     [132, '/dst_port'],
     ['icmp', '/icmp_type'],
-  ])('invents nothing that a rule for %s depends on', async (proto, pointer) => {
+  ])('assumes no value that a rule for %s depends on', async (proto, pointer) => {
     const { status, body, questions } = await asking({ src: '10.0.0.7', dst: '192.0.2.10', proto });
     const problems = (body as { problems: { pointer: string; code: string }[] }).problems;
     expect({ status, questions, problems: problems.map(({ pointer, code }) => ({ pointer, code })) }).toEqual({
@@ -252,7 +252,7 @@ describe('explain', () => {
     });
   });
 
-  test('takes a lookup, and a draft', async () => {
+  test('accepts a lookup, and a draft policy', async () => {
     const policy = { default_policy: 'allow' };
     expect(await asking({ policy, src: '10.0.0.7', query: 'API.test.' })).toEqual({
       status: 200,
@@ -261,7 +261,7 @@ describe('explain', () => {
     });
   });
 
-  test('tells the problems of a draft', async () => {
+  test('reports the problems of a draft policy', async () => {
     const problems = [
       { pointer: '/policy/default_policy', code: 'invalid_action' as const, message: 'Must be allow or deny.' },
     ];
@@ -278,7 +278,7 @@ describe('explain', () => {
   });
 });
 
-describe('metrics', () => {
+describe('metrics route', () => {
   const scraped = async () => {
     const { ask } = await rig();
     await ask('GET', '/api/v1/policies/x1');
@@ -289,7 +289,7 @@ describe('metrics', () => {
     return answer.body.split('\n');
   };
 
-  test('have what the kernel counted, the checks, and the requests by route', async () => {
+  test('returns kernel counters, checks, and requests by route', async () => {
     const lines = await scraped();
     expect(lines).toEqual(
       expect.arrayContaining([
@@ -320,7 +320,7 @@ describe('metrics', () => {
     expect(lines.some((line) => line.startsWith('weir_nodejs_eventloop_lag_seconds '))).toBe(true);
   });
 
-  test('leave out what the kernel counted while it cannot be read', async () => {
+  test('omits kernel counters while they cannot be read', async () => {
     const metrics = createMetrics({
       version: '0.1.0',
       stats: () => Promise.reject(new Error('no kernel')),
@@ -331,7 +331,7 @@ describe('metrics', () => {
     expect(lines.filter((line) => /^weir_dataplane_packets_total\{/.test(line))).toEqual([]);
   });
 
-  test('of the DNS proxy are there while it runs', async () => {
+  test('returns the metrics of the DNS proxy while it runs', async () => {
     const dns = {
       queriesAllow: 1,
       queriesDeny: 2,
@@ -377,7 +377,7 @@ describe('metrics', () => {
     ]);
   });
 
-  test('count proofs by their outcome, and the packets of those that passed', async () => {
+  test('counts proofs by their outcome, and the packets of passed ones', async () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     metrics.proved({ checked: 24, complete: true });
     metrics.proved({ checked: 100, complete: false });
@@ -391,7 +391,7 @@ describe('metrics', () => {
     ]);
   });
 
-  test('a scrape does not count twice', async () => {
+  test('a scrape does not count kernel events twice', async () => {
     const { ask } = await rig();
     await ask('GET', '/metrics');
     const second = await ask('GET', '/metrics');

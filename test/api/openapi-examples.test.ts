@@ -9,7 +9,7 @@ const described = await createApi(fakeManagement(), { version: '0.1.0' });
 const document = (await described.inject({ url: '/openapi/service-v1.json' })).json<Schema>();
 await described.close();
 
-/** Every schema of the document that has examples, by its JSON pointer. */
+/** Every schema of the document with examples, by its JSON pointer. */
 function withExamples(value: unknown, pointer: string): [pointer: string, examples: readonly unknown[]][] {
   if (typeof value !== 'object' || value === null) return [];
   const { examples, schema } = value as { readonly examples?: unknown; readonly schema?: unknown };
@@ -22,16 +22,16 @@ function withExamples(value: unknown, pointer: string): [pointer: string, exampl
   return [...own, ...below];
 }
 
-describe('the examples of the OpenAPI document', () => {
+describe('examples of the OpenAPI document', () => {
   const ajv = new Ajv2020({ strict: false, formats: { 'date-time': true, uuid: true, uri: true } });
   ajv.addSchema({ ...document, $id: 'weir' });
   const found = withExamples(document, '');
 
-  test('are found', () => {
+  test('exist', () => {
     expect(found.length).toBeGreaterThan(30);
   });
 
-  test.each(found)('fit their schema: %s', (pointer, examples) => {
+  test.each(found)('match their schema: %s', (pointer, examples) => {
     const validate = ajv.compile({ $ref: `weir#${pointer}` });
     const faults = examples
       .filter((example) => !validate(example))

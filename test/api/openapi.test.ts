@@ -32,7 +32,7 @@ beforeAll(async () => {
   );
 });
 
-describe('the OpenAPI document', () => {
+describe('OpenAPI document', () => {
   test('is valid OpenAPI 3.1', async () => {
     const validator = new Validator();
     expect(await validator.validate(structuredClone(document))).toEqual({ valid: true });
@@ -90,7 +90,7 @@ describe('the OpenAPI document', () => {
     );
   });
 
-  test('names, groups, summarises and guards every operation', () => {
+  test('names, groups, summarises and protects every operation', () => {
     const ids = operations.map(({ operation }) => operation.operationId);
     expect(new Set(ids).size).toBe(ids.length);
     expect(
@@ -101,7 +101,7 @@ describe('the OpenAPI document', () => {
     ).toEqual([]);
   });
 
-  test('describes every answer, and every error as a problem document', () => {
+  test('describes every response, and every error as a problem document', () => {
     const answers = operations.flatMap(({ operation }) => Object.entries(operation.responses));
     expect(answers.filter(([, { description }]) => description === 'Default Response' || description === '')).toEqual(
       [],
@@ -118,7 +118,7 @@ describe('the OpenAPI document', () => {
     }
   });
 
-  test('has the schema of every policy body, though a worker reads it', () => {
+  test('has the schema of every policy body, although a worker parses it', () => {
     const schemaOf = (path: string, method: string) => document.paths[path]?.[method]?.requestBody;
     const reference = (name: string) => ({ $ref: `#/components/schemas/${name}` });
     const holding = (schema: unknown) => ({ required: true, content: { 'application/json': { schema } } });
@@ -142,7 +142,7 @@ describe('the OpenAPI document', () => {
     expect(types('ProtoValue')).toEqual(['string', 'integer']);
   });
 
-  test('has no component twice, none unused and none missing', () => {
+  test('has no repeated, unused or missing component', () => {
     const names = Object.keys(document.components.schemas);
     expect(names.filter((name) => name.endsWith('Input'))).toEqual([]);
     const used = [...JSON.stringify(document).matchAll(/"#\/components\/schemas\/(\w+)"/g)].map(
@@ -151,7 +151,7 @@ describe('the OpenAPI document', () => {
     expect([...new Set(used)].sort()).toEqual(names.sort());
   });
 
-  test('says which headers an answer has', () => {
+  test('lists the headers of each response', () => {
     const headers = (path: string, method: string, status: string) =>
       Object.keys(document.paths[path]?.[method]?.responses[status]?.headers ?? {});
     expect(headers('/api/v1/policies', 'post', '201')).toEqual([
@@ -164,7 +164,7 @@ describe('the OpenAPI document', () => {
     expect(headers('/api/v1/policy', 'get', '429')).toEqual(['Retry-After']);
   });
 
-  test('never shows a secret as something that is answered', () => {
+  test('contains no secret in a response', () => {
     const shown = ['Integration', 'WrittenIntegration', 'TlsInterceptCa', 'WrittenTlsInterceptCa', 'Token'].map(
       (name) => Object.keys(document.components.schemas[name]?.properties ?? {}),
     );
@@ -172,10 +172,10 @@ describe('the OpenAPI document', () => {
   });
 });
 
-describe('merging components', () => {
+describe('merging of OpenAPI components', () => {
   const ref = (name: string) => ({ $ref: `#/components/schemas/${name}` });
 
-  test('keeps both where input and output differ, also by what they refer to', () => {
+  test('keeps both schemas if input and output differ, directly or in a referenced schema', () => {
     const document = {
       paths: {
         '/x': { put: { body: ref('AInput'), answer: ref('A') }, get: { body: ref('CInput'), answer: ref('C') } },
@@ -200,7 +200,7 @@ describe('merging components', () => {
   });
 });
 
-test('the document has an ETag of its own', async () => {
+test('the OpenAPI document has an ETag of its own', async () => {
   const { ask } = await rig();
   const first = await ask('GET', '/openapi/service-v1.json', { token: null });
   const again = await ask('GET', '/openapi/service-v1.json', {

@@ -13,8 +13,8 @@ const answering = (outcome: PolicyOutcome) => {
   return rig({}, node);
 };
 
-describe('reading', () => {
-  test('the active policy of an envelope shows its mode in every group, and everything else as it was sent', async () => {
+describe('reading policies', () => {
+  test('an active envelope shows its mode in every group, and all else as it was sent', async () => {
     const { ask } = await rig();
     const answer = await ask('GET', '/api/v1/policy');
     expect(answer.body).toBe(
@@ -27,7 +27,7 @@ describe('reading', () => {
     ]);
   });
 
-  test('with none active it is an empty policy with the ETag "none"', async () => {
+  test('without an active policy the response is an empty policy with the ETag "none"', async () => {
     const node = fakeManagement();
     node.reads.stored = null;
     const { ask } = await rig({}, node);
@@ -36,7 +36,7 @@ describe('reading', () => {
   });
 
   test.each([`/api/v1/policies/${RECORD.id}`, '/api/v1/policies/by-name/Office'])(
-    '%s answers the record and the body that was stored',
+    '%s returns the record and the stored body',
     async (path) => {
       const { ask } = await rig();
       const answer = await ask('GET', path);
@@ -64,7 +64,7 @@ describe('reading', () => {
   });
 
   test.each(['/api/v1/policy', `/api/v1/policies/${RECORD.id}`, '/api/v1/policies/by-name/office'])(
-    '%s answers 304 to who has this revision',
+    '%s returns 304 if the caller has this revision',
     async (path) => {
       const { ask } = await rig();
       const known = await ask('GET', path, { headers: { 'if-none-match': `"old", W/${ETAG}` } });
@@ -74,7 +74,7 @@ describe('reading', () => {
   );
 });
 
-describe('the singleton view', () => {
+describe('singleton view', () => {
   const view = (body: string) =>
     Buffer.from(singletonView({ record: { ...RECORD, mode: 'audit' }, body: Buffer.from(body) })).toString();
 
@@ -90,17 +90,17 @@ describe('the singleton view', () => {
       '{"default_policy":"source_groups","source_groups":[{"id":"a"}]}',
       '{"default_policy":"source_groups","source_groups":[{"mode":"audit","id":"a"}]}',
     ],
-  ])('of %s', (body, expected) => {
+  ])('adds the group modes to %s', (body, expected) => {
     expect(view(body)).toBe(expected);
   });
 
-  test('leaves a policy that was written in singleton form alone', () => {
+  test('does not change a policy that was written in singleton form', () => {
     const body = Buffer.from('{"source_groups":[{"id":"a","mode":"enforce"}]}');
     expect(singletonView({ record: { ...RECORD, form: 'singleton' }, body })).toBe(body);
   });
 });
 
-describe('writing', () => {
+describe('writing policies', () => {
   test.each([
     ['POST', '/api/v1/policies', { by: 'new' }, 'envelope'],
     ['PUT', `/api/v1/policies/${RECORD.id}`, { by: 'id', id: RECORD.id }, 'envelope'],
@@ -108,7 +108,7 @@ describe('writing', () => {
     ['PUT', '/api/v1/policy', { by: 'active' }, 'singleton'],
     ['PUT', `/api/v1/policies/${RECORD.id}`, { by: 'id', id: RECORD.id }, 'singleton', '&form=singleton'],
     ['PUT', '/api/v1/policies/by-name/home', { by: 'name', name: 'home' }, 'singleton', '&form=singleton'],
-  ] as const)('%s %s hands the bytes over as they came', async (method, path, target, form, more: string = '') => {
+  ] as const)('%s %s passes the received bytes on', async (method, path, target, form, more: string = '') => {
     const { ask, node } = await rig();
     const body = '{ "mode": "enforce",  "policy": {"x": 1.0} }';
     await ask(method, `${path}?activate=false&dry_run${more}`, { body, headers: { 'if-match': '"a", "b"' } });
@@ -133,7 +133,7 @@ describe('writing', () => {
   test.each([
     ['', false],
     ['?dry_run=true', true],
-  ])('POST /activate%s names the record, and takes no body', async (query, dryRun) => {
+  ])('POST /activate%s names the record and accepts no body', async (query, dryRun) => {
     const { ask, node } = await rig();
     const answer = await ask('POST', `/api/v1/policies/${RECORD.id}/activate${query}`, {
       headers: { 'if-match': ETAG },
@@ -164,7 +164,7 @@ describe('writing', () => {
   );
 
   test.each([LONGEST, ` ${LONGEST} `, '\u{1f600}'.repeat(253), 'a/b?#%', 'é'])(
-    'the name %j in the path is taken as it is',
+    'the name %j in the path is accepted',
     async (name) => {
       const { ask, node } = await rig();
       const answer = await ask('PUT', `/api/v1/policies/by-name/${encodeURIComponent(name)}`, { body: ENVELOPE });
@@ -173,7 +173,7 @@ describe('writing', () => {
     },
   );
 
-  test('a new record answers 201 with its place, its ETag and its warnings', async () => {
+  test('a new record returns 201 with its location, ETag and warnings', async () => {
     const { ask } = await answering({
       kind: 'written',
       created: true,
@@ -196,7 +196,7 @@ describe('writing', () => {
   test.each([
     [true, 201, `/api/v1/policies/${RECORD.id}`],
     [false, 200, undefined],
-  ])('by name, created: %s answers %i', async (created, status, location) => {
+  ])('a write by name with created = %s returns %i', async (created, status, location) => {
     const { ask } = await answering({
       kind: 'written',
       created,
@@ -209,7 +209,7 @@ describe('writing', () => {
     expect([answer.statusCode, answer.headers.location]).toEqual([status, location]);
   });
 
-  test('the singleton answers its PolicyConfig alone, with the codes of warnings in a header', async () => {
+  test('a singleton write returns its PolicyConfig only, with the codes of warnings in a header', async () => {
     const { ask } = await answering({
       kind: 'written',
       created: true,
@@ -232,7 +232,7 @@ describe('writing', () => {
     ['PUT', '/api/v1/policy', '{}'],
     ['POST', '/api/v1/policies', ENVELOPE],
     ['DELETE', `/api/v1/policies/${RECORD.id}`, undefined],
-  ])('a dry run of %s %s answers what would be stored', async (method, path, body) => {
+  ])('a dry run of %s %s returns the record that would be stored', async (method, path, body) => {
     const { ask } = await answering({
       kind: 'checked',
       stored: STORED,
@@ -253,7 +253,7 @@ describe('writing', () => {
     });
   });
 
-  test('a delete answers 204, and says in a header that none is active any more', async () => {
+  test('a delete returns 204, and a header says that no policy is active any more', async () => {
     const { ask } = await answering({
       kind: 'deleted',
       generation: 9,
@@ -279,7 +279,7 @@ describe('writing', () => {
     ['dataplane_unavailable', 503],
     ['store_unavailable', 503],
     ['draining', 503],
-  ] as const)('the refusal %s answers %i as a problem document', async (code, status) => {
+  ] as const)('the refusal %s returns %i as a problem document', async (code, status) => {
     const problems = [
       { pointer: '/default_policy', code: 'invalid_action' as const, message: 'Must be allow or deny.' },
     ];
@@ -308,7 +308,7 @@ describe('writing', () => {
     },
   );
 
-  test('a defect answers 500 and tells nothing of itself', async () => {
+  test('a bug returns 500 without details', async () => {
     const node = fakeManagement();
     node.answer.policyWrite = () => Promise.reject(new Error('/home/weir/src/secret.ts:12 exploded'));
     const { ask } = await rig({}, node);
@@ -323,7 +323,7 @@ describe('writing', () => {
   });
 });
 
-test('a store that cannot read answers 503, and tells no path', async () => {
+test('a store that cannot read returns 503 without a path', async () => {
   const node = fakeManagement();
   const failure = Object.assign(new Error('read /var/lib/weir/store: EIO'), { code: 'store_unavailable' });
   const { ask } = await rig({}, { ...node, policies: { ...node.policies, read: () => Promise.reject(failure) } });
@@ -341,7 +341,7 @@ test('a store that cannot read answers 503, and tells no path', async () => {
   ]);
 });
 
-test('large bodies on their way at once are bounded together', async () => {
+test('the total size of concurrent large bodies is limited', async () => {
   let release: (outcome: PolicyOutcome) => void = () => {};
   const node = fakeManagement();
   node.answer.policyWrite = () =>

@@ -30,7 +30,7 @@ describe('performance mode', () => {
     expect(node.changes).toHaveLength(1);
   });
 
-  test('a write that lost a race inside the node answers 412', async () => {
+  test('a write that loses a race inside the node returns 412', async () => {
     const node = await rig().then((made) => made.node);
     const { ask } = await rig(
       {},
@@ -46,7 +46,7 @@ describe('performance mode', () => {
   });
 
   test.each(['/api/v1/audit/findings', '/api/v1/audit/findings/local', '/api/v1/wiretap/stream'])(
-    'gates %s',
+    'is required for %s',
     async (path) => {
       const { ask } = await rig();
       expect((await ask('GET', path)).json().type).not.toBe('urn:weir:error:performance_mode_disabled');
@@ -57,14 +57,14 @@ describe('performance mode', () => {
   );
 });
 
-test('GET /api/v1/dns-cache says that its part is not running', async () => {
+test('GET /api/v1/dns-cache returns an error while the DNS proxy does not run', async () => {
   const { ask } = await rig();
   const answer = await ask('GET', '/api/v1/dns-cache');
   expect([answer.statusCode, answer.json().type]).toEqual([503, 'urn:weir:error:feature_unavailable']);
   expect(answer.json().error).toMatch(/\bthis node\b.*\.$/);
 });
 
-test('GET /api/v1/dns-cache shows names, and what is granted for them', async () => {
+test('GET /api/v1/dns-cache returns names and their granted addresses', async () => {
   const { ask, node } = await rig();
   node.reads.names = [
     {
@@ -106,7 +106,7 @@ describe('integrations', () => {
     },
   ];
 
-  test('are made, read, replaced and deleted, and their token never comes back', async () => {
+  test('are created, read, replaced and deleted, and their token is never returned', async () => {
     const { ask, node } = await rig();
     const made = await ask('POST', PATH, { body: { name: 'prod', ...integration } });
     expect([made.statusCode, made.headers.location, made.headers.etag, made.json()]).toEqual([
@@ -142,7 +142,7 @@ describe('integrations', () => {
     ]);
   });
 
-  test('a second of the same name is 409, an old ETag 412', async () => {
+  test('a second one of the same name returns 409, an old ETag 412', async () => {
     const { ask, node } = await rig();
     await ask('PUT', `${PATH}/prod`, { body: integration, headers: { 'if-none-match': '*' } });
     expect((await ask('POST', PATH, { body: { name: 'prod', ...integration } })).json().type).toBe(
@@ -156,7 +156,7 @@ describe('integrations', () => {
     expect(node.changes).toHaveLength(1);
   });
 
-  test('one that the active policy names is 409', async () => {
+  test('one that the active policy uses cannot be deleted: 409', async () => {
     const { node } = await rig();
     const { ask } = await rig(
       {},
@@ -173,7 +173,7 @@ describe('integrations', () => {
     expect([answer.statusCode, answer.json().error]).toEqual([409, 'group lan names it.']);
   });
 
-  test('a name in the body must be that of the path', async () => {
+  test('the name in the body must equal that in the path', async () => {
     const { ask, node } = await rig();
     const answer = await ask('PUT', `${PATH}/prod`, { body: { name: 'test', ...integration } });
     expect([answer.statusCode, answer.json().problems[0].pointer]).toEqual([400, '/name']);
@@ -198,7 +198,7 @@ describe('integrations', () => {
 });
 
 describe('tokens', () => {
-  test('are issued once, listed without themselves, and revoked', async () => {
+  test('are issued once, listed without their text, and revoked', async () => {
     const { ask, node } = await rig();
     const issued = await ask('POST', '/api/v1/tokens', { body: { subject: 'ci', role: 'readonly', expires_in: 60 } });
     expect([issued.statusCode, issued.json()]).toEqual([

@@ -10,7 +10,7 @@ import { listening, rig } from './rig.js';
 const AUTHORIZED = `Host: localhost\r\nAuthorization: Bearer ${TOKENS.admin}\r\n`;
 const QUICK: Partial<ApiLimits> = { connectionsCheckingIntervalMs: 20, headersTimeoutMs: 100, requestTimeoutMs: 100 };
 
-/** Sends bytes as they are, and answers with all that came back until the other side closed. */
+/** Sends raw bytes, and returns everything received until the server closes. */
 async function converse(bytes: string | Buffer, limits: Partial<ApiLimits> = {}) {
   const { api, node } = await rig({ limits });
   const port = await listening(api);
@@ -34,7 +34,7 @@ async function converse(bytes: string | Buffer, limits: Partial<ApiLimits> = {})
   };
 }
 
-describe('bytes that are not a request', () => {
+describe('bytes that are not an HTTP request', () => {
   test.each([
     ['not HTTP', 'hello\r\n\r\n', 400, 'malformed_request'],
     ['an unknown method', `FOO / HTTP/1.1\r\n${AUTHORIZED}\r\n`, 400, 'malformed_request'],
@@ -81,21 +81,21 @@ describe('bytes that are not a request', () => {
     expect(answer.text).not.toMatch(/node_modules|\n\s+at /);
   });
 
-  test('get a problem document that says its length', async () => {
+  test('are answered with a problem document that has a content length', async () => {
     const { head, text } = await converse('hello\r\n\r\n');
     expect(head).toContain('Content-Type: application/problem+json; charset=utf-8');
     expect(head).toContain(`Content-Length: ${Buffer.byteLength(text.split('\r\n\r\n')[1] ?? '')}`);
   });
 });
 
-describe('a caller that is slow', () => {
-  test('with its headers is cut off', async () => {
+describe('slow client', () => {
+  test('is disconnected while it sends headers', async () => {
     const answer = await converse('GET /health HTTP/1.1\r\nHost: localhost\r\nX-', QUICK);
     expect([answer.status, answer.type]).toEqual([408, 'urn:weir:error:request_timeout']);
     expect(answer.ms).toBeLessThan(3_000);
   });
 
-  test('with its body is cut off', async () => {
+  test('is disconnected while it sends a body', async () => {
     const answer = await converse(
       `POST /api/v1/tokens HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"sub`,
       QUICK,
@@ -104,7 +104,7 @@ describe('a caller that is slow', () => {
     expect(answer.ms).toBeLessThan(3_000);
   });
 
-  test('with a policy has the longer time', async () => {
+  test('has a longer time limit for a policy', async () => {
     const answer = await converse(
       `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"sou`,
       { ...QUICK, requestTimeoutMs: 10, policyRequestTimeoutMs: 200 },
@@ -113,14 +113,14 @@ describe('a caller that is slow', () => {
     expect(answer.ms).toBeGreaterThanOrEqual(190);
   });
 
-  test('with its next request is let go', async () => {
+  test('is disconnected while its connection is idle', async () => {
     const answer = await converse('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n', { keepAliveTimeoutMs: 50 });
     expect([answer.status, answer.text.endsWith('{"status":"ok"}')]).toEqual([200, true]);
     expect(answer.ms).toBeLessThan(5_000);
   });
 });
 
-describe('a body that is too large', () => {
+describe('oversized body', () => {
   test('is refused before it is sent, and the connection ends', async () => {
     const answer = await converse(
       `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 68157440\r\n\r\n{`,
@@ -130,7 +130,7 @@ describe('a body that is too large', () => {
     expect([answer.status, answer.type, answer.changes]).toEqual([413, 'urn:weir:error:body_too_large', []]);
   });
 
-  test('and in chunks is refused as soon as it is', async () => {
+  test('in chunks is refused at the limit', async () => {
     const chunk = `${(1 << 20).toString(16)}\r\n${'x'.repeat(1 << 20)}\r\n`;
     const answer = await converse(
       `POST /api/v1/tokens HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}${chunk}`,
@@ -139,7 +139,7 @@ describe('a body that is too large', () => {
     expect([answer.status, answer.type, answer.changes]).toEqual([413, 'urn:weir:error:body_too_large', []]);
   });
 
-  test('is answered to a caller that sends all of it first', async () => {
+  test('is answered if the client reads only after sending all of it', async () => {
     const { api } = await rig();
     const port = await listening(api);
     const answer = await fetch(`http://127.0.0.1:${port}/api/v1/policy`, {
@@ -154,14 +154,14 @@ describe('a body that is too large', () => {
   });
 });
 
-test('an address of the node that nobody named is a right Host on the connection that it took', async () => {
+test('the local address of the connection is accepted as Host without configuration', async () => {
   const { api } = await rig();
   await api.listen({ host: '127.0.0.2', port: 0 });
   const address = api.server.address() as { port: number };
   expect((await fetch(`http://127.0.0.2:${address.port}/health`)).status).toBe(200);
 });
 
-describe('with TLS', () => {
+describe('API with TLS', () => {
   const serving = async () => {
     const { api } = await rig({ tls: { cert: CERTIFICATE, key: KEY } });
     return listening(api);
@@ -174,7 +174,7 @@ describe('with TLS', () => {
     expect(await handshake(port, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1' })).toBe('refused');
   });
 
-  test('does not answer in clear', async () => {
+  test('does not answer plain HTTP', async () => {
     const port = await serving();
     await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow('fetch failed');
   });
@@ -190,7 +190,9 @@ function handshake(port: number, versions: ConnectionOptions): Promise<string | 
   });
 }
 
-/** Sends one request after the other on one connection, each once the one before was answered; ends when the node closes. */
+/**
+ * Sends requests on one connection, each after the response to the previous one. Ends when the node closes.
+ */
 async function inTurn(requests: readonly string[], limits: Partial<ApiLimits>) {
   const { api } = await rig({ limits });
   const port = await listening(api);
@@ -209,18 +211,18 @@ async function inTurn(requests: readonly string[], limits: Partial<ApiLimits>) {
   });
 }
 
-describe('a connection with its last request', () => {
+describe('connection with its last allowed request', () => {
   const get = (path: string) => `GET ${path} HTTP/1.1\r\n${AUTHORIZED}\r\n`;
   const head = (path: string) => `HEAD ${path} HTTP/1.1\r\n${AUTHORIZED}\r\n`;
   test.each([
-    ['an answer', head('/health'), 200],
+    ['a response', head('/health'), 200],
     ['an unknown path', head('/nope'), 404],
     ['a method that is not allowed', `DELETE /health HTTP/1.1\r\n${AUTHORIZED}\r\n`, 405],
     ['no token', 'HEAD /api/v1/policy HTTP/1.1\r\nHost: localhost\r\n\r\n', 401],
     ['an invalid query', head('/api/v1/policy?a=b'), 400],
     ['a broken path', head('/%zz'), 400],
     ['a refused host', 'HEAD /health HTTP/1.1\r\nHost: evil\r\n\r\n', 403],
-  ])('says that it ends, and ends, with %s', async (_, last, status) => {
+  ])('announces and performs the close with %s', async (_, last, status) => {
     const heads = await inTurn([head('/health'), head('/health'), last, get('/health')], {
       requestsPerSocket: 3,
     });
@@ -228,7 +230,7 @@ describe('a connection with its last request', () => {
     expect(heads.map((text) => /\r\nconnection: close\r\n/i.test(text))).toEqual([false, false, true]);
   });
 
-  test('answers no request that was sent behind it', async () => {
+  test('answers no request that was pipelined after it', async () => {
     const { api } = await rig({ limits: { requestsPerSocket: 1_000, requestsPerWindow: 10_000 } });
     const text = await answerTo(await listening(api), get('/nope').repeat(1_100));
     expect(text.match(/HTTP\/1\.1 404/g)).toHaveLength(1_000);
@@ -236,10 +238,10 @@ describe('a connection with its last request', () => {
   });
 });
 
-describe('a request', () => {
+describe('request', () => {
   const methods = METHODS.filter((method) => method !== 'CONNECT');
   test.each(['/health', '/api/v1/policy', '/api/v1/policies/x1', '/nope', '/', '*'])(
-    'of every method that Node reads is answered without a failure at %s',
+    'of every method that Node parses gets a response below 500 at %s',
     async (path) => {
       const { api } = await rig();
       const port = await listening(api);
@@ -279,7 +281,7 @@ describe('a request', () => {
     '?a=b',
     'localhost:8080',
     '@evil/health',
-  ])('for %s is refused', async (target) => {
+  ])('for the target %s is refused', async (target) => {
     const { status, type } = await converse(`GET ${target} HTTP/1.1\r\n${AUTHORIZED}Connection: close\r\n\r\n`);
     expect(status).toBe(400);
     expect(type).toMatch(/^urn:weir:error:(invalid_url|malformed_request)$/);

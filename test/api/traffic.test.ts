@@ -9,7 +9,7 @@ const NO_FILTER = anyFlow();
 const readonly = { token: TOKENS.readonly };
 
 describe('GET /api/v1/policy/hits', () => {
-  test('shows each rule and default with what hit it, to either role', async () => {
+  test('returns each rule and default with its hits, to both roles', async () => {
     const { ask, node } = await rig();
     const used = { packets: 5n, bytes: 500n, lastMs: SINCE_MS + 1_000, unusedSinceMs: null };
     const unused = { packets: 0n, bytes: 0n, lastMs: null, unusedSinceMs: SINCE_MS };
@@ -69,7 +69,7 @@ describe('GET /api/v1/policy/hits', () => {
     ]);
   });
 
-  test('hands filters and cursor on', async () => {
+  test('passes filters and cursor on', async () => {
     const { ask, node } = await rig();
     await ask('GET', '/api/v1/policy/hits?group=a&group=b&rule=web&unused&limit=10&cursor=7.20');
     await ask('GET', '/api/v1/policy/hits?unused=false');
@@ -90,7 +90,7 @@ describe('GET /api/v1/policy/hits', () => {
     expect([answer.statusCode, answer.json().detail]).toEqual([400, detail]);
   });
 
-  test('says that nothing judges', async () => {
+  test('returns a refusal while no dataplane runs', async () => {
     const { ask, node } = await rig();
     node.reads.hits = refusal('dataplane_unavailable', 'the dataplane is not running at the moment; see /ready');
     const answer = await ask('GET', '/api/v1/policy/hits');
@@ -141,7 +141,7 @@ describe('GET /api/v1/flows', () => {
     interfaces: { in: 'lan0', out: null },
   };
 
-  test('shows flows, and a cursor that is handed back as it was', async () => {
+  test('returns flows, and a cursor that is passed back unchanged', async () => {
     const { ask, node } = await rig();
     const key = Uint8Array.from({ length: 16 }, (_, at) => 250 - at);
     const echo = { ...flow, protocol: 1, ports: null, icmpId: 77, state: 'icmp_opened' } as const;
@@ -186,7 +186,7 @@ describe('GET /api/v1/flows', () => {
     ]);
   });
 
-  test('reads every filter', async () => {
+  test('accepts every filter', async () => {
     const { ask, node } = await rig();
     const words = [
       'src=10.0.0.1&src=10.1.2.3/8&dst=192.0.2.0/24&port=53&src_port=1-2&dst_port=443&proto=TCP&proto=47',
@@ -235,7 +235,7 @@ describe('GET /api/v1/flows', () => {
 });
 
 describe('DELETE /api/v1/flows', () => {
-  test('cuts what the parameters select, or all', async () => {
+  test('removes the selected flows, or all', async () => {
     const { ask, node } = await rig();
     const answers = [await ask('DELETE', '/api/v1/flows?src=10.0.0.1'), await ask('DELETE', '/api/v1/flows?all')];
     expect(answers.map((answer) => [answer.statusCode, answer.json()])).toEqual([
@@ -248,7 +248,7 @@ describe('DELETE /api/v1/flows', () => {
     ]);
   });
 
-  test('says in a dry run how many it would cut, and cuts none', async () => {
+  test('returns in a dry run how many flows it would remove, and removes none', async () => {
     const { ask, node } = await rig();
     node.reads.flows = { matched: 12, items: [], next: null };
     const answer = await ask('DELETE', '/api/v1/flows?proto=udp&dry_run');
@@ -261,13 +261,13 @@ describe('DELETE /api/v1/flows', () => {
     ['?all=false', '?all: Missing: no other parameter says which flows.'],
     ['?all&src=10.0.0.1', '?all: Not allowed beside parameters that say which flows.'],
     ['?srk=10.0.0.1', '?srk: There is no parameter "srk" here (did you mean "src"?).'],
-  ])('cuts nothing for %j', async (query, detail) => {
+  ])('removes nothing for %j', async (query, detail) => {
     const { ask, node } = await rig();
     const answer = await ask('DELETE', `/api/v1/flows${query}`);
     expect([answer.statusCode, answer.json().detail, node.changes]).toEqual([400, detail, []]);
   });
 
-  test('is for admins', async () => {
+  test('requires an admin', async () => {
     const { ask, node } = await rig();
     const answer = await ask('DELETE', '/api/v1/flows?all', readonly);
     expect([answer.statusCode, node.changes]).toEqual([403, []]);

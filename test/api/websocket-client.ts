@@ -3,16 +3,19 @@ import { type IncomingMessage, request } from 'node:http';
 import type { Socket } from 'node:net';
 
 export type WebSocketClient = {
-  /** As the server chose it. */
+  /** The subprotocol that the server chose. */
   readonly protocol: string | undefined;
-  /** Every message so far, as JSON. */
+  /** Every message so far, parsed from JSON. */
   readonly messages: readonly unknown[];
   readonly socket: Socket;
-  /** The code and reason that the server closes with; null where the connection just ended. */
+  /** The close code and reason of the server. Null if the connection ended without a close frame. */
   readonly closed: Promise<{ readonly code: number; readonly reason: string } | null>;
 };
 
-/** A client that does no more than it must: it reads, and can be told not to (`socket.pause`). Throws what it is refused with. */
+/**
+ * A minimal client. It reads all the time unless a test pauses it (`socket.pause`). Rejects if the upgrade is
+ * refused.
+ */
 export function openWebSocket(
   url: string,
   { token, protocol }: { readonly token: string | null; readonly protocol?: string },
@@ -64,7 +67,7 @@ function reading({ headers }: IncomingMessage, socket: Socket, head: Buffer): We
   return { protocol: headers['sec-websocket-protocol'], messages, socket, closed };
 }
 
-/** The first frame, where all of it is there. RFC 6455, 5.2; a server does not mask. */
+/** The first frame, if it is complete. RFC 6455, 5.2; a server does not mask. */
 function frameIn(
   bytes: Buffer,
 ): { readonly opcode: number; readonly payload: Buffer; readonly end: number } | undefined {

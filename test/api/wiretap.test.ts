@@ -17,7 +17,7 @@ const frame = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encod
 
 type Opened = { readonly filter: WiretapFilter; readonly replayMs: number; readonly sink: Sink };
 
-/** An API whose wiretap hands every reader to the test. */
+/** An API whose wiretap passes every reader to the test. */
 async function tapped() {
   const opened: Opened[] = [];
   let closed = 0;
@@ -39,13 +39,13 @@ async function tapped() {
   return { ask, port, connect, opened, closed: () => closed };
 }
 const opened = (socket: WebSocket): Promise<void> => new Promise((resolve) => socket.once('open', () => resolve()));
-/** The status that an upgrade was refused with. */
+/** The status of a refused upgrade. */
 const refused = (socket: WebSocket): Promise<number | undefined> =>
   new Promise((resolve) => socket.once('unexpected-response', (_, response) => resolve(response.statusCode)));
 const message = (socket: WebSocket): Promise<string> =>
   new Promise((resolve) => socket.once('message', (data: Buffer) => resolve(data.toString('utf8'))));
 
-test('a WebSocket is sent frames as text, and is closed with a reason', async () => {
+test('a WebSocket receives frames as text, and is closed with a reason', async () => {
   const { connect, opened: taps, closed } = await tapped();
   const socket = connect('?src=10.0.0.0/8&src=192.0.2.1&port=8000-8100&hostname=*.Example.com.&replay=10s');
   await opened(socket);
@@ -90,7 +90,7 @@ test('Server-Sent Events carry frames in data lines', async () => {
 
 type Paused = { readonly resume: () => void; readonly messages: () => readonly unknown[]; readonly end: () => void };
 
-/** Reads as a WebSocket client, or as one of Server-Sent Events; takes nothing from its network until `resume`. */
+/** Opens a WebSocket client or an SSE client that reads nothing from the network until `resume`. */
 const PAUSED: readonly (readonly [kind: string, open: (port: number) => Promise<Paused>])[] = [
   [
     'a WebSocket',
@@ -124,7 +124,7 @@ const PAUSED: readonly (readonly [kind: string, open: (port: number) => Promise<
   ],
 ];
 
-test.each(PAUSED)('%s is told within a second what it lost, though nothing comes after', async (_, open) => {
+test.each(PAUSED)('%s receives a report of its loss within a second, even if no message follows', async (_, open) => {
   const readers = new Readers({ more: () => {}, closed: () => {}, written: () => {} });
   onTestFinished(() => readers.stop());
   const read = (_filter: WiretapFilter, _replayMs: number, sink: Sink) => {
@@ -144,7 +144,7 @@ test.each(PAUSED)('%s is told within a second what it lost, though nothing comes
   const lostAt = performance.now();
   resume();
   const lost = () => messages().filter((message) => typeof message === 'object');
-  // An answer that goes on keeps the API from closing.
+  // An open response would keep the API from closing.
   await expect
     .poll(lost, { timeout: 5_000, interval: 5 })
     .toEqual([{ type: 'lost', count: 1, where: 'reader' }])
@@ -156,11 +156,11 @@ test.each(PAUSED)('%s is told within a second what it lost, though nothing comes
 
 test.each([
   ['no token', 401, { authorization: '' }, ''],
-  ['a token that is none', 401, { authorization: 'Bearer nonsense' }, ''],
+  ['an invalid token', 401, { authorization: 'Bearer nonsense' }, ''],
   ['a page of another origin', 403, { origin: 'https://evil.example' }, ''],
-  ['a filter that is misspelt', 400, {}, '?dest=10.0.0.1'],
-  ['an address that is none', 400, {}, '?src=10.0.0.256'],
-  ['more than is kept', 400, {}, '?replay=31s'],
+  ['a misspelt filter', 400, {}, '?dest=10.0.0.1'],
+  ['an invalid address', 400, {}, '?src=10.0.0.256'],
+  ['a replay longer than what is kept', 400, {}, '?replay=31s'],
   ['a token in the query', 400, {}, '?token=x'],
 ])('an upgrade with %s is refused', async (_, status, headers, query) => {
   const { connect, opened: taps } = await tapped();
@@ -168,20 +168,20 @@ test.each([
   expect(taps).toEqual([]);
 });
 
-test('a client that speaks something else is not spoken to', async () => {
+test('a client that offers only other subprotocols is refused', async () => {
   const { connect } = await tapped();
   const socket = connect('', {}, 'other.v1');
   const failure = await new Promise<Error>((resolve) => socket.once('error', resolve));
   expect(failure.message).toBe('Server sent no subprotocol');
 });
 
-test('a plain request is told how to ask', async () => {
+test('a request without an upgrade gets an error that explains how to ask', async () => {
   const { ask } = await tapped();
   const answer = await ask('GET', PATH);
   expect([answer.statusCode, answer.json().error]).toEqual([426, expect.stringContaining('text/event-stream')]);
 });
 
-test('a client that says too much is cut off', async () => {
+test('a client that sends too much is disconnected', async () => {
   const { connect } = await tapped();
   const socket = connect();
   await opened(socket);
@@ -194,7 +194,7 @@ test.each([
   ['accepted', true],
   ['refused', false],
   ['failed', false],
-] as const)('a stream whose token is %s by then goes on: %s', async (outcome, goesOn) => {
+] as const)('a stream whose token is %s meanwhile continues: %s', async (outcome, goesOn) => {
   const verify = async (): Promise<TokenVerdict> => {
     if (outcome === 'failed') throw new Error('the store is closed');
     if (outcome === 'refused') return { kind: 'refused', reason: 'revoked' };

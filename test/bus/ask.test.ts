@@ -6,7 +6,7 @@ import type { Message } from '#bus/bus-messages.js';
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-test('resolves with the answer to its own request, not to another one', async () => {
+test('ask resolves with the response to its own request only', async () => {
   const bus = createBus<Message>();
   bus.messages.subscribe((message) => {
     if (message.type !== 'program.flip_requested') return;
@@ -28,7 +28,7 @@ test('resolves with the answer to its own request, not to another one', async ()
   expect(vi.getTimerCount()).toBe(0);
 });
 
-test('an answer that never comes is a refusal', async () => {
+test('ask resolves with a refusal if no response arrives in time', async () => {
   const answer = ask(createBus<Message>(), 'program.unstage', { generation: 2 }, 1_000);
   await vi.advanceTimersByTimeAsync(1_000);
   expect(await answer).toEqual({

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createBus } from '#bus/bus.js';
 
-test('delivers a message published during delivery after the current one, to every subscriber', () => {
+test('the bus delivers a message published during delivery after the current message, to every subscriber', () => {
   const bus = createBus<string>();
   const seen: string[] = [];
   bus.messages.subscribe((message) => {
@@ -12,7 +12,7 @@ test('delivers a message published during delivery after the current one, to eve
   expect(seen).toEqual(['A', 'B']);
 });
 
-test('does not deliver to one who no longer listens', () => {
+test('the bus delivers nothing after an unsubscribe', () => {
   const bus = createBus<string>();
   const seen: string[] = [];
   const subscription = bus.messages.subscribe((message) => seen.push(message));

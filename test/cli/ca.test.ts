@@ -28,7 +28,7 @@ const problem = (status: number, code: string) => ({
 });
 
 describe('weir ca', () => {
-  test('show prints whose it is and how long it is valid', async () => {
+  test('show prints the subject and the validity', async () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: CA });
     expect(await run(['ca', 'show', '--server', url], ENVIRONMENT)).toEqual({ code: 0, out: TEXT, err: '' });
     const json = await run(['ca', 'show', '--server', url, '--output', 'json'], ENVIRONMENT);
@@ -36,7 +36,7 @@ describe('weir ca', () => {
     expect(asked.map(({ method, path }) => `${method} ${path}`)).toEqual([`GET ${PATH}`, `GET ${PATH}`]);
   });
 
-  test('generate makes one where there is none', async () => {
+  test('generate creates a CA if there is none', async () => {
     const { url, asked } = await serverThatAnswers({ status: 201, body: CA });
     expect(await run(['ca', 'generate', '--server', url], ENVIRONMENT)).toEqual({ code: 0, out: TEXT, err: '' });
     await run(['ca', 'generate', '--replace', '--server', url], ENVIRONMENT);
@@ -46,7 +46,7 @@ describe('weir ca', () => {
     ]);
   });
 
-  test('generate and install leave the one that there is alone, unless told otherwise', async () => {
+  test('generate and install do not replace a CA without a flag', async () => {
     const { url } = await serverThatAnswers(problem(412, 'precondition_failed'));
     const { code, err } = await run(['ca', 'generate', '--server', url], ENVIRONMENT);
     expect([code, err]).toEqual([
@@ -55,7 +55,7 @@ describe('weir ca', () => {
     ]);
   });
 
-  test('install sends what the files hold, and prints warnings', async () => {
+  test('install sends the content of the files, and prints warnings', async () => {
     const warnings = [{ pointer: '/cert_pem', code: 'ca_not_valid_yet', message: 'Not yet.' }];
     const { url, asked } = await serverThatAnswers({ status: 200, body: { ...CA, warnings } });
     const folder = temporaryFolder();
@@ -69,7 +69,7 @@ describe('weir ca', () => {
     ]);
   });
 
-  test('install says which file cannot be read, and sends nothing', async () => {
+  test('install names the file that cannot be read, and sends nothing', async () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: CA });
     const words = ['ca', 'install', '--cert', '/nowhere/ca.pem', '--key', '/nowhere/ca.key', '--server', url];
     const { code, err } = await run(words, ENVIRONMENT);
@@ -86,7 +86,7 @@ describe('weir ca', () => {
     expect([nowhere.code, existsSync('/nowhere/ca.pem')]).toEqual([1, false]);
   });
 
-  test('remove removes it, and says where there is none', async () => {
+  test('remove removes the CA, and reports if there is none', async () => {
     const { url, asked } = await serverThatAnswers({ status: 204, body: undefined }, problem(404, 'not_found'));
     const words = ['ca', 'remove', '--server', url];
     expect(await run(words, ENVIRONMENT)).toEqual({ code: 0, out: 'the intercept CA is removed\n', err: '' });

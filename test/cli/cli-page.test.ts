@@ -8,11 +8,11 @@ import { processTerminal } from '#cli/terminal.js';
 const tree = shapeOf(commandTree(processTerminal, () => {}));
 const page = () => readFile(new URL('../../docs/cli.md', import.meta.url), 'utf8');
 
-it('docs/cli.md says what the commands say', async () => {
+it('docs/cli.md is up to date with the commands', async () => {
   expect(await page(), 'run: npm run docs').toBe(cliPage(tree));
 });
 
-it('every command that can be called has its section, and every flag its line', async () => {
+it('docs/cli.md has a section for every command, and a line for every flag', async () => {
   const text = await page();
   for (const { path, commands, options } of everyCommand(tree)) {
     if (commands.length > 0) continue;
@@ -21,11 +21,11 @@ it('every command that can be called has its section, and every flag its line', 
   }
 });
 
-it('every command that speaks to a node prints JSON and YAML', () => {
+it('every command that calls a node prints JSON and YAML', () => {
   const remote = everyCommand(tree).filter(({ options }) => options.some(({ names }) => names.includes('--server')));
   expect(remote.map(({ path }) => path)).toContain('weir policy list');
   for (const { path, options } of remote) {
-    // It writes an archive.
+    // This command writes an archive.
     if (path === 'weir sysdump') continue;
     const output = options.find(({ names }) => names.includes('--output'));
     expect(output?.takes).toEqual(expect.arrayContaining(['json', 'yaml']));

@@ -23,7 +23,7 @@ const script = async (shell: string) => (await run(['completion', shell])).out;
 
 const isInstalled = (shell: string): boolean => spawnSync(shell, ['--version']).status === 0;
 
-/** What bash offers for the last of these words, in this folder. */
+/** The words that bash offers for the last of these words, in this folder. */
 async function offers(words: readonly string[], cwd = '/', line = words.join(' ')): Promise<string[]> {
   const asking = `${await script('bash')}
 COMP_LINE=${quoted(line)}; COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _weir; printf '%s\\n' "\${COMPREPLY[@]}"`;
@@ -35,9 +35,9 @@ COMP_LINE=${quoted(line)}; COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _weir; p
   return stdout.split('\n').filter((line) => line !== '');
 }
 
-describe('completion in bash', () => {
+describe('bash completion', () => {
   it.each(completed(tree).map(({ path, commands: below, options }) => [path, below, options] as const))(
-    'offers all that stands below %s, and its flags',
+    'offers the subcommands and flags of %s',
     async (path, below, options) => {
       const offered = await offers([...path.split(' '), '']);
       expect(offered).toEqual(expect.arrayContaining(below.map(({ name }) => name)));
@@ -81,7 +81,7 @@ describe('completion in bash', () => {
     expect(await offers(words)).toEqual(offered);
   });
 
-  // These are the words that readline makes of such a line.
+  // The words that readline makes of such a line.
   it.each([
     ['weir status --output=j', ['weir', 'status', '--output', '=', 'j'], ['json']],
     ['weir status --output=', ['weir', 'status', '--output', '='], ['table', 'json', 'yaml']],
@@ -95,7 +95,7 @@ describe('completion in bash', () => {
     expect(await offers(typeof words === 'string' ? words.split('|') : words, '/', line)).toEqual(offered);
   });
 
-  it('offers files where a file is wanted, with blanks in their names too', async () => {
+  it('offers file names, also with blanks, where a file is expected', async () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'my policy.yaml'), '');
     mkdirSync(join(folder, 'other'));
@@ -103,7 +103,7 @@ describe('completion in bash', () => {
     expect(await offers(['weir', 'config', 'check', 'ot'], folder)).toEqual(['other']);
   });
 
-  it('completes what is typed at a prompt', async () => {
+  it('completes words that are typed at a prompt', async () => {
     const file = join(temporaryFolder(), 'completion');
     writeFileSync(file, `${await script('bash')}\nweir() { printf 'called with <%s>\\n' "$*"; }\n`);
     const shell = spawn('script', ['-qec', 'bash --norc --noprofile -i', '/dev/null'], { stdio: 'pipe' });
@@ -120,7 +120,7 @@ describe('completion in bash', () => {
   });
 });
 
-describe('values that the node knows', () => {
+describe('completion of values that the node knows', () => {
   const TOKEN = { WEIR_TOKEN: 't' };
   const ok = (body: unknown): Answer => ({ status: 200, body });
   const policies = {
@@ -152,7 +152,7 @@ describe('values that the node knows', () => {
       '/api/v1/dns-cache',
       ['a.example'],
     ],
-  ])('are printed for %s, those that begin as is typed', async (kind, answer, words, path, offered) => {
+  ])('prints for %s those that begin with the typed text', async (kind, answer, words, path, offered) => {
     const { url, asked } = await serverThatAnswers(ok(answer));
     const line = [...words.slice(0, -1), '--server', url, words.at(-1) ?? ''];
     const out = offered.map((value) => `${value}\n`).join('');
@@ -160,7 +160,7 @@ describe('values that the node knows', () => {
     expect(asked.map(({ path: of }) => of)).toEqual([path]);
   });
 
-  it('are none, without a word, where the node refuses or is away', async () => {
+  it('prints nothing if the node refuses or cannot be reached', async () => {
     const { url } = await serverThatAnswers({ status: 401, body: { error: 'No.' } });
     const nothing = { code: 0, out: '', err: '' };
     expect(await run(['complete', 'group', '--', 'hits', '--server', url, ''], TOKEN)).toEqual(nothing);
@@ -170,7 +170,7 @@ describe('values that the node knows', () => {
     expect(await run(['complete', 'group', '--', 'hits', '--token-file', '/no/such/file', ''])).toEqual(nothing);
   });
 
-  it('are none after a second where the node does not answer', async () => {
+  it('prints nothing if the node does not respond within a second', async () => {
     const silent = createServer(() => {}).listen(0, '127.0.0.1');
     await once(silent, 'listening');
     onTestFinished(() => silent.closeAllConnections());
@@ -181,7 +181,7 @@ describe('values that the node knows', () => {
     silent.close();
   });
 
-  it('are words that bash asks for with the whole line, and takes with blanks', async () => {
+  it('works in bash with the whole line, and with values that contain blanks', async () => {
     const folder = temporaryFolder();
     const program = join(folder, 'weir');
     writeFileSync(program, `#!/bin/sh\nprintf '%s|' "$@" >>'${folder}/called'\necho 'my office'\necho home\n`);
@@ -200,7 +200,7 @@ describe('values that the node knows', () => {
     expect(await offers([program, 'policy', 'activate', '--i'])).toEqual(['--id', '--if-match']);
   });
 
-  it('that are words of the API are those of its lists', () => {
+  it('uses the same words as the API', () => {
     expect(KNOWN_VALUES).toMatchObject({
       'finding-type': FINDING_TYPES,
       'message-type': WIRETAP_TYPES,
@@ -210,7 +210,7 @@ describe('values that the node knows', () => {
     });
   });
 
-  it('are offered for every flag and argument that takes a name or id of the node', async () => {
+  it('covers every flag and argument that takes a name or id of the node', async () => {
     const taken = (words: readonly string[]) => offers(['no-such-program', ...words]);
     expect(await taken(['findings', '--type', 'a'])).toEqual(['auth_denied']);
     expect(await taken(['flows', 'list', '--verdict', ''])).toEqual(['allow', 'audit', 'redirect']);
@@ -240,7 +240,7 @@ describe('completion in other shells', () => {
     }
   });
 
-  it.skipIf(!isInstalled('fish'))('fish offers what bash offers, and the values of the node', async () => {
+  it.skipIf(!isInstalled('fish'))('fish offers the same as bash, and the values of the node', async () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'weir'), `#!/bin/sh\nprintf '%s|' "$@" >>'${folder}/called'\necho home\n`);
     chmodSync(join(folder, 'weir'), 0o755);
@@ -262,13 +262,13 @@ describe('completion in other shells', () => {
     );
   });
 
-  it('zsh completes where its script is sourced, and where it is a file that zsh loads', async () => {
+  it('zsh completes if its script is sourced, and if zsh loads it as a file', async () => {
     expect(await script('zsh')).toMatch(
       /funcstack\[1\]} == _weir \]\]; then _weir "\$@"; else compdef _weir weir; fi\n$/,
     );
   });
 
-  it('there is none for a shell that is not known', async () => {
+  it('an unknown shell is refused', async () => {
     expect((await run(['completion', 'tcsh'])).code).toBe(2);
   });
 });

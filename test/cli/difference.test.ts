@@ -15,8 +15,8 @@ const group = (id: string, rules: object[], more: object = {}) => ({
 const text = (before: object[], after: object[]) =>
   differenceText(differenceOf({ source_groups: before }, { source_groups: after }), plain);
 
-describe('the difference of two policies', () => {
-  it('names rules that were added, removed and changed, field by field', () => {
+describe('difference of two policies', () => {
+  it('lists added, removed and changed rules, field by field', () => {
     const before = [group('lan', [rule('web', { proto: 'tcp', dst_ports: [80, '443'] }), rule('old')])];
     const after = [
       group('lan', [rule('web', { proto: 'TCP', dst_ports: [443, 8443], dst_cidrs: ['192.0.2.0/24'] }), rule('dns')]),
@@ -30,26 +30,26 @@ describe('the difference of two policies', () => {
 `);
   });
 
-  it('does not see lists in another order, empty ones, or ports as text', () => {
+  it('ignores the order of lists, empty lists, and ports as text', () => {
     const before = [group('lan', [rule('web', { dst_ports: [80, 443], src_ports: [] })])];
     const after = [group('lan', [rule('web', { dst_ports: ['443', 80] })])];
     expect(isSame(differenceOf({ source_groups: before }, { source_groups: after }))).toBe(true);
   });
 
-  it('names the fewest that moved, by the order of evaluation', () => {
+  it('lists the fewest moved rules, by the order of evaluation', () => {
     const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((id) => group(id, [])) as [object, object, object, object];
     expect(text([a, b, c, d], [d, a, b, c])).toBe('~ group d moved from place 4 to 1\n');
     expect(text([a, b], [a, { ...b, priority: 1 }])).toBe('~ group b\n    priority: (none) → 1\n');
     expect(text([a, b], [{ ...a, priority: 5 }, b])).toContain(' moved from place ');
   });
 
-  it('does not call moved what only made room', () => {
+  it('does not list rules as moved that only made room', () => {
     const [a, b, c] = ['a', 'b', 'c'].map((id) => group(id, [])) as [object, object, object];
     expect(text([a, b, c], [c])).toBe('- group a\n- group b\n');
     expect(text([c], [a, b, c])).toBe('+ group a\n+ group b\n');
   });
 
-  it('tells a value that went from one that came, in nested matchers too', () => {
+  it('distinguishes an added from a removed value, in nested matchers too', () => {
     const before = [group('lan', [rule('web', { tls: { sni: { exact: ['a.test'] } } }, { mode: 'audit' })])];
     const after = [group('lan', [rule('web', { tls: { sni: 'a[.]test', mode: 'metadata' } })])];
     expect(text(before, after)).toBe(`~ group lan

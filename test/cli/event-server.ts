@@ -3,12 +3,12 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 
-/** What one request is answered with: an error, or a stream that is written to until `after`. */
+/** The response to one request: an error, or a stream that is written to until `after`. */
 export type Turn =
   | { readonly status: number; readonly body: unknown }
   | { readonly frames: readonly unknown[]; readonly after: 'end' | 'cut' | 'stay' };
 
-/** A node whose wiretap answers one turn after the other, and the last from then on. */
+/** A node whose wiretap responds with these turns in order; the last one is repeated. */
 export async function wiretapThatSends(...turns: readonly [Turn, ...Turn[]]) {
   const asked: string[] = [];
   const open = new Set<ServerResponse>();
@@ -25,7 +25,7 @@ export async function wiretapThatSends(...turns: readonly [Turn, ...Turn[]]) {
     for (const frame of turn.frames) response.write(`data: ${JSON.stringify(frame)}\n\n`);
     open.add(response);
     if (turn.after === 'end') response.end();
-    // What was written must leave before the connection is cut.
+    // The written text must be sent before the connection is cut.
     if (turn.after === 'cut') response.write(': cut\n\n', () => setImmediate(() => response.destroy()));
   });
   server.listen(0, '127.0.0.1');
@@ -41,7 +41,7 @@ export async function wiretapThatSends(...turns: readonly [Turn, ...Turn[]]) {
     send: (frame: unknown) => {
       for (const response of open) response.write(`data: ${JSON.stringify(frame)}\n\n`);
     },
-    /** How many streams a client still reads. */
+    /** The number of streams that a client still reads. */
     reading: () => [...open].filter(({ destroyed, writableEnded }) => !destroyed && !writableEnded).length,
   };
 }

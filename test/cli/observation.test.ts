@@ -66,7 +66,7 @@ const page = (items: unknown[], next: string | null = null, errors: unknown[] = 
   });
 
 describe('weir findings', () => {
-  it('is a table of every page up to the limit, and names who did not answer', async () => {
+  it('prints a table of all pages up to the limit, and names nodes that did not respond', async () => {
     clockAt('2026-01-31T12:03:05Z');
     const { url, asked } = await serverThatAnswers(
       page([finding], 'c1', [{ node_id: 'node-b', error: 'no answer within 2 s' }]),
@@ -98,7 +98,7 @@ describe('weir findings', () => {
     ]);
   });
 
-  it('shows what was asked for, and why it was denied beside the words of the rule', async () => {
+  it('prints the requested name, and the reason of a deny next to the rule', async () => {
     clockAt('2026-01-31T12:03:05Z');
     const expired = { ...request, finding_type: 'tls_deny', http: null, reason: 'upstream_untrusted:expired' };
     const { url } = await serverThatAnswers(page([request, expired]));
@@ -109,7 +109,7 @@ describe('weir findings', () => {
     ]);
   });
 
-  it('asks this node alone, and prints all that it is told as JSON', async () => {
+  it('asks this node only, and prints the whole response as JSON', async () => {
     const { url, asked } = await serverThatAnswers(page([finding]));
     const { out } = await run(['findings', '--local', '--server', url, '--output', 'json'], TOKEN);
     expect(JSON.parse(out)).toEqual({ items: [finding] });
@@ -117,7 +117,7 @@ describe('weir findings', () => {
   });
 
   const earlier = (time: string) => new Date(Date.parse(time) - 10_000).toISOString();
-  it('follows: each finding is told again when it was seen again, and only then, the newest last', async () => {
+  it('follows: prints a finding again only when it was seen again, the newest last', async () => {
     const other = { ...finding, rule: 'other', last_seen: '2026-01-31T12:00:06.000Z', count: 1 };
     const otherAgain = { ...other, count: 2 };
     const again = { ...finding, last_seen: '2026-01-31T12:00:07.000Z', count: 4 };
@@ -141,7 +141,7 @@ describe('weir findings', () => {
     expect([code, told.map((line) => JSON.parse(line) as unknown)]).toEqual([0, [finding, other, otherAgain, again]]);
     expect(asked.map(({ path }) => new URL(path, url).searchParams.get('since'))).toEqual([
       null,
-      // One that was seen earlier may be stored later.
+      // A finding that was seen earlier may be stored later.
       earlier(finding.last_seen),
       earlier(other.last_seen),
       earlier(other.last_seen),
@@ -149,11 +149,11 @@ describe('weir findings', () => {
     ]);
   });
 
-  it.each([[['--since', 'yesterday']], [['--limit', '0']]])('%j ends with 2', async (words) => {
+  it.each([[['--since', 'yesterday']], [['--limit', '0']]])('%j exits with 2', async (words) => {
     expect((await run(['findings', ...words], TOKEN)).code).toBe(2);
   });
 
-  it('takes a duration for a time before now', async () => {
+  it('accepts a duration for a time in the past', async () => {
     const { url, asked } = await serverThatAnswers(page([]));
     const before = Date.now();
     await run(['findings', '--since', '10m', '--server', url], TOKEN);
@@ -200,7 +200,7 @@ describe('weir status', () => {
   const ready = ok({ ready: true, checks: [check] });
   const unready = { status: 503, body: { ready: false, checks: [check, failing] } };
 
-  it('shows readiness, the policy in force and the numbers, and ends with 0', async () => {
+  it('prints readiness, the active policy and the counters, and exits with 0', async () => {
     const { url } = await serverThatAnswers(ready, ok(stats), ok({ items: [record] }));
     expect(await run(['status', '--server', url], TOKEN)).toEqual({
       code: 0,
@@ -221,7 +221,7 @@ ok  policy_ready  active  2 h ago  generation 7
     });
   });
 
-  it('ends with 3 while a check fails, in every form', async () => {
+  it('exits with 3 while a check fails, in every form', async () => {
     const { url } = await serverThatAnswers(unready, ok(stats), ok({ items: [] }));
     const { code, out } = await run(['status', '--server', url], TOKEN);
     expect([code, out.split('\n').slice(0, 2)]).toEqual([
@@ -234,7 +234,7 @@ ok  policy_ready  active  2 h ago  generation 7
     expect([json.code, JSON.parse(json.out)]).toEqual([3, { readiness: unready.body, policy: record, stats }]);
   });
 
-  it('waits for a node that is not ready, or does not answer yet', async () => {
+  it('waits for a node that is not ready or does not respond yet', async () => {
     const { url, asked } = await serverThatAnswers(
       { status: 502, body: '' },
       unready,
@@ -246,14 +246,14 @@ ok  policy_ready  active  2 h ago  generation 7
     expect(asked.map(({ path }) => path)).toEqual(['/ready', '/ready', '/ready', '/api/v1/stats', '/api/v1/policies']);
   });
 
-  it('waits no longer than it is told', async () => {
+  it('stops waiting at the timeout', async () => {
     const { url } = await serverThatAnswers(unready, ok(stats), ok({ items: [] }));
     expect((await run(['status', '--wait', '--timeout', '1ms', '--server', url], TOKEN)).code).toBe(3);
   });
 });
 
 describe('weir performance-mode', () => {
-  it('says what it is, and sets it', async () => {
+  it('prints the state, and sets it', async () => {
     const { url, asked } = await serverThatAnswers(
       ok({ enabled: true, source: null }),
       ok({ enabled: false, source: 'local' }),

@@ -29,7 +29,7 @@ describe('weir policy schema', () => {
     expect(validate(document)).toBe(false);
   });
 
-  it('prints the schema of one form, as YAML where that is asked for', async () => {
+  it('prints the schema of one form, as YAML on request', async () => {
     const { out } = await run(['policy', 'schema', '--form', 'envelope', '--output', 'yaml']);
     const envelope = new Ajv2020({ strict: true, allowUnionTypes: true }).compile(parse(out) as object);
     expect([envelope({ mode: 'audit', policy: {} }), envelope({})]).toEqual([true, false]);

@@ -32,7 +32,7 @@ function fileWith(content: unknown): string {
 }
 
 describe('weir policy list', () => {
-  it('is a table with the active one marked', async () => {
+  it('prints a table with the active policy marked', async () => {
     clockAt('2026-02-05T20:00:00Z');
     const { url } = await serverThatAnswers(ok({ items: [record, spare] }));
     expect(await run(['policy', 'list', '--server', url], TOKEN)).toEqual({
@@ -49,7 +49,7 @@ office  enforce  active  3         envelope   4 d ago  alice  p-1
 });
 
 describe('weir policy get', () => {
-  it('is what apply takes, with the ETag in a comment', async () => {
+  it('prints the input of apply, with the ETag in a comment', async () => {
     const { url, asked } = await serverThatAnswers(ok({ items: [spare, record] }), ok({ ...record, policy: config }));
     const { code, out, err } = await run(['policy', 'get', '--server', url], TOKEN);
     expect({ code, err, document: parse(out) }).toEqual({ code: 0, err: '', document: envelope });
@@ -60,7 +60,7 @@ describe('weir policy get', () => {
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policies', '/api/v1/policies/p-1']);
   });
 
-  it('is the singleton form where that was written, by name or id, as JSON', async () => {
+  it('prints the singleton form if the policy was written so, by name or id, as JSON', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...spare, active: true, policy: config }));
     const words = ['policy', 'get', '--server', url, '--output', 'json'];
     expect(JSON.parse((await run([...words, '--name', 'a/b'], TOKEN)).out)).toEqual(config);
@@ -69,7 +69,7 @@ describe('weir policy get', () => {
     expect((await run([...words, '--id', 'p-2', '--name', 'x'], TOKEN)).code).toBe(2);
   });
 
-  it('is what apply writes back to the same policy, also where that has no name', async () => {
+  it('prints a document that apply writes back to the same policy, also without a name', async () => {
     const unnamed = { ...record, name: null };
     const { url, asked } = await serverThatAnswers(
       ok({ ...unnamed, policy: config }),
@@ -89,22 +89,25 @@ describe('weir policy get', () => {
 
   it.each([
     ['by its name', { name: 'old' }, ['--name', 'old'], '/api/v1/policies/by-name/old?form=singleton'],
-    ['by its id, where it has no name', { name: null }, ['--id', 'p-2'], '/api/v1/policies/p-2?form=singleton'],
-  ])('is what apply writes back to an inactive policy in singleton form, %s', async (_, named, words, path) => {
-    const inactive = { ...spare, ...named };
-    const { url, asked } = await serverThatAnswers(
-      ok({ ...inactive, policy: config }),
-      ok({ ...inactive, warnings: [], proof, policy: config }, { etag: '"p-2.4"', 'weir-generation': '8' }),
-    );
-    const { out, err: said } = await run(['policy', 'get', ...words, '--server', url], TOKEN);
-    const apply = ['policy', 'apply', '--replace', '-f', '-', '--server', url];
-    const { code, err } = await run(apply, TOKEN, { input: out });
-    expect([said, code, err]).toEqual(['', 0, '']);
-    const put = asked.find(({ method }) => method === 'PUT');
-    expect([put?.path, JSON.parse(put?.body ?? '')]).toEqual([path, config]);
-  });
+    ['by its id, if it has no name', { name: null }, ['--id', 'p-2'], '/api/v1/policies/p-2?form=singleton'],
+  ])(
+    'prints a document that apply writes back to an inactive policy in singleton form, %s',
+    async (_, named, words, path) => {
+      const inactive = { ...spare, ...named };
+      const { url, asked } = await serverThatAnswers(
+        ok({ ...inactive, policy: config }),
+        ok({ ...inactive, warnings: [], proof, policy: config }, { etag: '"p-2.4"', 'weir-generation': '8' }),
+      );
+      const { out, err: said } = await run(['policy', 'get', ...words, '--server', url], TOKEN);
+      const apply = ['policy', 'apply', '--replace', '-f', '-', '--server', url];
+      const { code, err } = await run(apply, TOKEN, { input: out });
+      expect([said, code, err]).toEqual(['', 0, '']);
+      const put = asked.find(({ method }) => method === 'PUT');
+      expect([put?.path, JSON.parse(put?.body ?? '')]).toEqual([path, config]);
+    },
+  );
 
-  it('is compared by diff where it names a record in singleton form', async () => {
+  it('prints a document that diff compares if it names a record in singleton form', async () => {
     const { url } = await serverThatAnswers(ok({ ...spare, name: 'old', policy: config }));
     const file = fileWith({ form: 'singleton', name: 'old', policy: config });
     expect((await run(['policy', 'diff', '-f', file, '--name', 'old', '--server', url], TOKEN)).code).toBe(0);
@@ -173,7 +176,7 @@ describe('weir policy get', () => {
     }
   });
 
-  it('is an empty policy while none is active', async () => {
+  it('prints an empty policy while none is active', async () => {
     const { url } = await serverThatAnswers(ok({ items: [] }));
     expect(await run(['policy', 'get', '--server', url], TOKEN)).toEqual({
       code: 0,
@@ -188,7 +191,7 @@ describe('weir policy apply', () => {
   const written = { ...record, warnings: [warning], proof, policy: config };
   const headers = { etag: '"p-1.3"', 'weir-generation': '8' };
 
-  it('puts an envelope under its name, and says its warnings with their lines', async () => {
+  it('writes an envelope to its name, and prints its warnings with their lines', async () => {
     const { url, asked } = await serverThatAnswers(ok(written, headers));
     const file = fileWith('mode: enforce\nname: office\npolicy:\n  source_groups:\n    - id: lan\n');
     expect(await run(['policy', 'apply', '--replace', '-f', file, '--server', url], TOKEN)).toEqual({
@@ -205,7 +208,7 @@ describe('weir policy apply', () => {
     ]);
   });
 
-  it('sends JSON as it is, from standard input, with another name and mode where they are given', async () => {
+  it('sends JSON unchanged, from standard input, with another name and mode on request', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
     const input = JSON.stringify(envelope, null, 1);
     const words = ['policy', 'apply', '--replace', '-f', '-', '--server', url, '--output', 'json'];
@@ -226,7 +229,7 @@ describe('weir policy apply', () => {
     expect(asked.map(({ ifMatch }) => ifMatch)).toEqual([undefined, '"p-1.2"']);
   });
 
-  it('puts the singleton form as the active policy, and asks for the sentences of its warnings', async () => {
+  it('writes the singleton form to the active policy, and gets the texts of its warnings', async () => {
     const active = { ...record, form: 'singleton' };
     const warned = { ...warning, pointer: '/source_groups/0' };
     const { url, asked } = await serverThatAnswers(
@@ -249,7 +252,7 @@ describe('weir policy apply', () => {
     ]);
   });
 
-  it('puts a policy without modes of groups in an envelope of a name and a mode', async () => {
+  it('wraps a policy without group modes in an envelope with a name and a mode', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
     const words = ['policy', 'apply', '--replace', '-f', fileWith(config), '--server', url];
     expect((await run([...words, '--name', 'home', '--mode', 'audit'], TOKEN)).code).toBe(0);
@@ -264,7 +267,7 @@ describe('weir policy apply', () => {
     });
   });
 
-  it('tries without changing anything', async () => {
+  it('performs a dry run without changing anything', async () => {
     const answer = { ...written, warnings: [], dry_run: true, program_lines: 9 };
     const { url, asked } = await serverThatAnswers(ok(answer));
     const { code, out } = await run(
@@ -278,7 +281,7 @@ describe('weir policy apply', () => {
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policies/by-name/office?dry_run=true']);
   });
 
-  it('shows every problem with its line and its pointer', async () => {
+  it('prints every problem with its line and its pointer', async () => {
     const problems = [
       {
         pointer: '/source_groups/0/rules/1/match/dst_prots',
@@ -315,7 +318,7 @@ describe('weir policy apply', () => {
     });
   });
 
-  it('waits until the node is ready, and says what is not where it never is', async () => {
+  it('waits until the node is ready, or prints the checks that still fail', async () => {
     const check = {
       name: 'policy_ready',
       ok: false,
@@ -344,7 +347,7 @@ describe('weir policy apply', () => {
     ['', /^weir: .* is empty\n/, 1],
     ['- a', /a policy is a map/, 1],
     [{ mode: 'enforce', policy: {} }, /^weir: the envelope in .* has no name\n {2}→ give --name/, 2],
-  ])('says what is wrong with %j before anything is sent', async (content, sentence, code) => {
+  ])('reports the error in %j before anything is sent', async (content, sentence, code) => {
     const { url, asked } = await serverThatAnswers(ok({}));
     const told = await run(['policy', 'apply', '--replace', '-f', fileWith(content), '--server', url], TOKEN);
     expect([told.code, told.out, asked]).toEqual([code, '', []]);
@@ -352,7 +355,7 @@ describe('weir policy apply', () => {
   });
 });
 
-describe('weir policy apply, where another policy is active', () => {
+describe('weir policy apply while another policy is active', () => {
   const office = record;
   const home = { ...record, id: 'p-3', name: 'home', active: false };
   const plain = { ...record, id: 'p-4', name: 'default', form: 'singleton' };
@@ -369,7 +372,7 @@ describe('weir policy apply, where another policy is active', () => {
     ['singleton form over an envelope without a name', singletonFile, [{ ...office, name: null }], 'p-1'],
     ['an envelope of another name', homeFile, [office, home], 'office'],
     ['an envelope of a name that is not stored yet', homeFile, [office], 'office'],
-    ['an envelope under audit', { ...homeFile, mode: 'audit' }, [office, home], 'office'],
+    ['an envelope in audit mode', { ...homeFile, mode: 'audit' }, [office, home], 'office'],
     ['an envelope over the singleton form', homeFile, [plain], 'default'],
   ])('%s is not written without --replace', async (_, file, items, active) => {
     const { url, asked } = await serverThatAnswers(ok({ items }));
@@ -388,19 +391,24 @@ describe('weir policy apply, where another policy is active', () => {
     ['--no-activate', homeFile, ['--no-activate']],
     ['the mode disabled', { ...homeFile, mode: 'disabled' }, []],
     ['--mode disabled', homeFile, ['--mode', 'disabled']],
-  ])('with %s no question is asked', async (_, file, flags) => {
+  ])('does not ask with %s', async (_, file, flags) => {
     const { url, asked } = await serverThatAnswers(ok(written, headers));
     expect((await run([...words(file, ...flags), '--server', url], TOKEN)).code).toBe(0);
     expect(asked.map(({ method, ifMatch }) => [method, ifMatch])).toEqual([['PUT', undefined]]);
   });
 
   it.each([
-    ['the file names the active one', { ...envelope, name: ' OFFICE ' }, [office], undefined],
-    ['none is active', homeFile, [{ ...office, active: false }], undefined],
-    ['none is active, and the file has the singleton form', singletonFile, [home], '"none"'],
-    ['the active one was written in singleton form', singletonFile, [renamed], '"p-4.3"'],
-    ['the active one is that of the singleton form', singletonFile, [{ ...plain, form: 'envelope' }], '"p-4.3"'],
-  ])('no question is asked where %s', async (_, file, items, ifMatch) => {
+    ['the file names the active policy', { ...envelope, name: ' OFFICE ' }, [office], undefined],
+    ['no policy is active', homeFile, [{ ...office, active: false }], undefined],
+    ['no policy is active, and the file has the singleton form', singletonFile, [home], '"none"'],
+    ['the active policy was written in singleton form', singletonFile, [renamed], '"p-4.3"'],
+    [
+      'the active policy is the record of the singleton form',
+      singletonFile,
+      [{ ...plain, form: 'envelope' }],
+      '"p-4.3"',
+    ],
+  ])('does not ask if %s', async (_, file, items, ifMatch) => {
     const answer = { ...written, ...plain, warnings: [] };
     const after = { ...plain, id: 'p-3' };
     const { url, asked } = await serverThatAnswers(ok({ items }), ok(answer, headers), ok({ items: [after] }));
@@ -414,7 +422,7 @@ describe('weir policy apply, where another policy is active', () => {
     ['n', 1, ['GET']],
     ['', 1, ['GET']],
     ['yellow', 1, ['GET']],
-  ])('a person who answers %j ends with %i', async (typed, code, methods) => {
+  ])('a user who answers %j gets exit code %i', async (typed, code, methods) => {
     const { url, asked } = await serverThatAnswers(ok({ items: [office] }), ok(written, headers));
     const told = await run([...words(homeFile), '--server', url], TOKEN, { typed });
     expect([told.code, asked.map(({ method }) => method)]).toEqual([code, methods]);
@@ -422,14 +430,14 @@ describe('weir policy apply, where another policy is active', () => {
     if (code === 1) expect(told.err).toContain('nothing was changed');
   });
 
-  it('a policy from standard input is never asked about there', async () => {
+  it('a policy from standard input is refused without a question', async () => {
     const { url, asked } = await serverThatAnswers(ok({ items: [office] }), ok(written, headers));
     const input = JSON.stringify(homeFile);
     const told = await run(['policy', 'apply', '-f', '-', '--server', url], TOKEN, { input, typed: 'y' });
     expect([told.code, asked.length]).toEqual([1, 1]);
   });
 
-  it('a dry run says what would be replaced, and goes on', async () => {
+  it('a dry run names the policy that would be replaced, and continues', async () => {
     const dry = { ...written, dry_run: true, program_lines: 9 };
     const { url } = await serverThatAnswers(ok({ items: [office] }), ok(dry));
     const { code, err } = await run([...words(singletonFile, '--dry-run'), '--server', url], TOKEN);
@@ -439,7 +447,7 @@ describe('weir policy apply, where another policy is active', () => {
     ]);
   });
 
-  it('a policy that was written in between is not replaced', async () => {
+  it('a policy that was written meanwhile is not replaced', async () => {
     const refused = { type: 'urn:weir:error:precondition_failed', error: 'The stored ETag is another.' };
     const { url } = await serverThatAnswers(ok({ items: [plain] }), { status: 412, body: refused });
     const { code, err } = await run([...words(singletonFile), '--server', url], TOKEN);
@@ -454,7 +462,7 @@ describe('weir policy activate', () => {
   const headers = { etag: '"p-3.3"', 'weir-generation': '8' };
   const warning = { pointer: '', code: 'activity_taken', message: 'The policy office was active.' };
 
-  it.each([[['home']], [[' HOME ']], [['--id', 'p-3']]])('puts %j in force as it is stored', async (which) => {
+  it.each([[['home']], [[' HOME ']], [['--id', 'p-3']]])('activates %j as it is stored', async (which) => {
     const { url, asked } = await serverThatAnswers(list, ok({ ...activated, warnings: [warning] }, headers));
     expect(await run(['policy', 'activate', ...which, '--server', url], TOKEN)).toEqual({
       code: 0,
@@ -467,7 +475,7 @@ describe('weir policy activate', () => {
     ]);
   });
 
-  it('counts a single class', async () => {
+  it('uses the singular for one class', async () => {
     const one = { ...activated, proof: { ...proof, classes: 1 } };
     const { url } = await serverThatAnswers(list, ok(one, headers));
     expect((await run(['policy', 'activate', 'home', '--server', url], TOKEN)).out).toContain(
@@ -475,7 +483,7 @@ describe('weir policy activate', () => {
     );
   });
 
-  it('tries without changing anything, and takes an ETag', async () => {
+  it('performs a dry run, and accepts an ETag', async () => {
     const { url, asked } = await serverThatAnswers(list, ok({ ...activated, dry_run: true, program_lines: 9 }));
     const words = ['policy', 'activate', 'home', '--dry-run', '--if-match', 'p-3.2', '--server', url];
     expect((await run(words, TOKEN)).out).toBe(
@@ -489,7 +497,7 @@ describe('weir policy activate', () => {
     [['--id', 'p-9'], 1, /^weir: there is no policy with the id p-9\n/],
     [[], 2, /^weir: which policy\?/],
     [['home', '--id', 'p-3'], 2, /give one of them/],
-  ])('%j is told in one sentence', async (which, code, sentence) => {
+  ])('%j is explained in one sentence', async (which, code, sentence) => {
     const { url, asked } = await serverThatAnswers(list);
     const told = await run(['policy', 'activate', ...which, '--server', url], TOKEN);
     expect([told.code, told.err]).toEqual([code, expect.stringMatching(sentence)]);
@@ -498,7 +506,7 @@ describe('weir policy activate', () => {
 });
 
 describe('weir policy delete', () => {
-  it('deletes what it read, and says what decides now', async () => {
+  it('deletes the policy that it read, and prints what decides now', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...record, policy: config }), { status: 204, body: undefined });
     expect(await run(['policy', 'delete', '--name', 'office', '--server', url], TOKEN)).toEqual({
       code: 0,
@@ -511,7 +519,7 @@ describe('weir policy delete', () => {
     ]);
   });
 
-  it('wants to be told which', async () => {
+  it('requires a name or id', async () => {
     const { url, asked } = await serverThatAnswers(ok({}));
     expect((await run(['policy', 'delete', '--server', url], TOKEN)).code).toBe(2);
     expect(asked).toEqual([]);
@@ -522,7 +530,7 @@ describe('weir policy diff', () => {
   const stored = ok({ ...record, policy: config });
   const list = ok({ items: [record] });
 
-  it('ends with 0 where the file says the same in another form', async () => {
+  it('exits with 0 if the file has the same policy in another form', async () => {
     const { url } = await serverThatAnswers(list, stored);
     const same = { default_policy: 'DENY', source_groups: [{ mode: 'enforce', ...group, rules: [] }] };
     const file = fileWith(same);
@@ -533,7 +541,7 @@ describe('weir policy diff', () => {
     });
   });
 
-  it('ends with 3 and a line for each change', async () => {
+  it('exits with 3 and prints a line per change', async () => {
     const { url } = await serverThatAnswers(list, stored);
     const changed = {
       ...config,
@@ -578,7 +586,7 @@ describe('weir policy diff', () => {
     ]);
   });
 
-  it('compares with nothing while no policy is active', async () => {
+  it('compares with an empty policy while none is active', async () => {
     const { url } = await serverThatAnswers(ok({ items: [] }));
     const { code, out } = await run(['policy', 'diff', '-f', fileWith(config), '--server', url], TOKEN);
     expect([code, out]).toEqual([3, 'default_policy: (none) → deny\n+ group lan\n']);
@@ -601,7 +609,7 @@ describe('weir policy explain', () => {
     unknown: [],
   };
 
-  it('prints the walk, and that an audited deny passes', async () => {
+  it('prints the evaluation, and that an audited deny passes', async () => {
     const { url, asked } = await serverThatAnswers(ok(explained));
     const flags = ['--src', '10.0.0.7', '--dst', '192.0.2.1', '--dst-port', '443', '--hostname', 'a.test'];
     expect(await run(['policy', 'explain', ...flags, '--server', url], TOKEN)).toEqual({
@@ -624,7 +632,7 @@ The rule matches.
     ]);
   });
 
-  it('asks about a TLS connection and its request, and says what was not given', async () => {
+  it('explains a TLS connection and its request, and lists missing inputs', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...explained, unknown: ['tls.server_cn', 'http.headers'] }));
     const words = [
       'policy',
@@ -648,7 +656,7 @@ The rule matches.
     expect((await run([...words, '--header', 'no colon'], TOKEN)).code).toBe(2);
   });
 
-  it('asks about lookups, ICMP, and by a file', async () => {
+  it('explains lookups and ICMP, also with a file', async () => {
     const { url, asked } = await serverThatAnswers(ok(explained));
     const words = ['policy', 'explain', '--server', url, '--src', '10.0.0.7', '--output', 'json'];
     expect(JSON.parse((await run([...words, '--query', 'a.test'], TOKEN)).out)).toEqual(explained);
@@ -670,7 +678,7 @@ The rule matches.
     [['--dst', '192.0.2.1']],
     [['--query', 'a.test', '--dst-port', '53']],
     [['--dst', '192.0.2.1', '--dst-port', '65536']],
-  ])('%j is no question', async (flags) => {
+  ])('%j is refused as incomplete', async (flags) => {
     const { url, asked } = await serverThatAnswers(ok(explained));
     const { code } = await run(['policy', 'explain', '--src', '10.0.0.7', ...flags, '--server', url], TOKEN);
     expect([code, asked]).toEqual([2, []]);

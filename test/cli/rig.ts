@@ -18,7 +18,7 @@ type Asked = {
   readonly ifNoneMatch: string | undefined;
 };
 
-/** A server that gives one answer after the other, and the last from then on, and keeps what it was asked. */
+/** A server that returns these responses in order (the last one is repeated), and records the requests. */
 export async function serverThatAnswers(...answers: readonly [Answer, ...Answer[]]) {
   const asked: Asked[] = [];
   const server = createServer(async (request: IncomingMessage, response) => {
@@ -49,11 +49,11 @@ type Surroundings = {
   readonly input?: string;
   readonly colours?: boolean;
   readonly interruption?: AbortSignal;
-  /** The line that a person types at a question; left out, the terminal is not interactive. */
+  /** The line that the user types. If omitted, the terminal is not interactive. */
   readonly typed?: string;
 };
 
-/** Runs the command; `onOut` sees what it prints as it prints it. */
+/** Runs the command. `onOut` receives its output as it is printed. */
 export async function run(
   words: readonly string[],
   environment: Record<string, string> = {},

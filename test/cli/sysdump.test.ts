@@ -26,7 +26,7 @@ async function archive(): Promise<Buffer> {
   return buffer(dump.archive);
 }
 
-/** A node that sends these bytes, and breaks off after them if it is told to. */
+/** A node that sends these bytes, and cuts the connection after them with `breaksOff`. */
 async function nodeThatSends(bytes: Buffer, { breaksOff = false, fileName = FILE_NAME } = {}): Promise<string> {
   const server = createServer((request, response) => {
     response.setHeader('content-disposition', `attachment; filename="${fileName}"`);
@@ -48,7 +48,7 @@ async function fetched(bytes: Buffer, options = {}): Promise<{ code: number; err
 }
 
 describe('weir sysdump', () => {
-  it('keeps the archive as it came, and says what is in it and what is not', async () => {
+  it('stores the archive unchanged, and lists its files and the missing ones', async () => {
     const bytes = await archive();
     const { code, err, file } = await fetched(bytes);
     expect([code, readFileSync(file).equals(bytes)]).toEqual([0, true]);
@@ -67,7 +67,7 @@ FILE is whole: 2 files, ${bytes.length} B
       /^weir: FILE is not whole: terminated$/,
     ],
     ['is short', (bytes: Buffer) => bytes.subarray(0, -20), {}, /^weir: FILE is not whole: unexpected end of file$/],
-    ['is no archive', () => Buffer.from('<html>'), {}, /^weir: FILE is not whole: incorrect header check$/],
+    ['is not an archive', () => Buffer.from('<html>'), {}, /^weir: FILE is not whole: incorrect header check$/],
     ['is empty', () => Buffer.alloc(0), {}, /^weir: FILE is not whole: /],
     [
       'is altered',
@@ -85,13 +85,13 @@ FILE is whole: 2 files, ${bytes.length} B
       {},
       /^weir: FILE is not whole: it ends before its manifest$/,
     ],
-  ])('ends with 1 where what comes %s', async (_, change, options, said) => {
+  ])('exits with 1 if the download %s', async (_, change, options, said) => {
     const { code, err } = await fetched(change(await archive()), options);
     expect(code).toBe(1);
     expect(err.trimEnd().split('\n').at(-1)).toMatch(said);
   });
 
-  it('writes over no file', async () => {
+  it('overwrites no file', async () => {
     const file = join(temporaryFolder(), 'mine');
     writeFileSync(file, 'precious');
     const url = await nodeThatSends(await archive());
@@ -103,7 +103,7 @@ FILE is whole: 2 files, ${bytes.length} B
     ]);
   });
 
-  it('is named by the server, but in no other folder', async () => {
+  it('uses the file name of the server, but never its folder', async () => {
     const folder = temporaryFolder();
     const before = process.cwd();
     onTestFinished(() => process.chdir(before));

@@ -29,7 +29,7 @@ function start(command: string, words: readonly string[], environment: Record<st
   return { child, ending };
 }
 
-it('colours are shown on a terminal, and nowhere else, and not where NO_COLOR is set', async () => {
+it('weir prints colours on a terminal only, and none with NO_COLOR', async () => {
   const { url } = await serverThatAnswers({ status: 200, body: { items: [record] } });
   const onTerminal = ['-qec', `${process.execPath} ${program} policy list --server ${url}`, '/dev/null'];
   expect((await start('script', onTerminal).ending).out).toContain(GREEN);
@@ -45,7 +45,7 @@ it('colours are shown on a terminal, and nowhere else, and not where NO_COLOR is
   ]);
 });
 
-it('a policy is read from standard input', async () => {
+it('weir reads a policy from standard input', async () => {
   const { url, asked } = await serverThatAnswers({ status: 400, body: { error: 'No.' } });
   const { child, ending } = start(process.execPath, [
     program,
@@ -63,7 +63,7 @@ it('a policy is read from standard input', async () => {
   expect(asked.map(({ body }) => body)).toEqual(['{"default_policy":"deny"}']);
 });
 
-it('a command whose output nobody reads ends without a word', async () => {
+it('weir exits silently when its output is closed', async () => {
   const items = Array.from({ length: 5_000 }, () => record);
   const { url } = await serverThatAnswers({ status: 200, body: { items } });
   const { child, ending } = start(process.execPath, [program, 'policy', 'list', '--server', url]);
@@ -76,7 +76,7 @@ it.each([
   ['n\r', 1, ['GET']],
   ['\x04', 1, ['GET']],
   ['\x03', 1, ['GET']],
-])('a person at a terminal who types %j is asked before another policy is replaced', async (typed, code, methods) => {
+])('weir asks a user who types %j before it replaces another policy', async (typed, code, methods) => {
   const written = { ...record, id: 'p-2', name: 'home', warnings: [], proof: null };
   const headers = { etag: '"p-2.3"', 'weir-generation': '8' };
   const { url, asked } = await serverThatAnswers(

@@ -20,7 +20,7 @@ const record = {
 };
 const admin = { ...record, id: 'admin-file-1', subject: 'admin', role: 'admin', expires_at: null, revoked_at: null };
 
-/** An address of this machine where nothing listens. */
+/** An address of this machine without a listener. */
 async function closedServer() {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -31,7 +31,7 @@ async function closedServer() {
 }
 
 describe('weir token', () => {
-  it('creates: the token alone on standard output, so that it can be kept by a script', async () => {
+  it('creates a token and prints only the token on standard output, for scripts', async () => {
     const { url, asked } = await serverThatAnswers({ status: 201, body: { ...record, token: 'a.b.c' } });
     const words = ['token', 'create', '--subject', 'ci', '--role', 'readonly', '--expires-in', '24h', '--server', url];
     expect(await run(words, { WEIR_TOKEN: 'secret' })).toEqual({
@@ -49,7 +49,7 @@ describe('weir token', () => {
     ]);
   });
 
-  it('creates one that does not expire, as JSON', async () => {
+  it('creates a token that does not expire, as JSON', async () => {
     const issued = { ...admin, token: 'a.b.c' };
     const { url, asked } = await serverThatAnswers({ status: 201, body: issued });
     const words = ['token', 'create', '--subject', 'admin', '--role', 'admin', '--output', 'json'];
@@ -58,7 +58,7 @@ describe('weir token', () => {
     expect(asked.map(({ body }) => body)).toEqual(['{"subject":"admin","role":"admin","expires_in":null}']);
   });
 
-  it('lists as a table and as JSON, with the token of a file', async () => {
+  it('lists tokens as a table and as JSON, with the token from a file', async () => {
     clockAt('2026-01-01T00:00:30Z');
     const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [admin, record] } });
     const file = join(temporaryFolder(), 'token');
@@ -87,7 +87,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(asked.map(({ method, path }) => `${method} ${path}`)).toEqual(['DELETE /api/v1/tokens/a%2Fb']);
   });
 
-  it('names the tokens that are valid where the id of one to revoke is not known', async () => {
+  it('lists the valid tokens if the id to revoke is unknown', async () => {
     const unknown: Answer = {
       status: 404,
       body: { type: 'urn:weir:error:not_found', error: 'There is no such token.' },
@@ -137,7 +137,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     });
   });
 
-  it('takes server and token of the node that a configuration file configures', async () => {
+  it('uses server and token of the node in a configuration file', async () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
     const folder = temporaryFolder();
     const file = join(folder, 'weir.yaml');
@@ -149,7 +149,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(asked.map(({ authorization }) => authorization)).toEqual(['Bearer of-the-node']);
   });
 
-  it('takes an empty variable for one that is not set', async () => {
+  it('treats an empty variable as unset', async () => {
     const { err } = await run(['token', 'list'], { WEIR_TOKEN: '', WEIR_SERVER: '' });
     expect(err).not.toContain('is not the URL');
     const { url } = await serverThatAnswers({ status: 200, body: { items: [] } });
@@ -158,7 +158,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     );
   });
 
-  it('follows no redirect with the token', async () => {
+  it('does not follow a redirect with the token', async () => {
     const { url, asked } = await serverThatAnswers({ status: 302, body: undefined });
     const { code, err } = await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' });
     expect({ code, err }).toEqual({
@@ -168,7 +168,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(asked.length).toBe(1);
   });
 
-  it('does not send the token in the clear to another machine', async () => {
+  it('does not send the token unencrypted to another machine', async () => {
     expect(await run(['token', 'list', '--server', 'http://192.0.2.1:8080'], { WEIR_TOKEN: 't' })).toEqual({
       code: 1,
       out: '',
@@ -176,7 +176,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     });
   });
 
-  it('says in one sentence that there is no server, no token, or no URL', async () => {
+  it('reports in one sentence a missing server, a missing token, or an invalid URL', async () => {
     const { url } = await serverThatAnswers({ status: 200, body: {} });
     const { url: unused } = await closedServer();
     const advice = 'see that the node runs there; --server, WEIR_SERVER or --config name another address';
@@ -205,7 +205,7 @@ admin-file-1  admin    admin     30 s ago  never    -
   });
 });
 
-describe('an error of the API in the words of the command line', () => {
+describe('API errors in terms of the command line', () => {
   const problem = (pointer: string, message: string) => ({ pointer, code: 'invalid_parameter', message });
   const refused = (code: string, ...problems: { pointer: string; message: string }[]): Answer => ({
     status: 400,
@@ -276,7 +276,7 @@ describe('an error of the API in the words of the command line', () => {
     expect([code, err.replace(/\n {2}→ .+\n$/, '\n')]).toEqual([1, `weir: ${sentence}\n`]);
   });
 
-  it.each(Object.keys(ERRORS))('%s: the advice names no part of HTTP', async (code) => {
+  it.each(Object.keys(ERRORS))('%s: the remedy mentions no part of HTTP', async (code) => {
     const { url } = await serverThatAnswers({ status: 400, body: { type: `urn:weir:error:${code}`, error: 'No.' } });
     const { err } = await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' });
     expect(err).toContain('  → ');
@@ -286,7 +286,7 @@ describe('an error of the API in the words of the command line', () => {
   });
 });
 
-describe('an error with --output json or yaml', () => {
+describe('errors with --output json or yaml', () => {
   const refusal: Answer = {
     status: 400,
     body: {
@@ -376,7 +376,7 @@ describe('an error with --output json or yaml', () => {
     [['flows', 'lst'], refusal, 2, { code: 'usage', message: any, fix: any }],
     [['flows', '--limit', 'x'], refusal, 2, { code: 'usage', message: any, fix: any }],
     [['polcy'], refusal, 2, { code: 'usage', message: "unknown command 'polcy'", fix: 'Did you mean policy?' }],
-  ])('%j is one object on standard error', async (words, answer, exitCode, error) => {
+  ])('%j prints one object on standard error', async (words, answer, exitCode, error) => {
     const { url } = await serverThatAnswers(answer);
     const folder = temporaryFolder();
     const files: Record<string, string> = { CONFIG: join(folder, 'weir.yaml'), POLICY: join(folder, 'policy.yaml') };
@@ -394,7 +394,7 @@ describe('an error with --output json or yaml', () => {
     }
   });
 
-  it('is text where --output names a file', async () => {
+  it('are text if --output names a file', async () => {
     const { url } = await serverThatAnswers(refusal);
     const { err } = await run(['sysdump', '--output', 'json', '--server', url], { WEIR_TOKEN: 't' });
     expect(err).toMatch(/^weir: --all: Say which/);
@@ -402,7 +402,7 @@ describe('an error with --output json or yaml', () => {
 });
 
 describe('weir', () => {
-  it('checks a configuration file, with every problem on a line of its own', async () => {
+  it('checks a configuration file, and prints one line per problem', async () => {
     const file = join(temporaryFolder(), 'weir.yaml');
     writeFileSync(file, 'version: 1\n');
     expect(await run(['config', 'check', file])).toEqual({ code: 0, out: `${file} is valid\n`, err: '' });
@@ -416,7 +416,7 @@ describe('weir', () => {
   });
 
   it.each([[['run', '--config', '/no/such/file']], [['dataplane', 'detach', '--config', '/no/such/file']]])(
-    '%j ends with 1 before anything starts when the file cannot be read',
+    '%j exits with 1 before anything starts if the file cannot be read',
     async (words) => {
       const { code, out, err } = await run(words);
       expect({ code, out }).toEqual({ code: 1, out: '' });
@@ -434,13 +434,13 @@ describe('weir', () => {
     [['token', 'create', '--subject', 'ci', '--role', 'admin', '--expires-in', 'soon']],
     [['token', 'revoke']],
     [['token', 'list', '--output', 'xml']],
-  ])('%j ends with 2 and says how it is called', async (words) => {
+  ])('%j exits with 2 and prints the usage', async (words) => {
     const { code, out, err } = await run(words);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).not.toBe('');
   });
 
-  it('says which command was probably meant', async () => {
+  it('suggests the command that was probably meant', async () => {
     const { code, err } = await run(['polcy']);
     expect({ code, err }).toEqual({
       code: 2,
@@ -460,23 +460,23 @@ describe('weir', () => {
     ],
     [['findings'], ['findings', '--help']],
     [[], ['--help']],
-  ])('help %j shows what %j shows', async (words, same) => {
+  ])('help %j prints the same as %j', async (words, same) => {
     const shown = await run(['help', ...words]);
     expect(shown).toEqual(await run(same));
     expect([shown.code, shown.err]).toEqual([0, '']);
   });
 
-  it.each([[['policy', 'dif']], [['polcy']], [['findings', 'x']]])('help %j ends with 2', async (words) => {
+  it.each([[['policy', 'dif']], [['polcy']], [['findings', 'x']]])('help %j exits with 2', async (words) => {
     const { code, out, err } = await run(['help', ...words]);
     expect([code, out]).toEqual([2, '']);
     expect(err).toMatch(/^error: unknown command '/);
   });
 
-  it('says its version', async () => {
+  it('prints its version', async () => {
     expect(await run(['--version'])).toEqual({ code: 0, out: '0.1.0\n', err: '' });
   });
 
-  it('says what keeps a node from starting: another with its folder, or its address', async () => {
+  it('reports why a node cannot start: its folder or its address is in use', async () => {
     const { url } = await serverThatAnswers({ status: 200, body: {} });
     const [folder, address] = [temporaryFolder(), new URL(url).host];
     const file = join(folder, 'weir.yaml');
@@ -498,7 +498,7 @@ describe('weir', () => {
     });
   });
 
-  it('explains itself', async () => {
+  it('prints help', async () => {
     const { code, out } = await run(['--help']);
     expect(code).toBe(0);
     for (const command of ['run', 'start', 'policy', 'status', 'wiretap', 'findings', 'completion'])

@@ -101,7 +101,7 @@ const LINES = [
   '12 messages lost (reader)',
 ];
 
-/** Runs until so many lines were printed, and then interrupts. */
+/** Runs until this many lines were printed, then interrupts. */
 async function until(lines: number, words: readonly string[], surroundings: { colours?: boolean } = {}) {
   const interruption = new AbortController();
   return run(words, TOKEN, { ...surroundings, interruption: interruption.signal }, (all) => {
@@ -110,7 +110,7 @@ async function until(lines: number, words: readonly string[], surroundings: { co
 }
 
 describe('weir wiretap', () => {
-  it('prints a line a message, names beside addresses, and ends with 0 when it is interrupted', async () => {
+  it('prints a line per message, with names next to addresses, and exits with 0 when interrupted', async () => {
     const { url, asked } = await wiretapThatSends({
       frames: [flow, [ended, denied], lookup, inspected, request, lost],
       after: 'stay',
@@ -134,14 +134,14 @@ describe('weir wiretap', () => {
     expect(parseAllDocuments(yaml).map((document) => document.toJS() as unknown)).toEqual([flow, lost]);
   });
 
-  it('shows verdicts and loss in colours on a terminal', async () => {
+  it('prints verdicts and losses in colours on a terminal', async () => {
     const { url } = await wiretapThatSends({ frames: [[denied, lost]], after: 'stay' });
     const { out } = await until(2, ['wiretap', '--server', url], { colours: true });
     expect(out).toContain('\u001b[31mdeny    \u001b[39m');
     expect(out).toContain('\u001b[35m12 messages lost (reader)\u001b[39m\n');
   });
 
-  it('begins anew where the stream ends or is cut or the node restarts, says so, and replays nothing twice', async () => {
+  it('reconnects when the stream ends, is cut, or the node restarts; reports it and repeats no message', async () => {
     const { url, asked } = await wiretapThatSends(
       { frames: [flow], after: 'end' },
       { status: 503, body: { type: 'urn:weir:error:draining', error: 'The node is shutting down.' } },
@@ -154,7 +154,7 @@ describe('weir wiretap', () => {
     expect(asked.map((path) => path.includes('replay'))).toEqual([true, false, false, false]);
   });
 
-  it('ends with 1 where the node refuses it, and says what to do', async () => {
+  it('exits with 1 if the node refuses, and prints a remedy', async () => {
     const body = { type: 'urn:weir:error:performance_mode_disabled', error: 'Performance mode is disabled.' };
     const { url, asked } = await wiretapThatSends({ status: 503, body });
     expect(await run(['wiretap', '--server', url], TOKEN)).toEqual({
@@ -165,7 +165,7 @@ describe('weir wiretap', () => {
     expect(asked).toHaveLength(1);
   });
 
-  it('ends with 1 where what it is sent is no message', async () => {
+  it('exits with 1 if it receives an invalid message', async () => {
     const { url } = await wiretapThatSends({ frames: [{ hello: 1 }], after: 'stay' });
     const { code, err } = await run(['wiretap', '--server', url], TOKEN);
     expect([code, err]).toEqual([
@@ -190,7 +190,7 @@ describe('weir wiretap', () => {
       return { child, ending };
     };
 
-    it.each(['SIGINT', 'SIGTERM'] as const)('ends with 0 and without a word on %s', async (signal) => {
+    it.each(['SIGINT', 'SIGTERM'] as const)('exits with 0 silently on %s', async (signal) => {
       const { url, reading } = await wiretapThatSends({ frames: [flow], after: 'stay' });
       const { child, ending } = started(url);
       await once(child.stdout, 'data');
@@ -199,7 +199,7 @@ describe('weir wiretap', () => {
       await expect.poll(reading).toBe(0);
     });
 
-    it('ends with 0 and without a word when nobody reads it any more', async () => {
+    it('exits with 0 silently when its output is closed', async () => {
       const { url, send } = await wiretapThatSends({ frames: [flow], after: 'stay' });
       const { child, ending } = started(url);
       await once(child.stdout, 'data');
@@ -211,7 +211,7 @@ describe('weir wiretap', () => {
   });
 });
 
-describe('events of a stream', () => {
+describe('Server-Sent Events parser', () => {
   const events = async (...chunks: string[]) => {
     const bytes = chunks.map((chunk) => new TextEncoder().encode(chunk));
     const found: string[] = [];
@@ -224,7 +224,7 @@ describe('events of a stream', () => {
     return found;
   };
 
-  it('are found however the bytes are cut, and whatever ends the lines', async () => {
+  it('finds events at any chunk boundary and with any line ending', async () => {
     expect(await events('da', 'ta: a\n', '\nda', 'ta:b\r', '\n\r\ndata: c\r\rdata: d\n\n')).toEqual([
       'a',
       'b',
@@ -233,11 +233,11 @@ describe('events of a stream', () => {
     ]);
   });
 
-  it('may have several lines; comments, other fields and what is not ended are none', async () => {
+  it('joins several data lines, and ignores comments, other fields and an unfinished event', async () => {
     expect(await events(': hello\n\nevent: x\ndata: a\ndata: b\nid: 7\n\ndata: cut')).toEqual(['a\nb']);
   });
 
-  it('keep characters that two chunks share', async () => {
+  it('keeps characters that are split between two chunks', async () => {
     const bytes = new TextEncoder().encode('data: ü→\n\n');
     const found: string[] = [];
     const cut = (async function* () {

@@ -6,7 +6,7 @@ import { leavesOf, SHOWN } from '#config/disclosure.js';
 import { readConfig } from '#config/load.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
-test('every key says whether it may be shown, and there are no others', () => {
+test('the disclosure list has exactly the keys of the configuration', () => {
   expect(Object.keys(SHOWN).sort()).toEqual(
     leavesOf(configSchema)
       .map((keys) => keys.join('.'))
@@ -14,7 +14,7 @@ test('every key says whether it may be shown, and there are no others', () => {
   );
 });
 
-test('values are told with where they come from, and none that the environment gave', () => {
+test('the disclosed configuration gives the source of each value and omits values from the environment', () => {
   const file = join(temporaryFolder(), 'weir.yaml');
   writeFileSync(
     file,

@@ -71,7 +71,7 @@ const dataplane = {
 };
 
 describe('configuration', () => {
-  it('has a default for everything but its version', () => {
+  it('requires only the version; every other key has a default', () => {
     expect(parse('version: 1')).toEqual(defaults);
     expect(problemsOf('')).toEqual(['missing_key weir.yaml: version: is required']);
     expect(problemsOf('version: 2')).toEqual(['invalid_value weir.yaml:1:10: version: must be 1']);
@@ -201,13 +201,13 @@ cluster:
     });
   });
 
-  it('is frozen to its leaves', () => {
+  it('is frozen recursively', () => {
     const config = parse('version: 1\ndataplane: { interfaces: [lan0] }');
     expect(() => Object.assign(config.api.listen, { port: 1 })).toThrow(TypeError);
     expect(() => (config.dataplane?.interfaces as string[] | undefined)?.push('wan0')).toThrow(TypeError);
   });
 
-  it('says every problem at once, each with its key and its place', () => {
+  it('reports all problems at once, each with its key and its place', () => {
     expect(
       problemsOf(`version: 1
 nodes: { id: a }
@@ -246,18 +246,18 @@ log:
     ]);
   });
 
-  it('names the place of what is not YAML, and of a key that stands twice', () => {
+  it('reports the place of a syntax error and of a repeated key', () => {
     expect(problemsOf('version: 1\napi: {listen')[0]).toMatch(/^syntax weir\.yaml:2:\d+: /);
     expect(problemsOf('version: 1\nversion: 1')).toEqual(['syntax weir.yaml:2:1: Map keys must be unique']);
     expect(problemsOf('just text')).toEqual(['invalid_value weir.yaml: must be a section with keys']);
   });
 
-  it('says which file cannot be read', () => {
+  it('names the file that cannot be read', () => {
     expect(() => loadConfig('/no/such/file.yaml', {})).toThrow(/^\/no\/such\/file\.yaml: no such file or directory$/);
   });
 
-  describe('environment', () => {
-    it('fills variables into values, and leaves an escaped one', () => {
+  describe('configuration from the environment', () => {
+    it('replaces variables in values, and keeps an escaped one', () => {
       const yaml = `version: 1
 node:
   id: "\${ZONE}-\${N}"
@@ -271,14 +271,14 @@ dataplane:
       expect(dataplane).toMatchObject({ interfaces: ['lan0'], flowCapacity: 2000 });
     });
 
-    it('names each variable that is not set', () => {
+    it('reports each variable that is not set', () => {
       expect(problemsOf(`version: 1\nnode:\n  id: $\{ZONE}-$\{ID}`)).toEqual([
         'unset_variable weir.yaml:3:7: the environment variable ZONE is not set',
         'unset_variable weir.yaml:3:7: the environment variable ID is not set',
       ]);
     });
 
-    it('takes WEIR_SECTION__KEY over the file, lists by commas, and makes sections that are not there', () => {
+    it('prefers WEIR_SECTION__KEY over the file, splits lists at commas, and creates missing sections', () => {
       const config = parse('version: 1\napi: { listen: 127.0.0.1:1 }', {
         WEIR_API__LISTEN: '127.0.0.1:2',
         WEIR_POLICY__FALLBACK: 'allow',
@@ -296,7 +296,7 @@ dataplane:
       });
     });
 
-    it('refuses overrides of keys that do not exist, and names the variable of a wrong value', () => {
+    it('refuses overrides of unknown keys, and names the variable of an invalid value', () => {
       expect(
         problemsOf('version: 1', {
           WEIR_API__LSTEN: 'x',
@@ -313,7 +313,7 @@ dataplane:
     });
   });
 
-  it('takes a webhook of http or https, without credentials, whose secret is there', () => {
+  it('accepts a webhook URL of http or https without credentials, whose secret file exists', () => {
     const urls = [
       'ftp://a.example',
       'https://u:p@a.example/',
@@ -351,7 +351,7 @@ dataplane:
   });
 
   it.each(['127.0.0.1', ':8080', '127.0.0.1:65536', '256.0.0.1:80', '::1:80', '[127.0.0.1]:80', 'a b:80', '1.2.3:80'])(
-    'does not take %s for a listen address',
+    'refuses %s as a listen address',
     (listen) => {
       expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([
         'invalid_value weir.yaml:2:16: api.listen: must be `host:port`, such as 127.0.0.1:8080',
@@ -359,7 +359,7 @@ dataplane:
     },
   );
 
-  it('refuses addresses and names that the DNS proxy has no use for', () => {
+  it('refuses addresses and names that the DNS proxy cannot use', () => {
     const text = `version: 1
 dns: { listen: ["[::1]:53"], upstreams: ["[2001:db8::1]:53"], rebind_allow: ["*.a.*", "ok.example"] }
 `;
@@ -370,7 +370,7 @@ dns: { listen: ["[::1]:53"], upstreams: ["[2001:db8::1]:53"], rebind_allow: ["*.
     ]);
   });
 
-  it('refuses files that are not there, and what this build does not serve', () => {
+  it('refuses missing files, and values that this build does not support', () => {
     expect(
       problemsOf(`version: 1
 api: { tls: { cert: /no/cert.pem, key: /no/key.pem } }
@@ -384,7 +384,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     ]);
   });
 
-  it('refuses a certificate and a key of the API that are no PEM, or do not belong together', () => {
+  it('refuses an API certificate and key that are not PEM or do not match', () => {
     const folder = temporaryFolder();
     const file = (name: string, text: string): string => {
       const path = join(folder, name);
@@ -423,11 +423,11 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     ['5 s', false],
     ['-5s', false],
     ['5d', false],
-  ])('takes %s as activation_timeout: %s', (value, taken) => {
+  ])('evaluates %s as activation_timeout: %s', (value, taken) => {
     expect(problemsOf(`version: 1\npolicy: { activation_timeout: "${value}" }`).length).toBe(taken ? 0 : 1);
   });
 
-  it('loads the example', () => {
+  it('loads the example file', () => {
     const example = new URL('../../examples/weir.yaml', import.meta.url).pathname;
     expect(loadConfig(example, {})).toEqual({
       ...defaults,
@@ -437,7 +437,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     expect(readFileSync(example, 'utf8')).toContain('docs/configuration.md');
   });
 
-  it('names the quotes that a variable needs inside braces and brackets', () => {
+  it('explains that a variable inside braces or brackets needs quotes', () => {
     for (const [yaml, where] of [
       [`version: 1\nnode: { id: \${X} }`, '2:14'],
       [`version: 1\ndataplane:\n  interfaces: [\${X}, b]`, '3:17'],
@@ -448,7 +448,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     }
   });
 
-  it('refuses a pin path that is there and not in a BPF file system', () => {
+  it('refuses an existing pin path outside a BPF file system', () => {
     const at = (path: string) => problemsOf(`version: 1\ndataplane: { interfaces: [a], pin_path: ${path} }`);
     expect(at('/tmp')).toEqual([
       'invalid_value weir.yaml:2:41: dataplane.pin_path: /tmp is not in a BPF file system, such as /sys/fs/bpf',

@@ -11,8 +11,8 @@ source_groups:
         match: {}
 `;
 
-describe('the text of a policy', () => {
-  it('is YAML or JSON, an envelope where it has a policy', () => {
+describe('policy text', () => {
+  it('is YAML or JSON, and an envelope if it has a member "policy"', () => {
     const { form, value, json } = readPolicyText('mode: audit\npolicy: { default_policy: deny }\n');
     const read = { mode: 'audit', policy: { default_policy: 'deny' } };
     expect({ form, value, json: JSON.parse(json) as unknown }).toEqual({ form: 'envelope', value: read, json: read });
@@ -20,7 +20,7 @@ describe('the text of a policy', () => {
     expect(readPolicyText('# nothing\n')).toMatchObject({ form: 'singleton', value: {}, json: '{}' });
   });
 
-  it('is kept where it is JSON, so that whoever validates it sees a key that is there twice', () => {
+  it('is sent unchanged if it is JSON, so that the node sees repeated keys', () => {
     const text = ' {"default_policy": "deny", "default_policy": "allow"}\n';
     expect(readPolicyText(text).json).toBe(text);
   });
@@ -35,15 +35,15 @@ describe('the text of a policy', () => {
     ['/source_groups/0/rules/0/action', 7, 9],
     ['/nothing/here', 1, 1],
     ['', 1, 1],
-  ])('has %s, or what is nearest to it, at %i:%i', (pointer, line, column) => {
+  ])('locates %s, or its nearest parent, at %i:%i', (pointer, line, column) => {
     expect(readPolicyText(YAML).where(pointer)).toEqual({ line, column });
   });
 
-  it('has keys that a pointer escapes, and places in JSON', () => {
+  it('locates keys that a JSON pointer escapes, and places in JSON', () => {
     expect(readPolicyText('{\n "a/b": {"c~d": 1}}').where('/a~1b/c~0d')).toEqual({ line: 2, column: 17 });
   });
 
-  it('has no places where looking for them would take long', () => {
+  it('gives no places for a text that would take long to parse for them', () => {
     const ids = Array.from({ length: 300_000 }, (_, id) => id);
     expect(readPolicyText(JSON.stringify({ ids, more: ids })).where('/ids/0')).toBeNull();
   });
@@ -52,7 +52,7 @@ describe('the text of a policy', () => {
     expect(() => readPolicyText(text)).toThrow(PolicyTextError);
   });
 
-  it('is refused where its aliases would grow beyond measure', () => {
+  it('is refused if its YAML aliases expand without bound', () => {
     const levels = ['a: &a [x,x,x,x,x,x,x,x,x]'];
     for (const [one, before] of [
       ['b', 'a'],

@@ -31,11 +31,11 @@ const alerts = (parse(await file('prometheus/alerts.yaml')) as { groups: { rules
 
 const VARIABLE = 'datasource';
 
-/** What Prometheus itself adds to every series. */
+/** Labels that Prometheus itself adds to every series. */
 const OF_PROMETHEUS = ['instance', 'job'];
 const FUNCTIONS = ['absent', 'histogram_quantile', 'increase', 'max', 'rate', 'sum'];
 
-/** The series of a scrape: their names, each with its labels and the values of those. */
+/** The series of a scrape: metric names, each with its labels and their values. */
 async function seriesOfScrape() {
   const metrics = metricsOfEveryPart();
   const series = new Map<string, Map<string, Set<string>>>();
@@ -61,7 +61,7 @@ async function seriesOfScrape() {
 }
 const series = await seriesOfScrape();
 
-/** What an expression names that no scrape has. */
+/** The names in an expression that no scrape contains. */
 function unknownIn(expression: string): string[] {
   const { selectors, functions, groupings } = readQuery(expression);
   const known = new Set([
@@ -89,12 +89,12 @@ const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
   targets.map(({ expr }) => [title, expr] as const),
 );
 
-describe('the dashboard', () => {
-  it.each(queries)('%s reads what a scrape has: %s', (_, expression) => {
+describe('Grafana dashboard', () => {
+  it.each(queries)('%s reads existing metrics only: %s', (_, expression) => {
     expect(unknownIn(expression.replaceAll('$__rate_interval', '5m'))).toEqual([]);
   });
 
-  it('names in legends what its queries keep', () => {
+  it('uses only labels in legends that the query keeps', () => {
     const wrong = dashboard.panels.flatMap(({ title, targets = [] }) =>
       targets.flatMap(({ expr, legendFormat }) => {
         const { groupings, selectors } = readQuery(expr.replaceAll('$__rate_interval', '5m'));
@@ -107,7 +107,7 @@ describe('the dashboard', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('has a row for each part, panels that say what they show, and none over another', () => {
+  it('has a row for each part and described panels that do not overlap', () => {
     const rows = dashboard.panels.filter(({ type }) => type === 'row').map(({ title }) => title);
     expect(rows).toEqual([
       'Readiness',
@@ -136,12 +136,12 @@ describe('the dashboard', () => {
   });
 });
 
-describe('alerts', () => {
-  it.each(alerts.map(({ alert, expr }) => [alert, expr]))('%s reads what a scrape has: %s', (_, expression) => {
+describe('Prometheus alerts', () => {
+  it.each(alerts.map(({ alert, expr }) => [alert, expr]))('%s reads existing metrics only: %s', (_, expression) => {
     expect(unknownIn(expression)).toEqual([]);
   });
 
-  it('each say what happened, what it means and what to do', () => {
+  it('describe the event, its meaning and the remedy', () => {
     for (const { labels, annotations } of alerts) {
       expect(Object.keys(annotations)).toEqual(['summary', 'description', 'action']);
       expect(Object.values(annotations).filter((text) => text.trim() === '')).toEqual([]);
@@ -150,7 +150,7 @@ describe('alerts', () => {
     expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length);
   });
 
-  it('name labels in their texts that their expressions keep', () => {
+  it('use only labels in texts that the expression keeps', () => {
     const wrong = alerts.flatMap(({ alert, expr, annotations }) => {
       const { groupings, selectors } = readQuery(expr);
       const own = selectors.flatMap(({ metric }) => [...(series.get(metric)?.keys() ?? [])]);
@@ -162,8 +162,8 @@ describe('alerts', () => {
   });
 });
 
-describe('what reads the queries', () => {
-  it('finds selectors, functions and the labels of groupings', () => {
+describe('PromQL reader of these tests', () => {
+  it('finds selectors, functions and grouping labels', () => {
     const text = 'histogram_quantile(0.9, sum by (le, a) (rate(x_bucket{b=~"c|d", e!="f"}[5m]))) > 0 or y / on(g) z';
     expect(readQuery(text)).toEqual({
       selectors: [
@@ -192,7 +192,7 @@ describe('what reads the queries', () => {
     ['weir_events_lost_total{where="rign"}', ['weir_events_lost_total{where="rign"}']],
     ['sum by (nothing) (weir_ready)', ['nothing']],
     ['rat(weir_ready)', ['rat']],
-  ])('finds what no scrape has in %s', (expression, unknown) => {
+  ])('finds an unknown name in %s', (expression, unknown) => {
     expect(unknownIn(expression)).toEqual(unknown);
   });
 });

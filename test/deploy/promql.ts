@@ -1,6 +1,7 @@
 /**
- * As much of PromQL as tells which series an expression reads: brackets, selectors with their matchers, functions, and the
- * labels of `by`, `without`, `on` and `ignoring`. It does not know types, the number of arguments, or what binds stronger.
+ * A parser for the part of PromQL that determines which series an expression reads: brackets, selectors with
+ * their matchers, functions, and the labels of `by`, `without`, `on` and `ignoring`. It ignores types, the
+ * number of arguments, and operator precedence.
  */
 export type Query = {
   readonly selectors: readonly { readonly metric: string; readonly matchers: readonly Matcher[] }[];
@@ -14,7 +15,7 @@ const GROUPING = new Set(['by', 'without', 'on', 'ignoring', 'group_left', 'grou
 const OPERATORS = new Set(['and', 'or', 'unless', 'bool', 'offset']);
 const CLOSING: Readonly<Record<string, string>> = { '(': ')', '{': '}', '[': ']' };
 
-/** Throws where the text has a character that PromQL has not, or brackets that do not match. */
+/** Throws for a character that PromQL does not have, and for unbalanced brackets. */
 export function readQuery(text: string): Query {
   const tokens = tokensOf(text);
   checkBrackets(tokens);

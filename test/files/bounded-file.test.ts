@@ -25,11 +25,11 @@ const outcome = (reader: Reader, path: string): Promise<string> =>
 describe.each(EVERY)('%s', (reader) => {
   it.each<[string, (path: string) => unknown, string]>([
     ['an empty file', (path) => writeFileSync(path, ''), '0 bytes'],
-    ['a file of the bound', (path) => writeFileSync(path, Buffer.alloc(BOUND)), `${BOUND} bytes`],
+    ['a file of the maximum size', (path) => writeFileSync(path, Buffer.alloc(BOUND)), `${BOUND} bytes`],
     ['a larger file', (path) => writeFileSync(path, Buffer.alloc(BOUND + 1)), 'FILE is larger than 128 KiB'],
     ['a directory', (path) => mkdirSync(path), 'FILE is a directory, not a regular file'],
     ['a link to /dev/zero', (path) => symlinkSync('/dev/zero', path), 'FILE is a device, not a regular file'],
-    ['a file that is not there', () => {}, 'FILE: no such file or directory'],
+    ['a missing file', () => {}, 'FILE: no such file or directory'],
     ['a dangling link', (path) => symlinkSync('/no/such', path), 'FILE: no such file or directory'],
     ['a loop of links', (path) => symlinkSync(path, path), 'FILE: too many symbolic links encountered'],
   ])('reads or refuses %s', async (_, make, expected) => {
@@ -38,14 +38,14 @@ describe.each(EVERY)('%s', (reader) => {
     expect(await outcome(reader, path)).toBe(expected);
   });
 
-  it('reads a regular file behind a link', async () => {
+  it('reads a regular file through a link', async () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'file'), 'text');
     symlinkSync('file', join(folder, 'link'));
     expect(await outcome(reader, join(folder, 'link'))).toBe('4 bytes');
   });
 
-  it('reads a file of /proc, whose size is 0 before it is read', async () => {
+  it('reads a file in /proc, whose reported size is 0', async () => {
     expect(await outcome(reader, '/proc/self/status')).toMatch(/^[1-9]\d+ bytes$/);
   });
 
@@ -58,21 +58,24 @@ describe.each(EVERY)('%s', (reader) => {
   });
 });
 
-describe('a FIFO', () => {
+describe('FIFO', () => {
   const fifo = (): string => {
     const path = join(temporaryFolder(), 'fifo');
     execFileSync('mkfifo', [path]);
     return path;
   };
 
-  it.each(['readBounded', 'readBoundedSync'] as const)('is refused by %s at once, without a writer', async (reader) => {
-    expect(await outcome(reader, fifo())).toBe('FILE is a FIFO, not a regular file');
-  });
+  it.each(['readBounded', 'readBoundedSync'] as const)(
+    'is refused by %s without waiting for a writer',
+    async (reader) => {
+      expect(await outcome(reader, fifo())).toBe('FILE is a FIFO, not a regular file');
+    },
+  );
 
   it.each([
     [BOUND, `${BOUND} bytes`],
     [BOUND + 1, 'FILE is larger than 128 KiB'],
-  ])('with %i bytes is read by readPipeOrFile up to the bound', async (bytes, expected) => {
+  ])('with %i bytes is read by readPipeOrFile up to the limit', async (bytes, expected) => {
     const path = fifo();
     const writer = spawn('sh', ['-c', `exec head -c ${bytes} /dev/zero > "$0"`, path], { stdio: 'ignore' });
     const ended = once(writer, 'exit');
@@ -81,17 +84,17 @@ describe('a FIFO', () => {
   });
 });
 
-it.each(EVERY)('%s refuses a file that is larger than its size was when it was opened', async (reader) => {
+it.each(EVERY)('%s refuses a file that grew beyond the limit after it was opened', async (reader) => {
   expect(await outcome(reader, '/proc/self/pagemap')).toBe('FILE is larger than 128 KiB');
 });
 
-it.each(EVERY)('%s keeps the class and the code of a failure of the system', async (reader) => {
+it.each(EVERY)('%s keeps the class and code of a system error', async (reader) => {
   const failure: unknown = await READERS[reader]('/no/such', BOUND).catch((caught: unknown) => caught);
   expect(failure).toBeInstanceOf(Error);
   expect(failure).toMatchObject({ code: 'ENOENT', syscall: 'open', path: '/no/such' });
 });
 
-it('checkBounded refuses what would be refused before a byte is read', () => {
+it('checkBounded refuses the same files without reading them', () => {
   const path = join(temporaryFolder(), 'file');
   writeFileSync(path, '');
   checkBounded(path, BOUND);

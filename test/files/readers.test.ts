@@ -13,7 +13,7 @@ import { run, serverThatAnswers } from '#test/cli/rig.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 type Made = { readonly folder: string; readonly path: string };
-/** Reads the file at `path`, or `name` in `folder`. Resolves with the failure as it is shown to a user. */
+/** Reads the file at `path`, or `name` in `folder`. Resolves with the error message that a user sees. */
 type Read = (made: Made) => Promise<unknown>;
 const failureOf = async (read: Read, made: Made): Promise<string> => {
   try {
@@ -60,7 +60,7 @@ const UNFIT: readonly [string, (path: string) => unknown, string][] = [
 ];
 
 describe.each(CONFIGURED)('%s', (_, name, read) => {
-  it.each(UNFIT)('is refused with its path where it is %s', async (_kind, make, reason) => {
+  it.each(UNFIT)('refuses the path and names it if it is %s', async (_kind, make, reason) => {
     const folder = temporaryFolder();
     const path = join(folder, name);
     make(path);
@@ -88,7 +88,7 @@ describe.each(COMMANDS)('weir %s', (name, words) => {
     expect(err).toContain(`${path} ${reason}`);
   });
 
-  it('reads a pipe up to the bound, as the shell gives one for <(…)', async () => {
+  it("reads a pipe from the shell's <(…) up to the limit", async () => {
     const { url } = await serverThatAnswers(answer);
     const path = join(temporaryFolder(), 'pipe');
     execFileSync('mkfifo', [path]);
@@ -101,7 +101,7 @@ describe.each(COMMANDS)('weir %s', (name, words) => {
   });
 });
 
-it('weir takes a token from a pipe', async () => {
+it('weir reads a token from a pipe', async () => {
   const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
   const path = join(temporaryFolder(), 'pipe');
   execFileSync('mkfifo', [path]);

@@ -16,7 +16,7 @@ test.each([0, 1, 0x0a00_0107, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff])('writes ad
   expect(written((out) => out.address(address))).toBe(formatAddress(address));
 });
 
-test('grows, and keeps what it has', () => {
+test('the byte writer grows and keeps its content', () => {
   const text = 'ä'.repeat(50_000);
   expect(
     written((out) => {

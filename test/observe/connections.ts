@@ -1,7 +1,7 @@
 import type { SeenConnection } from '#contracts/seen-connection.js';
 import { address } from '#test/policy/sample.js';
 
-/** A connection that a rule denied, unless told otherwise. */
+/** A denied connection by default. */
 export function seenConnection(of: Partial<SeenConnection> = {}): SeenConnection {
   return {
     kind: 'tls',

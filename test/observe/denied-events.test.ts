@@ -45,7 +45,7 @@ const finding = {
   generation: 7,
 };
 
-test('equal denies are one finding, from the first to the last of them', () => {
+test('merges equal denied packets into one finding with first and last time', () => {
   denied.add(batchOf([deny({ sourcePort: 1 }), deny({ sourcePort: 2 })], { unixMs: 1_000.4 }), 0);
   denied.add(batchOf([deny()], { unixMs: 5_000.9 }), 0);
   expect(denied.take()).toEqual([{ ...finding, firstMs: 1_000, lastMs: 5_000, count: 3 }]);
@@ -59,21 +59,21 @@ test.each<[string, Partial<EventInput>, object]>([
     { ...nobody, dropReason: 'spoofed_source', generation: null },
   ],
   [
-    'passed under audit',
+    'passed in audit mode',
     { type: 'passed', verdict: 'audit', dropReason: 0 },
     { dropReason: null, effectiveAction: 'allow' },
   ],
   [
-    'opened a flow under audit',
+    'the first of a flow in audit mode',
     { type: 'flow_opened', verdict: 'audit', dropReason: 0 },
     { dropReason: null, effectiveAction: 'allow' },
   ],
   [
-    'passed uninspected under audit',
+    'passed without inspection in audit mode',
     { type: 'flow_opened', verdict: 'redirect', dropReason: 0 },
     { dropReason: null, effectiveAction: 'allow' },
   ],
-])('a finding is what was %s', (_, event, expected) => {
+])('makes a finding of a packet that was %s', (_, event, expected) => {
   denied.add(batchOf([deny(event)], { unixMs: 1 }), 0);
   const { source, destination, destinationPort, protocol } = finding;
   expect(denied.take()).toEqual([
@@ -81,7 +81,7 @@ test.each<[string, Partial<EventInput>, object]>([
   ]);
 });
 
-test('ICMP has its type and code, and that of a flow is an echo request', () => {
+test('records ICMP type and code, and an echo request for an ICMP flow', () => {
   denied.add(
     batchOf([
       deny({ protocol: IPPROTO.icmp, icmp: [3, 4] }),
@@ -97,7 +97,7 @@ test('ICMP has its type and code, and that of a flow is an echo request', () => 
   ]);
 });
 
-test('dropped IPv6 has its addresses, and different ones are different findings', () => {
+test('records the addresses of dropped IPv6 packets, which make different findings', () => {
   const from = (last: number): EventInput => ({
     ...{ type: 'dropped', verdict: null, dropReason: 2, destinationPort: 443 },
     ipv6: [
@@ -113,7 +113,7 @@ test('dropped IPv6 has its addresses, and different ones are different findings'
   ]);
 });
 
-test('what is allowed is none', () => {
+test('makes no finding of allowed packets', () => {
   denied.add(
     batchOf([
       deny({ type: 'flow_opened', verdict: 'allow' }),
@@ -126,7 +126,7 @@ test('what is allowed is none', () => {
   expect([denied.take(), denied.merged]).toEqual([[], 0]);
 });
 
-test('of too many different ones the rest is counted without addresses, and no event is missing', () => {
+test('counts findings above the limit without addresses, and counts every event', () => {
   const scan = Array.from({ length: 10_000 }, (_, index) => deny({ destinationPort: index }));
   denied.add(batchOf(scan), 0);
   const taken = denied.take();
@@ -143,23 +143,23 @@ test('of too many different ones the rest is counted without addresses, and no e
   expect([taken.reduce((sum, { count }) => sum + count, 0), denied.overflowed]).toEqual([10_000, 5_904]);
 });
 
-test('what was lost on the way is a gap', () => {
+test('reports events lost in the ring buffer as a gap', () => {
   denied.add(batchOf([], { lost: 12 }), 500);
   denied.add(batchOf([], { lost: 3 }), 900);
   expect(denied.take()).toMatchObject([{ type: 'gap', target: 'dataplane', count: 15, firstMs: 500, lastMs: 900 }]);
 });
 
-test('what was beyond the share of a source is another gap', () => {
+test('reports events above the share of a source as a gap of its own', () => {
   denied.add(batchOf([deny({ suppressed: 40 }), deny({ type: 'flow_opened', verdict: 'allow', suppressed: 2 })]), 500);
   expect(denied.take().filter(({ type }) => type === 'gap')).toMatchObject([{ target: 'source_share', count: 42 }]);
 });
 
-test('denies of two rules that counted at the same place one after the other stay apart', () => {
+test('separates denies of two rules that used the same counter at different times', () => {
   denied.add(batchOf([deny(), deny({ hitCheck: 1 })]), 0);
   expect(denied.take().map(({ rule }) => rule)).toEqual(['no', null]);
 });
 
-test('lookups that are denied, or would have been, are findings', () => {
+test('makes findings of lookups that are denied or that audit mode would deny', () => {
   const lookup = (verdict: 'allow' | 'deny' | 'audit') => ({
     source: address('10.0.0.7'),
     hostname: 'www.example.com',

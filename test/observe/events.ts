@@ -23,7 +23,7 @@ export type EventInput = {
   readonly ipv6?: readonly [source: readonly number[], destination: readonly number[]];
 };
 
-/** Records as the kernel writes them. Monotonic time 0 is `unixMs`. */
+/** Records in the format of the kernel. Monotonic time 0 is `unixMs`. */
 export function batchOf(events: readonly EventInput[], options: { lost?: number; unixMs?: number } = {}): EventBatch {
   return new EventBatch(packedOf(events, options));
 }

@@ -6,7 +6,7 @@ import { SINCE, STATS } from '#test/api/fake-management.js';
 const MAPS = ['program', 'flows', 'half_open', 'fragments', 'hits', 'rank_hits', 'grants', 'patterns'];
 const full = (entries: number) => ({ entries, capacity: 131_072 });
 
-/** A node all of whose parts run, with a number of its own in each place that metrics read. */
+/** Counters of a node with all parts running. Each counter that the metrics read has a different value. */
 const EVERY_PART: NodeStats = {
   ...STATS,
   dataplane: STATS.dataplane && {
@@ -74,7 +74,7 @@ const READY: ReadinessReport = {
   checks: CHECKS.map((name) => ({ name, ok: true, state: 'active', detail: '', since: SINCE })),
 };
 
-/** Metrics of that node, after it did one of everything that it is told of. */
+/** Metrics of that node after one event of every kind. */
 export function metricsOfEveryPart() {
   const metrics = createMetrics({ version: '0.1.0', stats: async () => EVERY_PART, readiness: () => READY });
   metrics.served({ method: 'GET', route: '/api/v1/policies/:id', status: 200, seconds: 0.01 });

@@ -83,8 +83,8 @@ const lookup = (hostname: string, more: Partial<SeenLookup> = {}): SeenLookup =>
   ...more,
 });
 
-describe('a message', () => {
-  test('of a flow says who, where, by which rule, and by what names the addresses are known', () => {
+describe('wiretap message', () => {
+  test('of a flow has addresses, ports, the rule, and the names of the addresses', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     names.add(address('192.0.2.1'), 'old.example.com');
@@ -116,7 +116,7 @@ describe('a message', () => {
     ]);
   });
 
-  test('of an ended flow says what ended it', () => {
+  test('of an ended flow has the reason of its end', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     const ends = [
@@ -132,7 +132,7 @@ describe('a message', () => {
     ]);
   });
 
-  test('of an out_of_state packet has the rule, and is denied for the filters', () => {
+  test('of an out_of_state packet has the rule, and matches the filter "deny"', () => {
     const hub = hubKeeping(0);
     hub.open(1, { ...ALL, verdicts: ['deny'] }, 0);
     hub.events(batchOf([flow(443, { type: 'dropped', dropReason: DROP_REASON.out_of_state })]), 0);
@@ -141,7 +141,7 @@ describe('a message', () => {
     ]);
   });
 
-  test('of a dropped ICMP packet has its type, and nobody who decided', () => {
+  test('of a dropped ICMP packet has its type and no rule', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.events(batchOf([{ type: 'dropped', verdict: null, dropReason: 16, protocol: IPPROTO.icmp, icmp: [5, 1] }]), 0);
@@ -166,7 +166,7 @@ describe('a message', () => {
     ]);
   });
 
-  test('of a dropped IPv6 packet has its addresses, and no filter by an IPv4 prefix wants it', () => {
+  test('of a dropped IPv6 packet has its addresses, and matches no IPv4 prefix filter', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.open(2, { ...ALL, sources: [{ address: 0, length: 0 }] }, 0);
@@ -177,7 +177,7 @@ describe('a message', () => {
     ]);
   });
 
-  test('of a lookup names the rule of the policy that judged it', () => {
+  test('of a lookup has the rule of the policy that evaluated it', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.lookups({ lookups: [lookup('www.example.com')], rebindings: [], named: [], lost: 0, lostDenied: 0 }, 0);
@@ -201,7 +201,7 @@ describe('a message', () => {
   });
 });
 
-describe('a message of what was inspected', () => {
+describe('wiretap message of an inspected connection or request', () => {
   const common = {
     time: '1970-01-01T00:00:01.000Z',
     src: '10.0.0.7',
@@ -222,7 +222,7 @@ describe('a message of what was inspected', () => {
   };
   const decider = { kind: 'rule', group: 'lan', rule: 'web' } as const;
 
-  test('says what was asked for, by which rule, and why, and quotes what the client chose', () => {
+  test('has the hostname, rule and reason, and escapes text from the client', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     names.add(address('192.0.2.1'), 'cdn.example.net');
@@ -273,23 +273,23 @@ describe('a message of what was inspected', () => {
     ['connections', { types: ['tls'] }, 'abc'],
     ['requests', { types: ['http', 'flow'] }, 'd'],
     ['other things', { types: ['dns', 'verdict'] }, ''],
-    ['sources', { sources: [prefix('172.16.0.0', 12)] }, 'a'],
-    ['destinations', { destinations: [prefix('192.0.2.9')] }, 'b'],
-    ['the port of the server', { ports: [{ low: 8_000, high: 9_000 }] }, 'b'],
-    ['the port of the client', { ports: [{ low: 40_000, high: 40_000 }] }, 'abcd'],
+    ['source', { sources: [prefix('172.16.0.0', 12)] }, 'a'],
+    ['destination', { destinations: [prefix('192.0.2.9')] }, 'b'],
+    ['server port', { ports: [{ low: 8_000, high: 9_000 }] }, 'b'],
+    ['client port', { ports: [{ low: 40_000, high: 40_000 }] }, 'abcd'],
     ['TCP', { protocols: [17, 6] }, 'abcd'],
     ['another protocol', { protocols: [17] }, ''],
-    ['the name in the hello', { hostnames: ['a.example.com'] }, 'a'],
-    ['the host of a request', { hostnames: ['www.example.com'] }, 'd'],
-    ['a name that an address was granted for', { hostnames: ['*.example.net'] }, 'b'],
-    ['groups', { groups: ['lan'], verdicts: ['deny'] }, 'cd'],
-    ['rules', { rules: ['no'] }, 'abd'],
-    ['verdicts', { verdicts: ['allow', 'audit'] }, 'ab'],
-  ])('can be asked for by %s', (_, filter, expected) => {
+    ['name in the ClientHello', { hostnames: ['a.example.com'] }, 'a'],
+    ['host of a request', { hostnames: ['www.example.com'] }, 'd'],
+    ['name for which the address was granted', { hostnames: ['*.example.net'] }, 'b'],
+    ['group', { groups: ['lan'], verdicts: ['deny'] }, 'cd'],
+    ['rule', { rules: ['no'] }, 'abd'],
+    ['verdict', { verdicts: ['allow', 'audit'] }, 'ab'],
+  ])('matches a filter by %s', (_, filter, expected) => {
     expect(seen(filter).join('')).toBe(expected);
   });
 
-  test('is replayed, and what the service plane lost is told to those who read such messages', () => {
+  test('is replayed, and its readers receive the losses of the service plane', () => {
     const hub = hubKeeping(10_000);
     hub.connections({ connections: [request('/kept')], lost: 3, lostDenied: 0 }, 1_000);
     hub.events(batchOf([flow(443)]), 1_500);
@@ -306,7 +306,7 @@ describe('a message of what was inspected', () => {
     expect(given).toMatchObject([{ to: { channel: 1 }, messages: 0, lost: { service_plane: 4 } }]);
   });
 
-  test('of what is allowed is made only for those who can get it', () => {
+  test('of an allowed connection is made only if a reader can receive it', () => {
     const hub = hubKeeping(10_000);
     hub.open(1, { ...ALL, types: ['tls'], verdicts: ['deny'] }, 0);
     hub.open(2, { ...ALL, protocols: [17] }, 0);
@@ -318,7 +318,7 @@ describe('a message of what was inspected', () => {
   });
 });
 
-describe('a filter', () => {
+describe('wiretap filter', () => {
   const seen = (filter: Partial<WiretapFilter>): unknown[] => {
     const hub = hubKeeping(0);
     names.add(address('192.0.2.1'), 'www.example.com');
@@ -330,7 +330,7 @@ describe('a filter', () => {
         flow(53, { type: 'denied', verdict: 'deny', protocol: 17, destination: address('198.51.100.1') }),
         flow(25, { type: 'dropped', verdict: null, source: address('172.16.0.1') }),
         flow(7, { type: 'flow_opened', verdict: 'audit', protocol: IPPROTO.icmp }),
-        // Foreign: nobody judged it.
+        // A foreign flow: no rule was evaluated.
         flow(9, { verdict: null, protocol: 132, destination: address('198.51.100.9'), hit: 0 }),
       ]),
       0,
@@ -355,29 +355,25 @@ describe('a filter', () => {
 
   test.each<[string, Partial<WiretapFilter>, unknown[]]>([
     ['nothing', {}, [443, 80, 53, 25, 'flow 1', 9, 'www.example.com', 'other.example.org']],
-    ['types', { types: ['flow_end', 'dns'] }, [80, 'www.example.com', 'other.example.org']],
-    ['sources', { sources: [prefix('172.16.0.0', 12)] }, [25]],
+    ['type', { types: ['flow_end', 'dns'] }, [80, 'www.example.com', 'other.example.org']],
+    ['source', { sources: [prefix('172.16.0.0', 12)] }, [25]],
     ['every source', { sources: [prefix('0.0.0.0', 0)], types: ['verdict'] }, [53, 25]],
-    ['destinations', { destinations: [prefix('198.51.100.1')] }, [53]],
-    [
-      'ports of either side, of protocols that have some',
-      { ports: [{ low: 40_000, high: 40_000 }] },
-      [443, 80, 53, 25, 9],
-    ],
-    ['protocols', { protocols: [17, 1] }, [53, 'flow 1']],
-    ['verdicts, where what is dropped is denied', { verdicts: ['deny'] }, [53, 25]],
-    ['audited ones', { verdicts: ['audit'] }, ['flow 1']],
-    ['what is allowed, judged or not', { verdicts: ['allow'], types: ['flow_end', 'flow'] }, [443, 80, 9]],
-    ['rules', { rules: ['web'], types: ['flow', 'flow_end'] }, [443, 'flow 1']],
-    ['groups', { groups: ['lan'], types: ['dns'] }, ['www.example.com', 'other.example.org']],
-    ['names', { hostnames: ['www.example.com'], types: ['flow', 'dns'] }, [443, 'flow 1', 'www.example.com']],
-    ['suffixes of names', { hostnames: ['*.example.org'] }, ['other.example.org']],
-    ['two things at once', { protocols: [6], verdicts: ['allow'] }, [443, 80]],
-  ])('of %s', (_, filter, expected) => {
+    ['destination', { destinations: [prefix('198.51.100.1')] }, [53]],
+    ['port of either side, for protocols with ports', { ports: [{ low: 40_000, high: 40_000 }] }, [443, 80, 53, 25, 9]],
+    ['protocol', { protocols: [17, 1] }, [53, 'flow 1']],
+    ['verdict, where dropped packets count as denied', { verdicts: ['deny'] }, [53, 25]],
+    ['verdict audit', { verdicts: ['audit'] }, ['flow 1']],
+    ['verdict allow, with and without a rule', { verdicts: ['allow'], types: ['flow_end', 'flow'] }, [443, 80, 9]],
+    ['rule', { rules: ['web'], types: ['flow', 'flow_end'] }, [443, 'flow 1']],
+    ['group', { groups: ['lan'], types: ['dns'] }, ['www.example.com', 'other.example.org']],
+    ['name', { hostnames: ['www.example.com'], types: ['flow', 'dns'] }, [443, 'flow 1', 'www.example.com']],
+    ['suffix of a name', { hostnames: ['*.example.org'] }, ['other.example.org']],
+    ['two fields at once', { protocols: [6], verdicts: ['allow'] }, [443, 80]],
+  ])('selects by %s', (_, filter, expected) => {
     expect(seen(filter)).toEqual(expected);
   });
 
-  test('beyond a hundred and twenty-eight different ones is refused', () => {
+  test('is refused if there are 128 different filters already', () => {
     const hub = hubKeeping(0);
     for (let reader = 1; reader <= 129; reader++)
       hub.open(reader, { ...ALL, ports: [{ low: reader, high: reader }] }, 0);
@@ -389,7 +385,7 @@ describe('a filter', () => {
     ]);
   });
 
-  test('that two readers share makes each frame once', () => {
+  test('shared by two readers makes each frame once', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.open(2, { ...ALL }, 0);
@@ -407,14 +403,14 @@ describe('a filter', () => {
   });
 });
 
-describe('what is kept', () => {
-  test('comes first, in frames that the reader asks for, and nothing is missing or twice behind it', () => {
+describe('replay', () => {
+  test("precedes live frames, at the reader's pace, without missing or repeated messages", () => {
     const hub = hubKeeping(10_000);
     hub.events(batchOf([flow(1)]), 1_000);
     hub.events(batchOf(Array.from({ length: 600 }, (_, index) => flow(1_000 + index))), 5_000);
     hub.open(9, ALL, 4_000);
     expect(ports()).toEqual(Array.from({ length: 512 }, (_, index) => 1_000 + index));
-    // Comes in before it has joined.
+    // Arrives before the reader has joined its channel.
     hub.events(batchOf([flow(2)]), 6_000);
     hub.more(9);
     hub.events(batchOf([flow(3)]), 7_000);
@@ -428,7 +424,7 @@ describe('what is kept', () => {
     expect(ports()).toEqual([...kept, 2, 3, 4]);
   });
 
-  test('is forgotten when it is too old, and a reader that is too slow for it is told how much', () => {
+  test('drops old messages, and reports to a slow reader how many it missed', () => {
     const hub = hubKeeping(1_000);
     hub.events(batchOf(Array.from({ length: 600 }, () => flow(1))), 1_000);
     hub.events(batchOf([flow(2), flow(2)], { lost: 3 }), 1_500);
@@ -445,8 +441,8 @@ describe('what is kept', () => {
   });
 });
 
-describe('what is lost', () => {
-  test('on the way from the kernel, and beyond the share of a source, is told to every channel', () => {
+describe('lost wiretap events', () => {
+  test('of the ring buffer and above the share of a source are reported to every channel', () => {
     const hub = hubKeeping(0);
     hub.open(1, { ...ALL, protocols: [17] }, 0);
     given = [];
@@ -454,7 +450,7 @@ describe('what is lost', () => {
     expect(given).toMatchObject([{ messages: 0, lost: { reader: 0, kernel: 5, source_share: 7 } }]);
   });
 
-  test('is counted while what was given is not written, and told once it is', () => {
+  test('are counted while written frames are pending, and reported afterwards', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     const many = batchOf(Array.from({ length: 8_192 }, () => flow(1)));

@@ -73,7 +73,7 @@ afterEach(async () => {
 });
 const shown = () => merged.map(({ type, rule: by, target, count }) => [type, by ?? target, count]);
 
-test('a lookup that is denied is named by the policy that was just put in force, without any packet', async () => {
+test('local observer names the rule of a denied lookup right after an activation, without any packet', async () => {
   facts.port1.postMessage({ kind: 'rule_names', placed });
   observer.see(lookups(2));
   await observer.merge();
@@ -83,7 +83,7 @@ test('a lookup that is denied is named by the policy that was just put in force,
   ]);
 });
 
-test('an address that the rebind protection left out of an answer is a finding with name, address and reason', async () => {
+test('local observer makes a finding with name, address and reason for an address removed by the rebind protection', async () => {
   const reason = 'private_use: allowed only for names in dns.rebind_allow';
   const seen = {
     source: 0x0a000001,
@@ -111,7 +111,7 @@ test('an address that the rebind protection left out of an answer is a finding w
   ]);
 });
 
-test('a connection that is denied is named likewise, and what the service plane lost is a gap and counted', async () => {
+test('local observer names the rule of a denied connection, and counts losses of the service plane as a gap', async () => {
   facts.port1.postMessage({ kind: 'rule_names', placed });
   const decider = { kind: 'rule', group: 'lan', rule: 'no' } as const;
   observer.seeConnections({ connections: [seenConnection({ decider })], lost: 9, lostDenied: 4 });
@@ -123,7 +123,7 @@ test('a connection that is denied is named likewise, and what the service plane 
   expect(observer.counts()).toMatchObject({ lostServicePlane: 9, findings: { merged: 1, gaps: 4 } });
 });
 
-test('what is allowed is wanted while somebody reads it', () => {
+test('local observer requests allowed events only while a reader needs them', () => {
   const none = { sources: [], destinations: [], ports: [], protocols: [], hostnames: [], groups: [], rules: [] };
   observer.hub.open(1, { ...none, verdicts: [], types: ['http'] }, 0);
   observer.lookAtWanted();
@@ -133,7 +133,7 @@ test('what is allowed is wanted while somebody reads it', () => {
   expect(said).toEqual(['wanted false false false', 'wanted false false true', 'wanted false false false']);
 });
 
-test('what could not be merged is merged later, and the trouble is told once', async () => {
+test('local observer merges later what could not be merged, and reports the failure once', async () => {
   facts.port1.postMessage({ kind: 'rule_names', placed });
   failure = new StoreError('store_no_space', 'write: No space left');
   observer.see(lookups(2));
@@ -149,7 +149,7 @@ test('what could not be merged is merged later, and the trouble is told once', a
   expect(said).toEqual(['wanted false false false', 'trouble StoreError: write: No space left', 'findings_stored']);
 });
 
-test('what a merge that failed had merged is not merged again', async () => {
+test('local observer does not merge deltas again that a failed merge had stored', async () => {
   facts.port1.postMessage({ kind: 'rule_names', placed });
   observer.see({ ...lookups(2), lostDenied: 0 });
   failure = new MergeError([], new StoreError('store_unavailable', 'remove'));
@@ -159,7 +159,7 @@ test('what a merge that failed had merged is not merged again', async () => {
   expect(shown()).toEqual([]);
 });
 
-test('events are taken, counted and acknowledged, and wait for the name of who judged them', async () => {
+test('local observer counts and acknowledges events, which wait for the rule names of their policy', async () => {
   const events = packedOf(
     [{ type: 'denied', verdict: 'deny', epoch: 3, hit: 5, hitCheck: ruleNames.identities[0] as number }],
     {

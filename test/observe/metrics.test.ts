@@ -11,7 +11,7 @@ const samples = async (prefix: string, metrics = metricsOfEveryPart()) => {
 };
 
 describe('metrics', () => {
-  it('of the wiretap and of findings are what the observer counts', async () => {
+  it('of wiretap and findings equal the counters of the observer', async () => {
     expect(await samples('weir_wiretap_')).toEqual([
       'weir_wiretap_readers 2',
       'weir_wiretap_messages_total 100',
@@ -36,13 +36,13 @@ describe('metrics', () => {
     ]);
   });
 
-  it('of the observer have no labelled samples while there is none', async () => {
+  it('of the observer have no labelled samples while it does not run', async () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     expect(await samples('weir_wiretap_lost_total', metrics)).toEqual([]);
     expect(await samples('weir_findings_sink_', metrics)).toEqual([]);
   });
 
-  it('of the service plane are what it counts, and none while it does not run', async () => {
+  it('of the service plane equal its counters, and are absent while it does not run', async () => {
     expect(await samples('weir_tls_')).toEqual([
       'weir_tls_connections_total{verdict="allow"} 20',
       'weir_tls_connections_total{verdict="deny"} 21',
@@ -79,14 +79,14 @@ describe('metrics', () => {
     expect(await samples('weir_dataplane_half_open_flows')).toEqual(['weir_dataplane_half_open_flows 1']);
   });
 
-  it('of upstreams name the fastest and the slowest, never an address', async () => {
+  it('of DNS upstreams label the fastest and the slowest, without addresses', async () => {
     expect(await samples('weir_dns_upstream_latency_seconds')).toEqual([
       'weir_dns_upstream_latency_seconds{which="fastest"} 0.0005',
       'weir_dns_upstream_latency_seconds{which="slowest"} 0.002',
     ]);
   });
 
-  it('count writes of policies and of the store by outcome, and time their parts', async () => {
+  it('count policy and store writes by outcome, and time their phases', async () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     metrics.policyWrite('invalid_policy');
     metrics.policyPhase('compile', 0.04);
@@ -117,7 +117,7 @@ describe('metrics', () => {
     ]);
   });
 
-  it('have labels of few values only, and no value that is an address or a name', async () => {
+  it('have labels with few values, none of which is an address or a name', async () => {
     const metrics = metricsOfEveryPart();
     const labels = new Set(metrics.families().flatMap((family) => family.labels));
     const own = [
@@ -131,14 +131,14 @@ describe('metrics', () => {
     expect(lines.filter((line) => line !== '' && !line.startsWith('weir_'))).toEqual([]);
   });
 
-  it('are counters exactly where their names end in _total', () => {
+  it('are counters if and only if their names end in _total', () => {
     const wrong = metricsOfEveryPart()
       .families()
       .filter(({ name, type }) => (type === 'counter') !== name.endsWith('_total'));
     expect(wrong).toEqual([]);
   });
 
-  it('are all on docs/metrics.md', async () => {
+  it('are all listed in docs/metrics.md', async () => {
     const page = await readFile(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
     expect(page, 'run: npm run docs').toBe(metricsPage(metricsOfEveryPart().families()));
   });

@@ -44,8 +44,8 @@ const frame = (to: Frame['to'], text: string, messages = 1, lost: Partial<Frame[
   lost: { ...NOTHING_LOST, ...lost },
 });
 
-describe('a reader', () => {
-  test('gets what is kept, then its channel, in the order in which frames came', () => {
+describe('wiretap reader', () => {
+  test('receives the replay, then its channel, in order', () => {
     const sink = new FakeSink();
     const reader = readers.open(sink);
     readers.frame(frame({ channel: 1 }, 'before it joined'));
@@ -58,7 +58,7 @@ describe('a reader', () => {
     expect(written).toBe('"before it joined""kept""live""of others"'.length);
   });
 
-  test('that is too slow is told what it lost before it gets more, and harms no other', () => {
+  test('that is too slow receives a report of its loss first, and does not affect other readers', () => {
     const [slow, fast] = [new FakeSink(), new FakeSink()];
     for (const sink of [slow, fast]) readers.joined(readers.open(sink), 1);
     slow.waiting = 8 * MIB;
@@ -72,7 +72,7 @@ describe('a reader', () => {
     expect(readers.lost).toBe(7);
   });
 
-  test('is told of loss also where nothing comes after it', () => {
+  test('receives a report of loss even if no message follows', () => {
     const sink = new FakeSink();
     readers.joined(readers.open(sink), 1);
     sink.waiting = 8 * MIB;
@@ -82,14 +82,14 @@ describe('a reader', () => {
     expect(sink.sent).toEqual(['{"type":"lost","count":2,"where":"reader"}']);
   });
 
-  test('is told of loss within a second also while its network takes too little', () => {
+  test('receives a report of loss within a second even while its network accepts too little', () => {
     const sink = new FakeSink();
     readers.joined(readers.open(sink), 1);
     sink.waiting = 8 * MIB;
     readers.frame(frame({ channel: 1 }, 'a', 2));
     vi.advanceTimersByTime(1_000);
     expect(sink.sent).toEqual(['{"type":"lost","count":2,"where":"reader"}']);
-    // Even this has a bound, and is told once there is room.
+    // Reports of loss have a limit too. They are sent when there is room.
     sink.waiting = 8 * MIB + 64 * 1024;
     readers.frame(frame({ channel: 1 }, 'b', 3));
     vi.advanceTimersByTime(1_000);
@@ -99,7 +99,7 @@ describe('a reader', () => {
     expect(sink.sent.slice(1)).toEqual(['{"type":"lost","count":3,"where":"reader"}']);
   });
 
-  test('that takes little by little stays', () => {
+  test('that reads slowly stays connected', () => {
     const sink = new FakeSink();
     readers.open(sink);
     sink.waiting = 8 * MIB;
@@ -110,7 +110,7 @@ describe('a reader', () => {
     expect(sink.closes).toEqual([]);
   });
 
-  test('that takes nothing for a minute is closed, and not before', () => {
+  test('that accepts nothing for a minute is closed, but not earlier', () => {
     const sink = new FakeSink();
     const reader = readers.open(sink);
     sink.waiting = 1;
@@ -120,7 +120,7 @@ describe('a reader', () => {
     expect([sink.closes, asked, readers.count]).toEqual([['too_slow'], [`closed ${reader}`], 0]);
   });
 
-  test('has less room the more of them there are', () => {
+  test('has a smaller buffer the more readers there are', () => {
     const sinks = Array.from({ length: 1_000 }, () => new FakeSink());
     const first = sinks[0] as FakeSink;
     for (const sink of sinks) readers.open(sink);
@@ -132,7 +132,7 @@ describe('a reader', () => {
   });
 });
 
-test('all end when they are told to, and nothing is sent to them any more', () => {
+test('readers all end on request, and receive nothing afterwards', () => {
   const sink = new FakeSink();
   readers.joined(readers.open(sink), 1);
   readers.closeAll('performance_mode_disabled');

@@ -6,20 +6,20 @@ const KEY = '-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\nqUQDQgAE\n-----END EC PRI
 
 describe('redaction', () => {
   it.each([
-    ['a private key', `a ${KEY} b`, 'a [private key] b'],
-    ['one inside JSON', `{"key":${JSON.stringify(KEY)},"x":1}`, '{"key":"[private key]","x":1}'],
-    ['the beginning of one', KEY.slice(0, 60), '[private key]'],
-    ['a web token', 'sent eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2ln-_x.', 'sent [token].'],
-    ['credentials', 'authorization: Bearer abc.DEF-123', 'authorization: Bearer [credentials]'],
-    ['a certificate stays', '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----', null],
-    ['words stay', 'the bearer of basic information', null],
+    ['replaces a private key', `a ${KEY} b`, 'a [private key] b'],
+    ['replaces a private key inside JSON', `{"key":${JSON.stringify(KEY)},"x":1}`, '{"key":"[private key]","x":1}'],
+    ['replaces the beginning of a private key', KEY.slice(0, 60), '[private key]'],
+    ['replaces a web token', 'sent eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2ln-_x.', 'sent [token].'],
+    ['replaces credentials', 'authorization: Bearer abc.DEF-123', 'authorization: Bearer [credentials]'],
+    ['keeps a certificate', '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----', null],
+    ['keeps other words', 'the bearer of basic information', null],
   ])('%s', (_, text, kept) => {
     expect([redacted(text), redactedBytes(Buffer.from(text)).toString()]).toEqual([kept ?? text, kept ?? text]);
   });
 });
 
-describe('the log ring', () => {
-  it('keeps the latest lines within its size and its time', () => {
+describe('log ring', () => {
+  it('keeps the latest lines within its limits of size and time', () => {
     let now = 0;
     const ring = new LogRing(10, 100, () => now);
     for (const line of ['aaaa', 'bbbb', 'cccc']) ring.write(line);

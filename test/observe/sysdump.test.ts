@@ -40,8 +40,8 @@ const forever = (name: string, before: string): Collector => ({
   },
 });
 
-describe('a support dump', () => {
-  it('holds what its collectors gave, one folder a node, and at its end what every file is', async () => {
+describe('support dump', () => {
+  it('contains the files of its collectors in one folder per node, and a manifest at the end', async () => {
     const { fileName, files, manifest } = await dumpOf([
       jsonFile('stats.json', () => ({ packets: 12n })),
       linesFile('dataplane/flows.jsonl', async function* () {
@@ -83,7 +83,7 @@ describe('a support dump', () => {
     });
   });
 
-  it('goes on past a collector that hangs, fails or never ends, keeps what came, and says so', async () => {
+  it('continues after a collector that hangs, fails or never ends, and reports the incomplete file', async () => {
     const { files, said } = await dumpOf([
       forever('hangs.txt', 'half '),
       {
@@ -119,13 +119,13 @@ describe('a support dump', () => {
     ]);
   });
 
-  it('hides what looks like a secret in whatever a collector gives', async () => {
+  it('removes secrets from the output of every collector', async () => {
     const { files, said } = await dumpOf([textFile('log.jsonl', () => 'authorization: Bearer abcdefgh12345678')]);
     expect(files.get(`${FOLDER}/node_a/log.jsonl`)?.text).toBe('authorization: Bearer [credentials]');
     expect(said).toEqual([['log.jsonl', 'complete', null, 35]]);
   });
 
-  it('is one at a time, and the next may begin when it is read to its end', async () => {
+  it('refuses a second dump until the first one is read to its end', async () => {
     const dumps = sysdumps(() => [textFile('a.txt', () => 'a')]);
     const { archive } = begun(dumps);
     expect(dumps.begin()).toBe('running');
@@ -134,7 +134,7 @@ describe('a support dump', () => {
     await unpacked(begun(dumps).archive);
   });
 
-  it('ends when its reader goes away, and the collector under way is told', async () => {
+  it('ends when its reader disconnects, and aborts the current collector', async () => {
     let aborted: Promise<unknown> | undefined;
     let later = 0;
     const dumps = sysdumps(() => [
@@ -157,27 +157,27 @@ describe('a support dump', () => {
     dumps.close();
   });
 
-  it('ends when its reader goes away in the middle of a file', async () => {
+  it('ends when its reader disconnects in the middle of a file', async () => {
     const files = ['a.txt', 'b.txt', 'c.txt'];
     const dumps = sysdumps(() => files.map((name) => textFile(name, () => randomBytes(1 << 20).toString('hex'))));
     const { archive } = begun(dumps);
     await once(archive, 'readable');
     archive.destroy();
     await once(archive, 'close');
-    // What nobody hears ends the process only then.
+    // An unhandled error ends the process only after some turns of the event loop.
     for (let turn = 0; turn < 10; turn++) await setImmediate();
     expect(typeof dumps.begin()).toBe('object');
     dumps.close();
   });
 
-  it('ends after its whole time, also where nobody reads it', async () => {
+  it('ends at its time limit even if it is not read', async () => {
     const dumps = sysdumps(() => [textFile('large.txt', () => Buffer.alloc(4 << 20, 'x'))], 30);
     const { archive } = begun(dumps);
     const [failure] = (await once(archive, 'error')) as [Error];
     expect(failure.message).toBe('collect a support dump: it took too long');
   });
 
-  it('ends when the node does, and none begins any more', async () => {
+  it('ends with the node, and none starts afterwards', async () => {
     const dumps = sysdumps(() => [forever('hangs.txt', '')]);
     const { archive } = begun(dumps);
     const failed = once(archive, 'error');

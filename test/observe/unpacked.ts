@@ -9,7 +9,7 @@ export type UnpackedFile = {
   readonly mtime: Date | undefined;
 };
 
-/** The files of a .tar.gz by name, in their order. */
+/** The files of a .tar.gz by name, in order. */
 export async function unpacked(archive: Readable): Promise<Map<string, UnpackedFile>> {
   const files = new Map<string, UnpackedFile>();
   const entries = extract();

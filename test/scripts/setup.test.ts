@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
-/** A folder of commands: those of this machine, except some. */
+/** A folder with the commands of this machine, except some. */
 function pathWithout(absent: RegExp): string {
   const folder = temporaryFolder();
   chmodSync(folder, 0o755);
@@ -20,7 +20,7 @@ function pathWithout(absent: RegExp): string {
   return folder;
 }
 
-/** Runs setup.sh where no librocksdb is, and the commands `absent` are missing. */
+/** Runs setup.sh without librocksdb and without the commands `absent`. */
 function setup(absent: RegExp, ...before: string[]): { status: number | null; said: string[] } {
   const folder = temporaryFolder();
   chmodSync(folder, 0o755);
@@ -41,8 +41,8 @@ function setup(absent: RegExp, ...before: string[]): { status: number | null; sa
 const without = expect.stringMatching(/^setup: A node does not start without RocksDB 7\.8 or later/);
 const nobody = ['setpriv', '--reuid', '65534', '--regid', '65534', '--clear-groups'];
 
-describe.runIf(process.getuid?.() === 0)('setup', () => {
-  it('lists everything that is missing where there is no apt-get, and ends without RocksDB', () => {
+describe.runIf(process.getuid?.() === 0)('setup script', () => {
+  it('lists all missing packages if there is no apt-get, and fails without RocksDB', () => {
     expect(setup(/^(apt-get|clang.*)$/)).toEqual({
       status: 1,
       said: [
@@ -54,7 +54,7 @@ describe.runIf(process.getuid?.() === 0)('setup', () => {
     });
   });
 
-  it('gives a user who is not root the command that root has to run', () => {
+  it('prints the command for root if the user is not root', () => {
     expect(setup(/^clang.*$/, ...nobody)).toEqual({
       status: 1,
       said: [

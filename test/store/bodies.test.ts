@@ -14,7 +14,7 @@ import { temporaryFolder } from './temporary-folder.js';
 
 const noCopy = { read: async () => null, write: async () => {}, append: async () => true };
 
-/** A store that tells what was written to it. */
+/** A store that records what was written to it. */
 function watched(): { kv: KvStore; written: KvOperation[][] } {
   const written: KvOperation[][] = [];
   const kv = createMemoryStore();
@@ -31,8 +31,8 @@ const editOf = (revision: number, from: number, to: number, text: string): Polic
 });
 const spliced = (text: string, from: number, to: number, fresh: string) => text.slice(0, from) + fresh + text.slice(to);
 
-describe('a body that is edited', () => {
-  test('is what the edits make of it, each revision and each slice of it', async () => {
+describe('edited policy body', () => {
+  test('equals the text with all edits, in each revision and each slice', async () => {
     const random = new Random(seedOf(Date.now() % 100_000));
     const policies = await loadPolicyStore(createMemoryStore(), noCopy, () => {});
     const letters = () => String.fromCharCode(97 + random.below(26)).repeat(random.pick([0, 1, 40, 5_000, 300_000]));
@@ -58,7 +58,7 @@ describe('a body that is edited', () => {
     }
   });
 
-  test('costs the part that is edited, not the whole', async () => {
+  test('writes only the edited part, not the whole text', async () => {
     const { kv, written } = watched();
     const policies = await loadPolicyStore(kv, noCopy, () => {});
     const random = new Random(7);
@@ -72,7 +72,7 @@ describe('a body that is edited', () => {
     expect(written[1]?.filter(({ key }) => key.startsWith('part/')).length).toBe(1);
   });
 
-  test('does not end in ever more and smaller parts', async () => {
+  test('does not split into ever more and smaller parts', async () => {
     const { kv, written } = watched();
     const policies = await loadPolicyStore(kv, noCopy, () => {});
     let length = 1024 * 1024;
@@ -87,7 +87,7 @@ describe('a body that is edited', () => {
     expect(parts.length).toBeLessThanOrEqual(4);
   });
 
-  test('of another revision than the stored one is refused', async () => {
+  test('is refused if the edit is of another revision than the stored one', async () => {
     const policies = await loadPolicyStore(createMemoryStore(), noCopy, () => {});
     const code = (put: PolicyPut, generation: number) =>
       policies.commit({ put, generation }).catch((error: StoreError) => error.code);
@@ -98,7 +98,7 @@ describe('a body that is edited', () => {
   });
 });
 
-describe('the last-good copy', () => {
+describe('last-good copy', () => {
   const opened = async <T>(dataDir: string, use: (store: Awaited<ReturnType<typeof openStore>>) => Promise<T>) => {
     const findings: StoreFinding['code'][] = [];
     const store = await openStore(dataDir, ({ code }) => findings.push(code));
@@ -111,7 +111,7 @@ describe('the last-good copy', () => {
   const activeText = (dataDir: string) =>
     opened(dataDir, async ({ policies }) => (await policies.active())?.body.toString());
 
-  /** Three edits behind a body of half a megabyte that does not compress. */
+  /** Three edits after a body of half a megabyte of random text. */
   async function edited(dataDir: string): Promise<{ text: string; grownBy: number; whole: number }> {
     const random = new Random(11);
     let text = Array.from({ length: 50_000 }, () => random.word().toString(36)).join('');
@@ -132,7 +132,7 @@ describe('the last-good copy', () => {
     return { text, ...result };
   }
 
-  test('grows by what an edit changes, and gives the whole policy back when the store is gone', async () => {
+  test('grows by the edit only, and restores the whole policy when the store is lost', async () => {
     const dataDir = temporaryFolder();
     const { text, grownBy, whole } = await edited(dataDir);
     expect(grownBy * 50).toBeLessThan(whole);
@@ -141,7 +141,7 @@ describe('the last-good copy', () => {
     expect(await activeText(dataDir)).toEqual({ findings: [], result: text });
   });
 
-  test('that a crash left torn at its end is written anew', async () => {
+  test('is written anew after a crash left an incomplete entry at its end', async () => {
     const dataDir = temporaryFolder();
     const { text } = await edited(dataDir);
     const path = join(dataDir, 'last-good.policy');
@@ -158,12 +158,12 @@ describe('the last-good copy', () => {
     }
   });
 
-  test('is not gone on with behind something that is not its own', async () => {
+  test('is not extended after an entry that it did not write', async () => {
     const dataDir = temporaryFolder();
     const { text } = await edited(dataDir);
     const path = join(dataDir, 'last-good.policy');
     const content = readFileSync(path);
-    // The same edit once more does not follow from itself.
+    // The same edit a second time does not continue its own result.
     appendFileSync(path, content.subarray(-300));
     expect((await activeText(dataDir)).result).toBe(text);
   });

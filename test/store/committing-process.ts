@@ -3,8 +3,8 @@ import { openStore } from '#store/store.js';
 import { storedPolicy } from './stored-policy.js';
 
 /**
- * Commits generation after generation until it is killed, two in three as edits of the one before, and says each one once
- * it is acknowledged.
+ * Commits generations until it is killed, two of three as edits of the previous one, and prints each
+ * generation after its acknowledgement.
  */
 const say = (message: object) => writeSync(1, `${JSON.stringify(message)}\n`);
 const findings: string[] = [];

@@ -21,7 +21,7 @@ async function open(dataDir: string): Promise<Opened> {
   }
 }
 
-/** `top/data`, a folder that was used before, with mode 0755. */
+/** `top/data`, an existing data folder with mode 0755. */
 async function used(): Promise<{ readonly top: string; readonly data: string }> {
   const top = join(temporaryFolder(), 'top');
   mkdirSync(top, { mode: 0o755 });
@@ -32,15 +32,15 @@ async function used(): Promise<{ readonly top: string; readonly data: string }> 
 }
 
 describe('data folder', () => {
-  test('is opened if it and all above it are of this user or root, /tmp included', async () => {
+  test('is opened if it and all folders above belong to this user or root, also in /tmp', async () => {
     const { data } = await used();
     expect(await open(data)).toEqual({ failed: null, findings: [] });
   });
 
   test.each([
-    ['itself', ({ data }: { data: string }) => data],
+    ['the data folder', ({ data }: { data: string }) => data],
     ['a folder above', ({ top }: { top: string }) => top],
-    ['the store in it', ({ data }: { data: string }) => join(data, 'store')],
+    ['the store folder in it', ({ data }: { data: string }) => join(data, 'store')],
     ['a file of the store', ({ data }: { data: string }) => join(data, 'store', 'CURRENT')],
   ])('is refused if every user can write to %s', async (_, placeOf) => {
     const place = await used();
@@ -53,14 +53,14 @@ describe('data folder', () => {
     expect(await open(place.data)).toEqual({ failed: null, findings: [] });
   });
 
-  test('is refused if every user can write to it, in spite of a sticky bit', async () => {
+  test('is refused if every user can write to it, even with a sticky bit', async () => {
     const { data } = await used();
     chmodSync(data, 0o1777);
     expect((await open(data)).failed).toContain(`every user can write to ${data}`);
   });
 
   test.each([
-    ['it', ({ data }: { data: string }) => data],
+    ['the data folder', ({ data }: { data: string }) => data],
     ['a folder above', ({ top }: { top: string }) => top],
     ['a file in it', ({ data }: { data: string }) => join(data, 'token.key')],
     ['a file of the store', ({ data }: { data: string }) => join(data, 'store', 'CURRENT')],
@@ -73,7 +73,7 @@ describe('data folder', () => {
     expect(failed).toContain(`${path} belongs to user ${STRANGER}`);
   });
 
-  test('is refused where a link to it belongs to another user, or leads through an exposed folder', async () => {
+  test('is refused if a link to it belongs to another user or leads through an exposed folder', async () => {
     const { top, data } = await used();
     const folder = temporaryFolder();
     const link = join(folder, 'link');
@@ -86,7 +86,7 @@ describe('data folder', () => {
     expect((await open(link)).failed).toContain(`${link} belongs to user ${STRANGER}`);
   });
 
-  test('is opened with files that every user can write to, if no other user can enter it', async () => {
+  test('is opened with files that every user can write to, if other users cannot enter the folder', async () => {
     const { data } = await used();
     chmodSync(join(data, 'store', 'CURRENT'), 0o666);
     chmodSync(data, 0o700);
@@ -103,7 +103,7 @@ describe('data folder', () => {
     expect(findings[0]?.message).toContain(`the group of ${top} can write to it, and to 1 more places`);
   });
 
-  test('that cannot be made is named with the place that is at fault, in the words of the system', async () => {
+  test("that cannot be created is reported with the path at fault and the system's error text", async () => {
     const file = join(temporaryFolder(), 'file');
     writeFileSync(file, '');
     expect(await open(join(file, 'data'))).toEqual({

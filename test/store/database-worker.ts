@@ -2,9 +2,9 @@ import { RocksDb } from '#store/rocksdb.js';
 import { WorkerServer } from '#threads/worker-server.js';
 
 export type DatabaseAsks = {
-  /** Opens the database, writes and walks until the thread ends; answers after the first write. */
+  /** Opens the database, writes and iterates until the thread ends. Resolves after the first write. */
   begin(folder: string): Promise<void>;
-  /** The thread ends by an error. */
+  /** Ends the thread with an error. */
   fail(): void;
 };
 

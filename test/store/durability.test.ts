@@ -18,7 +18,10 @@ type Said =
     }
   | { readonly type: 'acknowledged'; readonly generation: number };
 
-/** Lets a process commit, kills it some time after its `acknowledgements`-th one, and says what it said. */
+/**
+ * Starts a process that commits, kills it some time after its `acknowledgements`-th commit, and returns its
+ * output.
+ */
 async function killedWhileCommitting(dataDir: string, acknowledgements: number, delayMs: number): Promise<Said[]> {
   const program = built('test/store/committing-process.js');
   const child = spawn(process.execPath, [program, dataDir], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -32,7 +35,7 @@ async function killedWhileCommitting(dataDir: string, acknowledgements: number, 
   return said;
 }
 
-it(`has every acknowledged commit after kill -9, ${ROUNDS} times`, { timeout: 120_000 }, async () => {
+it(`the store has every acknowledged commit after kill -9, ${ROUNDS} times`, { timeout: 120_000 }, async () => {
   const dataDir = temporaryFolder();
   let acknowledged = 0;
   for (let round = 0; round < ROUNDS; round++) {

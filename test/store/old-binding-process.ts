@@ -3,8 +3,8 @@ import { createRequire } from 'node:module';
 import { seal } from '#store/envelope.js';
 
 /**
- * Writes `key 0`, `key 1` … with the npm package that Weir used before, some of them deleted again, and prints how many are
- * on the disk. It ends after the number that it is given; `on` means that it writes on until it is killed.
+ * Writes `key 0`, `key 1` … with the npm package that Weir used before, deletes some of them, and prints how
+ * many keys are on disk. It ends after the given number; `on` means that it writes until it is killed.
  */
 const [folder = '', number = '3000'] = process.argv.slice(2);
 const most = number === 'on' ? Number.POSITIVE_INFINITY : Number(number);

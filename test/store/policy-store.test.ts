@@ -37,7 +37,7 @@ describe('policy store', () => {
     });
   });
 
-  it('gives back record and body as they were put, also when loaded anew', async () => {
+  it('returns record and body as written, also after reloading', async () => {
     const kv = createMemoryStore();
     const policies = await open(kv);
     const put = storedPolicy({ id: 'a', name: 'Edge' }, '{"default_policy": "deny"}');
@@ -65,7 +65,7 @@ describe('policy store', () => {
     }
   });
 
-  it('moves activity in one commit', async () => {
+  it('changes the active policy in one commit', async () => {
     const policies = await open();
     const a = storedPolicy({ id: 'a', name: 'a' }, '{}');
     const b = storedPolicy({ id: 'b', name: 'b' }, '{}');
@@ -76,7 +76,7 @@ describe('policy store', () => {
     expect(await policies.history('a')).toEqual([{ ...a.record, active: false }]);
   });
 
-  it('has none active after the active one is deactivated, disabled or removed, and remembers that one was', async () => {
+  it('has no active policy after deactivating, disabling or removing it, and remembers that one was active', async () => {
     for (const change of [
       { deactivate: 'a' },
       { put: storedPolicy({ id: 'a', revision: 2, mode: 'disabled', active: false }, '{}') },
@@ -91,7 +91,7 @@ describe('policy store', () => {
     }
   });
 
-  it('leaves the active one alone when another is stored, deactivated or removed', async () => {
+  it('keeps the active policy when another one is stored, deactivated or removed', async () => {
     const policies = await open();
     const a = storedPolicy({ id: 'a', name: 'a' }, '{"a":1}');
     const b = storedPolicy({ id: 'b', name: null, active: false }, '{}');
@@ -121,7 +121,7 @@ describe('policy store', () => {
     expect((await policies.revision('a', 12))?.body.toString()).toBe('{"n":12}');
   });
 
-  it('refuses to go back: an older generation, a revision that is not newer', async () => {
+  it('refuses an older generation, and a revision that is not newer', async () => {
     const policies = await open();
     const put = storedPolicy({ id: 'a', revision: 2 }, '{}');
     await policies.commit({ put, generation: 5 });
@@ -131,7 +131,7 @@ describe('policy store', () => {
     expect(await policies.generation()).toBe(5);
   });
 
-  it('changes nothing when the batch fails', async () => {
+  it('changes nothing if the batch fails', async () => {
     const kv = createMemoryStore();
     const broken: KvStore = { ...kv, batch: () => Promise.reject(new Error('disk')) };
     const before = await open(kv);
@@ -160,7 +160,7 @@ describe('policy store', () => {
     expect((await policies.history('a')).length).toBe(20);
   });
 
-  it('keeps a body of 64 MiB byte for byte', async () => {
+  it('stores a body of 64 MiB byte for byte', async () => {
     const policies = await open();
     const body = Buffer.alloc(64 * 1024 * 1024, '{"source_groups": ["Zürich"]} ');
     await policies.commit({ put: { ...storedPolicy({ id: 'a' }, ''), body }, generation: 1 });

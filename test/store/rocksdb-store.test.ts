@@ -33,8 +33,8 @@ async function filled(folder: string): Promise<void> {
   await store.close();
 }
 
-describe('RocksDB store on its disk', () => {
-  it('has what was written when it is opened again', async () => {
+describe('RocksDB store on disk', () => {
+  it('has the written values after reopening', async () => {
     const folder = temporaryFolder();
     await filled(folder);
     const store = await openRocksDbStore(folder);
@@ -42,7 +42,7 @@ describe('RocksDB store on its disk', () => {
     await store.close();
   });
 
-  it('refuses a second opener in the same process and in another', async () => {
+  it('refuses a second opener in the same process and in another process', async () => {
     const folder = temporaryFolder();
     const store = await openRocksDbStore(folder);
     expect(await codeOf(openRocksDbStore(folder))).toBe('store_locked');
@@ -61,7 +61,7 @@ describe('RocksDB store on its disk', () => {
     await store.close();
   });
 
-  it('notices a value that was changed, cut, or put under another name', async () => {
+  it('detects a value that was changed, truncated, or stored under another name', async () => {
     const folder = temporaryFolder();
     await filled(folder);
     const raw = await RocksDb.open(folder, false);
@@ -114,14 +114,14 @@ describe('RocksDB store on its disk', () => {
       },
     ],
   ];
-  it.each(damages)('says store_damaged with %s', async (_, damage) => {
+  it.each(damages)('reports store_damaged with %s', async (_, damage) => {
     const folder = temporaryFolder();
     await filled(folder);
     damage(folder);
     expect(await codeOf(openRocksDbStore(folder))).toBe('store_damaged');
   });
 
-  it('opens for reading only, and then refuses to write', async () => {
+  it('opens read-only, and then refuses writes', async () => {
     const folder = temporaryFolder();
     await filled(folder);
     const listed = () => readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'hex')]);
@@ -134,7 +134,7 @@ describe('RocksDB store on its disk', () => {
   });
 
   it.runIf(process.getuid?.() === 0)(
-    'writes again when a full disk has space, and keeps what it acknowledged',
+    'writes again when a full disk has space, and keeps acknowledged writes',
     async () => {
       const folder = temporaryFolder();
       execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', folder]);
@@ -171,7 +171,7 @@ describe('RocksDB store on its disk', () => {
     },
   );
 
-  it.runIf(process.getuid?.() === 0)('names a full disk, and serves reads from it', async () => {
+  it.runIf(process.getuid?.() === 0)('reports a full disk, and still serves reads', async () => {
     const folder = temporaryFolder();
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=2m', 'tmpfs', folder]);
     let store: KvStore | undefined;
@@ -207,9 +207,10 @@ const entriesOf = async (folder: string, readOnly: boolean) => {
   return count;
 };
 
-describe('RocksDB store that the npm package rocksdb 5.2.1 left', () => {
-  // Made by `old-binding-process.js FOLDER 300`, then by `old-binding-process.js FOLDER on`, killed when it had printed 200.
-  it('opens as it is on every Node, also for reading only', async () => {
+describe('RocksDB store left by the npm package rocksdb 5.2.1', () => {
+  // Made by `old-binding-process.js FOLDER 300`, then by `old-binding-process.js FOLDER on`, killed when it
+  // had printed 200.
+  it('opens unchanged on every Node version, also read-only', async () => {
     const folder = temporaryFolder();
     execFileSync('tar', ['-xzf', fileURLToPath(new URL('old-binding.tar.gz', import.meta.url)), '-C', folder]);
     expect(await entriesOf(join(folder, 'store'), true)).toBe(300);
@@ -218,10 +219,10 @@ describe('RocksDB store that the npm package rocksdb 5.2.1 left', () => {
 });
 
 // The package aborts when Node 22 or later loads it.
-describe.runIf(process.versions.node.startsWith('20.'))('RocksDB store that the npm package rocksdb writes', () => {
+describe.runIf(process.versions.node.startsWith('20.'))('RocksDB store written by the npm package rocksdb', () => {
   const program = built('test/store/old-binding-process.js');
 
-  it('opens as it is, also with an older build again', async () => {
+  it('opens unchanged, and older builds can open it again', async () => {
     const folder = temporaryFolder();
     execFileSync(process.execPath, [program, folder]);
     expect(await entriesOf(folder, true)).toBe(3_000);
@@ -238,7 +239,7 @@ describe.runIf(process.versions.node.startsWith('20.'))('RocksDB store that the 
     expect(await entriesOf(folder, false)).toBe(6_000);
   });
 
-  it('has what was acknowledged when that process was killed', async () => {
+  it('has the acknowledged writes of a killed process', async () => {
     for (let round = 0; round < 5; round++) {
       const folder = temporaryFolder();
       const child = spawn(process.execPath, [program, folder, 'on'], { stdio: ['ignore', 'pipe', 'inherit'] });

@@ -19,8 +19,8 @@ async function expectWritten(folder: string): Promise<void> {
   await database.close();
 }
 
-describe('a RocksDB database', () => {
-  it('can be opened again after the thread that had it open was terminated during calls', async () => {
+describe('RocksDB database', () => {
+  it('can be reopened after its thread was terminated during calls', async () => {
     const folder = temporaryFolder();
     for (let round = 0; round < 20; round++) {
       const thread = new WorkerClient<DatabaseAsks>(
@@ -34,7 +34,7 @@ describe('a RocksDB database', () => {
     }
   });
 
-  it('can be opened again after the thread that had it open died of an error', async () => {
+  it('can be reopened after its thread died of an error', async () => {
     const folder = temporaryFolder();
     for (let round = 0; round < 10; round++) {
       const events = new EventEmitter();
@@ -50,7 +50,7 @@ describe('a RocksDB database', () => {
     }
   });
 
-  it('does more calls at once than koffi runs', async () => {
+  it('queues more concurrent calls than koffi allows', async () => {
     const database = await RocksDb.open(temporaryFolder(), false);
     const keys = Array.from({ length: 1_000 }, (_, at) => key(`key ${at}`));
     await Promise.all(keys.map((one) => database.write([{ key: one, value: one }], false)));
@@ -58,7 +58,7 @@ describe('a RocksDB database', () => {
     await database.close();
   });
 
-  it('keeps what the engine reads while garbage is collected', async () => {
+  it('keeps buffers that the engine reads from being garbage-collected', async () => {
     const database = await RocksDb.open(temporaryFolder(), false);
     for (let round = 0; round < 50; round++) {
       const value = Buffer.alloc(100_000, round);
@@ -75,7 +75,7 @@ describe('a RocksDB database', () => {
   });
 });
 
-it('has a filter in each table, so that a key that is not there is not looked for in all of them', async () => {
+it('RocksDB tables have a filter, so that a missing key is not searched in all of them', async () => {
   const folder = temporaryFolder();
   const database = await RocksDb.open(folder, false);
   for (let at = 0; at < 3; at++) {
@@ -88,7 +88,7 @@ it('has a filter in each table, so that a key that is not there is not looked fo
   expect([tables.length > 0, filtered]).toEqual([true, tables]);
 });
 
-describe("RocksDB's library", () => {
+describe('RocksDB library', () => {
   const refusalOf = (folder: string): string => {
     try {
       load([folder]);
@@ -100,7 +100,7 @@ describe("RocksDB's library", () => {
   const advice =
     'Install the package that librocksdb-dev depends on (Debian 12: librocksdb7.8, Debian 13: librocksdb9.10)';
 
-  it('is not called missing where its folder cannot be read', () => {
+  it('is not reported as missing if its folder cannot be read', () => {
     const unreadable = `/${'x'.repeat(300)}`;
     expect(refusalOf(unreadable)).toMatch(/^store_unavailable look for librocksdb in \/x+: Error: ENAMETOOLONG/);
   });
@@ -116,7 +116,7 @@ describe("RocksDB's library", () => {
         'DIR/librocksdb.so.7.8: Failed to load shared library: file too short; ' +
         'DIR/librocksdb.so.7.3 is too old',
     ],
-  ])('is refused where its folder has %j', (files, found) => {
+  ])('is refused if its folder has %j', (files, found) => {
     const folder = temporaryFolder();
     for (const name of files) writeFileSync(join(folder, name), '');
     expect(refusalOf(folder).replaceAll(folder, 'DIR')).toBe(

@@ -48,7 +48,7 @@ async function damage(dataDir: string, key: string): Promise<void> {
   await raw.close();
 }
 
-/** The keys of the active policy's body: of the list of its parts, and of its first part. */
+/** The keys of the active policy's body: of its list of parts, and of its first part. */
 const bodyKeysOf = async (dataDir: string): Promise<{ list: string; part: string }> => {
   const raw = await RocksDb.open(join(dataDir, 'store'), true);
   const read = async (key: string) => String((await raw.getMany([Buffer.from(key)]))[0]);
@@ -59,7 +59,7 @@ const bodyKeysOf = async (dataDir: string): Promise<{ list: string; part: string
 };
 
 describe('store of a node', () => {
-  it('has everything again after it is opened anew, readable by its user alone', async () => {
+  it('has all its data after reopening, readable by its owner only', async () => {
     const dataDir = join(temporaryFolder(), 'data');
     await committed(dataDir);
     await withStore(dataDir, async ({ settings, integrations }) => {
@@ -82,7 +82,7 @@ describe('store of a node', () => {
     expect(readdirSync(dataDir).sort()).toEqual(['last-good.policy', 'store']);
   });
 
-  it('moves a store that does not open aside, and goes on from the last-good copy', async () => {
+  it('moves a store aside that cannot be opened, and continues from the last-good copy', async () => {
     const dataDir = temporaryFolder();
     await committed(dataDir);
     writeFileSync(join(dataDir, 'store', 'CURRENT'), 'nonsense');
@@ -95,7 +95,7 @@ describe('store of a node', () => {
     expect(await inForce(dataDir)).toEqual({ findings: [], generation: 2, active: second });
   });
 
-  it('takes the last-good copy when the store was deleted or lost its newest commits', async () => {
+  it('uses the last-good copy if the store was deleted or lost its newest commits', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, ({ policies }) => policies.commit({ put: first, generation: 1 }));
     const older = temporaryFolder();
@@ -113,7 +113,7 @@ describe('store of a node', () => {
   });
 
   it.each(['policy/a', 'head', 'list', 'part'])(
-    'heals a damaged %s of the active policy from the copy',
+    'repairs a damaged %s of the active policy from the copy',
     async (what) => {
       const dataDir = temporaryFolder();
       await committed(dataDir);
@@ -142,7 +142,7 @@ describe('store of a node', () => {
     expect(await inForce(dataDir)).toEqual({ findings: [], generation: 3, active: third });
   });
 
-  it('never serves an older policy, wherever its files are damaged', async () => {
+  it('never serves an older policy, whichever file is damaged', async () => {
     const origin = temporaryFolder();
     await committed(origin);
     const random = new Random(seedOf(Date.now()));
@@ -166,7 +166,7 @@ describe('store of a node', () => {
     }
   });
 
-  it('says which other policy is damaged, and serves the rest', async () => {
+  it('reports a damaged policy that is not active, and serves all others', async () => {
     const dataDir = temporaryFolder();
     const other = storedPolicy({ id: 'b', active: false }, '{}');
     await withStore(dataDir, async ({ policies }) => {
@@ -184,7 +184,7 @@ describe('store of a node', () => {
     });
   });
 
-  it('commits although the copy cannot be written, and writes it at the next opening', async () => {
+  it('commits although the copy cannot be written, and writes the copy at the next opening', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, async ({ policies }, findings) => {
       mkdirSync(join(dataDir, 'last-good.policy.new'));
@@ -199,7 +199,7 @@ describe('store of a node', () => {
     expect(existsSync(join(dataDir, 'last-good.policy'))).toBe(true);
   });
 
-  it('refuses a data folder that another has open', async () => {
+  it('refuses a data folder that another process has open', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, async () => {
       expect(await openStore(dataDir, () => {}).catch((error: StoreError) => error.code)).toBe('store_locked');

@@ -25,8 +25,8 @@ async function authority() {
 const adminToken = (dataDir: string) => readFileSync(join(dataDir, 'admin.token'), 'utf8').trim();
 const refused = (reason: string) => ({ kind: 'refused', reason });
 
-describe('authority', () => {
-  it('makes the key and an admin token at the first start, for its user alone, and keeps both', async () => {
+describe('token authority', () => {
+  it('creates the key and an admin token at the first start, readable by the owner only, and keeps both', async () => {
     const { dataDir, authority: first, open } = await authority();
     const token = adminToken(dataDir);
     const verdict = await first.verify(token);
@@ -42,7 +42,7 @@ describe('authority', () => {
     expect(await second.verify(token)).toEqual(verdict);
   });
 
-  it('issues tokens whose record never holds the token', async () => {
+  it('issues tokens whose record does not contain the token', async () => {
     const { authority: tokens, kv } = await authority();
     const { token, record } = await tokens.issue({ subject: 'ci', role: 'readonly', expiresInMs: 60_000 });
     expect(record).toEqual({
@@ -73,7 +73,7 @@ describe('authority', () => {
     expect(await tokens.verify(token)).toEqual(refused('expired'));
   });
 
-  it('refuses a token as soon as it is revoked, and after a restart', async () => {
+  it('refuses a revoked token at once, and after a restart', async () => {
     const { authority: tokens, open } = await authority();
     const { token, record } = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
     expect(await tokens.revoke(record.id)).toBe(true);
@@ -83,7 +83,7 @@ describe('authority', () => {
     expect(await tokens.revoke('unknown')).toBe(false);
   });
 
-  it('keeps a token revoked although the store lost the revocation, and although it cannot keep it', async () => {
+  it('refuses a revoked token although the store lost the revocation, or cannot store it', async () => {
     const { dataDir, kv } = await authority();
     const store = createTokenStore(kv);
     const tokens = await createAuthority(store, dataDir);
@@ -99,7 +99,7 @@ describe('authority', () => {
     expect(await onFullDisk.verify(other.token)).toEqual(refused('revoked'));
   });
 
-  it('names what is wrong with a token', async () => {
+  it('distinguishes the reasons to refuse a token', async () => {
     const { authority: tokens } = await authority();
     const other = (await authority()).authority;
     const { token } = await tokens.issue({ subject: 'ci', role: 'readonly', expiresInMs: null });
@@ -126,7 +126,7 @@ describe('authority', () => {
     });
   });
 
-  it('takes no algorithm but its own', async () => {
+  it('accepts no algorithm other than its own', async () => {
     const { authority: tokens, dataDir } = await authority();
     const { record } = await tokens.issue({ subject: 'ci', role: 'readonly', expiresInMs: null });
     const publicKey = createPublicKey(readFileSync(join(dataDir, 'token.key')));
@@ -151,7 +151,7 @@ describe('authority', () => {
     }
   });
 
-  it('refuses a well-signed token that it has no record of, or that is for something else', async () => {
+  it('refuses a well-signed token without a record, or for another purpose', async () => {
     const { authority: tokens, dataDir } = await authority();
     const { generateKeyPairSync: _, createPrivateKey } = await import('node:crypto');
     const key = createPrivateKey(readFileSync(join(dataDir, 'token.key')));
@@ -165,7 +165,7 @@ describe('authority', () => {
     expect(await tokens.verify(await sign('weir-api'))).toEqual(refused('malformed'));
   });
 
-  it('writes a new admin token where the file is gone or of another key, and the one before no longer counts', async () => {
+  it('replaces an admin token file that is missing or signed by another key, and refuses the previous token', async () => {
     const { dataDir, open, authority: first } = await authority();
     const before = adminToken(dataDir);
     rmSync(join(dataDir, 'admin.token'));
@@ -178,7 +178,7 @@ describe('authority', () => {
     expect((await first.verify(adminToken(dataDir))).kind).toBe('refused');
   });
 
-  it('leaves an admin token that was revoked revoked', async () => {
+  it('keeps a revoked admin token revoked', async () => {
     const { dataDir, open, authority: first } = await authority();
     const verdict = await first.verify(adminToken(dataDir));
     if (verdict.kind === 'accepted') await first.revoke(verdict.identity.id);
@@ -186,7 +186,7 @@ describe('authority', () => {
     expect(await second.verify(adminToken(dataDir))).toEqual(refused('revoked'));
   });
 
-  it('refuses a key that others may read, or that is none', async () => {
+  it('refuses a signing key that other users can read, or that is invalid', async () => {
     const { dataDir, open } = await authority();
     const key = join(dataDir, 'token.key');
     chmodSync(key, 0o640);

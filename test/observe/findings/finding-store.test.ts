@@ -27,7 +27,7 @@ const open = async (options: Partial<FindingStoreOptions> = {}, kv: KvStore = cr
 };
 const ask = async (ledger: FindingStore, filter: Partial<FindingFilter> = {}) =>
   (await ledger.query({ filter: { ...ANY, ...filter }, limit: 1_000, cursor: null })).items;
-/** Every page of a walk. */
+/** All pages of a walk. */
 async function walk(ledger: FindingStore, filter: FindingFilter, limit: number) {
   const pages = [];
   let cursor: string | null = null;
@@ -39,8 +39,8 @@ async function walk(ledger: FindingStore, filter: FindingFilter, limit: number) 
   return pages;
 }
 
-describe('the ledger of findings', () => {
-  it('adds equal findings up, over restarts too, and keeps the generation that was seen last', async () => {
+describe('ledger of findings', () => {
+  it('sums equal findings, also over restarts, and keeps the latest generation', async () => {
     const folder = temporaryFolder();
     const first = await openFindingStore(await openRocksDbStore(folder, { plain: true }), OPTIONS);
     await first.merge([
@@ -60,7 +60,7 @@ describe('the ledger of findings', () => {
     expect([none, again.count]).toEqual([[], 2]);
   });
 
-  it('keeps apart what differs in any field but generation, time and count', async () => {
+  it('separates findings that differ in any field except generation, time and count', async () => {
     const ledger = await open();
     const differences: Partial<FindingDelta>[] = [
       {},
@@ -90,7 +90,7 @@ describe('the ledger of findings', () => {
     expect(ledger.count).toBe(differences.length);
   });
 
-  it('never merges two changes of the configuration', async () => {
+  it('never merges two configuration changes', async () => {
     const ledger = await open();
     const change = seen({ type: 'config_change', written: { status: 200, etag: '"a.1"' } });
     await ledger.merge([change, change]);
@@ -100,7 +100,7 @@ describe('the ledger of findings', () => {
     );
   });
 
-  it('answers whatever is asked as a plain list would', { timeout: 120_000 }, async () => {
+  it('returns the same as a filtered list, for random queries', { timeout: 120_000 }, async () => {
     const few = <T>(...values: T[]) => fc.uniqueArray(fc.constantFrom(...values), { maxLength: 2 });
     const delta = fc
       .record({
@@ -162,7 +162,7 @@ describe('the ledger of findings', () => {
     );
   });
 
-  it('shows what nobody touches exactly once, whatever is merged during a walk', async () => {
+  it('returns each unchanged finding exactly once during concurrent merges', async () => {
     const ledger = await open();
     const still = Array.from({ length: 50 }, (_, at) => seen({ source: `10.0.0.${at}`, lastMs: 1_000 + (at >> 2) }));
     const moving = Array.from({ length: 50 }, (_, at) => seen({ source: `10.0.1.${at}`, lastMs: 1_000 + (at >> 2) }));
@@ -183,7 +183,7 @@ describe('the ledger of findings', () => {
     );
   });
 
-  it('shows nothing that is too old, also before a merge removes it', async () => {
+  it('omits findings that are too old, even before a merge removes them', async () => {
     let nowMs = 1_000;
     const ledger = await open({ retentionMs: 100, now: () => nowMs });
     await ledger.merge([seen({ lastMs: 950 }), seen({ rule: 'dns', lastMs: 1_000 })]);
@@ -194,7 +194,7 @@ describe('the ledger of findings', () => {
     expect(ledger.count).toBe(1);
   });
 
-  it('removes in steps what is far too much, and never what was seen last', async () => {
+  it('removes a large excess in steps, the least recently seen first', async () => {
     const kv = createMemoryStore();
     const many = Array.from({ length: 1_500 }, (_, at) =>
       seen({ source: `10.0.${at >> 8}.${at & 255}`, lastMs: 1_000 + at }),
@@ -215,7 +215,7 @@ describe('the ledger of findings', () => {
     expect(left.length).toBe(10 * 8 + 1);
   });
 
-  it('looks at a limited number of findings for a page of a network, which may then be short', async () => {
+  it('examines a limited number of findings per page of a network filter, so a page may be short', async () => {
     const ledger = await open({ maxEntries: 10_000 });
     const others = Array.from({ length: 2_500 }, (_, at) =>
       seen({ source: `10.1.${at >> 8}.${at & 255}`, lastMs: 2_000 + at }),
@@ -225,7 +225,7 @@ describe('the ledger of findings', () => {
     expect(pages.map((page) => page.map(({ source }) => source))).toEqual([[], [], ['10.0.0.7']]);
   });
 
-  it('refuses a cursor that it did not give', async () => {
+  it('refuses an invalid cursor', async () => {
     const ledger = await open();
     const refusal = await ledger
       .query({ filter: ANY, limit: 1, cursor: 'AAAA' })
@@ -233,7 +233,7 @@ describe('the ledger of findings', () => {
     expect(refusal).toBe('query findings: the cursor is not one of a page');
   });
 
-  it('says what it could not merge, and has the rest', async () => {
+  it('reports the deltas that it could not merge, and stores all others', async () => {
     const kv = createMemoryStore();
     let writes = 0;
     const full: KvStore = {
@@ -258,7 +258,7 @@ describe('the ledger of findings', () => {
     expect((await ask(ledger)).map(({ count }) => count)).toEqual(Array.from({ length: 300 }, () => 1));
   });
 
-  it('does not ask for findings again that are stored, where only removing failed', async () => {
+  it('does not return stored deltas as unmerged if only the removal failed', async () => {
     const kv = createMemoryStore();
     let removing = false;
     const failing: KvStore = {
@@ -276,7 +276,7 @@ describe('the ledger of findings', () => {
     expect([error.code, error.unmerged, ledger.count]).toEqual(['store_unavailable', [], 2]);
   });
 
-  it('does not read what a later build wrote', async () => {
+  it('refuses to read the format of a later build', async () => {
     const kv = createMemoryStore();
     await kv.put('state', Buffer.from('{"format":2,"count":0,"first":1,"next":1}'), { sync: false });
     const error = await openFindingStore(kv, OPTIONS).catch((thrown: StoreError) => `${thrown.code} ${thrown.message}`);

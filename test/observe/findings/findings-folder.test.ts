@@ -30,7 +30,10 @@ const codeOf = (promise: Promise<unknown>) =>
     ({ code }: { readonly code: string }) => code,
   );
 
-/** Lets a process merge, kills it some time after its `rounds`-th merge, and gives the last round that it said. */
+/**
+ * Starts a process that merges, kills it some time after its `rounds`-th merge, and returns the last round
+ * that it printed.
+ */
 async function killedWhileMerging(folder: string, from: number, rounds: number, delayMs: number): Promise<number> {
   const argv = [built('test/observe/findings/merging-process.js'), folder, String(from)];
   const child = spawn(process.execPath, argv, { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -44,8 +47,8 @@ async function killedWhileMerging(folder: string, from: number, rounds: number, 
   return last;
 }
 
-describe('the folder of the findings', () => {
-  it('has every merge after kill -9, in all of its indexes', { timeout: 120_000 }, async () => {
+describe('database folder of the findings', () => {
+  it('has every merge in all indexes after kill -9', { timeout: 120_000 }, async () => {
     const folder = join(temporaryFolder(), 'findings');
     let round = 0;
     for (let life = 0; life < 5; life++) {
@@ -68,7 +71,7 @@ describe('the folder of the findings', () => {
       expect([...told].sort()).toEqual(grown.sort());
       await ledger.close();
       const again = opened(folder, { sinks: ['file'] });
-      // Brings all of them to the same round.
+      // Brings all findings to the same round.
       round = merged + 1;
       const late = all.items.filter(({ lastMs }) => lastMs < 1_000 + round);
       await again.ledger.merge(late.map(({ id: _, ...delta }) => ({ ...delta, lastMs: 1_000 + round, count: 1 })));
@@ -79,7 +82,7 @@ describe('the folder of the findings', () => {
     }
   });
 
-  it('is moved aside and begun anew where it does not open', async () => {
+  it('is moved aside and replaced if it cannot be opened', async () => {
     const root = temporaryFolder();
     const folder = join(root, 'findings');
     const first = opened(folder);
@@ -93,13 +96,13 @@ describe('the folder of the findings', () => {
     expect(readdirSync(root).length).toBe(2);
   });
 
-  it('is moved aside where damage is met later, and what is being merged is kept', async () => {
+  it('is moved aside when damage is found later, and the current merge is stored in its replacement', async () => {
     const root = temporaryFolder();
     const folder = join(root, 'findings');
     const first = opened(folder, { maxEntries: 10_000 });
     await first.ledger.merge(Array.from({ length: 2_000 }, (_, at) => seen({ source: `10.1.${at >> 8}.${at & 255}` })));
     await first.ledger.close();
-    // What was merged is in files once it is opened again.
+    // Merged findings are written to table files when the database is opened again.
     const { ledger, said } = opened(folder, { maxEntries: 10_000 });
     await ledger.query({ filter: { ...ANY, types: ['gap'] }, limit: 1, cursor: null });
     const tables = readdirSync(folder).filter((name) => name.endsWith('.sst'));
@@ -114,34 +117,37 @@ describe('the folder of the findings', () => {
     expect(readdirSync(root).length).toBe(2);
   });
 
-  it.runIf(process.getuid?.() === 0)('goes on once a full disk has room again, and nothing is lost', async () => {
-    const disk = temporaryFolder();
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', disk]);
-    try {
-      const { ledger, said } = opened(join(disk, 'findings'));
-      await ledger.merge([seen()]);
-      const ballast = join(disk, 'ballast');
+  it.runIf(process.getuid?.() === 0)(
+    'recovers when a full disk has space again, without losing a finding',
+    async () => {
+      const disk = temporaryFolder();
+      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', disk]);
       try {
-        writeFileSync(ballast, Buffer.alloc(8 * 1024 * 1024));
-      } catch {}
-      const path = 'x'.repeat(16_000);
-      const large = seen({ type: 'http_deny', http: { method: 'GET', host: 'a.example', path } });
-      const first = await ledger.merge([large]).catch((error: unknown) => error);
-      const again = await ledger.merge([large, seen()]).catch((error: unknown) => error);
-      if (!(first instanceof MergeError && again instanceof MergeError)) throw first;
-      expect([first.code, again.code]).toEqual(['store_no_space', 'store_no_space']);
-      expect([first.unmerged, again.unmerged]).toEqual([[large], [large, seen()]]);
-      rmSync(ballast);
-      await ledger.merge(again.unmerged);
-      expect((await counts(ledger)).sort()).toEqual(['10.0.0.7 1', '10.0.0.7 2']);
-      expect(said).toEqual([]);
-      await ledger.close();
-    } finally {
-      execFileSync('umount', [disk]);
-    }
-  });
+        const { ledger, said } = opened(join(disk, 'findings'));
+        await ledger.merge([seen()]);
+        const ballast = join(disk, 'ballast');
+        try {
+          writeFileSync(ballast, Buffer.alloc(8 * 1024 * 1024));
+        } catch {}
+        const path = 'x'.repeat(16_000);
+        const large = seen({ type: 'http_deny', http: { method: 'GET', host: 'a.example', path } });
+        const first = await ledger.merge([large]).catch((error: unknown) => error);
+        const again = await ledger.merge([large, seen()]).catch((error: unknown) => error);
+        if (!(first instanceof MergeError && again instanceof MergeError)) throw first;
+        expect([first.code, again.code]).toEqual(['store_no_space', 'store_no_space']);
+        expect([first.unmerged, again.unmerged]).toEqual([[large], [large, seen()]]);
+        rmSync(ballast);
+        await ledger.merge(again.unmerged);
+        expect((await counts(ledger)).sort()).toEqual(['10.0.0.7 1', '10.0.0.7 2']);
+        expect(said).toEqual([]);
+        await ledger.close();
+      } finally {
+        execFileSync('umount', [disk]);
+      }
+    },
+  );
 
-  it('refuses every call once it is closed', async () => {
+  it('refuses all calls after it is closed', async () => {
     const { ledger } = opened(join(temporaryFolder(), 'findings'));
     await ledger.merge([seen()]);
     await ledger.close();

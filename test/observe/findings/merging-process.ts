@@ -2,7 +2,7 @@ import { writeSync } from 'node:fs';
 import { openFindings } from '#observe/findings/findings-folder.js';
 import { seen } from './seen.js';
 
-/** Merges round after round until it is killed, and says each one once it is merged. */
+/** Merges rounds until it is killed, and prints each round after its merge. */
 const options = { retentionMs: 1_000_000, maxEntries: 1_000, sinks: ['file'], now: () => 500_000 };
 const ledger = openFindings(process.argv[2] ?? '', options, () => {});
 let round = Number(process.argv[3] ?? 0);

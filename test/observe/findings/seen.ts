@@ -1,7 +1,7 @@
 import type { FindingDelta } from '#observe/findings/finding.js';
 import type { FindingFilter } from '#observe/findings/finding-filter.js';
 
-/** A denied TCP packet, unless told otherwise. */
+/** A denied TCP packet by default. */
 export function seen(of: Partial<FindingDelta> = {}): FindingDelta {
   return {
     type: 'l4_deny',

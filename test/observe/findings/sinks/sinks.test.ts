@@ -16,7 +16,7 @@ const SECRET = 'planted-secret';
 const BACKOFF = { firstMs: 5, longestMs: 40 };
 const OPTIONS: Omit<FindingStoreOptions, 'sinks'> = { retentionMs: 1e6, maxEntries: 1_000, now: () => 500_000 };
 
-/** Of a ledger that is new at that time. */
+/** The first position of a ledger that is created at that time. */
 const FIRST_POSITION = 500_000_000;
 
 async function running(
@@ -52,8 +52,8 @@ const briefly = (told: readonly Told[]) =>
 const allDelivered = async (ledger: FindingStore, name: string) =>
   expect.poll(async () => (await ledger.outbox.read(name, 1)).items.length, { timeout: 10_000 }).toBe(0);
 
-describe('the file', () => {
-  it('has a line for each finding that a merge changed, in a file that only the service reads', async () => {
+describe('file sink', () => {
+  it('writes a line for each changed finding to a file that only the service can read', async () => {
     const options = toFile();
     const { path } = options.file;
     writeFileSync(path, '{"torn":');
@@ -75,7 +75,7 @@ describe('the file', () => {
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
-  it('is begun anew when it is full, and the oldest ones go', async () => {
+  it('rotates full files and removes the oldest', async () => {
     const options = toFile(2_000, 2);
     const { ledger } = await running(options);
     for (let round = 1; round <= 12; round++) {
@@ -92,7 +92,7 @@ describe('the file', () => {
     expect(counts.length).toBeGreaterThan(4);
   });
 
-  it('takes a finding that is larger than a file', async () => {
+  it('accepts a finding that is larger than the maximum file size', async () => {
     const options = toFile(100);
     const { ledger } = await running(options);
     await ledger.merge([seen(), seen({ source: '10.0.0.8' })]);
@@ -101,7 +101,7 @@ describe('the file', () => {
     expect(toldIn(readFileSync(`${options.file.path}.1`, 'utf8')).length).toBe(1);
   });
 
-  it('is written again once its folder is there', async () => {
+  it('resumes when its missing folder exists', async () => {
     const { ledger, states } = await running({
       file: { path: '/nonexistent/findings.jsonl', maxBytes: 100, keep: 1 },
       webhook: null,
@@ -111,8 +111,8 @@ describe('the file', () => {
   });
 });
 
-describe('the webhook', () => {
-  it('gets arrays of findings, signed with the secret', async () => {
+describe('webhook sink', () => {
+  it('posts arrays of findings, signed with the secret', async () => {
     const { received, url } = await receiver();
     const { ledger, sinks } = await running(webhook(url));
     await ledger.merge([seen({ count: 2 }), seen({ source: '10.0.0.8' })]);
@@ -127,7 +127,7 @@ describe('the webhook', () => {
       .toEqual([{ name: 'webhook', delivered: 2, failed: 0, failure: null, dropped: 0, waiting: 0 }]);
   });
 
-  it('gets what it refused again, in order and at least once, also after a restart', async () => {
+  it('repeats refused findings in order, at least once, also after a restart', async () => {
     const kv = createMemoryStore();
     const { received, told, url } = await receiver();
     const { answer } = told;
@@ -157,14 +157,14 @@ describe('the webhook', () => {
     told.answer = answer;
     const { ledger } = await running(options, { kv });
     await allDelivered(ledger, 'webhook');
-    // What was under way when it was stopped may come twice, with its position.
+    // Deliveries under way at the stop may be repeated, with the same position.
     const once = () => [...new Map(toldBy(received).map((one) => [one.position, one])).values()];
     expect(briefly(once())).toEqual(['10.0.0.7 +1 =1', '10.0.0.7 +1 =2', '10.0.0.8 +1 =1']);
     await ledger.merge([seen({ source: '10.0.0.9' })]);
     await expect.poll(() => once().length).toBe(4);
   });
 
-  it('is not followed where it redirects', async () => {
+  it('does not follow redirects', async () => {
     const other = await receiver();
     const { received, told, url } = await receiver();
     told.answer = (answer) => void answer.writeHead(307, { location: other.url }).end();
@@ -175,7 +175,7 @@ describe('the webhook', () => {
     expect(other.received).toEqual([]);
   });
 
-  it('is given up for now where it does not answer, or is not there', async () => {
+  it('retries later if the receiver does not respond or cannot be reached', async () => {
     const { told, url, received, port, close } = await receiver();
     told.answer = () => {};
     const { ledger, states } = await running(webhook(url, 60));
@@ -190,7 +190,7 @@ describe('the webhook', () => {
     expect(briefly(toldBy(again.received))).toEqual(['10.0.0.7 +1 =1']);
   });
 
-  it('gets a gap for what there was no room to keep, with how many', async () => {
+  it('sends a gap with the number of findings that were dropped', async () => {
     const { received, told, url } = await receiver();
     const { answer } = told;
     told.answer = (refusing) => void refusing.writeHead(503).end();
@@ -212,13 +212,13 @@ describe('the webhook', () => {
     const changes = Math.max(...got.map(({ position }) => position)) - FIRST_POSITION + 1;
     const lost = items[0]?.count ?? 0;
     expect([changes - 300, changes - 299]).toContain(lost);
-    // One request may have been under way while its findings were given up.
+    // One delivery may have been under way while its findings were dropped.
     expect(kept).toBeGreaterThanOrEqual(changes - lost);
     expect(kept).toBeLessThanOrEqual(changes - lost + 100);
   });
 });
 
-it('a sink that is new is told of nothing that was before it, and one that is gone keeps nothing', async () => {
+it('a new sink receives no earlier findings, and a removed sink leaves no entries behind', async () => {
   const kv = createMemoryStore();
   const keep = { ...bound(kv), close: async () => {} };
   const none = await openFindingStore(keep, { ...OPTIONS, sinks: [] });
@@ -245,7 +245,7 @@ it('a sink that is new is told of nothing that was before it, and one that is go
   expect(await entries()).toBe(0);
 });
 
-it('no secret is in a finding, in a file, or in what is said of a sink', async () => {
+it('no secret appears in a finding, a file, or the status of a sink', async () => {
   const { received, told, url } = await receiver();
   told.answer = (refusing) => void refusing.writeHead(401).end(SECRET);
   const file = toFile();
