@@ -5,7 +5,7 @@ const shared = {
   ssr: { resolve: { conditions: ['weir-source'] } },
 };
 
-/** What measures time or owns the machine's network runs alone, after the rest. */
+/** Tests that measure time or own the network of the machine run alone, after the others. */
 const alone = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts'];
 
 export default defineConfig({
