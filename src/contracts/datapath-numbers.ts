@@ -32,34 +32,35 @@ export const DROP_REASON = {
 
 /** The meaning of each drop reason, and the remedy. `docs/errors.md` is generated from this table. */
 export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REASON, 'none'>, string>> = {
-  malformed: 'A header is wrong, or ends before the packet does.',
+  malformed: 'A header is invalid or truncated.',
   non_ipv4:
     'Forwarded IPv6, or neither IP nor ARP, and `dataplane.non_ipv4` is `drop`. With `police_local` also IPv6 of the node itself.',
   vlan_tagged: 'The frame carries a VLAN tag where the hook sees it; police the VLAN interface instead.',
-  fragment: 'A later fragment of a datagram whose first one was not seen, not let through, or is older than 30 s.',
+  fragment: 'A later fragment of a datagram whose first fragment was not seen, was denied, or is older than 30 s.',
   spoofed_source:
-    'The source does not route back through the interface it came in by (`dataplane.reverse_path`), or no host can have it.',
-  no_policy: 'Nothing was ever put in force on this node, not even its fallback: it is starting for the first time.',
+    'The source does not route back through the interface it came in by (`dataplane.reverse_path`), or is not a valid source address.',
+  no_policy: 'No policy was ever in force on this node, not even the fallback: it is starting for the first time.',
   policy_deny: 'A rule, a default action or the default policy denied it.',
-  service_plane_absent: 'A TLS rule matched, and the service plane that would judge it is not running.',
-  out_of_state: 'TCP that opens no connection and belongs to none; see `dataplane.pickup`.',
+  service_plane_absent: 'A TLS rule matched, and the service plane, which decides such connections, is not running.',
+  out_of_state: 'A TCP packet that opens no connection and belongs to none; see `dataplane.pickup`.',
   flow_table_full: 'The flow table has no room for a new flow; raise `dataplane.flow_capacity`.',
   guard:
-    'The guard found a forwarded packet that the datapath had not judged: a program was detached, or an interface is new.',
-  program_damaged: 'The compiled policy leads out of itself. This is a bug: please report it.',
-  tcp_flags: 'A combination of TCP flags that no TCP sends, such as SYN and FIN, or none at all.',
+    'The guard found a forwarded packet that the datapath had not classified: a program was detached, or an interface is new.',
+  program_damaged: 'An index in the compiled policy is out of bounds. This is a bug: please report it.',
+  tcp_flags: 'An invalid combination of TCP flags, such as SYN and FIN, or no flag at all.',
   fragment_overlap:
-    'A fragment covers what another of its datagram covers already, or the datagram has two ends, or parts behind its end.',
+    'A fragment overlaps another one of its datagram, or the datagram has two ends, or data behind its end.',
   fragment_tiny: 'A first fragment that ends before the ports or flags of its datagram.',
-  icmp_redirect: 'An ICMP redirect that was to be forwarded; routers send them to neighbours only.',
-  source_route: 'An IP option that says which way the packet shall take.',
-  dns_proxy_absent: 'A lookup that is taken over (`dns.transparent`), while the DNS proxy is not running.',
-  not_inspected: 'A TLS rule matched a connection that was there before the rule, which the service plane cannot take.',
+  icmp_redirect: 'An ICMP redirect that would have been forwarded; routers send redirects only to their neighbours.',
+  source_route: 'The packet has an IP option for source routing (RFC 791, 3.1).',
+  dns_proxy_absent: 'A diverted lookup (`dns.transparent`) while the DNS proxy is not running.',
+  not_inspected:
+    'A TLS rule matched a connection that was opened before the rule, which the service plane cannot take over.',
   node_uninspected:
     'A TLS rule matched a connection of the node itself or to it (`dataplane.police_local`): those cannot be inspected.',
   loopback: 'The source or destination is in 127.0.0.0/8, which no packet on a network may have (RFC 1122, 3.2.1.3).',
   flow_share:
-    'The flow table is more than half full, and the source has its share of it; raise `dataplane.flow_share` or `dataplane.flow_capacity`.',
+    'The flow table is more than half full, and the source has used its share of it; raise `dataplane.flow_share` or `dataplane.flow_capacity`.',
 };
 
 /** `enum priority` of `bpf/weir.h`. */

@@ -129,7 +129,7 @@ describe('the dataplane', () => {
     await until('policy_ready', 'backing_off');
     expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'prove 0']);
     expect(system.readiness().checks[2]?.detail).toBe(
-      'the stored policy could not be put in force; tried again soon: ICMP type 8 code 0 from 0.0.0.1 to 0.0.0.2: the policy says deny by the default policy, and the compiled tables say nothing that is a verdict',
+      'the stored policy could not be put in force; tried again soon: ICMP type 8 code 0 from 0.0.0.1 to 0.0.0.2: the policy says deny by the default policy, and the compiled tables say an invalid verdict',
     );
     delete datapath.on.prove;
     await until('policy_ready', 'never_activated');

@@ -111,14 +111,14 @@ test('a live flow is listed with its rule and its interfaces, and ends when it i
     const { decision, reason } = body as { readonly decision: string; readonly reason: string };
     return [decision, reason];
   };
-  const open = expect.stringContaining('that is open: rule r0 of source group clients let it in') as string;
+  const open = expect.stringContaining('that is open: rule r0 of source group clients allowed it') as string;
   expect(await explained({})).toEqual(['allow', open]);
   const back = { src: ADDRESSES.server, dst: ADDRESSES.client, src_port: 80, dst_port: 45_678 };
   expect(await explained(back)).toEqual(['allow', open]);
   expect((await explained({ ...back, dst_port: 45_679 }))[0]).toBe('deny');
   expect(await explained({ src_port: 5, interface: 'wan0' })).toEqual([
     'deny',
-    expect.stringContaining('come in by lan0, and not by wan0'),
+    expect.stringContaining('arrive by lan0, and not by wan0'),
   ]);
   expect((await explained({ src_port: 5, interface: 'lan0' }))[0]).toBe('allow');
   expect(await explained({ src: '198.51.100.7' })).toEqual(['deny', expect.stringContaining('no route leads to')]);

@@ -268,7 +268,7 @@ describe('explain', () => {
       'deny',
       'deny',
       [],
-      /come in by lan0, and not by wan0: .* spoofed_source$/,
+      /arrive by lan0, and not by wan0: .* spoofed_source$/,
     ],
     [
       'another interface, with reverse_path loose',
@@ -343,7 +343,7 @@ describe('explain', () => {
       /police_local/,
     ],
     ['no dataplane', {}, undefined, { dataplane: 'absent' }, 'deny', 'allow', [], /no dataplane section/],
-    ['an open flow', {}, undefined, { flow }, 'allow', 'allow', [], /rule r1 of source group old let it in/],
+    ['an open flow', {}, undefined, { flow }, 'allow', 'allow', [], /rule r1 of source group old allowed it/],
     [
       'an open flow under audit',
       {},
@@ -352,7 +352,7 @@ describe('explain', () => {
       'deny',
       'allow',
       [],
-      /let it in/,
+      /allowed it/,
     ],
     [
       'a reply in an open flow',
@@ -362,7 +362,7 @@ describe('explain', () => {
       'allow',
       'allow',
       [],
-      /^The packet answers/,
+      /^The packet is a reply/,
     ],
     [
       'an open flow that an older policy decided',
@@ -372,7 +372,7 @@ describe('explain', () => {
       'deny',
       'deny',
       [],
-      /judged again by its next packet$/,
+      /its next packet is classified again$/,
     ],
   ])('gives the decision and its reason: %s', (_, changed, ingress, node, decision, effective, unknown, reason) => {
     const given = { packet: packet(changed), ingress, node: { ...NODE, ...node } };
@@ -414,7 +414,7 @@ describe('explain', () => {
       reason: 'no rule and no default action matches, so default_policy decides: denied',
       walk: [
         office('other', 'api.example.com does not match other.example'),
-        office('net', 'it has destinations and no hostname, so it says nothing about names'),
+        office('net', 'it has destinations and no hostname, so it does not decide lookups'),
         office('web', 'it denies only a part of the traffic, so it does not deny the lookup'),
         office('ping', 'it has no hostname and allows neither TCP nor UDP port 53'),
         { source_group: 'empty', rule: null, matched: false, why: 'it has neither rules nor a default action' },

@@ -56,12 +56,12 @@ describe('parseStrictJson', () => {
       {
         pointer: '/b/1/x~1y',
         code: 'duplicate_key',
-        message: 'The key stands twice in this object, again at line 2, column 32.',
+        message: 'The key is repeated in this object, at line 2, column 32.',
       },
       {
         pointer: '/a',
         code: 'duplicate_key',
-        message: 'The key stands twice in this object, again at line 3, column 2.',
+        message: 'The key is repeated in this object, at line 3, column 2.',
       },
     ]);
   });
@@ -95,23 +95,23 @@ describe('parseStrictJson', () => {
   it.each([
     ['', 1, 1, 'a value', 'the body ends'],
     ['{"a": 1', 1, 8, '"," or "}"', 'the body ends'],
-    ['{"a": tru}', 1, 7, 'a value', 'something else stands there'],
-    ['{"a": 01}', 1, 8, '"," or "}"', 'something else stands there'],
-    ['[1,]', 1, 4, 'a value', 'something else stands there'],
-    ['{"a": 1,}', 1, 9, 'a key', 'something else stands there'],
-    ['{"a" 1}', 1, 6, '":"', 'something else stands there'],
-    ['[1.]', 1, 4, 'a digit', 'something else stands there'],
-    ['{}\n{}', 2, 1, 'the end of the body', 'something else stands there'],
-    ['"\\x"', 1, 3, 'an escape', 'something else stands there'],
-    ['["é\\ud800"]', 1, 4, 'a pair of surrogates', 'something else stands there'],
+    ['{"a": tru}', 1, 7, 'a value', 'another character follows'],
+    ['{"a": 01}', 1, 8, '"," or "}"', 'another character follows'],
+    ['[1,]', 1, 4, 'a value', 'another character follows'],
+    ['{"a": 1,}', 1, 9, 'a key', 'another character follows'],
+    ['{"a" 1}', 1, 6, '":"', 'another character follows'],
+    ['[1.]', 1, 4, 'a digit', 'another character follows'],
+    ['{}\n{}', 2, 1, 'the end of the body', 'another character follows'],
+    ['"\\x"', 1, 3, 'an escape', 'another character follows'],
+    ['["é\\ud800"]', 1, 4, 'a pair of surrogates', 'another character follows'],
     ['"abc', 1, 5, 'the closing quote of a string', 'the body ends'],
-    ['\ufeff{}', 1, 1, 'a value', 'something else stands there'],
+    ['\ufeff{}', 1, 1, 'a value', 'another character follows'],
   ])('reports the position where %j stops being JSON', (text, line, column, needs, found) => {
     expect(problemsOf(text)).toEqual([
       {
         pointer: '',
         code: 'invalid_json',
-        message: `The body is not JSON: at line ${line}, column ${column} it needs ${needs}, but ${found}.`,
+        message: `The body is not JSON: at line ${line}, column ${column} ${needs} is expected, but ${found}.`,
       },
     ]);
   });

@@ -420,7 +420,7 @@ describe('lint of an inspecting allow before a wider allow', () => {
       .filter(({ code }) => code === 'inspection_widened')
       .map(({ pointer, message }) => `${pointer}: ${message}`);
   const at = (by: string) =>
-    `/source_groups/0/rules/0/match/tls: These matchers keep nothing out: ${by} allows every connection that they do not match.`;
+    `/source_groups/0/rules/0/match/tls: These matchers exclude nothing: ${by} allows every connection that they do not match.`;
 
   it.each<[readonly RuleConfig[], string]>([
     [[sni, https], '/source_groups/0/rules/1'],

@@ -155,6 +155,6 @@ test('the sentence of a mismatch contains the packet, both verdicts and the rule
   );
   const silent = { ...packet({ protocol: 47 }), sourcePort: 0, destinationPort: 0 };
   expect(mismatchSentence({ packet: silent, expected: verdictWord(0, 'allow', false), found: 0 }, ruleNames)).toBe(
-    'protocol 47 from 10.0.0.1 to 192.0.2.1: the policy says allow by rule web of group lan, and the compiled tables say nothing that is a verdict',
+    'protocol 47 from 10.0.0.1 to 192.0.2.1: the policy says allow by rule web of group lan, and the compiled tables say an invalid verdict',
   );
 });

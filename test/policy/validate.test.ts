@@ -38,7 +38,7 @@ const intercept = (request: unknown) => ({ tls: { mode: 'intercept', http: { req
 describe('a match is rejected for', () => {
   const EMPTY_TEXT = 'An empty text matches nothing.';
   const CIDR = 'Write an IPv4 network such as "192.0.2.0/24": four decimal octets, "/", and 0 to 32.';
-  const NOT_REGEX = 'Not an expression to search for: missing closing ) at character 2.';
+  const NOT_REGEX = 'Invalid regular expression: missing closing ) at character 2.';
   const HEADER = 'A header name is a token such as "content-type".';
   it.each<[string, unknown, unknown, string[]]>([
     [
@@ -86,14 +86,14 @@ describe('a match is rejected for', () => {
       { dns_hostname: 'a.*.com' },
       { dns_hostname: '*.a.com' },
       [
-        'invalid_hostname ~/dns_hostname: Not a hostname pattern: "*" stands alone or as "*." before a name; write a regular expression for anything else.',
+        'invalid_hostname ~/dns_hostname: Invalid hostname pattern: "*" stands alone or as "*." before a name; write a regular expression for anything else.',
       ],
     ],
     [
       'an empty hostname',
       { dns_hostname: '' },
       { dns_hostname: 'a' },
-      ['empty_matcher ~/dns_hostname: Not an expression to search for: an empty hostname matches nothing.'],
+      ['empty_matcher ~/dns_hostname: Invalid regular expression: an empty hostname matches nothing.'],
     ],
     [
       'a hostname that is not valid RE2',
@@ -105,7 +105,7 @@ describe('a match is rejected for', () => {
       'a long regex',
       { dns_hostname: `^${'a'.repeat(1024)}` },
       { dns_hostname: `^${'é'.repeat(511)}` },
-      ['regex_too_long ~/dns_hostname: Not an expression to search for: longer than 1024 bytes.'],
+      ['regex_too_long ~/dns_hostname: Invalid regular expression: longer than 1024 bytes.'],
     ],
     [
       'an unknown protocol',
@@ -151,25 +151,25 @@ describe('a match is rejected for', () => {
       'a range with a start above its end',
       { src_ports: ['20-10'] },
       { src_ports: ['10-10'] },
-      ['invalid_port ~/src_ports/0: Not a port: the range begins at 20, above its end 10.'],
+      ['invalid_port ~/src_ports/0: Invalid port: the range begins at 20, above its end 10.'],
     ],
     [
       'a range above 65535',
       { dst_ports: ['1-65536'] },
       { dst_ports: ['0-65535'] },
-      ['invalid_port ~/dst_ports/0: Not a port: a port is 0 to 65535.'],
+      ['invalid_port ~/dst_ports/0: Invalid port: a port is 0 to 65535.'],
     ],
     [
       'a port that is not a number',
       { dst_ports: ['http'] },
       { dst_ports: ['80'] },
-      ['invalid_port ~/dst_ports/0: Not a port: write a port ("443") or a range ("8000-8100") in decimal.'],
+      ['invalid_port ~/dst_ports/0: Invalid port: write a port ("443") or a range ("8000-8100") in decimal.'],
     ],
     [
       'a range with spaces',
       { dst_ports: ['1 - 2'] },
       { dst_ports: ['1-2'] },
-      ['invalid_port ~/dst_ports/0: Not a port: write a port ("443") or a range ("8000-8100") in decimal.'],
+      ['invalid_port ~/dst_ports/0: Invalid port: write a port ("443") or a range ("8000-8100") in decimal.'],
     ],
     [
       'a port that is an object',
@@ -250,7 +250,7 @@ describe('a match is rejected for', () => {
       'intercept without http',
       { tls: { mode: 'intercept' } },
       { tls: {} },
-      ['intercept_needs_http ~/tls: The mode intercept needs http; without it nothing is to be intercepted.'],
+      ['intercept_needs_http ~/tls: The mode intercept needs http: without it there is nothing to match.'],
     ],
     [
       'metadata matchers under intercept',
@@ -286,7 +286,7 @@ describe('a match is rejected for', () => {
       'an empty SNI expression',
       { tls: { sni: '' } },
       { tls: { sni: '.' } },
-      ['empty_matcher ~/tls/sni: Not an expression to search for: an empty expression matches everything.'],
+      ['empty_matcher ~/tls/sni: Invalid regular expression: an empty expression matches everything.'],
     ],
     [
       'an empty SNI list',
@@ -371,7 +371,7 @@ describe('a match is rejected for', () => {
       'a trust anchor that does not parse',
       { tls: { trust_anchors_pem: ['x'] } },
       { tls: { trust_anchors_pem: [PEM] } },
-      ['invalid_trust_anchor ~/tls/trust_anchors_pem/0: Not a certificate in PEM: no certificate inside.'],
+      ['invalid_trust_anchor ~/tls/trust_anchors_pem/0: Invalid certificate in PEM: no certificate inside.'],
     ],
     [
       'a wrong word for tls13_uninspectable',
@@ -469,7 +469,7 @@ describe('a match is rejected for', () => {
       'a header twice in different case',
       intercept({ headers: { exact: { 'X-A': ['1'], 'x-a': ['2'] } } }),
       intercept({ headers: { exact: { 'X-A': ['1'] }, regex: { 'x-a': '2' } } }),
-      ['duplicate_header ~/tls/http/request/headers/exact/x-a: This header stands here twice, in different case.'],
+      ['duplicate_header ~/tls/http/request/headers/exact/x-a: This header is repeated here in different case.'],
     ],
     [
       'a header value that is not a list',
@@ -795,7 +795,7 @@ describe('an envelope', () => {
   it('gets one problem for all members that only a stored record has', () => {
     const record = { id: 'x', form: 'envelope', revision: 3, created_at: '', updated_at: '', updated_by: '' };
     expect(check({ ...record, active: true, warnings: [], mode: 'audit', name: 'a', policy: {}, extra: 1 })).toEqual([
-      'unknown_field /id: Only answers have id, form, revision, created_at, updated_at, updated_by, active, warnings: send only mode, name and policy.',
+      'unknown_field /id: Only responses have id, form, revision, created_at, updated_at, updated_by, active, warnings: send only mode, name and policy.',
       'unknown_field /extra: There is no field "extra" here.',
     ]);
   });

@@ -42,7 +42,7 @@ function lintDocument(
   for (const [place, { integration }] of (sources.kubernetes ?? []).entries()) {
     if (resolves?.(integration) === true) continue;
     const message =
-      'This selector was never resolved: until it is, the denies of the group match every source, and its allows none that it adds.';
+      'This selector was never resolved. Until it is, the denies of the group match every source, and its allows match only the static sources.';
     warnings.add(`/sources/kubernetes/${place}`, 'selector_unresolved', message);
   }
   for (let place = 0; place < rules.length; place++) {
@@ -66,7 +66,7 @@ function lintCidrs(cidrs: readonly string[] = [], at: () => string, warnings: Wa
 function lintRule(rule: Rule, group: Group, context: LintContext, warnings: WarningList): void {
   const { hostname, tls, pointer } = rule;
   if (isContradictory(rule)) {
-    warnings.add(pointer, 'never_matches', 'This rule can never match: no protocol has all that it asks for.');
+    warnings.add(pointer, 'never_matches', 'This rule can never match: no protocol satisfies all its matchers.');
   }
   if (hostname === undefined && tls === undefined) return;
   for (const { pointer: at, source, whole } of expressionsOf(rule)) {
@@ -88,7 +88,7 @@ function lintRule(rule: Rule, group: Group, context: LintContext, warnings: Warn
   }
   if (isOfNode(rule, group, context)) {
     const message =
-      'Only connections of the node itself, or to it, reach this rule. They cannot be inspected: they fail, and under audit they pass unread.';
+      'Only connections of the node itself, or to it, reach this rule. They cannot be inspected: they fail, or pass without inspection under audit.';
     warnings.add(`${pointer}/match/tls`, 'node_uninspected', message);
   }
 }

@@ -97,7 +97,7 @@ function headerKeys(): KeyCheck {
   return (key, at, { problems }) => {
     const lower = key.toLowerCase();
     if (!TOKEN.test(key)) problems.add(at, 'invalid_header_name', HEADER_NAME);
-    else if (seen.has(lower)) problems.add(at, 'duplicate_header', 'This header stands here twice, in different case.');
+    else if (seen.has(lower)) problems.add(at, 'duplicate_header', 'This header is repeated here in different case.');
     seen.add(lower);
   };
 }

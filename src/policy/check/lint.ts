@@ -31,15 +31,15 @@ export function lint(
     warnings.add(pointer, 'shadowed', `This rule can never match: ${by} decides all its packets before.`);
   }
   for (const { pointer, behind } of auditOverlaps(policy)) {
-    const message = `This deny is under audit and ends the walk: packets pass that ${behind} denies.`;
+    const message = `This deny is under audit, so it lets packets pass that ${behind} would deny.`;
     warnings.add(pointer, 'audit_before_deny', message);
   }
   for (const { pointer, to } of auditFallThroughs(policy)) {
-    const message = `This group is under audit and has no default_action: what none of its rules matches can reach ${to}, which is enforced and denies it.`;
+    const message = `This group is under audit and has no default_action: packets that none of its rules match can reach ${to}, which is enforced and denies them.`;
     warnings.add(pointer, 'audit_falls_through', message);
   }
   for (const { pointer, by } of widenedInspections(policy)) {
-    const message = `These matchers keep nothing out: ${by} allows every connection that they do not match.`;
+    const message = `These matchers exclude nothing: ${by} allows every connection that they do not match.`;
     warnings.add(pointer, 'inspection_widened', message);
   }
   return warnings.all();

@@ -28,8 +28,8 @@ function validateHostname(text: string, at: string, validation: Validation): voi
   }
   const parsed = parseHostname(text);
   if (!('fault' in parsed)) return;
-  const what = parsed.code === 'invalid_hostname' ? 'a hostname pattern' : 'an expression to search for';
-  validation.problems.add(at, parsed.code, `Not ${what}: ${parsed.fault}.`);
+  const what = parsed.code === 'invalid_hostname' ? 'hostname pattern' : 'regular expression';
+  validation.problems.add(at, parsed.code, `Invalid ${what}: ${parsed.fault}.`);
 }
 
 function validateProtocol(match: Intact<RuleMatchConfig>, at: string, { problems }: Validation): void {
@@ -65,7 +65,7 @@ function validatePorts(
     const spec = ports[index];
     if (spec === undefined || typeof spec === 'number') continue;
     const parsed = parsePorts(spec);
-    if ('fault' in parsed) problems.add(`${at}/${index}`, 'invalid_port', `Not a port: ${parsed.fault}.`);
+    if ('fault' in parsed) problems.add(`${at}/${index}`, 'invalid_port', `Invalid port: ${parsed.fault}.`);
   }
 }
 

@@ -16,7 +16,7 @@ export function validateExpression(
   if (isOverPolicy(expressions.instructions) && context.isStored !== true) return null;
   const compiled = compileRegex(source, options);
   if (!compiled.ok) {
-    problems.add(at, compiled.code, `Not an expression to search for: ${compiled.fault}.`);
+    problems.add(at, compiled.code, `Invalid regular expression: ${compiled.fault}.`);
     return compiled;
   }
   expressions.instructions += compiled.instructions;

@@ -23,7 +23,7 @@ export function validateTls(tls: Intact<TlsMatchConfig>, at: string, validation:
   for (const [index, pem] of (tls.trust_anchors_pem ?? []).entries()) {
     const fault = pem === undefined ? undefined : context.parseCertificate(pem);
     if (fault === undefined) continue;
-    problems.add(`${at}/trust_anchors_pem/${index}`, 'invalid_trust_anchor', `Not a certificate in PEM: ${fault}.`);
+    problems.add(`${at}/trust_anchors_pem/${index}`, 'invalid_trust_anchor', `Invalid certificate in PEM: ${fault}.`);
   }
   validateAction(tls.tls13_uninspectable, `${at}/tls13_uninspectable`, validation);
   if (tls.http !== undefined) validateHttp(tls.http, `${at}/http`, validation);
@@ -37,7 +37,7 @@ function validateMode(tls: Intact<TlsMatchConfig>, at: string, { problems, damag
     return;
   }
   if (tls.http === undefined && !damaged.has(tls)) {
-    problems.add(at, 'intercept_needs_http', 'The mode intercept needs http; without it nothing is to be intercepted.');
+    problems.add(at, 'intercept_needs_http', 'The mode intercept needs http: without it there is nothing to match.');
   }
   for (const field of METADATA) {
     const matcher = tls[field];

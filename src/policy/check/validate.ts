@@ -110,7 +110,7 @@ function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonl
   const [first, ...others] = shape.filter(isOfRecord);
   if (first === undefined) return shape;
   const names = [first, ...others].map(({ path }) => String(path[0])).join(', ');
-  const message = `Only answers have ${names}: send only mode, name and policy.`;
+  const message = `Only responses have ${names}: send only mode, name and policy.`;
   return [{ ...first, message }, ...shape.filter((problem) => !isOfRecord(problem))];
 }
 

@@ -212,7 +212,7 @@ export class Scanner {
     this.duplicates.push({
       pointer: this.#pointer(),
       code: 'duplicate_key',
-      message: `The key stands twice in this object, again at ${this.#place(at)}.`,
+      message: `The key is repeated in this object, at ${this.#place(at)}.`,
     });
   }
 
@@ -349,11 +349,11 @@ export class Scanner {
   }
 
   #unexpected(wanted: string): never {
-    const found = this.#at >= this.#bytes.length ? 'the body ends' : 'something else stands there';
+    const found = this.#at >= this.#bytes.length ? 'the body ends' : 'another character follows';
     throw new Fault({
       pointer: '',
       code: 'invalid_json',
-      message: `The body is not JSON: at ${this.#place(this.#at)} it needs ${wanted}, but ${found}.`,
+      message: `The body is not JSON: at ${this.#place(this.#at)} ${wanted} is expected, but ${found}.`,
     });
   }
 }

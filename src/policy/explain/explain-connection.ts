@@ -65,7 +65,8 @@ export function explainConnection(
   const uninspected = (step: Step, reason: string): ExplainedConnection => ({
     step,
     verdict: step.mode === 'audit' ? 'audit' : 'deny',
-    special: step.mode === 'audit' ? `${reason}, so it passes unread, under audit` : `${reason}, so it is reset`,
+    special:
+      step.mode === 'audit' ? `${reason}, so it passes without inspection, under audit` : `${reason}, so it is reset`,
     unknown: [],
   });
   if (plane === 'absent') return uninspected(steps[0] as Step, 'nothing inspects connections on this node');
@@ -77,7 +78,7 @@ export function explainConnection(
   if (plane === 'no_ca') return uninspected(from, 'a rule intercepts, and there is no intercept CA');
   const request = requestOf(question);
   if (question.sni !== undefined && request.host !== nameOf(question.sni)) {
-    const special = 'the host of the request is not the name of its connection, so it is answered 421';
+    const special = 'the host of the request is not the name of its connection, so the node responds with 421';
     return { step: from, verdict: 'deny', special, unknown: [] };
   }
   return explained(steps, decideRequest(steps, decision.from, facts, request), question);
@@ -96,7 +97,7 @@ function explained(steps: readonly Step[], decided: Decided, question: Connectio
 
 const SPECIAL = {
   matched: null,
-  unknown: 'what its TLS matchers ask for is not known, and a deny matches what is not known',
+  unknown: 'the facts for its TLS matchers are not known, and a deny matches unknown facts',
   hidden: 'the certificate is hidden, so its tls13_uninspectable decides',
 } as const;
 

@@ -132,7 +132,7 @@ function tlsSentence(tls: TlsMatchConfig, question: ConnectionFacts): string {
   if (tls.mode === 'intercept') return 'its HTTP matchers do not match the request';
   return matchTlsBlock(tls, factsOf(question)) === 'no'
     ? 'its TLS matchers do not match the connection'
-    : 'what its TLS matchers ask for is not known, and an allow does not match what is not known';
+    : 'the facts for its TLS matchers are not known, and an allow does not match unknown facts';
 }
 
 /** Whether the evaluation of a rule, up to the one that decided, reached the source port of the packet. */
@@ -269,7 +269,7 @@ function lookupSentence(found: LookupMismatch, rule: Rule, name: string): string
     case 'hostname':
       return `${name} does not match ${rule.hostname?.text}`;
     case 'destination_without_hostname':
-      return 'it has destinations and no hostname, so it says nothing about names';
+      return 'it has destinations and no hostname, so it does not decide lookups';
     case 'deny_has_other_matchers':
       return 'it denies only a part of the traffic, so it does not deny the lookup';
     case 'neither_tcp_nor_udp_port_53':

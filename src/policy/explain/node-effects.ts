@@ -32,7 +32,7 @@ export function decideByNode(packet: Packet, ingress: string | undefined, node: 
   if (ingress !== undefined && node.arrival !== null && !node.arrival.policed.includes(ingress))
     return nodeDecision(
       'allow',
-      `packets that come in by ${ingress} are not judged: dataplane.interfaces does not name it`,
+      `packets that arrive by ${ingress} are not policed: dataplane.interfaces does not name it`,
     );
   if (isLoopback(source) || isLoopback(destination))
     return nodeDecision('deny', '127.0.0.0/8 does not come from the wire: such a packet is dropped in every mode');
@@ -57,7 +57,7 @@ export function decideByNode(packet: Packet, ingress: string | undefined, node: 
     }
   }
   if (node.policesNode || !(isOf(source) || isOf(destination))) return null;
-  return nodeDecision('allow', 'packets of the node and to it are not judged, because dataplane.police_local is false');
+  return nodeDecision('allow', 'packets from and to the node are not policed, because dataplane.police_local is false');
 }
 
 /** The effect on this node of a decision of the policy, in words, and the facts that are unknown. */
@@ -73,9 +73,9 @@ export function nodeEffects(packet: Packet, ingress: string | undefined, node: E
       ? ['this node has no dataplane section, so nothing enforces it and the packet passes']
       : []),
     ...(isElsewhere && ingress === undefined && typeof by === 'object'
-      ? [`the source is reached by ${by.interface}, which is not policed: what comes in there is not judged`]
+      ? [`the source is reached by ${by.interface}, which is not policed: packets that arrive there are not classified`]
       : []),
-    ...(flow === null ? [] : ['a flow of these addresses and ports is open, and is judged again by its next packet']),
+    ...(flow === null ? [] : ['a flow of these addresses and ports is open, and its next packet is classified again']),
   ];
   const unknown = [...(dataplane === 'away' ? ['dataplane'] : []), ...(lacksInterface ? ['interface'] : [])];
   return { reasons, unknown };
@@ -84,9 +84,10 @@ export function nodeEffects(packet: Packet, ingress: string | undefined, node: E
 function ofFlow({ isReply, verdict, group, rule }: OpenFlow): NodeDecision {
   const by =
     rule !== null ? `rule ${rule} of source group ${group ?? ''}` : group !== null ? `source group ${group}` : null;
-  const decidedBy = verdict === null ? 'nobody judged it' : by === null ? 'a default let it in' : `${by} let it in`;
-  const side = isReply ? 'The packet answers a flow' : 'A flow of these addresses and ports';
-  const reason = `${side} that is open: ${decidedBy}, and its packets pass whatever a first packet would meet`;
+  const decidedBy =
+    verdict === null ? 'no policy decided it' : by === null ? 'a default allowed it' : `${by} allowed it`;
+  const side = isReply ? 'The packet is a reply in a flow' : 'A flow of these addresses and ports';
+  const reason = `${side} that is open: ${decidedBy}, and the packets of an open flow pass without a new decision`;
   return { ...nodeDecision('allow', reason), mode: verdict === 'audit' ? 'audit' : 'enforce', group, rule };
 }
 
@@ -100,7 +101,7 @@ function spoofingReason(
   if (arrival.by === 'nowhere') return `no route leads to the source ${formatAddress(source)}`;
   if (reversePath === 'loose' || ingress === undefined || arrival.by === 'unknown') return null;
   const { interface: by } = arrival.by;
-  return by === ingress ? null : `packets of ${formatAddress(source)} come in by ${by}, and not by ${ingress}`;
+  return by === ingress ? null : `packets of ${formatAddress(source)} arrive by ${by}, and not by ${ingress}`;
 }
 
 const isLookup = ({ protocol, destinationPort }: Packet): boolean =>

@@ -26,7 +26,7 @@ function packetText({ source, destination, protocol, ...packet }: Packet): strin
 
 function decisionText(word: number, ruleNames: RuleNames): string {
   const verdict = verdictOf(word);
-  return verdict === undefined ? 'nothing that is a verdict' : `${verdict} by ${placeText(rankOf(word), ruleNames)}`;
+  return verdict === undefined ? 'an invalid verdict' : `${verdict} by ${placeText(rankOf(word), ruleNames)}`;
 }
 
 function placeText(rank: number, ruleNames: RuleNames): string {
