@@ -143,7 +143,7 @@ struct settings {
 };
 
 enum events_wanted {
-	EVENTS_WANTED_PACKETS = 1, /* of single packets, and of flows that pass as audited */
+	EVENTS_WANTED_PACKETS = 1, /* events of single packets, and of flows that pass as audited */
 	EVENTS_WANTED_FLOWS = 2,
 };
 

@@ -10,8 +10,8 @@ export type Route = Prefix & {
 };
 
 /**
- * Layout of `routes` in `bpf/route/copied_routes.h`: the header, the root, a line for each key of the root, and the
- * bottom lines.
+ * Layout of `routes` in `bpf/route/copied_routes.h`: the header, the root, a line for each key of the root,
+ * and the bottom lines.
  */
 const FAN = 16;
 const BOTTOM_KEYS = LINE_WORDS / 2;
