@@ -5,7 +5,7 @@ import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import { denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, echo, gre, onlyClient, tcp, udp } from './conversation.js';
 import { type FrameOptions, TCP } from './frame.js';
-import { DROPPED, type Entry, type Judged, type Loaded, loadForTest, PASSED, SKB } from './loaded.js';
+import { DROPPED, type Entry, type Loaded, loadForTest, PASSED, type PacketResult, SKB } from './loaded.js';
 import { GUARD_BIT } from './marks.js';
 
 let kernel: Loaded;
@@ -15,7 +15,7 @@ beforeAll(() => {
 afterAll(() => kernel.close());
 
 const see = (entry: Entry, packet: Packet, options: FrameOptions = {}): number =>
-  kernel.judge(packet, options, 0, entry).returned;
+  kernel.runPacket(packet, options, 0, entry).returned;
 
 const ANSWERS = [
   ['UDP', udp, 0, 0],
@@ -104,18 +104,18 @@ describe('with police_local', () => {
     kernel.forget();
     kernel.activate(onlyClient);
   });
-  const passed: Judged = { returned: PASSED, word: VERDICT_NUMBER.allow, mark: GUARD_BIT };
+  const passed: PacketResult = { returned: PASSED, word: VERDICT_NUMBER.allow, mark: GUARD_BIT };
 
   test('packets of the node are classified at egress, and their replies pass', () => {
-    expect(kernel.judge(udp, {}, 0, 'out_of_node')).toEqual(passed);
-    expect(kernel.judge(back(udp))).toEqual(passed);
-    expect(kernel.judge(back({ ...udp, sourcePort: 9 }), {}, 0, 'out_of_node').returned).toBe(DROPPED);
+    expect(kernel.runPacket(udp, {}, 0, 'out_of_node')).toEqual(passed);
+    expect(kernel.runPacket(back(udp))).toEqual(passed);
+    expect(kernel.runPacket(back({ ...udp, sourcePort: 9 }), {}, 0, 'out_of_node').returned).toBe(DROPPED);
     expect(kernel.counted()).toEqual({ allow: 2, half_opened: 1, flows_opened: 1, drop_policy_deny: 1 });
   });
 
   test('replies of the node to allowed packets pass at egress', () => {
-    expect(kernel.judge(udp)).toEqual(passed);
-    expect(kernel.judge(back(udp), {}, 0, 'out_of_node')).toEqual(passed);
+    expect(kernel.runPacket(udp)).toEqual(passed);
+    expect(kernel.runPacket(back(udp), {}, 0, 'out_of_node')).toEqual(passed);
   });
 
   test('packets of exempt sockets pass and get replies, and admit no other packets', () => {
@@ -128,8 +128,8 @@ describe('with police_local', () => {
   });
 
   test('a restored guard bit on a packet of the node does not pass the egress hook', () => {
-    expect(kernel.judge(udp, {}, GUARD_BIT, 'out_of_node')).toEqual({ ...passed, mark: GUARD_BIT });
-    expect(kernel.judge(back({ ...udp, sourcePort: 9 }), {}, GUARD_BIT, 'out_of_node').returned).toBe(DROPPED);
+    expect(kernel.runPacket(udp, {}, GUARD_BIT, 'out_of_node')).toEqual({ ...passed, mark: GUARD_BIT });
+    expect(kernel.runPacket(back({ ...udp, sourcePort: 9 }), {}, GUARD_BIT, 'out_of_node').returned).toBe(DROPPED);
   });
 
   test('the ingress hook sets the priority, and the egress hook keeps the priority of the sender', () => {
@@ -158,8 +158,8 @@ describe('with police_local', () => {
 test('without police_local, packets of the node are counted and not classified', () => {
   const lenient = loadForTest();
   lenient.activate(denyAll);
-  expect(lenient.judge(udp, {}, 0, 'out_of_node').returned).toBe(PASSED);
-  expect(lenient.judge(back(udp)).returned).toBe(DROPPED);
+  expect(lenient.runPacket(udp, {}, 0, 'out_of_node').returned).toBe(PASSED);
+  expect(lenient.runPacket(back(udp)).returned).toBe(DROPPED);
   expect(lenient.counted()).toEqual({ from_node: 1, drop_policy_deny: 1 });
   lenient.close();
 });
@@ -167,6 +167,6 @@ test('without police_local, packets of the node are counted and not classified',
 test('a packet that was classified at ingress is not classified again at egress', () => {
   kernel.forget();
   kernel.activate(denyAll);
-  expect(kernel.judge(udp, {}, GUARD_BIT, 'out_foreign')).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT });
+  expect(kernel.runPacket(udp, {}, GUARD_BIT, 'out_foreign')).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT });
   expect(kernel.counted()).toEqual({});
 });

@@ -86,7 +86,7 @@ describe('the kernel sends an event for', () => {
   test('a denied packet', () => {
     load();
     kernel.activate(denyAll);
-    expect(kernel.judge(datagram).returned).toBe(DROPPED);
+    expect(kernel.runPacket(datagram).returned).toBe(DROPPED);
     expect(observed()).toEqual([{ ...common, ...alone, type: 'denied', verdict: 'deny', dropReason: 'policy_deny' }]);
   });
 
@@ -94,7 +94,7 @@ describe('the kernel sends an event for', () => {
     load();
     kernel.activate(allowAll);
     const packet = { ...datagram, protocol: IPPROTO.tcp };
-    kernel.judge(packet, { tcpFlags: TCP.syn | TCP.fin });
+    kernel.runPacket(packet, { tcpFlags: TCP.syn | TCP.fin });
     const dropped = { ...alone, type: 'dropped', verdict: null, dropReason: 'tcp_flags', tcpFlags: 3 };
     expect(observed()).toEqual([{ ...common, ...dropped, protocol: IPPROTO.tcp, epoch: 0, word: 0 }]);
   });
@@ -115,7 +115,7 @@ describe('the kernel sends an event for', () => {
     load();
     kernel.activate(auditAll);
     const packet = { ...datagram, protocol: IPPROTO.icmp, sourcePort: 0, destinationPort: 0, icmpType: 9 };
-    expect(kernel.judge(packet).returned).toBe(PASSED);
+    expect(kernel.runPacket(packet).returned).toBe(PASSED);
     const passed = { ...alone, type: 'passed', verdict: 'audit', audited: true, dropReason: null };
     const icmp = { type: 9, code: 0 };
     const ports = { sourcePort: 0, destinationPort: 0 };
@@ -125,7 +125,7 @@ describe('the kernel sends an event for', () => {
   test('a flow that is opened', () => {
     load();
     kernel.activate(allowAll);
-    kernel.judge(datagram);
+    kernel.runPacket(datagram);
     const flow = { endReason: null, foreign: false, openedNs: number, packets: [1, 0], bytes: [number, 0] };
     expect(observed()).toEqual([{ ...common, ...flow, type: 'flow_opened', verdict: 'allow', state: 'udp_opened' }]);
   });
@@ -135,10 +135,10 @@ describe('the kernel sends an event for', () => {
   test('a flow that another policy refuses, with the rule that refuses it', () => {
     load();
     kernel.activate(allowAll);
-    kernel.judge(datagram);
+    kernel.runPacket(datagram);
     kernel.activate(denyAll);
     observed();
-    expect(kernel.judge(datagram).returned).toBe(DROPPED);
+    expect(kernel.runPacket(datagram).returned).toBe(DROPPED);
     const [end, packet] = observed();
     const refused = { ...common, epoch: 2, verdict: 'deny' };
     expect(end).toEqual({ ...refused, ...ended, state: 'udp_opened', endReason: 'policy_deny' });
@@ -149,7 +149,7 @@ describe('the kernel sends an event for', () => {
   test('a flow that is cut, with the rule that allowed it', async () => {
     load();
     kernel.activate(allowAll);
-    kernel.judge(datagram);
+    kernel.runPacket(datagram);
     const [opened] = observed();
     await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
     const [end] = observed();
@@ -166,11 +166,11 @@ describe('the kernel sends an event for', () => {
     load();
     const web = { ...sent, protocol: IPPROTO.tcp };
     kernel.activate(onlyClient);
-    kernel.judge({ ...datagram, protocol: IPPROTO.tcp }, { tcpFlags: TCP.syn });
+    kernel.runPacket({ ...datagram, protocol: IPPROTO.tcp }, { tcpFlags: TCP.syn });
     const [opened] = observed();
     await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
     observed();
-    expect(kernel.judge(web, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
+    expect(kernel.runPacket(web, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
     const { source, destination, sourcePort, destinationPort } = web;
     expect(observed()).toEqual([
       {
@@ -187,7 +187,7 @@ describe('the kernel sends an event for', () => {
     load();
     kernel.activate(denyAll);
     kernel.slots.setEventsWanted(NO_EVENTS);
-    expect(kernel.judge(datagram).returned).toBe(DROPPED);
+    expect(kernel.runPacket(datagram).returned).toBe(DROPPED);
     expect(observed()).toEqual([]);
     expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });
   });

@@ -17,7 +17,7 @@ beforeEach(() => {
   kernel.activate(onlyClient);
 });
 
-const see = (packet: typeof tcp, tcpFlags = 0): boolean => kernel.judge(packet, { tcpFlags }).returned === PASSED;
+const see = (packet: typeof tcp, tcpFlags = 0): boolean => kernel.runPacket(packet, { tcpFlags }).returned === PASSED;
 const establish = (port: number): boolean[] => {
   const packet = { ...tcp, sourcePort: port };
   return [see(packet, TCP.syn), see(back(packet), TCP.syn | TCP.ack), see(packet, TCP.ack)];

@@ -30,7 +30,7 @@ const rules = [
 
 /** The counts of the flow that this packet opened, which has ended. */
 function keyOfFlow(kernel: Loaded, given: Packet): Uint8Array {
-  kernel.judge(given);
+  kernel.runPacket(given);
   const key = (kernel.records()[0] ?? new Uint8Array()).slice(0, FLOW_KEY_BYTES);
   kernel.flushFlows();
   return key;

@@ -42,7 +42,7 @@ function establishAndCarry(): void {
     [back(web), TCP.syn | TCP.ack],
     [web, TCP.ack],
   ] as const) {
-    before.judge(given, { tcpFlags });
+    before.runPacket(given, { tcpFlags });
   }
   read(carrier.flow);
   expect(carrier.carry('flows')).toBe(true);
@@ -51,15 +51,15 @@ function establishAndCarry(): void {
 test('a flow that changes in the earlier datapath after it was copied gets that state and those counts', () => {
   establishAndCarry();
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
-  before.judge(web, { tcpFlags: TCP.fin | TCP.ack });
+  before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack });
   carrier.carryAgain(read);
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_half_closed', packets: [3n, 1n] }]);
 });
 
 test('a flow whose state changed in this datapath too keeps that state', () => {
   establishAndCarry();
-  before.judge(web, { tcpFlags: TCP.fin | TCP.ack });
-  after.judge(back(web), { tcpFlags: TCP.rst });
+  before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack });
+  after.runPacket(back(web), { tcpFlags: TCP.rst });
   carrier.carryAgain(read);
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_reset', packets: [3n, 2n] }]);
 });
@@ -68,7 +68,7 @@ test('migrated flows count for the share of their source', () => {
   const from = (sourcePort: number, source = web.source) => ({ ...web, source, sourcePort });
   const establish = (kernel: Loaded, given: typeof web): boolean =>
     [[given, TCP.syn] as const, [back(given), TCP.syn | TCP.ack] as const, [given, TCP.ack] as const].every(
-      ([packet, tcpFlags]) => kernel.judge(packet, { tcpFlags }).returned === PASSED,
+      ([packet, tcpFlags]) => kernel.runPacket(packet, { tcpFlags }).returned === PASSED,
     );
   for (let port = 1; port <= 600; port++) establish(before, from(port));
   for (const record of before.records()) {
@@ -76,19 +76,19 @@ test('migrated flows count for the share of their source', () => {
     expect(carrier.carry('flows')).toBe(true);
   }
   expect(after.flowsIn('flows')).toHaveLength(600);
-  expect(after.judge(from(1), { tcpFlags: TCP.ack }).returned).toBe(PASSED);
+  expect(after.runPacket(from(1), { tcpFlags: TCP.ack }).returned).toBe(PASSED);
   expect(establish(after, from(601))).toBe(false);
   expect(after.counted().drop_flow_share).toBeGreaterThan(0);
   expect(establish(after, from(601, 0x0a05_0505))).toBe(true);
 });
 
 test('a flow that was read during a flush can be flushed after its migration', () => {
-  before.judge(web);
+  before.runPacket(web);
   read(carrier.flow);
   const FOLDING = 128;
   carrier.flow.setUint8(FLOW_OFFSETS.flags, carrier.flow.getUint8(FLOW_OFFSETS.flags) | FOLDING);
   expect(carrier.carry('half_open')).toBe(true);
-  after.judge(web);
+  after.runPacket(web);
   expect(after.flowIn('half_open')).toMatchObject({ packets: [2n, 0n] });
   const words = new Uint32Array(after.records()[0]?.slice().buffer ?? new ArrayBuffer(0));
   expect(words[FLOW_OFFSETS.folded_packets / 4]).toBe(2);

@@ -66,7 +66,7 @@ const heldBy = (source: number): number => shares.words[2 * counterOf(source)] a
 const established = (): number => flowSweep.words[VITALS_OFFSETS.established / 4] as number;
 const counted = (): number => shares.words.reduce((sum, count) => sum + count, 0);
 const see = (packet: Packet, tcpFlags = 0, icmpId = 0, entry: Entry = 'in'): boolean =>
-  kernel.judge(packet, { tcpFlags, icmpId }, 0, entry).returned === PASSED;
+  kernel.runPacket(packet, { tcpFlags, icmpId }, 0, entry).returned === PASSED;
 
 /** Opens a flow, and sends the replies that establish it. */
 function converse(packet: Packet, icmpId = 0): boolean {
@@ -111,7 +111,7 @@ const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
     }),
   'first fragments of datagrams with other ports': (n) => {
     const packet = { ...udp, sourcePort: port(n) };
-    const first = kernel.judge(packet, { fragment: 0x2000, id: n & 0xffff, payloadBytes: 64 });
+    const first = kernel.runPacket(packet, { fragment: 0x2000, id: n & 0xffff, payloadBytes: 64 });
     return first.returned === PASSED && see(back(packet));
   },
   'UDP of a source with a high address': (n) => converse({ ...back(udp), destinationPort: port(n) }),

@@ -19,7 +19,8 @@ beforeEach(() => {
   kernel.activate(onlyClient);
 });
 
-const judge = (packet: Packet, tcpFlags = 0, icmpId = 1): number => kernel.judge(packet, { tcpFlags, icmpId }).returned;
+const judge = (packet: Packet, tcpFlags = 0, icmpId = 1): number =>
+  kernel.runPacket(packet, { tcpFlags, icmpId }).returned;
 
 describe('replies pass by the flow that the first packet opened', () => {
   test.each([

@@ -25,7 +25,7 @@ function send(packet: Packet, { from, bytes, more = true, id = 7 }: Part, tcpFla
   const content = new Uint8Array(bytes);
   if (from < 200) content.set(whole.subarray(ETHERNET + 20 + from, Math.min(length, ETHERNET + 20 + from + bytes)));
   const fragment = (more ? MORE_FRAGMENTS : 0) | (from / 8);
-  return kernel.judge(packet, { id, fragment, content }).returned === PASSED;
+  return kernel.runPacket(packet, { id, fragment, content }).returned === PASSED;
 }
 const FIRST: Part = { from: 0, bytes: 48 };
 const MIDDLE: Part = { from: 48, bytes: 48 };
@@ -133,9 +133,9 @@ describe('the payload of a later fragment is never read as ports', () => {
     const disguised = new Uint8Array(MAX_FRAME);
     const length = writeFrame(disguised, toPort(53), { payloadBytes: 40 });
     const content = disguised.slice(ETHERNET + 20, length);
-    expect(kernel.judge(udp, { id: 7, fragment: MORE_FRAGMENTS | 6, content }).returned).toBe(DROPPED);
+    expect(kernel.runPacket(udp, { id: 7, fragment: MORE_FRAGMENTS | 6, content }).returned).toBe(DROPPED);
     expect(send(toPort(53), FIRST)).toBe(true);
-    expect(kernel.judge(udp, { id: 7, fragment: MORE_FRAGMENTS | 6, content }).returned).toBe(PASSED);
+    expect(kernel.runPacket(udp, { id: 7, fragment: MORE_FRAGMENTS | 6, content }).returned).toBe(PASSED);
   });
 });
 

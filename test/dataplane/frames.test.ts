@@ -70,9 +70,9 @@ test.each([
 
 test('other protocols pass with the mark of the guard if non_ipv4 is pass', () => {
   const lenient = loadForTest({ passNonIpv4: true });
-  const judged = lenient.judge(udp, { etherType: 0x86dd, payloadBytes: 60 }, 7);
+  const judged = lenient.runPacket(udp, { etherType: 0x86dd, payloadBytes: 60 }, 7);
   expect(judged).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT | 7 });
-  expect(lenient.judge(udp, { etherType: 0x8100, payloadBytes: 60 }).returned).toBe(DROPPED);
+  expect(lenient.runPacket(udp, { etherType: 0x8100, payloadBytes: 60 }).returned).toBe(DROPPED);
   expect(lenient.counted()).toEqual({ non_ipv4: 1, drop_vlan_tagged: 1 });
   lenient.close();
 });
@@ -126,7 +126,7 @@ test.each([
 
 test('every packet is dropped before a policy is activated', () => {
   const fresh = loadForTest();
-  const returned = [udp, tcp, icmp].map((packet) => fresh.judge(packet).returned);
+  const returned = [udp, tcp, icmp].map((packet) => fresh.runPacket(packet).returned);
   expect(returned).toEqual([DROPPED, DROPPED, DROPPED]);
   expect(fresh.counted()).toEqual({ drop_no_policy: 3 });
   fresh.close();
@@ -145,9 +145,9 @@ test.each([
   const diverting = loadForTest({ divertDns: true });
   try {
     diverting.activate(allowAll);
-    expect(diverting.judge(lookup).returned).toBe(DROPPED);
+    expect(diverting.runPacket(lookup).returned).toBe(DROPPED);
     expect(diverting.counted()).toEqual({ drop_dns_proxy_absent: 1 });
-    expect(diverting.judge({ ...lookup, destinationPort: 54 }).returned).toBe(PASSED);
+    expect(diverting.runPacket({ ...lookup, destinationPort: 54 }).returned).toBe(PASSED);
   } finally {
     diverting.close();
   }
@@ -161,9 +161,9 @@ test.each([
   try {
     diverting.activate(allowAll);
     // No predecessor has a program on the hook, so the drop is final.
-    expect(diverting.judge(lookup).returned).toBe(DROPPED);
+    expect(diverting.runPacket(lookup).returned).toBe(DROPPED);
     expect(diverting.counted()).toEqual({ drop_no_policy: 1 });
-    expect(diverting.judge({ ...lookup, destinationPort: 54 }).returned).toBe(PASSED);
+    expect(diverting.runPacket({ ...lookup, destinationPort: 54 }).returned).toBe(PASSED);
   } finally {
     diverting.close();
   }

@@ -96,15 +96,15 @@ describe('hits', () => {
       [icmp(8), 0],
       [packet({ source: '192.0.2.9' }), TCP.syn],
     ] as const) {
-      kernel.judge(given, { tcpFlags });
+      kernel.runPacket(given, { tcpFlags });
     }
     expect(packets()).toEqual({ 'clients/web': 5, 'clients/none': 2, 'clients/-': 1, '-': 1 });
   });
 
   test('do not count packets that no rule decided: out of state or malformed', () => {
     activate(clients([{ id: 'web', protocol: 6 }]));
-    expect(kernel.judge(tcp, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
-    expect(kernel.judge(tcp, { version: 5 }).returned).toBe(DROPPED);
+    expect(kernel.runPacket(tcp, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
+    expect(kernel.runPacket(tcp, { version: 5 }).returned).toBe(DROPPED);
     expect(kernel.counted()).toEqual({ drop_out_of_state: 1, drop_malformed: 1 });
     expect(packets()).toEqual({ 'clients/web': 0, '-': 0 });
   });
@@ -113,7 +113,7 @@ describe('hits', () => {
     activate(clients([{ id: 'web', protocol: 6 }]));
     const quoted = new Uint8Array(MAX_FRAME);
     writeFrame(quoted, tcp);
-    kernel.judge(tcp);
+    kernel.runPacket(tcp);
     const length = writeFrame(kernel.frame, back(icmp(3, 1)), { payloadBytes: 28 });
     kernel.frame.set(quoted.subarray(14, 42), 42);
     expect(kernel.runFrame(length).returned).toBe(PASSED);
@@ -123,20 +123,20 @@ describe('hits', () => {
 
   test('keep earlier packets of a flow that is classified again at the earlier rule', () => {
     activate(clients([{ id: 'first', protocol: 17 }]));
-    for (let count = 0; count < 3; count++) kernel.judge(dns);
+    for (let count = 0; count < 3; count++) kernel.runPacket(dns);
     activate(
       clients([
         { id: 'second', protocol: 17 },
         { id: 'first', protocol: 17 },
       ]),
     );
-    for (let count = 0; count < 5; count++) kernel.judge(dns);
+    for (let count = 0; count < 5; count++) kernel.runPacket(dns);
     expect(packets()).toEqual({ 'clients/second': 5, 'clients/first': 3, '-': 0 });
   });
 
   test('are kept for a rule that is removed and returns, and not given to another rule at its position', () => {
     activate(clients([{ id: 'dns', protocol: 17 }]));
-    kernel.judge(dns);
+    kernel.runPacket(dns);
     activate(clients([{ id: 'names', protocol: 17 }]));
     expect(packets()).toEqual({ 'clients/names': 0, '-': 0 });
     activate(clients([{ id: 'dns', protocol: 17 }]));
@@ -161,7 +161,7 @@ describe('hits', () => {
         if (seen.length > 100) seen.shift();
         const before = decided().packets;
         const tcpFlags = isNew || random.chance(0.1) ? TCP.syn : TCP.ack;
-        const { word } = kernel.judge(random.chance(0.5) ? tried : back(tried), { tcpFlags });
+        const { word } = kernel.runPacket(random.chance(0.5) ? tried : back(tried), { tcpFlags });
         if (decided().packets === before) continue;
         const name = nameOf(deciderAt(ruleNames, rankOf(word)));
         expected.set(name, (expected.get(name) ?? 0) + 1);
@@ -182,8 +182,8 @@ test('hit bytes are those of the frames, and the last hit is the time of the las
   kernel = loadForTest();
   activate(clients([{ id: 'dns', protocol: 17 }]));
   const before = Date.now();
-  kernel.judge(dns, { payloadBytes: 100 });
-  kernel.judge(dns, { payloadBytes: 50 });
+  kernel.runPacket(dns, { payloadBytes: 100 });
+  kernel.runPacket(dns, { payloadBytes: 50 });
   const [used, unused] = report().items;
   expect([used?.bytes, unused?.bytes]).toEqual([decided().bytes, 0n]);
   expect([used?.unusedSinceMs, unused?.lastMs]).toEqual([null, null]);
@@ -222,7 +222,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
   test('add to the packets that the kernel counts, without bytes, and keep the later time', () => {
     kernel = loadForTest();
     activate(clients([{ id: 'dns', protocol: 17 }]));
-    kernel.judge(dns);
+    kernel.runPacket(dns);
     const [packet] = report().items;
     decide(1, { kind: 'rule', group: 'clients', rule: 'dns' }, 3, 1n);
     expect(report().items[0]).toEqual({ ...packet, packets: 4n, lastMs: expect.closeTo(packet?.lastMs ?? 0, -1) });
@@ -266,7 +266,7 @@ describe('hit report', () => {
         group(['10.0.0.0/8'], [rule({ id: 'web', protocol: 6 })], { id: 'büro', defaultAction: 'deny' }),
       ]),
     );
-    kernel.judge(tcp);
+    kernel.runPacket(tcp);
   });
 
   const names = (query: Partial<typeof EVERYTHING> | object): string[] =>
@@ -304,14 +304,14 @@ describe('a process that takes over pinned maps', () => {
     kernel = loadForTest();
     activate(given);
     const since = report().sinceMs;
-    for (let count = 0; count < 4; count++) kernel.judge(dns);
+    for (let count = 0; count < 4; count++) kernel.runPacket(dns);
     const before = kernel;
     kernel = loadForTest({}, { maps: mapsOf(before.object, MAPS), word: 0 });
     before.close();
     expect(kernel.trafficStatistics.hits(EVERYTHING)).toBeNull();
-    kernel.judge(dns);
+    kernel.runPacket(dns);
     activate(given);
-    kernel.judge(tcp);
+    kernel.runPacket(tcp);
     expect(packets()).toEqual({ 'clients/dns': 5, 'clients/web': 1, '-': 0 });
     expect(Math.abs(report().sinceMs - since)).toBeLessThan(2);
   });
@@ -345,10 +345,10 @@ describe('hit entries when the table is full', () => {
   test('are taken from the least recently hit identities, never from those in force', () => {
     kernel = loadForTest({ hitCapacity: 10 });
     activate(udp('a', 'b', 'c'));
-    kernel.judge(dns);
+    kernel.runPacket(dns);
     activate(udp('d', 'a', 'e'));
-    kernel.judge(dns);
-    kernel.judge(dns);
+    kernel.runPacket(dns);
+    kernel.runPacket(dns);
     activate(udp('f', 'g'));
     expect(packets()).toEqual({ 'clients/f': 0, 'clients/g': 0, '-': 0 });
     activate(udp('d', 'a'));
@@ -358,7 +358,7 @@ describe('hit entries when the table is full', () => {
   test('do not count a flow for the rule that took over the entry of its own rule', () => {
     kernel = loadForTest({ hitCapacity: 6 });
     activate(udp('a', 'b'));
-    for (let count = 0; count < 3; count++) kernel.judge(dns);
+    for (let count = 0; count < 3; count++) kernel.runPacket(dns);
     activate(udp('c'));
     activate(udp('d', 'e'));
     expect(packets()).toEqual({ 'clients/d': 0, 'clients/e': 0, '-': 0 });
@@ -368,7 +368,7 @@ describe('hit entries when the table is full', () => {
   test('refuse a policy with more rules than entries, or than ranks, before anything changes', () => {
     kernel = loadForTest({ hitCapacity: 6, rankCapacity: 8 });
     activate(udp('a', 'b'));
-    kernel.judge(dns);
+    kernel.runPacket(dns);
     expect(() => kernel.activate(compile(udp('c', 'd', 'e')))).toThrow(new CapacityExceeded('hits', 6, 5));
     expect(() => kernel.activate(compile(udp(...'cdefghij')))).toThrow(new CapacityExceeded('rank_hits', 9, 8));
     expect(packets()).toEqual({ 'clients/a': 1, 'clients/b': 0, '-': 0 });

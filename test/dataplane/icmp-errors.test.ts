@@ -37,9 +37,9 @@ type Quote = {
 function error(about: Packet, [type, code]: readonly [number, number], quote: Quote = {}): boolean {
   const content = icmpContent(type, code, quote.content ?? quoteOf(about));
   const message = icmp(quote.from ?? ROUTER, quote.to ?? about.source, type, code);
-  return kernel.judge(message, { content, fragment: quote.fragment ?? 0 }).returned === PASSED;
+  return kernel.runPacket(message, { content, fragment: quote.fragment ?? 0 }).returned === PASSED;
 }
-const open = (packet: Packet): void => void kernel.judge(packet, { tcpFlags: TCP.syn });
+const open = (packet: Packet): void => void kernel.runPacket(packet, { tcpFlags: TCP.syn });
 
 describe('an ICMP error that quotes a packet of a flow passes with the flow', () => {
   test.each([
@@ -111,9 +111,9 @@ describe('an ICMP error does not pass with a flow', () => {
     kernel.activate(compile(onlyFrom(ROUTER)));
     const message = icmp(ROUTER, CLIENT, 3, 4);
     const first = { id: 5, fragment: MORE_FRAGMENTS, content: icmpContent(3, 4, new Uint8Array(16)) };
-    expect(kernel.judge(message, first).returned).toBe(PASSED);
+    expect(kernel.runPacket(message, first).returned).toBe(PASSED);
     const looksLike = icmpContent(3, 4, quoteOf(udp));
-    expect(kernel.judge(message, { id: 5, fragment: 2, content: looksLike }).returned).toBe(PASSED);
+    expect(kernel.runPacket(message, { id: 5, fragment: 2, content: looksLike }).returned).toBe(PASSED);
     expect(kernel.counted()).toMatchObject({ allow: 3 });
     expect(kernel.counted()).not.toHaveProperty('icmp_related');
   });
@@ -122,16 +122,16 @@ describe('an ICMP error does not pass with a flow', () => {
 describe('echo requests of the destination of an echo flow', () => {
   test('are classified by themselves, also with the same identifier', () => {
     open(echo);
-    expect(kernel.judge({ ...back(echo), icmpType: 8 }).returned).toBe(DROPPED);
-    expect(kernel.judge(back(echo)).returned).toBe(PASSED);
-    expect(kernel.judge(back(echo), { icmpId: 78 }).returned).toBe(DROPPED);
+    expect(kernel.runPacket({ ...back(echo), icmpType: 8 }).returned).toBe(DROPPED);
+    expect(kernel.runPacket(back(echo)).returned).toBe(PASSED);
+    expect(kernel.runPacket(back(echo), { icmpId: 78 }).returned).toBe(DROPPED);
   });
 });
 
 test('ICMP without a flow is classified by the policy, for every type and code', () => {
   const kinds = Array.from({ length: 65_536 }, (_, kind) => kind).filter((kind) => kind >> 8 !== 5);
   const passes = (source: number) => (kind: number) =>
-    kernel.judge(icmp(source, SERVER, kind >> 8, kind & 255), { icmpId: kind }).returned === PASSED;
+    kernel.runPacket(icmp(source, SERVER, kind >> 8, kind & 255), { icmpId: kind }).returned === PASSED;
   expect(kinds.filter(passes(STRANGER))).toEqual([]);
   expect(kinds.filter((kind) => !passes(CLIENT)(kind))).toEqual([]);
 });

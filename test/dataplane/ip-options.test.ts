@@ -22,7 +22,7 @@ beforeEach(() => {
 function passes(optionText: readonly number[], packet = udp): boolean {
   const optionBytes = Math.max(4, Math.ceil(optionText.length / 4) * 4);
   const padded = Array.from({ length: optionBytes }, (_, index) => optionText[index] ?? 0);
-  return kernel.judge(packet, { optionBytes, optionText: padded }).returned === PASSED;
+  return kernel.runPacket(packet, { optionBytes, optionText: padded }).returned === PASSED;
 }
 const option = (kind: number, length: number): number[] => [kind, length, ...new Array<number>(length - 2).fill(0)];
 
@@ -102,8 +102,9 @@ test.each([
   ['ICMP', echo],
 ])('the ports behind an IP header of any length are read correctly: %s', (_, packet) => {
   for (let optionBytes = 0; optionBytes <= 40; optionBytes += 4) {
-    expect(kernel.judge(packet, { optionBytes }).returned).toBe(PASSED);
+    expect(kernel.runPacket(packet, { optionBytes }).returned).toBe(PASSED);
   }
-  for (const headerWords of [0, 1, 2, 3, 4]) expect(kernel.judge(packet, { headerWords }).returned).not.toBe(PASSED);
+  for (const headerWords of [0, 1, 2, 3, 4])
+    expect(kernel.runPacket(packet, { headerWords }).returned).not.toBe(PASSED);
   expect(kernel.flowsIn('half_open')).toMatchObject([{ packets: [11n, 0n] }]);
 });

@@ -59,15 +59,15 @@ describe('a listed flow', () => {
   test('has the counts of both directions, its state, and the rule that allowed it', async () => {
     activate(lan, 7);
     const before = Date.now();
-    kernel.judge(web, { payloadBytes: 46 });
-    kernel.judge(back(web), { tcpFlags: TCP.syn | TCP.ack, payloadBytes: 46 });
-    kernel.judge(web, { tcpFlags: TCP.ack, payloadBytes: 46 });
+    kernel.runPacket(web, { payloadBytes: 46 });
+    kernel.runPacket(back(web), { tcpFlags: TCP.syn | TCP.ack, payloadBytes: 46 });
+    kernel.runPacket(web, { tcpFlags: TCP.ack, payloadBytes: 46 });
     const { items, ...rest } = await page();
     expect(rest).toEqual({ matched: 1, next: null });
     const [flow] = items;
     if (flow === undefined) throw new Error('no flow');
-    const { openedMs, lastSeenMs, expiresInMs, ...told } = flow;
-    expect(told).toEqual({
+    const { openedMs, lastSeenMs, expiresInMs, ...listed } = flow;
+    expect(listed).toEqual({
       source: web.source,
       destination: web.destination,
       protocol: 6,
@@ -90,11 +90,11 @@ describe('a listed flow', () => {
 
   test('has an ICMP id instead of ports, and only a group if a default allowed it', async () => {
     activate(lan);
-    kernel.judge(icmp(8), { icmpId: 99 });
-    kernel.judge({ ...icmp(8), source: dns.source });
-    kernel.judge({ ...icmp(8), source: 0x0a00_0201 });
-    const told = (await page()).items.map(({ ports, icmpId, decider }) => ({ ports, icmpId, decider }));
-    expect(told).toEqual([
+    kernel.runPacket(icmp(8), { icmpId: 99 });
+    kernel.runPacket({ ...icmp(8), source: dns.source });
+    kernel.runPacket({ ...icmp(8), source: 0x0a00_0201 });
+    const listed = (await page()).items.map(({ ports, icmpId, decider }) => ({ ports, icmpId, decider }));
+    expect(listed).toEqual([
       { ports: null, icmpId: 99, decider: { kind: 'rule', group: 'lan', rule: 'ping' } },
       { ports: null, icmpId: 77, decider: { kind: 'group_default', group: 'wan' } },
       { ports: null, icmpId: 77, decider: { kind: 'policy_default' } },
@@ -103,20 +103,20 @@ describe('a listed flow', () => {
 
   test('keeps the name of its rule when the policy is replaced, until it is classified again', async () => {
     activate(lan, 1);
-    kernel.judge(web);
+    kernel.runPacket(web);
     activate({ ...lan, groups: [] }, 2);
-    const told = async () =>
+    const listed = async () =>
       (await page()).items.map(({ decider, generation, current }) => ({ decider, generation, current }));
-    expect(await told()).toEqual([
+    expect(await listed()).toEqual([
       { decider: { kind: 'rule', group: 'lan', rule: 'web' }, generation: 1, current: false },
     ]);
-    kernel.judge(web);
-    expect(await told()).toEqual([{ decider: { kind: 'policy_default' }, generation: 2, current: true }]);
+    kernel.runPacket(web);
+    expect(await listed()).toEqual([{ decider: { kind: 'policy_default' }, generation: 2, current: true }]);
   });
 
   test('has no rule name if its policy is no longer in the history', async () => {
     activate(lan);
-    kernel.judge(web);
+    kernel.runPacket(web);
     for (let generation = 2; generation < 20; generation++) activate({ ...lan, groups: [] }, generation);
     const [flow] = (await page()).items;
     expect([flow?.decider, flow?.generation, flow?.current]).toEqual([null, null, false]);
@@ -125,12 +125,12 @@ describe('a listed flow', () => {
 
 test('a flow matches a filter if it matches each field, and a field if it matches one of its values', async () => {
   activate(lan);
-  kernel.judge(web);
-  kernel.judge(packet({ source: '10.0.0.2', destinationPort: 8080 }));
-  kernel.judge(packet({ source: '10.0.1.1', sourcePort: 443, destinationPort: 22 }));
-  kernel.judge(dns, { payloadBytes: 120 });
-  kernel.judge(back(dns));
-  kernel.judge(icmp(8), { icmpId: 443 });
+  kernel.runPacket(web);
+  kernel.runPacket(packet({ source: '10.0.0.2', destinationPort: 8080 }));
+  kernel.runPacket(packet({ source: '10.0.1.1', sourcePort: 443, destinationPort: 22 }));
+  kernel.runPacket(dns, { payloadBytes: 120 });
+  kernel.runPacket(back(dns));
+  kernel.runPacket(icmp(8), { icmpId: 443 });
   const cases: [Partial<FlowFilter>, string[]][] = [
     [{ sources: prefix(0x0a00_0000, 24) }, ['10.0.0.1 1', '10.0.0.1 6', '10.0.0.2 6']],
     [{ sources: [...prefix(0x0a00_0002, 32), ...prefix(0x0a00_0102, 32)] }, ['10.0.0.2 6', '10.0.1.2 17']],
@@ -155,7 +155,7 @@ test('a flow matches a filter if it matches each field, and a field if it matche
 
 test('pages list each flow that stays once, while other flows open and end', async () => {
   activate(lan);
-  const open = (number: number): unknown => kernel.judge(packet({ source: '10.0.0.9', sourcePort: number }));
+  const open = (number: number): unknown => kernel.runPacket(packet({ source: '10.0.0.9', sourcePort: number }));
   for (let number = 0; number < 300; number++) open(number * 2);
   const seen: number[] = [];
   let matched = 0;
@@ -168,8 +168,8 @@ test('pages list each flow that stays once, while other flows open and end', asy
     // A flow opens before and one behind the end of the page, one ends, and one moves to the other table.
     open(1 + 2 * (turn % 300));
     open(601 + turn);
-    kernel.judge(back(packet({ source: '10.0.0.9', sourcePort: 2 * turn })), { tcpFlags: TCP.syn | TCP.ack });
-    kernel.judge(packet({ source: '10.0.0.9', sourcePort: 2 * turn }), { tcpFlags: TCP.ack });
+    kernel.runPacket(back(packet({ source: '10.0.0.9', sourcePort: 2 * turn })), { tcpFlags: TCP.syn | TCP.ack });
+    kernel.runPacket(packet({ source: '10.0.0.9', sourcePort: 2 * turn }), { tcpFlags: TCP.ack });
   }
   expect(new Set(seen).size).toBe(seen.length);
   expect(seen.filter((port) => port % 2 === 0 && port < 600).sort((a, b) => a - b)).toEqual(
@@ -187,19 +187,19 @@ describe('a flow that was cut', () => {
       [web, TCP.ack],
       [dns, 0],
     ] as const) {
-      kernel.judge(given, { tcpFlags });
+      kernel.runPacket(given, { tcpFlags });
     }
     const cut = { filter: anyFlow({ rules: ['web'] }), after: null, limit: 10 };
     expect(await kernel.trafficStatistics.cutFlows(cut)).toEqual({ cut: 1, next: null });
     expect(await sources({})).toEqual(['10.0.1.2 17']);
-    expect(kernel.judge(web, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
+    expect(kernel.runPacket(web, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
     expect(kernel.counted().drop_out_of_state).toBe(1);
-    expect(kernel.judge(web).returned).toBe(PASSED);
+    expect(kernel.runPacket(web).returned).toBe(PASSED);
   });
 
   test('keeps its packets counted for its rule', async () => {
     activate(lan);
-    for (let count = 0; count < 4; count++) kernel.judge(dns);
+    for (let count = 0; count < 4; count++) kernel.runPacket(dns);
     await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
     const query = { groups: ['wan'], rules: [], unused: false, from: 0, limit: 10 };
     expect(kernel.trafficStatistics.hits(query)?.items.map(({ packets }) => packets)).toEqual([4n]);
@@ -207,7 +207,7 @@ describe('a flow that was cut', () => {
 
   test('is cut in one of several batches', async () => {
     activate(lan);
-    for (let number = 0; number < 25; number++) kernel.judge({ ...dns, sourcePort: number });
+    for (let number = 0; number < 25; number++) kernel.runPacket({ ...dns, sourcePort: number });
     const cuts: number[] = [];
     for (let after: Uint8Array | null = null; ; ) {
       const part = await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after, limit: 10 });
@@ -225,7 +225,7 @@ test('a list of flows that is in progress when the datapath closes is aborted', 
   kernel = loadForTest({ flowCapacity: 131_072 });
   activate(lan);
   for (let number = 0; number < 131_072; number++)
-    kernel.judge({ ...dns, source: dns.source + (number >> 16), sourcePort: number & 0xffff });
+    kernel.runPacket({ ...dns, source: dns.source + (number >> 16), sourcePort: number & 0xffff });
   const listed = page();
   kernel.close();
   await expect(listed).rejects.toThrow('the datapath was closed while its flows were read');
@@ -234,10 +234,10 @@ test('a list of flows that is in progress when the datapath closes is aborted', 
 
 test('the number of flows is read from the table, not derived from counters', async () => {
   activate(lan);
-  kernel.judge(web);
-  kernel.judge(dns);
-  kernel.judge(back(dns));
-  kernel.judge(packet({ protocol: 17, source: '10.0.0.77' }), { fragment: 0x2000, payloadBytes: 40 });
+  kernel.runPacket(web);
+  kernel.runPacket(dns);
+  kernel.runPacket(back(dns));
+  kernel.runPacket(packet({ protocol: 17, source: '10.0.0.77' }), { fragment: 0x2000, payloadBytes: 40 });
   const { flows, maps } = kernel.trafficStatistics.stats();
   expect({ flows, maps }).toEqual({
     flows: 1,

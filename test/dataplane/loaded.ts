@@ -49,7 +49,7 @@ export const SKB = {
   gsoSize: 176,
 } as const;
 
-export type Judged = { readonly returned: number; readonly word: number; readonly mark: number };
+export type PacketResult = { readonly returned: number; readonly word: number; readonly mark: number };
 
 /**
  * The hook that handles a frame: ingress; or egress, for a packet of the node, of one of its exempt sockets,
@@ -101,7 +101,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
   const table = { flows: memory('flows'), tallies: memory('tallies'), tags: memory('flow_tags') };
   const key = new Uint8Array(FLOW_KEY_BYTES);
 
-  const runFrame = (length: number, mark = 0, entry: Entry = 'in'): Judged => {
+  const runFrame = (length: number, mark = 0, entry: Entry = 'in'): PacketResult => {
     contextView.setUint32(SKB.mark, entry === 'out_exempt' ? mark | EXEMPT_BIT : mark, true);
     contextView.setUint32(SKB.ingressIfindex, entry === 'out_foreign' ? 1 : 0, true);
     const returned = (entry === 'in' ? ingress : egress).run(length);
@@ -153,7 +153,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     /** The context after the last run. */
     contextOut: outView,
     runFrame,
-    judge(packet: Packet, frameOptions: FrameOptions = {}, mark = 0, entry: Entry = 'in'): Judged {
+    runPacket(packet: Packet, frameOptions: FrameOptions = {}, mark = 0, entry: Entry = 'in'): PacketResult {
       return runFrame(writeFrame(frame, packet, frameOptions), mark, entry);
     },
     stage: (program: Program) => stageProgram({ ...loaded, trafficStatistics }, program, 1),

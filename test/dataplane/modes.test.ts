@@ -7,7 +7,7 @@ import { Random } from '#test/seed.js';
 import { back, CLIENT, onlyClient, onlyFrom, STRANGER, tcp, udp } from './conversation.js';
 import { MAX_FRAME, TCP, writeFrame } from './frame.js';
 import { makeSequence, type Step } from './fuzz/sequence.js';
-import { DROPPED, type Judged, type Loaded, loadForTest, PASSED } from './loaded.js';
+import { DROPPED, type Loaded, loadForTest, PASSED, type PacketResult } from './loaded.js';
 
 let kernel: Loaded;
 beforeAll(() => {
@@ -19,7 +19,7 @@ beforeEach(() => {
   kernel.wantEvents(false);
 });
 
-function play(steps: readonly Step[]): Judged[] {
+function play(steps: readonly Step[]): PacketResult[] {
   kernel.forget();
   return steps.flatMap((step) => {
     if (step.kind !== 'frame') return [];
@@ -70,7 +70,7 @@ test('a full ring buffer loses events, counts them, and changes no verdict', () 
   const length = writeFrame(frame, { ...udp, source: STRANGER });
   const flood = new TestRun(kernel.object.programFd('weir_ingress'), frame, undefined, undefined);
   expect(flood.run(length, 200_000)).toBe(DROPPED);
-  expect(kernel.judge(udp).returned).toBe(PASSED);
+  expect(kernel.runPacket(udp).returned).toBe(PASSED);
   const { events = 0, events_lost = 0, drop_policy_deny, ...others } = kernel.counted();
   expect({ drop_policy_deny, others }).toEqual({ drop_policy_deny: 200_000, others: { allow: 1, half_opened: 1 } });
   expect(events_lost).toBeGreaterThan(100_000);
@@ -88,15 +88,15 @@ describe('an open flow after a change of the policy', () => {
     kernel.slots.assumeGrace();
     kernel.activate(onlyClient);
     const open = (): number[] => [
-      kernel.judge(packet, { tcpFlags: TCP.syn }).returned,
-      kernel.judge(back(packet), { tcpFlags: TCP.syn | TCP.ack }).returned,
-      kernel.judge(packet, { tcpFlags: TCP.ack }).returned,
+      kernel.runPacket(packet, { tcpFlags: TCP.syn }).returned,
+      kernel.runPacket(back(packet), { tcpFlags: TCP.syn | TCP.ack }).returned,
+      kernel.runPacket(packet, { tcpFlags: TCP.ack }).returned,
     ];
     const wrong: number[] = [];
     for (let change = 0; change < 1_000; change++) {
       if (open().some((returned) => returned === DROPPED)) wrong.push(change);
       kernel.switchSlot();
-      const after = [packet, back(packet)].map((either) => kernel.judge(either, { tcpFlags: flags }).returned);
+      const after = [packet, back(packet)].map((either) => kernel.runPacket(either, { tcpFlags: flags }).returned);
       if (after.some((returned) => returned === PASSED)) wrong.push(change);
       kernel.switchSlot();
     }
@@ -106,8 +106,8 @@ describe('an open flow after a change of the policy', () => {
 
 test('every packet of a flow is counted once, also while two sweeps flush it', async () => {
   kernel.activate(onlyClient);
-  kernel.judge(udp);
-  kernel.judge(back(udp));
+  kernel.runPacket(udp);
+  kernel.runPacket(back(udp));
   const frame = new Uint8Array(MAX_FRAME);
   const length = writeFrame(frame, udp);
   const run = new TestRun(kernel.object.programFd('weir_ingress'), frame, undefined, undefined);

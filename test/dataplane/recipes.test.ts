@@ -154,7 +154,7 @@ describe('recipe', () => {
         const said = decided === 'redirect' && audited ? 'redirect under audit' : decided;
         // Without a service plane a redirected connection is dropped, or passes in audit mode.
         const returned = verdict === 'deny' || verdict === 'redirect' ? DROPPED : PASSED;
-        expect([text, said, kernel.judge(packet).returned]).toEqual([text, verdict, returned]);
+        expect([text, said, kernel.runPacket(packet).returned]).toEqual([text, verdict, returned]);
       }
     },
   );

@@ -27,7 +27,7 @@ const BY_BOTH = [...HANDSHAKE, client(FIN | ACK), server(FIN | ACK)];
 function play(...steps: readonly Step[]): boolean[] {
   return steps.map(([side, tcpFlags]) => {
     const packet = side === 'client' ? tcp : back(tcp);
-    return kernel.judge(packet, { tcpFlags, payloadBytes: 0 }).returned === PASSED;
+    return kernel.runPacket(packet, { tcpFlags, payloadBytes: 0 }).returned === PASSED;
   });
 }
 const flow = () => [...kernel.flowsIn('flows'), ...kernel.flowsIn('half_open')];
@@ -265,6 +265,6 @@ describe('TCP without a flow that is not a SYN', () => {
 
 test('a SYN is dropped if the policy denies it, with any payload and flags', () => {
   kernel.activate(denyAll);
-  expect(kernel.judge(tcp, { tcpFlags: SYN, payloadBytes: 900 }).returned).toBe(DROPPED);
+  expect(kernel.runPacket(tcp, { tcpFlags: SYN, payloadBytes: 900 }).returned).toBe(DROPPED);
   expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });
 });

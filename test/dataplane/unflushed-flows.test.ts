@@ -45,7 +45,7 @@ function hits(): Record<string, number> {
 
 test('the first packet of a flow leaves its tally empty, and the next flush completes it', () => {
   activate('names');
-  kernel.judge(dns);
+  kernel.runPacket(dns);
   expect(recordsOf()).toMatchObject([{ hit: 0, hitCheck: 0, openedNs: 0n, packets: [1n, 0n] }]);
   kernel.sweep();
   expect(recordsOf()).toMatchObject([{ hit: 1, packets: [1n, 0n] }]);
@@ -62,7 +62,7 @@ test('a list of flows includes flows that were not flushed yet', () => {
       lines.read(line, words) ? [readFlow(new DataView(words.slice().buffer))] : [],
     ).flat();
   try {
-    kernel.judge(dns);
+    kernel.runPacket(dns);
     const before = listed();
     kernel.sweep();
     expect(before).toEqual(listed());
@@ -76,7 +76,7 @@ test('a list of flows includes flows that were not flushed yet', () => {
 test('the first packet completes the tally at once, with the exact time, if events are enabled', () => {
   activate('names');
   kernel.wantEvents(true);
-  kernel.judge(dns);
+  kernel.runPacket(dns);
   const [flow] = recordsOf();
   expect(flow?.openedNs).toBeGreaterThan(process.hrtime.bigint() - 1_000_000_000n);
   expect([flow?.hit !== 0, (flow?.openedNs ?? 0n) % (1n << BigInt(OPENED_SHIFT)) === 0n]).toEqual([true, false]);
@@ -84,7 +84,7 @@ test('the first packet completes the tally at once, with the exact time, if even
 
 test('unflushed packets count for the rule that allowed them, also after the policy was replaced', () => {
   activate('first', 'second');
-  kernel.judge(dns);
+  kernel.runPacket(dns);
   activate('between');
   activate('other', 'first', 'second');
   expect(hits()).toEqual({ other: 0, first: 1, second: 0 });
@@ -93,16 +93,16 @@ test('unflushed packets count for the rule that allowed them, also after the pol
 test('after a flow is classified again, earlier packets still count for the earlier rule', () => {
   activate('first', 'second');
   kernel.stage(compile(ofRules('second', 'first')));
-  for (let count = 0; count < 3; count++) kernel.judge(dns);
+  for (let count = 0; count < 3; count++) kernel.runPacket(dns);
   kernel.flip();
-  kernel.judge(dns);
+  kernel.runPacket(dns);
   expect(hits()).toEqual({ second: 1, first: 3 });
 });
 
 test('flows of the idle slot are flushed before the next policy overwrites that slot', () => {
   activate('first');
   kernel.stage(compile(ofRules('between')));
-  kernel.judge(dns);
+  kernel.runPacket(dns);
   kernel.flip();
   expect(recordsOf()).toMatchObject([{ hit: 0 }]);
   kernel.trafficStatistics.settle();
@@ -112,8 +112,8 @@ test('flows of the idle slot are flushed before the next policy overwrites that 
 test('user space completes a tally as the kernel does', () => {
   activate('other', 'names');
   activate('names', 'other');
-  for (let port = 1; port <= 40; port++) kernel.judge({ ...dns, sourcePort: port });
-  kernel.judge({ ...dns, sourcePort: 41 }, {}, 0, 'out_foreign');
+  for (let port = 1; port <= 40; port++) kernel.runPacket({ ...dns, sourcePort: port });
+  kernel.runPacket({ ...dns, sourcePort: 41 }, {}, 0, 'out_foreign');
   const [flow, tally] = ['flows', 'tallies'].map((name) => describeMap(kernel.object.mapFd(name as 'flows')).value);
   if (flow === undefined || tally === undefined) throw new Error('there is no table of flows');
   const fd = kernel.object.mapFd('rank_hits');
@@ -150,12 +150,12 @@ test('user space reads an opening time that wrapped, and one that is ahead of th
 
 test('the tally of an ended flow contains zeros', async () => {
   activate('names');
-  for (let port = 1; port <= 20; port++) kernel.judge({ ...dns, sourcePort: port });
+  for (let port = 1; port <= 20; port++) kernel.runPacket({ ...dns, sourcePort: port });
   kernel.sweep();
   const cut = { filter: anyFlow({ sourcePorts: [{ low: 1, high: 19 }] }), after: null, limit: 100 };
   expect(await kernel.trafficStatistics.cutFlows(cut)).toEqual({ cut: 19, next: null });
   expect(kernel.strayTallies()).toBe(0);
-  kernel.judge({ ...dns, sourcePort: 1 });
+  kernel.runPacket({ ...dns, sourcePort: 1 });
   expect(kernel.flowsIn('half_open').map(({ packets }) => packets)).toEqual([
     [1n, 0n],
     [1n, 0n],

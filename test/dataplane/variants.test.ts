@@ -53,10 +53,10 @@ test('a loaded program classifies, with all its parts', () => {
   const kernel = loadForTest({ flowShare, direct: true, policeLocal: true, reversePath: 'strict' });
   kernel.activate(allowAll);
   const returned = [
-    kernel.judge(udp).returned,
-    kernel.judge(back(udp)).returned,
-    kernel.judge(tcp, { tcpFlags: TCP.syn, optionBytes: 8 }).returned,
-    kernel.judge(tcp, { tcpFlags: TCP.syn }, 0, 'out_foreign').returned,
+    kernel.runPacket(udp).returned,
+    kernel.runPacket(back(udp)).returned,
+    kernel.runPacket(tcp, { tcpFlags: TCP.syn, optionBytes: 8 }).returned,
+    kernel.runPacket(tcp, { tcpFlags: TCP.syn }, 0, 'out_foreign').returned,
   ];
   expect(returned).toEqual([PASSED, PASSED, PASSED, PASSED]);
   kernel.close();

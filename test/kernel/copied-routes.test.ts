@@ -98,7 +98,7 @@ function verdicts(kernel: Loaded): string[] {
   kernel.forget();
   const see = (by: string, source: number, destination: number): string => {
     kernel.context.setUint32(SKB.ifindex, interfaces[by] ?? 0, true);
-    const { returned, mark } = kernel.judge({ ...udp, source, destination });
+    const { returned, mark } = kernel.runPacket({ ...udp, source, destination });
     return `${returned}/${mark}`;
   };
   return ADDRESSES_TRIED.map((address) => {
@@ -106,7 +106,7 @@ function verdicts(kernel: Loaded): string[] {
     const answer = back(asked);
     const seen = [see('lan0', address, SERVER), see('wan0', address, CLIENT), see('lan0', CLIENT, address)];
     kernel.context.setUint32(SKB.ifindex, interfaces.wan0 ?? 0, true);
-    return [...seen, kernel.judge(answer).returned, kernel.counted().drop_spoofed_source].join(' ');
+    return [...seen, kernel.runPacket(answer).returned, kernel.counted().drop_spoofed_source].join(' ');
   });
 }
 
@@ -189,7 +189,7 @@ describe('a copy', () => {
   const isDropped = (): boolean => {
     copying.forget();
     copying.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
-    const { returned } = copying.judge({ ...udp, source: CLIENT, destination: SERVER });
+    const { returned } = copying.runPacket({ ...udp, source: CLIENT, destination: SERVER });
     expect([PASSED, DROPPED]).toContain(returned);
     return returned === DROPPED;
   };
@@ -233,7 +233,7 @@ describe('a copy', () => {
     for (const kernel of [copying, asking]) {
       kernel.forget();
       kernel.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
-      expect(kernel.judge(opener).returned).toBe(PASSED);
+      expect(kernel.runPacket(opener).returned).toBe(PASSED);
       const [flow] = kernel.flowsIn('half_open');
       expect(flow?.ifindex).toEqual([interfaces.lan0, interfaces.wan0]);
     }
@@ -243,7 +243,7 @@ describe('a copy', () => {
     const isForNode = (): boolean => {
       copying.forget();
       copying.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
-      return copying.judge({ ...udp, source: CLIENT, destination: at(ADDRESSES.nodeLan) }).returned === PASSED;
+      return copying.runPacket({ ...udp, source: CLIENT, destination: at(ADDRESSES.nodeLan) }).returned === PASSED;
     };
     copy();
     expect(isForNode()).toBe(true);
@@ -269,7 +269,7 @@ describe('a copy', () => {
     const seen = (by: string, source: string): number => {
       copying.forget();
       copying.context.setUint32(SKB.ifindex, interfaces[by] ?? 0, true);
-      return copying.judge({ ...udp, source: at(source), destination: by === 'lan0' ? SERVER : CLIENT }).returned;
+      return copying.runPacket({ ...udp, source: at(source), destination: by === 'lan0' ? SERVER : CLIENT }).returned;
     };
     expect([seen('lan0', '20.5.5.5'), seen('wan0', '20.5.5.5')]).toEqual([DROPPED, PASSED]);
     expect([seen('lan0', '20.0.7.9'), seen('wan0', '20.0.7.9')]).toEqual([PASSED, DROPPED]);

@@ -49,7 +49,7 @@ function load(more: Parameters<typeof loadForTest>[0] = {}): void {
 /** Judges a packet that comes in by an interface; one that goes out does so by it. */
 function see(by: string, packet: Packet, options: FrameOptions = {}, entry: Entry = 'in'): number {
   kernel.context.setUint32(SKB.ifindex, interfaces[by] ?? 0, true);
-  return kernel.judge(packet, options, 0, entry).returned;
+  return kernel.runPacket(packet, options, 0, entry).returned;
 }
 const from = (source: string, destination = SERVER): Packet => ({ ...udp, source: at(source), destination });
 const asked: Packet = { ...udp, source: CLIENT, destination: SERVER };
@@ -142,7 +142,7 @@ describe('a packet with an address of 127.0.0.0/8 is dropped as `loopback`', () 
     const fresh = loadForTest({ judgeAll: false });
     try {
       fresh.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
-      expect(fresh.judge({ ...asked, destination: at('127.0.0.1') }).returned).toBe(DROPPED);
+      expect(fresh.runPacket({ ...asked, destination: at('127.0.0.1') }).returned).toBe(DROPPED);
       expect(fresh.counted()).toEqual({ drop_loopback: 1 });
     } finally {
       fresh.close();
@@ -274,7 +274,11 @@ test('packets to the node are not judged, without the guard’s mark', () => {
   const addressed = [ADDRESSES.nodeLan, ADDRESSES.nodeWan, '10.77.1.255', '224.0.0.5', '255.255.255.255', '192.0.2.7'];
   kernel.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
   for (const destination of addressed) {
-    expect(kernel.judge({ ...asked, destination: at(destination) })).toEqual({ returned: PASSED, word: 0, mark: 0 });
+    expect(kernel.runPacket({ ...asked, destination: at(destination) })).toEqual({
+      returned: PASSED,
+      word: 0,
+      mark: 0,
+    });
   }
   expect(kernel.counted()).toEqual({ to_node: addressed.length });
 });

@@ -2,7 +2,7 @@ import type { Packet, Policy } from '#contracts/policy-model.js';
 import { generatePolicy, packetGenerator, shrink } from '#test/policy/generate.js';
 import { Random } from '#test/seed.js';
 import { patternsOf } from '../grant-model.js';
-import { Duel, type Learned, type Mismatch, ONE_SET, type Scene } from './duel.js';
+import { Comparison, type Learned, type Mismatch, ONE_SET, type Scene } from './comparison.js';
 import { makeSequence, type Step } from './sequence.js';
 
 const SEQUENCES = 100;
@@ -25,27 +25,27 @@ export type Result = {
 /**
  * Compares until `packets` frames had equal verdicts, or one had not; then returns the smallest failing case.
  */
-export function fuzz(packets: number, seed: number, tell: (packets: number) => void = () => undefined): Result {
+export function fuzz(packets: number, seed: number, report: (packets: number) => void = () => undefined): Result {
   const counted: Record<string, number> = {};
   let failure: Failure | undefined;
   // Few ways test eviction; many ways test claims of free ways.
-  const [scarce, ample] = [2, ONE_SET].map((capacity) => new Duel(sceneOf(new Random(seed)).scene, capacity)) as [
-    Duel,
-    Duel,
+  const [scarce, ample] = [2, ONE_SET].map((capacity) => new Comparison(sceneOf(new Random(seed)).scene, capacity)) as [
+    Comparison,
+    Comparison,
   ];
   const played = (): number => scarce.packets + ample.packets;
   try {
     for (let campaign = 0; played() < packets && failure === undefined; campaign++) {
-      const duel = campaign % 2 === 0 ? scarce : ample;
+      const comparison = campaign % 2 === 0 ? scarce : ample;
       const own = (seed + campaign * 7919) >>> 0;
-      const found = play(duel, new Random(own));
+      const found = play(comparison, new Random(own));
       if (found !== undefined) failure = { seed: own, ...found };
-      for (const [name, count] of duel.counted()) counted[name] = (counted[name] ?? 0) + count;
-      tell(played());
+      for (const [name, count] of comparison.counted()) counted[name] = (counted[name] ?? 0) + count;
+      report(played());
     }
     return { packets: played(), counted, failure };
   } finally {
-    for (const duel of [scarce, ample]) duel.close();
+    for (const comparison of [scarce, ample]) comparison.close();
   }
 }
 
@@ -71,25 +71,25 @@ function sceneOf(random: Random): { readonly scene: Scene; readonly packet: () =
   return { scene: { policies, learned: kept }, packet };
 }
 
-function play(duel: Duel, random: Random): Omit<Failure, 'seed'> | undefined {
+function play(comparison: Comparison, random: Random): Omit<Failure, 'seed'> | undefined {
   const { scene, packet } = sceneOf(random);
-  duel.load(scene);
+  comparison.load(scene);
   const sequences = Array.from({ length: SEQUENCES }, () => makeSequence(random, packet, STEPS));
-  const wrong = sequences.find((steps) => duel.play(steps) !== undefined);
-  if (wrong !== undefined) return smallest(duel, scene, wrong, (steps) => duel.play(steps));
-  if (duel.compareCounters() === undefined) return undefined;
+  const wrong = sequences.find((steps) => comparison.play(steps) !== undefined);
+  if (wrong !== undefined) return smallest(comparison, scene, wrong, (steps) => comparison.play(steps));
+  if (comparison.compareCounters() === undefined) return undefined;
   const counted = (steps: readonly Step[]): Mismatch | undefined => {
-    duel.load(scene);
-    return duel.play(steps) ?? duel.compareCounters();
+    comparison.load(scene);
+    return comparison.play(steps) ?? comparison.compareCounters();
   };
   const miscounted = sequences.find((steps) => counted(steps) !== undefined);
   return miscounted === undefined
     ? { mismatch: { step: -1, what: 'counters of many sequences', kernel: 0, model: 0 }, scene, steps: [] }
-    : smallest(duel, scene, miscounted, counted);
+    : smallest(comparison, scene, miscounted, counted);
 }
 
 function smallest(
-  duel: Duel,
+  comparison: Comparison,
   scene: Scene,
   steps: readonly Step[],
   fails: (steps: readonly Step[]) => Mismatch | undefined,
@@ -106,13 +106,13 @@ function smallest(
   };
   for (const which of [0, 1] as const) {
     const { policy } = shrink(small.policies[which], NOTHING, (less) => {
-      duel.load(withPolicy(which, less));
-      return duel.play(found) !== undefined || duel.compareCounters() !== undefined;
+      comparison.load(withPolicy(which, less));
+      return comparison.play(found) !== undefined || comparison.compareCounters() !== undefined;
     });
     small = withPolicy(which, policy);
   }
-  duel.load(small);
-  const mismatch = duel.play(found) ?? duel.compareCounters();
+  comparison.load(small);
+  const mismatch = comparison.play(found) ?? comparison.compareCounters();
   if (mismatch === undefined) throw new Error('the smallest case does not fail');
   return { mismatch, scene: small, steps: found.map(printable) };
 }

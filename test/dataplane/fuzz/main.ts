@@ -14,12 +14,12 @@ const packets = Number(values.packets);
 const seed = Number(values.seed);
 const processes = Math.min(2, Math.max(1, Number(values.processes)));
 
-type Told = { readonly packets?: number; readonly failure?: Failure };
+type WorkerReport = { readonly packets?: number; readonly failure?: Failure };
 
 /** Runs the share of one process, and reports to its parent. */
 function work(): void {
-  const { failure } = fuzz(packets, seed, (done) => process.send?.({ packets: done } satisfies Told));
-  process.send?.({ ...(failure === undefined ? {} : { failure }) } satisfies Told);
+  const { failure } = fuzz(packets, seed, (done) => process.send?.({ packets: done } satisfies WorkerReport));
+  process.send?.({ ...(failure === undefined ? {} : { failure }) } satisfies WorkerReport);
   process.disconnect();
 }
 
@@ -32,7 +32,7 @@ async function lead(): Promise<void> {
     return `${sum} packets, ${Math.round(sum / ((performance.now() - started) / 1_000))} packets/s`;
   };
   const failures: Failure[] = [];
-  let said = started;
+  let reportedAt = started;
   await Promise.all(
     done.map(async (_, index) => {
       const share = [
@@ -43,11 +43,11 @@ async function lead(): Promise<void> {
         String(seed + index * 1_000_003),
       ];
       const child = fork(process.argv[1] ?? '', share);
-      child.on('message', (told: Told) => {
-        if (told.packets !== undefined) done[index] = told.packets;
-        if (told.failure !== undefined) failures.push(told.failure);
-        if (performance.now() - said < 5_000) return;
-        said = performance.now();
+      child.on('message', (report: WorkerReport) => {
+        if (report.packets !== undefined) done[index] = report.packets;
+        if (report.failure !== undefined) failures.push(report.failure);
+        if (performance.now() - reportedAt < 5_000) return;
+        reportedAt = performance.now();
         process.stdout.write(`fuzz: ${rate()}\n`);
       });
       const code = await new Promise<number | null>((resolve) => child.once('exit', resolve));

@@ -33,7 +33,7 @@ describe('grant table', () => {
     const tried = GrantTable.recover(memory(capacity), capacity, factors, never);
     const first = 0x0a00_0000;
     const refused = Array.from({ length: capacity }, (_, at) => tried.add(first + at, 1, 10, never)).filter(
-      (told) => !told,
+      (granted) => !granted,
     );
     expect(refused).toEqual([]);
   });

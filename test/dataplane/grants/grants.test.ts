@@ -47,8 +47,8 @@ test('grants are listed by pattern, without expired ones and without those of re
     ],
     NOW,
   );
-  const told = grants.learned(NOW + 3n * SECOND).map(({ pattern, addresses }) => [pattern, ...addresses].join());
-  expect(told.sort()).toEqual([expect.stringMatching(/^a,(1,2|2,1)$/), 'b,2']);
+  const listed = grants.learned(NOW + 3n * SECOND).map(({ pattern, addresses }) => [pattern, ...addresses].join());
+  expect(listed.sort()).toEqual([expect.stringMatching(/^a,(1,2|2,1)$/), 'b,2']);
   const [expiry = 0n] = grants.learned(NOW).find(({ pattern }) => pattern === 'a')?.expiresAtNs ?? [];
   expect(expiry).toBeLessThanOrEqual(NOW + 60n * SECOND);
   expect(expiry).toBeGreaterThan(NOW + 59n * SECOND);

@@ -28,7 +28,7 @@ function grant(pattern: string, addresses: readonly number[] = [opening.destinat
   return kernel.grants.add([{ pattern, addresses, expiresAtNs: now + forNs }], now);
 }
 
-const judge = (tried: Packet = opening): number => kernel.judge(tried).returned;
+const judge = (tried: Packet = opening): number => kernel.runPacket(tried).returned;
 
 describe('a hostname rule', () => {
   test('matches an address as soon as that is granted for its pattern', () => {

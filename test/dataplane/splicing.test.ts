@@ -57,7 +57,7 @@ function put(ends: Ends, deltas: Deltas, more: Partial<Record<keyof typeof JOIN,
   expect(libbpf().bpf_map_update_elem(kernel.object.mapFd('joins'), key, value, 0)).toBe(0);
 }
 
-type Said = {
+type Segment = {
   flags?: number;
   options?: readonly number[];
   payload?: number;
@@ -66,8 +66,8 @@ type Said = {
   acknowledgment?: number;
 };
 /** A frame with correct checksums. */
-function frameOf({ source, destination, sourcePort, destinationPort }: Ends, said: Said): Uint8Array {
-  const { flags = 0x10, options = [], payload = 8, window = 500, sequence = 5, acknowledgment = 9 } = said;
+function frameOf({ source, destination, sourcePort, destinationPort }: Ends, segment: Segment): Uint8Array {
+  const { flags = 0x10, options = [], payload = 8, window = 500, sequence = 5, acknowledgment = 9 } = segment;
   const padded = [...options, ...Array<number>((4 - (options.length % 4)) % 4).fill(0)];
   const tcpBytes = 20 + padded.length;
   const frame = new Uint8Array(TCP + tcpBytes + payload);
@@ -159,14 +159,14 @@ describe('splicing translates the numbers of one connection to those of the othe
     ['sequence numbers that wrap', { sequence: 0xffff_ffff, acknowledgment: 3 }],
     ['a FIN', { flags: 0x11 }],
     ['a RST', { flags: 0x04, payload: 0 }],
-  ] as const)('%s', (_, said: Said) => {
+  ] as const)('%s', (_, segment: Segment) => {
     put(ENDS, DELTAS);
     put(turned(ENDS), BACK);
     for (const [ends, deltas] of [
       [ENDS, DELTAS],
       [turned(ENDS), BACK],
     ] as const) {
-      const frame = frameOf(ends, said);
+      const frame = frameOf(ends, segment);
       const { returned, out } = run(frame);
       expect(returned).toBe(PASSED);
       expect(Buffer.from(out).toString('hex')).toBe(Buffer.from(translated(frame, deltas)).toString('hex'));
@@ -244,10 +244,10 @@ describe('a spliced connection whose service plane thread is gone', () => {
     ['data', { payload: 333, flags: 0x18 }],
     ['an acknowledgment', { payload: 0, options: [1, 1, ...stamps(1, 2)] }],
     ['a FIN', { payload: 7, flags: 0x11 }],
-  ] as const)('turns %s into a reset of the other side, with the next sequence number', (_, said: Said) => {
+  ] as const)('turns %s into a reset of the other side, with the next sequence number', (_, segment: Segment) => {
     put(ENDS, DELTAS, { ...alone, next: 60_000, acknowledged: 50_000 });
     put(turned(ENDS), BACK, alone);
-    const frame = frameOf(ENDS, { ...said, sequence: 61_000, acknowledgment: 51_000 });
+    const frame = frameOf(ENDS, { ...segment, sequence: 61_000, acknowledgment: 51_000 });
     const { returned, out } = run(frame);
     const view = new DataView(out.buffer, out.byteOffset);
     expect(returned).toBe(PASSED);

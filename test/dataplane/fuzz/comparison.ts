@@ -23,7 +23,7 @@ export type Mismatch = {
 };
 
 /** Runs the datapath in the kernel and the model over the same frames, and compares them. */
-export class Duel {
+export class Comparison {
   readonly #kernel: Loaded;
   readonly #grants: GrantModel;
   readonly #model: Model;
