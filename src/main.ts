@@ -301,7 +301,7 @@ function createObserver(config: Config, log: Logger, systemOf: () => System): Ob
       relief: (code, message) => log.info({ code }, message),
       begun: () =>
         queueMicrotask(() => {
-          connect().catch((failure: unknown) => log.error({ err: failure }, 'names of addresses are not known'));
+          connect().catch((failure: unknown) => log.error({ err: failure }, 'read the granted names for the observer'));
         }),
     },
   );

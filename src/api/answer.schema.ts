@@ -7,7 +7,7 @@ const ProblemSchema = z
     type: z.string().describe('`urn:weir:error:` and the code of the error, see docs/errors.md.'),
     title: z.string(),
     status: z.int().min(400).max(599),
-    detail: z.string().describe('What was wrong with this request.'),
+    detail: z.string().describe('The error of this request.'),
     error: z.string().describe('One plain sentence.'),
     problems: z
       .array(
@@ -45,13 +45,16 @@ export const ProofSchema = z
       .min(1)
       .nullable()
       .describe('Classes of packets that the policy tells apart; null where there are too many to count.'),
-    checked: z.int().min(0).describe('Packets that the datapath judged by the new tables, each as the policy says.'),
+    checked: z
+      .int()
+      .min(0)
+      .describe('Packets evaluated by the datapath with the new tables, each with the verdict of the policy.'),
     complete: z.boolean().describe('Whether a packet of every class was among them.'),
   })
   .nullable()
   .meta({
     id: 'Proof',
-    description: 'How the compiled policy was checked before it came into force; null where nothing did.',
+    description: 'How the compiled policy was checked before its activation; null if nothing was activated.',
   });
 
 /** ISO 8601 in UTC. */

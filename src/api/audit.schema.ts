@@ -38,14 +38,14 @@ const FindingSchema = z
     operation: z.string().nullable().describe('Operation of this API.'),
     target: z.string().nullable().describe('What the operation was on: a path.'),
     remote: z.string().nullable().describe('Address that the request came from.'),
-    status: z.int().nullable().describe('What a write was answered with.'),
+    status: z.int().nullable().describe('The response to a write.'),
     etag: z.string().nullable().describe('Of what was written.'),
     first_seen: instant,
     last_seen: instant,
     count: z.int().min(1),
     node_ids: z.array(z.string()),
   })
-  .meta({ id: 'Finding', description: 'Equal denies are one finding with a count.' });
+  .meta({ id: 'Finding', description: 'Equal denies are merged into one finding with a count.' });
 export const FindingsSchema = z
   .object({
     items: z.array(FindingSchema),

@@ -30,11 +30,11 @@ const StatechartsSchema = z
     charts: z.array(StatechartSchema),
     readers: z.object({
       open: count,
-      dropped: count.describe('Messages that readers were too slow for.'),
-      cut_off: count.describe('Readers that were cut off for it.'),
+      dropped: count.describe('Messages lost because readers were too slow.'),
+      cut_off: count.describe('Readers that were disconnected for being too slow.'),
     }),
   })
-  .meta({ id: 'Statecharts', description: 'The statechart of every part of this node, and where each is now.' });
+  .meta({ id: 'Statecharts', description: 'The statechart of every part of this node, with its current state.' });
 
 export const debugResource: Resource = (api, { debug, tokens }) => {
   const readers = new StatechartReaders(debug);

@@ -10,7 +10,7 @@ const NameSchema = z.object({
   hostname: z.string(),
   ips: z.array(z.ipv4()),
   patterns: z.array(z.string()).describe('The patterns of the policy that the addresses are granted to.'),
-  expires_at: instant.describe('When the last of the addresses is not granted any more.'),
+  expires_at: instant.describe('When the grant of the last address ends.'),
   last_seen: instant,
 });
 const DnsCacheSchema = z.object({ items: z.array(NameSchema) }).meta({ id: 'DnsCache' });

@@ -21,7 +21,7 @@ const address = z
 const port = z.int().min(0).max(65_535);
 const byte = z.int().min(0).max(255);
 const hostname = z.string().min(1).max(254);
-const draft = policySchema.optional().describe('A draft in singleton form. Left out: the active policy.');
+const draft = policySchema.optional().describe('A draft in singleton form. Default: the active policy.');
 
 const PacketSchema = z
   .strictObject({
@@ -82,7 +82,7 @@ const PacketSchema = z
   })
   .meta({
     id: 'ExplainPacket',
-    description: 'How would this packet be judged?',
+    description: 'Which verdict would this packet get?',
     examples: [{ src: '10.0.0.7', dst: '192.0.2.10', proto: 'tcp', src_port: 40_000, dst_port: 443 }],
   });
 const LookupSchema = z
@@ -114,7 +114,7 @@ const ExplainedSchema = z
           why: z.string(),
         }),
       )
-      .describe('Each group and rule that was looked at, in order; what decided comes last.'),
+      .describe('All evaluated groups and rules in order; the deciding one is the last.'),
     walk_omitted: z.int().min(0).describe('Steps just before the last one that are not listed.'),
     unknown: z
       .array(z.string())

@@ -24,7 +24,7 @@ export const flowsResource: Resource = (api, { traffic }) => {
         operationId: 'listFlows',
         tags: ['observation'],
         summary: 'Live flows of this node',
-        description: 'Ordered by a key that does not change: flows that come and go move no others to another page.',
+        description: 'Ordered by a constant key: flows that start or end do not move others to another page.',
         querystring: flowsQuery,
         response: {
           200: FlowsSchema,

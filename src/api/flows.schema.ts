@@ -11,7 +11,7 @@ const bothWays = z.object({ forward: count, reply: count });
 
 const FlowSchema = z
   .object({
-    src: z.ipv4().describe('The side that opened it.'),
+    src: z.ipv4().describe('The side that opened the flow.'),
     dst: z.ipv4(),
     proto: z.int().min(0).max(255),
     src_port: z.int().min(0).max(65_535).nullable(),
@@ -26,16 +26,20 @@ const FlowSchema = z
       ),
     source_group: z.string().nullable(),
     rule: z.string().nullable(),
-    foreign: z.boolean().describe('Came in by an interface that is not policed; only its replies are let in.'),
+    foreign: z
+      .boolean()
+      .describe('The flow came in by an interface that is not policed; only its replies are allowed in.'),
     generation: count
       .nullable()
-      .describe('Of the policy that judged it; null where an earlier process activated that.'),
-    current: z.boolean().describe('Judged by what is in force. Else its next packet is judged again.'),
+      .describe('The generation of the policy that evaluated the flow; null if an earlier process activated it.'),
+    current: z
+      .boolean()
+      .describe('The flow was evaluated with the active policy. Otherwise its next packet is evaluated again.'),
     packets: bothWays,
     bytes: bothWays,
     opened: instant,
     last_seen: instant,
-    expires_in: count.describe('Seconds until it ends, if no packet comes.'),
+    expires_in: count.describe('Seconds until the flow ends if no packet arrives.'),
     interfaces: z.object({ in: z.string().nullable(), out: z.string().nullable() }),
   })
   .meta({ id: 'Flow' });
@@ -47,7 +51,10 @@ export const FlowsSchema = z
   })
   .meta({ id: 'Flows' });
 export const FlowsCutSchema = z
-  .object({ cut: count.describe('How many were ended; in a dry run: how many would be.'), dry_run: z.boolean() })
+  .object({
+    cut: count.describe('The number of removed flows; in a dry run: of those that would be removed.'),
+    dry_run: z.boolean(),
+  })
   .meta({ id: 'FlowsCut' });
 export type ShownFlow = z.infer<typeof FlowSchema>;
 
@@ -91,7 +98,7 @@ export const flowsQuery = z.strictObject({
 });
 export const cutQuery = z.strictObject({
   ...filterParameters,
-  all: flag.optional().describe('Every flow. Without it, some parameter must say which.'),
+  all: flag.optional().describe('All flows. Without it another parameter must select flows.'),
   dry_run: flag.optional(),
 });
 

@@ -4,7 +4,7 @@ import type { Resource } from './api.js';
 
 const HealthSchema = z
   .object({ status: z.literal('ok') })
-  .meta({ id: 'Health', description: 'The process can answer.', examples: [{ status: 'ok' }] });
+  .meta({ id: 'Health', description: 'The process responds.', examples: [{ status: 'ok' }] });
 
 export const healthResource: Resource = (api) => {
   api.get(

@@ -17,7 +17,7 @@ const HitSchema = z
       'Denied ones too, and both ways of the flows that it allowed. A TLS connection or an HTTP request that the service ' +
         'plane decided by it counts as one, and so does a DNS lookup.',
     ),
-    bytes: count.describe('Of packets alone: connections, requests and lookups that it decided add none.'),
+    bytes: count.describe('Bytes of packets only: decided connections, requests and lookups add none.'),
     last_hit: instant.nullable(),
     unused: z.boolean(),
     unused_since: instant.nullable().describe('When it began to be counted, where it was never hit since.'),

@@ -91,7 +91,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         operationId: 'createIntegration',
         tags: ['integrations'],
         summary: 'Add an integration',
-        description: 'A dry run is answered 200, without a Location.',
+        description: 'A dry run returns 200, without a Location.',
         querystring: dryRunQuery,
         body: IntegrationCreateSchema,
         response: {

@@ -82,7 +82,7 @@ export function answerGroup(
       return sendJson(reply, withGroup(stored, { dry_run: true, warnings, program_lines: programLines, proof }));
     }
     case 'deleted':
-      throw new Error('a policy was removed where one of its groups was to be');
+      throw new Error('remove a source group: the whole policy was removed');
     case 'written': {
       const { stored, warnings, generation, created, proof } = outcome;
       reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);

@@ -63,7 +63,7 @@ export const DryRunSchema = z
     proof: ProofSchema,
     policy: storedPolicySchema,
   })
-  .meta({ id: 'PolicyDryRun', description: 'What the write would have stored; nothing was changed.' });
+  .meta({ id: 'PolicyDryRun', description: 'The record that the write would have stored; nothing was changed.' });
 export const WrittenGroupSchema = z
   .object({ ...recordMembers, warnings: z.array(WarningSchema), proof: ProofSchema, source_group: storedGroupSchema })
   .meta({
@@ -78,9 +78,9 @@ export const DryGroupSchema = z
     warnings: z.array(WarningSchema),
     program_lines: z.int().min(0).describe('Size of the compiled program.'),
     proof: ProofSchema,
-    source_group: storedGroupSchema.nullable().describe('Null where it would be removed.'),
+    source_group: storedGroupSchema.nullable().describe('Null if the policy would be removed.'),
   })
-  .meta({ id: 'SourceGroupDryRun', description: 'What the write would have stored; nothing was changed.' });
+  .meta({ id: 'SourceGroupDryRun', description: 'The record that the write would have stored; nothing was changed.' });
 
 export const policyWriteQuery = dryRunQuery.extend({
   activate: flag.optional().describe('`false` stores without activating.'),

@@ -36,7 +36,9 @@ export const noQuery = z.strictObject({});
 
 /** Query parameters of every write (D7). */
 export const dryRunQuery = z.strictObject({
-  dry_run: flag.optional().describe('Do everything up to the commit, and change nothing. Readers may ask for it too.'),
+  dry_run: flag
+    .optional()
+    .describe('Do everything up to the commit, and change nothing. The role `readonly` may use it too.'),
 });
 /**
  * Whether a request asks for a dry run, as `flag` reads it. It runs before the parameters are validated; a

@@ -35,7 +35,7 @@ export const readinessResource: Resource = (api, management) => {
         description: 'As text with one line a check with `?verbose` or `Accept: text/plain`.',
         querystring: z.strictObject({
           verbose: flag.optional().describe('Answer as text.'),
-          exclude: oneOrMore.optional().describe('Leave this check out; may be repeated.'),
+          exclude: oneOrMore.optional().describe('Exclude this check; may be repeated.'),
         }),
         response: {
           200: {

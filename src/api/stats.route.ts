@@ -16,7 +16,7 @@ const StatsSchema = z
       forwarding: z
         .object({ way: z.enum(['stack', 'direct']), reason: z.string() })
         .nullable()
-        .describe('Which way the packets that pass go now, and why; null without a dataplane.'),
+        .describe('How passed packets are forwarded now, and why; null without a dataplane.'),
       routes_copied: z
         .boolean()
         .describe('Whether packets that open a flow go by a copy of the routes, and the kernel is not asked for them.'),
@@ -39,10 +39,12 @@ const StatsSchema = z
         .describe(
           'Why the flow table refused new flows in the last seconds: it was full, or a source had its share of it. Empty: it refused none.',
         ),
-      grants_refused: count.describe('Addresses that were not learned for want of room, and stay denied.'),
+      grants_refused: count.describe(
+        'Addresses that were not learned because the grant table was full. They stay denied.',
+      ),
       events_lost: z
         .object({ ring: count, source_share: count })
-        .describe('Events that were not sent: the reader was too slow, or the source had had its share.'),
+        .describe('Lost events: the ring buffer was full, or the source exceeded its share.'),
       maps: z.record(z.string(), z.object({ entries: count, capacity: count })),
     }),
     dns: z.object({
@@ -55,14 +57,14 @@ const StatsSchema = z
     }),
     observer: z
       .object({
-        readers: count.describe('Clients that read the wiretap.'),
+        readers: count.describe('Current wiretap clients.'),
         messages: count,
         lost: z.object({ reader: count, kernel: count, source_share: count, service_plane: count }),
         findings: z.object({ merged: count, entries: count, gaps: count, overflowed: count }),
         sinks: z.array(z.object({ name: z.string(), delivered: count, failed: count, dropped: count, waiting: count })),
       })
       .nullable()
-      .describe('Wiretap and findings; null where nobody observes.'),
+      .describe('Wiretap and findings; null while no observer runs.'),
     tls: z
       .object({
         ...byVerdict.shape,
@@ -70,11 +72,13 @@ const StatsSchema = z
         connections: count.describe('That the service plane has now.'),
         refused: z
           .record(z.string(), count)
-          .describe('What was not served, or cut, for another reason than the plain words of a rule, by reason.'),
+          .describe(
+            'Connections and requests that were refused or closed for a reason other than the verdict of a rule, by reason.',
+          ),
         upstream_ca_fault: z
           .string()
           .nullable()
-          .describe('What keeps upstream_ca from being read; what it held before counts meanwhile. Null: nothing.'),
+          .describe('Why upstream_ca cannot be read; the certificates read before stay in use. Null: no fault.'),
         join_fault: z
           .string()
           .nullable()
@@ -82,11 +86,11 @@ const StatsSchema = z
             'What keeps connections from being left to the datapath: a capability that is missing, as a rule. They are carried by the node’s sockets then. Null: nothing.',
           ),
       })
-      .describe('Connections that were redirected. By verdict are those that were decided without their requests.'),
+      .describe('Redirected connections. Those counted by verdict were decided without reading their requests.'),
     http: z
       .object({
         ...byVerdict.shape,
-        responses_deny: count.describe('Responses that broke the rule which let their request pass.'),
+        responses_deny: count.describe('Responses that violated the rule that had allowed their request.'),
         responses_audit: count,
       })
       .describe('Requests of intercepted connections.'),
@@ -102,7 +106,7 @@ const StatsSchema = z
   })
   .meta({
     id: 'Stats',
-    description: 'What this node counted since it started. A part that is not running counts nothing.',
+    description: 'Counters of this node since its start. A part that does not run is null.',
   });
 
 export const statsResource: Resource = (api, management) => {

@@ -18,7 +18,7 @@ export const sysdumpResource: Resource = (api, { support }) => {
         querystring: noQuery,
         response: {
           200: {
-            description: 'A .tar.gz with a manifest and one folder a node.',
+            description: 'A .tar.gz with a manifest and one folder per node.',
             content: { 'application/gzip': { schema: z.string().meta({ format: 'binary' }) } },
           },
           ...errorAnswers(...errorsOf.write, 'sysdump_running'),

@@ -14,7 +14,7 @@ const shownMembers = {
   fingerprint_sha256: z.string().describe('Of the DER: 64 hex digits in lower case.'),
   not_before: instant,
   not_after: instant,
-  cert_pem: z.string().describe('Its certificate, without those above it.'),
+  cert_pem: z.string().describe('The certificate of the CA, without those above it.'),
   revision: z.int().min(1),
   updated_at: instant,
   updated_by: z.string(),
@@ -30,7 +30,7 @@ const CaWriteSchema = z
     cert_pem: z
       .string()
       .max(65_536)
-      .describe('The certificate of the CA, with those above it behind it, its issuer first.'),
+      .describe('The certificate of the CA, followed by those above it, starting with its issuer.'),
     key_pem: z.string().max(16_384).describe('Its private key, not encrypted: RSA, or EC.').meta({ writeOnly: true }),
   })
   .meta({
@@ -135,7 +135,7 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
         operationId: 'generateTlsInterceptCa',
         tags,
         summary: 'Make a new intercept CA, in place of the one that there is',
-        description: 'A dry run checks the preconditions, makes nothing, and is answered 204.',
+        description: 'A dry run checks the preconditions, makes nothing, and returns 204.',
         querystring: dryRunQuery,
         response: {
           201: CaSchema,

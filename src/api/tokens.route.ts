@@ -16,14 +16,14 @@ const TokenSchema = z
     expires_at: instant.nullable(),
     revoked_at: instant.nullable(),
   })
-  .meta({ id: 'Token', description: 'What is kept of a token: never the token itself.' });
+  .meta({ id: 'Token', description: 'The stored data of a token. The token itself is never stored.' });
 const TokenListSchema = z.object({ items: z.array(TokenSchema) }).meta({ id: 'TokenList' });
 const TokenCreateSchema = z
   .strictObject({
     subject: z
       .string()
       .regex(/^[\w.@:-]{1,128}$/, { error: 'Must be 1 to 128 letters, digits, and any of . _ @ : -' })
-      .describe('Who uses it; writes are recorded under this name.'),
+      .describe('The user of the token; writes are recorded under this name.'),
     role: z.enum(['admin', 'readonly']),
     expires_in: z
       .int()
@@ -31,11 +31,11 @@ const TokenCreateSchema = z
       .max(10 * YEAR_SECONDS)
       .nullable()
       .optional()
-      .describe('Seconds. Left out or null: it does not expire.'),
+      .describe('Seconds. Omitted or null: the token does not expire.'),
   })
   .meta({ id: 'TokenCreate', examples: [{ subject: 'dashboard', role: 'readonly', expires_in: 86_400 }] });
 const IssuedTokenSchema = z
-  .object({ ...TokenSchema.shape, token: z.string().describe('Shown this once.') })
+  .object({ ...TokenSchema.shape, token: z.string().describe('The token. It cannot be shown again.') })
   .meta({ id: 'IssuedToken' });
 
 const PATH = '/api/v1/tokens';
@@ -68,7 +68,7 @@ export const tokensResource: Resource = (api, { tokens }) => {
         operationId: 'createToken',
         tags: ['tokens'],
         summary: 'Issue a token',
-        description: 'A dry run checks the body, issues nothing, and is answered 204.',
+        description: 'A dry run checks the body, issues nothing, and returns 204.',
         querystring: dryRunQuery,
         body: TokenCreateSchema,
         response: { 201: IssuedTokenSchema, 204: empty, ...errorAnswers(...errorsOf.body) },

@@ -28,14 +28,13 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
   const ca = program.command('ca').description('the CA that signs intercepted connections');
 
   remote(ca.command('show'))
-    .description('whose certificate it is, and how long it is valid')
+    .description('show the subject of the CA, and how long it is valid')
     .action(async (options: Output) => {
       const shown = await fetched(options, terminal);
       print(terminal, options.output, shown, () => textOf(shown));
     });
 
-  const writing = (command: Command): Command =>
-    remote(command).option('--replace', 'put it in place of the one that there is');
+  const writing = (command: Command): Command => remote(command).option('--replace', 'replace the existing CA');
   const write = async (options: Write, path: string, method: 'POST' | 'PUT', body?: object): Promise<void> => {
     const headers = options.replace === true ? {} : { 'if-none-match': '*' };
     const answer = await createClient(options, terminal)
@@ -46,18 +45,18 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
     print(terminal, options.output, written, () => textOf(written));
   };
   writing(ca.command('generate'))
-    .description('make one on the node; its key never leaves it')
+    .description('generate a CA on the node; its key never leaves the node')
     .action((options: Write) => write(options, `${PATH}/generate`, 'POST'));
   writing(ca.command('install'))
-    .description('install one that was made elsewhere')
-    .requiredOption('--cert <file>', 'its certificate in PEM, with those above it behind it')
-    .requiredOption('--key <file>', 'its private key in PEM, not encrypted')
+    .description('install a CA that was made elsewhere')
+    .requiredOption('--cert <file>', 'the certificate in PEM, followed by the certificates of its issuers')
+    .requiredOption('--key <file>', 'the private key in PEM, not encrypted')
     .action((options: Write & { readonly cert: string; readonly key: string }) =>
       write(options, PATH, 'PUT', { cert_pem: read(options.cert), key_pem: read(options.key) }),
     );
 
   remote(ca.command('cert'))
-    .description('print its certificate, to install on clients')
+    .description('print the certificate of the CA, to install on clients')
     .option('-o, --file <file>', 'write it to a file')
     .action(async ({ file, ...options }: Output & { readonly file?: string }) => {
       const { cert_pem } = await fetched(options, terminal);
@@ -66,7 +65,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
     });
 
   remote(ca.command('remove'))
-    .description('remove it: connections that it would sign for fail from then on')
+    .description('remove the CA: intercepted connections fail from then on')
     .action(async (options: Output) => {
       await createClient(options, terminal).request(PATH, { method: 'DELETE' }).catch(inOwnWords);
       print(terminal, options.output, { removed: true }, () => 'the intercept CA is removed\n');

@@ -59,7 +59,7 @@ function addHelpCommand(program: Command): void {
     .helpCommand(false)
     .command('help')
     .description('the help of a command')
-    .argument('[command...]', 'a command with those above it, such as `policy diff`')
+    .argument('[command...]', 'the full name of a command, such as `policy diff`')
     .action((words: readonly string[]) => {
       let shown = program;
       for (const word of words) {

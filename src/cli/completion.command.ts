@@ -25,7 +25,7 @@ export function addCompletionCommands(program: Command, terminal: Terminal): voi
   program
     .command(COMPLETE, { hidden: true })
     .addArgument(new Argument('<kind>').choices(NODE_VALUES))
-    .argument('[words...]', 'the command line so far, the word that is completed last')
+    .argument('[words...]', 'the command line so far; its last word is completed')
     .action(async (kind: NodeValue, words: readonly string[]) => {
       const asked = { prefix: words.at(-1) ?? '', groups: valuesIn(words, '--group') };
       try {

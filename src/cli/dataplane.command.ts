@@ -30,7 +30,7 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
     });
 
   local(dataplane.command('detach'))
-    .description('remove programs, pins and guard: the node is unpoliced afterwards')
+    .description('remove programs, pins and guard: the node enforces no policy afterwards')
     .action(async (options: Options) => {
       const { detachDataplane } = await import('#main.js');
       const { hooks, maps, guard } = detachDataplane(placeOf(options, terminal));

@@ -21,7 +21,7 @@ const cacheSchema = z.object({
 /** `weir dns-cache`. */
 export function addDnsCacheCommand(program: Command, terminal: Terminal): void {
   remote(program.command('dns-cache'))
-    .description('names that were looked up, and the addresses that are granted for them')
+    .description('list the names that were looked up, and the addresses granted for them')
     .option('--name <text>', 'only names that contain this')
     .action(async ({ name = '', ...options }: Output & { name?: string }) => {
       const answer = understood(cacheSchema, await createClient(options, terminal).request('/api/v1/dns-cache'));

@@ -40,11 +40,14 @@ const MOST_IN_A_ROUND = 10_000;
 /** `weir findings`. */
 export function addFindingsCommand(program: Command, terminal: Terminal): void {
   remote(program.command('findings'))
-    .description('what was denied, or would have been under audit, and refused logins; the newest first')
-    .option('--type <finding-type...>', 'of these types, such as l4_deny; config_change and gap are listed only so')
-    .option('--group <group...>', 'judged in these source groups')
-    .option('--rule <rule...>', 'judged by these rules')
-    .option('--policy <policy-id...>', 'judged by these policies')
+    .description('list denied traffic (in audit mode: traffic that would be denied) and refused logins, newest first')
+    .option(
+      '--type <finding-type...>',
+      'of these types, such as l4_deny; config_change and gap are listed only on request',
+    )
+    .option('--group <group...>', 'evaluated in these source groups')
+    .option('--rule <rule...>', 'decided by these rules')
+    .option('--policy <policy-id...>', 'evaluated with these policies')
     .option('--src <cidr...>', 'sent by these addresses')
     .option('--dst <cidr...>', 'sent to these addresses')
     .option(
@@ -52,10 +55,10 @@ export function addFindingsCommand(program: Command, terminal: Terminal): void {
       'seen since then: a time in UTC such as 2026-01-31T12:00:00Z, or a duration such as 10m',
       instant,
     )
-    .option('--until <time>', 'seen until then, likewise', instant)
-    .option('--local', 'of this node alone')
-    .option('--limit <count>', 'at most so many', wholeNumber, 100)
-    .option('--follow', 'go on with what is seen from now on, the newest last')
+    .option('--until <time>', 'seen until this time, in the same form', instant)
+    .option('--local', 'of this node only')
+    .option('--limit <count>', 'the maximum number', wholeNumber, 100)
+    .option('--follow', 'continue with new findings, the newest last')
     .action(async (options: Options) => {
       const client = createClient(options, terminal);
       const path = `/api/v1/audit/findings${options.local === undefined ? '' : '/local'}`;

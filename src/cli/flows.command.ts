@@ -54,8 +54,8 @@ export function addFlowsCommands(program: Command, terminal: Terminal): void {
   const flows = program.command('flows').description('live flows of a node');
 
   filtered(remote(flows.command('list', { isDefault: true })))
-    .description('the flows that match')
-    .option('--limit <count>', 'at most so many', wholeNumber, 100)
+    .description('list the flows that match')
+    .option('--limit <count>', 'the maximum number', wholeNumber, 100)
     .action(async ({ limit, ...options }: Output & FilterOptions & { limit: number }) => {
       const client = createClient(options, terminal);
       const items: Flow[] = [];
@@ -73,9 +73,9 @@ export function addFlowsCommands(program: Command, terminal: Terminal): void {
     });
 
   filtered(remote(flows.command('cut')))
-    .description('end the flows that match: their next packets are judged like those of new ones')
+    .description('remove the flows that match: their next packets are evaluated like those of new flows')
     .option('--all', 'every flow')
-    .option('--dry-run', 'only say how many')
+    .option('--dry-run', 'only print how many flows match')
     .action(async ({ all, dryRun, ...options }: Output & FilterOptions & { all?: boolean; dryRun?: boolean }) => {
       const path = withQuery(PATH, { ...parametersOf(options), all, dry_run: dryRun });
       const answer = understood(cutSchema, await createClient(options, terminal).request(path, { method: 'DELETE' }));
@@ -97,11 +97,11 @@ function filtered(command: Command): Command {
     .option('--src-port <port...>', 'opened from these ports')
     .option('--dst-port <port...>', 'opened to these ports')
     .option('--proto <protocol...>', 'of these protocols, by name or number')
-    .option('--group <group...>', 'judged in these source groups')
-    .option('--rule <rule...>', 'judged by these rules')
+    .option('--group <group...>', 'evaluated in these source groups')
+    .option('--rule <rule...>', 'decided by these rules')
     .option('--verdict <flow-verdict...>', 'allow, audit or redirect')
     .option('--state <flow-state...>', 'in these states, such as tcp_established')
-    .option('--min-bytes <count>', 'that carried so much, both ways together');
+    .option('--min-bytes <count>', 'with at least this many bytes in both directions together');
 }
 
 function parametersOf(options: FilterOptions): Record<string, Parameter> {

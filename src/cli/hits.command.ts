@@ -27,10 +27,10 @@ type HitsOptions = Output & { readonly group?: string[]; readonly rule?: string[
 /** `weir hits`. */
 export function addHitsCommand(program: Command, terminal: Terminal): void {
   remote(program.command('hits'))
-    .description('packets, bytes and last hit of each rule and default of the policy in force')
+    .description('show packets, bytes and last hit of each rule and default of the active policy')
     .option('--group <group...>', 'only of these source groups')
     .option('--rule <rule...>', 'only these rules')
-    .option('--unused', 'only what has decided no packet, connection, request or lookup')
+    .option('--unused', 'only rules that have decided no packet, connection, request or lookup')
     .action(async ({ group, rule, unused, ...options }: HitsOptions) => {
       const client = createClient(options, terminal);
       let whole: Hits | undefined;

@@ -34,7 +34,7 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
     .command('config')
     .description('the configuration file')
     .command('check')
-    .description('say everything that is wrong with a configuration file')
+    .description('check a configuration file, and print all its problems')
     .argument('<file>')
     .action((file: string) => {
       loadConfig(file, terminal.environment);

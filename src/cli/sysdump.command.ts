@@ -12,7 +12,7 @@ const PATH = '/api/v1/support/sysdump/cluster';
 /** `weir sysdump` downloads a support dump and checks that it is complete. */
 export function addSysdumpCommand(program: Command, terminal: Terminal): void {
   reaching(program.command('sysdump'))
-    .description('collect a support dump of the node: what it knows and does, and no secret')
+    .description('collect a support dump of the node: its configuration, state and logs, without secrets')
     .option('--output <file>', '`-` for standard output (default: named by node and time, in this folder)')
     .action(async ({ output, ...options }: ServerOptions & { readonly output?: string }) => {
       const { fileName, chunks, cancel } = await createClient(options, terminal).download(PATH);

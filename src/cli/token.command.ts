@@ -25,10 +25,14 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
   const token = program.command('token').description('tokens of the management API');
 
   remote(token.command('create'))
-    .description('issue a token and print it; it is shown this once')
-    .requiredOption('--subject <name>', 'who uses it; writes are recorded under this name')
+    .description('issue a token and print it; it cannot be shown again')
+    .requiredOption('--subject <name>', 'the user of the token; writes are recorded under this name')
     .addOption(new Option('--role <role>', 'what it may do').choices(['admin', 'readonly']).makeOptionMandatory())
-    .option('--expires-in <duration>', 'how long it is valid, such as 30m or 720h (default: for ever)', wholeSeconds)
+    .option(
+      '--expires-in <duration>',
+      'how long the token is valid, such as 30m or 720h (default: for ever)',
+      wholeSeconds,
+    )
     .action(async (options: Output & { subject: string; role: string; expiresIn?: number }) => {
       const { subject, role, expiresIn } = options;
       const body = { subject, role, expires_in: expiresIn ?? null };
@@ -42,7 +46,7 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
     });
 
   remote(token.command('list'))
-    .description('every token that was issued')
+    .description('list all issued tokens')
     .action(async (options: Output) => {
       const { items } = understood(listSchema, await createClient(options, terminal).request(PATH));
       const titles = ['ID', 'SUBJECT', 'ROLE', 'CREATED', 'EXPIRES', 'REVOKED'];
@@ -58,8 +62,8 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
     });
 
   remote(token.command('revoke'))
-    .description('make a token worthless, at once')
-    .argument('<token-id>', 'as `weir token list` shows it')
+    .description('revoke a token at once')
+    .argument('<token-id>', 'the id that `weir token list` shows')
     .action(async (id: string, options: Output) => {
       const client = createClient(options, terminal);
       await client.request(`${PATH}/${encodeURIComponent(id)}`, { method: 'DELETE' }).catch(async (error: unknown) => {

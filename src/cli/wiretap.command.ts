@@ -28,17 +28,17 @@ const LONGEST_PAUSE_MS = 10_000;
 /** `weir wiretap`. */
 export function addWiretapCommand(program: Command, terminal: Terminal): void {
   remote(program.command('wiretap'))
-    .description('live traffic: flows, verdicts, lookups, and what is inspected, until it is interrupted')
+    .description('show live traffic until interrupted: flows, verdicts, lookups, and inspected connections')
     .option('--type <message-type...>', 'flow, flow_end, verdict, dns, tls or http')
     .option('--src <cidr...>', 'sent by these addresses')
     .option('--dst <cidr...>', 'sent to these addresses')
     .option('--port <port...>', 'with these ports on either side')
     .option('--proto <protocol...>', 'of these protocols, by name or number')
     .option('--hostname <hostname...>', 'about these names, such as api.example.com or *.example.com')
-    .option('--group <group...>', 'judged in these source groups')
-    .option('--rule <rule...>', 'judged by these rules')
+    .option('--group <group...>', 'evaluated in these source groups')
+    .option('--rule <rule...>', 'decided by these rules')
     .option('--verdict <verdict...>', 'allow, deny, audit or redirect')
-    .option('--replay <duration>', 'begin so long ago, such as 10s')
+    .option('--replay <duration>', 'start this long ago, such as 10s')
     .action(async (options: Options) => {
       await listen(createClient(options, terminal), options, terminal);
     });

@@ -37,15 +37,15 @@ const node = z
     ).prefault('/var/lib/weir'),
   })
   .prefault({})
-  .meta({ description: 'What this node is called and where it keeps its data.' });
+  .meta({ description: 'The name of this node and the folder of its data.' });
 
 const log = z
   .strictObject({
     level: oneOf(
       ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
-      'The least level that is written.',
+      'The lowest level that is written.',
     ).prefault('info'),
-    format: oneOf(['json', 'pretty'], 'One JSON object a line, or lines for human eyes.').prefault('json'),
+    format: oneOf(['json', 'pretty'], 'One JSON object per line, or lines for people.').prefault('json'),
   })
   .prefault({})
   .meta({ description: 'The log, on standard output.' });
@@ -53,7 +53,7 @@ const log = z
 const api = z
   .strictObject({
     listen: listenAddress(
-      'Where the management API listens. Any address but loopback needs `api.tls`, else the start is refused.',
+      'Address on which the management API listens. Any address other than loopback requires `api.tls`; without it the node does not start.',
     ).prefault('127.0.0.1:8080'),
     tls: z
       .strictObject({
@@ -62,7 +62,7 @@ const api = z
       })
       .nullable()
       .prefault(null)
-      .meta({ description: 'Serves HTTPS in place of HTTP.' }),
+      .meta({ description: 'Serves HTTPS instead of HTTP.' }),
     allowed_hosts: z.array(text('A host name.')).prefault([]).meta({
       description: 'Host names under which the API may be called, besides the address of `api.listen` and `localhost`.',
       form: 'list of text',
@@ -70,15 +70,15 @@ const api = z
     requests_per_second: whole(
       1,
       1_000_000,
-      'Requests that one client address may make; above it the answer is 429.',
+      'Requests allowed per client address; further ones get the response 429.',
     ).prefault(500),
     failed_logins_per_minute: whole(
       1,
       10_000,
-      'Requests with a token that is refused that one client address may make; above it the answer is 429.',
+      'Requests with an invalid token allowed per client address; further ones get the response 429.',
     ).prefault(10),
-    request_timeout: duration('1s', '10m', 'How long a request may take to arrive as a whole.').prefault('15s'),
-    max_connections: whole(1, 65_535, 'Connections that are open at once.').prefault(1000),
+    request_timeout: duration('1s', '10m', 'Time in which a request must arrive completely.').prefault('15s'),
+    max_connections: whole(1, 65_535, 'Maximum number of open connections.').prefault(1000),
     max_connections_per_source: whole(
       1,
       65_535,
@@ -92,17 +92,17 @@ const idle = (about: string, prefault: string) => duration('1s', '168h', about).
 
 const timeouts = z
   .strictObject({
-    tcp_opening: idle('TCP whose handshake is not over.', '60s'),
+    tcp_opening: idle('TCP before the end of its handshake.', '60s'),
     tcp_established: idle('Longer than the two hours after which hosts send their first keep-alive.', '3h'),
     tcp_half_closed: idle('One side has closed.', '10m'),
     tcp_closing: idle('Both sides have closed, or one has reset the connection.', '10s'),
-    udp: idle('UDP without an answer.', '30s'),
-    udp_replied: idle('UDP with one.', '180s'),
+    udp: idle('UDP without a reply.', '30s'),
+    udp_replied: idle('UDP with a reply.', '180s'),
     icmp: idle('ICMP queries.', '30s'),
     other: idle('Other protocols.', '10m'),
   })
   .prefault({})
-  .meta({ description: 'How long a flow is kept without a packet.' });
+  .meta({ description: 'How long a flow without packets is kept.' });
 
 const dataplane = z
   .strictObject({
@@ -112,7 +112,7 @@ const dataplane = z
       .refine((names) => new Set(names).size === names.length, { error: 'names an interface twice' })
       .meta({
         description:
-          'Interfaces whose incoming traffic is judged. A name may end in `*`. Name both sides of a gateway, but of one that translates addresses (masquerade, DNAT) the inside only: by the outside, what is for an address of the node is not judged, and what becomes of it is not forwarded. NAT beside an outside interface that is named fails `dataplane_config`. Names count at every moment: an interface that gets such a name is policed at once, and one that loses it is not policed any more.',
+          'Interfaces whose incoming traffic is filtered. A name may end in `*`. Name both sides of a gateway, but of one that translates addresses (masquerade, DNAT) the inside only: by the outside, what is for an address of the node is not judged, and what becomes of it is not forwarded. NAT beside an outside interface that is named fails `dataplane_config`. Names count at every moment: an interface that gets such a name is policed at once, and one that loses it is not policed any more.',
         form: 'list of interface names of at most 15 characters',
       }),
     non_ipv4: oneOf(
@@ -125,7 +125,7 @@ const dataplane = z
         'Where the node does not forward, this is left to the stack’s `rp_filter`.',
     ).prefault('strict'),
     police_local: flag(
-      'Whether packets to and from the node itself are judged too, where they come in or go out by one of `interfaces`.',
+      'Whether packets to and from the node itself are filtered too, if they come in or go out by one of `interfaces`.',
     ).prefault(false),
     forwarding: oneOf(
       ['auto', 'stack', 'direct'],
@@ -139,7 +139,7 @@ const dataplane = z
     flow_capacity: whole(
       1024,
       16_777_216,
-      'Flows that the flow table surely holds. Those that nobody has answered yet take what is free, and make room for new ones; the others stay, and a table that is full of them refuses new flows.',
+      'Minimum number of flows that the flow table can hold. Those that nobody has answered yet take what is free, and make room for new ones; the others stay, and a table that is full of them refuses new flows.',
     ).prefault(131_072),
     flow_share: fraction(
       0.001,
@@ -155,10 +155,10 @@ const dataplane = z
     grant_capacity: whole(
       1024,
       4_194_304,
-      'Addresses that are learned for hostname rules at once. What is more is not learned, and stays denied.',
+      'Maximum number of addresses that are learned for hostname rules. Further addresses are not learned, and stay denied.',
     ).prefault(262_144),
-    mark_mask: mask(2, 'Bits of the packet mark that belong to Weir. Others are kept.').prefault(0x00f0_0000).meta({
-      description: 'Bits of the packet mark that belong to Weir. Others are kept.',
+    mark_mask: mask(2, 'Bits of the packet mark that Weir uses. All other bits are kept.').prefault(0x00f0_0000).meta({
+      description: 'Bits of the packet mark that Weir uses. All other bits are kept.',
       form: '32-bit mask with 2 bits or more',
       shown: '`0x00f00000`',
     }),
@@ -167,29 +167,29 @@ const dataplane = z
     ),
   })
   .optional()
-  .meta({ description: 'Enforcement in the kernel. Without it policies are stored and not enforced.' });
+  .meta({ description: 'Enforcement in the kernel. Without this section policies are stored but not enforced.' });
 
 const policy = z
   .strictObject({
     fallback: oneOf(
       ['allow', 'deny'],
-      'Decides where the policy has no `default_policy`, and where none is active.',
+      'Verdict if the policy has no `default_policy`, or if no policy is active.',
     ).prefault('deny'),
     activation_timeout: duration(
       '100ms',
       '10m',
-      'A policy write that is not in force after this time is abandoned and answered with 503.',
+      'A policy write that is not active after this time is abandoned and gets the response 503.',
     ).prefault('5s'),
-    file: path('YAML or JSON file that is loaded as the policy, and followed when it changes.')
+    file: path('YAML or JSON file that is loaded as the policy, and loaded again when it changes.')
       .nullable()
       .prefault(null)
       .meta({
-        description: 'YAML or JSON file that is loaded as the policy, and followed when it changes.',
+        description: 'YAML or JSON file that is loaded as the policy, and loaded again when it changes.',
         form: 'path or `null`',
       }),
   })
   .prefault({})
-  .meta({ description: 'How policies are put in force.' });
+  .meta({ description: 'How policies are activated.' });
 
 const isIpv4 = ({ host }: { readonly host: string }): boolean => isIP(host) === 4;
 const NOT_IPV4 = 'must be an IPv4 address';
@@ -199,20 +199,23 @@ const dns = z
     listen: z
       .array(listenAddress('An address.', { addressOnly: true }).refine(isIpv4, { error: NOT_IPV4 }))
       .min(1, 'must have at least one address')
-      .meta({ description: 'Where the DNS proxy listens, on UDP and TCP.', form: 'list of `address:port`' }),
+      .meta({
+        description: 'Addresses on which the DNS proxy listens, on UDP and TCP.',
+        form: 'list of `address:port`',
+      }),
     upstreams: z
       .array(listenAddress('An address.', { addressOnly: true }).refine(isIpv4, { error: NOT_IPV4 }))
       .min(1, 'must have at least one address')
-      .meta({ description: 'Resolvers that allowed names are looked up at.', form: 'list of `address:port`' }),
-    transparent: flag('Whether lookups that clients send elsewhere are taken too.').prefault(false),
-    denied_response: oneOf(['nxdomain', 'refused'], 'What a denied name is answered with.').prefault('nxdomain'),
-    min_grant: duration('1s', '24h', 'The least time for which a learned address is granted.').prefault('60s'),
+      .meta({ description: 'Resolvers for allowed names.', form: 'list of `address:port`' }),
+    transparent: flag('Whether the proxy also receives lookups that clients send to other resolvers.').prefault(false),
+    denied_response: oneOf(['nxdomain', 'refused'], 'Response code for a denied name.').prefault('nxdomain'),
+    min_grant: duration('1s', '24h', 'Minimum time for which a learned address is granted.').prefault('60s'),
     max_grant: duration('1s', '24h', 'The longest.').prefault('24h'),
     upstream_order: oneOf(
       ['listed', 'fastest'],
       'Which of the upstreams that answer is asked first: the one that is `listed` first, or the `fastest` of late. The next one is asked where it has not answered after 0.4 s.',
     ).prefault('listed'),
-    cache_size: whole(1, 4_096, 'MiB of answers that are kept for as long as their TTL says.').prefault(64),
+    cache_size: whole(1, 4_096, 'Size of the answer cache in MiB. Answers are kept for their TTL.').prefault(64),
     serve_stale: duration(
       '0s',
       '72h',
@@ -235,33 +238,36 @@ const dns = z
 
 const servicePlane = z
   .strictObject({
-    listen: listenAddress('Where redirected connections arrive: an address of this node that nobody else needs.', {
+    listen: listenAddress('Address of this node on which redirected connections arrive. No other service may use it.', {
       addressOnly: true,
     })
       .refine(isIpv4, { error: NOT_IPV4 })
       .prefault('127.0.0.1:15001'),
-    workers: whole(1, 64, 'Threads that inspect; each connection belongs to one.').prefault(2),
+    workers: whole(1, 64, 'Number of inspection threads. Each connection belongs to one thread.').prefault(2),
     max_connections: whole(
       16,
       1_000_000,
-      'Connections that one thread has at once. What is more is reset; under audit as many again pass unread.',
+      'Maximum number of connections per thread. Further ones are reset; in audit mode the same number again passes without inspection.',
     ).prefault(32_768),
     max_connections_per_source: whole(
       1,
       1_000_000,
       'Connections of one source address that one thread has at once, of `max_connections`; the kernel spreads connections evenly over `workers`. What is more is treated as above `max_connections`. Clients behind one translated address are one source.',
     ).prefault(4_096),
-    upstream_ca: text('`system`, or a PEM file of the authorities that servers must be signed by.')
+    upstream_ca: text(
+      '`system`, or a PEM file with the CA certificates that must have signed the certificates of servers.',
+    )
       .prefault('system')
       .meta({
-        description: '`system`, or a PEM file of the authorities that servers must be signed by.',
+        description:
+          '`system`, or a PEM file with the CA certificates that must have signed the certificates of servers.',
         form: '`system` or path',
       }),
     denied_http: z
       .union([z.literal(403), z.literal('403'), z.literal('reset')], { error: 'must be one of 403, reset' })
       .transform((value) => (value === 'reset' ? 'reset' : '403'))
       .prefault('403')
-      .meta({ description: 'What a denied HTTP request gets.', form: '`403` or `reset`' }),
+      .meta({ description: 'Response to a denied HTTP request.', form: '`403` or `reset`' }),
   })
   .optional()
   .meta({
@@ -279,8 +285,8 @@ const cluster = z
       tls: mutualTls('members of etcd').nullable().prefault(null).meta({ description: 'Mutual TLS towards etcd.' }),
     }),
     peer: z.strictObject({
-      listen: listenAddress('Where other nodes reach this one.'),
-      advertise: listenAddress('The address that other nodes are told.'),
+      listen: listenAddress('Address on which other nodes reach this node.'),
+      advertise: listenAddress('Address that is announced to other nodes.'),
       tls: mutualTls('other nodes').meta({ description: 'Mutual TLS between nodes.' }),
     }),
     prefix: z
@@ -302,30 +308,30 @@ const cluster = z
 
 const findings = z
   .strictObject({
-    retention: duration('1m', '3650d', 'How long a finding is kept after it was seen last.').prefault('30d'),
+    retention: duration('1m', '3650d', 'How long a finding is kept after it was last seen.').prefault('30d'),
     max_entries: whole(
       1_000,
       10_000_000,
-      'Findings that are kept; of more, those go that were not seen for longest.',
+      'Maximum number of findings. Above it those that were last seen longest ago are removed.',
     ).prefault(100_000),
     file: z
       .strictObject({
         path: absolutePath('The file, of mode 0600. Full ones are `path.1`, `path.2` and so on, the newest first.'),
-        max_size: whole(1, 4_096, 'MiB above which a new file is begun.').prefault(64),
-        keep: whole(1, 1_000, 'Full files that are kept.').prefault(5),
+        max_size: whole(1, 4_096, 'Size in MiB above which a new file is started.').prefault(64),
+        keep: whole(1, 1_000, 'Number of full files that are kept.').prefault(5),
       })
       .nullable()
       .prefault(null)
-      .meta({ description: 'Writes every change of a finding into a file, a JSON object a line.' }),
+      .meta({ description: 'Writes every change of a finding to a file, one JSON object per line.' }),
     webhook: z
       .strictObject({
-        url: webUrl('Where changes are sent, by POST as a JSON array. Redirects are not followed.'),
-        secret_file: path('File of the secret that requests are signed with, in the header `Weir-Signature`.'),
-        timeout: duration('100ms', '60s', 'How long one request may take.').prefault('5s'),
+        url: webUrl('URL to which changes are sent, by POST as a JSON array. Redirects are not followed.'),
+        secret_file: path('File with the secret for the signature of requests, in the header `Weir-Signature`.'),
+        timeout: duration('100ms', '60s', 'Time limit of one request.').prefault('5s'),
       })
       .nullable()
       .prefault(null)
-      .meta({ description: 'Sends every change of a finding to a URL. What it does not take is sent again.' }),
+      .meta({ description: 'Sends every change of a finding to a URL. Failed deliveries are repeated.' }),
   })
   .prefault({})
   .meta({
@@ -334,7 +340,7 @@ const findings = z
 
 const wiretap = z
   .strictObject({
-    replay: duration('0s', '10m', 'How far back a reader of the wiretap can begin.').prefault('30s'),
+    replay: duration('0s', '10m', 'How far back a wiretap reader can start.').prefault('30s'),
   })
   .prefault({})
   .meta({ description: 'The live view of traffic.' });

@@ -3,21 +3,21 @@ import type { DnsStats } from './stats.js';
 
 /** Metrics of the DNS proxy. They are absent while the proxy does not run. */
 export function dnsMetrics({ gauge, counter }: Families) {
-  const queries = counter('weir_dns_queries_total', 'Lookups judged, by what the policy says of them.', 'verdict');
+  const queries = counter('weir_dns_queries_total', 'Lookups evaluated, by the verdict of the policy.', 'verdict');
   const answers = counter(
     'weir_dns_failures_total',
-    'Lookups without an answer: `nxdomain_policy`, the policy denies the name; `nxdomain_upstream`, there is no such name; `servfail`, nobody knew or nothing could be granted.',
+    'Lookups without an answer: `nxdomain_policy`, the policy denies the name; `nxdomain_upstream`, the name does not exist; `servfail`, no upstream answered or no address could be granted.',
     'kind',
   );
   const refused = counter(
     'weir_dns_refused_total',
-    'Messages that were not taken, records that were left out, and what was not granted, by reason.',
+    'Messages that were refused, records that were removed from answers, and addresses that were not granted, by reason.',
     'reason',
   );
   const grants = counter('weir_dns_grants_total', 'Addresses granted to patterns of the policy.');
   const learning = gauge(
     'weir_dns_learning_wait_seconds',
-    'What answers waited of late until what they lead to was in force.',
+    'How long recent answers waited until their addresses were granted in the dataplane.',
     'quantile',
   );
   const cache = counter(
@@ -26,13 +26,13 @@ export function dnsMetrics({ gauge, counter }: Families) {
     'outcome',
   );
   const entries = gauge('weir_dns_cache_entries', 'Answers in the cache.');
-  const bytes = gauge('weir_dns_cache_bytes', 'Bytes that the cache takes, about.');
-  const upstreams = gauge('weir_dns_upstreams', 'Upstreams, by whether they answer of late.', 'state');
-  const asked = counter('weir_dns_upstream_queries_total', 'Questions sent to upstreams.');
-  const silent = counter('weir_dns_upstream_timeouts_total', 'Questions that an upstream did not answer in time.');
+  const bytes = gauge('weir_dns_cache_bytes', 'Approximate size of the cache in bytes.');
+  const upstreams = gauge('weir_dns_upstreams', 'Upstreams, by whether they responded recently.', 'state');
+  const asked = counter('weir_dns_upstream_queries_total', 'Queries sent to upstreams.');
+  const silent = counter('weir_dns_upstream_timeouts_total', 'Queries that an upstream did not answer in time.');
   const latency = gauge(
     'weir_dns_upstream_latency_seconds',
-    'How long upstreams take of late to answer: the `fastest` and the `slowest` that does.',
+    'Recent response time of upstreams: of the `fastest` and of the `slowest` that responds.',
     'which',
   );
   const all = [latency, queries, answers, refused, grants, learning, cache, entries, bytes, upstreams, asked, silent];

@@ -5,33 +5,33 @@ import type { NodeStats, ReadinessReport } from './stats.js';
 export function nodeMetrics({ gauge, counter }: Families) {
   const ready = gauge('weir_ready', '1 while every readiness check passes.');
   const check = gauge('weir_readiness_check', '1 while this readiness check passes.', 'check');
-  const up = gauge('weir_stats_up', '1 when the counters of the node could be read for this scrape.');
-  const generation = gauge('weir_policy_generation', 'Generation of the policy in force.');
+  const up = gauge('weir_stats_up', '1 if the counters of the node could be read for this scrape.');
+  const generation = gauge('weir_policy_generation', 'Generation of the active policy.');
   const direct = gauge(
     'weir_dataplane_direct',
-    '1 while packets that pass are sent at once, 0 while they go by the stack.',
+    '1 while passed packets are forwarded directly to an interface, 0 while the network stack forwards them.',
   );
   const flows = gauge('weir_dataplane_flows', 'Flows in the flow table.');
-  const halfOpen = gauge('weir_dataplane_half_open_flows', 'Flows whose opening was not answered yet.');
-  const sweep = gauge('weir_dataplane_sweep_duration_seconds', 'How long the last sweep of the flow tables took.');
+  const halfOpen = gauge('weir_dataplane_half_open_flows', 'Flows whose first packet has no reply yet.');
+  const sweep = gauge('weir_dataplane_sweep_duration_seconds', 'Duration of the last sweep of the flow tables.');
   const sweepAge = gauge('weir_dataplane_sweep_age_seconds', 'Time since the last sweep of the flow tables.');
   const opened = counter('weir_dataplane_flows_opened_total', 'Flows opened.');
   const closed = counter('weir_dataplane_flows_closed_total', 'Flows closed.');
   const refused = counter(
     'weir_dataplane_grants_refused_total',
-    'Addresses that were not learned for want of room, and stay denied.',
+    'Addresses that were not learned because the grant table was full. They stay denied.',
   );
-  const packets = counter('weir_dataplane_packets_total', 'Packets judged, by verdict.', 'verdict');
-  const bytes = counter('weir_dataplane_bytes_total', 'Bytes judged, by verdict.', 'verdict');
+  const packets = counter('weir_dataplane_packets_total', 'Packets evaluated, by verdict.', 'verdict');
+  const bytes = counter('weir_dataplane_bytes_total', 'Bytes of evaluated packets, by verdict.', 'verdict');
   const inspected = counter(
     'weir_dataplane_inspected_packets_total',
-    'Packets of inspected connections: `handed` to the service plane, or `joined`, forwarded after it has left them.',
+    'Packets of inspected connections: `handed` to the service plane, or `joined`: forwarded in the kernel after splicing.',
     'way',
   );
   const inspectedBytes = counter('weir_dataplane_inspected_bytes_total', 'And their bytes.', 'way');
   const passedUnjudged = counter(
     'weir_dataplane_non_ipv4_packets_total',
-    'Packets of forwarded IPv6, and of what is neither IP nor ARP, that passed by `dataplane.non_ipv4`.',
+    'Packets of forwarded IPv6, and of protocols other than IP and ARP, that passed because of `dataplane.non_ipv4`.',
   );
   const passedUnjudgedBytes = counter('weir_dataplane_non_ipv4_bytes_total', 'And their bytes.');
   const drops = counter('weir_dataplane_drops_total', 'Packets dropped, by drop reason.', 'reason');
@@ -39,7 +39,7 @@ export function nodeMetrics({ gauge, counter }: Families) {
   const eventsSent = counter('weir_events_sent_total', 'Events that the dataplane sent, read or not.');
   const eventsLost = counter(
     'weir_events_lost_total',
-    'Events of the dataplane that were not sent: `ring`, the reader was too slow; `source_share`, the source had had its share.',
+    'Events of the dataplane that were lost: `ring`, the ring buffer was full; `source_share`, the source exceeded its share of events.',
     'where',
   );
   const entries = gauge('weir_dataplane_map_entries', 'Entries in a map of the dataplane.', 'map');

@@ -3,28 +3,28 @@ import type { ObserverStats } from './stats.js';
 
 /** Metrics of wiretap and findings. They are absent while no observer runs. */
 export function observerMetrics({ gauge, counter }: Families) {
-  const readers = gauge('weir_wiretap_readers', 'Clients that read the wiretap.');
-  const messages = counter('weir_wiretap_messages_total', 'Messages that were given to readers of the wiretap.');
+  const readers = gauge('weir_wiretap_readers', 'Current wiretap clients.');
+  const messages = counter('weir_wiretap_messages_total', 'Messages sent to wiretap readers.');
   const lost = counter(
     'weir_wiretap_lost_total',
-    'Messages that readers did not get: `reader`, it was too slow; `kernel`, events were lost on their way from the kernel; `source_share`, the source had had its share; `service_plane`, that had no room for more.',
+    'Messages that readers did not receive: `reader`, the reader was too slow; `kernel`, events were lost between kernel and node; `source_share`, the source exceeded its share; `service_plane`, the service plane had no room for more.',
     'where',
   );
   const observed = counter('weir_events_total', 'Events of the dataplane that were read, by type.', 'type');
   const merged = counter('weir_findings_merged_total', 'Observations that were merged into findings.');
-  const entries = gauge('weir_findings_entries', 'Findings that are kept.');
-  const gaps = counter('weir_findings_gaps_total', 'Findings which say that events were lost before.');
+  const entries = gauge('weir_findings_entries', 'Findings that are stored.');
+  const gaps = counter('weir_findings_gaps_total', 'Findings of type `gap`: they report that events were lost.');
   const overflowed = counter(
     'weir_findings_overflowed_total',
-    'Observations that were counted in a coarser finding, or in none, for want of room.',
+    'Observations that were counted in a coarser finding, or in none, because a limit was reached.',
   );
-  const delivered = counter('weir_findings_sink_delivered_total', 'Findings that a sink took, by its name.', 'sink');
-  const failed = counter(
-    'weir_findings_sink_failed_total',
-    'Deliveries that a sink did not take, by its name.',
+  const delivered = counter('weir_findings_sink_delivered_total', 'Findings delivered to a sink, by its name.', 'sink');
+  const failed = counter('weir_findings_sink_failed_total', 'Failed deliveries to a sink, by its name.', 'sink');
+  const dropped = counter(
+    'weir_findings_sink_dropped_total',
+    'Findings dropped for a sink because too many waited, by its name.',
     'sink',
   );
-  const dropped = counter('weir_findings_sink_dropped_total', 'Findings given up for a sink, by its name.', 'sink');
   const waiting = gauge('weir_findings_sink_waiting', 'Findings that wait for a sink, by its name.', 'sink');
   const ofSinks = [delivered, failed, dropped, waiting];
   const all = [readers, messages, lost, observed, merged, entries, gaps, overflowed, ...ofSinks];

@@ -11,29 +11,32 @@ const ALERTED = ['too_many_connections', 'too_many_connections_of_source', 'upst
 export function servicePlaneMetrics({ gauge, counter }: Families) {
   const connections = counter(
     'weir_tls_connections_total',
-    'Connections that were redirected and decided without their requests, by verdict.',
+    'Redirected connections that were decided without reading their requests, by verdict.',
     'verdict',
   );
-  const intercepted = counter('weir_tls_intercepted_total', 'Connections whose requests were judged, or were to be.');
+  const intercepted = counter(
+    'weir_tls_intercepted_total',
+    'Connections that were intercepted so that their requests can be evaluated.',
+  );
   const requests = counter('weir_http_requests_total', 'Requests of intercepted connections, by verdict.', 'verdict');
   const responses = counter(
     'weir_http_responses_broken_total',
-    'Responses that broke the rule which let their request pass, by verdict.',
+    'Responses that violated the rule that had allowed their request, by verdict.',
     'verdict',
   );
-  const live = gauge('weir_service_plane_connections', 'Connections that the service plane has.');
+  const live = gauge('weir_service_plane_connections', 'Current connections of the service plane.');
   const refused = counter(
     'weir_service_plane_refused_total',
-    'What the service plane did not serve, or cut, for another reason than the plain words of a rule, by reason.',
+    'Connections and requests that the service plane refused or closed for a reason other than the verdict of a rule, by reason.',
     'reason',
   );
   const stale = gauge(
     'weir_service_plane_upstream_ca_stale',
-    '1 while `upstream_ca` cannot be read, and what it held before counts.',
+    '1 while `upstream_ca` cannot be read; the certificates that were read before stay in use.',
   );
   const unjoined = gauge(
     'weir_service_plane_join_fault',
-    '1 while no connection can be left to the datapath; `join_fault` in the stats says why.',
+    '1 while connections cannot be spliced in the kernel; `join_fault` in the stats gives the reason.',
   );
   const all = [connections, intercepted, requests, responses, live, refused, stale, unjoined];
 

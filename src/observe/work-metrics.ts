@@ -44,14 +44,14 @@ export function createWorkMetrics(): WorkMetrics {
   );
   const seconds = histogram(
     'weir_api_request_duration_seconds',
-    'Time from the request line to the last byte of the answer.',
+    'Time from the request line to the last byte of the response.',
     [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10],
     'route',
     'method',
   );
   const refusedConnections = counter(
     'weir_api_connections_refused_total',
-    'Connections to the management API that were closed at once: too many in all, too many of one address, or no descriptor left for them.',
+    'Connections to the management API that were closed at once: too many in total, too many of one address, or no free file descriptor.',
   );
   const writes = counter(
     'weir_policy_writes_total',
@@ -68,17 +68,17 @@ export function createWorkMetrics(): WorkMetrics {
   for (const phase of PHASES) phases.zero({ phase });
   const proofs = counter(
     'weir_policy_proofs_total',
-    'Compiled policies that were checked before they came into force, by outcome.',
+    'Compiled policies that were checked before their activation, by outcome.',
     'outcome',
   );
   for (const outcome of ['passed', 'failed']) proofs.inc({ outcome }, 0);
   const proofPackets = counter(
     'weir_policy_proof_packets_total',
-    'Packets that were judged by compiled policies as those say, in proofs that passed.',
+    'Packets in passed proofs: the compiled policy gave the verdict that the policy specifies.',
   );
   const proofComplete = gauge(
     'weir_policy_proof_complete',
-    '1 when the last proof that passed had a packet of every class of its policy.',
+    '1 if the last passed proof had a packet for every class of its policy.',
   );
   const storeWrites = counter(
     'weir_store_writes_total',
@@ -91,7 +91,7 @@ export function createWorkMetrics(): WorkMetrics {
     storeWrites.inc({ outcome }, 0);
   const storeSeconds = histogram(
     'weir_store_write_duration_seconds',
-    'Time that a write to the store took, the disk included.',
+    'Duration of a write to the store, including the disk.',
     [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5],
   );
 

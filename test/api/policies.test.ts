@@ -317,8 +317,8 @@ describe('writing policies', () => {
       type: 'urn:weir:error:internal',
       title: 'Internal error',
       status: 500,
-      detail: 'A defect of the service; its log has the cause.',
-      error: 'A defect of the service; its log has the cause.',
+      detail: 'A bug of the service; its log has the cause.',
+      error: 'A bug of the service; its log has the cause.',
     });
   });
 });

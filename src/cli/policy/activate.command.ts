@@ -12,11 +12,11 @@ type Options = Output & WaitOptions & Pick<Which, 'id'> & { readonly ifMatch?: s
 /** `weir policy activate`. */
 export function addActivateCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('activate'))
-    .description('put a stored policy in force without rewriting it; the one that was active is kept')
+    .description('activate a stored policy without rewriting it; the previously active policy stays stored')
     .argument('[policy-name]', 'the name of the policy')
-    .option('--id <policy-id>', 'the policy with this id')
-    .option('--dry-run', 'check, compile and prove it; change nothing')
-    .option('--if-match <etag>', 'only if this is its ETag, as `weir policy get` shows it')
+    .option('--id <policy-id>', 'the policy of this id')
+    .option('--dry-run', 'check, compile and prove the policy; change nothing')
+    .option('--if-match <etag>', 'only if the policy has this ETag, as `weir policy get` shows it')
     .option('--wait', 'until the node is ready')
     .option('--timeout <duration>', `how long to wait (default: ${DEFAULT_WAIT})`, duration)
     .action(async (name: string | undefined, options: Options) => {

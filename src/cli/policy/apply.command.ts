@@ -35,13 +35,13 @@ type Options = Output &
 /** `weir policy apply`. */
 export function addApplyCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('apply'))
-    .description('write a policy, and put it in force: when this is done, the next packet is judged by it')
+    .description('write a policy and activate it: after the command, the next packet is evaluated with it')
     .requiredOption('-f, --file <file>', 'YAML or JSON, an envelope or in singleton form; - reads standard input')
     .option('--name <policy-name>', 'write it under this name')
     .addOption(new Option('--mode <mode>', 'write it with this mode').choices(['disabled', 'audit', 'enforce']))
-    .option('--dry-run', 'check, compile and prove it; change nothing')
-    .option('--if-match <etag>', 'only if this is the ETag of what is replaced, as `weir policy get` shows it')
-    .option('--replace', 'take the place of the active policy also where the file does not name that one')
+    .option('--dry-run', 'check, compile and prove the policy; change nothing')
+    .option('--if-match <etag>', 'only if the replaced policy has this ETag, as `weir policy get` shows it')
+    .option('--replace', 'replace the active policy even if the file does not name it')
     .option('--no-activate', 'only store it')
     .option('--wait', 'until the node is ready')
     .option('--timeout <duration>', `how long to wait (default: ${DEFAULT_WAIT})`, duration)

@@ -14,9 +14,9 @@ const DIFFERENT = 3;
 /** `weir policy diff`. */
 export function addDiffCommand(policy: Command, terminal: Terminal, end: End): void {
   remote(policy.command('diff'))
-    .description('what a file would change in the active policy, or in another; ends with 3 where they differ')
+    .description('show what a file would change in the active policy, or in another one; exits with 3 if they differ')
     .requiredOption('-f, --file <file>', 'YAML or JSON, an envelope or in singleton form; - reads standard input')
-    .option('--id <policy-id>', 'compare with the policy with this id')
+    .option('--id <policy-id>', 'compare with the policy of this id')
     .option('--name <policy-name>', 'compare with the policy of this name')
     .action(async (options: Output & Which & { file: string }) => {
       const source = await readSource(options.file, terminal);

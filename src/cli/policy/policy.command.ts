@@ -29,7 +29,7 @@ export function addPolicyCommands(program: Command, terminal: Terminal, end: End
 
 function addListCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('list'))
-    .description('every stored policy')
+    .description('list all stored policies')
     .action(async (options: Output) => {
       const records = await listPolicies(createClient(options, terminal));
       const style = styleOf(terminal);
@@ -53,8 +53,8 @@ function addListCommand(policy: Command, terminal: Terminal): void {
 
 function addGetCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('get'), ['yaml', 'json'])
-    .description('the active policy, or another, as `weir policy apply` takes it')
-    .option('--id <policy-id>', 'the policy with this id')
+    .description('print the active policy, or another one, as a file for `weir policy apply`')
+    .option('--id <policy-id>', 'the policy of this id')
     .option('--name <policy-name>', 'the policy of this name')
     .action(async ({ output, ...options }: Output & Which & { output: 'yaml' | 'json' }) => {
       const stored = await readStored(createClient(options, terminal), options);
@@ -73,11 +73,11 @@ function heading(stored: Stored): string {
 
 function addDeleteCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('delete'))
-    .description('delete a stored policy; without an active one policy.fallback decides')
-    .option('--id <policy-id>', 'the policy with this id')
+    .description('delete a stored policy; if no policy is active, policy.fallback decides')
+    .option('--id <policy-id>', 'the policy of this id')
     .option('--name <policy-name>', 'the policy of this name')
-    .option('--if-match <etag>', 'only if this is its ETag, as `weir policy get` shows it')
-    .option('--dry-run', 'only say what would be done')
+    .option('--if-match <etag>', 'only if the policy has this ETag, as `weir policy get` shows it')
+    .option('--dry-run', 'only print what would be done')
     .action(async (options: Output & Which & { ifMatch?: string; dryRun?: true }) => {
       if (options.id === undefined && options.name === undefined)
         throw new CliError('which policy? Give --id or --name; `weir policy list` shows them', { exitCode: 2 });

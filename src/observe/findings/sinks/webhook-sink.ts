@@ -33,7 +33,7 @@ export function createWebhookSink({ url, secretFile, timeoutMs }: WebhookOptions
           signal: AbortSignal.any([signal, timeout]),
         });
         await answer.body?.cancel();
-        if (!answer.ok) throw new Error(`it answered ${answer.status}`);
+        if (!answer.ok) throw new Error(`status ${answer.status}`);
       } catch (error) {
         const why = timeout.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error);
         // The path of a webhook URL is often a secret: show only the origin.

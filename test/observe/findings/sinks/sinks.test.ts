@@ -147,7 +147,7 @@ describe('webhook sink', () => {
         name: 'webhook',
         delivered: 0,
         failed: 1,
-        failure: `post findings to ${origin}: it answered 500`,
+        failure: `post findings to ${origin}: status 500`,
         dropped: 0,
         waiting: expect.any(Number) as number,
       },
@@ -171,7 +171,7 @@ describe('webhook sink', () => {
     const { ledger, states } = await running(webhook(url));
     await ledger.merge([seen()]);
     await expect.poll(() => received.length).toBeGreaterThan(1);
-    expect(states[0]?.failure).toBe(`post findings to ${new URL(url).origin}: it answered 307`);
+    expect(states[0]?.failure).toBe(`post findings to ${new URL(url).origin}: status 307`);
     expect(other.received).toEqual([]);
   });
 
