@@ -49,7 +49,7 @@ async function upstreamAt(to: typeof UPSTREAM, onHeard: (heard: Heard) => void):
   }
 }
 
-/** A name that is not in the cache. */
+/** A new name, so that the answer cannot come from the cache. */
 function fresh(): string {
   return `n${++names}.example.com`;
 }
@@ -59,7 +59,7 @@ async function answers(rig: Rig): Promise<void> {
   expect(await lookUp(rig.at, name)).toEqual(at(name));
 }
 
-/** The node has two links to the server, which has the address of each resolver itself. */
+/** The node has two links to the server, and the server has the address of each resolver. */
 beforeEach(async () => {
   topology = await createTopology('moved');
   await onNode(
@@ -141,7 +141,7 @@ const CHANGES: readonly (readonly [string, () => Promise<void>])[] = [
   ],
 ];
 
-describe('the DNS proxy, after the address by which it asks its resolver', () => {
+describe('DNS proxy, after its source address towards the resolver', () => {
   test.each(CHANGES)('%s · gets answers over UDP', async (_, change) => {
     await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
     leave = enterNamespace(topology.node.name);
@@ -175,7 +175,7 @@ describe('the DNS proxy, after the address by which it asks its resolver', () =>
   });
 });
 
-test('a failed send alone has the source address of a resolver compared again', async () => {
+test('DNS proxy · compares the source address for a resolver again after a failed send, without a route notification', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
   const silent = vi.spyOn(RouteNotifications.prototype, 'take').mockReturnValue(false);
@@ -193,7 +193,7 @@ test('a failed send alone has the source address of a resolver compared again', 
   }
 });
 
-test('a server listens as soon as the node has its address', async () => {
+test('an HTTP server starts to listen as soon as the node gets the configured address', async () => {
   leave = enterNamespace(topology.node.name);
   const api = Fastify();
   api.get('/', () => 'here');
@@ -222,7 +222,7 @@ describe('a part that could not bind its address', () => {
     ['the DNS proxy', (part) => dnsProxyActor(part, null)],
     ['the service plane', (part) => servicePlaneActor({ plane: part, interceptCa: { changed: NEVER } }, null)],
   ];
-  test.each(PARTS)('binds it as soon as the node has it, before its back-off ends: %s', async (_, actorOf) => {
+  test.each(PARTS)('binds it as soon as the node has the address, before its back-off ends: %s', async (_, actorOf) => {
     leave = enterNamespace(topology.node.name);
     const part = {
       open: async () => void libc.close(openListener({ address: 0x0a4d_0601, port: 53 }, { mark: 0 })),
@@ -230,7 +230,7 @@ describe('a part that could not bind its address', () => {
       use: () => {},
     } as unknown as DnsProxy & ServicePlane;
     const input = { configured: true, needed: true, enforced: false, lookups: null, inspection: null };
-    // No back-off ends by this clock.
+    // With this clock no back-off ends.
     const actor = createActor(actorOf(part), { clock: new SimulatedClock(), input });
     const isIn = (state: string) => (snapshot: AnyMachineSnapshot) => JSON.stringify(snapshot.value).includes(state);
     actor.start();
@@ -244,7 +244,7 @@ describe('a part that could not bind its address', () => {
   });
 });
 
-test('a server that waits for its address gives up when it is told to', async () => {
+test('a server that waits for its address stops waiting when its signal aborts', async () => {
   leave = enterNamespace(topology.node.name);
   const ended = new AbortController();
   const api = Fastify();
@@ -258,7 +258,7 @@ test('a server that waits for its address gives up when it is told to', async ()
   await api.close();
 });
 
-test('a resolver without a route does not keep the proxy from asking the others, and is asked once it has one', async () => {
+test('DNS proxy · uses the other resolvers while one has no route, and uses that one again once it has a route', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
   await onNode('route del 10.88.0.0/16', 'route add 10.88.0.53/32 via 10.77.2.2');
@@ -274,7 +274,7 @@ test('a resolver without a route does not keep the proxy from asking the others,
   expect(other.heard.some(({ question }) => question.name.endsWith('example.com'))).toBe(true);
 });
 
-test('an address that the proxy listens on is answered on, UDP and TCP, after it was removed and added again', async () => {
+test('DNS proxy · answers over UDP and TCP on a listen address that was removed and added again', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
   const rig = await startProxy([{ at: UPSTREAM }], { listen: [LISTEN] });

@@ -46,7 +46,7 @@ afterEach(async () => {
 const options = (more: Partial<DatapathOptions> = {}): DatapathOptions =>
   datapathOptions(topology.pinPath, { forwarding: 'auto', ...more });
 
-/** In this thread: nobody looks but the test. */
+/** A datapath in this thread: only the test calls `look`. */
 function local(more: Partial<DatapathOptions> = {}): LocalDatapath {
   const datapath = new LocalDatapath(options(more));
   close = () => datapath.close();
@@ -58,7 +58,7 @@ function local(more: Partial<DatapathOptions> = {}): LocalDatapath {
   return datapath;
 }
 
-/** As a node has it: it hears, and looks by itself. */
+/** A datapath in its own thread, as a node runs it: receives notifications and looks by itself. */
 async function threaded(): Promise<Datapath> {
   const datapath = openDatapath(options());
   close = () => datapath.close();
@@ -70,7 +70,7 @@ async function threaded(): Promise<Datapath> {
   return datapath;
 }
 
-/** What the node's stack forwarded so far. */
+/** The number of packets that the node's stack has forwarded. */
 function forwarded(): number {
   const [names = [], values = []] = readFileSync('/proc/thread-self/net/snmp', 'utf8')
     .split('\n')
@@ -79,7 +79,7 @@ function forwarded(): number {
   return Number(values[names.indexOf('ForwDatagrams')]);
 }
 
-/** Whether a packet and its answer go by the stack: both, or neither. */
+/** Whether an echo request and its reply are forwarded by the stack: both, or neither. */
 async function goesByStack(): Promise<boolean> {
   const before = forwarded();
   const { stdout } = await topology.client.run('ping', '-n', '-c', '1', '-W', '2', ADDRESSES.server);
@@ -90,8 +90,8 @@ async function goesByStack(): Promise<boolean> {
 }
 
 /**
- * A flow of datagrams that are answered, or a new one every so many milliseconds. The server writes down who it sees, and
- * when that changes.
+ * Starts a flow of datagrams with replies, or a new flow every `renewedMs` milliseconds. The server records
+ * the sources that it sees, and the times of changes.
  */
 async function begin(port: number, source: string = ADDRESSES.client, renewedMs = 0) {
   const serve = `
@@ -144,11 +144,11 @@ async function nft(text: string): Promise<void> {
   await topology.node.must('nft', text);
 }
 
-test('address translation is honoured as soon as it is there, and forgotten when it is gone', async () => {
+test('address translation takes effect as soon as its chain exists, and ends when the chain is deleted', async () => {
   const datapath = await threaded();
   const changes: DatapathChange[] = [];
   datapath.watch((change) => changes.push(change));
-  // The kernel translates no flow that it tracked before the chain was there, be it by a millisecond.
+  // The kernel does not translate a flow that it tracked before the chain was added.
   const flow = await begin(PORT, ADDRESSES.client, 100);
   await expect.poll(() => flow.sources(), { timeout: 5_000 }).toEqual([ADDRESSES.client]);
   await expect.poll(async () => (await datapath.stats()).activeFlows).toBeGreaterThan(0);
@@ -172,7 +172,7 @@ test('address translation is honoured as soon as it is there, and forgotten when
   ]);
 });
 
-test('what nobody tells of is found by the look each second', async () => {
+test('a change without a notification (an IPsec policy) is found by the look of each second', async () => {
   const datapath = await threaded();
   expect(await goesByStack()).toBe(false);
   const policyOf = ['src', '10.99.0.0/24', 'dst', '10.98.0.0/24', 'dir', 'fwd'];
@@ -186,7 +186,7 @@ test('what nobody tells of is found by the look each second', async () => {
   expect(await goesByStack()).toBe(false);
 });
 
-test('what IPsec forbids to forward does not pass', async () => {
+test('forwarding: auto · packets that an IPsec policy blocks are not forwarded', async () => {
   const datapath = local();
   expect(await goesByStack()).toBe(false);
   const forbidden = ['src', ADDRESSES.client, 'dst', ADDRESSES.server, 'dir', 'fwd', 'action', 'block'];
@@ -197,7 +197,7 @@ test('what IPsec forbids to forward does not pass', async () => {
   expect(stdout).toContain('0 received');
 });
 
-test('packets go by the stack when nobody has looked for three seconds', async () => {
+test('forwarding: auto · packets go by the stack after three seconds without a look for third-party hooks', async () => {
   const datapath = local();
   expect(await goesByStack()).toBe(false);
   await expect.poll(goesByStack, { timeout: DIRECT_FOR_MS + 2_000, interval: 200 }).toBe(true);
@@ -205,14 +205,14 @@ test('packets go by the stack when nobody has looked for three seconds', async (
   expect(await goesByStack()).toBe(false);
 });
 
-test('a node that is stopped leaves its packets to the stack', async () => {
+test('forwarding: auto · packets go by the stack after the node was stopped', async () => {
   const datapath = local();
   expect(await goesByStack()).toBe(false);
   datapath.close();
   expect(await goesByStack()).toBe(true);
 });
 
-test('a successor looks by itself before anything is sent at once', async () => {
+test('forwarding: auto · a restarted node looks for third-party hooks before it forwards directly', async () => {
   local({ forwarding: 'direct' }).close();
   expect(await goesByStack()).toBe(false);
   await nft(MASQUERADE);
@@ -226,7 +226,7 @@ test('a successor looks by itself before anything is sent at once', async () => 
   expect(await goesByStack()).toBe(false);
 });
 
-test('one way succeeds the other without a restart of what is enforced', async () => {
+test('a restart with another setting of `forwarding` keeps the policy in force', async () => {
   for (const forwarding of ['stack', 'auto', 'direct', 'auto', 'stack'] as const) {
     const datapath = local({ forwarding });
     expect(await goesByStack()).toBe(forwarding === 'stack');
@@ -237,7 +237,7 @@ test('one way succeeds the other without a restart of what is enforced', async (
 test.each([
   ['stack', true],
   ['direct', false],
-] as const)('forwarding: %s is what the operator says, whoever there is', async (forwarding, byStack) => {
+] as const)('forwarding: %s · stays as configured although a third-party chain exists', async (forwarding, byStack) => {
   const datapath = local({ forwarding });
   expect(await goesByStack()).toBe(byStack);
   await nft('add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
@@ -246,7 +246,7 @@ test.each([
   expect(datapath.stats().forwarding).toEqual({ way: forwarding, reason: 'as configured' });
 });
 
-test('nothing that the policy denies passes while the way changes, and nothing that it allows is lost', async () => {
+test('while the way of forwarding changes, no denied packet passes and no allowed packet is lost', async () => {
   const datapath = local();
   const denied = await begin(PORT + 1, ADDRESSES.clientOther);
   const allowed = topology.client.start('ping', ['-n', '-i', '0.002', '-c', '1000', ADDRESSES.server]);

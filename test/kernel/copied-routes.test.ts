@@ -61,7 +61,7 @@ const ip = (command: string): Promise<string> => topology.node.must('ip', ...com
 const forward = (device: string, on: 0 | 1): Promise<string> =>
   topology.node.must('sh', '-c', `echo ${on} > /proc/sys/net/ipv4/conf/${device}/forwarding`);
 
-/** Makes a copy of the routes as they are now. */
+/** Makes a copy of the present routes. */
 function copy(): void {
   for (let looks = 0; looks < 2; looks++) {
     nowMs += MINUTE_MS;
@@ -87,13 +87,16 @@ const WATCHED = [
 ].map(at);
 const ADDRESSES_TRIED = [
   ...WATCHED,
-  // Two of each /16 that a route below is about, and what is beside it.
+  // Two addresses of each /16 that a route below is for, and addresses beside them.
   ...Array.from({ length: 24 }, (_, index) => at(`10.${64 + index}.1.${random.below(255)}`)),
   ...Array.from({ length: 24 }, (_, index) => at(`10.${64 + index}.${random.between(2, 255)}.7`)),
   ...Array.from({ length: 50 }, () => random.word()),
 ];
 
-/** What becomes of each address as a source by both interfaces, as a destination, and as who answers. */
+/**
+ * The verdict for each address as a source by both interfaces, as a destination, and as the sender of
+ * replies.
+ */
 function verdicts(kernel: Loaded): string[] {
   kernel.forget();
   const see = (by: string, source: number, destination: number): string => {
@@ -110,7 +113,7 @@ function verdicts(kernel: Loaded): string[] {
   });
 }
 
-describe('packets fare as if the kernel were asked, before a copy is made anew and after', () => {
+describe('verdicts with a copy of routes equal those of a kernel lookup, before and after the copy is renewed', () => {
   test.each<{ routes: string; commands: readonly string[]; copied?: false }>([
     { routes: 'as they are', commands: [] },
     {
@@ -169,23 +172,26 @@ describe('packets fare as if the kernel were asked, before a copy is made anew a
   });
 });
 
-test.each(['off', 'loose'] as const)('and where the reverse path is %s', async (reversePath) => {
-  await ip('route add default via 10.77.2.2');
-  await ip('route add 10.64.0.0/10 via 10.77.1.2');
-  const [other, copier] = [false, true].map((copiesRoutes) =>
-    loadForTest({ judgeAll: false, reversePath, copiesRoutes }),
-  ) as [Loaded, Loaded];
-  try {
-    for (const kernel of [other, copier]) kernel.activate(allowAll);
-    for (const look of [1, 2]) copier.routes.look(look * MINUTE_MS);
-    expect(copier.routes.isInForce).toBe(true);
-    expect(verdicts(copier)).toEqual(verdicts(other));
-  } finally {
-    for (const kernel of [other, copier]) kernel.close();
-  }
-});
+test.each(['off', 'loose'] as const)(
+  'verdicts with a copy of routes equal those of a kernel lookup with reverse_path: %s',
+  async (reversePath) => {
+    await ip('route add default via 10.77.2.2');
+    await ip('route add 10.64.0.0/10 via 10.77.1.2');
+    const [other, copier] = [false, true].map((copiesRoutes) =>
+      loadForTest({ judgeAll: false, reversePath, copiesRoutes }),
+    ) as [Loaded, Loaded];
+    try {
+      for (const kernel of [other, copier]) kernel.activate(allowAll);
+      for (const look of [1, 2]) copier.routes.look(look * MINUTE_MS);
+      expect(copier.routes.isInForce).toBe(true);
+      expect(verdicts(copier)).toEqual(verdicts(other));
+    } finally {
+      for (const kernel of [other, copier]) kernel.close();
+    }
+  },
+);
 
-describe('a copy', () => {
+describe('the copy of routes', () => {
   const isDropped = (): boolean => {
     copying.forget();
     copying.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
@@ -193,14 +199,16 @@ describe('a copy', () => {
     expect([PASSED, DROPPED]).toContain(returned);
     return returned === DROPPED;
   };
-  /** Says of every address that it is behind the server, so that it shows what goes by the copy. */
+  /**
+   * Changes the copy so that every address is behind the server; verdicts then show whether the copy is used.
+   */
   const falsify = (): void => {
     for (let line = 18; line < ROUTE_LINES; line++) {
       held.words.fill(interfaces.wan0 ?? 0, line * LINE_WORDS + LINE_WORDS / 2, (line + 1) * LINE_WORDS);
     }
     expect(isDropped()).toBe(true);
   };
-  /** The kernel may still be at what a link did. */
+  /** Retries, since the kernel may still process a change of a link. */
   const copyAndFalsify = (): Promise<void> =>
     vi.waitFor(() => {
       copy();
@@ -208,7 +216,7 @@ describe('a copy', () => {
       falsify();
     });
 
-  test('is made once the routes have stood still, and made right at the next look', async () => {
+  test('is made when the routes no longer change, and is corrected by the next look', async () => {
     await copyAndFalsify();
     copy();
     expect(isDropped()).toBe(false);
@@ -218,7 +226,7 @@ describe('a copy', () => {
     ['a route more', 'route add 10.90.0.0/16 via 10.77.2.2'],
     ['an address', 'addr add 10.77.91.1/24 dev ext0'],
     ['a link that is gone', 'link set ext0 down'],
-  ])('is not gone by after %s, without a look', async (_, command) => {
+  ])('is not used after %s, even without a look', async (_, command) => {
     await copyAndFalsify();
     expect(copying.routes.isInForce).toBe(true);
     await ip(command);
@@ -226,7 +234,7 @@ describe('a copy', () => {
     expect(copying.routes.isInForce).toBe(false);
   });
 
-  test.each(['udp', 'tcp'] as const)('says of a flow of %s where its answers come in', (protocol) => {
+  test.each(['udp', 'tcp'] as const)('gives the interface of the replies to a %s flow', (protocol) => {
     copy();
     expect(isHeld()).toBe(true);
     const opener = { ...(protocol === 'udp' ? udp : tcp), source: CLIENT, destination: SERVER };
@@ -239,7 +247,7 @@ describe('a copy', () => {
     }
   });
 
-  test('says of destinations too that they are forwarded', async () => {
+  test('also shows that destinations are forwarded', async () => {
     const isForNode = (): boolean => {
       copying.forget();
       copying.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
@@ -251,8 +259,9 @@ describe('a copy', () => {
     expect(isForNode()).toBe(false);
   });
 
-  // The kernel sends them among the routes, and then leaves out others that begin with the same address.
-  test('is right where the kernel has found out the MTU of many ways', async () => {
+  // The kernel lists cached MTUs among the routes, and then leaves out routes that begin with the same
+  // address.
+  test('is correct if the kernel has learned the MTU of many destinations', async () => {
     for (const [prefix, gateway] of [
       ['default', '10.77.1.3'],
       ['20.0.0.0/16', '10.77.1.2'],
@@ -275,13 +284,13 @@ describe('a copy', () => {
     expect([seen('lan0', '20.0.7.9'), seen('wan0', '20.0.7.9')]).toEqual([PASSED, DROPPED]);
   });
 
-  test('is not gone by where the interface forwards nothing', async () => {
+  test('is not used if the interface does not forward', async () => {
     await copyAndFalsify();
     await forward('lan0', 0);
     expect(isDropped()).toBe(false);
   });
 
-  test('is not made of routes that changed just now', async () => {
+  test('is not made while routes change', async () => {
     copy();
     await ip('route add 10.91.0.0/16 via 10.77.2.2');
     const isMade = (): boolean => held.words[ROUTES.made] === held.words[ROUTES.seen];
@@ -293,8 +302,8 @@ describe('a copy', () => {
     expect(isMade()).toBe(true);
   });
 
-  // The kernel never forgets that there was one.
-  test('is not gone by after a rule of policy routing, without a look', async () => {
+  // The kernel permanently marks the namespace once a routing rule was added.
+  test('is not used after a routing rule was added, even without a look', async () => {
     await copyAndFalsify();
     await ip('rule add pref 100 to 10.76.0.0/16 lookup 100');
     expect(isDropped()).toBe(false);

@@ -28,7 +28,10 @@ afterAll(async () => {
 
 type Step = { readonly options: DatapathOptions; readonly destinations?: number };
 
-/** Takes over in a process of its own, killed at the bpf system call of that number. Answers how many it made. */
+/**
+ * Runs a takeover in a process of its own, which is killed at its bpf system call number `killedAt`. Returns
+ * how many bpf system calls it made.
+ */
 async function takeOver({ options, destinations }: Step, killedAt: number): Promise<number> {
   const log = `/tmp/weir-${process.pid}-bpf`;
   const { code, stderr } = await node.topology.node.run(
@@ -51,7 +54,7 @@ function cutsOf(calls: number): number[] {
   return cuts;
 }
 
-test('whoever is killed while flows move, the next one finishes, and no packet is lost', async () => {
+test('a takeover that is killed while flows are migrated is finished by the next process, without packet loss', async () => {
   const ways = [node.options({ flowCapacity: 131_072 }), node.options()];
   node.start().attach();
   node.putInForce(policyOf(0), 1);
@@ -83,7 +86,7 @@ const beginnings: Record<string, () => void> = {
 };
 
 test.each(Object.keys(beginnings))(
-  'whoever is killed while %s, one of both policies is in force, and the next one finishes',
+  'after a kill while %s, one of the two policies is in force, and the next process finishes the takeover',
   async (kind) => {
     const begin = beginnings[kind] ?? (() => undefined);
     const step = { options: node.options(), destinations: 4_000 };

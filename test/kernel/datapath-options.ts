@@ -1,6 +1,6 @@
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 
-/** Small tables, for a node that polices both its interfaces. */
+/** Options with small tables, for a node that polices both of its interfaces. */
 export function datapathOptions(pinPath: string, more: Partial<DatapathOptions> = {}): DatapathOptions {
   return {
     interfaces: ['lan0', 'wan*'],

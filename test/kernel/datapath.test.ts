@@ -34,7 +34,7 @@ function bpftool<T>(...args: string[]): T[] {
   return JSON.parse(execFileSync('bpftool', ['-j', '-f', ...args], { encoding: 'utf8' })) as T[];
 }
 
-/** The ids of what is pinned here, and of the programs that use it. */
+/** The ids of the maps pinned under this pin path, and of the programs that use them. */
 function inKernel(): { maps: number[]; programs: number[] } {
   const pinned = bpftool<BpfMap>('map', 'list').filter(({ pinned }) =>
     pinned?.some((path) => path.startsWith(`${topology.pinPath}/`)),
@@ -48,7 +48,7 @@ function nft(...args: string[]): string {
   return execFileSync('nft', args, { encoding: 'utf8' }).trim();
 }
 
-/** True where the server answers the client's echo request. */
+/** True if the server replies to the client's echo request. */
 async function reaches(source: string = ADDRESSES.client, target: string = ADDRESSES.server): Promise<boolean> {
   const { code } = await topology.client.run('ping', '-n', '-c', '1', '-W', '0.4', '-I', source, target);
   return code === 0;
@@ -60,14 +60,14 @@ function start(more: Partial<DatapathOptions> = {}): LocalDatapath {
   return datapath;
 }
 
-describe('on a node between client and server', () => {
+describe('the datapath of a node between client and server', () => {
   afterEach(async () => {
     const { maps, programs } = inKernel();
     expect(maps.length % MAPS.length).toBe(0);
     datapath.close();
     detach(topology.pinPath);
     const left = () => ({
-      // Who looks at a prog_array while the kernel clears it can make the kernel keep it.
+      // bpftool may hold a prog_array while the kernel clears it, and the kernel then keeps it.
       maps: bpftool<BpfMap>('map', 'list').filter(({ id, type }) => maps.includes(id) && type !== 'prog_array'),
       programs: bpftool<BpfProgram>('prog', 'list').filter(({ id }) => programs.includes(id)),
       pins: readdirSync('/sys/fs/bpf').filter((name) => topology.pinPath.endsWith(`/${name}`)),
@@ -80,7 +80,7 @@ describe('on a node between client and server', () => {
   test.each([
     [HAS_TCX ? 'tcx' : 'clsact', false],
     ['clsact', true],
-  ] as const)('judges what is forwarded, attached by %s', async (by, forceClsact) => {
+  ] as const)('classifies forwarded packets when attached by %s', async (by, forceClsact) => {
     start({ forceClsact });
     const attachments = datapath.attach().map((attachment) => [attachment.interface, attachment.by]);
     expect(attachments.sort()).toEqual([
@@ -116,14 +116,14 @@ describe('on a node between client and server', () => {
     });
   });
 
-  test('is left alone by packets to the node itself', async () => {
+  test('lets packets to the node itself pass', async () => {
     start().attach();
     datapath.stage(denyAll, 1);
     datapath.flip();
     expect(await reaches(ADDRESSES.client, ADDRESSES.nodeLan)).toBe(true);
   });
 
-  test('drops sources that do not route back through their interface', async () => {
+  test('drops packets whose source does not route back through the receiving interface', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -135,13 +135,13 @@ describe('on a node between client and server', () => {
     await topology.client.must('ip', 'addr', 'del', '10.77.2.9/32', 'dev', 'eth0');
   });
 
-  test('keeps its guard when the programs are detached, and counts what it drops', async () => {
+  test('keeps its guard when the programs are detached, and counts the packets that the guard drops', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
     expect(await reaches()).toBe(true);
     rmSync(`${topology.pinPath}/links-${networkNamespace()}`, { recursive: true });
-    // The kernel lets go of a link a little after its last pin is gone.
+    // The kernel detaches a link a little after its last pin is gone.
     await expect.poll(() => reaches(), { timeout: 10_000 }).toBe(false);
     const { packets = 0n } = datapath.stats().drops.guard ?? {};
     expect(packets).toBeGreaterThan(0n);
@@ -150,7 +150,7 @@ describe('on a node between client and server', () => {
     expect(datapath.stats().drops.guard?.packets).toBe(packets);
   });
 
-  test('goes on without a process, and is taken over with its policy and flows', async () => {
+  test('enforces without a process, and the next process takes over its policy and flows', async () => {
     start().attach();
     datapath.stage(allowAll, 7);
     datapath.flip();
@@ -167,7 +167,7 @@ describe('on a node between client and server', () => {
     second.close();
   });
 
-  test('belongs to one process: a second one is refused, and so is detaching under it', async () => {
+  test('belongs to one process: a second process cannot open or detach it', async () => {
     start().attach();
     const second = new LocalDatapath(options());
     const elsewhere = new LocalDatapath(options({ pinPath: `${topology.pinPath}-other` }));
@@ -180,7 +180,7 @@ describe('on a node between client and server', () => {
     second.close();
   });
 
-  test('what another node left on the same interfaces is named, and not judged by beside', async () => {
+  test('refuses interfaces that another node left policed, and names its pin path', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -209,7 +209,7 @@ describe('on a node between client and server', () => {
     expect((await pings).stdout).toContain('400 packets transmitted, 400 received');
   });
 
-  test.runIf(HAS_TCX)('goes from clsact to TCX and back without a gap', async () => {
+  test.runIf(HAS_TCX)('changes from clsact to TCX and back without packet loss', async () => {
     start({ forceClsact: true }).attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -231,7 +231,7 @@ describe('on a node between client and server', () => {
     expect(filters.match(/handle 0x57e1/g)?.length).toBe(1);
   });
 
-  test('refuses a program that does not judge as the policy says, and keeps what is in force', async () => {
+  test('refuses a program whose verdicts differ from the policy, and keeps the program in force', async () => {
     start().attach();
     const allow = sampleOf(defaultOnly('allow'));
     expect(() => datapath.prove(allow)).toThrow('nothing is staged');
@@ -245,7 +245,7 @@ describe('on a node between client and server', () => {
     expect(datapath.stats().generation).toBe(1);
   });
 
-  test('refuses a program that the slot cannot hold, and keeps what is in force', () => {
+  test('refuses a program that is larger than a slot, and keeps the program in force', () => {
     start({ programCapacity: 3 }).attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -258,7 +258,7 @@ describe('on a node between client and server', () => {
     expect([generation, maps.program, maps.rank_hits?.entries]).toEqual([1, { entries: 3, capacity: 3 }, 1]);
   });
 
-  test('tells of interfaces, links and guards that come and go', async () => {
+  test('reports interfaces, links and guards that appear or are lost', async () => {
     start().attach();
     expect(datapath.look()).toEqual([]);
     rmSync(`${topology.pinPath}/links-${networkNamespace()}`, { recursive: true });
@@ -281,7 +281,7 @@ describe('on a node between client and server', () => {
     expect(datapath.look()).toEqual([]);
   });
 
-  test('a re-created interface is closed until it is attached to again', async () => {
+  test('drops packets of a re-created interface until it is attached again', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -304,7 +304,7 @@ describe('on a node between client and server', () => {
     expect(await reaches()).toBe(true);
   });
 
-  test('names an interface that it cannot read, and judges the others', async () => {
+  test('reports an interface that is not Ethernet, and polices the others', async () => {
     start({ interfaces: ['lo', 'lan0', 'wan0'] });
     expect(() => datapath.attach()).toThrow(
       expect.objectContaining({ code: 'unsupported_interface', interfaceName: 'lo' }),
@@ -314,7 +314,7 @@ describe('on a node between client and server', () => {
     expect(await reaches()).toBe(true);
   });
 
-  test('has nothing missing on this machine', () => {
+  test('finds that this machine lacks no feature', () => {
     start();
     expect(datapath.probe()).toEqual([]);
   });

@@ -30,8 +30,8 @@ afterEach(() => {
 const ip = (command: string): string => execFileSync('ip', command.split(' '), { encoding: 'utf8' });
 const faults = (): string[] => diversionFaults(MASK, INTERFACES).map((text) => text.split(' ').slice(0, 3).join(' '));
 
-describe('the diversion stands', () => {
-  test('after it was made, whatever addresses and routes the node has', () => {
+describe('diversionStands', () => {
+  test('is true after makeDiversion, whatever addresses and routes the node has', () => {
     for (const add of ['addr add 192.0.2.1/32 dev lo', 'route add blackhole 192.0.2.0/24']) {
       ip(add);
       expect(diversionStands(MASK)).toBe(true);
@@ -62,7 +62,7 @@ describe('the diversion stands', () => {
     ['the rule asks for a protocol', ['rule del pref 8353', `${OWN} ipproto udp`]],
     ['the rule takes all but the mark', ['rule del pref 8353', OWN.replace('pref', 'not pref')]],
     ['the rule leaves the default route out', ['rule del pref 8353', `${OWN} suppress_prefixlength 0`]],
-  ])('not while %s, and is made again', (_, commands) => {
+  ])('is false while %s, and makeDiversion repairs it', (_, commands) => {
     ip('addr add 192.0.2.1/32 dev lo');
     try {
       for (const command of commands) ip(command);
@@ -74,13 +74,13 @@ describe('the diversion stands', () => {
     }
   });
 
-  test('once, however often it is made', () => {
+  test('needs one rule only, however often makeDiversion is called', () => {
     for (let round = 0; round < 3; round++) makeDiversion(MASK);
     expect(ip('-4 rule show pref 8353').trim().split('\n')).toHaveLength(1);
   });
 });
 
-describe('a rule before it is a fault', () => {
+describe('diversionFaults', () => {
   test.each([
     'rule add pref 100 fwmark 0x200000/0x200000 lookup main',
     'rule add pref 100 fwmark 0x200000/0xf00000 lookup 77',
@@ -95,7 +95,7 @@ describe('a rule before it is a fault', () => {
     'rule add pref 100 blackhole',
     'rule add pref 100 prohibit',
     'rule add pref 100 goto 32766',
-  ])('%s', (command) => {
+  ])('reports an earlier rule: %s', (command) => {
     ip(command);
     expect(faults()).toEqual(['ip rule 100']);
     expect(diversionStands(MASK)).toBe(true);
@@ -116,12 +116,12 @@ describe('a rule before it is a fault', () => {
     'rule add pref 100 goto 9999',
     'rule add pref 100 nop',
     'rule add pref 9000 lookup 77',
-  ])('but not: %s', (command) => {
+  ])('does not report: %s', (command) => {
     ip(command);
     expect(faults()).toEqual([]);
   });
 
-  test('also at its own preference', () => {
+  test('reports another rule with the same preference', () => {
     removeDiversion();
     ip('rule add pref 8353 lookup 77');
     makeDiversion(MASK);

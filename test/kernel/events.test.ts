@@ -76,7 +76,7 @@ const ping = (count: number) =>
 const seen = () => pings.length;
 const soon = { timeout: 2_000, interval: 5 };
 
-test('what is denied is observed within moments, at the time it happened', async () => {
+test('a denied packet is observed within moments, with the time at which it was denied', async () => {
   await datapath.setEventsWanted(ALL_EVENTS);
   await ping(1);
   await expect.poll(seen, soon).toBe(1);
@@ -92,7 +92,7 @@ test('what is denied is observed within moments, at the time it happened', async
   expect(spread).toBeLessThan(2_000);
 });
 
-test('nothing is sent before events are wanted, nor after they are not any more; the verdicts are the same', async () => {
+test('no events are sent before they are wanted or after they are unwanted, and verdicts stay the same', async () => {
   await ping(2);
   await datapath.setEventsWanted(ALL_EVENTS);
   await ping(2);
@@ -107,7 +107,7 @@ test('nothing is sent before events are wanted, nor after they are not any more;
   expect(events).toEqual({ sent: 3n, lost: 0n, suppressed: 0n });
 });
 
-test('what the kernel sent while there was no process is read by the next one', async () => {
+test('events that the kernel sent while no process ran are read by the next process', async () => {
   await datapath.setEventsWanted(ALL_EVENTS);
   await datapath.close();
   await ping(3);
@@ -115,7 +115,7 @@ test('what the kernel sent while there was no process is read by the next one', 
   await expect.poll(seen, soon).toBe(3);
 });
 
-test('a reader that is held up for seconds misses nothing that the ring has room for', async () => {
+test('a reader that blocks for two seconds loses no events that fit into the ring', async () => {
   await datapath.setEventsWanted(ALL_EVENTS);
   const held = ping(50);
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000);

@@ -17,7 +17,7 @@ import { Wire } from './wire.js';
 
 const [OWN_PORT, OTHER_PORT] = [5_353, 5_354];
 const UNNAMED = '10.79.1.2';
-/** The node's interfaces have the station to which `writeFrame` sends. */
+/** The MAC address of the node's interfaces, to which `writeFrame` sends. */
 const STATION = '02:00:00:00:00:01';
 
 let topology: Topology;
@@ -82,7 +82,7 @@ afterEach(() => {
   sh('for name in lan0 wan0 ext0; do echo 1 > /proc/sys/net/ipv4/conf/$name/forwarding; done');
 });
 
-/** Packets that came by the input hook so far, for each rule of `seen`. */
+/** The packets that passed the input hook so far, for each rule of `seen`. */
 const counts = (): number[] =>
   [...sh('nft list chain inet seen in').matchAll(/counter packets (\d+)/g)].map(([, count]) => Number(count));
 
@@ -95,7 +95,7 @@ const KINDS: readonly Kind[] = [
     'UDP in fragments',
     17,
     OWN_PORT,
-    // A UDP header of 24 bytes in all, and the rest.
+    // A UDP header with a length of 24 bytes, and the rest of the datagram.
     [
       {
         id: 9,
@@ -112,11 +112,11 @@ const KINDS: readonly Kind[] = [
 type By = keyof typeof wires;
 const ofNode = (by: By): string => (by === 'ext0' ? '10.79.1.1' : ADDRESSES.nodeLan);
 
-/** Whether a packet with this source, which comes in by an interface, comes by the input hook. */
+/** Whether a packet with this source that comes in by an interface reaches the input hook. */
 function arrives(by: By, source: string, kind: Kind = LOOKUP, destination = ofNode(by)): boolean {
   const before = counts();
   send(by, source, kind, destination);
-  // Sending over a veth pair delivers before it returns, or within a moment under load.
+  // A veth pair delivers before the send returns, or within a moment under load.
   const deadline = performance.now() + 100;
   while (performance.now() < deadline) if (counts().join() !== before.join()) return true;
   return false;
@@ -186,7 +186,7 @@ describe('a packet with a forged source does not reach a socket of the proxies',
     expect(arrives('ext0', ADDRESSES.client)).toBe(false);
   });
 
-  test('in `loose` where the source has no route, or is the node’s own', () => {
+  test('with reverse_path: loose, if the source has no route or is the node’s own', () => {
     police({ reversePath: 'loose' });
     sh('echo 1 > /proc/sys/net/ipv4/conf/ext0/accept_local');
     expect([...NOWHERE, ...OWN].filter((source) => arrives('ext0', source))).toEqual([]);
@@ -194,12 +194,12 @@ describe('a packet with a forged source does not reach a socket of the proxies',
     sh('echo 0 > /proc/sys/net/ipv4/conf/ext0/accept_local');
   });
 
-  test('in `off` the stack alone decides', () => {
+  test('(with reverse_path: off only the stack checks the source)', () => {
     police({ reversePath: 'off' });
     expect([...ELSEWHERE, ...NOWHERE].filter((source) => !arrives('ext0', source))).toEqual([]);
   });
 
-  test('and other sockets get it as before, as do packets of the node to itself', () => {
+  test('(other sockets receive it, and so does the node from itself)', () => {
     police();
     expect(arrives('ext0', ADDRESSES.client, ['UDP', 17, OTHER_PORT, [{}]])).toBe(true);
     const [before = 0] = counts();
@@ -207,7 +207,7 @@ describe('a packet with a forged source does not reach a socket of the proxies',
     expect(counts()[0]).toBe(before + 1);
   });
 
-  test('forwarded packets do not come by the chain, and need no connection tracking', () => {
+  test('(the chain does not see forwarded packets, and needs no connection tracking)', () => {
     police({ forwarding: 'auto' }).look();
     expect(datapath?.stats().forwarding).toEqual({ way: 'direct', reason: 'nobody else has a say' });
   });
@@ -225,7 +225,7 @@ describe('a listener on 127.0.0.1 of a node with route_localnet=1', () => {
     libc.close(listener);
   });
   const MSG_DONTWAIT = 0x40;
-  /** The data that the listener gets within a moment. */
+  /** The number of datagrams that the listener receives within a moment. */
   function received(source: string, by: By = 'lan0'): number {
     send(by, source, ['UDP', 17, PORT, [{}]], '127.0.0.1');
     const bytes = new Uint8Array(64);
@@ -235,7 +235,7 @@ describe('a listener on 127.0.0.1 of a node with route_localnet=1', () => {
     return count;
   }
 
-  test('gets packets from the wire while the node is unpoliced', () => {
+  test('receives packets from the network while the node is unpoliced', () => {
     expect(received(ADDRESSES.client)).toBe(1);
   });
 
@@ -244,14 +244,14 @@ describe('a listener on 127.0.0.1 of a node with route_localnet=1', () => {
     ['off', { reversePath: 'off' }],
     ['police_local', { policeLocal: true }],
     ['clsact', { forceClsact: true }],
-  ])('gets none by a policed interface: %s', (_, more) => {
+  ])('receives none by a policed interface: %s', (_, more) => {
     police(more);
     expect([ADDRESSES.client, '127.0.0.1', '127.0.0.2'].map((source) => received(source))).toEqual([0, 0, 0]);
     expect(received(ADDRESSES.server, 'wan0')).toBe(0);
     expect(datapath?.stats().drops.loopback?.packets).toBe(4n);
   });
 
-  test('gets them by an interface that is not policed, as before', () => {
+  test('still receives packets by an interface that is not policed', () => {
     police();
     expect(received(UNNAMED, 'ext0')).toBe(1);
   });

@@ -60,11 +60,11 @@ async function put(mode: 'enforce' | 'audit'): Promise<void> {
   await datapath.flip();
 }
 
-/** As the service plane does it, without a look at what is said. */
+/** Forwards the connection as the service plane does, without inspecting the data. */
 function carry(socket: Socket): void {
   const { remoteAddress = '', remotePort = 0, localAddress = '', localPort = 0 } = socket;
   const fd = openConnector({ address: address(remoteAddress), port: remotePort }, MARK);
-  // Not in the types.
+  // The type of the options lacks `fd` and `pauseOnCreate`.
   const options = { fd, allowHalfOpen: true, pauseOnCreate: true };
   const upstream = new Socket(options);
   socket.on('error', () => upstream.destroy());
@@ -78,12 +78,12 @@ function carry(socket: Socket): void {
 const dial = async (port: number): Promise<string> =>
   (await topology.client.run('python3', '-c', client(port))).stdout.trim();
 
-test('a connection goes by the node’s sockets, and keeps its addresses and ports on both ways', async () => {
+test('an inspected connection passes through the node’s sockets and keeps its addresses and ports in both directions', async () => {
   expect(await dial(41_000)).toBe(`${ADDRESSES.client}:41000 hello`);
   expect((await datapath.stats()).activeFlows).toBe(0);
 });
 
-test('one that the node ended first is opened again at once from the same port', async () => {
+test('after the node has closed an inspected connection first, the same port connects again at once', async () => {
   for (let round = 0; round < 5; round++) {
     const started = performance.now();
     expect(await dial(41_001)).toMatch(new RegExp(`^${ADDRESSES.client}:\\d+ hello$`));
@@ -93,7 +93,7 @@ test('one that the node ended first is opened again at once from the same port',
   }
 });
 
-test('one whose SYN was answered with a cookie is given to the listener by its ACK', async () => {
+test('with SYN cookies, the ACK of an inspected connection reaches the listener', async () => {
   const cookies = (value: number): Promise<string> =>
     topology.node.must('sysctl', '-q', '-w', `net.ipv4.tcp_syncookies=${value}`);
   await cookies(2);
@@ -106,7 +106,7 @@ test('one whose SYN was answered with a cookie is given to the listener by its A
   }
 });
 
-test('without a listener it is dropped, and passes uninspected under audit', async () => {
+test('without a listener an inspected connection is dropped, or passes uninspected under audit', async () => {
   await new Promise<void>((resolve) => server.close(() => resolve()));
   expect(await dial(41_003)).toBe('');
   expect((await datapath.stats()).drops.service_plane_absent?.packets).toBeGreaterThan(0n);

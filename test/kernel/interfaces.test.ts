@@ -33,7 +33,7 @@ afterAll(async () => {
   await topology.remove();
 });
 
-/** A node that polls next to never: what it notices, it was told. */
+/** A node that hardly ever polls: it finds changes by notifications only. */
 async function start(fallback: 'allow' | 'deny', more: Partial<DatapathOptions> = {}): Promise<void> {
   datapath = openDatapath({
     interfaces: INTERFACES,
@@ -76,7 +76,7 @@ const missing = (names: string) => ({ state: 'interface_missing', detail: `no in
 const soon = { timeout: 1_000, interval: 1 };
 
 const ip = (...args: string[]): Promise<string> => topology.node.must('ip', ...args);
-/** Its other end is the server's. */
+/** The peer of the pair belongs to the server. */
 const addPair = (name: string): Promise<string> =>
   ip('link', 'add', name, 'type', 'veth', 'peer', 'name', `p${name}`, 'netns', topology.server.name);
 async function ifindexOf(name: string): Promise<string> {
@@ -87,7 +87,7 @@ const isLinked = (ifindex: string): boolean => existsSync(`${linkFolder()}/${ifi
 const links = (): number => readdirSync(linkFolder()).filter((name) => name.endsWith('-ingress')).length;
 const comings = (): DatapathChange[] => changes.filter(({ type }) => type.startsWith('interface_'));
 
-/** The interfaces that the guard stops; none where its table sleeps. */
+/** The interfaces that the guard drops packets of; none while its table is dormant. */
 async function guardedBy(): Promise<string[]> {
   const { stdout } = await topology.node.run('nft', 'list', 'table', 'inet', 'weir');
   return stdout.includes('dormant') ? [] : [...stdout.matchAll(/iifname "(.*?)"/g)].map(([, name]) => name ?? '');
@@ -98,7 +98,7 @@ async function reaches(): Promise<boolean> {
   return code === 0;
 }
 
-describe('interfaces that come and go under a running node', () => {
+describe('interfaces that appear and vanish under a running node', () => {
   beforeEach(() => start('allow'));
   afterEach(async () => {
     await system.shutdown();
@@ -106,7 +106,7 @@ describe('interfaces that come and go under a running node', () => {
     detach(topology.pinPath);
   });
 
-  test('an absent one is named, attached to when it appears, and named again when it vanishes', async () => {
+  test('a missing interface is reported, attached when it appears, and reported again when it vanishes', async () => {
     await expect.poll(config, soon).toEqual(missing('dmz0'));
     await addPair('dmz0');
     await expect.poll(() => config().state, soon).toBe('configured');
@@ -119,7 +119,7 @@ describe('interfaces that come and go under a running node', () => {
     ]);
   });
 
-  test('one that gets a policed name is policed; one that loses it is not, and readiness says what it is called', async () => {
+  test('an interface renamed to a policed name is policed; one renamed away is not, and readiness reports its new name', async () => {
     await addPair('spare');
     const ifindex = await ifindexOf('spare');
     await ip('link', 'set', 'spare', 'name', 'lan9');
@@ -143,7 +143,7 @@ describe('interfaces that come and go under a running node', () => {
     ]);
   });
 
-  test('one that moves to another network namespace is given up, and taken again when it comes back', async () => {
+  test('an interface is detached when it moves to another network namespace, and attached when it comes back', async () => {
     await addPair('dmz0');
     await expect.poll(() => config().state, soon).toBe('configured');
     await ip('link', 'set', 'dmz0', 'netns', topology.server.name);
@@ -156,7 +156,7 @@ describe('interfaces that come and go under a running node', () => {
     await expect.poll(config, soon).toEqual(missing('dmz0'));
   });
 
-  test('many that appear at once are all attached to', async () => {
+  test('many interfaces that appear at once are all attached', async () => {
     const names = Array.from({ length: 20 }, (_, index) => `lan${100 + index}`);
     const all = (command: (name: string) => string) =>
       topology.node.must('sh', '-ec', `printf '${names.map((name) => `${command(name)}\\n`).join('')}' | ip -batch -`);
@@ -170,7 +170,7 @@ describe('interfaces that come and go under a running node', () => {
     ['deleted', ['delete', 'table', 'inet', 'weir']],
     ['flushed', ['flush', 'table', 'inet', 'weir']],
     ['put to sleep', ['add', 'table', 'inet', 'weir', '{ flags dormant; }']],
-  ])('a guard that is %s is made again at once', async (_, command) => {
+  ])('a guard that was %s is restored at once', async (_, command) => {
     await topology.node.must('nft', ...command);
     await expect.poll(() => changes, soon).toEqual([{ type: 'guard_lost' }]);
     await expect.poll(guardedBy, soon).toEqual(INTERFACES);
@@ -191,7 +191,7 @@ describe('readiness of a node that translates addresses', () => {
       'add table ip mine; add chain ip mine post { type nat hook postrouting priority 100; }; add rule ip mine post oifname "wan0" masquerade',
     );
 
-  test('fails with the names of chain and interface, from the rule on until it is gone', async () => {
+  test('fails while a NAT rule exists, and names its chain and interface', async () => {
     await start('allow', { interfaces: ['lan0', 'wan0'] });
     const configured = { state: 'configured', detail: 'every configured interface carries the datapath' };
     await expect.poll(config, soon).toEqual(configured);
@@ -206,7 +206,7 @@ describe('readiness of a node that translates addresses', () => {
     await expect.poll(config, soon).toEqual(configured);
   });
 
-  test('tells of an outside that is not named, and forwards', async () => {
+  test('warns about an outside interface that is not policed, and forwards', async () => {
     await translate();
     await start('allow', { interfaces: ['lan0'] });
     await expect.poll(config, soon).toEqual({
@@ -218,8 +218,11 @@ describe('readiness of a node that translates addresses', () => {
   });
 });
 
-describe('a policed interface that is a port', () => {
-  /** Each at its end of a link to the node: `client` of lan0, `server` of wan0, `other` of q0, which is not policed. */
+describe('a policed interface that is a bridge port', () => {
+  /**
+   * Packet sockets at the far ends of the node's links: `client` at lan0, `server` at wan0, `other` at q0,
+   * which is not policed.
+   */
   let wires: Record<'client' | 'server' | 'other' | 'bridge', Wire>;
   const open = async (space: Topology['client'], name: string): Promise<Wire> => {
     const index = (await space.must('ip', '-o', 'link', 'show', 'dev', name)).split(':')[0];
@@ -231,7 +234,7 @@ describe('a policed interface that is a port', () => {
     await topology.server.must('ip', 'link', 'set', 'eth0', 'address', STATION);
     await ip('neigh', 'flush', 'dev', 'wan0');
     await ip('link', 'set', 'q0', 'up');
-    // As on a machine without br_netfilter; it may be built into the kernel.
+    // As on a machine without br_netfilter, which may be built into this kernel.
     await topology.node.run(
       'sysctl',
       '-qw',
@@ -270,7 +273,7 @@ describe('a policed interface that is a port', () => {
 
   /** The names of the frames that come out at the other ports. */
   async function crossing(behind: readonly ('server' | 'other')[] = ['server', 'other']): Promise<string[]> {
-    // A frame of the bridge itself crosses: after it no frame of the client is on its way.
+    // A frame of the bridge itself crosses: when it arrives, no frame of the client is still under way.
     const last = SWITCHED_FRAMES.last;
     for (const wire of Object.values(wires)) wire.seen();
     for (const frame of Object.values(SWITCHED_FRAMES.attacks)) wires.client.send(frame);
@@ -306,7 +309,7 @@ describe('a policed interface that is a port', () => {
     ['a bridge that netfilter looks at', { reversePath: 'off' }, ['br0 type bridge nf_call_iptables 1']],
     ['a bridge whose ports are promiscuous', { reversePath: 'off' }, ['lan0 promisc on', 'wan0 promisc on']],
     ['names that end in *', { reversePath: 'off', interfaces: ['lan*', 'wa*'] }, []],
-  ])('lets no frame cross its bridge, and is named: %s', async (_, options, changesOfLinks) => {
+  ])('lets no frame cross its bridge, and is reported: %s', async (_, options, changesOfLinks) => {
     await join('lan0', 'wan0', 'q0');
     for (const words of changesOfLinks) await ip('link', 'set', ...words.split(' '));
     try {
@@ -318,7 +321,7 @@ describe('a policed interface that is a port', () => {
     }
   });
 
-  test('is refused when it becomes one, under another name too, and no more when it leaves', async () => {
+  test('is refused from joining a bridge, also after a rename, until it leaves', async () => {
     await start('allow', { interfaces: ['lan*', 'wan0'], reversePath: 'off' });
     await expect.poll(() => config().state, soon).toBe('configured');
     await join('q0', 'wan0', 'lan0');
@@ -335,7 +338,7 @@ describe('a policed interface that is a port', () => {
     await expect.poll(reaches, { timeout: 5_000 }).toBe(true);
   });
 
-  test('stays closed without its program, and where the guard is flushed it is made again', async () => {
+  test('lets no frame pass without its program, and a flushed guard is restored', async () => {
     await join('lan0', 'wan0', 'q0');
     await start('allow', { interfaces: ['lan0', 'wan0'], reversePath: 'off' });
     await expect.poll(config, soon).toEqual(refused('lan0', 'wan0'));
@@ -349,7 +352,7 @@ describe('a policed interface that is a port', () => {
     expect(await crossing()).toEqual([]);
   });
 
-  test('is refused while it gives frames to a macvlan, of this network namespace or of another', async () => {
+  test('is refused while it gives frames to a macvlan of this or another network namespace', async () => {
     await start('allow', { interfaces: ['lan0', 'wan0'] });
     await expect.poll(() => config().state, soon).toBe('configured');
     await ip('link', 'add', 'mac0', 'link', 'lan0', 'type', 'macvlan', 'mode', 'bridge');
@@ -363,13 +366,14 @@ describe('a policed interface that is a port', () => {
       .toEqual({ state: 'refused', detail: expect.stringMatching(`^${detail} macvlan_handle_frame.*, unjudged$`) });
     expect(await reaches()).toBe(true);
     await topology.client.must('ip', 'link', 'del', 'mac0');
-    // Only the look of each second tells that a macvlan in another namespace is gone.
+    // No notification tells that a macvlan in another namespace is gone; only the look of each second finds
+    // it.
     await datapath.attach();
     await ip('link', 'set', 'lan0', 'alias', 'looked-at');
     await expect.poll(() => config().state, soon).toBe('configured');
   });
 
-  test('is closed where its bridge leads to another bridge', async () => {
+  test('lets no frame pass if its bridge leads to another bridge', async () => {
     await ip('link', 'add', 'br1', 'type', 'bridge', 'forward_delay', '0', 'group_fwd_mask', '0x4000');
     await ip('link', 'add', 'in0', 'type', 'veth', 'peer', 'name', 'in1');
     for (const name of ['br1', 'in0', 'in1']) await ip('link', 'set', name, 'up');
@@ -388,7 +392,7 @@ describe('a policed interface that is a port', () => {
     }
   });
 
-  test('need not be named where its bridge is: its ports switch, and what is routed is judged', async () => {
+  test('need not be configured if its bridge is: the ports switch frames, and routed packets are classified', async () => {
     await ip('addr', 'flush', 'dev', 'lan0');
     await ip('addr', 'add', `${ADDRESSES.nodeLan}/24`, 'dev', 'br0');
     await join('lan0', 'q0');
@@ -404,12 +408,12 @@ describe('a policed interface that is a port', () => {
   });
 });
 
-test('fifty interfaces re-created under load let no packet through without a verdict', async () => {
+test('fifty interfaces re-created under load let no packet pass without a verdict', async () => {
   await start('deny');
   const { node, client, server } = topology;
   await server.must('nft', 'add table inet seen; add chain inet seen in { type filter hook prerouting priority 0; }');
   await server.must('nft', 'add', 'rule', 'inet', 'seen', 'in', 'udp', 'dport', '9', 'counter', 'drop');
-  // The client's side of the link stays, so that it sends from the moment that the interface is there.
+  // The client's side of the link stays, so that it sends from the moment when the interface exists.
   const mac = '02:00:00:00:01:01';
   await client.must(
     'sh',
@@ -428,7 +432,7 @@ test('fifty interfaces re-created under load let no packet through without a ver
         ip addr add ${ADDRESSES.nodeLan}/24 dev lan0;
         ip -n ${client.name} link set port0 up master br0`;
       execFileSync('sh', ['-ec', create]);
-      // Every fifth time this thread, which is to attach, is held up until packets have come in.
+      // In every fifth round this thread, which attaches, waits until the guard has dropped packets.
       const deadline = performance.now() + 2_000;
       while (round % 5 === 0 && stoppedByGuard() === stopped && performance.now() < deadline);
       if (round % 5 === 0) expect(stoppedByGuard()).toBeGreaterThan(stopped);
@@ -453,13 +457,13 @@ test('fifty interfaces re-created under load let no packet through without a ver
   }
 });
 
-/** Packets, by the kernel's own count. */
+/** Packets, from the kernel's counter of the guard. */
 function stoppedByGuard(): number {
   const counter = execFileSync('nft', ['list', 'counter', 'inet', 'weir', 'dropped'], { encoding: 'utf8' });
   return Number(/packets (\d+)/.exec(counter)?.[1]);
 }
 
-/** Sends as fast as the link takes it, and goes on where there is none. */
+/** Sends as fast as the link allows, and continues while there is no link. */
 const SENDER = `
   const socket = require('node:dgram').createSocket('udp4');
   const payload = Buffer.alloc(64);

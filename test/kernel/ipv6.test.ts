@@ -50,7 +50,7 @@ const forgetNeighbours = async (): Promise<void> => {
     await space.must('ip', '-6', 'neigh', 'flush', 'all');
 };
 
-/** Packets to the client that found no queue at the interface. */
+/** Packets to the client that the interface dropped because it had no queue. */
 async function unsent(): Promise<number> {
   const [link] = JSON.parse(await topology.node.must('ip', '-j', '-s', 'link', 'show', 'dev', 'lan0')) as {
     stats64: { tx: { dropped: number } };
@@ -94,7 +94,7 @@ describe.each<[string, Partial<DatapathOptions>]>([
       if (seq !== undefined) received.add(Number(seq));
     });
     const further = async (): Promise<void> => {
-      // Messages that arrived while this thread was busy are read first.
+      // Reads first the messages that arrived while this thread was busy.
       await new Promise((resolve) => setTimeout(resolve, 50));
       const before = Math.max(0, ...received);
       await expect.poll(() => Math.max(0, ...received), { interval: 5, timeout: 5_000 }).toBeGreaterThan(before + 40);
@@ -108,14 +108,15 @@ describe.each<[string, Partial<DatapathOptions>]>([
     const counted = (await unsent()) - before;
     if (HAS_TCX && options.forceClsact !== true) expect([lost, counted]).toEqual([[], 0]);
     else {
-      // The kernel takes the queue of an interface away while it adds clsact, and drops what the interface sends in that moment.
+      // While the kernel adds clsact, it removes the queue of the interface and drops packets that the
+      // interface sends in that moment.
       expect(lost).toEqual(lost.map((_, at) => (lost[0] ?? 0) + at));
       if (COUNTS_UNSENT) expect(lost.length).toBeLessThanOrEqual(counted);
     }
     expect(dropped()).toBe(0n);
   });
 
-  test('passes to and from the node, and follows non_ipv4 through it', async () => {
+  test('passes to and from the node, and is forwarded according to non_ipv4', async () => {
     start(options);
     await forgetNeighbours();
     const cut: string[] = [];
@@ -129,7 +130,10 @@ describe.each<[string, Partial<DatapathOptions>]>([
   });
 });
 
-/** An SSH-like connection. Answers a function that sends the next line, and says whether it comes back. */
+/**
+ * Opens a connection with slow traffic, as SSH has. Returns a function that sends the next line and returns
+ * whether it comes back.
+ */
 async function converse(from: End, to: End, address: string): Promise<() => Promise<boolean>> {
   port++;
   const served = topology[to].start('python3', [
@@ -175,7 +179,7 @@ describe('an established TCP connection over IPv6', () => {
     ['client to node, forwarding directly', 'client', 'node', IPV6.nodeLan, { forwarding: 'direct' }],
     ['client to server with non_ipv4: pass', 'client', 'server', IPV6.server, { nonIpv4: 'pass' }],
   ])(
-    'goes on when the datapath attaches and detaches, and another can be opened: %s',
+    'continues when the datapath attaches and detaches, and another can be opened: %s',
     async (_, from, to, address, more) => {
       const say = await converse(from, to, address);
       const answered = [await say()];
@@ -193,7 +197,7 @@ describe('an established TCP connection over IPv6', () => {
     },
   );
 
-  test('through the node ends where non_ipv4 is drop', async () => {
+  test('through the node ends if non_ipv4 is drop', async () => {
     const say = await converse('client', 'server', IPV6.server);
     const before = await say();
     start();
@@ -202,50 +206,47 @@ describe('an established TCP connection over IPv6', () => {
   });
 });
 
-test('forwarded IPv6 that non_ipv4 passes is counted, and IPv6 of the node is not', async () => {
+test('IPv6 that is forwarded by non_ipv4: pass is counted, and IPv6 of the node itself is not', async () => {
   start({ nonIpv4: 'pass' });
   await forgetNeighbours();
   expect(await reaches('client', IPV6.nodeLan)).toBe(true);
   expect(datapath.stats().nonIpv4Passed).toEqual({ packets: 0n, bytes: 0n });
   expect(await reaches('client', IPV6.server)).toBe(true);
-  // A request and an answer: 14 bytes of Ethernet, 40 of IPv6, 8 of ICMP, 56 of data.
+  // A request and its reply: 14 bytes of Ethernet, 40 of IPv6, 8 of ICMP, 56 of data.
   expect(datapath.stats().nonIpv4Passed).toEqual({ packets: 2n, bytes: 236n });
 });
 
-describe('an interface with forwarding 0', () => {
+describe('IPv6 by an interface with forwarding=0', () => {
   afterEach(() => setForwarding(1));
   const setForwarding = (value: number): Promise<string> =>
     topology.node.must('sysctl', '-qw', `net.ipv6.conf.lan0.forwarding=${value}`);
 
-  test.each(['drop', 'pass'] as const)(
-    'reaches the node, and nothing behind it, with non_ipv4: %s',
-    async (nonIpv4) => {
-      await setForwarding(0);
-      // An interface that does not forward solicits routers instead, and may forget addresses.
-      await addIpv6(topology);
-      await setForwarding(0);
-      start({ nonIpv4 });
-      await forgetNeighbours();
-      expect(await reaches('client', IPV6.nodeLan)).toBe(true);
-      expect(await reaches('client', `${IPV6.linkLocal}%eth0`)).toBe(true);
-      expect(await reaches('node', IPV6.client)).toBe(true);
-      expect(await reaches('client', IPV6.server)).toBe(false);
-    },
-  );
+  test.each(['drop', 'pass'] as const)('reaches the node but is not forwarded, with non_ipv4: %s', async (nonIpv4) => {
+    await setForwarding(0);
+    // An interface that does not forward solicits routers, and may lose addresses.
+    await addIpv6(topology);
+    await setForwarding(0);
+    start({ nonIpv4 });
+    await forgetNeighbours();
+    expect(await reaches('client', IPV6.nodeLan)).toBe(true);
+    expect(await reaches('client', `${IPV6.linkLocal}%eth0`)).toBe(true);
+    expect(await reaches('node', IPV6.client)).toBe(true);
+    expect(await reaches('client', IPV6.server)).toBe(false);
+  });
 });
 
 describe('with police_local, the node’s own IPv6', () => {
-  test('is dropped, and neighbours are found all the same', async () => {
+  test('is dropped, but neighbour discovery works', async () => {
     start({ policeLocal: true });
     await forgetNeighbours();
     expect(await reaches('client', IPV6.nodeLan)).toBe(false);
     expect(await reaches('node', IPV6.client)).toBe(false);
-    // One echo request came in; the other was refused on its way out.
+    // One echo request came in; the other was dropped on its way out.
     expect(dropped()).toBe(2n);
     expect(await topology.client.must('ip', '-6', 'neigh', 'show', IPV6.nodeLan)).toContain('lladdr');
   });
 
-  test('passes where non_ipv4 says so', async () => {
+  test('passes with non_ipv4: pass', async () => {
     start({ policeLocal: true, nonIpv4: 'pass' });
     expect(await reaches('client', IPV6.nodeLan)).toBe(true);
     expect(await reaches('node', IPV6.client)).toBe(true);

@@ -5,11 +5,13 @@ export const IPV6 = {
   nodeLan: 'fd77:1::1',
   nodeWan: 'fd77:2::1',
   server: 'fd77:2::2',
-  /** Of the node, on both its links. */
+  /** The node's address on both of its links. */
   linkLocal: 'fe80::1',
 } as const;
 
-/** Gives the three namespaces IPv6 addresses that need no duplicate detection, and routes; the node forwards IPv6. */
+/**
+ * Gives the three namespaces IPv6 addresses without duplicate detection, and routes; the node forwards IPv6.
+ */
 export async function addIpv6({ client, node, server }: Topology): Promise<void> {
   await node.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv6/conf/all/forwarding');
   const ends = [

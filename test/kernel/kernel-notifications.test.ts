@@ -17,7 +17,7 @@ afterAll(async () => {
   await topology.remove();
 });
 
-/** The kernel may be a second late to say that an interface has a carrier. */
+/** Waits until the sockets are quiet: the kernel may report a carrier up to a second late. */
 async function quiet(): Promise<void> {
   const sockets = new NotificationSockets();
   try {
@@ -32,7 +32,7 @@ async function quiet(): Promise<void> {
 const QUIET_MS = 1_500;
 
 const NOTHING: KernelNotifications = { links: false, guard: false, others: false };
-/** What is heard of a command, and whether the sockets were readable then. */
+/** The notifications that a command causes, and whether the sockets were readable. */
 function heard(command: string, input?: string): KernelNotifications & { readonly readable: boolean } {
   const sockets = new NotificationSockets();
   try {
@@ -65,20 +65,20 @@ test.each([
     { links: false, guard: false, others: true },
   ],
   ['an ip rule', 'ip rule add fwmark 1 table 9; ip rule del fwmark 1', { links: false, guard: false, others: true }],
-] as const)('%s is news', (_, command, notifications) => {
+] as const)('%s causes a notification', (_, command, notifications) => {
   expect(heard(command)).toEqual({ ...notifications, readable: true });
 });
 
-test('a table of somebody else is none of the guard, though it bears the name in another family', () => {
+test('a third-party table does not count as the guard, even with the guard’s name in another family', () => {
   const command = 'nft add table inet other; nft add chain inet other guard; nft add table ip weir; nft flush ruleset';
   expect(heard(command)).toEqual({ ...NOTHING, others: true, readable: true });
 });
 
-test('silence is none', () => {
+test('without a change there is no notification', () => {
   expect(heard('true')).toEqual({ ...NOTHING, readable: false });
 });
 
-test('where messages were lost, anything may have changed', () => {
+test('lost messages count as a change of everything', () => {
   const flood = Array.from({ length: 2_000 }, (_, index) => `link set lan0 alias n${index}`).join('\n');
   expect(heard('ip -batch -', flood)).toEqual({ links: true, guard: false, others: true, readable: true });
   const tables = Array.from({ length: 3_000 }, (_, index) => `add table inet other${index}`).join('\n');

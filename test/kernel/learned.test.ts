@@ -48,7 +48,7 @@ function ofNames(...names: readonly string[]): Program {
   return compile(policy([group(['0.0.0.0/0'], rules)]));
 }
 
-/** True where the server answers the client's echo request; each is a flow of its own. */
+/** True if the server replies to the client's echo request; each request is a flow of its own. */
 async function reaches(): Promise<boolean> {
   const { code } = await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.server);
   return code === 0;
@@ -90,7 +90,7 @@ test('a learned address is reached over restarts, until it is revoked or expires
     expect(await reaches()).toBe(false);
     await datapath.grant([{ ...grant, expiresAtNs: process.hrtime.bigint() + SECOND_NS }]);
     expect(await reaches()).toBe(true);
-    // Nobody removes it: the kernel looks at the clock.
+    // No process removes the grant: the kernel compares the expiry with its clock.
     await datapath.close();
     await expect.poll(reaches, { timeout: 20_000 }).toBe(false);
   } finally {
@@ -99,9 +99,9 @@ test('a learned address is reached over restarts, until it is revoked or expires
   }
 });
 
-test('grants to whom has a port for that, also while a program is being staged', async () => {
+test('serves grant requests from a port, also while a program is staged', async () => {
   const datapath = open({ programCapacity: 65_536 });
-  // Large enough to be staged for a while.
+  // Large enough that staging takes a while.
   const named = ofNames(...Array.from({ length: 5_000 }, (_, index) => `n${index}.test`));
   await datapath.open();
   await datapath.stage(named, 1);
@@ -115,7 +115,7 @@ test('grants to whom has a port for that, also while a program is being staged',
     port.postMessage(request);
   }
   await staged;
-  // What was answered before lies in the port by now, whenever this thread comes to look.
+  // The replies must already be in the port, before this thread yields.
   const answers = ids.map(() => receiveMessageOnPort(port)?.message as GrantAnswer | undefined);
   expect(answers).toEqual(ids.map((id) => ({ id, refused: 0 })));
   expect((await datapath.learned()).map(({ pattern, addresses }) => [pattern, [...addresses]])).toEqual([

@@ -3,7 +3,10 @@ import koffi from 'koffi';
 
 const CLONE_NEWNET = 0x4000_0000;
 
-/** Moves this thread, and what it starts from now on, into a network namespace. Answers the way back. */
+/**
+ * Moves this thread, and processes that it starts from now on, into a network namespace. Returns a function
+ * that moves it back.
+ */
 export function enterNamespace(name: string): () => void {
   const back = openSync('/proc/thread-self/ns/net', 'r');
   const there = openSync(`/run/netns/${name}`, 'r');

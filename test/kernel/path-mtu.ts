@@ -13,8 +13,8 @@ const DONT_FRAGMENT = 0x4000;
 const MTU = 1_300;
 
 /**
- * Has the kernel of this thread's network namespace, which has the address `own`, find out that the ways to these take
- * shorter packets only, and go by it. Addresses are in host order.
+ * Makes the kernel of this thread's network namespace, which has the address `own`, learn and use a smaller
+ * path MTU to these destinations. Addresses are in host order.
  */
 export async function findOutMtu(own: number, router: number, destinations: readonly number[]): Promise<void> {
   const fd = check('open a raw socket', libc.socket(AF_INET, SOCK_RAW_CLOEXEC, IPPROTO_RAW));
@@ -32,7 +32,7 @@ export async function findOutMtu(own: number, router: number, destinations: read
   }
 }
 
-/** ICMP's answer to an echo reply that was too long. */
+/** The ICMP error for an echo reply that was too long. */
 function tooLong(own: number, router: number, destination: number): Uint8Array {
   const view = new DataView(new ArrayBuffer(2 * (IP_BYTES + ICMP.bytes)));
   const header = (at: number, source: number, target: number): void => {

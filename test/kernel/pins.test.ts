@@ -43,7 +43,7 @@ async function reaches(): Promise<boolean> {
   return (await topology.client.run('ping', '-n', '-c', '1', '-W', '0.4', ADDRESSES.server)).code === 0;
 }
 
-/** Puts what is pinned as `other` in the place of `name`. */
+/** Replaces the pin `name` by the object pinned as `other`. */
 function replace(name: string, other: string): void {
   const fd = openPinned(join(folder, other));
   mkdirSync(join(topology.pinPath, 'aside'));
@@ -73,7 +73,7 @@ test.each<[string, () => void, readonly string[]]>([
   expect(datapath.look()).toEqual([]);
   expect(readdirSync(folder).sort()).toEqual(PINNED);
   expect(readdirSync(topology.pinPath).sort()).toEqual([`links-${networkNamespace()}`, 'maps-1']);
-  // The next process finds what is in force, and traffic goes on.
+  // The next process finds the policy in force, and traffic continues.
   datapath.close();
   datapath = new LocalDatapath(datapathOptions(topology.pinPath));
   expect(datapath.open()).toMatchObject({ adopted: true, inForce: { generation: 7 } });
@@ -81,7 +81,7 @@ test.each<[string, () => void, readonly string[]]>([
   expect(await reaches()).toBe(true);
 });
 
-test('a pin path that was made again is locked again', () => {
+test('a pin path that was removed and created again is locked again', () => {
   rmSync(topology.pinPath, { recursive: true });
   datapath.attach();
   expect(lockHolder(topology.pinPath)).toMatchObject({ pid: process.pid });

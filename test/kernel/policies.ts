@@ -6,7 +6,7 @@ import { layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 
-/** A policy that is only its default. */
+/** A policy that consists of its default only. */
 export function defaultOnly(action: 'allow' | 'deny', mode: 'audit' | 'enforce' = 'enforce'): Policy {
   return { groups: [], default: { action, mode, from: 'default_policy' } };
 }
@@ -18,7 +18,7 @@ export const auditAll: Program = compile(defaultOnly('deny', 'audit'));
 export const ALLOWED = 8_000;
 export const DENIED = 8_001;
 
-/** Allows one port of the server to the client, and is as large as it is told to be. */
+/** Allows one port of the server to the client, and has `destinations` more rules to be large. */
 export function policyOf(destinations: number): Policy {
   const allow = rule({ to: [ADDRESSES.server], ports: [String(ALLOWED)] });
   const filler = Array.from({ length: destinations }, (_, index) =>
@@ -31,7 +31,7 @@ export function policyOf(destinations: number): Policy {
   return policy([group([ADDRESSES.client], [allow, ...filler])]);
 }
 
-/** What an adopted datapath says that it found of a program. */
+/** The digest that an adopted datapath reports for a program. */
 export function imageSha256(program: Program): string {
   const { words } = layout(program);
   return createHash('sha256')

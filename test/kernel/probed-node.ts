@@ -22,26 +22,29 @@ export const MARK_MASK = 0x00f0_0000;
 const proberFile = join(fileURLToPath(new URL('../..', import.meta.url)), 'dist/test/kernel/prober.js');
 
 type Outcome = {
-  /** Datagrams on their way. */
+  /** Datagrams without a reply. */
   readonly lost: number;
-  /** Fresh TCP flows, and whether the one that stays was closed. */
+  /** Failed new TCP flows, and whether the permanent TCP flow was closed. */
   readonly failedTcp: readonly [number, boolean];
-  /** Datagrams to the denied port that were answered. */
+  /** Datagrams to the denied port that got a reply. */
   readonly leaked: number;
-  /** Counted as denied, less those that were sent. */
+  /** Packets counted as denied minus packets sent to the denied port. */
   readonly miscounted: number;
-  /** Sent by the flow that stays, less what its entry says. */
+  /** Packets sent by the permanent UDP flow minus packets in its flow entry. */
   readonly unaccounted: number;
-  /** Other drops. */
+  /** Drops for other reasons, by drop reason. */
   readonly dropped: Readonly<Record<string, number>>;
 };
 export const NOTHING_LOST = { lost: 0, failedTcp: [0, false], leaked: 0, dropped: {} };
 
-/** A node between client and server whose datapath this process drives, and traffic through it that is accounted for. */
+/**
+ * A node between client and server whose datapath runs in this process, with traffic that is fully accounted
+ * for.
+ */
 export type ProbedNode = {
   readonly topology: Topology;
   options(more?: Partial<DatapathOptions>): DatapathOptions;
-  /** Opens a datapath, which is `datapath` from then on. */
+  /** Opens a datapath, which `datapath` returns from then on. */
   start(more?: Partial<DatapathOptions>): LocalDatapath;
   datapath(): LocalDatapath;
   /** Stages, proves and flips. */
@@ -49,9 +52,9 @@ export type ProbedNode = {
   mapSets(): string[];
   startProbes(): Promise<void>;
   endProbes(): Promise<Outcome>;
-  /** Whether a datagram to that port is answered. */
+  /** Whether a datagram to that port gets a reply. */
   answers(port: number): Promise<boolean>;
-  /** Ends the traffic, and leaves nothing in the kernel. */
+  /** Ends the traffic, and removes everything from the kernel. */
   clear(): void;
   remove(): Promise<void>;
 };
@@ -60,7 +63,8 @@ export type ProbedNode = {
 export async function createProbedNode(tag: string): Promise<ProbedNode> {
   const topology = await createTopology(tag);
   const { client, server, pinPath } = topology;
-  // An interface solicits routers at 2, 6, 14, 29, 61 seconds and later. An earlier layout drops and counts that.
+  // An interface solicits routers at 2, 6, 14, 29, 61 seconds and later. An earlier layout drops and counts
+  // these packets.
   for (const space of [client, topology.node, server])
     await space.must('sysctl', '-qw', 'net.ipv6.conf.all.disable_ipv6=1');
   await firstLine(server.start(process.execPath, [program('tour-traffic'), 'serve', `${ALLOWED}`, `${DENIED}`]));
@@ -87,12 +91,12 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     pinPath,
     ...more,
   });
-  /** Datagrams that arrived, and found a process that was too slow. */
+  /** Datagrams that arrived but overflowed the receiver's buffer. */
   const overflows = async (): Promise<number> => {
     const found = await Promise.all([client, server].map((end) => end.must('cat', '/proc/net/snmp')));
     return found.reduce((sum, text) => sum + Number(/^Udp: (?:\d+ ){4}(\d+)/m.exec(text)?.[1]), 0);
   };
-  /** Packets that the busiest UDP flow was opened with and has carried since. */
+  /** Packets of the busiest UDP flow, from its flow entry. */
   const busiest = async (): Promise<number> => {
     const [set] = mapSetsIn(pinPath);
     if (set === undefined) throw new Error('nothing is pinned');
@@ -172,5 +176,5 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
   return node;
 }
 
-/** Lets that many milliseconds of traffic pass. */
+/** Waits so many milliseconds while traffic passes. */
 export const traffic = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -2,12 +2,13 @@ import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { connect } from 'node:net';
 
 /**
- * Traffic of a client, run inside a namespace: `node prober.js ADDRESS ALLOWED DENIED`. Sends to the echo at port ALLOWED by
- * a UDP and a TCP flow that stay, and by ones that are opened all the time; and to port DENIED. Prints `ready`; when
- * standard input closes it waits for what is under way and prints a `Summary` as JSON.
+ * Traffic of a client, run inside a namespace: `node prober.js ADDRESS ALLOWED DENIED`. Sends to the echo
+ * server at port ALLOWED by a permanent UDP and TCP flow and by new flows all the time, and sends to port
+ * DENIED. Prints `ready`. When standard input closes, it waits for pending replies and prints a `Summary` as
+ * JSON.
  */
 export type Summary = {
-  /** Datagrams of one flow, and those that did not come back. */
+  /** Datagrams of one permanent flow, and those without a reply. */
   readonly udp: { sent: number; lost: number };
   /** Flows of two datagrams each. */
   readonly freshUdp: { opened: number; failed: number };
@@ -17,7 +18,7 @@ export type Summary = {
 };
 
 const PATIENCE_MS = 1_000;
-/** For the answer to the last datagram that should have none. */
+/** The time to wait for a reply to the last denied datagram, which should get none. */
 const LEAKED_MS = 300;
 const summary: Summary = {
   udp: { sent: 0, lost: 0 },

@@ -17,10 +17,13 @@ afterEach(async () => {
 });
 afterAll(() => node?.remove());
 
-/** Seconds. Where an answer is due it may come late on a busy machine; where none is, each second is lost. */
+/** Seconds to wait: a due reply may be late on a busy machine; where none is due, the whole time is spent. */
 const [PATIENCE, SILENCE] = [5, 0.4];
 
-/** One datagram from a fixed port, so that all are of one entry in conntrack; the answer, or `silent` after so many seconds. */
+/**
+ * Sends one datagram from a fixed port, so that all share one entry of conntrack. Returns the reply, or
+ * `silent` after `patience` seconds.
+ */
 async function exchange(patience = PATIENCE): Promise<string> {
   const script = `
 import socket
@@ -32,7 +35,10 @@ except socket.timeout: print('silent')`;
   return (await node.topology.client.must('python3', '-c', script)).trim();
 }
 
-/** Removes the hooks, as `tc` or `bpftool` can. Linux before 6.6 has filters of clsact in place of pinned links. */
+/**
+ * Removes the hooks, as `tc` or `bpftool` can. Before Linux 6.6 they are clsact filters instead of pinned
+ * links.
+ */
 async function loseHooks(): Promise<void> {
   const { pinPath, node: place } = node.topology;
   if (!HAS_TCX) for (const name of ['lan0', 'wan0']) await place.must('tc', 'qdisc', 'del', 'dev', name, 'clsact');
@@ -150,7 +156,7 @@ describe('a mark that another rule sets or restores does not pass the guard', ()
     expect({ before, after }).toEqual({ before: ['ping 1', 'ping 1'], after: ['silent', 'silent'] });
   });
 
-  test('not after the takeover of an earlier guard, which trusted the mark alone', async () => {
+  test('also after the takeover from an earlier guard, which trusted the mark alone', async () => {
     makeEarlierGuard();
     node.start({ forwarding: 'stack' }).attach();
     node.putInForce(policyOf(0), 1);
@@ -160,7 +166,7 @@ describe('a mark that another rule sets or restores does not pass the guard', ()
     expect({ before, after: await exchange(SILENCE) }).toEqual({ before: 'ping 1', after: 'silent' });
   });
 
-  test('a mark of other bits is saved, restored and kept', async () => {
+  test('(a mark with other bits can be saved, restored and kept)', async () => {
     node.start({ forwarding: 'stack' }).attach();
     node.putInForce(policyOf(0), 1);
     await rules(

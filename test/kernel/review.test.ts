@@ -30,16 +30,16 @@ const nft = (rule: string, hook = 'postrouting', family = 'ip'): string =>
     rule === '' ? '' : `add rule ${family} mine some ${rule}`
   }'`;
 const CHAIN = 'nftables chain ip mine some';
-/** The place of each fault, and the interfaces. */
+/** The chain and interfaces of each fault. */
 const faults = (interfaces: readonly string[]): string[] =>
   review(interfaces).faults.map((text) => text.replace(/ translates addresses at (.*), which is not .*/, ': $1'));
 
-describe('NAT beside a policed outside interface is a fault', () => {
+describe('NAT on a policed outside interface is a fault', () => {
   afterEach(() => {
     sh('nft flush ruleset; iptables-legacy -t nat -F; iptables-legacy -t nat -X; ip route flush default');
   });
 
-  test('with a sentence that names chain and interface', () => {
+  test('that names chain and interface', () => {
     sh(nft('oifname "wan0" masquerade'));
     expect(review(BOTH).faults).toEqual([
       `${CHAIN} translates addresses at wan0, which is not supported: take wan0 out of dataplane.interfaces, or remove the rules`,
@@ -104,7 +104,7 @@ describe('NAT beside a policed outside interface is a fault', () => {
     ['masquerade of any interface', nft('masquerade')],
     ['a redirect on the inside', nft('iifname "lan0" udp dport 53 redirect to :5353', 'prerouting')],
     ['iptables-legacy', 'iptables-legacy -t nat -A POSTROUTING -j MASQUERADE'],
-  ])('nor while only the inside is named: %s', (_, command) => {
+  ])('but not while only the inside is policed: %s', (_, command) => {
     sh(`${command}; ip route add default via ${ADDRESSES.server}`);
     expect(faults(INSIDE)).toEqual([]);
   });
@@ -113,14 +113,14 @@ describe('NAT beside a policed outside interface is a fault', () => {
     `ip route add default via ${ADDRESSES.server}`,
     `ip route add default nexthop via ${ADDRESSES.server} nexthop via 10.77.2.3`,
     `ip route add default via ${ADDRESSES.server} table 77; ip rule add pref 9 from 10.77.1.0/24 lookup 77`,
-  ])('where the default route leads: %s', (command) => {
+  ])('on the interface of the default route: %s', (command) => {
     sh(`${nft('masquerade')}; ${command}`);
     expect(faults(BOTH)).toEqual([`${CHAIN}: wan0`]);
     sh('ip rule flush; ip rule add pref 32766 lookup main');
   });
 });
 
-describe('an interface that forwards and is not named', () => {
+describe('an interface that forwards and is not policed', () => {
   const warning = (names: string): string =>
     `the node forwards what comes in by ${names} without a policy: dataplane.interfaces does not name it`;
 
@@ -140,7 +140,7 @@ describe('an interface that forwards and is not named', () => {
     expect(review(BOTH).warnings).toEqual([]);
   });
 
-  test('is counted behind the fifth', () => {
+  test('is only counted in the warning after the fifth one', () => {
     for (let number = 1; number < 9; number++) {
       ip(`link add more${number} type veth peer name far${number}`);
       ip(`addr add 10.80.${number}.1/24 dev more${number}`);

@@ -23,7 +23,7 @@ let kernel: Loaded;
 const interfaces: Record<string, number> = {};
 beforeAll(async () => {
   topology = await createTopology('routes');
-  // An interface that nobody names, with a network behind it.
+  // An interface that is not policed, with a network behind it.
   await topology.node.must('ip', 'link', 'add', 'ext0', 'type', 'veth', 'peer', 'name', 'ext1');
   await topology.node.must('ip', 'addr', 'add', '10.77.9.1/24', 'dev', 'ext0');
   for (const name of ['ext0', 'ext1']) await topology.node.must('ip', 'link', 'set', name, 'up');
@@ -36,7 +36,7 @@ afterAll(async () => {
   await topology.remove();
 });
 
-/** The program with these settings, as if nothing had passed yet; each is loaded once. */
+/** Loads the program with these settings once, and resets its state. */
 const loaded = new Map<string, Loaded>();
 function load(more: Parameters<typeof loadForTest>[0] = {}): void {
   const key = JSON.stringify(more);
@@ -46,7 +46,7 @@ function load(more: Parameters<typeof loadForTest>[0] = {}): void {
   kernel.activate(allowAll);
 }
 
-/** Judges a packet that comes in by an interface; one that goes out does so by it. */
+/** Classifies a packet that comes in by an interface; with an egress entry it leaves by that interface. */
 function see(by: string, packet: Packet, options: FrameOptions = {}, entry: Entry = 'in'): number {
   kernel.context.setUint32(SKB.ifindex, interfaces[by] ?? 0, true);
   return kernel.runPacket(packet, options, 0, entry).returned;
@@ -61,7 +61,7 @@ const UNROUTED = ['192.0.2.1', '8.8.8.8', '240.0.0.1'];
 const ELSEWHERE = [ADDRESSES.server, '10.77.9.9'];
 const HERE = [ADDRESSES.client, ADDRESSES.clientOther, '10.77.1.77'];
 
-describe('a source that routes elsewhere, or that nobody can have, is forged', () => {
+describe('a source that routes elsewhere, or that no host can have, is forged', () => {
   test.each([
     ['strict', [...NEVER, ...OWN, ...UNROUTED, ...ELSEWHERE], HERE],
     ['loose', [...NEVER, ...OWN, ...UNROUTED], [...ELSEWHERE, ...HERE]],
@@ -73,7 +73,7 @@ describe('a source that routes elsewhere, or that nobody can have, is forged', (
     expect(passed.filter((source) => see('lan0', from(source)) !== PASSED)).toEqual([]);
   });
 
-  test('also on a flow that its owner opened by another interface', () => {
+  test('also on a flow that the owner of the address opened by another interface', () => {
     load();
     see('lan0', asked);
     expect(see('wan0', asked)).toBe(DROPPED);
@@ -82,7 +82,7 @@ describe('a source that routes elsewhere, or that nobody can have, is forged', (
     expect(kernel.counted()).toMatchObject({ drop_spoofed_source: 2, allow: 2 });
   });
 
-  test('also before a policy denies it, or audits it', () => {
+  test('also before a policy denies or audits it', () => {
     load();
     kernel.activate(denyAll);
     see('lan0', from('8.8.8.8'));
@@ -149,7 +149,7 @@ describe('a packet with an address of 127.0.0.0/8 is dropped as `loopback`', () 
     }
   });
 
-  test('also as the answer to a packet that the node sent from such an address', () => {
+  test('also as the reply to a packet that the node sent from such an address', () => {
     load({ policeLocal: true });
     const sent = { ...udp, source: at('127.0.0.1'), destination: CLIENT };
     see('lan0', sent, {}, 'out_of_node');
@@ -160,7 +160,7 @@ describe('a packet with an address of 127.0.0.0/8 is dropped as `loopback`', () 
   });
 });
 
-describe('the sockets of the node’s own proxies get no packet with a forged source', () => {
+describe('the sockets of the node’s own proxies receive no packet with a forged source', () => {
   const [OWN_PORT, OTHER_PORT] = [5_353, 5_354];
   const sockets: number[] = [];
   beforeAll(() => {
@@ -187,25 +187,28 @@ describe('the sockets of the node’s own proxies get no packet with a forged so
   const sent = (source: string, packet: Packet, destinationPort: number, options: FrameOptions): number =>
     see('lan0', { ...packet, source: at(source), destination: at(ADDRESSES.nodeLan), destinationPort }, options);
 
-  test.each(lookups)('by %s, in `strict`', (_, packet, options) => {
+  test.each(lookups)('by %s, with reverse_path: strict', (_, packet, options) => {
     load();
     expect(forged.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
     expect(kernel.counted()).toEqual({ drop_spoofed_source: forged.length });
     expect(HERE.filter((source) => sent(source, packet, OWN_PORT, options) !== PASSED)).toEqual([]);
   });
 
-  test.each(lookups)('by %s, in `loose`', (_, packet, options) => {
+  test.each(lookups)('by %s, with reverse_path: loose', (_, packet, options) => {
     load({ reversePath: 'loose' });
     const dropped = forged.filter((source) => !ELSEWHERE.includes(source));
     expect(dropped.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
     expect(ELSEWHERE.filter((source) => sent(source, packet, OWN_PORT, options) !== PASSED)).toEqual([]);
   });
 
-  test.each(lookups)('by %s, in `off` only a source that no host can have', (_, packet, options) => {
-    load({ reversePath: 'off' });
-    expect(NEVER.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
-    expect(HERE.filter((source) => sent(source, packet, OWN_PORT, options) !== PASSED)).toEqual([]);
-  });
+  test.each(lookups)(
+    'by %s, with reverse_path: off (only sources that no host can have are dropped)',
+    (_, packet, options) => {
+      load({ reversePath: 'off' });
+      expect(NEVER.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
+      expect(HERE.filter((source) => sent(source, packet, OWN_PORT, options) !== PASSED)).toEqual([]);
+    },
+  );
 
   test('in fragments', () => {
     load();
@@ -217,14 +220,14 @@ describe('the sockets of the node’s own proxies get no packet with a forged so
     expect(passed).toEqual([]);
   });
 
-  test('while other sockets of the node get them as before', () => {
+  test('(other sockets of the node receive them)', () => {
     load();
     expect(ELSEWHERE.filter((source) => sent(source, udp, OTHER_PORT, {}) !== PASSED)).toEqual([]);
     expect(sent(ADDRESSES.server, tcp, OTHER_PORT, { tcpFlags: TCP.syn })).toBe(PASSED);
   });
 });
 
-describe('a forged fragment from another interface does not touch the datagram of another sender', () => {
+describe('a forged fragment from another interface does not change the datagram of another sender', () => {
   const part = (fragment: number, bytes: number, more: FrameOptions = {}): FrameOptions => ({
     ...{ id: 7, fragment, content: new Uint8Array(bytes) },
     ...more,
@@ -260,7 +263,7 @@ describe('a forged fragment from another interface does not touch the datagram o
     }
   });
 
-  test('nor does one with a forged source from its own interface, to another destination', () => {
+  test('nor does a fragment with a forged source from the sender’s interface to another destination', () => {
     load();
     see('lan0', asked, part(MORE_FRAGMENTS, 64));
     expect(see('lan0', from('8.8.8.8'), part(MORE_FRAGMENTS | 8, 64))).toBe(DROPPED);
@@ -268,7 +271,7 @@ describe('a forged fragment from another interface does not touch the datagram o
   });
 });
 
-test('packets to the node are not judged, without the guard’s mark', () => {
+test('packets to the node itself pass without a rule and without the guard’s mark', () => {
   load();
   kernel.activate(denyAll);
   const addressed = [ADDRESSES.nodeLan, ADDRESSES.nodeWan, '10.77.1.255', '224.0.0.5', '255.255.255.255', '192.0.2.7'];
@@ -283,7 +286,7 @@ test('packets to the node are not judged, without the guard’s mark', () => {
   expect(kernel.counted()).toEqual({ to_node: addressed.length });
 });
 
-test('fragments to the node take no room from those that are judged', () => {
+test('fragments to the node take no room from fragments that are classified', () => {
   load();
   const first = { fragment: MORE_FRAGMENTS, content: new Uint8Array(64) };
   see('lan0', asked, { ...first, id: 1 });
@@ -292,14 +295,14 @@ test('fragments to the node take no room from those that are judged', () => {
   expect(see('lan0', { ...asked, destination: at(ADDRESSES.nodeLan) }, { fragment: 8, id: 9 })).toBe(PASSED);
 });
 
-describe('with police_local on a host that forwards nothing', () => {
+describe('with police_local on a host that does not forward', () => {
   beforeEach(async () => {
     load({ policeLocal: true });
     await topology.node.must('sh', '-c', 'echo 0 > /proc/sys/net/ipv4/ip_forward');
   });
   afterEach(() => topology.node.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv4/ip_forward'));
 
-  test('packets to the node are judged by the policy', () => {
+  test('packets to the node are classified by the policy', () => {
     expect(see('lan0', { ...asked, destination: at(ADDRESSES.nodeLan) })).toBe(PASSED);
     expect(see('lan0', from('0.1.2.3', at(ADDRESSES.nodeLan)))).toBe(DROPPED);
     kernel.activate(denyAll);
@@ -322,7 +325,7 @@ describe('an ICMP error about a flow', () => {
   test.each([
     ['half open', () => see('lan0', asked)],
     ['answered', answered],
-  ])('passes from where the flow leads, and from nowhere else: %s', (_, open) => {
+  ])('passes only from the interface that the flow leads to: %s', (_, open) => {
     open();
     expect(see('wan0', about(asked), quoting(asked))).toBe(PASSED);
     expect(kernel.counted().icmp_related).toBe(1);
@@ -330,7 +333,7 @@ describe('an ICMP error about a flow', () => {
     expect(kernel.counted().icmp_related).toBe(1);
   });
 
-  test('about the replies to a flow that nobody judges does not come from the side that replies', () => {
+  test('does not pass from the replying side of a foreign flow if it is about replies', () => {
     kernel.activate(denyAll);
     const foreign: Packet = { ...udp, source: OUTSIDE, destination: CLIENT };
     see('lan0', foreign, {}, 'out_foreign');
@@ -339,7 +342,7 @@ describe('an ICMP error about a flow', () => {
     expect(kernel.counted()).toMatchObject({ foreign: 2, drop_policy_deny: 1 });
   });
 
-  test('about a flow of the other side reaches it, from the side that was asked', () => {
+  test('passes from the destination of a foreign flow to the side that opened it', () => {
     kernel.activate(denyAll);
     const foreign: Packet = { ...udp, source: OUTSIDE, destination: CLIENT };
     see('lan0', foreign, {}, 'out_foreign');
@@ -349,7 +352,7 @@ describe('an ICMP error about a flow', () => {
     expect(kernel.counted()).toMatchObject({ icmp_related: 1, drop_policy_deny: 2 });
   });
 
-  test('is forged where its own source is', () => {
+  test('is dropped if its own source is forged', () => {
     answered();
     expect(see('wan0', about(asked, at(ADDRESSES.client)), quoting(asked))).toBe(DROPPED);
     expect(see('wan0', about(asked, at('0.1.2.3')), quoting(asked))).toBe(DROPPED);
@@ -357,7 +360,7 @@ describe('an ICMP error about a flow', () => {
   });
 });
 
-test('a flow is not lent to the echo requests of the side that was asked', () => {
+test('echo requests of the destination do not use the flow of the client’s echo request', () => {
   load();
   const request: Packet = { ...echo, source: CLIENT, destination: SERVER };
   see('lan0', request);

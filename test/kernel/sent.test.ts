@@ -49,7 +49,7 @@ beforeEach(() => {
 });
 
 type Change = (ip: Uint8Array) => void;
-/** What is done with a packet for the node's station, which passes. */
+/** The return value for an allowed packet that is addressed to `station`. */
 function see(
   packet: Packet,
   options: FrameOptions = {},
@@ -74,11 +74,11 @@ const set =
     ip[offset] = value;
   };
 
-test('what passes is sent at once', () => {
+test('direct forwarding · an allowed packet is sent at once', () => {
   expect([see(asked), see(asked)]).toEqual([SENT, SENT]);
 });
 
-test('so is a connection, from its first packet to its last', () => {
+test('direct forwarding · a connection is sent at once from its first packet to its last', () => {
   const connection: Packet = { ...asked, protocol: IPPROTO.tcp };
   const seen = (packet: Packet, tcpFlags: number, from = lan): number => {
     kernel.context.setUint32(SKB.ifindex, from.ifindex, true);
@@ -98,7 +98,7 @@ test('so is a connection, from its first packet to its last', () => {
   expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing', packets: [3n, 4n] }]);
 });
 
-test('until the time that user space says, and never without one', () => {
+test('direct forwarding · ends at the time that user space sets, and needs such a time', () => {
   kernel.slots.setDirectUntil(0n);
   expect([see(asked), see(asked)]).toEqual([PASSED, PASSED]);
   kernel.slots.setDirectUntil(process.hrtime.bigint() + 60_000_000_000n);
@@ -113,20 +113,20 @@ test.each([
   ['is at the end of its life', () => see(asked, {}, set(8, 1))],
   ['has a wrong checksum', () => see(asked, {}, undefined, set(10, 0x5a))],
   ['goes back where it came from', () => see({ ...asked, destination: at(ADDRESSES.clientOther) + 7 })],
-])('what %s goes by the stack', (_, pass) => {
+])('direct forwarding · a packet that %s goes by the stack', (_, pass) => {
   expect(see(asked)).toBe(SENT);
   expect(pass()).toBe(PASSED);
   expect(pass()).toBe(PASSED);
 });
 
-test('what is for an address of this network goes by the stack, which drops it', async () => {
+test('direct forwarding · a packet to 0.0.0.0/8 goes by the stack, which drops it', async () => {
   await topology.node.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.server);
   expect(see({ ...asked, destination: at('8.8.8.8') })).toBe(SENT);
   expect(see({ ...asked, destination: at('0.1.2.3') })).toBe(PASSED);
   await topology.node.must('ip', 'route', 'del', 'default');
 });
 
-test('it is queued by its type of service, as by the stack', () => {
+test('direct forwarding · sets the priority by the type of service, as the stack does', () => {
   const prioritiesOf = (types: readonly number[]): number[] =>
     types.map((type) => {
       expect(see(asked, {}, set(1, type))).toBe(SENT);

@@ -41,9 +41,9 @@ beforeAll(async () => {
   ] as const) {
     await space.must('ip', 'link', 'set', name, 'mtu', '9000');
   }
-  // Where crafted frames go to.
+  // The destination of the crafted frames.
   await topology.node.must('ip', 'link', 'set', 'lan0', 'address', '02:00:00:00:00:01');
-  // Neighbours are known, so that a frame that passes is there at once.
+  // Resolves the neighbours first, so that a frame that passes arrives at once.
   await topology.client.must('ping', '-c', '1', '-W', '2', ADDRESSES.server);
   client = new Wire(topology.client.name, await index(topology.client));
   virtual = new Wire(topology.client.name, await index(topology.client), true);
@@ -68,7 +68,7 @@ afterEach(() => {
   detach(topology.pinPath);
 });
 
-/** A frame to the node that ends in the marker. */
+/** A frame to the node whose payload ends with the marker. */
 function frameOf(options: FrameOptions = {}, packet = asked): Uint8Array {
   const content = options.content ?? udpContent(packet);
   const bytes = new Uint8Array(MAX_FRAME);
@@ -86,20 +86,20 @@ function udpContent({ sourcePort, destinationPort }: Packet, payload: Uint8Array
   return content;
 }
 
-/** Puts `tags` between the addresses and the EtherType. */
+/** Inserts VLAN `tags` between the addresses and the EtherType. */
 function tagged(...tags: readonly (readonly [number, number])[]): Uint8Array {
   const plain = frameOf();
   const header = tags.flatMap(([type, id]) => [type >> 8, type & 255, id >> 8, id & 255]);
   return Uint8Array.from([...plain.subarray(0, 12), ...header, ...plain.subarray(12)]);
 }
 
-/** An 802.3 frame: a length in the place of the EtherType, and LLC before the packet. */
+/** An 802.3 frame: a length in place of the EtherType, and LLC before the packet. */
 function llc(length: number, ...header: readonly number[]): Uint8Array {
   const plain = frameOf();
   return Uint8Array.from([...plain.subarray(0, 12), length >> 8, length & 255, ...header, ...plain.subarray(ETHERNET)]);
 }
 
-/** Which of the frames reached the server; a last one that passes says when all are through. */
+/** The names of the frames that reach the server. A last frame that passes marks the end. */
 async function arriving(frames: readonly (readonly [string, Uint8Array])[], by: Wire = client): Promise<string[]> {
   const last = Buffer.from('weir-last!');
   server.seen();
@@ -146,7 +146,7 @@ describe.each([
 ] as const)('forwarded %s', (_, forwarding) => {
   beforeEach(() => start({ forwarding }));
 
-  test('only IPv4 right behind the Ethernet header arrives', async () => {
+  test('only frames with IPv4 directly behind the Ethernet header arrive', async () => {
     expect(await arriving([...ENCAPSULATED, ['plain', frameOf()]])).toEqual(['plain']);
   });
 
@@ -167,7 +167,7 @@ describe.each([
     await topology.node.must('ip', 'link', 'set', 'lan0', 'promisc', 'off');
   });
 
-  test('what lies about its lengths, or is at the end of its life, does not arrive', async () => {
+  test('a packet with wrong lengths, a wrong checksum or a TTL of 1 does not arrive', async () => {
     const broken = (at_: number, value: number): Uint8Array => {
       const frame = frameOf();
       frame[at_] = value;
@@ -194,7 +194,7 @@ describe.each([
     expect(await arriving(frames)).toEqual(['plain']);
   });
 
-  test('a packet longer than the next link does not arrive whole', async () => {
+  test('a packet longer than the MTU of the next link does not arrive whole', async () => {
     await topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '1000');
     const long = new Uint8Array(1_200);
     long.set(MARKER, 1_100);
@@ -207,7 +207,7 @@ describe.each([
     await topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '9000');
   });
 
-  test('headers are read where they stand in pages beside the frame', async () => {
+  test('headers in non-linear pages of a frame are parsed', async () => {
     // virtio_net_hdr, and a frame of more than a page whose linear part is the Ethernet header alone.
     const paged = (options: FrameOptions, packet = asked): Uint8Array => {
       const payload = new Uint8Array(6_000);

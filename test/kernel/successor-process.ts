@@ -5,8 +5,8 @@ import { sampleOf } from '#policy/proof/proof-sample.js';
 import { policyOf } from './policies.js';
 
 /**
- * Takes a dataplane over and ends, as far as it gets: `node successor-process.js OPTIONS [DESTINATIONS GENERATION]`, with a
- * policy of so many destinations. Tests kill it on the way.
+ * Takes over a dataplane and exits: `node successor-process.js OPTIONS [DESTINATIONS GENERATION]`, then puts
+ * a policy with that many destinations in force. Tests kill it on the way.
  */
 const [options = '', destinations, generation] = process.argv.slice(2);
 const datapath = new LocalDatapath(JSON.parse(options) as DatapathOptions);

@@ -26,14 +26,17 @@ afterAll(async () => {
   await topology.remove();
 });
 
-/** Once for all tests that need no other options. */
+/** Called once for all tests without other options. */
 function start(more: Partial<DatapathOptions> = {}): void {
   datapath = new LocalDatapath(datapathOptions(topology.pinPath, { forwarding: 'auto', ...more }));
   datapath.open();
   datapath.attach();
 }
 const sh = (command: string): void => void execFileSync('sh', ['-ec', command]);
-/** Why packets go which way, after a look; without the names of modules, which kernels differ in. */
+/**
+ * The way of forwarding and its reason after a look, without the names of modules, which differ between
+ * kernels.
+ */
 function reason(): string {
   datapath.look();
   const { forwarding } = datapath.stats();
@@ -45,7 +48,7 @@ const chain = (table: string, definition: string): string =>
   `nft 'add table ${table}; add chain ${table} some { ${definition} ; }'`;
 const NETDEV = 'netdev mine';
 
-test('with the guard alone packets are sent at once', () => {
+test('forwarding: auto · is direct while the guard is the only hook', () => {
   expect(reason()).toBe(ALONE);
 });
 
@@ -135,7 +138,7 @@ test.each([
     'echo 1 > /proc/sys/net/ipv4/ip_forward_update_priority',
     'net.ipv4.ip_forward_update_priority is 0',
   ],
-])('%s sends packets by the stack, until it is gone', (_, come, go, expected) => {
+])('forwarding: auto · %s makes packets go by the stack until it is removed', (_, come, go, expected) => {
   expect(reason()).toBe(ALONE);
   sh(come);
   try {
@@ -175,7 +178,7 @@ test.each([
     'tc qdisc del dev lan0 clsact',
   ],
   ['a tunnel that is down', 'ip tuntap add dev tun7 mode tun', 'ip link del tun7'],
-])('%s has no say in forwarded packets', (_, come, go) => {
+])('forwarding: auto · %s does not affect direct forwarding', (_, come, go) => {
   sh(come);
   try {
     expect(reason()).toBe(ALONE);
@@ -184,7 +187,7 @@ test.each([
   }
 });
 
-test.runIf(HAS_TCX)('another program on the hook is somebody', async () => {
+test.runIf(HAS_TCX)('forwarding: auto · another program on the hook makes packets go by the stack', async () => {
   const { ifindex } = listInterfaces().find(({ name }) => name === 'wan0') ?? { ifindex: 0 };
   const other = loadForTest();
   const pin = `${topology.pinPath}-other`;
@@ -195,11 +198,11 @@ test.runIf(HAS_TCX)('another program on the hook is somebody', async () => {
     rmSync(pin);
     other.close();
   }
-  // The kernel lets go of a link a little after its last name.
+  // The kernel detaches a link a little after its last pin is gone.
   await expect.poll(reason).toBe(ALONE);
 });
 
-test('the stack looks at sources where reverse_path does not', () => {
+test('forwarding: auto · packets go by the stack if rp_filter is stricter than reverse_path', () => {
   datapath.close();
   start({ reversePath: 'off' });
   expect(reason()).toContain('rp_filter');
@@ -211,22 +214,22 @@ test('the stack looks at sources where reverse_path does not', () => {
   expect(reason()).toBe(ALONE);
 });
 
-test('Weir’s own programs are nobody else, by clsact too', () => {
+test('forwarding: auto · Weir’s own programs do not count as third-party hooks, attached by clsact too', () => {
   datapath.close();
   detach(topology.pinPath);
   start({ forceClsact: true });
   expect(reason()).toBe(ALONE);
 });
 
-test('without the guard packets go by the stack', () => {
+test('forwarding: auto · packets go by the stack while the guard is missing', () => {
   sh('nft delete table inet weir');
   expect(reason()).toBe('stack: the guard does not stand');
   datapath.attach();
   expect(reason()).toBe(ALONE);
 });
 
-// What iptables once registered stays registered in the namespace: this comes last.
-test('tables of iptables-legacy are found without any news', () => {
+// Must be the last test: hooks that iptables-legacy registered stay in the namespace.
+test('forwarding: auto · tables of iptables-legacy are found without a notification', () => {
   sh('iptables-legacy -A FORWARD -j ACCEPT');
   expect(reason()).toBe('stack: iptables, table filter');
 });

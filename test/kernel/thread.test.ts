@@ -42,20 +42,20 @@ const options = (): DatapathOptions => ({
   watchIntervalMs: 50,
 });
 
-/** True where the server answers the client's echo request. */
+/** True if the server replies to the client's echo request. */
 async function reaches(): Promise<boolean> {
   const { code } = await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.server);
   return code === 0;
 }
 
-describe('the datapath’s thread', () => {
+describe('the datapath thread', () => {
   let datapath: Datapath;
   afterEach(async () => {
     await datapath.close();
     detach(topology.pinPath);
   });
 
-  test('serves the whole port', async () => {
+  test('serves all operations of the datapath', async () => {
     datapath = openDatapath(options());
     expect(await datapath.probe()).toEqual([]);
     expect(await datapath.open()).toEqual({ adopted: false, inForce: null });
@@ -86,7 +86,7 @@ describe('the datapath’s thread', () => {
     });
   });
 
-  test('says which limit a program passes', async () => {
+  test('reports which limit a program exceeds', async () => {
     datapath = openDatapath(options());
     await datapath.open();
     const starts = Uint32Array.from({ length: 10_000 }, (_, index) => index);
@@ -94,7 +94,7 @@ describe('the datapath’s thread', () => {
     await expect(refused).rejects.toEqual(new CapacityExceeded('program', 1_337, 1_024));
   });
 
-  test('tells its watchers what was lost', async () => {
+  test('reports losses to its watchers', async () => {
     datapath = openDatapath(options());
     await datapath.open();
     await datapath.attach();
@@ -103,7 +103,7 @@ describe('the datapath’s thread', () => {
     expect(await told).toEqual({ type: 'guard_lost' });
   });
 
-  test('fails what is asked of it when it dies, and tells its watchers', async () => {
+  test('fails pending requests when it dies, and reports its death to watchers', async () => {
     datapath = openDatapath({ ...options(), pinPath: null as unknown as string });
     const told = new Promise<DatapathChange>((resolve) => datapath.watch(resolve));
     await expect(datapath.open()).rejects.toMatchObject({ code: 'worker_died' });
@@ -133,10 +133,10 @@ test('a killed process leaves verdicts, replies and the sweep of flows in the ke
   await once(child, 'exit');
 
   expect(await reaches()).toBe(true);
-  // Nobody listens: the answer is RST, and the flow ends two seconds later.
+  // No process listens on the port: the reply is RST, and the flow ends two seconds later.
   await topology.client.run('bash', '-c', `exec 3<>/dev/tcp/${ADDRESSES.server}/9`);
   const [maps] = (await readdir(topology.pinPath)).filter((name) => name.startsWith('maps-'));
-  /** Whether each flow that there is is half open. */
+  /** For each existing flow, whether it is half open. */
   const flows = async (): Promise<boolean[]> => {
     const path = `${topology.pinPath}/${maps}/flows`;
     const dumped = await topology.node.must('bpftool', '-j', 'map', 'dump', 'pinned', path);

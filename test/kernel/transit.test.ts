@@ -10,7 +10,7 @@ import { onlyFrom } from '#test/dataplane/conversation.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 
-/** Beyond the server there is a network whose link takes 1,000 bytes. */
+/** A network behind the server, whose link has an MTU of 1,000 bytes. */
 const FAR = '10.77.8.2';
 const FAR_MTU = 1_000;
 const PORT = 80;
@@ -55,7 +55,7 @@ afterAll(async () => {
   await topology.remove();
 });
 
-/** Only the client may begin anything. */
+/** The policy allows only the client to open flows. */
 function start(more: Partial<DatapathOptions> = {}): void {
   datapath = new LocalDatapath(datapathOptions(topology.pinPath, more));
   datapath.open();
@@ -74,7 +74,7 @@ const drops = () =>
 const ping = async (to: string, ...args: string[]): Promise<string> =>
   (await topology.client.run('ping', '-n', '-c', '1', '-W', '2', ...args, to)).stdout;
 
-/** Sends bytes to an echo server, and answers how many came back before silence. */
+/** Sends bytes to an echo server. Returns how many came back within ten seconds. */
 async function echoed(to: string, bytes: number): Promise<number> {
   const script = `
     const socket = require('node:net').connect(${PORT}, '${to}');
@@ -107,14 +107,14 @@ describe.each([
   ['with one interface named', { interfaces: ['lan0'] }],
   ['with police_local', { policeLocal: true }],
 ] as const)('through a node that forwards %s', (_, more: Partial<DatapathOptions>) => {
-  test('datagrams in fragments arrive, and so do their answers', async () => {
+  test('fragmented datagrams and their replies arrive', async () => {
     start(more);
     expect(await ping(ADDRESSES.server, '-s', '4000')).toContain('1 received');
     expect(await datagram(ADDRESSES.server, 8_000)).toBe(true);
     expect(drops()).toEqual([]);
   });
 
-  test('hosts learn the MTU of a link behind it', async () => {
+  test('hosts learn the MTU of a link behind the node', async () => {
     start(more);
     expect(await ping(FAR, '-M', 'do', '-s', '1400')).toContain(`mtu = ${FAR_MTU}`);
     expect(await echoed(FAR, MIB)).toBe(MIB);
@@ -122,7 +122,7 @@ describe.each([
     expect(drops()).toEqual([]);
   });
 
-  test('hosts learn that a time to live has ended, and that a port is closed', async () => {
+  test('hosts receive ICMP errors for an expired TTL and for a closed port', async () => {
     start(more);
     expect(await ping(FAR, '-t', '1')).toContain('Time to live exceeded');
     expect(await ping(FAR, '-t', '2')).toContain('Time to live exceeded');
@@ -130,25 +130,25 @@ describe.each([
     expect(stdout).toContain('ICMP Port Unreachable');
   });
 
-  test('routes are recorded, and hosts are told of shorter ones', async () => {
+  test('the record-route option works, and hosts receive redirects to shorter routes', async () => {
     start(more);
     expect(await ping(ADDRESSES.server, '-R')).toContain(ADDRESSES.nodeWan);
     await topology.client.must('ip', 'route', 'add', '10.77.7.0/24', 'via', ADDRESSES.nodeLan);
     await topology.node.must('ip', 'route', 'add', '10.77.7.0/24', 'via', ADDRESSES.client);
-    // With police_local it is a packet of the node that the policy denies.
+    // With police_local the policy denies it, because the node itself sends it.
     expect(await ping('10.77.7.7', '-W', '0.5')).toContain(more.policeLocal === true ? '0 received' : 'Redirect Host');
     await topology.node.must('ip', 'route', 'del', '10.77.7.0/24');
     await topology.client.must('ip', 'route', 'del', '10.77.7.0/24');
   });
 
-  test('the server begins nothing', async () => {
+  test('the server cannot open flows', async () => {
     start(more);
     const { stdout } = await topology.server.run('ping', '-n', '-c', '1', '-W', '0.5', ADDRESSES.client);
     expect(stdout).toContain(more.interfaces === undefined ? '0 received' : '1 received');
   });
 });
 
-test('merged segments are counted as they were on the wire', async () => {
+test('segments merged by GRO are counted as they were on the wire', async () => {
   start();
   expect(await echoed(ADDRESSES.server, 16 * MIB)).toBe(16 * MIB);
   const { packets, bytes } = datapath.stats().verdicts.allow;
@@ -157,7 +157,7 @@ test('merged segments are counted as they were on the wire', async () => {
   expect(drops()).toEqual([]);
 });
 
-test('a flood of SYNs leaves the standing connection alone, and new ones still come about', async () => {
+test('during a SYN flood the established connection continues, and new connections succeed', async () => {
   start();
   const flow = topology.client.start(process.execPath, [
     program('tour-traffic'),

@@ -43,7 +43,7 @@ async function pings(): Promise<number> {
   return Number(/(\d+) received/.exec(stdout)?.[1]);
 }
 
-test('a gateway that translates addresses and names its inside lets answers in, as long as what asked may pass', async () => {
+test('a NAT gateway that polices its inside only lets replies in while the policy allows the request', async () => {
   police('lan0');
   expect(await pings()).toBe(2);
   datapath.stage(denyAll, 2);
@@ -51,7 +51,7 @@ test('a gateway that translates addresses and names its inside lets answers in, 
   expect(await pings()).toBe(0);
 });
 
-test('where its outside is named too, answers to its own address are refused, and the guard counts them', async () => {
+test('a NAT gateway that also polices its outside drops replies to its own address, and the guard counts them', async () => {
   police('lan0', 'wan0');
   expect(await pings()).toBe(0);
   expect(datapath.stats().drops.guard?.packets).toBe(2n);

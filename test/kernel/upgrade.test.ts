@@ -45,13 +45,13 @@ async function startWith(policy = small): Promise<void> {
   await node.startProbes();
 }
 
-/** One whose rule `wanted` stands behind so many others. */
+/** A policy whose rule `wanted` follows so many other rules. */
 function ranked(others: number) {
   const other = Array.from({ length: others }, (_, index) => rule({ id: `other${index}`, to: [`198.18.0.${index}`] }));
   return policy([group([ADDRESSES.client], [...other, rule({ id: 'wanted', ports: [String(ALLOWED)] })])]);
 }
 
-/** As if what is in force had been put there by a build of another layout. */
+/** Makes the policy in force look as if a build of another layout had activated it. */
 function claimOtherLayout(): void {
   const set = mapSetsIn(node.topology.pinPath).at(-1);
   if (set === undefined) throw new Error('nothing is pinned');
@@ -61,7 +61,7 @@ function claimOtherLayout(): void {
   set.close();
 }
 
-test('a restart with other settings takes the maps over', async () => {
+test('a restart with other settings reuses the maps', async () => {
   await startWith();
   for (let round = 1; round <= 4; round++) {
     await traffic(100);
@@ -73,7 +73,7 @@ test('a restart with other settings takes the maps over', async () => {
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
 });
 
-test('a restart with other mark bits loses nothing to the guard of the earlier ones', async () => {
+test('a restart with other mark bits loses no packet to the guard', async () => {
   await startWith();
   for (const markMask of [0x000f_0000, 0x00f0_0000, 0x0f00_0000]) {
     await traffic(100);
@@ -84,7 +84,7 @@ test('a restart with other mark bits loses nothing to the guard of the earlier o
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
 });
 
-test('a policy that outgrows its tables gets larger ones', async () => {
+test('a policy that outgrows its tables gets larger tables', async () => {
   await startWith();
   const before = node.datapath().stats().maps.program;
   node.putInForce(medium, 2);
@@ -116,7 +116,7 @@ test('a policy beyond the limit is refused, and nothing changes', async () => {
 test.each([
   ['larger', { flowCapacity: 131_072 }],
   ['smaller', { flowCapacity: 32_768 }],
-])('flows move into a %s table', async (_, capacity) => {
+])('flows are migrated into a %s table', async (_, capacity) => {
   await startWith();
   const flows = node.datapath().stats().activeFlows;
   node.datapath().close();
@@ -131,7 +131,7 @@ test.each([
 test.each([
   ['the same', {}],
   ['another', { grantCapacity: 4_096 }],
-])('learned addresses are taken over into a table of %s size', (_, capacity) => {
+])('learned addresses are migrated into a table of %s size', (_, capacity) => {
   const named = compile(
     policy([group(['0.0.0.0/0'], [rule({ hostname: { kind: 'exact', labels: ['a', 'test'], text: 'a.test' } })])]),
   );
@@ -152,7 +152,7 @@ test.each([
   expect(second.learned()[0]?.expiresAtNs[0]).toBe(learned[0]?.expiresAtNs[0]);
 });
 
-test('flows are converted into a build that lays them out otherwise, and back', async () => {
+test('flows are converted for a build with another layout of flows, and back', async () => {
   await startWith(medium);
   for (const objectPath of [variants.shiftedFlows, builtObject]) {
     node.datapath().close();
@@ -168,7 +168,7 @@ test.each([
   ['flows move, and the policy is written anew', { anotherLayout: true }],
   ['flows move, and the policy stays', { capacities: [131_072, 65_536] }],
   ['all stays where it is', {}],
-])('packets of flows that were never folded are hits of their rule where %s', async (_, how) => {
+])('packets of flows whose counters were never flushed count as hits of their rule if %s', async (_, how) => {
   const { anotherLayout = false, capacities = [65_536] } = how as { anotherLayout?: boolean; capacities?: number[] };
   node.start().attach();
   node.putInForce(ranked(0), 1);
@@ -185,7 +185,7 @@ test.each([
   expect(report?.items.map(({ packets }) => Number(packets))).toEqual([sent]);
 });
 
-test('layout 1 judges until the policy is there, and its flows go on', async () => {
+test('layout 1 enforces until the policy is activated, and its flows continue', async () => {
   leaveLayout1();
   await node.startProbes();
   const datapath = node.start();
@@ -204,7 +204,7 @@ test('layout 1 judges until the policy is there, and its flows go on', async () 
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
 });
 
-test('a flow of layout 1 ends with its next packet where the policy denies it', async () => {
+test('a flow of layout 1 ends with its next packet if the policy denies it', async () => {
   leaveLayout1();
   const words = ['connect-udp', ADDRESSES.server, `${ALLOWED}`, '--every', '20'];
   const sender = node.topology.client.start(process.execPath, [program('tour-traffic'), ...words]);
@@ -219,7 +219,7 @@ test('a flow of layout 1 ends with its next packet where the policy denies it', 
   }
 });
 
-test('a start tries again while the kernel has no memory for the timer of the sweep, and flows expire', async () => {
+test('a start retries while the kernel has no memory for the timer of the sweep, and flows expire', async () => {
   node.start({ objectPath: variants.scarceTimer }).attach();
   node.putInForce(small, 1);
   const set = mapSetsIn(node.topology.pinPath).at(-1);
@@ -235,7 +235,7 @@ test('a start tries again while the kernel has no memory for the timer of the sw
   }
 });
 
-test('a build that this kernel refuses leaves the one in force where it is', async () => {
+test('a build that this kernel refuses leaves the earlier one in force', async () => {
   await startWith();
   node.datapath().close();
   expect(() => node.start({ objectPath: variants.refused })).toThrow(/^load .*EACCES/);

@@ -14,13 +14,13 @@ import { TestRun } from '#libc/test-run.js';
 const PREFIX = 'weir-variant-';
 
 export type Variants = {
-  /** This build's object with flows that are laid out otherwise. */
+  /** The object of this build with another layout of flows. */
   readonly shiftedFlows: string;
-  /** One that no verifier accepts. */
+  /** An object that the verifier refuses. */
   readonly refused: string;
-  /** One whose timer gets no memory from the kernel twenty times. */
+  /** An object whose timer fails to allocate memory twenty times. */
   readonly scarceTimer: string;
-  /** Layout 1, with a policy that allows port 8000. */
+  /** An object of layout 1, with a policy that allows port 8000. */
   readonly layout1: string;
   remove(): void;
 };
@@ -57,7 +57,10 @@ function compile(sources: string, object: string): string {
   return object;
 }
 
-/** The guard as builds up to layout 5 made it: after other chains at forward, and it trusts the mark alone. */
+/**
+ * Creates the guard of builds up to layout 5: it comes after other chains at forward, and trusts the mark
+ * alone.
+ */
 export function makeEarlierGuard(): void {
   const lines = [
     'add table inet weir',
@@ -69,7 +72,7 @@ export function makeEarlierGuard(): void {
   execFileSync('nft', ['-f', '-'], { input: lines.join('\n') });
 }
 
-/** Leaves behind what a node of layout 1 leaves in the kernel when it ends. Answers nothing but pins. */
+/** Leaves in the kernel what a node of layout 1 leaves when it ends: only pins. */
 export function startLayout1(
   object: string,
   pinPath: string,
@@ -120,7 +123,7 @@ export function startLayout1(
   for (const { ifindex } of interfaces)
     attachTcx(programFd('weir_ingress'), ifindex, 'ingress', join(links, `${ifindex}`));
   const start = new TestRun(programFd('weir_start_sweep'), undefined, undefined, undefined);
-  // Step 2: the kernel had no memory at hand for the timer (see startSweep).
+  // Step 2: the kernel had no free memory for the timer (see startSweep).
   let failed = start.run();
   for (let tries = 0; failed === 2 && tries < 500; tries++) {
     execFileSync('sleep', ['0.001']);

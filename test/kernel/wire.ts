@@ -9,7 +9,7 @@ const PACKET_VNET_HDR = 15;
 const MSG_DONTWAIT = 0x40;
 const LONGEST = 70_000;
 
-/** An interface of a namespace, on which whole frames are sent and seen. */
+/** A packet socket on an interface of a namespace, which sends and receives whole frames. */
 export class Wire {
   readonly #fd: number;
   readonly #buffer = new Uint8Array(LONGEST);
@@ -36,7 +36,7 @@ export class Wire {
     check('send a frame', libc.send(this.#fd, frame, frame.length, 0));
   }
 
-  /** The frames that were seen since the last call, both ways. */
+  /** The frames since the last call, in both directions. */
   seen(): Uint8Array[] {
     const frames: Uint8Array[] = [];
     for (;;) {

@@ -15,7 +15,7 @@ function received(port: Parameters<typeof receiveMessageOnPort>[0]) {
   return hits;
 }
 
-test('equal decisions are one entry, and are sent once, with the time of the last', () => {
+test('DecidedHits · sends equal decisions as one entry, once, with the time of the last decision', () => {
   const { port1, port2 } = new MessageChannel();
   const hits = new DecidedHits((by: number | Decider) => (typeof by === 'number' ? by : deciderKey(by)));
   hits.sendBy(port1);
@@ -35,7 +35,7 @@ test('equal decisions are one entry, and are sent once, with the time of the las
     [1, 2, 3].flatMap((generation) => [...ruleNameResolver, 7].map((by, index) => [generation, by, 5 - index])),
   );
   for (const { lastNs } of sent.hits) {
-    // Two clocks are read one after the other.
+    // The two clocks are read one after the other.
     expect(lastNs).toBeGreaterThan(before - 1_000_000n);
     expect(lastNs).toBeLessThanOrEqual(process.hrtime.bigint());
   }
@@ -43,7 +43,7 @@ test('equal decisions are one entry, and are sent once, with the time of the las
   port1.close();
 });
 
-test('while there is no port only the counts of the newest generation are kept, until there is one again', async () => {
+test('DecidedHits · without a port keeps only the counts of the newest generation until there is a port', async () => {
   const { port1, port2 } = new MessageChannel();
   const hits = new DecidedHits((by: number | Decider) => (typeof by === 'number' ? by : deciderKey(by)));
   hits.sendBy(port1);

@@ -4,7 +4,7 @@ export type EchoAsks = {
   echo(what: string): string;
   double(bytes: Uint8Array): Uint8Array;
   fail(what: string, code?: string): void;
-  /** Is never answered. */
+  /** Never gets a reply. */
   hang(): void;
 };
 export type ToEcho = { readonly kind: 'note' | 'die'; readonly text: string };

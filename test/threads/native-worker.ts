@@ -6,7 +6,7 @@ import { WorkerServer } from '#threads/worker-server.js';
 
 export type NativeAsks = {
   work(): void;
-  /** Both numbers become 1, the second one some time after the first. */
+  /** Sets both numbers to 1, the second one some time after the first. */
   whole(both: Int32Array): void;
 };
 
@@ -18,7 +18,7 @@ new WorkerServer<NativeAsks>('a thread that calls native code').serve({
     const bytes = new Uint8Array(64);
     for (;;) {
       memoryAt(addressOf(bytes), bytes.length);
-      // Not held, as no call of a bound function is; this one answers a pointer.
+      // Unguarded, as every call of a bound function is; this call returns a pointer.
       libc.mmap(null, bytes.length, 0, 0, -1, 0);
     }
   },

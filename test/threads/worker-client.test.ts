@@ -19,25 +19,25 @@ beforeEach(() => {
 });
 afterEach(() => thread.end('the test is over'));
 
-test('answers each question with its own answer, and hears what is said before them', async () => {
+test('WorkerClient · returns to each request its own reply, after the messages sent before', async () => {
   thread.tell({ kind: 'note', text: 'one' });
   const asked = ['a', 'b', 'c'].map((what) => thread.ask('echo', [what]));
   expect(await Promise.all(asked)).toEqual(['one a', 'one b', 'one c']);
   expect(heard).toEqual(['said one']);
 });
 
-test('hands over what is transferred', async () => {
+test('WorkerClient · moves transferred objects to the thread and back', async () => {
   const bytes = Uint8Array.from([1, 2]);
   expect(await thread.ask('double', [bytes], [bytes.buffer])).toEqual(Uint8Array.from([2, 4]));
   expect(bytes.byteLength).toBe(0);
 });
 
-test('fails one question, and answers the next', async () => {
+test('WorkerClient · a failed request does not prevent the next one', async () => {
   await expect(thread.ask('fail', ['no'])).rejects.toThrow(/^no$/);
   expect(await thread.ask('echo', ['yes'])).toBe('yes');
 });
 
-test('a failure has the code that it has in the thread, and none where it has none there', async () => {
+test('WorkerClient · a failure keeps the error code of the thread, if it has one', async () => {
   const bind = 'listen on 192.0.2.1:53: EADDRNOTAVAIL';
   await expect(thread.ask('fail', [bind, 'EADDRNOTAVAIL'])).rejects.toStrictEqual(
     Object.assign(new Error(bind), { code: 'EADDRNOTAVAIL' }),
@@ -45,7 +45,7 @@ test('a failure has the code that it has in the thread, and none where it has no
   await expect(thread.ask('fail', ['no'])).rejects.not.toHaveProperty('code');
 });
 
-test('what it was asked when it dies fails, as does what it is asked after it', async () => {
+test('WorkerClient · requests fail that are pending when the thread dies, or come later', async () => {
   const asked = thread.ask('hang', []);
   thread.tell({ kind: 'die', text: 'what kills it' });
   await expect(asked).rejects.toThrow(/^the echo died: what kills it$/);
@@ -54,7 +54,7 @@ test('what it was asked when it dies fails, as does what it is asked after it', 
   await expect(thread.ask('echo', ['late'])).rejects.toThrow(/^the echo has ended$/);
 });
 
-test('one that is ended did not die', async () => {
+test('WorkerClient · a thread ended by `end` is not reported as dead', async () => {
   const asked = thread.ask('hang', []);
   const failed = expect(asked).rejects.toThrow(/^that is all$/);
   await thread.end('that is all');
@@ -65,7 +65,7 @@ test('one that is ended did not die', async () => {
 const native = { entry: 'test/threads/native-worker.js', name: 'native' };
 const nobody = { died: (reason: string) => expect.fail(reason) };
 
-test('what is to be done as a whole is, by one that is ended meanwhile', async () => {
+test('WorkerClient · guarded work is completed before the thread is terminated', async () => {
   const one = new WorkerClient<NativeAsks>(native, nobody);
   const both = new Int32Array(new SharedArrayBuffer(8));
   const asked = one.ask('whole', [both]).catch(() => {});
@@ -76,7 +76,7 @@ test('what is to be done as a whole is, by one that is ended meanwhile', async (
   await asked;
 });
 
-test('one that is ended while it loads, or calls native code, does not take the process along', async () => {
+test('WorkerClient · ending a thread while it loads or calls native code does not abort the process', async () => {
   for (let round = 0; round < 60; round++) {
     const threads = [0, 1].map(() => new WorkerClient<NativeAsks>(native, nobody));
     const asked = threads.map((one) => one.ask('work', []).catch(() => {}));
