@@ -11,9 +11,9 @@ const EXPIRY_SHIFT = 27n;
 const EXPIRY_UNIT_NS = 2 ** Number(EXPIRY_SHIFT);
 const LATEST = 2 ** 32 - 1;
 
-/** Words of line 0. */
+/** Offsets in line 0, in words. */
 export const HEADER = { multiplier: 0, addend: 2, homes: 4 } as const;
-/** Of a line of the table: words, but for `grants`, which are longs. */
+/** Offsets in a line of the table, in words; `grants` in 64-bit units. */
 export const TABLE_LINE = { spilled: 0, addresses: 1, grants: 3 } as const;
 /** Offsets in a line of a set, in words; `grants` in 64-bit units. */
 export const SET_LINE = { grants: 0, next: 14 } as const;

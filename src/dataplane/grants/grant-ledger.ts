@@ -1,8 +1,8 @@
 import { PATTERNS, regionsFor } from './grant-layout.js';
 
-/** Counts of the table of learned addresses, and the free lines of its sets. The kernel does not read them. */
+/** Counts of the table of learned addresses, and the free lines of its sets. Not read by the kernel. */
 export class Ledger {
-  /** Indices of free lines: the first `#freeLines` words. */
+  /** Indexes of free lines, in the first `#freeLines` words. */
   readonly #free: Uint32Array;
   #freeLines = 0;
   /** Number of addresses that are granted to each pattern. */

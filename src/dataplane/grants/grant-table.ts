@@ -11,8 +11,8 @@ import { SharedMemory } from './memory.js';
 const SHARE = 1 / 16;
 
 /**
- * Grants by address, in memory that the kernel reads meanwhile (`bpf/classify/grants.h`). Removed places stay unused
- * until `afterGrace`.
+ * Grants by address, in memory that the kernel reads meanwhile (`bpf/classify/grants.h`). Removed places stay
+ * unused until `afterGrace`.
  */
 export class GrantTable {
   readonly #memory: SharedMemory;
@@ -56,7 +56,7 @@ export class GrantTable {
     return table;
   }
 
-  /** Addresses. */
+  /** The number of addresses. */
   get count(): number {
     return this.#ledger.count;
   }

@@ -7,7 +7,7 @@ import { PatternTable, type Slot } from './pattern-table.js';
 
 /** Lines that one sweep reads while there is room. */
 const LINES_OF_A_SWEEP = 8_192;
-/** Bounds the time under the lock: these lines take some hundred microseconds. */
+/** Lines that are swept between two calls of `breathe`; they take some hundred microseconds. */
 const LINES_AT_ONCE = 2_048;
 /** A grace period is due when more than one sixteenth of the capacity waits for it. */
 const RESTING_PART = 16;
@@ -17,10 +17,7 @@ const RESTING_PART = 16;
  */
 const KEPT_NS = 86_400_000_000_000n;
 
-/**
- * Learned addresses (D12), in memory shared with the kernel and with one more granting thread. Times are on
- * the monotonic clock.
- */
+/** Learned addresses (D12), in memory shared with the kernel. Times are on the monotonic clock. */
 export class Grants {
   readonly #patterns: PatternTable;
   readonly #table: GrantTable;
@@ -149,8 +146,8 @@ export class Grants {
   }
 
   /**
-   * Writes the names of a program into a slot that nobody reads, after `makeRoom` for them. `breathe` is called between
-   * parts of the work: it may add grants.
+   * Writes the pattern names of a program into a slot that no reader uses, after `makeRoom`. Calls `breathe`
+   * between parts of the work; it may add grants.
    */
   fill(slot: Slot, patterns: readonly string[], breathe: () => void = () => {}): void {
     this.#patterns.fill(slot, patterns, breathe);

@@ -16,7 +16,7 @@ export type GrantOptions = {
   readonly capacity: number;
   /** The slot whose pattern names are in use. */
   readonly inForce: 0 | 1 | undefined;
-  /** Programs may have read the maps until now. */
+  /** Programs may have read the maps until now, so a grace period must pass first. */
   readonly isAdopted: boolean;
 };
 

@@ -5,25 +5,28 @@ export type Slot = 0 | 1;
 
 /**
  * Numbers of the patterns in use, and their names in the programs of both slots, in memory that the kernel
- * reads (`bpf/classify/grants.h`). A pattern keeps its number as long as a program has the pattern. A pattern that no
- * program has is retired at once. Its number is reused only when no grant has it (`cleared`) and no reader
- * uses it (`afterGrace`).
+ * reads (`bpf/classify/grants.h`). A pattern keeps its number as long as a program has the pattern. A pattern
+ * that no program has is retired at once. Its number is reused only when no grant has it (`cleared`) and no
+ * reader uses it (`afterGrace`).
  */
 export class PatternTable {
   readonly capacity: number;
   readonly #words: Uint32Array;
-  /** Read by all threads that grant. */
+  /** 1 if the number belongs to a pattern in use. */
   readonly #live: Uint8Array;
   readonly #numbers = new Map<string, number>();
   readonly #texts = new Map<number, string>();
-  /** Numbers of the patterns of the program that was found in force, by digest, until a program names their texts. */
+  /** Digest → number of the patterns of an adopted program whose text is not known yet. */
   readonly #adopted = new Map<string, number>();
   readonly #inSlots: [Set<number>, Set<number>] = [new Set(), new Set()];
   #retired: number[] = [];
   #resting: number[] = [];
   readonly #free: number[] = [];
 
-  /** `inForce` is the slot of a program that was found in force: its patterns stay. Nobody may read the other slot. */
+  /**
+   * `inForce` is the slot of a program that was found in force: its patterns stay. No reader may use the
+   * other slot.
+   */
   constructor(words: Uint32Array, inForce: Slot | undefined) {
     this.#words = words;
     this.capacity = words.length / PATTERN.words;
@@ -69,8 +72,8 @@ export class PatternTable {
   }
 
   /**
-   * Writes the names of a program into a slot that nobody reads. There must be no shortage. `breathe` is called between
-   * parts of the work: it may add grants.
+   * Writes the pattern names of a program into a slot that no reader uses. There must be no shortage. Calls
+   * `breathe` between parts of the work; it may add grants.
    */
   fill(slot: Slot, texts: readonly string[], breathe: () => void = () => {}): void {
     for (const [at, text] of texts.filter((each) => !this.#numbers.has(each)).entries()) {
@@ -144,7 +147,7 @@ export class PatternTable {
   }
 }
 
-/** Bounds the time in which other threads cannot grant. */
+/** Patterns that get a number between two calls of `breathe`. */
 const AT_ONCE = 256;
 
 /** The digest of a pattern's text in the memory that outlives the process. */

@@ -8,14 +8,23 @@ import { TestRun } from '#libc/test-run.js';
 import { ROUTES, ROUTES_BYTES, routeLines } from './route-lines.js';
 import { readRoutes } from './routes.js';
 
-/** Some changes are counted just before they are made: what stood still for so long is not under way any more. */
+/**
+ * The kernel counts some changes just before it makes them. After routes were unchanged for this time, no
+ * counted change is still pending.
+ */
 const STOOD_STILL_MS = 100;
-/** So long routes are not read again, and so many times as long as that took; and so long where they cannot be copied. */
+/**
+ * Pauses between reads: at least `REST_MS`, and `REST_TIMES` times the duration of a read; `LONG_REST_MS` if
+ * the routes cannot be copied.
+ */
 const REST_MS = 900;
 const REST_TIMES = 50;
 const LONG_REST_MS = 60_000;
 
-/** The kernel's copy of plain routes. It counts the changes of the real ones by itself, so that an old copy is not gone by. */
+/**
+ * A copy of plain routes that the kernel program reads. The program compares the kernel's counter of changes,
+ * so that it never uses an outdated copy.
+ */
 export class RouteCopy {
   readonly #memory: MappedMemory;
   readonly #see: TestRun;
@@ -30,20 +39,24 @@ export class RouteCopy {
     this.#see = new TestRun(object.programFd('weir_see_routes'), undefined, undefined, undefined);
   }
 
-  /** To be called often enough: what it finds unchanged since an earlier call is copied, and compared with what was. */
+  /**
+   * Call often: copies the routes if they did not change since an earlier call, and compares the copy with
+   * its predecessor.
+   */
   look(nowMs = performance.now()): void {
     if (!this.wanted) return;
     try {
       this.#look(nowMs);
     } catch (error) {
       if (!(error instanceof KernelFailure)) throw error;
-      // Routes that change all the time, more of them than a dump takes, or none that can be seen: the kernel is asked.
+      // Routes change all the time, do not fit into a dump, or cannot be read: the program uses kernel
+      // lookups.
       this.#letGo();
       this.#restUntilMs = nowMs + LONG_REST_MS;
     }
   }
 
-  /** Whether packets go by it. */
+  /** Whether the kernel program uses the copy. */
   get isInForce(): boolean {
     const { words } = this.#memory;
     return words[ROUTES.hold] === 1 && words[ROUTES.made] === this.#changes();
@@ -60,7 +73,7 @@ export class RouteCopy {
     const began = performance.now();
     const lines = readLines();
     const isNew = lines !== null && !this.#holds(lines);
-    // Not all that moves routes about while they are read is counted.
+    // The kernel does not count every change that can move routes during a read.
     const isSure = !isNew || isDeepStrictEqual(readLines(), lines);
     const tookMs = performance.now() - began;
     this.#restUntilMs = nowMs + tookMs + (lines === null ? LONG_REST_MS : Math.max(REST_MS, REST_TIMES * tookMs));
@@ -77,7 +90,7 @@ export class RouteCopy {
     Atomics.store(this.#memory.words, ROUTES.hold, 0);
   }
 
-  /** In `changes` packets that came in see the routes as they are in these lines. */
+  /** Stores the copy with the number of changes that it is valid for. */
   #keep(lines: Uint32Array, changes: number, isNew: boolean): void {
     const { words } = this.#memory;
     if (isNew) {
@@ -89,14 +102,14 @@ export class RouteCopy {
     Atomics.store(words, ROUTES.hold, 1);
   }
 
-  /** Undefined where this kernel does not count them. */
+  /** Undefined if this kernel does not count changes. */
   #changes(): number | undefined {
     if (this.#see.run() !== 0) return undefined;
     return this.#memory.words[ROUTES.seen];
   }
 }
 
-/** Null where they are not to be copied. */
+/** Null if the routes cannot be copied. */
 function readLines(): Uint32Array | null {
   const routes = readRoutes();
   return routes === null ? null : routeLines(routes);

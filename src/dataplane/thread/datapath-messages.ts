@@ -17,7 +17,10 @@ export type WorkerInput = {
   readonly eventsWanted: EventsWanted;
 };
 
-/** What the thread may be asked: the port's own calls, and to take grants from a port. */
+/**
+ * The requests to the datapath thread: the calls of `Datapath`, and `grantBy`, which serves grant requests
+ * from a port.
+ */
 export type DatapathAsks = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
   grantBy(port: MessagePort): void;

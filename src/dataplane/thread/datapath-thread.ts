@@ -70,7 +70,7 @@ class DatapathThread implements Datapath {
     return port1;
   }
 
-  /** A part at a time, so that nobody who asks the thread meanwhile waits for all of them. */
+  /** In parts, so that other requests to the thread do not wait for the whole cut. */
   async cutFlows(filter: FlowFilter): Promise<number> {
     let cut = 0;
     let after: Uint8Array | null = null;

@@ -54,7 +54,7 @@ function tellEvents(): void {
 type FromGrantor = GrantRequest | GrantedRequest | HitsMessage;
 const grantors = new Set<MessagePort>();
 
-/** As long as both ends live. */
+/** Serves the port until one of its ends closes. */
 function grantBy(grantor: MessagePort): void {
   grantors.add(grantor);
   grantor.on('message', (request: FromGrantor) => serve(grantor, request));

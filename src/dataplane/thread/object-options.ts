@@ -3,7 +3,7 @@ import { builtObject } from '#dataplane/loader/built-objects.js';
 import { canCopyRoutes, fibFlags } from '#dataplane/routes/fib-flags.js';
 import type { FixedOptions } from '#dataplane/upgrade/successor.js';
 
-/** What the object of a node is loaded with, whatever its policy needs. */
+/** The options of the BPF object that do not depend on the policy. */
 export function objectOptions(options: DatapathOptions): FixedOptions {
   const isDirect = options.forwarding !== 'stack';
   return {

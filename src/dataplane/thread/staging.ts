@@ -32,9 +32,9 @@ export function stageProgram(
   grants.makeRoom(patterns, awaitGracePeriod);
   trafficStatistics.settle();
   slots.fill(image, generation);
-  // Only now does nobody read the names of the program that was in this slot.
+  // After `slots.fill`, no packet reads the names of the program that was in this slot.
   grants.fill(slots.idleSlot, patterns, breathe);
-  // Nor does anything count for whom the ranks of this slot said before.
+  // After `settle`, no flow is counted by the former ranks of this slot.
   trafficStatistics.stage(placement, generation);
 }
 

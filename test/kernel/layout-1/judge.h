@@ -2,7 +2,7 @@
 #ifndef WEIR_JUDGE_H
 #define WEIR_JUDGE_H
 
-/* The word for the flow of this packet: always judged the way it was opened, also by the packet of a reply. */
+/* The verdict word for the flow of this packet. A reply is classified in the direction of the opener. */
 static __noinline __u32 judge(const struct packet *packet, __u32 active_word, bool reply)
 {
 	__u32 base = active_word & 1 ? settings.slot_lines : 0;

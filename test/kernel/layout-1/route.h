@@ -9,8 +9,8 @@ static __always_inline bool is_multicast_or_broadcast(__u32 address)
 	return address >= 0xe0000000 && (address < 0xf0000000 || address == 0xffffffff);
 }
 
-/* Not for forwarding: the node's own, a broadcast of its networks, or without a route. The guard closes the door
- * behind a packet that is forwarded all the same.
+/* Whether the packet is not forwarded: for the node itself, a broadcast of its networks, or without a route.
+ * The guard drops it if it is forwarded all the same.
  */
 static __noinline bool is_to_node(struct __sk_buff *skb, const struct packet *packet)
 {
@@ -33,7 +33,9 @@ static __noinline bool is_to_node(struct __sk_buff *skb, const struct packet *pa
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
-/* D17a. A lookup for the source answers "not forwarded" where it is the node's own, a broadcast, or has no route. */
+/* D17a. A lookup for the source returns "not forwarded" for an address of the node, a broadcast, or an
+ * address without a route.
+ */
 static __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct bpf_fib_lookup fib = {};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Layouts and numbers shared with user space. src/dataplane/program/ encodes and decodes them, and a test holds the
- * two together through the object's BTF. Whoever changes a struct raises LAYOUT_VERSION.
+/* Layouts and numbers shared with user space. A test compared them with the encoders by the object's BTF. A
+ * change of a struct needs a higher LAYOUT_VERSION.
  */
 #ifndef WEIR_H
 #define WEIR_H
@@ -101,8 +101,8 @@ enum flow_state {
 	FLOW_CLOSING = 3,
 };
 
-/* The key stands first, and again, because the kernel reuses the memory of a deleted entry at once: who holds a
- * pointer reads `judgement` and then compares the key, which the next owner writes before it.
+/* The key is repeated at the start, because the kernel reuses the memory of a deleted entry at once. A CPU
+ * with an old pointer reads `judgement` and then compares the key, which the next owner writes before `judgement`.
  */
 struct flow {
 	struct flow_key key;
