@@ -102,7 +102,7 @@ enum flow_state {
 };
 
 /* The key is repeated at the start, because the kernel reuses the memory of a deleted entry at once. A CPU
- * with an old pointer reads `judgement` and then compares the key, which the next owner writes before `judgement`.
+ * with an old pointer reads `judgement` and then compares the key, which the next owner writes earlier.
  */
 struct flow {
 	struct flow_key key;
