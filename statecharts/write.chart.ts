@@ -38,8 +38,8 @@ export type PolicyChange = {
 };
 
 /** A write without a refusal: the change of the store, the program to activate, and the answer. */
-export type Judged = {
-  readonly kind: 'judged';
+export type PreparedWrite = {
+  readonly kind: 'prepared_write';
   readonly change: PolicyChange;
   /** Null if the write does not change the program in force. */
   readonly activation: {
@@ -64,7 +64,7 @@ export type WriteOutput =
   | { readonly kind: 'unflipped'; readonly inForce: PolicyInForce; readonly outcome: PolicyOutcome };
 
 type WriteContext = WriteInput & {
-  readonly judged: Judged | null;
+  readonly prepared: PreparedWrite | null;
   readonly lines: number;
   readonly proof: Proof | null;
   readonly output: WriteOutput;
@@ -84,7 +84,7 @@ const write = setup({
   },
   actors: {
     /** Reads, validates and compiles a write and decides about it. Stores and stages nothing. */
-    judge: fromPromise<Judged | Refusal, { write: PolicyWrite }>(notProvided('judge')),
+    prepare: fromPromise<PreparedWrite | Refusal, { write: PolicyWrite }>(notProvided('prepare')),
     /** Fills the idle slot, and proves it. */
     stage: fromPromise<
       { lines: number; proof: Proof },
@@ -96,8 +96,8 @@ const write = setup({
   },
   actions: {
     publish: (_, _params: { message: Message | null }) => {},
-    noteJudged: assign((_, { output }: { output: Judged | Refusal }) => ({
-      judged: output.kind === 'judged' ? output : null,
+    notePrepared: assign((_, { output }: { output: PreparedWrite | Refusal }) => ({
+      prepared: output.kind === 'prepared_write' ? output : null,
     })),
     noteStaged: assign((_, { lines, proof }: { lines: number; proof: Proof }) => ({ lines, proof })),
     noteActivated: assign(({ context }, { epoch }: { epoch: number | null }) => ({
@@ -108,9 +108,9 @@ const write = setup({
     })),
   },
   guards: {
-    isRefused: (_, { output }: { output: Judged | Refusal }) => output.kind === 'refused',
-    activates: ({ context }) => context.judged?.activation != null,
-    mustStage: ({ context }) => context.enforced && context.judged?.activation != null,
+    isRefused: (_, { output }: { output: PreparedWrite | Refusal }) => output.kind === 'refused',
+    activates: ({ context }) => context.prepared?.activation != null,
+    mustStage: ({ context }) => context.enforced && context.prepared?.activation != null,
     isDryRun: ({ context }) => context.write.dryRun,
   },
 });
@@ -129,11 +129,11 @@ const notStaged = ({ context, event }: InContext & Failed): Published =>
   answered(context, refusalOf(event.error, 'dataplane_unavailable'));
 const notStored = ({ context, event }: InContext & Failed): Published =>
   answered(context, refusalOf(event.error, 'store_unavailable'));
-const refused = ({ context, event }: InContext & { event: { output: Judged | Refusal } }) =>
+const refused = ({ context, event }: InContext & { event: { output: PreparedWrite | Refusal } }) =>
   event.output.kind === 'refused' ? answered(context, event.output) : { message: null };
 
-function outcomeOf({ judged, lines: programLines, proof }: WriteContext): PolicyOutcome {
-  const { outcome } = present(judged);
+function outcomeOf({ prepared, lines: programLines, proof }: WriteContext): PolicyOutcome {
+  const { outcome } = present(prepared);
   switch (outcome.kind) {
     case 'checked':
       return { ...outcome, programLines, proof };
@@ -144,11 +144,11 @@ function outcomeOf({ judged, lines: programLines, proof }: WriteContext): Policy
   }
 }
 
-const activationOf = ({ judged }: WriteContext) => present(judged?.activation);
-const generationOf = ({ context }: InContext) => ({ generation: present(context.judged).change.generation });
+const activationOf = ({ prepared }: WriteContext) => present(prepared?.activation);
+const generationOf = ({ context }: InContext) => ({ generation: present(context.prepared).change.generation });
 
 function present<T>(value: T | null | undefined): T {
-  if (value == null) throw new Error('a write under way lacks what it was judged to be');
+  if (value == null) throw new Error('a write in progress has no prepared change');
   return value;
 }
 
@@ -169,14 +169,14 @@ const expiringTo = <Target extends string>(target: Target) =>
  */
 export const writeChart = write.createMachine({
   id: 'write',
-  context: ({ input }) => ({ ...input, judged: null, lines: 0, proof: null, output: { kind: 'ended' } }),
+  context: ({ input }) => ({ ...input, prepared: null, lines: 0, proof: null, output: { kind: 'ended' } }),
   output: ({ context }) => context.output,
-  initial: 'judging',
+  initial: 'preparing',
   states: {
-    judging: {
+    preparing: {
       invoke: {
-        id: 'judge',
-        src: 'judge',
+        id: 'prepare',
+        src: 'prepare',
         input: ({ context }) => context,
         onDone: [
           {
@@ -184,13 +184,13 @@ export const writeChart = write.createMachine({
             target: 'ended',
             actions: { type: 'publish', params: refused },
           },
-          { target: 'judged', actions: { type: 'noteJudged', params: ({ event }) => event } },
+          { target: 'prepared', actions: { type: 'notePrepared', params: ({ event }) => event } },
         ],
         onError: { target: 'ended', actions: { type: 'publish', params: failed } },
       },
       on: expiringTo('ended'),
     },
-    judged: {
+    prepared: {
       always: [
         { guard: 'mustStage', target: 'staging' },
         { guard: 'isDryRun', target: 'ended', actions: { type: 'publish', params: done } },
@@ -224,7 +224,7 @@ export const writeChart = write.createMachine({
       invoke: {
         id: 'commit',
         src: 'commit',
-        input: ({ context }) => ({ change: present(context.judged).change }),
+        input: ({ context }) => ({ change: present(context.prepared).change }),
         onDone: [
           { guard: 'mustStage', target: 'flipping' },
           {

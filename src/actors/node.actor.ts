@@ -2,7 +2,7 @@ import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
-import type { JudgementPorts } from '#policy-write/prepare-write.js';
+import type { PrepareWritePorts } from '#policy-write/prepare-write.js';
 import { clusterChart } from '#statecharts/cluster.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
 import type { SettingsStore } from '#store/store-types.js';
@@ -15,7 +15,7 @@ import { type ServicePlanePorts, servicePlaneActor } from './service-plane.actor
 import { supervisedPartActor } from './supervised-part.actor.js';
 
 export type NodePorts = {
-  readonly judgement: JudgementPorts;
+  readonly policyWrites: PrepareWritePorts;
   readonly dataplane: DataplanePorts | null;
   /** Null without a `dns` section. */
   readonly dns: DnsProxy | null;
@@ -31,11 +31,11 @@ export type NodePorts = {
 
 /** Binds the node chart to the actors that it supervises. */
 export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
-  const { judgement, dataplane, dns, servicePlane, settings, supervised, events, now } = ports;
+  const { policyWrites, dataplane, dns, servicePlane, settings, supervised, events, now } = ports;
   return nodeChart.provide({
     actions: { publish: (_, { message }) => bus.publish(message) },
     actors: {
-      policy: policyActor(bus, judgement),
+      policy: policyActor(bus, policyWrites),
       dataplane: dataplaneActor(bus, dataplane),
       dnsProxy: dnsProxyActor(dns, dataplane?.datapath ?? null),
       servicePlane: servicePlaneActor(servicePlane, dataplane?.datapath ?? null),

@@ -6,7 +6,7 @@ import type { PolicyWrite } from '#bus/policy-requests.js';
 import { accepted, Refused } from '#bus/refused.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, SampleOrPromise } from '#contracts/proof-types.js';
-import { type JudgementPorts, judge, replay } from '#policy-write/prepare-write.js';
+import { type PrepareWritePorts, prepareWrite, replay } from '#policy-write/prepare-write.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { type PolicyChange, writeChart } from '#statecharts/write.chart.js';
@@ -17,15 +17,15 @@ const STAGE_TIMEOUT_MS = 60_000;
 const FLIP_TIMEOUT_MS = 5_000;
 
 /** Binds the policy chart to the store, to the policy thread and, over the bus, to the dataplane. */
-export function policyActor(bus: Bus<Message>, ports: JudgementPorts) {
+export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts) {
   const publish = (_: unknown, { message }: { message: Message | null }): void => {
     if (message !== null) bus.publish(message);
   };
   const write = writeChart.provide({
     actions: { publish },
     actors: {
-      judge: fromPromise<Awaited<ReturnType<typeof judge>>, { write: PolicyWrite }>(({ input, signal }) =>
-        judge(ports, input.write, signal).catch((failure: unknown) => {
+      prepare: fromPromise<Awaited<ReturnType<typeof prepareWrite>>, { write: PolicyWrite }>(({ input, signal }) =>
+        prepareWrite(ports, input.write, signal).catch((failure: unknown) => {
           throw storeRefused(failure);
         }),
       ),

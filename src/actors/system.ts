@@ -169,7 +169,7 @@ export function createSystem(ports: SystemPorts): System {
   const closePlanes = (): Promise<unknown> =>
     (planesClosed ??= Promise.all([dns?.close(), servicePlane?.plane.close()]));
   const logic = nodeActor(bus, {
-    judgement: {
+    policyWrites: {
       ...store,
       thread: writing,
       surroundings,

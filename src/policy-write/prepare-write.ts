@@ -14,7 +14,7 @@ import type { PolicySurroundings, Prepared, TooLarge, Unreadable } from '#policy
 import { inRecord, storedText } from '#policy-thread/stored-text.js';
 import type { Replay } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
-import type { Judged, PolicyInForce } from '#statecharts/write.chart.js';
+import type { PolicyInForce, PreparedWrite } from '#statecharts/write.chart.js';
 import type { IntegrationStore, PolicyStore } from '#store/store-types.js';
 import {
   type Circumstances,
@@ -33,7 +33,7 @@ import {
   storesPolicy,
 } from './write-decision.js';
 
-export type JudgementPorts = {
+export type PrepareWritePorts = {
   readonly policies: PolicyStore;
   readonly integrations: IntegrationStore;
   readonly thread: PolicyThread;
@@ -47,7 +47,11 @@ export type JudgementPorts = {
 };
 
 /** All steps of a write before anything is staged or stored (D7). */
-export async function judge(ports: JudgementPorts, write: PolicyWrite, signal: AbortSignal): Promise<Judged | Refusal> {
+export async function prepareWrite(
+  ports: PrepareWritePorts,
+  write: PolicyWrite,
+  signal: AbortSignal,
+): Promise<PreparedWrite | Refusal> {
   const located = await locate(ports.policies, write);
   const refused = refusalBefore(write, located);
   if (refused !== null) return refused;
@@ -57,25 +61,25 @@ export async function judge(ports: JudgementPorts, write: PolicyWrite, signal: A
     generation: await ports.policies.generation(),
     enforced: ports.adoptedGeneration(),
   };
-  if (write.sourceGroup !== undefined) return judgeGroup(ports, write, write.sourceGroup, located, at, signal);
+  if (write.sourceGroup !== undefined) return prepareGroupWrite(ports, write, write.sourceGroup, located, at, signal);
   switch (write.operation) {
     case 'put':
-      return judgePut(ports, write, located, at, signal);
+      return preparePut(ports, write, located, at, signal);
     case 'delete':
-      return judgeDelete(ports, write, located, at);
+      return prepareDelete(ports, write, located, at);
     case 'activate':
-      return judgeActivation(ports, write, located, at, signal);
+      return prepareActivation(ports, write, located, at, signal);
   }
 }
 
-async function judgeGroup(
-  ports: JudgementPorts,
+async function prepareGroupWrite(
+  ports: PrepareWritePorts,
   write: PolicyWrite,
   group: string,
   located: Located,
   at: Circumstances,
   signal: AbortSignal,
-): Promise<Judged | Refusal> {
+): Promise<PreparedWrite | Refusal> {
   const { existing } = located;
   if (existing === null) throw new Error('a source group is written in a policy that there is');
   const { form, mode } = existing;
@@ -86,7 +90,7 @@ async function judgeGroup(
       if (refused !== null) return refused;
       const { edit, groupJson, warnings, created } = prepared;
       const decision = decidePut(write, located, { form, mode, name: null, text: { edit }, shown: groupJson }, at);
-      return judged(ports, write, { ...decision, created }, prepared, warnings);
+      return preparedWrite(ports, write, { ...decision, created }, prepared, warnings);
     }
     case 'no_such_group':
       return refusal('not_found', `the policy has no source group ${JSON.stringify(group)}`);
@@ -97,7 +101,7 @@ async function judgeGroup(
 
 /** If the thread does not hold the policy, the task is repeated with the stored text. */
 async function prepareGroup(
-  { policies, thread, surroundings, ...ports }: JudgementPorts,
+  { policies, thread, surroundings, ...ports }: PrepareWritePorts,
   existing: PolicyRecord,
   { group, write, key }: { readonly group: string; readonly write: PolicyWrite; readonly key: string },
   signal: AbortSignal,
@@ -128,13 +132,13 @@ function keyOf({ existing }: Located, { newId }: Circumstances): string {
   return etagOf({ id: existing?.id ?? newId, revision: (existing?.revision ?? 0) + 1 });
 }
 
-async function judgePut(
-  ports: JudgementPorts,
+async function preparePut(
+  ports: PrepareWritePorts,
   write: PolicyWrite,
   located: Located,
   at: Circumstances,
   signal: AbortSignal,
-): Promise<Judged | Refusal> {
+): Promise<PreparedWrite | Refusal> {
   const { policies, thread, surroundings } = ports;
   const integrations = (await ports.integrations.list()).map(({ name }) => name);
   const recordMode = (write.target.by === 'active' ? located.active?.mode : located.existing?.mode) ?? 'enforce';
@@ -160,16 +164,16 @@ async function judgePut(
   const { mode, policyJson, warnings } = prepared;
   const written = { form: write.form, mode, name: prepared.name, text: { body: policyJson }, shown: policyJson };
   const decision = decidePut(write, located, written, at);
-  return judged(ports, write, decision, prepared, warnings);
+  return preparedWrite(ports, write, decision, prepared, warnings);
 }
 
-async function judgeActivation(
-  ports: JudgementPorts,
+async function prepareActivation(
+  ports: PrepareWritePorts,
   write: PolicyWrite,
   located: Located,
   at: Circumstances,
   signal: AbortSignal,
-): Promise<Judged | Refusal> {
+): Promise<PreparedWrite | Refusal> {
   const { thread, surroundings } = ports;
   const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
@@ -182,7 +186,7 @@ async function judgeActivation(
       decides: 'unchanged',
       warnings: [],
     };
-    return judged(ports, write, unchanged, null, []);
+    return preparedWrite(ports, write, unchanged, null, []);
   }
   if (record.mode === 'disabled')
     return refusal('cannot_activate', 'the mode of the policy is disabled; write it with the mode audit or enforce');
@@ -200,31 +204,31 @@ async function judgeActivation(
     return { ...refusal('cannot_activate', `the stored policy is not valid any more: ${detail}`), problems };
   }
   const decision = decideActivation(stored, located.active, at);
-  return judged(ports, write, decision, prepared, prepared.warnings.map(inRecord(text)));
+  return preparedWrite(ports, write, decision, prepared, prepared.warnings.map(inRecord(text)));
 }
 
-async function readExisting({ policies }: JudgementPorts, { existing }: Located): Promise<StoredPolicy | null> {
+async function readExisting({ policies }: PrepareWritePorts, { existing }: Located): Promise<StoredPolicy | null> {
   return existing === null ? null : policies.get(existing.id);
 }
 
-async function judgeDelete(
-  ports: JudgementPorts,
+async function prepareDelete(
+  ports: PrepareWritePorts,
   write: PolicyWrite,
   located: Located,
   at: Circumstances,
-): Promise<Judged | Refusal> {
+): Promise<PreparedWrite | Refusal> {
   const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
-  return judged(ports, write, decideDelete(stored, at), null, []);
+  return preparedWrite(ports, write, decideDelete(stored, at), null, []);
 }
 
-function judged(
-  { enforced, surroundings, hasInterceptCa }: JudgementPorts,
+function preparedWrite(
+  { enforced, surroundings, hasInterceptCa }: PrepareWritePorts,
   write: PolicyWrite,
   decision: Decision,
   prepared: Prepared | null,
   found: readonly Warning[],
-): Judged {
+): PreparedWrite {
   const { change, created, stored } = decision;
   const { generation } = change;
   const activation = activationOf(decision, prepared, surroundings.fallback);
@@ -237,14 +241,14 @@ function judged(
     : storesPolicy(write)
       ? { kind: 'written', created, stored, generation, warnings, proof: null }
       : { kind: 'deleted', generation, warnings };
-  return { kind: 'judged', change, activation, outcome };
+  return { kind: 'prepared_write', change, activation, outcome };
 }
 
 function activationOf(
   { change, stored, decides }: Decision,
   prepared: Prepared | null,
   fallback: Action,
-): Judged['activation'] {
+): PreparedWrite['activation'] {
   const { generation } = change;
   switch (decides) {
     case 'unchanged':
@@ -265,7 +269,7 @@ function activationOf(
  * Computes the program that must be in force according to the store. Throws if the stored policy cannot be
  * read.
  */
-export async function replay(ports: JudgementPorts, signal: AbortSignal): Promise<Replay> {
+export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay> {
   const { policies, thread, surroundings } = ports;
   const [stored, generation, everActivated] = await Promise.all([
     policies.active(),

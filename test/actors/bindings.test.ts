@@ -11,7 +11,7 @@ import { servicePlaneActor } from '#actors/service-plane.actor.js';
 import { supervisedPartActor } from '#actors/supervised-part.actor.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
-import type { JudgementPorts } from '#policy-write/prepare-write.js';
+import type { PrepareWritePorts } from '#policy-write/prepare-write.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { interfacesChart } from '#statecharts/interfaces.chart.js';
@@ -43,7 +43,7 @@ test('every actor provides every effect that its chart declares', async () => {
   const bus = createBus<Message>();
   const store = await openMemoryStore();
   const now = () => new Date();
-  const judgement: JudgementPorts = {
+  const policyWrites: PrepareWritePorts = {
     ...store,
     thread: threadHere(),
     surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
@@ -54,7 +54,7 @@ test('every actor provides every effect that its chart declares', async () => {
   };
   const events = new EventSwitch(null);
   const node = nodeActor(bus, {
-    judgement,
+    policyWrites,
     dataplane: null,
     dns: null,
     servicePlane: null,
@@ -64,7 +64,7 @@ test('every actor provides every effect that its chart declares', async () => {
     now,
   });
   expect(unprovided(nodeChart, node)).toEqual([]);
-  const policy = policyActor(bus, judgement);
+  const policy = policyActor(bus, policyWrites);
   expect(unprovided(policyChart, policy)).toEqual([]);
   expect(unprovided(writeChart, policy.implementations.actors.write as AnyStateMachine)).toEqual([]);
   const dataplane = dataplaneActor(bus, null);

@@ -71,8 +71,8 @@ const inForce = (record: typeof RECORD | null, generation: number): PolicyInForc
   lookups: LOOKUPS,
   inspection: INSPECTION,
 });
-const judged = (activates: boolean) => ({
-  kind: 'judged',
+const preparedWrite = (activates: boolean) => ({
+  kind: 'prepared_write',
   change: { put: STORED, generation: 2 },
   activation: activates ? { program: PROGRAM, sample: SAMPLE, inForce: inForce(RECORD, 2) } : null,
   outcome: { kind: 'written', created: true, stored: STORED, generation: 2, warnings: [], proof: null },
@@ -97,7 +97,7 @@ const policyEvents = [
   },
   { type: 'node.draining' },
 ];
-const outcome = judged(true).outcome;
+const outcome = preparedWrite(true).outcome;
 const policyOutputs = {
   replay: [replay(RECORD, true), replay(null, true), replay(null, false)],
   write: [
@@ -158,12 +158,16 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       input: { id: 'w', write, enforced },
       events: [{ type: 'write.expired', refusal: { kind: 'refused', code: 'activation_timeout', detail: 'late' } }],
       outputs: {
-        judge: [judged(true), judged(false), { kind: 'refused', code: 'not_found', detail: 'no such policy' }],
+        prepare: [
+          preparedWrite(true),
+          preparedWrite(false),
+          { kind: 'refused', code: 'not_found', detail: 'no such policy' },
+        ],
         stage: [{ lines: 3, proof: { classes: 1, checked: 2, complete: true } }],
         flip: [{ epoch: 2 }],
       },
-      key: (({ context }: { context: { judged: { activation: unknown } | null } }) => [
-        context.judged?.activation != null,
+      key: (({ context }: { context: { prepared: { activation: unknown } | null } }) => [
+        context.prepared?.activation != null,
       ]) as never,
       regions: {},
     })),
