@@ -58,7 +58,7 @@ export function validateSourceGroup(document: unknown, context: ValidationContex
   const validation = { problems, context, damaged: keepIntact(document, shape), expressions: { instructions: 0 } };
   if (!isObject(document)) return problems.all();
   const group = document as Intact<SourceGroupConfig>;
-  validateId(group.id, 0, new Map(), '', '', 'source group', validation);
+  validateId({ id: group.id, index: 0, ids: new Map(), list: '', at: '', what: 'source group' }, validation);
   validateGroup(group, '', validation);
   validateInstructions('/rules', validation);
   return problems.all();
@@ -143,7 +143,8 @@ function validateConfig(config: Intact<PolicyConfig>, at: string, validation: Va
     const group = groups[index];
     if (group === undefined) continue;
     const pointer = `${at}/source_groups/${index}`;
-    validateId(group.id, index, ids, `${at}/source_groups`, pointer, 'source group', validation);
+    const list = `${at}/source_groups`;
+    validateId({ id: group.id, index, ids, list, at: pointer, what: 'source group' }, validation);
     validateGroup(group, pointer, validation);
     rules += group.rules?.length ?? 0;
   }
@@ -168,7 +169,8 @@ function validateGroup(group: Intact<SourceGroupConfig>, at: string, validation:
     const rule = rules[index];
     if (rule === undefined) continue;
     const pointer = `${at}/rules/${index}`;
-    validateId(rule.id, index, ids, `${at}/rules`, pointer, 'rule of this group', validation);
+    const list = `${at}/rules`;
+    validateId({ id: rule.id, index, ids, list, at: pointer, what: 'rule of this group' }, validation);
     validateRule(rule, pointer, validation);
   }
 }
@@ -191,15 +193,17 @@ function validateSources(sources: Intact<SourcesConfig>, at: string, validation:
   }
 }
 
-function validateId(
-  id: string | undefined,
-  index: number,
-  ids: Map<string, number>,
-  list: string,
-  at: string,
-  what: string,
-  { problems }: Validation,
-): void {
+/** An id in a list. `ids` maps the ids before it to their indexes. `what` names an element of the list. */
+type ListedId = {
+  readonly id: string | undefined;
+  readonly index: number;
+  readonly ids: Map<string, number>;
+  readonly list: string;
+  readonly at: string;
+  readonly what: string;
+};
+
+function validateId({ id, index, ids, list, at, what }: ListedId, { problems }: Validation): void {
   if (id === undefined) return;
   if (id === '') {
     problems.add(`${at}/id`, 'empty_id', 'An id is not empty.');
