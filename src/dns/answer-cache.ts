@@ -4,10 +4,10 @@ import type { NameKey } from './wire/name.js';
 import type { Template } from './wire/response.js';
 
 /** An address that the rebind protection removed. `reason`: text for a finding. */
-export type Rebound = { readonly address: number; readonly reason: string };
+export type RemovedAddress = { readonly address: number; readonly reason: string };
 
 /** A cached answer. Times are values of `nowMs`. */
-export type ReplayBuffer = {
+export type CachedAnswer = {
   readonly template: Template;
   readonly key: NameKey;
   /** The addresses that the queried name resolves to, each with its TTL in seconds at arrival. */
@@ -17,7 +17,7 @@ export type ReplayBuffer = {
   /** The Extended DNS Error that reports removed records; null: no record was removed. */
   readonly filtered: EdnsOption | null;
   /** The first addresses that the rebind protection removed from the answer, and why. */
-  readonly rebound: readonly Rebound[];
+  readonly rebound: readonly RemovedAddress[];
   /**
    * The number of the lookups that granted these addresses last, and the end of that grant; see `Learning`.
    */
@@ -38,13 +38,13 @@ const ADDRESS_BYTES = 48;
 
 /** Answers by question, within a limit of bytes. The least recently used answers are removed first. */
 export class AnswerCache {
-  readonly #kept: LRUCache<string, ReplayBuffer>;
+  readonly #answers: LRUCache<string, CachedAnswer>;
 
   constructor(
     capacityBytes: number,
     private readonly staleMs: number,
   ) {
-    this.#kept = new LRUCache({
+    this.#answers = new LRUCache({
       maxSize: Math.max(1, capacityBytes),
       sizeCalculation: ({ template: { bytes, ttls }, addresses }) =>
         OVERHEAD_BYTES + bytes.length + TTL_BYTES * ttls.length + ADDRESS_BYTES * addresses.length,
@@ -52,29 +52,29 @@ export class AnswerCache {
   }
 
   get entries(): number {
-    return this.#kept.size;
+    return this.#answers.size;
   }
 
   get bytes(): number {
-    return this.#kept.calculatedSize;
+    return this.#answers.calculatedSize;
   }
 
   /** Returns undefined if the question has no answer or an expired one. */
-  fresh(question: string, now: number): ReplayBuffer | undefined {
-    const kept = this.#kept.get(question);
+  fresh(question: string, now: number): CachedAnswer | undefined {
+    const kept = this.#answers.get(question);
     if (kept === undefined || kept.freshUntil > now) return kept;
-    if (kept.freshUntil + this.staleMs <= now) this.#kept.delete(question);
+    if (kept.freshUntil + this.staleMs <= now) this.#answers.delete(question);
     return undefined;
   }
 
   /** Returns an answer that may have expired, for use when no upstream answers (RFC 8767). */
-  stale(question: string, now: number): ReplayBuffer | undefined {
+  stale(question: string, now: number): CachedAnswer | undefined {
     if (this.staleMs === 0) return undefined;
-    const kept = this.#kept.get(question);
+    const kept = this.#answers.get(question);
     return kept !== undefined && kept.freshUntil + this.staleMs > now ? kept : undefined;
   }
 
-  keep(question: string, kept: ReplayBuffer): void {
-    this.#kept.set(question, kept);
+  keep(question: string, kept: CachedAnswer): void {
+    this.#answers.set(question, kept);
   }
 }

@@ -6,20 +6,20 @@ import type { DnsOptions } from './dns-options.js';
 import type { DnsStats } from './dns-proxy.js';
 
 /** The `workerData` of the thread. */
-export type Given = { readonly options: DnsOptions; readonly descriptors: SharedArrayBuffer };
+export type DnsWorkerData = { readonly options: DnsOptions; readonly descriptors: SharedArrayBuffer };
 /** Messages to the thread. */
-export type ToThread =
+export type ToDnsThread =
   | { readonly kind: 'use'; readonly lookups: Lookups }
   | { readonly kind: 'grant_by'; readonly port: MessagePort | null }
   | { readonly kind: 'lookups_wanted'; readonly wanted: boolean };
 /** Requests to the thread; each has a response. */
-export type DnsAsks = {
+export type DnsRequests = {
   open(): void;
   close(): void;
   stats(): DnsStats;
   names(): readonly KnownName[];
 };
 /** Messages from the thread. */
-export type FromThread =
+export type FromDnsThread =
   | { readonly kind: 'aliveness'; readonly alive: readonly string[]; readonly dead: readonly string[] }
   | { readonly kind: 'seen'; readonly seen: SeenLookups };

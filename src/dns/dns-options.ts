@@ -21,7 +21,7 @@ export type DnsOptions = {
   /** Names that may resolve to non-public addresses. */
   readonly rebindAllow: readonly HostnamePattern[];
   /** A lookup fails if its addresses are not granted within this time; default 100 (D12). */
-  readonly grantPatienceMs?: number;
+  readonly grantTimeoutMs?: number;
   /** An idle TCP connection is closed after this time; default 10,000. */
   readonly tcpIdleMs?: number;
 };

@@ -3,7 +3,7 @@ import type { Lookups } from '#contracts/lookups.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { Descriptors } from '#sockets/descriptors.js';
 import { WorkerClient } from '#threads/worker-client.js';
-import type { DnsAsks, FromThread, Given, ToThread } from './dns-messages.js';
+import type { DnsRequests, DnsWorkerData, FromDnsThread, ToDnsThread } from './dns-messages.js';
 import type { DnsOptions } from './dns-options.js';
 import type { DnsChange, DnsProxy } from './dns-proxy.js';
 
@@ -15,7 +15,7 @@ export function createDnsProxy(options: DnsOptions): DnsProxy {
   return new DnsThread(options);
 }
 
-type Thread = WorkerClient<DnsAsks, ToThread, FromThread>;
+type Thread = WorkerClient<DnsRequests, ToDnsThread, FromDnsThread>;
 
 class DnsThread implements DnsProxy {
   #thread: Thread | null = null;
@@ -28,7 +28,7 @@ class DnsThread implements DnsProxy {
 
   async open(): Promise<void> {
     await this.#end();
-    const thread = this.#begin();
+    const thread = this.#start();
     if (this.#lookups !== null) thread.tell({ kind: 'use', lookups: this.#lookups });
     thread.tell({ kind: 'lookups_wanted', wanted: this.#lookupsWanted });
     try {
@@ -79,9 +79,9 @@ class DnsThread implements DnsProxy {
     await this.#end();
   }
 
-  #begin(): Thread {
+  #start(): Thread {
     const descriptors = new Descriptors();
-    const workerData: Given = { options: this.options, descriptors: descriptors.shared };
+    const workerData: DnsWorkerData = { options: this.options, descriptors: descriptors.shared };
     const given = {
       entry: 'src/dns/dns.worker.js',
       name: "the DNS proxy's thread",
@@ -91,12 +91,12 @@ class DnsThread implements DnsProxy {
       resourceLimits: { maxYoungGenerationSizeMb: 48 },
     };
     this.#thread = new WorkerClient(given, {
-      said: (message) => this.#hear(message),
+      said: (message) => this.#handle(message),
       // Close the sockets only now: before its end, the thread could still use them.
       gone: () => descriptors.closeAll(),
       died: (reason) => {
         this.#thread = null;
-        this.#tell({ type: 'worker_died', reason });
+        this.#notify({ type: 'worker_died', reason });
       },
     });
     return this.#thread;
@@ -107,17 +107,17 @@ class DnsThread implements DnsProxy {
     return this.#thread;
   }
 
-  #hear(message: FromThread): void {
+  #handle(message: FromDnsThread): void {
     switch (message.kind) {
       case 'aliveness':
-        this.#tell({ type: 'upstreams_changed', alive: message.alive, dead: message.dead });
+        this.#notify({ type: 'upstreams_changed', alive: message.alive, dead: message.dead });
         return;
       case 'seen':
         for (const observer of this.#observers) observer(message.seen);
     }
   }
 
-  #tell(change: DnsChange): void {
+  #notify(change: DnsChange): void {
     for (const watcher of this.#watchers) watcher(change);
   }
 

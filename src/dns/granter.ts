@@ -5,24 +5,24 @@ import { nowMs } from './clock.js';
 import { ExpiringMap } from './expiring-map.js';
 
 /** D12: a client that would wait longer gets SERVFAIL. */
-const PATIENCE_MS = 100;
+const TIMEOUT_MS = 100;
 
 /** How many of the requested grants are in force: `some` if the table was full. */
 export type Granted = 'all' | 'some' | 'none';
 type Done = (granted: Granted) => void;
-type Asked = {
+type PendingGrant = {
   readonly patterns: readonly string[];
   readonly addresses: readonly number[];
   readonly expiryNs: number;
   readonly done: Done;
 };
-type Sent = { readonly id: number; readonly until: number; readonly asked: readonly Asked[] };
+type Sent = { readonly id: number; readonly until: number; readonly asked: readonly PendingGrant[] };
 
 /** Requests grants for addresses from the datapath. The requests of one pump turn share a message. */
 export class Granter implements Sender {
   #port: MessagePort | null = null;
   #lastId = 0;
-  #asked: Asked[] = [];
+  #pending: PendingGrant[] = [];
   #isToBeFlushed = false;
   readonly #sent = new ExpiringMap<number, Sent>();
 
@@ -30,7 +30,7 @@ export class Granter implements Sender {
     private readonly pump: Pick<Pump, 'hasToSend'>,
     /** Called with the number of addresses that were not granted because the table was full. */
     private readonly onRefused: (count: number) => void,
-    private readonly patienceMs = PATIENCE_MS,
+    private readonly timeoutMs = TIMEOUT_MS,
   ) {}
 
   /** Uses this port from now on. Requests sent over the previous port fail. */
@@ -61,7 +61,7 @@ export class Granter implements Sender {
       return;
     }
     if (isAwaited) this.hurry();
-    this.#asked.push({ patterns, addresses, expiryNs, done });
+    this.#pending.push({ patterns, addresses, expiryNs, done });
   }
 
   /** A client now waits for a request that was not awaited before: send it at once. */
@@ -83,14 +83,14 @@ export class Granter implements Sender {
 
   flush(): number {
     this.#isToBeFlushed = false;
-    const asked = this.#asked;
-    this.#asked = [];
+    const asked = this.#pending;
+    this.#pending = [];
     if (asked.length === 0) return 0;
     if (this.#port === null) {
       for (const { done } of asked) done('none');
       return 0;
     }
-    const sent: Sent = { id: ++this.#lastId, asked, until: nowMs() + this.patienceMs };
+    const sent: Sent = { id: ++this.#lastId, asked, until: nowMs() + this.timeoutMs };
     this.#sent.set(sent.id, sent);
     this.#port.postMessage({ id: sent.id, ...rowsOf(asked) } satisfies GrantRequest);
     return 0;
@@ -118,7 +118,7 @@ export class Granter implements Sender {
   }
 }
 
-function rowsOf(asked: readonly Asked[]): Omit<GrantRequest, 'id'> {
+function rowsOf(asked: readonly PendingGrant[]): Omit<GrantRequest, 'id'> {
   const patterns: string[] = [];
   const addresses: number[] = [];
   const expiriesNs: number[] = [];

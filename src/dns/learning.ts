@@ -1,4 +1,4 @@
-import type { ReplayBuffer } from './answer-cache.js';
+import type { CachedAnswer } from './answer-cache.js';
 import { monotonicNs, nowMs } from './clock.js';
 import type { Counts } from './dns-counts.js';
 import type { DnsOptions } from './dns-options.js';
@@ -34,7 +34,7 @@ export class Learning {
    * lookups numbered `by`; it is called only if that is not known yet.
    */
   ensure(
-    kept: ReplayBuffer,
+    kept: CachedAnswer,
     patternsOf: (key: NameKey) => readonly string[],
     by: number,
     now: number,
@@ -106,7 +106,7 @@ export class Learning {
    * All addresses of one answer are granted as long as the one with the longest TTL: the client may use any
    * of them.
    */
-  #until({ addresses, storedAt }: ReplayBuffer, now: number): number {
+  #until({ addresses, storedAt }: CachedAnswer, now: number): number {
     const longest = addresses.reduce((most, { ttl }) => Math.max(most, ttl), 0);
     const left = Math.max(this.options.minGrantMs, storedAt + longest * 1_000 - now);
     return now + Math.min(left, this.options.maxGrantMs);

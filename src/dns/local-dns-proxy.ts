@@ -49,11 +49,7 @@ export class LocalDnsProxy {
     const counts = this.#counts;
     this.#cache = new AnswerCache(options.cacheBytes, options.serveStaleMs);
     this.#pump = new Pump((datagrams) => counts.refuse('not_sent', datagrams), descriptors);
-    this.granter = new Granter(
-      this.#pump,
-      (count) => counts.refuse('no_room_to_learn', count),
-      options.grantPatienceMs,
-    );
+    this.granter = new Granter(this.#pump, (count) => counts.refuse('no_room_to_learn', count), options.grantTimeoutMs);
     this.#upstreams = new Upstreams(
       this.#pump,
       options,

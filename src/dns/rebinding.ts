@@ -35,7 +35,7 @@ export class Rebinding {
       if (own.has(address)) return `own_address${NEVER}`;
       const block = specialBlockOf(address);
       if (block === null) return null;
-      if (block.isNobodys) return `${block.name}${NEVER}`;
+      if (block.isNeverRemote) return `${block.name}${NEVER}`;
       return this.#isTrusted(name) ? null : `${block.name}: allowed only for names in dns.rebind_allow`;
     };
   }

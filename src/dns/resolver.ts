@@ -4,7 +4,7 @@ import type { EdnsOption } from '#dns/wire/edns.js';
 import { LookupIndex } from '#policy/evaluate/lookup-index.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { DecidedHits } from '#threads/decided-hits.js';
-import type { AnswerCache, Rebound, ReplayBuffer } from './answer-cache.js';
+import type { AnswerCache, CachedAnswer, RemovedAddress } from './answer-cache.js';
 import { nowMs } from './clock.js';
 import type { Counts } from './dns-counts.js';
 import type { DnsOptions } from './dns-options.js';
@@ -27,15 +27,15 @@ import { respond, respondError, templateOf } from './wire/response.js';
 const STALE_TTL = 30;
 
 type Done = (response: Uint8Array) => void;
-type Asker = { readonly query: Query; readonly source: number; readonly limit: number; readonly done: Done };
-type Judging = Pick<Lookups, 'generation' | 'patterns'> & { readonly index: LookupIndex };
+type PendingClient = { readonly query: Query; readonly source: number; readonly limit: number; readonly done: Done };
+type ActiveLookups = Pick<Lookups, 'generation' | 'patterns'> & { readonly index: LookupIndex };
 
 /** Answers queries: from the policy, from the cache, or from upstreams (D9–D12). */
 export class Resolver {
-  #judging: Judging | null = null;
+  #active: ActiveLookups | null = null;
   /** The number of the current lookups; it grows with each `use`. */
   #number = 0;
-  readonly #asked = new ExpiringMap<string, Asker[]>();
+  readonly #inProgress = new ExpiringMap<string, PendingClient[]>();
   readonly #inFlight = new InFlight();
 
   constructor(
@@ -50,7 +50,7 @@ export class Resolver {
   ) {}
 
   use({ generation, patterns, tables }: Lookups): void {
-    this.#judging = { index: new LookupIndex(tables), patterns, generation };
+    this.#active = { index: new LookupIndex(tables), patterns, generation };
     this.#number++;
   }
 
@@ -65,7 +65,7 @@ export class Resolver {
    */
   answer(datagram: Uint8Array, source: number, isStream: boolean, done: Done): boolean {
     const query = readQuery(datagram);
-    if (!('fault' in query)) this.#judge(query, source, isStream, done);
+    if (!('fault' in query)) this.#resolve(query, source, isStream, done);
     else {
       this.counts.refuse(query.fault);
       if (query.id === null) return false;
@@ -74,21 +74,21 @@ export class Resolver {
     return true;
   }
 
-  #judge(query: Query, source: number, isStream: boolean, done: Done): void {
+  #resolve(query: Query, source: number, isStream: boolean, done: Done): void {
     const refused = refusalOf(query);
     if (refused !== null) {
       this.counts.refuse(refused.reason);
       done(respondError(query, refused.rcode));
       return;
     }
-    const judging = this.#judging;
-    if (judging === null) {
+    const active = this.#active;
+    if (active === null) {
       this.#fail(query, EXTENDED_ERROR.notReady, 'no policy is in force yet', done);
       return;
     }
-    const word = judging.index.decide(source, query.key);
-    this.sightings.add(source, query.key, query.type, judging.generation, word);
-    this.hits.add(judging.generation, rankOf(word));
+    const word = active.index.decide(source, query.key);
+    this.sightings.add(source, query.key, query.type, active.generation, word);
+    this.hits.add(active.generation, rankOf(word));
     if (verdictOf(word) === 'deny' && !isAudited(word)) {
       this.#deny(query, done);
       return;
@@ -106,7 +106,7 @@ export class Resolver {
     done(respondError(query, isRefused ? RCODE.refused : RCODE.nxdomain, { extendedError }));
   }
 
-  #lookUp(asker: Asker): void {
+  #lookUp(asker: PendingClient): void {
     const { query } = asker;
     const question = questionOf(query);
     const cookie = optionsOf(query);
@@ -127,15 +127,15 @@ export class Resolver {
       this.#ask(query, cookie, (outcome) => this.#settle(question, outcome, [asker]));
       return;
     }
-    const waiting = this.#asked.get(question);
+    const waiting = this.#inProgress.get(question);
     if (waiting !== undefined) {
       waiting.push(asker);
       return;
     }
     const askers = [asker];
-    this.#asked.set(question, askers);
+    this.#inProgress.set(question, askers);
     this.#ask(query, [], (outcome) => {
-      this.#asked.delete(question);
+      this.#inProgress.delete(question);
       this.#settle(question, outcome, askers);
     });
   }
@@ -155,7 +155,7 @@ export class Resolver {
     this.upstreams.ask(asked, then);
   }
 
-  #settle(question: string, message: Message | null, askers: readonly Asker[]): void {
+  #settle(question: string, message: Message | null, askers: readonly PendingClient[]): void {
     const now = nowMs();
     const [first] = askers;
     if (first === undefined) return;
@@ -173,7 +173,7 @@ export class Resolver {
     }
     const chain = chainOf(message, first.query.key);
     const reasonFor = this.rebinding.reasonsFor(first.query.key, now);
-    const rebound: Rebound[] = [];
+    const rebound: RemovedAddress[] = [];
     const drop = (address: number): boolean => {
       const reason = reasonFor(address);
       if (reason !== null && rebound.length < TOLD_ADDRESSES) rebound.push({ address, reason });
@@ -187,7 +187,7 @@ export class Resolver {
     const found = addressesOf(rest, chain);
     // `message`, not `rest`: without its addresses an answer has no TTL of its own.
     const seconds = Math.min(keepsFor(message, chain), this.#longest);
-    const kept: ReplayBuffer = {
+    const kept: CachedAnswer = {
       template: templateOf(rest),
       key: first.query.key,
       addresses: found.addresses,
@@ -204,11 +204,11 @@ export class Resolver {
   }
 
   /** Answers once the addresses of the answer are granted. */
-  #finish(kept: ReplayBuffer, asker: Asker, now: number, options: readonly EdnsOption[] = []): void {
-    const judging = this.#judging;
-    if (judging === null) return;
+  #finish(kept: CachedAnswer, asker: PendingClient, now: number, options: readonly EdnsOption[] = []): void {
+    const active = this.#active;
+    if (active === null) return;
     const patternsOf = (key: NameKey): readonly string[] =>
-      judging.index.matching(key).flatMap((at) => judging.patterns[at] ?? []);
+      active.index.matching(key).flatMap((at) => active.patterns[at] ?? []);
     this.learning.ensure(kept, patternsOf, this.#number, now, (isInForce) => {
       const { query, limit, done } = asker;
       if (!isInForce) {
@@ -222,7 +222,7 @@ export class Resolver {
         : kept.filtered === null
           ? options
           : [...options, kept.filtered];
-      for (const left of kept.rebound) this.sightings.rebound(asker.source, kept.key, left, judging.generation);
+      for (const left of kept.rebound) this.sightings.rebound(asker.source, kept.key, left, active.generation);
       done(
         respond(kept.template, query, {
           // RFC 8767, 4: an expired answer gets a fixed TTL.
@@ -241,7 +241,7 @@ export class Resolver {
   }
 
   /** Relays an error without its records: an error is neither cached nor a source of grants. */
-  #relay(message: Message, { query, limit, done }: Asker, options: readonly EdnsOption[]): void {
+  #relay(message: Message, { query, limit, done }: PendingClient, options: readonly EdnsOption[]): void {
     if (message.rcode === RCODE.servfail) this.counts.servfail++;
     const left = message.answers.length + message.authorities.length + message.additionals.length;
     if (left > 0) this.counts.refuse('left_out_with_error', left);
@@ -304,7 +304,7 @@ const REMOVALS: Readonly<Record<Removal, string>> = {
 };
 
 /** Reports to the client which records were removed from its answer. */
-function filteredError(removals: ReadonlySet<Removal>, [rebound]: readonly Rebound[]): EdnsOption {
+function filteredError(removals: ReadonlySet<Removal>, [rebound]: readonly RemovedAddress[]): EdnsOption {
   if (rebound !== undefined) {
     const { address, reason } = rebound;
     return extendedError(EXTENDED_ERROR.blocked, `rebind protection: ${formatAddress(address)} is ${reason}`);

@@ -1,6 +1,6 @@
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { verdictOf } from '#contracts/verdict-word.js';
-import type { Rebound } from './answer-cache.js';
+import type { RemovedAddress } from './answer-cache.js';
 import { nowMs, wallMs } from './clock.js';
 import { type NameKey, presentationOf } from './wire/name.js';
 
@@ -19,7 +19,7 @@ type Sighting = {
   lastMs: number;
 };
 
-type Rebinding = Rebound & {
+type Rebinding = RemovedAddress & {
   readonly source: number;
   readonly key: NameKey;
   readonly generation: number;
@@ -56,7 +56,7 @@ export class SeenLookupCounter {
   }
 
   /** Records an address that was removed from an answer. */
-  rebound(source: number, key: NameKey, { address, reason }: Rebound, generation: number): void {
+  rebound(source: number, key: NameKey, { address, reason }: RemovedAddress, generation: number): void {
     const at = `${source} ${address} ${generation} ${reason} ${key}`;
     const known = this.#rebindings.get(at);
     if (known !== undefined) {

@@ -2,13 +2,10 @@ import type { Prefix } from '#contracts/policy-model.js';
 import { parseCidr } from '#policy/model/ipv4.js';
 import { covers } from '#policy/model/prefix-covers.js';
 
-/**
- * A special-purpose block. `isNobodys`: an address of it never belongs to another machine. `name`: text for
- * findings.
- */
-export type SpecialBlock = { readonly name: string; readonly isNobodys: boolean };
+/** A special block. `isNeverRemote`: no address of it is on another machine. `name`: text for findings. */
+export type SpecialBlock = { readonly name: string; readonly isNeverRemote: boolean };
 
-const NOBODYS = [
+const NEVER_REMOTE = [
   ['0.0.0.0/8', 'this_network'],
   ['127.0.0.0/8', 'loopback'],
   ['169.254.0.0/16', 'link_local'],
@@ -38,7 +35,7 @@ const NOT_REACHABLE = [
 /** Reachable parts of unreachable blocks: the anycast addresses of PCP and TURN. */
 const REACHABLE = prefixes('192.0.0.9/32', '192.0.0.10/32');
 
-const BLOCKS = [blocks(NOBODYS, true), blocks(NOT_REACHABLE, false)].flat();
+const BLOCKS = [blocks(NEVER_REMOTE, true), blocks(NOT_REACHABLE, false)].flat();
 
 /** Returns null for a public address. */
 export function specialBlockOf(address: number): SpecialBlock | null {
@@ -48,9 +45,9 @@ export function specialBlockOf(address: number): SpecialBlock | null {
 
 function blocks(
   list: readonly (readonly [text: string, name: string])[],
-  isNobodys: boolean,
+  isNeverRemote: boolean,
 ): readonly (SpecialBlock & { readonly prefix: Prefix })[] {
-  return list.flatMap(([text, name]) => prefixes(text).map((prefix) => ({ prefix, name, isNobodys })));
+  return list.flatMap(([text, name]) => prefixes(text).map((prefix) => ({ prefix, name, isNeverRemote })));
 }
 
 function prefixes(...texts: readonly string[]): readonly Prefix[] {

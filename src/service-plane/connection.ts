@@ -16,18 +16,20 @@ const UNREAD: HelloFacts = { kind: 'unreadable', fault: 'incomplete' };
 const NO_BYTES = Buffer.alloc(0);
 
 /** A verdict with its reason; the reason may also be a fault, besides those that a rule gives. */
-type Told = Pick<Decided, 'step' | 'verdict'> & { readonly reason: Decided['reason'] | RefusedReason | HandshakeFault };
+type Outcome = Pick<Decided, 'step' | 'verdict'> & {
+  readonly reason: Decided['reason'] | RefusedReason | HandshakeFault;
+};
 
 /**
  * Client bytes that were not forwarded yet: a hello, and the bytes after it. `body`: the hello's message. If
  * no hello could be read, `body` is empty and all bytes are in `hello`.
  */
-type Said = { readonly hello: Buffer; readonly body: Uint8Array; readonly behind: Buffer };
+type ClientBytes = { readonly hello: Buffer; readonly body: Uint8Array; readonly behind: Buffer };
 
 /** A server that received the hello, and the bytes it sent. */
-type Asked = { readonly server: Socket; readonly held: Buffer };
+type QueriedServer = { readonly server: Socket; readonly held: Buffer };
 
-const NOTHING_SAID: Said = { hello: NO_BYTES, body: NO_BYTES, behind: NO_BYTES };
+const NO_CLIENT_BYTES: ClientBytes = { hello: NO_BYTES, body: NO_BYTES, behind: NO_BYTES };
 
 /** An established connection, after its verdict. */
 type Live = {
@@ -60,7 +62,7 @@ export class Connection {
     if (this.#isOver) return;
     if (steps === null) return this.#refuse('no_policy');
     // A later policy no longer inspects this connection.
-    if (steps[0]?.tls === null) return this.#decide(steps, NOTHING_SAID);
+    if (steps[0]?.tls === null) return this.#decide(steps, NO_CLIENT_BYTES);
     this.#readHello(steps);
   }
 
@@ -75,7 +77,7 @@ export class Connection {
     if (judged?.kind !== 'decided') return this.#refuse(reason);
     this.plane.counts.refuse(reason);
     const verdict = judged.verdict === 'audit' ? 'audit' : 'deny';
-    this.#carryOut({ step: judged.step, verdict, reason }, NOTHING_SAID, null);
+    this.#carryOut({ step: judged.step, verdict, reason }, NO_CLIENT_BYTES, null);
   }
 
   /** Decides again by a new policy (D19b). */
@@ -100,19 +102,19 @@ export class Connection {
 
   /** Returns steps of a single policy: the newest one when they are found. */
   async #steps(expiredToo = false): Promise<readonly Step[] | null> {
-    const { judge } = this.plane;
+    const { evaluator } = this.plane;
     for (;;) {
-      const { generation } = judge;
-      const steps = await judge.stepsOf(this.flow, expiredToo);
-      if (generation !== judge.generation) continue;
+      const { generation } = evaluator;
+      const steps = await evaluator.stepsOf(this.flow, expiredToo);
+      if (generation !== evaluator.generation) continue;
       this.#generation = generation;
       return steps;
     }
   }
 
   /** Decides after a wait, during which another policy may have come into force. */
-  #settle(steps: readonly Step[], said: Said, asked: Asked | null = null): void {
-    if (this.#generation === this.plane.judge.generation) {
+  #settle(steps: readonly Step[], said: ClientBytes, asked: QueriedServer | null = null): void {
+    if (this.#generation === this.plane.evaluator.generation) {
       this.#decide(steps, said, asked);
       return;
     }
@@ -126,7 +128,7 @@ export class Connection {
   /** From now on `judgeAgain` covers the connection. */
   #goLive(live: Live): void {
     this.#live = live;
-    if (this.#generation !== this.plane.judge.generation) void this.judgeAgain();
+    if (this.#generation !== this.plane.evaluator.generation) void this.judgeAgain();
   }
 
   #readHello(steps: readonly Step[]): void {
@@ -159,7 +161,7 @@ export class Connection {
     client.resume();
   }
 
-  #decide(steps: readonly Step[], said: Said, asked: Asked | null = null): void {
+  #decide(steps: readonly Step[], said: ClientBytes, asked: QueriedServer | null = null): void {
     const judged = decideConnection(steps, this.#facts);
     switch (judged.kind) {
       case 'decided':
@@ -186,8 +188,8 @@ export class Connection {
     }
   }
 
-  #carryOut(decided: Told, said: Said, asked: Asked | null): void {
-    this.#tell(decided);
+  #carryOut(decided: Outcome, said: ClientBytes, asked: QueriedServer | null): void {
+    this.#report(decided);
     if (decided.verdict === 'deny') {
       this.cut();
     } else if (asked === null) {
@@ -197,7 +199,7 @@ export class Connection {
     }
   }
 
-  #connect(said: Said, then: (server: Socket) => void): void {
+  #connect(said: ClientBytes, then: (server: Socket) => void): void {
     this.#cancel = connectUpstream(this.flow, this.plane.options.mark, (server) => {
       this.#cancel = () => {};
       if (this.#isOver) {
@@ -205,7 +207,7 @@ export class Connection {
         return;
       }
       if (server === null) return this.#refuse('server_unreachable');
-      if (this.#generation !== this.plane.judge.generation) {
+      if (this.#generation !== this.plane.evaluator.generation) {
         // Another policy came into force: decide again before the server receives any bytes.
         server.destroy();
         return this.#settle([], said);
@@ -217,7 +219,7 @@ export class Connection {
   }
 
   /** Forwards the connection. If a hello was evaluated, first waits until the server has answered it. */
-  #follow({ server, held }: Asked, { body, behind }: Said, decided: Told): void {
+  #follow({ server, held }: QueriedServer, { body, behind }: ClientBytes, decided: Outcome): void {
     const go = (rest: Uint8Array): void => {
       if (rest.length > 0) server.write(rest);
       this.#cancel = this.plane.splices.splice(this.client, server, () => this.#end());
@@ -239,7 +241,7 @@ export class Connection {
   }
 
   /** The server does not act on the hello that was evaluated: only audit mode lets this pass (D4, D22). */
-  async #break(fault: HandshakeFault, decided: Told, go: () => void): Promise<void> {
+  async #break(fault: HandshakeFault, decided: Outcome, go: () => void): Promise<void> {
     const steps = await this.#steps(true);
     if (this.#isOver) return;
     if (steps === null) return this.#refuse('no_policy');
@@ -248,7 +250,7 @@ export class Connection {
     const judged = decideConnection(steps, { hello, certificate });
     const isAudited = judged.kind === 'decided' && judged.verdict === 'audit';
     const { step } = judged.kind === 'decided' && judged.verdict !== 'allow' ? judged : decided;
-    this.#tell({ step, verdict: isAudited ? 'audit' : 'deny', reason: fault });
+    this.#report({ step, verdict: isAudited ? 'audit' : 'deny', reason: fault });
     if (!isAudited) return this.cut();
     this.#facts = { hello, certificate };
     go();
@@ -268,7 +270,7 @@ export class Connection {
   };
 
   /** Forwards the hello, and holds the server's answer until the certificate is evaluated. */
-  #askServer(steps: readonly Step[], said: Said): void {
+  #askServer(steps: readonly Step[], said: ClientBytes): void {
     this.#connect(said, (server) => {
       const reader = new FlightReader();
       const stop = (): void => {
@@ -297,7 +299,7 @@ export class Connection {
     });
   }
 
-  #intercept(steps: readonly Step[], from: number, said: Said): void {
+  #intercept(steps: readonly Step[], from: number, said: ClientBytes): void {
     const { hello } = this.#facts;
     if (hello.kind !== 'hello') throw new Error('intercept a connection: its hello could not be read');
     this.plane.counts.intercepted++;
@@ -311,7 +313,7 @@ export class Connection {
       from,
       pass: (reason) => {
         this.#live = null;
-        const told: Told = { step: steps[from] as Step, verdict: 'audit', reason };
+        const told: Outcome = { step: steps[from] as Step, verdict: 'audit', reason };
         this.#carryOut(told, said, null);
       },
       over: () => this.#end(),
@@ -321,7 +323,7 @@ export class Connection {
     this.#goLive({ judgeAgain: (again, facts) => session.judgeAgain(again, facts, this.#generation) });
   }
 
-  #tell({ step, verdict, reason }: Told): void {
+  #report({ step, verdict, reason }: Outcome): void {
     const { plane, flow } = this;
     const { hello } = this.#facts;
     plane.counts.connection(verdict);
@@ -333,7 +335,7 @@ export class Connection {
       sourcePort: flow.sourcePort,
       destination: flow.destination,
       destinationPort: flow.destinationPort,
-      generation: plane.judge.generation,
+      generation: plane.evaluator.generation,
       decider: step.decider,
       verdict,
       reason: reason === 'unknown' && hello.kind === 'unreadable' ? hello.fault : reason === 'matched' ? null : reason,

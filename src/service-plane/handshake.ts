@@ -34,7 +34,7 @@ export class Handshake {
   #retry: Uint8Array | null = null;
   #isRetried = false;
   /** How many bytes after the first hello were sent to the server. */
-  #told = 0;
+  #sentBytes = 0;
   #isOver = false;
 
   constructor(
@@ -46,12 +46,12 @@ export class Handshake {
   begin(): void {
     const { client, server } = this.ends;
     const { behind, held } = this.begun;
-    client.on('data', this.#hearClient);
+    client.on('data', this.#onClientData);
     client.once('end', this.#clientEnded);
-    server.on('data', this.#hearServer);
+    server.on('data', this.#onServerData);
     for (const event of SERVER_ENDS) server.once(event, this.#serverEnded);
-    if (behind.length > 0) this.#hearClient(behind);
-    if (held.length > 0 && !this.#isOver) this.#hearServer(held);
+    if (behind.length > 0) this.#onClientData(behind);
+    if (held.length > 0 && !this.#isOver) this.#onServerData(held);
     if (this.#isOver) return;
     client.resume();
     server.resume();
@@ -61,23 +61,23 @@ export class Handshake {
   stop(): void {
     const { client, server } = this.ends;
     this.#isOver = true;
-    client.off('data', this.#hearClient);
+    client.off('data', this.#onClientData);
     client.off('end', this.#clientEnded);
     client.pause();
-    server.off('data', this.#hearServer);
+    server.off('data', this.#onServerData);
     for (const event of SERVER_ENDS) server.off(event, this.#serverEnded);
     server.pause();
   }
 
-  readonly #hearClient = (chunk: Uint8Array): void => {
+  readonly #onClientData = (chunk: Uint8Array): void => {
     const facts = this.#behind.push(chunk);
     if (facts !== null) this.#hello = facts.kind === 'hello' ? 'read' : 'unreadable';
-    if (this.#hello === 'none') this.#tellServer(this.#behind.end);
+    if (this.#hello === 'none') this.#sendToServer(this.#behind.end);
     if (this.#behind.bytes.length > AHEAD_BYTES) this.ends.client.pause();
     this.#compare();
   };
 
-  readonly #hearServer = (chunk: Uint8Array): void => {
+  readonly #onServerData = (chunk: Uint8Array): void => {
     this.ends.client.write(chunk);
     this.#answers.push(chunk);
     for (let answer = this.#answers.next(); answer !== null && !this.#isOver; answer = this.#answers.next()) {
@@ -93,7 +93,7 @@ export class Handshake {
 
   /** The client sends no second hello any more. */
   readonly #clientEnded = (): void => {
-    if (this.#hello === 'none' || this.#told === this.#behind.bytes.length) this.#finish(null);
+    if (this.#hello === 'none' || this.#sentBytes === this.#behind.bytes.length) this.#finish(null);
   };
 
   /** The server cannot request a second hello any more. */
@@ -107,17 +107,17 @@ export class Handshake {
       return;
     }
     this.#isRetried = true;
-    this.#tellServer(this.#behind.end);
+    this.#sendToServer(this.#behind.end);
   }
 
-  #tellServer(end: number): void {
-    if (end > this.#told) this.ends.server.write(this.#behind.bytes.slice(this.#told, end));
-    this.#told = Math.max(this.#told, end);
+  #sendToServer(end: number): void {
+    if (end > this.#sentBytes) this.ends.server.write(this.#behind.bytes.slice(this.#sentBytes, end));
+    this.#sentBytes = Math.max(this.#sentBytes, end);
   }
 
   #finish(fault: HandshakeFault | null): void {
     if (this.#isOver) return;
     this.stop();
-    this.done(fault, this.#behind.bytes.slice(this.#told));
+    this.done(fault, this.#behind.bytes.slice(this.#sentBytes));
   }
 }

@@ -102,7 +102,7 @@ export class Interceptor {
   }
 }
 
-type Means = {
+type InterceptorParts = {
   readonly contexts: LeafContexts;
   readonly pool: ServerPool;
   readonly trust: UpstreamTrust;
@@ -121,13 +121,13 @@ class Session implements InterceptedSession {
   #isOver = false;
 
   constructor(
-    private readonly what: Intercepted,
+    private readonly intercepted: Intercepted,
     private readonly plane: PlaneContext,
-    private readonly means: Means,
+    private readonly means: InterceptorParts,
   ) {
-    this.#steps = what.steps;
-    this.#generation = what.generation;
-    this.#from = what.from;
+    this.#steps = intercepted.steps;
+    this.#generation = intercepted.generation;
+    this.#from = intercepted.from;
   }
 
   get isOver(): boolean {
@@ -135,7 +135,7 @@ class Session implements InterceptedSession {
   }
 
   begin(): void {
-    const { hello } = this.what;
+    const { hello } = this.intercepted;
     // A client that offers only other protocols does not use HTTP in a readable form.
     if (hello.alpn.length > 0 && this.#protocols().length === 0) {
       this.#fail('no_common_protocol');
@@ -147,7 +147,7 @@ class Session implements InterceptedSession {
         return;
       }
       if ('kind' in link) return this.#fail(link.reason);
-      this.#greet(link);
+      this.#acceptClient(link);
     });
   }
 
@@ -184,11 +184,11 @@ class Session implements InterceptedSession {
    * translated.
    */
   #protocols(): readonly string[] {
-    return this.what.hello.alpn.filter((protocol) => protocol === HTTP1 || protocol === HTTP2);
+    return this.intercepted.hello.alpn.filter((protocol) => protocol === HTTP1 || protocol === HTTP2);
   }
 
   #link(protocols: readonly string[], done: (link: ServerLink | ServerLinkFailure) => void): void {
-    const { flow, hello } = this.what;
+    const { flow, hello } = this.intercepted;
     const destination = { flow, sni: hello.sni, protocols };
     // Not before the return: the caller is in the middle of handling client bytes.
     const asking = setImmediate(() => {
@@ -208,7 +208,7 @@ class Session implements InterceptedSession {
       this.#protocols().filter((protocol) => protocol === HTTP1),
       (link) => {
         if (!('kind' in link)) {
-          const facts = factsOf(this.what.hello, link);
+          const facts = factsOf(this.intercepted.hello, link);
           const isOther = !isSame(facts.certificate, this.#facts?.certificate);
           const isJudged = this.#steps.slice(this.#from).some(({ tls }) => tls != null && tls.mode !== 'intercept');
           if (isOther && isJudged) {
@@ -223,8 +223,8 @@ class Session implements InterceptedSession {
   }
 
   /** Starts TLS with the client, after the server's certificate was verified. */
-  #greet(link: ServerLink): void {
-    const { client, flow, hello, said } = this.what;
+  #acceptClient(link: ServerLink): void {
+    const { client, flow, hello, said } = this.intercepted;
     const context = this.means.contexts.of(hello.sni ?? formatAddress(flow.destination));
     if (context === null) {
       this.means.pool.give(link);
@@ -253,7 +253,7 @@ class Session implements InterceptedSession {
   }
 
   #serve(client: TLSSocket, link: ServerLink): void {
-    const { flow, hello } = this.what;
+    const { flow, hello } = this.intercepted;
     if (link.protocol === HTTP2 && link.socket.destroyed) {
       this.#fail('server_closed');
       return;
@@ -286,26 +286,26 @@ class Session implements InterceptedSession {
     this.plane.counts.request(decided.verdict);
     this.plane.hits.add(this.#generation, decided.step.decider);
     if (this.plane.tells(decided.verdict))
-      this.#tell(decided, request, decided.reason === 'matched' ? null : decided.reason);
+      this.#report(decided, request, decided.reason === 'matched' ? null : decided.reason);
     return decided;
   }
 
   #tellBroken(request: RequestFacts, step: Step, matcher: string): void {
     const verdict = step.mode === 'audit' ? 'audit' : 'deny';
     this.plane.counts.response(verdict);
-    this.#tell({ step, verdict }, request, matcher.slice(1));
+    this.#report({ step, verdict }, request, matcher.slice(1));
   }
 
-  #tell(
+  #report(
     { step, verdict }: Pick<Decided, 'step' | 'verdict'>,
     { method, host, path }: RequestFacts,
     reason: string | null,
   ): void {
-    this.#see({ decider: step.decider, verdict, reason, http: { method, host, path } });
+    this.#record({ decider: step.decider, verdict, reason, http: { method, host, path } });
   }
 
-  #see(seen: Pick<Parameters<PlaneContext['see']>[0], 'decider' | 'verdict' | 'reason' | 'http'>): void {
-    const { flow, hello } = this.what;
+  #record(seen: Pick<Parameters<PlaneContext['see']>[0], 'decider' | 'verdict' | 'reason' | 'http'>): void {
+    const { flow, hello } = this.intercepted;
     this.plane.see({
       ...seen,
       kind: seen.http === null ? 'tls' : 'http',
@@ -324,23 +324,23 @@ class Session implements InterceptedSession {
     const step = this.#steps[this.#from];
     if (this.#secure === null && step?.mode === 'audit' && !this.#isOver) {
       this.cut();
-      this.what.pass(reason);
+      this.intercepted.pass(reason);
       return;
     }
     // These two failures are the peer's, not a denial of the policy.
     if (reason !== 'server_unreachable' && reason !== 'client_handshake') {
       counts.connection('deny');
       if (step !== undefined) this.plane.hits.add(this.#generation, step.decider);
-      this.#see({ decider: step?.decider ?? null, verdict: 'deny', reason, http: null });
+      this.#record({ decider: step?.decider ?? null, verdict: 'deny', reason, http: null });
     }
-    if (this.#secure === null) this.what.client.resetAndDestroy();
+    if (this.#secure === null) this.intercepted.client.resetAndDestroy();
     this.#end();
   }
 
   #end(): void {
     if (this.#isOver) return;
     this.cut();
-    this.what.over();
+    this.intercepted.over();
   }
 }
 

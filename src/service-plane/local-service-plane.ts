@@ -15,7 +15,7 @@ import { Interceptor } from './interceptor.js';
 import { Listener } from './listener.js';
 import type { Plane } from './plane.js';
 import type { OverflowReason } from './refused-reason.js';
-import { Seen } from './seen-connections.js';
+import { SeenConnectionRecorder } from './seen-connections.js';
 import { Counts } from './service-plane-counts.js';
 import type { ThreadStats } from './service-plane-messages.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
@@ -33,7 +33,7 @@ export class LocalServicePlane {
   readonly #listener: Listener;
   readonly #connections = new Set<Connection>();
   readonly #ofSource = new SourceCounts<number>();
-  readonly #seen = new Seen();
+  readonly #seen = new SeenConnectionRecorder();
   readonly #hits = new DecidedHits(deciderKey);
 
   constructor(
@@ -41,11 +41,11 @@ export class LocalServicePlane {
     ticketKeys: Buffer,
     splices: Splices,
   ) {
-    const judge = new ConnectionEvaluator();
+    const evaluator = new ConnectionEvaluator();
     const counts = new Counts();
     const common: Omit<Plane, 'interceptor'> = {
       options,
-      judge,
+      evaluator,
       counts,
       hits: this.#hits,
       tells: (verdict) => verdict !== 'allow' || this.#seen.allowedWanted,
@@ -61,7 +61,7 @@ export class LocalServicePlane {
   }
 
   use(image: InspectionImage): void {
-    this.#plane.judge.use(image);
+    this.#plane.evaluator.use(image);
     for (const connection of this.#connections) void connection.judgeAgain();
   }
 
@@ -70,7 +70,7 @@ export class LocalServicePlane {
   }
 
   grantsBy(port: MessagePort): void {
-    this.#plane.judge.grantsBy(port);
+    this.#plane.evaluator.grantsBy(port);
     this.#hits.sendBy(port);
   }
 

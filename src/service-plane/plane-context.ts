@@ -9,7 +9,7 @@ import type { ServicePlaneOptions } from './service-plane-options.js';
 /** The parts that all connections of one thread share. */
 export type PlaneContext = {
   readonly options: ServicePlaneOptions;
-  readonly judge: ConnectionEvaluator;
+  readonly evaluator: ConnectionEvaluator;
   readonly counts: Counts;
   readonly hits: Pick<DecidedHits<Decider>, 'add'>;
   /** Whether decisions with this verdict are reported. */

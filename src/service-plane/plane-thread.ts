@@ -5,14 +5,14 @@ import { Handover } from '#sockets/handover.js';
 import { type OwnSpliceOffload, ownSpliceOffload, resetLeft } from '#sockets/splice-offloader.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import type {
-  FromSplicing,
-  FromThread,
-  Given,
-  GivenToSplice,
-  PlaneAsks,
+  FromPlaneThread,
+  FromSplicer,
+  PlaneRequests,
+  PlaneWorkerData,
+  SplicerWorkerData,
   ThreadNumber,
   ThreadStats,
-  ToThread,
+  ToPlaneThread,
 } from './service-plane-messages.js';
 
 type Listener = {
@@ -25,8 +25,8 @@ type Listener = {
 
 /** One thread of the service plane, together with the thread that splices its decided connections. */
 export class PlaneThread {
-  readonly #thread: WorkerClient<PlaneAsks, ToThread, FromThread>;
-  readonly #splicer: WorkerClient<object, never, FromSplicing>;
+  readonly #thread: WorkerClient<PlaneRequests, ToPlaneThread, FromPlaneThread>;
+  readonly #splicer: WorkerClient<object, never, FromSplicer>;
   readonly #handover = new Handover();
   #stopped: Promise<void> | null = null;
   /**
@@ -40,7 +40,7 @@ export class PlaneThread {
   joinFault: string | null = null;
 
   constructor(
-    given: Omit<Given, 'splices'>,
+    given: Omit<PlaneWorkerData, 'splices'>,
     private readonly number: ThreadNumber,
     private readonly listener: Listener,
   ) {
@@ -51,16 +51,16 @@ export class PlaneThread {
       {
         entry: 'src/service-plane/service-plane.worker.js',
         name: 'a thread of the service plane',
-        workerData: { ...given, splices: { port: port1, handover, thread: number } } satisfies Given,
+        workerData: { ...given, splices: { port: port1, handover, thread: number } } satisfies PlaneWorkerData,
         transferList: [port1],
       },
-      { said: (message) => this.#hear(message), died },
+      { said: (message) => this.#handle(message), died },
     );
     this.#splicer = new WorkerClient(
       {
         entry: 'src/service-plane/splice.worker.js',
         name: 'a splicing thread',
-        workerData: { port: port2, handover, thread: number } satisfies GivenToSplice,
+        workerData: { port: port2, handover, thread: number } satisfies SplicerWorkerData,
         transferList: [port2],
       },
       {
@@ -78,7 +78,7 @@ export class PlaneThread {
     return this.#stopped !== null;
   }
 
-  tell(message: ToThread, transferred: readonly MessagePort[] = []): void {
+  tell(message: ToPlaneThread, transferred: readonly MessagePort[] = []): void {
     this.#thread.tell(message, transferred);
   }
 
@@ -120,7 +120,7 @@ export class PlaneThread {
     return this.#stopped;
   }
 
-  #hear(message: FromThread): void {
+  #handle(message: FromPlaneThread): void {
     if (message.kind === 'seen') {
       this.listener.onSeen(message.seen);
       return;

@@ -12,7 +12,7 @@ const PATH_CHARACTERS = 512;
 /**
  * Connections of one thread since the last report. Denied ones have their own room, however many are allowed.
  */
-export class Seen {
+export class SeenConnectionRecorder {
   /** Whether allowed connections are recorded. */
   allowedWanted = false;
   #connections: SeenConnection[] = [];

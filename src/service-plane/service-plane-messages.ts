@@ -8,14 +8,14 @@ import type { ServicePlaneStats } from './service-plane.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
 /** The `workerData` of a thread of the service plane. */
-export type Given = {
+export type PlaneWorkerData = {
   readonly options: ServicePlaneOptions;
   /** See `LeafContexts`. */
   readonly ticketKeys: Uint8Array;
-  readonly splices: GivenToSplice;
+  readonly splices: SplicerWorkerData;
 };
 /** The `workerData` of the thread that splices connections, with the port between the two threads. */
-export type GivenToSplice = {
+export type SplicerWorkerData = {
   readonly port: MessagePort;
   readonly handover: SharedHandover;
   readonly thread: ThreadNumber;
@@ -30,18 +30,18 @@ export type SpliceOrder =
   | { readonly id: number; readonly pair: readonly [number, number] | null }
   | { readonly joinBy: SpliceOffload };
 /** Messages to a thread. */
-export type ToThread =
+export type ToPlaneThread =
   | { readonly kind: 'use'; readonly inspection: InspectionImage }
   | { readonly kind: 'use_ca'; readonly ca: InterceptCa | null }
   | { readonly kind: 'grants_by'; readonly port: MessagePort }
   | { readonly kind: 'join_by'; readonly point: SpliceOffload }
   | { readonly kind: 'allowed_wanted'; readonly wanted: boolean };
 /** Requests to a thread; each has a response. */
-export type PlaneAsks = { open(): void; close(): void; stats(): ThreadStats };
+export type PlaneRequests = { open(): void; close(): void; stats(): ThreadStats };
 export type ThreadStats = Omit<ServicePlaneStats, 'joinFault'>;
 /** Messages from a thread. */
-export type FromThread =
+export type FromPlaneThread =
   | { readonly kind: 'seen'; readonly seen: SeenConnections }
   | { readonly kind: 'upstream_ca'; readonly fault: string | null };
 /** Messages from the splicing thread: see `ServicePlaneStats.joinFault`. */
-export type FromSplicing = { readonly joinFault: string | null };
+export type FromSplicer = { readonly joinFault: string | null };

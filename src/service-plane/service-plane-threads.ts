@@ -7,7 +7,7 @@ import type { InterceptCa } from './ca/intercept-ca.js';
 import { PlaneThread } from './plane-thread.js';
 import type { ServicePlane, ServicePlaneChange } from './service-plane.js';
 import { sumOf } from './service-plane-counts.js';
-import type { ThreadNumber, ToThread } from './service-plane-messages.js';
+import type { ThreadNumber, ToPlaneThread } from './service-plane-messages.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
 const TICKET_KEY_BYTES = 48;
@@ -49,9 +49,9 @@ class ServicePlaneThreads implements ServicePlane {
     );
     this.#threads = threads;
     this.#faults = NO_FAULTS;
-    if (this.#inspection !== null) this.#tell({ kind: 'use', inspection: this.#inspection });
-    this.#tell({ kind: 'use_ca', ca: this.#ca });
-    this.#tell({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
+    if (this.#inspection !== null) this.#sendToAll({ kind: 'use', inspection: this.#inspection });
+    this.#sendToAll({ kind: 'use_ca', ca: this.#ca });
+    this.#sendToAll({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
     try {
       await Promise.all(threads.map((thread) => thread.open()));
       if (threads.some(({ isOver }) => isOver)) throw new Error('start the service plane: a thread ended immediately');
@@ -63,12 +63,12 @@ class ServicePlaneThreads implements ServicePlane {
 
   use(inspection: InspectionImage): void {
     this.#inspection = inspection;
-    this.#tell({ kind: 'use', inspection });
+    this.#sendToAll({ kind: 'use', inspection });
   }
 
   useCa(ca: InterceptCa | null): void {
     this.#ca = ca;
-    this.#tell({ kind: 'use_ca', ca });
+    this.#sendToAll({ kind: 'use_ca', ca });
   }
 
   grantsBy(ports: readonly MessagePort[]): void {
@@ -105,7 +105,7 @@ class ServicePlaneThreads implements ServicePlane {
 
   setAllowedWanted(wanted: boolean): void {
     this.#allowedWanted = wanted;
-    this.#tell({ kind: 'allowed_wanted', wanted });
+    this.#sendToAll({ kind: 'allowed_wanted', wanted });
   }
 
   async close(): Promise<void> {
@@ -118,27 +118,27 @@ class ServicePlaneThreads implements ServicePlane {
       onSeen: (seen) => {
         for (const observer of this.#observers) observer(seen);
       },
-      onFault: () => this.#lookAtFaults(),
-      onDeath: (reason) => this.#change({ type: 'worker_died', reason }),
+      onFault: () => this.#updateFaults(),
+      onDeath: (reason) => this.#notify({ type: 'worker_died', reason }),
     });
   }
 
   /** All threads have the same faults, but detect them at different times. */
-  #lookAtFaults(): void {
+  #updateFaults(): void {
     const before = this.#faults;
     this.#faults = {
       upstream_ca_changed: this.#threads.find((thread) => thread.upstreamCaFault !== null)?.upstreamCaFault ?? null,
       joining_changed: this.#threads.find((thread) => thread.joinFault !== null)?.joinFault ?? null,
     };
     for (const type of FAULT_CHANGES)
-      if (this.#faults[type] !== before[type]) this.#change({ type, fault: this.#faults[type] });
+      if (this.#faults[type] !== before[type]) this.#notify({ type, fault: this.#faults[type] });
   }
 
-  #change(change: ServicePlaneChange): void {
+  #notify(change: ServicePlaneChange): void {
     for (const watcher of this.#watchers) watcher(change);
   }
 
-  #tell(message: ToThread): void {
+  #sendToAll(message: ToPlaneThread): void {
     for (const thread of this.#threads) thread.tell(message);
   }
 

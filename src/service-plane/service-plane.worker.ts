@@ -2,20 +2,20 @@ import { workerData } from 'node:worker_threads';
 import { Handover } from '#sockets/handover.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import { LocalServicePlane } from './local-service-plane.js';
-import type { FromThread, Given, PlaneAsks, ToThread } from './service-plane-messages.js';
+import type { FromPlaneThread, PlaneRequests, PlaneWorkerData, ToPlaneThread } from './service-plane-messages.js';
 import { Splices } from './splices.js';
 
-const TELL_MS = 200;
+const REPORT_MS = 200;
 
-const parent = new WorkerServer<PlaneAsks, ToThread, FromThread>('the service plane');
-const { options, ticketKeys, splices } = workerData as Given;
+const parent = new WorkerServer<PlaneRequests, ToPlaneThread, FromPlaneThread>('the service plane');
+const { options, ticketKeys, splices } = workerData as PlaneWorkerData;
 const plane = new LocalServicePlane(
   options,
   Buffer.from(ticketKeys),
   new Splices(splices.port, new Handover(splices.handover)),
 );
 
-function hear(message: ToThread): void {
+function handle(message: ToPlaneThread): void {
   switch (message.kind) {
     case 'use':
       plane.use(message.inspection);
@@ -34,7 +34,7 @@ function hear(message: ToThread): void {
   }
 }
 
-parent.serve({ open: () => plane.open(), close: () => plane.close(), stats: () => plane.stats() }, hear);
+parent.serve({ open: () => plane.open(), close: () => plane.close(), stats: () => plane.stats() }, handle);
 
 let upstreamCaFault: string | null = null;
 setInterval(() => {
@@ -45,4 +45,4 @@ setInterval(() => {
   plane.sendHits();
   const seen = plane.takeSeen();
   if (seen.connections.length + seen.lost > 0) parent.tell({ kind: 'seen', seen });
-}, TELL_MS);
+}, REPORT_MS);

@@ -1,18 +1,18 @@
 import { receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { Handover } from '#sockets/handover.js';
-import { joinFaultOf, SpliceOffloader } from '#sockets/splice-offloader.js';
+import { offloadFaultOf, SpliceOffloader } from '#sockets/splice-offloader.js';
 import { Splicer } from '#sockets/splicer.js';
 import { WorkerServer } from '#threads/worker-server.js';
-import type { FromSplicing, GivenToSplice, SpliceOrder } from './service-plane-messages.js';
+import type { FromSplicer, SpliceOrder, SplicerWorkerData } from './service-plane-messages.js';
 
 /** A limit of the wait, so that the process can end without a signal on the eventfd. */
 const WAIT_MS = 1_000;
 
 const LOOK_MS = 1_000;
 
-const { handover, port, thread } = workerData as GivenToSplice;
-const parent = new WorkerServer<object, never, FromSplicing>('the splicing thread');
+const { handover, port, thread } = workerData as SplicerWorkerData;
+const parent = new WorkerServer<object, never, FromSplicer>('the splicing thread');
 const shared = new Handover(handover);
 const splicer = new Splicer(shared);
 
@@ -32,7 +32,7 @@ function joinBy(point: SpliceOffload): void {
     splicer.joinBy(() => new SpliceOffloader(point, thread, shared.descriptors));
   } catch (failure) {
     // If the datapath was replaced in the meantime, the next offload point is already on its way.
-    joinFault = joinFaultOf(failure);
+    joinFault = offloadFaultOf(failure);
   }
   parent.tell({ joinFault });
 }

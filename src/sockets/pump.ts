@@ -52,7 +52,7 @@ export class Pump {
   #loop = -1;
   #turnsOfLoop = 0;
   /** The wait of a turn; 0 until the search for the event loop's descriptor has ended. */
-  #patienceMs = 0;
+  #waitLimitMs = 0;
   #isClosed = false;
   readonly #nextTurn = (): void => this.#turn();
   readonly #nextFlush = (): void => this.#flush();
@@ -105,7 +105,7 @@ export class Pump {
     this.turns++;
     this.#isInTurn = true;
     const isQuiet = this.#turnsOfLoop === 0 && this.#dirty.length === 0;
-    const ready = libc.epoll_wait(this.#epoll, this.#events, EVENTS, isQuiet ? this.#patienceMs : 0);
+    const ready = libc.epoll_wait(this.#epoll, this.#events, EVENTS, isQuiet ? this.#waitLimitMs : 0);
     if (this.#turnsOfLoop > 0) this.#turnsOfLoop--;
     for (let event = 0; event < ready; event++) {
       const fd = this.#eventView.getInt32(event * EVENT_BYTES + EVENT_DATA, true);
@@ -131,7 +131,7 @@ export class Pump {
     if (this.#isClosed) return;
     if (loop >= 0) this.#watch(loop);
     this.#loop = loop;
-    this.#patienceMs = loop >= 0 ? this.waitMs : BLIND_WAIT_MS;
+    this.#waitLimitMs = loop >= 0 ? this.waitMs : BLIND_WAIT_MS;
   }
 
   #watch(fd: number): void {

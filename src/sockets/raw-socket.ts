@@ -1,7 +1,7 @@
 import { check, libc } from '#libc/libc.js';
 import type { Descriptors } from './descriptors.js';
 import { sockaddr } from './socket-options.js';
-import { type RuleBlock, segmentBytes } from './tcp-segment.js';
+import { segmentBytes, type TcpSegment } from './tcp-segment.js';
 
 const AF_INET = 2;
 const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
@@ -30,7 +30,7 @@ export class RawSocket {
   }
 
   /** Sends without a retry: a lost segment is like packet loss on the network. */
-  say(segment: RuleBlock): void {
+  send(segment: TcpSegment): void {
     const bytes = segmentBytes(segment);
     const to = sockaddr(segment.destination, 0);
     libc.sendto(this.#fd, bytes, bytes.length, MSG_DONTWAIT, to, to.length);

@@ -4,11 +4,11 @@ import { libc } from '#libc/libc.js';
 import { takeObject } from '#libc/object-handle.js';
 import type { Descriptors } from './descriptors.js';
 import { RawSocket } from './raw-socket.js';
-import { type Means, type Pair, SplicePair, takeAndReset } from './splice-pair.js';
+import { type Pair, type SpliceMeans, SplicePair, takeAndReset } from './splice-pair.js';
 import { SpliceTable } from './splice-table.js';
 
 /** For how long the datapath forwards spliced connections after the last renewal. */
-const VOUCH_NS = 5_000_000_000n;
+const RENEWAL_NS = 5_000_000_000n;
 /** All spliced connections are checked once in this many rounds. */
 const ROUNDS = 10;
 
@@ -16,7 +16,7 @@ const ROUNDS = 10;
 const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_NET_RAW'];
 
 /** Returns why connections cannot be offloaded to the datapath. */
-export function joinFaultOf(failure: unknown): string {
+export function offloadFaultOf(failure: unknown): string {
   const lacked = lacking(NEEDED);
   if (lacked.length > 0) return `${lacked.join(' and ')} missing`;
   return failure instanceof Error ? failure.message : String(failure);
@@ -27,7 +27,7 @@ export function joinFaultOf(failure: unknown): string {
  * own number.
  */
 export class SpliceOffloader {
-  readonly #means: Means;
+  readonly #means: SpliceMeans;
   readonly #joined = new Map<number, SplicePair>();
   #round = 0;
 
@@ -43,7 +43,7 @@ export class SpliceOffloader {
     const { idleMs, endedMs } = point;
     this.#means = { ...meansOf(point, held), joiner: number, idleMs, endedMs };
     resetAll(this.#means, (joiner) => joiner === number || joiner >= count);
-    this.vouch();
+    this.renew();
   }
 
   begin(id: number, pair: Pair): SplicePair | null {
@@ -59,13 +59,13 @@ export class SpliceOffloader {
     this.#joined.delete(id);
   }
 
-  vouch(): void {
-    this.#means.table.vouch(this.#means.joiner, process.hrtime.bigint() + VOUCH_NS);
+  renew(): void {
+    this.#means.table.renew(this.#means.joiner, process.hrtime.bigint() + RENEWAL_NS);
   }
 
   /** Checks a part of the connections, and returns the ids of ended ones. To be called about every second. */
   look(): readonly number[] {
-    this.vouch();
+    this.renew();
     this.#round = (this.#round + 1) % ROUNDS;
     const over: number[] = [];
     for (const [id, join] of this.#joined) {
@@ -116,7 +116,7 @@ export function resetLeft(point: SpliceOffload, number: number): void {
   const means = meansOf(point);
   try {
     // From here on, the datapath forwards none of its connections.
-    means.table.vouch(number, 0n);
+    means.table.renew(number, 0n);
     resetAll(means, (joiner) => joiner === number);
   } finally {
     means.table.close();
@@ -124,7 +124,7 @@ export function resetLeft(point: SpliceOffload, number: number): void {
   }
 }
 
-function meansOf(point: SpliceOffload, held?: Descriptors): Pick<Means, 'table' | 'raw'> {
+function meansOf(point: SpliceOffload, held?: Descriptors): Pick<SpliceMeans, 'table' | 'raw'> {
   const table = new SpliceTable(point, held);
   try {
     return { table, raw: new RawSocket(point.mark, held) };
@@ -134,7 +134,7 @@ function meansOf(point: SpliceOffload, held?: Descriptors): Pick<Means, 'table' 
   }
 }
 
-function resetAll(means: Pick<Means, 'table' | 'raw'>, isTheirs: (joiner: number) => boolean): void {
+function resetAll(means: Pick<SpliceMeans, 'table' | 'raw'>, isTheirs: (joiner: number) => boolean): void {
   // Both directions are in the table; the first of them removes both.
   for (const [ends] of means.table.allOf(isTheirs)) takeAndReset(means, ends);
 }

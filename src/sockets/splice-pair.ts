@@ -2,8 +2,8 @@ import { guarded } from '#libc/termination-guard.js';
 import type { RawSocket } from './raw-socket.js';
 import { ENDS, JOIN_STATE, JOINED, TICK_SHIFT } from './splice-layout.js';
 import type { Entry, SpliceTable } from './splice-table.js';
-import { forsake, readEndpoint, type TcpEndpoint } from './tcp-endpoint.js';
-import { type Ends, TCP_FLAGS, turned } from './tcp-segment.js';
+import { closeSilently, readEndpoint, type TcpEndpoint } from './tcp-endpoint.js';
+import { type Ends, reversed, TCP_FLAGS } from './tcp-segment.js';
 
 const WINDOW_MAX = 0xffff;
 /**
@@ -13,7 +13,7 @@ const WINDOW_MAX = 0xffff;
 const ROOM_BYTES = 0xffff;
 
 /** The tools, the owner and the timeouts of a pair. */
-export type Means = {
+export type SpliceMeans = {
   readonly table: SpliceTable;
   readonly raw: RawSocket;
   readonly joiner: number;
@@ -29,21 +29,21 @@ export class SplicePair {
   readonly #back: Ends;
 
   private constructor(
-    private readonly means: Means,
+    private readonly means: SpliceMeans,
     private readonly id: number,
     private readonly endpoints: { readonly client: TcpEndpoint; readonly server: TcpEndpoint },
   ) {
     const { local, peer } = endpoints.client;
     const [source, sourcePort, destination, destinationPort] = [peer.address, peer.port, local.address, local.port];
     this.#there = { source, sourcePort, destination, destinationPort };
-    this.#back = turned(this.#there);
+    this.#back = reversed(this.#there);
   }
 
   /**
    * Starts an attempt: from now on, both senders are offered a zero window. Returns null if the connections
    * negotiated different options, the table is full, or third-party hooks could change the forwarding.
    */
-  static begin(means: Means, id: number, pair: Pair): SplicePair | null {
+  static begin(means: SpliceMeans, id: number, pair: Pair): SplicePair | null {
     const client = readEndpoint(pair.client);
     const server = readEndpoint(pair.server);
     if (client === null || server === null || !areAlike(client, server)) return null;
@@ -69,11 +69,11 @@ export class SplicePair {
   tryNow(pair: Pair): boolean {
     const { table } = this.means;
     if (table.hold(this.#there) !== JOINED.at_rest) return false;
-    if (!forsake(pair.client)) {
+    if (!closeSilently(pair.client)) {
       this.giveUp();
       return false;
     }
-    if (!forsake(pair.server))
+    if (!closeSilently(pair.server))
       throw new Error('close two sockets without notice to their peers: the kernel permitted it for one only');
     const there = this.#find(this.#there);
     const back = this.#find(this.#back);
@@ -125,7 +125,7 @@ export class SplicePair {
   /** Sends a segment as if from the sender of `entry`, which announces its window. */
   #offer(ends: Ends, entry: Entry, other: Entry, window: number): void {
     const hasStamps = this.endpoints.client.hasTimeStamps;
-    this.means.raw.say({
+    this.means.raw.send({
       ...ends,
       sequence: (entry.next + entry.sequence) >>> 0,
       acknowledgment: (entry.acknowledged + entry.acknowledgment) >>> 0,
@@ -141,10 +141,10 @@ export class SplicePair {
  * numbers change. The guard is needed because a thread terminated in between would leave both endpoints
  * waiting for ever.
  */
-export function takeAndReset({ table, raw }: Pick<Means, 'table' | 'raw'>, ends: Ends): void {
+export function takeAndReset({ table, raw }: Pick<SpliceMeans, 'table' | 'raw'>, ends: Ends): void {
   guarded(() => {
     const there = table.take(ends);
-    const back = table.take(turned(ends));
+    const back = table.take(reversed(ends));
     if (there !== null && back !== null) resetBoth(raw, ends, there, back);
   });
 }
@@ -156,11 +156,11 @@ export function takeAndReset({ table, raw }: Pick<Means, 'table' | 'raw'>, ends:
 function resetBoth(raw: RawSocket, ends: Ends, there: Entry, back: Entry): void {
   for (const [from, entry, other] of [
     [ends, there, back],
-    [turned(ends), back, there],
+    [reversed(ends), back, there],
   ] as const) {
     const acknowledgment = (entry.acknowledged + entry.acknowledgment) >>> 0;
     for (const sequence of new Set([other.acknowledged, (entry.next + entry.sequence) >>> 0])) {
-      raw.say({ ...from, sequence, acknowledgment, flags: TCP_FLAGS.rst | TCP_FLAGS.ack, window: 0 });
+      raw.send({ ...from, sequence, acknowledgment, flags: TCP_FLAGS.rst | TCP_FLAGS.ack, window: 0 });
     }
   }
 }
@@ -182,7 +182,7 @@ function areAlike(client: TcpEndpoint, server: TcpEndpoint): boolean {
   );
 }
 
-type Times = Pick<Means, 'idleMs' | 'endedMs'>;
+type Times = Pick<SpliceMeans, 'idleMs' | 'endedMs'>;
 type Seen = Pick<Entry, 'last_seen' | 'ends'>;
 /** Whether the pair was idle for too long. */
 export function isPast(there: Seen, back: Seen, nowNs: bigint, { idleMs, endedMs }: Times): boolean {

@@ -42,7 +42,7 @@ export class SpliceTable {
   }
 
   /** The datapath forwards the connections of `joiner` until this time of the monotonic clock. */
-  vouch(joiner: number, untilNs: bigint): void {
+  renew(joiner: number, untilNs: bigint): void {
     const until = new Uint8Array(BigUint64Array.of(untilNs).buffer);
     const key = new Uint8Array(Uint32Array.of(joiner).buffer);
     check('renew the spliced connections', libbpf().bpf_map_update_elem(this.#joiners, key, until, BPF_EXIST));

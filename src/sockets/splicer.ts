@@ -6,7 +6,7 @@ import { resetSocket } from './socket-options.js';
 import type { SpliceOffloader } from './splice-offloader.js';
 import type { SplicePair } from './splice-pair.js';
 import { SplicedDirection, type SplicedSide } from './spliced-direction.js';
-import { isStill } from './tcp-endpoint.js';
+import { isIdle } from './tcp-endpoint.js';
 
 const EPOLL_CLOEXEC = 0o2000000;
 const EPOLL_CTL_ADD = 1;
@@ -30,7 +30,7 @@ const BELL = 0;
 const JOIN_AFTER = 2 << 20;
 const JOIN_LATER = 8;
 /** How long an attempt may wait for data in transit, and the wait of a turn meanwhile, in milliseconds. */
-const JOIN_PATIENCE_MS = 2_000;
+const JOIN_TIMEOUT_MS = 2_000;
 const JOIN_TURN_MS = 1;
 const JOIN_AT_ONCE = 64;
 
@@ -100,9 +100,9 @@ export class Splicer {
 
   /** Waits for work or for the eventfd, does a part of the work, and returns the ids of ended pairs. */
   turn(waitMs: number): readonly number[] {
-    const patienceMs = this.#busy.size > 0 ? 0 : this.#attempts.size > 0 ? JOIN_TURN_MS : waitMs;
-    const count = libc.epoll_wait(this.#epoll, this.#events, EVENTS, patienceMs);
-    for (let event = 0; event < count; event++) this.#hear(event * EVENT_BYTES);
+    const timeoutMs = this.#busy.size > 0 ? 0 : this.#attempts.size > 0 ? JOIN_TURN_MS : waitMs;
+    const count = libc.epoll_wait(this.#epoll, this.#events, EVENTS, timeoutMs);
+    for (let event = 0; event < count; event++) this.#noteEvents(event * EVENT_BYTES);
     for (const id of [...this.#busy]) this.#run(id);
     for (const [id, attempt] of [...this.#attempts]) this.#tryToJoin(id, attempt);
     const ended = this.#ended;
@@ -110,7 +110,7 @@ export class Splicer {
     return ended;
   }
 
-  #hear(at: number): void {
+  #noteEvents(at: number): void {
     const events = this.#view.getUint32(at, true);
     const id = this.#view.getUint32(at + EVENT_DATA, true);
     const side = this.#pairs.get(id)?.sides[this.#view.getUint32(at + EVENT_DATA + 4, true)];
@@ -143,7 +143,7 @@ export class Splicer {
     const join = this.#spliceOffloader.begin(id, socketsOf(pair));
     if (join === null) return;
     const now = performance.now();
-    this.#attempts.set(id, { join, from: now + join.roundTripMs + JOIN_TURN_MS, until: now + JOIN_PATIENCE_MS });
+    this.#attempts.set(id, { join, from: now + join.roundTripMs + JOIN_TURN_MS, until: now + JOIN_TIMEOUT_MS });
   }
 
   #tryToJoin(id: number, { join, from, until }: Attempt): void {
@@ -167,7 +167,7 @@ export class Splicer {
   }
 
   #isAtRest(id: number, { ways, sides }: Pair): boolean {
-    return !this.#busy.has(id) && ways.every(({ isAtRest }) => isAtRest) && sides.every(({ fd }) => isStill(fd));
+    return !this.#busy.has(id) && ways.every(({ isAtRest }) => isAtRest) && sides.every(({ fd }) => isIdle(fd));
   }
 
   #giveUp(id: number, join: SplicePair): void {

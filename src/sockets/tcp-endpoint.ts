@@ -59,7 +59,7 @@ export function readEndpoint(fd: number): TcpEndpoint | null {
 }
 
 /** Whether the peer has acknowledged all sent data, and all received data was read. */
-export function isStill(fd: number): boolean {
+export function isIdle(fd: number): boolean {
   const count = new Uint8Array(4);
   for (const asked of [SIOCOUTQ, SIOCINQ]) {
     if (libc.ioctl(fd, asked, count) < 0 || count.some((byte) => byte !== 0)) return false;
@@ -71,7 +71,7 @@ export function isStill(fd: number): boolean {
  * Closes a socket without notice to its peer (TCP_REPAIR). Returns false if the kernel does not permit it;
  * the socket is then still open.
  */
-export function forsake(fd: number): boolean {
+export function closeSilently(fd: number): boolean {
   if (libc.setsockopt(fd, SOL_TCP, TCP_REPAIR, Uint32Array.of(1), 4) < 0) return false;
   libc.close(fd);
   return true;

@@ -14,11 +14,11 @@ export type Ends = {
   readonly destinationPort: number;
 };
 /** The addresses and ports of packets in the other direction. */
-export function turned({ source, destination, sourcePort, destinationPort }: Ends): Ends {
+export function reversed({ source, destination, sourcePort, destinationPort }: Ends): Ends {
   return { source: destination, destination: source, sourcePort: destinationPort, destinationPort: sourcePort };
 }
 
-export type RuleBlock = Ends & {
+export type TcpSegment = Ends & {
   readonly sequence: number;
   readonly acknowledgment: number;
   readonly flags: number;
@@ -28,7 +28,7 @@ export type RuleBlock = Ends & {
 };
 
 /** Builds an IPv4 packet with a TCP segment without data (RFC 9293, 3.1; RFC 7323, 3.2). */
-export function segmentBytes(segment: RuleBlock): Uint8Array {
+export function segmentBytes(segment: TcpSegment): Uint8Array {
   const { source, destination, sourcePort, destinationPort, stamps } = segment;
   const tcpBytes = TCP_BYTES + (stamps === undefined ? 0 : TIME_STAMP_BYTES);
   const bytes = new Uint8Array(IP_BYTES + tcpBytes);

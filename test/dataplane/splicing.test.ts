@@ -6,7 +6,7 @@ import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile/compile.js';
 import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOIN_STATE, JOINERS } from '#sockets/splice-layout.js';
 import { SpliceTable } from '#sockets/splice-table.js';
-import { type Ends, turned } from '#sockets/tcp-segment.js';
+import { type Ends, reversed } from '#sockets/tcp-segment.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
@@ -36,7 +36,7 @@ beforeEach(() => {
     joins: passedObject(kernel.object.mapFd('joins')),
     joiners: passedObject(kernel.object.mapFd('joiners')),
   });
-  table.vouch(JOINER, process.hrtime.bigint() + 3_600_000_000_000n);
+  table.renew(JOINER, process.hrtime.bigint() + 3_600_000_000_000n);
 });
 afterEach(() => {
   table.close();
@@ -161,10 +161,10 @@ describe('splicing translates the numbers of one connection to those of the othe
     ['a RST', { flags: 0x04, payload: 0 }],
   ] as const)('%s', (_, segment: Segment) => {
     put(ENDS, DELTAS);
-    put(turned(ENDS), BACK);
+    put(reversed(ENDS), BACK);
     for (const [ends, deltas] of [
       [ENDS, DELTAS],
-      [turned(ENDS), BACK],
+      [reversed(ENDS), BACK],
     ] as const) {
       const frame = frameOf(ends, segment);
       const { returned, out } = run(frame);
@@ -217,10 +217,10 @@ function someOptions(random: Random): number[] {
 
 test.each([
   ['the server side about a packet of the client', ENDS, DELTAS],
-  ['the client side about a packet of the server', turned(ENDS), BACK],
+  ['the client side about a packet of the server', reversed(ENDS), BACK],
 ])('an ICMP error from %s quotes the sequence number as it was sent', (_, ends, deltas) => {
   put(ENDS, DELTAS);
-  put(turned(ENDS), BACK);
+  put(reversed(ENDS), BACK);
   const sequence = 0xffff_ff00;
   const quoted = frameOf(ends, { sequence: (sequence + deltas.sequence) % 2 ** 32, payload: 0 }).subarray(IPV4);
   const error = new Uint8Array(TCP + 8 + quoted.length);
@@ -246,7 +246,7 @@ describe('a spliced connection whose service plane thread is gone', () => {
     ['a FIN', { payload: 7, flags: 0x11 }],
   ] as const)('turns %s into a reset of the other side, with the next sequence number', (_, segment: Segment) => {
     put(ENDS, DELTAS, { ...alone, next: 60_000, acknowledged: 50_000 });
-    put(turned(ENDS), BACK, alone);
+    put(reversed(ENDS), BACK, alone);
     const frame = frameOf(ENDS, { ...segment, sequence: 61_000, acknowledgment: 51_000 });
     const { returned, out } = run(frame);
     const view = new DataView(out.buffer, out.byteOffset);
@@ -263,7 +263,7 @@ describe('a spliced connection whose service plane thread is gone', () => {
 
   test('forwards a reset, and drops a packet without an ACK', () => {
     put(ENDS, DELTAS, alone);
-    put(turned(ENDS), BACK, alone);
+    put(reversed(ENDS), BACK, alone);
     const frame = frameOf(ENDS, { flags: 0x04, payload: 0 });
     expect(Buffer.from(run(frame).out)).toEqual(Buffer.from(translated(frame, DELTAS)));
     expect(run(frameOf(ENDS, { flags: 0x08 })).returned).toBe(DROPPED);
@@ -280,18 +280,18 @@ describe('no packet passes', () => {
     ['before the splice, if the service plane has no socket for it', { state: JOIN_STATE.quiet }],
   ] as const)('%s', (_, more) => {
     put(ENDS, DELTAS, more);
-    put(turned(ENDS), BACK, more);
+    put(reversed(ENDS), BACK, more);
     expect(run(frameOf(ENDS, {})).returned).toBe(DROPPED);
   });
 
   test('of a direction without an entry', () => {
     put(ENDS, DELTAS);
-    expect(run(frameOf(turned(ENDS), {})).returned).toBe(DROPPED);
+    expect(run(frameOf(reversed(ENDS), {})).returned).toBe(DROPPED);
   });
 
   test('that opens a connection: a SYN becomes a probe, and the reply to the probe is no SYN', () => {
     put(ENDS, DELTAS, { acknowledged: 50_000, next: 60_000 });
-    put(turned(ENDS), BACK, { acknowledged: 70_000, next: 80_000 });
+    put(reversed(ENDS), BACK, { acknowledged: 70_000, next: 80_000 });
     const { returned, out } = run(frameOf(ENDS, { flags: 0x02, payload: 0, options: [2, 4, 5, 180, 1, 3, 3, 7] }));
     const view = new DataView(out.buffer);
     expect(returned).toBe(PASSED);
@@ -299,6 +299,6 @@ describe('no packet passes', () => {
     expect([view.getUint32(TCP + 4), view.getUint8(TCP + 13)]).toEqual([69_999, 0x10]);
     expect(view.getUint32(TCP + 8)).toBe((50_000 + DELTAS.acknowledgment) % 2 ** 32);
     expect(tcpSum(out)).toBe(0xffff);
-    expect(run(frameOf(turned(ENDS), { flags: 0x12, payload: 0 })).returned).toBe(DROPPED);
+    expect(run(frameOf(reversed(ENDS), { flags: 0x12, payload: 0 })).returned).toBe(DROPPED);
   });
 });

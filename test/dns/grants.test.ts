@@ -121,7 +121,7 @@ describe('DNS answer with new addresses', () => {
 
   test('becomes SERVFAIL without a grant within 100 ms; the next answer is sent', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
-    const rig = await startProxy([upstream], { grantPatienceMs: 100 });
+    const rig = await startProxy([upstream], { grantTimeoutMs: 100 });
     rig.grantor.says = 'nothing';
     const since = performance.now();
     expect(await lookUp(rig.at, NAME)).toEqual(FAILED);
@@ -262,7 +262,7 @@ describe('rebind protection', () => {
     '198.51.100.7',
     '203.0.113.255',
   ];
-  const NOBODYS = [
+  const NEVER_REMOTE = [
     '0.0.0.0',
     '0.1.2.3',
     '127.0.0.1',
@@ -301,7 +301,7 @@ describe('rebind protection', () => {
     '198.20.0.0',
     '223.255.255.255',
   ];
-  const all = [...PRIVATE, ...NOBODYS, ...PUBLIC];
+  const all = [...PRIVATE, ...NEVER_REMOTE, ...PUBLIC];
 
   async function brought(name: string, addresses: readonly string[], options: Parameters<typeof startProxy>[1]) {
     const upstream = await answering(...addresses.map((address) => a(name, address)));

@@ -46,7 +46,7 @@ export function dnsOptions(
     // The tests use addresses reserved for documentation.
     rebindAllow: [pattern('*')],
     // The simulated datapath runs in the same thread, which may be slow.
-    grantPatienceMs: 2_000,
+    grantTimeoutMs: 2_000,
     ...given,
   };
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Seen } from '#service-plane/seen-connections.js';
+import { SeenConnectionRecorder } from '#service-plane/seen-connections.js';
 import { request, seenConnection } from '#test/observe/connections.js';
 
 const untimed = ({ atMs: _, ...seen }: ReturnType<typeof seenConnection>) => seen;
@@ -7,7 +7,7 @@ const allowed = untimed(seenConnection({ verdict: 'allow' }));
 const denied = untimed(seenConnection());
 
 test('Seen records allowed connections only if wanted, and denied ones always', () => {
-  const seen = new Seen();
+  const seen = new SeenConnectionRecorder();
   seen.add(allowed, 1);
   seen.add(denied, 2);
   expect(seen.take()).toEqual({ connections: [{ ...denied, atMs: 2 }], lost: 0, lostDenied: 0 });
@@ -18,7 +18,7 @@ test('Seen records allowed connections only if wanted, and denied ones always', 
 });
 
 test('Seen has room for denied connections among many allowed ones, and counts the lost ones', () => {
-  const seen = new Seen();
+  const seen = new SeenConnectionRecorder();
   seen.allowedWanted = true;
   for (let count = 0; count < 10_000; count++) seen.add(allowed, 1);
   for (let count = 0; count < 9_000; count++) seen.add(denied, 1);
@@ -30,7 +30,7 @@ test('Seen has room for denied connections among many allowed ones, and counts t
 });
 
 test('Seen keeps only the beginning of a long path', () => {
-  const seen = new Seen();
+  const seen = new SeenConnectionRecorder();
   seen.add(untimed(request(`/${'a'.repeat(9_000)}`)), 1);
   seen.add(untimed(request(`/${'a'.repeat(511)}`)), 1);
   const paths = seen.take().connections.map(({ http }) => http?.path);

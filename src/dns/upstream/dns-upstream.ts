@@ -7,7 +7,7 @@ import { nameOf } from '#dns/wire/name.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import type { Pump } from '#sockets/pump.js';
 import { sourceTowards } from '#sockets/source-address.js';
-import type { Asked } from './pending-query.js';
+import type { UpstreamQuery } from './pending-query.js';
 import { TcpExchange } from './tcp-exchange.js';
 import { UdpPool } from './udp-pool.js';
 import type { Server } from './udp-socket.js';
@@ -17,10 +17,10 @@ import type { Server } from './udp-socket.js';
  * alive.
  */
 const SILENT = 3;
-const PROBE_PATIENCE_MS = 1_000;
+const PROBE_TIMEOUT_MS = 1_000;
 const SMOOTHING = 0.1;
 const ROOT = nameOf([]);
-const PROBE: Asked = {
+const PROBE: UpstreamQuery = {
   name: ROOT,
   key: '\0',
   type: TYPE.ns,
@@ -110,7 +110,7 @@ export class Upstream {
    * Calls back at most once; `onError` if there can be no answer. A caller that gives up earlier calls
    * `silent`.
    */
-  ask(asked: Asked, onAnswer: (message: Message) => void, onError: () => void): Attempt {
+  ask(asked: UpstreamQuery, onAnswer: (message: Message) => void, onError: () => void): Attempt {
     const since = nowMs();
     const settle = (message: Message): void => {
       this.#answered(nowMs() - since);
@@ -158,7 +158,7 @@ export class Upstream {
       attempt.forget();
       this.silent();
       end(false);
-    }, PROBE_PATIENCE_MS).unref();
+    }, PROBE_TIMEOUT_MS).unref();
     const attempt = this.ask(
       PROBE,
       () => end(true),

@@ -2,7 +2,7 @@ import type { EdnsOption } from '#dns/wire/edns.js';
 import type { NameKey, WireName } from '#dns/wire/name.js';
 
 /** A question to upstreams. */
-export type Asked = {
+export type UpstreamQuery = {
   readonly name: WireName;
   readonly key: NameKey;
   readonly type: number;

@@ -5,7 +5,7 @@ import { isResponseTo, readMessage } from '#dns/wire/dns-message.js';
 import { writeQuery } from '#dns/wire/dns-query.js';
 import { openSocket } from '#sockets/socket-options.js';
 import { FrameReader, framed } from '../wire/framing.js';
-import type { Asked } from './pending-query.js';
+import type { UpstreamQuery } from './pending-query.js';
 import { random16 } from './random.js';
 import type { OnAnswer } from './udp-socket.js';
 
@@ -14,7 +14,7 @@ const MESSAGE_BYTES = 65_535;
 /** The limit of open queries: a resolver that closes the connection loses few of them. */
 const IN_FLIGHT = 64;
 
-type Sent = Pick<Asked, 'name' | 'type' | 'class'> & {
+type Sent = Pick<UpstreamQuery, 'name' | 'type' | 'class'> & {
   readonly id: number;
   readonly onAnswer: OnAnswer;
   readonly onError: () => void;
@@ -57,7 +57,7 @@ export class TcpConnection {
   }
 
   /** Returns a function that forgets the query. */
-  send(asked: Asked, onAnswer: OnAnswer, onError: () => void): () => void {
+  send(asked: UpstreamQuery, onAnswer: OnAnswer, onError: () => void): () => void {
     let id = random16();
     while (this.#sent.has(id)) id = random16();
     const { name, type, class: of, recursionDesired, checkingDisabled, dnssecOk, options } = asked;

@@ -1,5 +1,5 @@
 import type { Endpoint } from '#dns/dns-options.js';
-import type { Asked } from './pending-query.js';
+import type { UpstreamQuery } from './pending-query.js';
 import { TcpConnection } from './tcp-connection.js';
 import type { OnAnswer } from './udp-socket.js';
 
@@ -17,7 +17,7 @@ export class TcpExchange {
    * Returns a function that forgets the query. Calls back at most once; before the return if no descriptor is
    * available.
    */
-  send(asked: Asked, onAnswer: OnAnswer, onError: () => void): () => void {
+  send(asked: UpstreamQuery, onAnswer: OnAnswer, onError: () => void): () => void {
     let forget = (): void => {};
     const ask = (isAgain: boolean): void => {
       const connection = this.#connected();

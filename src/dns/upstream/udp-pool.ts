@@ -1,5 +1,5 @@
 import type { Pump } from '#sockets/pump.js';
-import type { Asked } from './pending-query.js';
+import type { UpstreamQuery } from './pending-query.js';
 import { random16 } from './random.js';
 import { type OnAnswer, type Server, UdpSocket, type Waiting } from './udp-socket.js';
 
@@ -31,7 +31,7 @@ export class UdpPool {
   }
 
   /** Returns a function that forgets the query. Calls back at most once, and never before the return. */
-  send(asked: Asked, onAnswer: OnAnswer, onError: () => void): () => void {
+  send(asked: UpstreamQuery, onAnswer: OnAnswer, onError: () => void): () => void {
     const waiting: Waiting = { asked, onAnswer, onError, by: null, id: 0 };
     this.#send(waiting);
     return () => waiting.by?.forget(waiting.id);

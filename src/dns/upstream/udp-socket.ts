@@ -3,7 +3,7 @@ import { isResponseTo, type Message, readMessage } from '#dns/wire/dns-message.j
 import { writeQuery } from '#dns/wire/dns-query.js';
 import type { Pump } from '#sockets/pump.js';
 import { UdpPort } from '#sockets/udp-port.js';
-import type { Asked } from './pending-query.js';
+import type { UpstreamQuery } from './pending-query.js';
 import { random16 } from './random.js';
 
 /** The size of an answer that is not fragmented on any common path (DNS flag day 2020). */
@@ -14,7 +14,7 @@ export type Server = { readonly address: number; readonly port: number };
 export type OnAnswer = (message: Message) => void;
 /** An unanswered query, with its socket and its id. */
 export type Waiting = {
-  readonly asked: Asked;
+  readonly asked: UpstreamQuery;
   readonly onAnswer: OnAnswer;
   readonly onError: () => void;
   by: UdpSocket | null;

@@ -4,12 +4,12 @@ import type { Message } from '#dns/wire/dns-message.js';
 import type { Pump } from '#sockets/pump.js';
 import { nowMs } from '../clock.js';
 import { type Attempt, isRefusal, Upstream } from './dns-upstream.js';
-import type { Asked } from './pending-query.js';
+import type { UpstreamQuery } from './pending-query.js';
 
 /** After this time the next resolver is queried too; the first answer is used. */
 const STEP_MS = 380;
 /** After this time the query fails (F19): a multiple of `STEP_MS`, since time is only checked at steps. */
-const PATIENCE_MS = 5 * STEP_MS;
+const TIMEOUT_MS = 5 * STEP_MS;
 const PROBE_EVERY_MS = 1_000;
 
 /** Called with an answer, with the last refusal if all resolvers refused, or with null. */
@@ -23,7 +23,7 @@ class Race {
 
   constructor(
     readonly number: number,
-    readonly asked: Asked,
+    readonly asked: UpstreamQuery,
     readonly order: readonly Upstream[],
     readonly startedAt: number,
     readonly onOutcome: OnOutcome,
@@ -34,7 +34,7 @@ class Race {
   }
 
   get isOverdue(): boolean {
-    return this.#steps * STEP_MS > PATIENCE_MS;
+    return this.#steps * STEP_MS > TIMEOUT_MS;
   }
 
   wait(): void {
@@ -80,7 +80,7 @@ export class Upstreams {
     for (const upstream of this.#all) upstream.close();
   }
 
-  ask(asked: Asked, onOutcome: OnOutcome): void {
+  ask(asked: UpstreamQuery, onOutcome: OnOutcome): void {
     const race = new Race(++this.#lastRace, asked, this.#order(), nowMs(), onOutcome);
     this.#races.set(race.number, race);
     this.#step(race);

@@ -46,7 +46,7 @@ export function addressesOf(message: Message, chain = chainOf(message)): Found {
 }
 
 /** The names whose addresses `addressesOf` returns. */
-export function bearersOf(message: Message, chain: Chain): readonly NameKey[] {
+export function ownersOfAddresses(message: Message, chain: Chain): readonly NameKey[] {
   return mayBring(message, chain) ? chain.names : [];
 }
 

@@ -1,4 +1,4 @@
-import { bearersOf, chainOf, OwnerKey } from './address-chain.js';
+import { chainOf, OwnerKey, ownersOfAddresses } from './address-chain.js';
 import { u16, u32 } from './bytes.js';
 import type { Message, ResourceRecord } from './dns-message.js';
 import { CLASS, FLAG, TYPE } from './dns-numbers.js';
@@ -29,10 +29,11 @@ export function withoutUnenforceable(
   onRemoved: (why: Removal) => void = () => {},
 ): { message: Message; removed: number } {
   const { answers, authorities, additionals } = message;
-  if (![answers, authorities, additionals].some((section) => section.some(bears))) return { message, removed: 0 };
+  if (![answers, authorities, additionals].some((section) => section.some(mayHoldAddresses)))
+    return { message, removed: 0 };
   const filter = new Filter(drop, new OwnerKey(message, chain), onRemoved);
   const left = {
-    answers: filter.section(answers, bearersOf(message, chain)),
+    answers: filter.section(answers, ownersOfAddresses(message, chain)),
     authorities: filter.section(authorities),
     additionals: filter.section(additionals),
   };
@@ -49,7 +50,7 @@ export function withoutUnenforceable(
   };
 }
 
-function bears({ type }: ResourceRecord): boolean {
+function mayHoldAddresses({ type }: ResourceRecord): boolean {
   return type === TYPE.a || type === TYPE.aaaa || type === TYPE.https || type === TYPE.svcb;
 }
 

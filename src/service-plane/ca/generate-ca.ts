@@ -4,7 +4,7 @@ import * as der from './der-writer.js';
 import { type InterceptCa, interceptCaOf } from './intercept-ca.js';
 import { extension, keyIdOf, named, pemOf, publicKeyInfo, signedCertificate, signerOf } from './signed-certificate.js';
 
-export type CaWish = {
+export type CaRequest = {
   /** At most 64 characters. */
   readonly commonName: string;
   readonly days: number;
@@ -16,7 +16,7 @@ const BACKDATED_MS = 3_600_000;
 const CRL_SIGN = 0x02;
 
 /** Creates a self-signed root with a P-256 key. It may sign leaf certificates and no other CA. */
-export function generateCa({ commonName, days }: CaWish, now: Date = new Date()): InterceptCa {
+export function generateCa({ commonName, days }: CaRequest, now: Date = new Date()): InterceptCa {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const spki = publicKeyInfo(privateKey);
   const name = named(commonName);

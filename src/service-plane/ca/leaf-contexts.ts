@@ -16,7 +16,7 @@ export type LeafContextOptions = {
   readonly now?: () => Date;
 };
 
-type ReplayBuffer = { readonly context: SecureContext; readonly renewAtMs: number };
+type CachedContext = { readonly context: SecureContext; readonly renewAtMs: number };
 
 const CAPACITY = 4096;
 /** With this cipher the handshake hashes with SHA-256, which processors accelerate, and not with SHA-384. */
@@ -28,22 +28,22 @@ export class LeafContexts {
   readonly #options: LeafContextOptions;
   readonly #key = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey;
   readonly #keyPem = this.#key.export({ type: 'pkcs8', format: 'pem' });
-  readonly #kept: LRUCache<string, ReplayBuffer>;
+  readonly #contexts: LRUCache<string, CachedContext>;
   #signing: { readonly ca: InterceptCa; readonly mint: LeafMint; readonly chainPem: string } | null = null;
 
   constructor(options: LeafContextOptions) {
     this.#options = options;
-    this.#kept = new LRUCache({ max: options.capacity ?? CAPACITY });
+    this.#contexts = new LRUCache({ max: options.capacity ?? CAPACITY });
   }
 
   get size(): number {
-    return this.#kept.size;
+    return this.#contexts.size;
   }
 
   /** Sets the signing CA; existing connections keep their certificates. */
   use(ca: InterceptCa | null): void {
     this.#signing = ca === null ? null : { ca, mint: createLeafMint(ca, this.#key), chainPem: shownChainOf(ca) };
-    this.#kept.clear();
+    this.#contexts.clear();
   }
 
   /**
@@ -52,14 +52,14 @@ export class LeafContexts {
    */
   of(name: string): SecureContext | null {
     const now = this.#options.now?.() ?? new Date();
-    const kept = this.#kept.get(name);
+    const kept = this.#contexts.get(name);
     if (kept !== undefined && now.getTime() < kept.renewAtMs) return kept.context;
     if (this.#signing === null) return null;
     const { ca, mint, chainPem } = this.#signing;
     if (now < ca.notBefore || now >= ca.notAfter) return null;
     const { certPem, notAfter } = mint(name, now);
     const context = this.#contextOf(certPem + chainPem, `${ca.fingerprint} ${name}`);
-    this.#kept.set(name, { context, renewAtMs: (now.getTime() + notAfter.getTime()) / 2 });
+    this.#contexts.set(name, { context, renewAtMs: (now.getTime() + notAfter.getTime()) / 2 });
     return context;
   }
 

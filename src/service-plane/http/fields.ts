@@ -25,14 +25,14 @@ export type Fields = {
 export type Side = 'request' | 'response';
 
 export function readFields(head: RawHead, side: Side): Fields | HttpFault {
-  const said: Said = { ...NOTHING_SAID };
+  const said: HopFacts = { ...NO_HOP_FACTS };
   const list: Header[] = [];
   const names: string[] = [];
   const count = head.lines.marks.length;
   for (let index = 0; index < count; index += 3) {
     const field = fieldAt(head, index);
     names.push(field[0]);
-    if (goesOn(field, said, side)) list.push(field);
+    if (isForwarded(field, said, side)) list.push(field);
   }
   if (side === 'request' && areAmbiguous(names)) said.fault ??= 'ambiguous_names';
   const framing = framingOf(said);
@@ -43,7 +43,7 @@ export function readFields(head: RawHead, side: Side): Fields | HttpFault {
   return { list: kept, hosts, framing, connection, upgrade, te, expect };
 }
 
-type Said = {
+type HopFacts = {
   hosts: readonly string[];
   length: string | null;
   coding: string | null;
@@ -56,7 +56,7 @@ type Said = {
 
 const NONE: readonly string[] = [];
 const KEPT_ALIVE: readonly string[] = ['keep-alive'];
-const NOTHING_SAID: Said = {
+const NO_HOP_FACTS: HopFacts = {
   hosts: NONE,
   length: null,
   coding: null,
@@ -71,7 +71,7 @@ const NOTHING_SAID: Said = {
  * Records hop-by-hop fields; returns whether the field is forwarded. The switch is on the length: few other
  * names have these lengths.
  */
-function goesOn([name, value]: Header, said: Said, side: Side): boolean {
+function isForwarded([name, value]: Header, said: HopFacts, side: Side): boolean {
   switch (name.length) {
     case 2:
       if (name !== 'te') return true;
@@ -109,7 +109,7 @@ function goesOn([name, value]: Header, said: Said, side: Side): boolean {
   }
 }
 
-function framingOf(said: Said): number | 'chunked' | null {
+function framingOf(said: HopFacts): number | 'chunked' | null {
   if (said.coding !== null) {
     if (said.coding.toLowerCase() !== 'chunked') said.fault ??= 'transfer_encoding';
     if (said.length !== null) said.fault ??= 'conflicting_lengths';

@@ -101,18 +101,18 @@ const SINGLETONS: ReadonlySet<string> = new Set([
 
 /** Joins different values of a singleton field into a list at its first position (RFC 9110, 5.3). */
 export function withSingletons(fields: readonly Header[]): readonly Header[] {
-  if (!fields.some(([name], index) => SINGLETONS.has(name) && stands(fields, name, index))) return fields;
+  if (!fields.some(([name], index) => SINGLETONS.has(name) && hasFieldBefore(fields, name, index))) return fields;
   const once: Header[] = [];
   for (const [index, field] of fields.entries()) {
     const [name] = field;
     if (!SINGLETONS.has(name)) once.push(field);
-    else if (!stands(fields, name, index)) once.push([name, [...new Set(valuesOf(fields, name))].join(', ')]);
+    else if (!hasFieldBefore(fields, name, index)) once.push([name, [...new Set(valuesOf(fields, name))].join(', ')]);
   }
   return once;
 }
 
 /** Whether a field with this name comes before `end`. */
-function stands(fields: readonly Header[], name: string, end: number): boolean {
+function hasFieldBefore(fields: readonly Header[], name: string, end: number): boolean {
   for (let index = 0; index < end; index++) if (fields[index]?.[0] === name) return true;
   return false;
 }

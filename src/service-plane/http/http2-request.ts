@@ -40,7 +40,7 @@ function understood({ pseudo, fields }: Block): Http2Request | HttpFault {
   if (fault !== null) return fault;
   if (path === undefined || pseudo[':scheme'] !== 'https') return 'pseudo_header';
   if (areAmbiguous(fields.map(([name]) => name))) return 'ambiguous_names';
-  const said = saidBy(fields);
+  const said = blockFactsOf(fields);
   const { host, length: digits } = said;
   if (host === 'repeated') return 'two_hosts';
   const text = pseudo[':authority'] ?? host?.value;
@@ -71,7 +71,7 @@ function understood({ pseudo, fields }: Block): Http2Request | HttpFault {
 /** The value of a field that may come once. */
 type Once = { readonly value: string } | 'repeated' | null;
 
-type Said = {
+type BlockFacts = {
   host: Once;
   length: Once;
   expectsContinue: boolean;
@@ -82,8 +82,15 @@ type Said = {
   readonly others: Header[];
 };
 
-function saidBy(fields: readonly Header[]): Said {
-  const said: Said = { host: null, length: null, expectsContinue: false, expectsElse: false, crumbs: 0, others: [] };
+function blockFactsOf(fields: readonly Header[]): BlockFacts {
+  const said: BlockFacts = {
+    host: null,
+    length: null,
+    expectsContinue: false,
+    expectsElse: false,
+    crumbs: 0,
+    others: [],
+  };
   for (const field of fields) {
     const [name, value] = field;
     if (name === 'host') said.host = said.host === null ? { value } : 'repeated';

@@ -14,14 +14,14 @@ export type ResponseHead = ResponseFacts & {
 };
 
 /** The facts of the request that a response answers. */
-export type Asked = { readonly method: string; readonly isWebSocket: boolean };
+export type RequestOfResponse = { readonly method: string; readonly isWebSocket: boolean };
 
 /**
  * Reads the heads of the responses of one connection (RFC 9112). Set `asked` before the bytes of its response
  * are pushed.
  */
 export class ResponseHeadReader extends HeadReader<ResponseHead> {
-  asked: Asked = { method: 'GET', isWebSocket: false };
+  asked: RequestOfResponse = { method: 'GET', isWebSocket: false };
 
   constructor() {
     super('response');
@@ -33,7 +33,7 @@ export class ResponseHeadReader extends HeadReader<ResponseHead> {
   }
 }
 
-function readResponse(head: RawHead, asked: Asked): ResponseHead | HttpFault {
+function readResponse(head: RawHead, asked: RequestOfResponse): ResponseHead | HttpFault {
   const { text, base, lines } = head;
   const line = text.slice(lines.start - base, lines.startEnd - base);
   const match = /^HTTP\/([0-9])\.([0-9]) ([1-5][0-9]{2})(?: (.*))?$/s.exec(line);

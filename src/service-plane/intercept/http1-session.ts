@@ -33,7 +33,7 @@ export class Http1Session {
   readonly #toClient = new WriteBatch();
   readonly #server: ServerEnd;
   readonly #unhookClient: () => void;
-  readonly #patience: IdleTimeout;
+  readonly #idleTimeout: IdleTimeout;
   #exchange: Http1Exchange | null = null;
   /** Client bytes after the current request. */
   #waiting: Buffer | null = null;
@@ -53,7 +53,7 @@ export class Http1Session {
     // The link may have broken during the client's handshake.
     if (!link.socket.destroyed) this.#takeLink(link);
     this.#unhookClient = this.#hookClient();
-    this.#patience = new IdleTimeout(ports.clock);
+    this.#idleTimeout = new IdleTimeout(ports.clock);
   }
 
   /** The request that opened a tunnel, whose bytes are no longer read; null: no tunnel. */
@@ -76,8 +76,8 @@ export class Http1Session {
   /** Ends the session after an idle or head timeout. */
   lookAtClock(): void {
     if (this.#tunnel !== null) return;
-    if (this.isIdle && this.#patience.isResting) this.#server.drop(true);
-    const reason = this.#patience.over(this.#heads.isInside);
+    if (this.isIdle && this.#idleTimeout.isResting) this.#server.drop(true);
+    const reason = this.#idleTimeout.over(this.#heads.isInside);
     if (reason !== null) this.#abort(reason);
   }
 
@@ -100,7 +100,7 @@ export class Http1Session {
   }
 
   #onClient(chunk: Buffer): void {
-    this.#patience.moved();
+    this.#idleTimeout.moved();
     this.#waiting = this.#waiting === null ? chunk : Buffer.concat([this.#waiting, chunk]);
     this.#read();
   }
@@ -218,7 +218,7 @@ export class Http1Session {
   }
 
   #onServer(chunk: Buffer): void {
-    this.#patience.moved();
+    this.#idleTimeout.moved();
     let at = 0;
     while (at < chunk.length && !this.#isClosing && this.#tunnel === null) {
       const exchange = this.#exchange;
@@ -324,7 +324,7 @@ export class Http1Session {
 
   #refuse(fault: HttpFault): void {
     this.ports.refuse(`request_${fault}`);
-    this.#say(faultProblem(fault));
+    this.#respond(faultProblem(fault));
   }
 
   /** Handles a fault of the server or of its response. */
@@ -334,10 +334,10 @@ export class Http1Session {
       this.#abort(null);
       return;
     }
-    this.#say(problem);
+    this.#respond(problem);
   }
 
-  #say(problem: Problem): void {
+  #respond(problem: Problem): void {
     if (this.#isClosing) return;
     const isHead = this.#exchange?.request.method === 'HEAD';
     this.ports.client.write(problemResponse(problem, { closes: true, isHead }));

@@ -50,7 +50,7 @@ const PRIORITY = {
 /** A client's request and its response: one stream on each side, each with its own flow control. */
 export class Http2Exchange {
   #server: ClientHttp2Stream | null = null;
-  readonly #patience: IdleTimeout;
+  readonly #idleTimeout: IdleTimeout;
   /** Whether the whole response has been handed over. */
   #isAnswered = false;
   /** Whether the client's stream was reset by the policy or by the server. */
@@ -61,7 +61,7 @@ export class Http2Exchange {
     private readonly session: ClientHttp2Session,
     private readonly ports: Http2ExchangePorts,
   ) {
-    this.#patience = new IdleTimeout(ports.clock);
+    this.#idleTimeout = new IdleTimeout(ports.clock);
   }
 
   /** Whether the client cancelled its request, or lost it by a protocol violation. */
@@ -90,7 +90,7 @@ export class Http2Exchange {
 
   /** To be called at every tick. */
   lookAtClock(): void {
-    if (isOpen(this.client) && this.#patience.over(false) !== null) this.#reset(NGHTTP2_CANCEL, 'idle');
+    if (isOpen(this.client) && this.#idleTimeout.over(false) !== null) this.#reset(NGHTTP2_CANCEL, 'idle');
   }
 
   #send(request: Http2Request, step: Step, headers: IncomingHttpHeaders): void {
@@ -122,14 +122,14 @@ export class Http2Exchange {
     server.on('error', () => {});
     server.on('close', () => this.#onServerClose(server));
     server.on('headers', (interim: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
-      this.#patience.moved();
+      this.#idleTimeout.moved();
       const response = this.#judge(raw, request, step);
       // This session itself sends the 100 to the client.
       if (response !== null && response.status !== 100)
         client.additionalHeaders(withSecrets(writeHttp2Response(response), interim));
     });
     server.on('response', (its: IncomingHttpHeaders, flags: number, raw: readonly string[]) => {
-      this.#patience.moved();
+      this.#idleTimeout.moved();
       const response = this.#judge(raw, request, step);
       if (response === null) return;
       const answer = withSecrets(writeHttp2Response(response), its);
@@ -174,7 +174,7 @@ export class Http2Exchange {
       head,
       trails: mayTrail(step, side),
       open,
-      moved: () => this.#patience.moved(),
+      moved: () => this.#idleTimeout.moved(),
       broken: (fault) => this.#reset(NGHTTP2_PROTOCOL_ERROR, `${side}_${fault}`),
       over: () => {
         if (side === 'response') this.#isAnswered = true;
@@ -185,22 +185,22 @@ export class Http2Exchange {
   #deny(step: Step): void {
     // RFC 9113, 8.7: a client may retry after REFUSED_STREAM, so this uses CANCEL.
     if (this.ports.denied === 'reset') this.#resetClient(NGHTTP2_CANCEL);
-    else this.#say(deniedProblem(step));
+    else this.#respond(deniedProblem(step));
   }
 
   #refuse(fault: HttpFault): void {
     this.ports.refuse(`request_${fault}`);
-    this.#say(faultProblem(fault));
+    this.#respond(faultProblem(fault));
   }
 
   /** Handles a fault of the server or of its response. */
   #fail(problem: Problem, reason: RefusedReason): void {
     this.ports.refuse(reason);
-    this.#say(problem);
+    this.#respond(problem);
     this.#server?.close(NGHTTP2_CANCEL);
   }
 
-  #say(problem: Problem): void {
+  #respond(problem: Problem): void {
     const { client } = this;
     if (!isOpen(client)) return;
     this.#isAnswered = true;

@@ -27,25 +27,25 @@ export class Http2Session {
   readonly #server: ClientHttp2Session;
   readonly #exchangePorts: Http2ExchangePorts;
   readonly #exchanges = new Set<Http2Exchange>();
-  readonly #patience: IdleTimeout;
+  readonly #idleTimeout: IdleTimeout;
   #resets = 0;
   #resetsSinceMs = 0;
   #farewell: NodeJS.Timeout | null = null;
   #isClosed = false;
 
   constructor(private readonly ports: SessionPorts) {
-    this.#patience = new IdleTimeout(ports.clock);
+    this.#idleTimeout = new IdleTimeout(ports.clock);
     this.#exchangePorts = { ...ports, closed: (exchange) => this.#over(exchange) };
     this.#server = connectHttp2(ports.link.socket);
     this.#client = acceptHttp2(ports.client);
-    this.#hearServer();
-    this.#hearClient();
+    this.#listenToServer();
+    this.#listenToClient();
   }
 
   /** To be called at every tick. */
   lookAtClock(): void {
     for (const exchange of this.#exchanges) exchange.lookAtClock();
-    if (this.#exchanges.size === 0 && this.#patience.over(false) !== null) this.#part();
+    if (this.#exchanges.size === 0 && this.#idleTimeout.over(false) !== null) this.#goAway();
   }
 
   /** Closes both sides. */
@@ -58,7 +58,7 @@ export class Http2Session {
     this.ports.link.socket.destroy();
   }
 
-  #hearClient(): void {
+  #listenToClient(): void {
     const client = this.#client;
     client.on(
       'stream',
@@ -70,44 +70,44 @@ export class Http2Session {
         }
         const exchange = new Http2Exchange(stream, this.#server, this.#exchangePorts);
         this.#exchanges.add(exchange);
-        this.#patience.moved();
+        this.#idleTimeout.moved();
         exchange.begin(headers, raw);
       },
     );
     client.on('error', () => {
       if (!this.#isClosed) this.ports.refuse('client_http2');
     });
-    client.once('goaway', () => this.#part());
+    client.once('goaway', () => this.#goAway());
     client.once('close', () => {
       this.close();
       this.ports.over();
     });
   }
 
-  #hearServer(): void {
+  #listenToServer(): void {
     const server = this.#server;
     server.on('error', () => {
       if (!this.#isClosed) this.ports.refuse('server_http2');
     });
-    server.once('goaway', () => this.#part());
-    server.once('close', () => this.#part());
+    server.once('goaway', () => this.#goAway());
+    server.once('close', () => this.#goAway());
   }
 
   /** Accepts no more requests: open ones continue, and the client receives GOAWAY. */
-  #part(): void {
+  #goAway(): void {
     if (!this.#isClosed) this.#client.close();
-    if (this.#exchanges.size === 0) this.#sayFarewell();
+    if (this.#exchanges.size === 0) this.#limitFarewell();
   }
 
-  #sayFarewell(): void {
+  #limitFarewell(): void {
     if (!this.#isClosed) this.#farewell ??= setTimeout(() => this.ports.client.destroy(), FAREWELL_MS);
   }
 
   #over(exchange: Http2Exchange): void {
     this.#exchanges.delete(exchange);
-    this.#patience.moved();
+    this.#idleTimeout.moved();
     if (exchange.isTakenBack) this.#countReset();
-    if (this.#exchanges.size === 0 && this.#client.closed) this.#sayFarewell();
+    if (this.#exchanges.size === 0 && this.#client.closed) this.#limitFarewell();
   }
 
   /** Also counts resets that a client provokes by frames that violate the protocol. */

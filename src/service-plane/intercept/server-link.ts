@@ -36,7 +36,7 @@ export class ServerLink {
    * The listener of an unused link. A server that sends data without a request, or ends, makes the link
    * useless.
    */
-  readonly #nobody: LinkListener = {
+  readonly #unusedListener: LinkListener = {
     said: () => this.socket.destroy(),
     drained: () => {},
     gone: () => this.socket.destroy(),
@@ -80,7 +80,7 @@ export class ServerLink {
 
   /** Detaches the listener until the next `hear`. */
   leave(): void {
-    if (this.#listener !== null) this.#listener = this.#nobody;
+    if (this.#listener !== null) this.#listener = this.#unusedListener;
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Refusal } from '#service-plane/http/fault.js';
 import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
-import { type Asked, type ResponseHead, ResponseHeadReader } from '#service-plane/http/response-head.js';
+import { type RequestOfResponse, type ResponseHead, ResponseHeadReader } from '#service-plane/http/response-head.js';
 
 export const bytesOf = (text: string): Buffer => Buffer.from(text, 'latin1');
 
@@ -27,7 +27,7 @@ function isRefusal(result: unknown): result is Refusal {
 export const readRequest = (...pieces: readonly Buffer[]): Read<RequestHead> =>
   readPieces(new RequestHeadReader(), pieces);
 
-export function readResponse(asked: Asked, ...pieces: readonly Buffer[]): Read<ResponseHead> {
+export function readResponse(asked: RequestOfResponse, ...pieces: readonly Buffer[]): Read<ResponseHead> {
   const reader = new ResponseHeadReader();
   reader.asked = asked;
   return readPieces(reader, pieces);

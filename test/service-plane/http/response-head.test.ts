@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import type { HttpFault } from '#service-plane/http/fault.js';
-import type { Asked, ResponseHead } from '#service-plane/http/response-head.js';
+import type { RequestOfResponse, ResponseHead } from '#service-plane/http/response-head.js';
 import { bytesOf, cutsOf, readResponse } from './pieces.js';
 
-const get: Asked = { method: 'GET', isWebSocket: false };
-const head: Asked = { method: 'HEAD', isWebSocket: false };
-const upgrade: Asked = { method: 'GET', isWebSocket: true };
+const get: RequestOfResponse = { method: 'GET', isWebSocket: false };
+const head: RequestOfResponse = { method: 'HEAD', isWebSocket: false };
+const upgrade: RequestOfResponse = { method: 'GET', isWebSocket: true };
 
 const plain: ResponseHead = {
   version: '1.1',
@@ -18,7 +18,7 @@ const plain: ResponseHead = {
 const ok = 'HTTP/1.1 200 OK\r\n';
 const length = (text: string) => ['content-length', text, 'Content-Length'] as const;
 
-const accepted: readonly (readonly [asked: Asked, text: string, differs: Partial<ResponseHead>])[] = [
+const accepted: readonly (readonly [asked: RequestOfResponse, text: string, differs: Partial<ResponseHead>])[] = [
   [get, `${ok}\r\n`, {}],
   [get, 'HTTP/1.0 200 OK\r\n\r\n', { version: '1.0' }],
   [get, 'HTTP/1.1 200\r\n\r\n', { reason: '' }],
@@ -74,7 +74,7 @@ const accepted: readonly (readonly [asked: Asked, text: string, differs: Partial
   ],
 ];
 
-const refused: readonly (readonly [asked: Asked, text: string, fault: HttpFault])[] = [
+const refused: readonly (readonly [asked: RequestOfResponse, text: string, fault: HttpFault])[] = [
   [get, `${ok}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n`, 'conflicting_lengths'],
   [head, `${ok}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n`, 'conflicting_lengths'],
   [get, `${ok}Content-Length: 3\r\nContent-Length: 3\r\n\r\n`, 'repeated_content_length'],
