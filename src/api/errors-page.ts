@@ -30,17 +30,17 @@ export function errorsPage(dropReasons: Readonly<Record<string, string>>): strin
   return [
     INTRODUCTION,
     section('Error codes', '', ['code', 'status', 'title', 'when', 'what to do'], errors),
-    section('Problem codes', 'What can be wrong with a body, in `problems`.', ['code', 'means'], lines(PROBLEM_CODES)),
+    section('Problem codes', 'Problems of a body, listed in `problems`.', ['code', 'means'], lines(PROBLEM_CODES)),
     section(
       'Problem codes of parameters',
-      'What can be wrong with a query parameter, or with a part of the path, in `problems`.',
+      'Problems of a query parameter or of a part of the path, listed in `problems`.',
       ['code', 'means'],
       lines(PARAMETER_CODES),
     ),
     section(
       'Warning codes',
       [
-        'What is valid and probably not meant, in `warnings`. A warning never blocks a write.',
+        'Valid values that are probably a mistake, listed in `warnings`. A warning never blocks a write.',
         '',
         'Answers without a place for `warnings` carry the header `Weir-Warnings`: the codes of this table, each once,',
         'with commas between them. It stands on `PUT /api/v1/policy`, `DELETE /api/v1/policies/:id` and',

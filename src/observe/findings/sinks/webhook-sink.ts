@@ -54,5 +54,5 @@ function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'it failed';
   const { cause } = error;
   if (cause instanceof Error && 'code' in cause) return String(cause.code);
-  return error.message.startsWith('it answered') ? error.message : error.name;
+  return error.message.startsWith('status ') ? error.message : error.name;
 }
