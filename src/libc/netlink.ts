@@ -52,7 +52,7 @@ export class NetlinkSocket {
   /** Makes the kernel check and apply the filters of dump requests; without it the kernel ignores them. */
   checkStrictly(): void {
     const on = new Uint8Array(Uint32Array.of(1).buffer);
-    check('ask netlink to be strict', libc.setsockopt(this.fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK, on, on.length));
+    check('set NETLINK_GET_STRICT_CHK', libc.setsockopt(this.fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK, on, on.length));
   }
 
   send(type: number, flags: number, payload: Uint8Array): void {

@@ -47,7 +47,7 @@ test('weir dataplane status shows what the kernel enforces, also without a proce
       ),
       unpoliced: [],
       guardStands: true,
-      forwarding: { way: 'direct', reason: 'nobody else has a say' },
+      forwarding: { way: 'direct', reason: 'no third-party hook' },
       inForce: expect.objectContaining({ generation: 1, epoch: 2 }) as object,
       maps: [
         {
@@ -68,7 +68,7 @@ test('weir dataplane status shows what the kernel enforces, also without a proce
     expect.objectContaining({
       owner: null,
       guardStands: true,
-      forwarding: { way: 'stack', reason: 'no process looks who else has a say' },
+      forwarding: { way: 'stack', reason: 'no process looks for third-party hooks' },
       hooks: running.hooks,
       inForce: running.inForce,
     }),
@@ -172,7 +172,7 @@ test('status, counters and log name third-party hooks on forwarded packets', asy
   const { text } = await rig.node.request('GET', '/metrics');
   expect(text).toContain('\nweir_dataplane_direct 0\n');
   await node.must('nft', 'delete table inet mine');
-  await expect.poll(counted).toEqual({ way: 'direct', reason: 'nobody else has a say' });
+  await expect.poll(counted).toEqual({ way: 'direct', reason: 'no third-party hook' });
   const log = (await rig.node.log()).split('\n').filter((line) => line.includes('"forwarding changed"'));
   expect(log.slice(-2).map((line) => JSON.parse(line) as object)).toEqual([
     expect.objectContaining(other),

@@ -168,7 +168,7 @@ test('address translation takes effect as soon as its chain exists, and ends whe
   endFlow?.();
   expect([changes.at(0), changes.at(-1)]).toEqual([
     { type: 'forwarding_changed', way: 'stack', reason: 'nftables chain ip mine post' },
-    { type: 'forwarding_changed', way: 'direct', reason: 'nobody else has a say' },
+    { type: 'forwarding_changed', way: 'direct', reason: 'no third-party hook' },
   ]);
 });
 

@@ -209,7 +209,7 @@ describe('a packet with a forged source does not reach a socket of the proxies',
 
   test('(the chain does not see forwarded packets, and needs no connection tracking)', () => {
     police({ forwarding: 'auto' }).look();
-    expect(datapath?.stats().forwarding).toEqual({ way: 'direct', reason: 'nobody else has a say' });
+    expect(datapath?.stats().forwarding).toEqual({ way: 'direct', reason: 'no third-party hook' });
   });
 });
 

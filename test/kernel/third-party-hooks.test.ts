@@ -43,7 +43,7 @@ function reason(): string {
   return `${forwarding.way}: ${forwarding.reason}`.replace(/ \[\w+\]/g, '');
 }
 
-const ALONE = 'direct: nobody else has a say';
+const ALONE = 'direct: no third-party hook';
 const chain = (table: string, definition: string): string =>
   `nft 'add table ${table}; add chain ${table} some { ${definition} ; }'`;
 const NETDEV = 'netdev mine';
@@ -118,19 +118,19 @@ test.each([
     'a bridge over a policed interface',
     'ip link add wan7 type veth peer name far7; ip link add br7 type bridge; ip link set wan7 master br7',
     'ip link del br7; ip link del wan7',
-    'br_handle_frame, which takes what comes in by wan7',
+    'br_handle_frame, which receives the packets of wan7',
   ],
   [
     'a macvlan on a policed interface',
     'ip link add mac7 link lan0 type macvlan',
     'ip link del mac7',
-    'macvlan_handle_frame, which takes what comes in by lan0',
+    'macvlan_handle_frame, which receives the packets of lan0',
   ],
   [
     'a tunnel that is up',
     'ip tuntap add dev tun7 mode tun; ip link set tun7 up',
     'ip link del tun7',
-    'interface tun7, which is no Ethernet',
+    'interface tun7, which is not Ethernet',
   ],
   [
     'a queue by something else than the packet',
@@ -223,7 +223,7 @@ test('forwarding: auto · Weir’s own programs do not count as third-party hook
 
 test('forwarding: auto · packets go by the stack while the guard is missing', () => {
   sh('nft delete table inet weir');
-  expect(reason()).toBe('stack: the guard does not stand');
+  expect(reason()).toBe('stack: the guard is missing');
   datapath.attach();
   expect(reason()).toBe(ALONE);
 });

@@ -167,7 +167,8 @@ export class EventBatch {
   }
 
   #at(index: number): number {
-    if (index < 0 || index >= this.count) throw new RangeError(`the batch has ${this.count} events, and no ${index}`);
+    if (index < 0 || index >= this.count)
+      throw new RangeError(`the batch has ${this.count} events: there is no event ${index}`);
     return index * RECORD_BYTES + RECORD_HEADER_BYTES;
   }
 

@@ -34,7 +34,7 @@ export class RuleNameHistory {
   }
 
   flip(epoch: number): void {
-    if (this.#staged === undefined) throw new Error('no roster is staged');
+    if (this.#staged === undefined) throw new Error('no rule names are staged');
     this.place({ ...this.#staged, epoch });
     this.#staged = undefined;
   }

@@ -15,12 +15,12 @@ const DIRECT_FOR_NS = 3_000_000_000n;
 /** Written for `direct`; the clock never reaches it. */
 export const DIRECT_ALWAYS = 0xffff_ffff_ffff_ffffn;
 
-const UNSEEN: ForwardingNow = { way: 'stack', reason: 'nobody has looked yet' };
+const UNSEEN: ForwardingNow = { way: 'stack', reason: 'third-party hooks were not looked for yet' };
 const CONFIGURED: Readonly<Record<'stack' | 'direct', ForwardingNow>> = {
   stack: { way: 'stack', reason: 'as configured' },
   direct: { way: 'direct', reason: 'as configured' },
 };
-export const ALONE: ForwardingNow = { way: 'direct', reason: 'nobody else has a say' };
+export const ALONE: ForwardingNow = { way: 'direct', reason: 'no third-party hook' };
 
 /**
  * Chooses direct forwarding or the network stack for allowed packets, and writes the choice for the kernel.
@@ -92,7 +92,7 @@ export class Forwarding {
       );
       return other === null ? ALONE : { way: 'stack', reason: other };
     } catch (error) {
-      return { way: 'stack', reason: `the look for others failed: ${firstLine(error)}` };
+      return { way: 'stack', reason: `look for third-party hooks: ${firstLine(error)}` };
     }
   }
 }

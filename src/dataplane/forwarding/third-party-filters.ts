@@ -51,7 +51,7 @@ function bySettings({ policed, reversePath }: Place): string | null {
   for (const { name } of policed) {
     const asked = `${Math.max(all, Number(sysctl(`conf/${name}/rp_filter`)))}`;
     if (STRICTNESS[reversePath] >= (STRICTNESS_OF_STACK[asked] ?? Number.POSITIVE_INFINITY)) continue;
-    return `rp_filter ${asked} of ${name}, which looks at sources more closely than reverse_path: ${reversePath}`;
+    return `rp_filter ${asked} of ${name} is stricter than reverse_path: ${reversePath}`;
   }
   return null;
 }
@@ -61,7 +61,7 @@ function sysctl(name: string): string {
 }
 
 function byLists({ policed, guardStands }: Place, others: readonly ThirdPartyHook[]): string | null {
-  if (!guardStands()) return 'the guard does not stand';
+  if (!guardStands()) return 'the guard is missing';
   // The guard's chains are the last at prerouting and the first at forward.
   const isChain = ({ symbol }: ThirdPartyHook): boolean => symbol.startsWith('nft_');
   const own = [
@@ -90,11 +90,11 @@ function sentenceOf({ kind, id, symbol }: ThirdPartyHook): string {
     case 'egress':
       return `${chainOf([DEVICE_HOOK[kind]], 'netdev', 'inet') ?? symbol} on ${kind} of ${nameOf(id)}`;
     case 'receiver':
-      return `${symbol}, which takes what comes in by ${nameOf(id)}`;
+      return `${symbol}, which receives the packets of ${nameOf(id)}`;
     case 'no_ethernet':
-      return `interface ${nameOf(id)}, which is no Ethernet`;
+      return `interface ${nameOf(id)}, which is not Ethernet`;
     case 'rule':
-      return `ip rule ${id}, which asks for more than addresses and ports`;
+      return `ip rule ${id}, which matches more than addresses and ports`;
     case 'xfrm':
       return id === 0 ? 'IPsec, which blocks by default' : `IPsec: ${id} policies`;
   }

@@ -52,14 +52,17 @@ export class ThirdPartyProgram {
   look(): ThirdPartyHook[] {
     const step = this.#run.run();
     if (step !== 0) throw new Error(`the kernel's lists were not read to their end: step ${step}`);
-    check('read others', libbpf().bpf_map_lookup_elem(this.#object.mapFd('others'), new Uint8Array(4), this.#answer));
+    check(
+      'read third-party hooks',
+      libbpf().bpf_map_lookup_elem(this.#object.mapFd('others'), new Uint8Array(4), this.#answer),
+    );
     const view = new DataView(this.#answer.buffer);
     const count = view.getUint32(OTHERS.count, true);
     if (count > OTHERS.places) throw new Error(`there are ${count} hooks, and ${OTHERS.places} are read`);
     return Array.from({ length: count }, (_, index) => {
       const at = OTHERS.found + index * OTHER.size;
       const kind = KINDS.get(view.getUint32(at + OTHER.kind, true));
-      if (kind === undefined) throw new Error('the program that looks for others is of another build');
+      if (kind === undefined) throw new Error('the program that lists third-party hooks is of another build');
       const symbol = this.#answer.subarray(at + OTHER.function, at + OTHER.size);
       return { kind, id: view.getUint32(at + OTHER.id, true), symbol: textIn(symbol) };
     });

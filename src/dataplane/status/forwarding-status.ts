@@ -28,8 +28,9 @@ export function forwardingOf(
   const until = set.inspect(({ directUntil }) => directUntil);
   if (until === DIRECT_ALWAYS) return { way: 'direct', reason: 'as configured' };
   if (until > process.hrtime.bigint()) return ALONE;
-  if (!looks) return { way: 'stack', reason: 'no process looks who else has a say' };
-  if (configured === undefined) return { way: 'stack', reason: 'somebody else has a say; --config tells who' };
+  if (!looks) return { way: 'stack', reason: 'no process looks for third-party hooks' };
+  if (configured === undefined)
+    return { way: 'stack', reason: 'a third-party hook was found; pass --config to see which' };
   const program = new ThirdPartyProgram();
   try {
     const ingress = hooks.filter(({ direction }) => direction === 'ingress');
@@ -46,7 +47,7 @@ export function forwardingOf(
       },
       program,
     );
-    return { way: 'stack', reason: other ?? 'nobody has looked yet' };
+    return { way: 'stack', reason: other ?? 'third-party hooks were not looked for yet' };
   } finally {
     program.close();
   }

@@ -400,7 +400,8 @@ export class LocalDatapath {
   #switchHooks(): void {
     const { policed } = this.#hooks.interfaces();
     const { failures } = this.#putOnHooks(policed);
-    if (!this.#isOnHooks(policed)) throw failures[0] ?? new Error('a hook went on holding another program');
+    if (!this.#isOnHooks(policed))
+      throw failures[0] ?? new Error('switch the hooks: a hook still holds another program');
   }
 
   #lookAtReview(): void {

@@ -63,7 +63,7 @@ export class FlowMigration {
   }
 
   #run(): void {
-    if (this.#carry.run() !== 0) throw new Error('a flow was not brought over');
+    if (this.#carry.run() !== 0) throw new Error('migrate a flow: the program failed');
   }
 
   #field(name: string): Field {

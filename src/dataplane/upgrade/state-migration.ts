@@ -87,7 +87,7 @@ export class StateMigration {
     view.setBigUint64(8, packets, true);
     view.setBigUint64(16, bytes, true);
     const failed = new TestRun(this.to.programFd('weir_carry'), undefined, request, undefined).run();
-    if (failed !== 0) throw new Error(`counter ${index} was not carried over`);
+    if (failed !== 0) throw new Error(`migrate counter ${index}: the program failed`);
   }
 }
 
@@ -95,6 +95,6 @@ export class StateMigration {
 function insert(fd: number, key: Uint8Array, value: Uint8Array): boolean {
   const result = libbpf().bpf_map_update_elem(fd, key, value, NOEXIST);
   if (result === -EEXIST || result === -E2BIG || result === -ENOMEM) return false;
-  if (result < 0) throw new KernelFailure('bring an entry over', -result);
+  if (result < 0) throw new KernelFailure('migrate a fragment', -result);
   return true;
 }

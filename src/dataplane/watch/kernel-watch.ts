@@ -70,7 +70,7 @@ export class KernelWatch {
     Atomics.store(this.#shared, KERNEL_WATCH.end, 1);
     this.#bell.ring();
     if (Atomics.wait(this.#shared, KERNEL_WATCH.ended, 0, END_TIMEOUT_MS) === 'timed-out')
-      throw new Error('the ear does not end');
+      throw new Error('end the kernel-watch thread: it did not end in time');
     this.#bell.close();
   }
 }

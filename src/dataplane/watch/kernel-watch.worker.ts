@@ -6,7 +6,7 @@ import { KERNEL_WATCH, type KernelWatchInput } from './kernel-watch.js';
 import { Poll } from './poll.js';
 
 const port = parentPort;
-if (port === null) throw new Error('the ear listens in a worker thread');
+if (port === null) throw new Error('the kernel watch runs in a worker thread');
 const { bellFd, shared, maps, batches } = workerData as KernelWatchInput;
 
 try {
