@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks format, lint, types, architecture rules and unused exports. Runs all checks, and fails if one failed.
+# Checks format, lint, types, architecture rules, language and unused exports. Runs all checks, and fails if one failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 failed=()
@@ -23,6 +23,7 @@ step 'format of C' bash scripts/format-c.sh --check
 step types npx --no-install tsc -p . --noEmit
 step lint npx --no-install eslint --max-warnings 0 .
 step architecture architecture
+step language npm run --silent language
 step 'dead exports' npx --no-install knip
 if [ "${#failed[@]}" -gt 0 ]; then
   printf 'check failed: %s\n' "${failed[*]}"

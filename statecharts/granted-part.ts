@@ -4,8 +4,8 @@ import { backoffMs, codeOf, notProvided, sentenceOf } from './failure.js';
 import type { PartName, Troubles } from './readiness.js';
 
 /**
- * The states that the DNS proxy and the service plane share. Both may be missing from the configuration, listen
- * in threads, decide by the policy in force, and use the grants of the datapath.
+ * The states that the DNS proxy and the service plane share. Both may be missing from the configuration. Both
+ * listen in threads, decide by the policy in force, and use the grants of the datapath.
  */
 
 export type GrantedInput = {

@@ -45,9 +45,9 @@ export function cliPage(program: CommandShape): string {
 }
 
 const INTRODUCTION = [
-  'Colours are shown on a terminal only, and not where `NO_COLOR` is set. What a command read goes to standard output, and',
-  'what it has to say about it to standard error. Tables show times as `3 min ago`; the other forms, in UTC. `--output json` and `--output yaml` print all that the node said; commands that go',
-  'on print a line of JSON, or a document of YAML, for each thing. Where a command takes a file, `-` is standard input.',
+  'Colours are shown on a terminal only, and not if `NO_COLOR` is set. The data of a command go to standard output, and its messages',
+  'to standard error. Tables show times as `3 min ago`, the other formats in UTC. `--output json` and `--output yaml` print the whole answer of the node; commands that',
+  'keep running print a line of JSON, or a YAML document, for each item. If a command takes a file, `-` is standard input.',
   '',
   'Commands, flags and their values are completed where a shell has read one of these:',
   '',

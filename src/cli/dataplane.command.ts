@@ -20,7 +20,7 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
 
   printing(local(dataplane.command('status')))
     .description(
-      'what the kernel enforces, with or without a running node; ends with 3 while an interface is unpoliced',
+      'show the datapath in the kernel, with or without a running node; exits with 3 while an interface is unpoliced',
     )
     .action(async ({ output, ...options }: Options & { output: Form }) => {
       const { readDataplaneStatus } = await import('#main.js');

@@ -117,7 +117,7 @@ const dataplane = z
       }),
     non_ipv4: oneOf(
       ['drop', 'pass'],
-      'What happens to forwarded IPv6 and to other EtherTypes. ARP always passes, and so does IPv6 of the node itself without police_local.',
+      'The action for forwarded IPv6 and other EtherTypes. ARP always passes, and so does IPv6 of the node itself without police_local.',
     ).prefault('drop'),
     reverse_path: oneOf(
       ['strict', 'loose', 'off'],
@@ -252,7 +252,7 @@ const servicePlane = z
     max_connections_per_source: whole(
       1,
       1_000_000,
-      'Connections of one source address that one thread has at once, of `max_connections`; the kernel spreads connections evenly over `workers`. What is more is treated as above `max_connections`. Clients behind one translated address are one source.',
+      'Connections of one source address that one thread has at once, of `max_connections`; the kernel spreads connections evenly over `workers`. Further connections are treated as those above `max_connections`. Clients behind one translated address are one source.',
     ).prefault(4_096),
     upstream_ca: text(
       '`system`, or a PEM file with the CA certificates that must have signed the certificates of servers.',
