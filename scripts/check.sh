@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks format, lint, types, architecture rules, language and unused exports. Runs all checks, and fails if one failed.
+# Checks format, lint, types, architecture rules, language and unused exports.
+# Runs all checks, and fails if one failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 failed=()
