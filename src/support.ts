@@ -8,7 +8,7 @@ import { chains, hookPrograms, NETWORK_TEXTS, settings } from '#dataplane/machin
 import { system as machine, ownProcess } from '#dataplane/machine/process.js';
 import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
 import type { FindingFilter, FindingPage, FindingQuery } from '#observe/findings/finding-filter.js';
-import { shownFinding } from '#observe/findings/shown.js';
+import { shownFinding } from '#observe/findings/finding-json.js';
 import type { LogRing } from '#observe/log-ring.js';
 import type { Metrics } from '#observe/metrics.js';
 import type { NodeStats } from '#observe/stats.js';

@@ -1,5 +1,5 @@
 import { assign, setup } from 'xstate';
-import type { Lookups } from '#contracts/lookups.js';
+import type { Lookups } from '#contracts/dns-lookups.js';
 import {
   beginning,
   GRANTED_ACTORS,

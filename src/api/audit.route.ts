@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { FindingPage, FindingQuery } from '#observe/findings/finding-filter.js';
-import { shownFinding } from '#observe/findings/shown.js';
+import { shownFinding } from '#observe/findings/finding-json.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { FindingsSchema, filterOf, findingsQuery, shownPage } from './audit.schema.js';

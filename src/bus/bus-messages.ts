@@ -1,5 +1,5 @@
+import type { Lookups } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
-import type { Lookups } from '#contracts/lookups.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample, SampleOrPromise } from '#contracts/proof-types.js';

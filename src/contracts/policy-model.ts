@@ -33,7 +33,7 @@ export type Rule = {
   readonly destinations: readonly Prefix[];
   readonly hostname: HostnamePattern | undefined;
   readonly protocol: number | 'any';
-  /** Empty means any. A rule with ports matches only protocols that have ports (D2). */
+  /** Both lists: empty means any. A rule with ports matches only protocols that have ports (D2). */
   readonly sourcePorts: readonly Range[];
   readonly destinationPorts: readonly Range[];
   /** After the types of D14 were added; empty means any. Types and codes are tested independently. */

@@ -1,5 +1,5 @@
+import type { LookupTables } from './dns-lookup-tables.js';
 import type { IntervalPool, Intervals } from './interval-map.js';
-import type { LookupTables } from './lookup-tables.js';
 import type { HostnamePattern } from './policy-model.js';
 import type { RuleNames } from './rule-names.js';
 

@@ -1,6 +1,6 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { Lookups } from '#contracts/dns-lookups.js';
 import type { KnownName } from '#contracts/known-name.js';
-import type { Lookups } from '#contracts/lookups.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 
 /**

@@ -1,5 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { Lookups } from '#contracts/lookups.js';
+import type { Lookups } from '#contracts/dns-lookups.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { Descriptors } from '#sockets/descriptors.js';
 import { WorkerClient } from '#threads/worker-client.js';

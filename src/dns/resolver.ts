@@ -1,4 +1,4 @@
-import type { Lookups } from '#contracts/lookups.js';
+import type { Lookups } from '#contracts/dns-lookups.js';
 import { isAudited, rankOf, verdictOf } from '#contracts/verdict-word.js';
 import type { EdnsOption } from '#dns/wire/edns.js';
 import { LookupIndex } from '#policy/evaluate/lookup-index.js';

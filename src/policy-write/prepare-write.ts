@@ -1,6 +1,6 @@
 import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten, Refusal } from '#bus/policy-requests.js';
+import { lookupsOf } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
-import { lookupsOf } from '#contracts/lookups.js';
 import type { Action, Policy } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { etagOf, type PolicyRecord, type StoredPolicy } from '#contracts/policy-record.js';
@@ -27,9 +27,9 @@ import {
   NO_INTERCEPT_CA,
   NOT_ENFORCED,
   nameAfter,
-  refusalBefore,
   refusalOfGroup,
   refusalOfName,
+  refusalWithoutBody,
   storesPolicy,
 } from './write-decision.js';
 
@@ -46,20 +46,23 @@ export type PrepareWritePorts = {
   readonly hasInterceptCa: () => boolean;
 };
 
-/** All steps of a write before anything is staged or stored (D7). */
+/**
+ * All steps of a write before anything is staged or stored (D7). `statecharts/write.chart.ts` stages, commits
+ * and flips.
+ */
 export async function prepareWrite(
   ports: PrepareWritePorts,
   write: PolicyWrite,
   signal: AbortSignal,
 ): Promise<PreparedWrite | Refusal> {
   const located = await locate(ports.policies, write);
-  const refused = refusalBefore(write, located);
+  const refused = refusalWithoutBody(write, located);
   if (refused !== null) return refused;
   const at: Circumstances = {
     now: ports.now().toISOString(),
     newId: crypto.randomUUID(),
     generation: await ports.policies.generation(),
-    enforced: ports.adoptedGeneration(),
+    adoptedGeneration: ports.adoptedGeneration(),
   };
   if (write.sourceGroup !== undefined) return prepareGroupWrite(ports, write, write.sourceGroup, located, at, signal);
   switch (write.operation) {

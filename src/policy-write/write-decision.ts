@@ -21,7 +21,7 @@ export const DEFAULT_NAME = 'default';
 const sameName = (one: string, other: string): boolean => one.trim().toLowerCase() === other.trim().toLowerCase();
 
 /** Refusals that do not depend on the body: 404 and 412 (D5, D8). */
-export function refusalBefore(write: PolicyWrite, { existing, active }: Located): Refusal | null {
+export function refusalWithoutBody(write: PolicyWrite, { existing, active }: Located): Refusal | null {
   const { target, operation, ifMatch, ifNoneMatch } = write;
   const mustExist = target.by === 'id' || operation !== 'put';
   if (mustExist && existing === null) return refusal('not_found', `there is no policy ${textOf(target)}`);
@@ -73,7 +73,7 @@ function textOf(target: PolicyTarget): string {
 }
 
 /** The fields of a body that concern its record, and the text to store. */
-export type MessageCache = {
+export type WrittenPolicy = {
   readonly form: Form;
   readonly mode: EnvelopeMode;
   readonly name: string | null;
@@ -113,15 +113,15 @@ export type Circumstances = {
   /** The newest generation of the store. */
   readonly generation: number;
   /** The newest generation that was found in the kernel. A new program must be newer. */
-  readonly enforced: number;
+  readonly adoptedGeneration: number;
 };
 
-function nextGeneration({ generation, enforced }: Circumstances): number {
+function nextGeneration({ generation, adoptedGeneration: enforced }: Circumstances): number {
   return Math.max(generation, enforced) + 1;
 }
 
 /** The record that a PUT writes, and its effect on the active record (D5). */
-export function decidePut(write: PolicyWrite, located: Located, written: MessageCache, at: Circumstances): Decision {
+export function decidePut(write: PolicyWrite, located: Located, written: WrittenPolicy, at: Circumstances): Decision {
   const { existing, active } = located;
   const activates = write.activate && written.mode !== 'disabled';
   const record: PolicyRecord = {

@@ -11,7 +11,7 @@ import { DecidedHits } from '#threads/decided-hits.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { Connection } from './connection.js';
 import { ConnectionEvaluator } from './connection-evaluator.js';
-import { Interceptor } from './interceptor.js';
+import { Interceptor } from './intercept/interceptor.js';
 import { Listener } from './listener.js';
 import type { Plane } from './plane.js';
 import type { OverflowReason } from './refused-reason.js';

@@ -1,4 +1,4 @@
-import type { Interceptor } from './interceptor.js';
+import type { Interceptor } from './intercept/interceptor.js';
 import type { PlaneContext } from './plane-context.js';
 import type { Splices } from './splices.js';
 

@@ -31,13 +31,13 @@ export function createTokenStore(kv: KvStore): TokenStore {
 }
 
 /** The identity of a caller: the token's id, its subject and its role. */
-type HitIdentity = { readonly id: string; readonly subject: string; readonly role: Role };
+type TokenIdentity = { readonly id: string; readonly subject: string; readonly role: Role };
 
 /** `unknown`: the token was signed by this node, but there is no record of it. */
 type TokenRefusal = 'missing' | 'malformed' | 'wrong_algorithm' | 'bad_signature' | 'expired' | 'revoked' | 'unknown';
 
 type TokenVerdict =
-  | { readonly kind: 'accepted'; readonly identity: HitIdentity }
+  | { readonly kind: 'accepted'; readonly identity: TokenIdentity }
   | { readonly kind: 'refused'; readonly reason: TokenRefusal };
 
 type TokenRequest = {

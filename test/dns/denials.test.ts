@@ -1,6 +1,6 @@
 import { decode } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
-import { lookupsOf } from '#contracts/lookups.js';
+import { lookupsOf } from '#contracts/dns-lookups.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';

@@ -1,4 +1,4 @@
-import { type Lookups, lookupsOf } from '#contracts/lookups.js';
+import { type Lookups, lookupsOf } from '#contracts/dns-lookups.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import type { DnsStats } from '#dns/dns-proxy.js';

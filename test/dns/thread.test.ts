@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Lookups } from '#contracts/lookups.js';
+import type { Lookups } from '#contracts/dns-lookups.js';
 import type { SeenLookup } from '#contracts/seen-lookup.js';
 import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import type { DnsChange, DnsProxy } from '#dns/dns-proxy.js';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { LookupTables } from '#contracts/lookup-tables.js';
+import type { LookupTables } from '#contracts/dns-lookup-tables.js';
 import type { Action, Group, HostnamePattern, Mode, Policy, Prefix, Rule } from '#contracts/policy-model.js';
 import type { Decider } from '#contracts/rule-names.js';
 import { rankOf, verdictWord } from '#contracts/verdict-word.js';

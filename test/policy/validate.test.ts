@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Problem } from '#contracts/policy-problem.js';
 import { validateEnvelope, validatePolicy } from '#policy/check/validate.js';
-import type { ValidationContext } from '#policy/check/validation.js';
+import type { ValidationContext } from '#policy/check/validation-context.js';
 import { MAX_PROBLEMS } from '#policy/document/problem-list.js';
 
 const context: ValidationContext = {

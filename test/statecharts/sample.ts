@@ -1,7 +1,7 @@
 import type { Needs } from '#bus/bus-messages.js';
 import type { PolicyWrite } from '#bus/policy-requests.js';
+import { type Lookups, lookupsOf } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
-import { type Lookups, lookupsOf } from '#contracts/lookups.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import { NONE, type Program } from '#contracts/program.js';
 import type { ProofSample } from '#contracts/proof-types.js';

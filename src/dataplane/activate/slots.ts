@@ -16,7 +16,10 @@ export const ACTIVE = {
   bytes: 32,
 } as const;
 
-/** The two slots of the program map, and the word that selects the slot in force. */
+/**
+ * The two slots of the program map, and the active word, which selects the slot in force and counts flips in
+ * its epoch. `stageProgram` fills the idle slot, `Prover` proves it, and `flip` stores the active word.
+ */
 export class Slots {
   readonly #program: MappedMemory;
   readonly #active: MappedMemory;

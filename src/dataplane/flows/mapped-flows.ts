@@ -2,7 +2,7 @@ import { FLOW_KEY_OFFSETS, FLOW_LINE_BYTES, FLOW_OFFSETS, KEY_USED } from '#data
 import { HIT_REF_BYTES } from '#dataplane/abi/hit.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { settle } from './flow-flush.js';
+import { settle } from './flow-completion.js';
 
 const WORDS = FLOW_LINE_BYTES / 4;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;

@@ -11,8 +11,8 @@ export class FlowSweep {
   readonly #wide: BigUint64Array;
   readonly #sweep: TestRun;
 
-  constructor(fds: { readonly flowSweep: number; readonly sweep: number }) {
-    this.#memory = new MappedMemory('vitals', fds.flowSweep, VITALS_BYTES);
+  constructor(fds: { readonly vitals: number; readonly sweep: number }) {
+    this.#memory = new MappedMemory('vitals', fds.vitals, VITALS_BYTES);
     this.#wide = new BigUint64Array(this.#memory.words.buffer);
     this.#sweep = new TestRun(fds.sweep, undefined, undefined, undefined);
   }

@@ -50,7 +50,7 @@ export class TrafficStatistics {
     this.#object = object;
     this.#slots = slots;
     this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') });
-    this.#flowSweep = new FlowSweep({ flowSweep: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
+    this.#flowSweep = new FlowSweep({ vitals: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
     this.#refusals = new FlowTablePressure(object.mapFd('counters'));
     this.#flows = new FlowTable(
       new MappedFlows({

@@ -15,7 +15,7 @@ export class LentObjects {
   readonly joins: PassedObject;
   readonly joiners: PassedObject;
   readonly #fds: number[] = [];
-  #earFds: number[] = [];
+  #kernelWatchFds: number[] = [];
 
   constructor(object: BpfObject) {
     const lend = (fd: number): PassedObject => passedObject(duplicated(fd, this.#fds));
@@ -32,16 +32,16 @@ export class LentObjects {
   /**
    * The maps for a new kernel-watch thread. Closes the descriptors of the previous thread, which has ended.
    */
-  earMaps(object: BpfObject): KernelWatchMaps {
-    closeAll(this.#earFds);
-    const open = (name: MapName): number => duplicated(object.mapFd(name), this.#earFds);
+  kernelWatchMaps(object: BpfObject): KernelWatchMaps {
+    closeAll(this.#kernelWatchFds);
+    const open = (name: MapName): number => duplicated(object.mapFd(name), this.#kernelWatchFds);
     const [events, counters, active] = [open('events'), open('counters'), open('active')];
     return { events, ringBytes: mapShape(events).maxEntries, counters, active };
   }
 
   close(): void {
     closeAll(this.#fds);
-    closeAll(this.#earFds);
+    closeAll(this.#kernelWatchFds);
   }
 }
 

@@ -97,14 +97,13 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
 
 /** Loads the object, only to use its programs. */
 export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName, number>): BpfObject {
-  const flowSweep = reused.get('vitals');
-  const seed =
-    flowSweep === undefined ? randomInt(2 ** 32) : withFlowSweep(flowSweep, (words) => words[FLOW_SEED] ?? 0);
+  const vitalsFd = reused.get('vitals');
+  const seed = vitalsFd === undefined ? randomInt(2 ** 32) : withVitals(vitalsFd, (words) => words[FLOW_SEED] ?? 0);
   const object = openObject(options, seed);
   try {
     for (const [name, fd] of reused) object.reuse(name, fd);
     object.load();
-    withFlowSweep(object.mapFd('vitals'), (words) => {
+    withVitals(object.mapFd('vitals'), (words) => {
       words[FLOW_SEED] = seed;
     });
     return object;
@@ -129,7 +128,7 @@ export function startSweep(object: BpfObject): void {
   if (failed !== 0) throw new Error(`the sweep of expired flows did not start: step ${failed}`);
 }
 
-function withFlowSweep<T>(fd: number, use: (words: Uint32Array) => T): T {
+function withVitals<T>(fd: number, use: (words: Uint32Array) => T): T {
   const memory = new MappedMemory('vitals', fd, VITALS_BYTES);
   try {
     return use(memory.words);

@@ -108,7 +108,7 @@ function tellInterfaces(): void {
 
 function beginKernelWatch(): void {
   isKernelWatchDue = true;
-  kernelWatch = new KernelWatch(datapath.earMaps(), look, (failure) => {
+  kernelWatch = new KernelWatch(datapath.kernelWatchMaps(), look, (failure) => {
     if (!isOutOfDescriptors(failure)) throw failure;
     endKernelWatch();
     isKernelWatchDue = true;

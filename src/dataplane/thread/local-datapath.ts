@@ -293,8 +293,8 @@ export class LocalDatapath {
     this.#upgrade?.loaded.slots.setEventsWanted(wanted);
   }
 
-  earMaps(): KernelWatchMaps {
-    return this.#lentOf().earMaps(this.#opened().loaded.object);
+  kernelWatchMaps(): KernelWatchMaps {
+    return this.#lentOf().kernelWatchMaps(this.#opened().loaded.object);
   }
 
   /** Rule names of the former programs and of the one in force, which is the last. */

@@ -1,6 +1,6 @@
 import type { StructLayout } from '#dataplane/abi/btf.js';
 import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/abi/flow.js';
-import { settle, settlingOffsets } from '#dataplane/flows/flow-flush.js';
+import { settle, settlingOffsets } from '#dataplane/flows/flow-completion.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { batchesOf } from '#dataplane/loader/map-batches.js';
 import type { MapSet } from '#dataplane/object/map-set.js';

@@ -1,4 +1,4 @@
-import type { FindingDelta, MessageCache } from './finding.js';
+import type { FindingDelta, WriteResponse } from './finding.js';
 import { nobody } from './no-decider.js';
 
 /**
@@ -19,7 +19,7 @@ type AuthDenied = {
   readonly target: string | null;
   readonly remote: string;
 };
-type ConfigChange = MessageCache & {
+type ConfigChange = WriteResponse & {
   readonly type: 'config_change';
   readonly actor: string | null;
   readonly operation: string | null;

@@ -47,7 +47,7 @@ export type FindingIdentity = {
 };
 
 /** The response to a management write: its HTTP status, and the ETag of the new state. */
-export type MessageCache = { readonly status: number; readonly etag: string | null };
+export type WriteResponse = { readonly status: number; readonly etag: string | null };
 
 /** The increments of a finding since the last merge. Times are milliseconds since 1970. */
 export type FindingDelta = FindingIdentity & {
@@ -57,7 +57,7 @@ export type FindingDelta = FindingIdentity & {
   readonly lastMs: number;
   readonly count: number;
   /** Set in a `config_change`. */
-  readonly written?: MessageCache;
+  readonly written?: WriteResponse;
 };
 
 export type Finding = FindingDelta & { readonly id: string };

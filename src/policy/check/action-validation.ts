@@ -1,5 +1,5 @@
 import { parseAction } from '#policy/model/action.js';
-import type { Validation } from './validation.js';
+import type { Validation } from './validation-context.js';
 
 export function validateAction(word: string | undefined, at: string, { problems }: Validation): void {
   if (word === undefined || parseAction(word) !== undefined) return;

@@ -1,5 +1,5 @@
 import { parseAddress, parseCidr } from '#policy/model/ipv4.js';
-import type { Validation } from './validation.js';
+import type { Validation } from './validation-context.js';
 
 export function validateCidrs(cidrs: readonly (string | undefined)[], at: string, { problems }: Validation): void {
   for (let index = 0; index < cidrs.length; index++) {

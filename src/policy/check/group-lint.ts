@@ -3,8 +3,8 @@ import type { Group, Prefix, Rule } from '#contracts/policy-model.js';
 import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
 import { anchorsOf } from '#policy/model/regex.js';
 import { isContradictory } from '#policy/model/rule-coverage.js';
-import { expressionsOf } from './expressions.js';
 import { whyNoNameMatches } from './hostname-lint.js';
+import { expressionsOf } from './rule-expressions.js';
 import { WarningList } from './warning-list.js';
 
 /** Whether the parts of the node run that some rules need. */

@@ -13,7 +13,7 @@ import { type GroupPart, groupPart, type PolicyParts, policyOf, renumbered } fro
 import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from './regex-validation.js';
 import type { SourceHolders } from './source-holders.js';
 import { validateSourceGroup } from './validate.js';
-import type { ValidationContext } from './validation.js';
+import type { ValidationContext } from './validation-context.js';
 
 /** A policy as it is kept in memory between writes. */
 export type HeldPolicy = { readonly parts: PolicyParts; readonly outline: Outline };

@@ -2,7 +2,7 @@ import type { HeaderMatchConfig, HttpMatchConfig, HttpRequestMatchConfig } from 
 import type { Intact } from '#policy/document/intact.js';
 import { escapeStep } from '#policy/model/pointer.js';
 import { validateExact, validateNameObject, validateRegex } from './name-validation.js';
-import type { Validation } from './validation.js';
+import type { Validation } from './validation-context.js';
 
 type Lists = Readonly<Record<string, readonly (string | undefined)[] | undefined>>;
 type Expressions = Readonly<Record<string, string | undefined>>;

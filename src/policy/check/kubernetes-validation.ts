@@ -1,7 +1,7 @@
 import type { KubernetesSource } from '#contracts/policy-document.js';
 import type { Intact } from '#policy/document/intact.js';
 import { escapeStep } from '#policy/model/pointer.js';
-import type { Validation } from './validation.js';
+import type { Validation } from './validation-context.js';
 
 type Labels = Readonly<Record<string, string | undefined>>;
 

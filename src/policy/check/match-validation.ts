@@ -7,7 +7,7 @@ import { parseProtocol } from '#policy/model/protocol.js';
 import { validateAddresses, validateCidrs } from './address-validation.js';
 import { validateExpression } from './regex-validation.js';
 import { validateTls } from './tls-validation.js';
-import type { Validation } from './validation.js';
+import type { Validation } from './validation-context.js';
 
 export function validateMatch(match: Intact<RuleMatchConfig>, at: string, validation: Validation): void {
   if (match.dst_cidrs !== undefined) validateCidrs(match.dst_cidrs, `${at}/dst_cidrs`, validation);

@@ -1,7 +1,7 @@
 import type { NameMatchObject, TlsNameMatch } from '#contracts/policy-document.js';
 import type { Intact } from '#policy/document/intact.js';
 import { validateExpression } from './regex-validation.js';
-import type { Validation } from './validation.js';
+import type { Validation } from './validation-context.js';
 
 export function validateTlsName(matcher: Intact<TlsNameMatch>, at: string, validation: Validation): void {
   if (typeof matcher === 'string') validateRegex(matcher, at, validation);

@@ -1,8 +1,8 @@
 import type { ActionWord, EnvelopeMode, Form, PolicyConfig, SourceGroupConfig } from '#contracts/policy-document.js';
 import type { Action, Group, Mode, Policy } from '#contracts/policy-model.js';
 import { normaliseAction, normaliseGroup } from '#policy/model/normalise.js';
-import { instructionsOf } from './expressions.js';
 import { type GroupWarnings, type LintContext, lintGroup } from './group-lint.js';
+import { instructionsOf } from './rule-expressions.js';
 
 /** A policy in parts, so that one group can be written without processing the others again. */
 export type PolicyParts = {

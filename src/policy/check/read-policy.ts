@@ -9,7 +9,7 @@ import { lint } from './lint.js';
 import { partsOf, policyOf } from './policy-parts.js';
 import type { SourceHolders } from './source-holders.js';
 import { trimName, validateEnvelope, validatePolicy } from './validate.js';
-import type { ValidationContext } from './validation.js';
+import type { ValidationContext } from './validation-context.js';
 
 export type ReadContext = ValidationContext &
   LintContext & {

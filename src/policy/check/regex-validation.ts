@@ -1,6 +1,6 @@
 import { LIMITS } from '#policy/document/limits.js';
 import { type CompiledRegex, compileRegex, type RegexOptions } from '#policy/model/regex.js';
-import type { Validation } from './validation.js';
+import type { Validation } from './validation-context.js';
 
 /**
  * Compiles an expression of a policy within the bounds of D13, and reports its problems. Returns null once

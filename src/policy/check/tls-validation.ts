@@ -3,7 +3,7 @@ import type { Intact } from '#policy/document/intact.js';
 import { validateAction } from './action-validation.js';
 import { validateHttp } from './http-validation.js';
 import { validateTlsName } from './name-validation.js';
-import type { Validation } from './validation.js';
+import type { Validation } from './validation-context.js';
 
 const METADATA = ['sni', 'server_dn', 'server_san', 'server_cn', 'fingerprint_sha256', 'trust_anchors_pem'] as const;
 const OPTIONAL_LISTS: ReadonlySet<string> = new Set(['fingerprint_sha256', 'trust_anchors_pem']);

@@ -24,7 +24,7 @@ import { validateAddresses, validateCidrs } from './address-validation.js';
 import { validateKubernetesSource } from './kubernetes-validation.js';
 import { validateMatch } from './match-validation.js';
 import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from './regex-validation.js';
-import type { Validation, ValidationContext } from './validation.js';
+import type { Validation, ValidationContext } from './validation-context.js';
 
 /** Every problem of a PolicyConfig at once (D15). A document without problems has the shape of its type. */
 export function validatePolicy(document: unknown, context: ValidationContext): Problem[] {

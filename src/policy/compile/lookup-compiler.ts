@@ -1,4 +1,4 @@
-import type { LookupTables, NameTables } from '#contracts/lookup-tables.js';
+import type { LookupTables, NameTables } from '#contracts/dns-lookup-tables.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import { NONE } from '#contracts/program.js';
 import { sharedWords } from '#contracts/shared-array.js';

@@ -1,4 +1,4 @@
-import type { LookupTables } from '#contracts/lookup-tables.js';
+import type { LookupTables } from '#contracts/dns-lookup-tables.js';
 import { NONE } from '#contracts/program.js';
 import { sharedWords } from '#contracts/shared-array.js';
 import { GrowingWords } from '#policy/model/growing-words.js';

@@ -1,4 +1,4 @@
-import type { LookupTables } from '#contracts/lookup-tables.js';
+import type { LookupTables } from '#contracts/dns-lookup-tables.js';
 import { NameIndex } from './name-index.js';
 import { SourceClasses } from './source-classes.js';
 

@@ -1,4 +1,4 @@
-import type { NameTables } from '#contracts/lookup-tables.js';
+import type { NameTables } from '#contracts/dns-lookup-tables.js';
 import { NONE } from '#contracts/program.js';
 import { textAt } from '#contracts/texts.js';
 import { searchedText } from '#policy/model/hostname.js';

@@ -3,7 +3,7 @@ import { lastAddress } from '#policy/model/ipv4.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
 import { type Axis, addressAxis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, lastOfFields } from './proof-axes.js';
 import type { ProofPackets } from './proof-packets.js';
-import type { ProofRandom } from './proof-random.js';
+import type { ProofRandom } from './random-numbers.js';
 
 /** The limit of rule visits for counting the classes. Beyond it, there are too many classes. */
 const MAX_LOOKS = 1 << 21;

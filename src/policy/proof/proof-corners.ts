@@ -4,7 +4,7 @@ import { lastAddress } from '#policy/model/ipv4.js';
 import { affectedSources } from '#policy/model/source-scope.js';
 import { LAST_ADDRESS, lastOfFields, namedProtocols } from './proof-axes.js';
 import type { ProofPackets } from './proof-packets.js';
-import { ProofRandom } from './proof-random.js';
+import { ProofRandom } from './random-numbers.js';
 
 const USUAL_PROTOCOLS: readonly number[] = [...PORT_PROTOCOLS, IPPROTO.icmp, 0, 2, 47, 50, 255];
 

@@ -19,7 +19,7 @@ const FEW = 1 << 12;
 /** The factor of the rank in a verdict word: a rank of 1. */
 const RANK = 16;
 
-type ReplayBuffer = { readonly policy: Policy; readonly density: Density; readonly decided: DecidedPackets };
+type KeptSample = { readonly policy: Policy; readonly density: Density; readonly decided: DecidedPackets };
 
 /**
  * The packets at the corners of the rules of large policies: first a run for each group alone, then a run for
@@ -31,7 +31,7 @@ type ReplayBuffer = { readonly policy: Policy; readonly density: Density; readon
  * the rank of that rule moves if groups before it grew or shrank.
  */
 export class ProofMemory {
-  #kept: ReplayBuffer | undefined;
+  #kept: KeptSample | undefined;
   #index: { readonly groups: readonly Group[]; readonly sources: SourceIndex } | undefined;
 
   decided(policy: Policy, density: Density): DecidedPackets {
@@ -57,7 +57,7 @@ export class ProofMemory {
   }
 }
 
-function isComparable(kept: ReplayBuffer, policy: Policy, density: Density): boolean {
+function isComparable(kept: KeptSample, policy: Policy, density: Density): boolean {
   const { action, mode } = kept.policy.default;
   return kept.density === density && action === policy.default.action && mode === policy.default.mode;
 }
@@ -78,7 +78,7 @@ function addOwn(corners: ProofCorners, group: number): void {
   corners.addBeside(group);
 }
 
-function addChanged({ policy, decided }: ReplayBuffer, corners: ProofCorners): void {
+function addChanged({ policy, decided }: KeptSample, corners: ProofCorners): void {
   const { packets } = corners;
   const { groups } = packets.walk.policy;
   const before = policy.groups;

@@ -5,8 +5,8 @@ import { addClasses, classesOf } from './proof-classes.js';
 import { ProofCorners } from './proof-corners.js';
 import { ProofMemory } from './proof-memory.js';
 import { type DecidedPackets, ProofPackets } from './proof-packets.js';
-import { ProofRandom } from './proof-random.js';
 import { ReferenceWalk } from './proof-walk.js';
+import { ProofRandom } from './random-numbers.js';
 
 /** Up to this many classes, every class is checked, with six packets each. */
 const MAX_CLASSES = 1 << 13;

@@ -29,7 +29,7 @@ const STEPS_OF_A_RULE = 16;
 export class ReferenceWalk {
   /** The work so far, in rows visited: some nanoseconds each. */
   steps = 0;
-  readonly #files: (RuleTable | undefined)[];
+  readonly #tables: (RuleTable | undefined)[];
   /** The rank of the first rule of each group; the last element is the rank of the policy default. */
   readonly #firstRanks: Uint32Array;
 
@@ -42,7 +42,7 @@ export class ReferenceWalk {
   ) {
     const { groups } = policy;
     this.#sources = sources;
-    this.#files = groups.map(() => undefined);
+    this.#tables = groups.map(() => undefined);
     this.#firstRanks = new Uint32Array(groups.length + 1);
     for (let index = 0; index < groups.length; index++) {
       this.#firstRanks[index + 1] = (this.#firstRanks[index] ?? 0) + ranksOf(groups, index, index + 1);
@@ -54,9 +54,9 @@ export class ReferenceWalk {
     const groups = this.#sources.groupsOf(packet.source);
     this.steps += groups.length;
     for (const { group, scope } of groups) {
-      const file = this.#fileOf(group);
-      const rule = file.find(packet, scope);
-      this.steps += file.steps + STEPS_OF_A_GROUP;
+      const table = this.#tableOf(group);
+      const rule = table.find(packet, scope);
+      this.steps += table.steps + STEPS_OF_A_GROUP;
       if (rule >= 0) return this.#word({ kind: 'rule', group, rule }, (this.#firstRanks[group] ?? 0) + rule);
       const { defaultAction, rules } = this.policy.groups[group] as Group;
       if (defaultAction !== undefined && isInScope(scope, defaultAction)) {
@@ -66,14 +66,14 @@ export class ReferenceWalk {
     return this.#word({ kind: 'policy_default' }, this.#firstRanks[this.#firstRanks.length - 1] ?? 0);
   }
 
-  #fileOf(group: number): RuleTable {
-    const known = this.#files[group];
+  #tableOf(group: number): RuleTable {
+    const known = this.#tables[group];
     if (known !== undefined) return known;
     const { rules } = this.policy.groups[group] as Group;
-    const file = files.get(rules) ?? new RuleTable(rules);
-    files.set(rules, file);
-    this.#files[group] = file;
-    return file;
+    const table = tables.get(rules) ?? new RuleTable(rules);
+    tables.set(rules, table);
+    this.#tables[group] = table;
+    return table;
   }
 
   #word(place: Place, rank: number): number {
@@ -170,7 +170,7 @@ class RuleTable {
 }
 
 /** Cached by list of rules, as long as a policy refers to the list. */
-const files = new WeakMap<readonly Rule[], RuleTable>();
+const tables = new WeakMap<readonly Rule[], RuleTable>();
 
 /** Cells of a row. */
 const ROW = { mask: 0, address: 1, protocol: 2, lowPort: 3, highPort: 4, rule: 5, cells: 6 } as const;

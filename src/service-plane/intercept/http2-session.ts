@@ -5,8 +5,8 @@ import {
   type ServerHttp2Session,
   type ServerHttp2Stream,
 } from 'node:http2';
-import { acceptHttp2, connectHttp2 } from './http2-ends.js';
 import { Http2Exchange, type Http2ExchangePorts } from './http2-exchange.js';
+import { acceptHttp2, connectHttp2 } from './http2-sides.js';
 import { IdleTimeout } from './idle-timeout.js';
 import type { SessionPorts } from './session-ports.js';
 

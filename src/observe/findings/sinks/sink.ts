@@ -1,4 +1,4 @@
-import type { ShownFinding } from '../shown.js';
+import type { ShownFinding } from '#observe/findings/finding-json.js';
 
 /** A finding as a sink receives it. `position` rises, and is the same when a finding is delivered twice. */
 export type Told = ShownFinding & { position: number; new_count: number };

@@ -1,5 +1,5 @@
 import type { Outbox } from '../outbox.js';
-import { type Backoff, DeliveryQueue, type SinkState } from './courier.js';
+import { type Backoff, DeliveryQueue, type SinkState } from './delivery-queue.js';
 import { createFileSink, type FileSinkOptions } from './file-sink.js';
 import type { Sink, SinkName } from './sink.js';
 import { createWebhookSink, type WebhookOptions } from './webhook-sink.js';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { auditDelta } from '#observe/findings/audit-event.js';
 import { type FindingStore, type FindingStoreOptions, openFindingStore } from '#observe/findings/finding-store.js';
-import type { SinkState } from '#observe/findings/sinks/courier.js';
+import type { SinkState } from '#observe/findings/sinks/delivery-queue.js';
 import type { Told } from '#observe/findings/sinks/sink.js';
 import { createSinks, type SinkOptions, sinkNames } from '#observe/findings/sinks/sinks.js';
 import { createMemoryStore } from '#store/memory-store.js';

@@ -1,4 +1,4 @@
-import type { LookupTables } from './lookup-tables.js';
+import type { LookupTables } from './dns-lookup-tables.js';
 import type { Program } from './program.js';
 
 /** The tables that decide lookups, from the program of a generation. */

@@ -1,6 +1,6 @@
 import { setTimeout as pass } from 'node:timers/promises';
-import type { Outbox } from '../outbox.js';
-import { shownFinding } from '../shown.js';
+import { shownFinding } from '#observe/findings/finding-json.js';
+import type { Outbox } from '#observe/findings/outbox.js';
 import type { Sink, SinkName, Told } from './sink.js';
 
 /** Waiting time after a failure: it doubles each time up to `longestMs`, and a random part of it is used. */

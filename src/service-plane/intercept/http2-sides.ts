@@ -1,6 +1,6 @@
 import { type ClientHttp2Session, connect, performServerHandshake, type ServerHttp2Session } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
-import { endAfterRead } from './http2-end.js';
+import { endAfterRead } from './http2-late-destroy.js';
 
 const STREAMS = 100;
 const HEADER_BYTES = 65_536;
