@@ -1,7 +1,7 @@
 import { type AnyActorLogic, assign, fromPromise, setup } from 'xstate';
 import type { Fact, Message, Needs } from '#bus/bus-messages.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
+import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { ClusterInput } from './cluster.chart.js';
 import type { DataplaneInput } from './dataplane.chart.js';
 import type { DnsProxyInput } from './dns-proxy.chart.js';

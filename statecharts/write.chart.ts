@@ -8,8 +8,8 @@ import type {
   PolicyWritten,
   Refusal,
 } from '#bus/policy-requests.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
+import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, SampleOrPromise } from '#contracts/proof-types.js';

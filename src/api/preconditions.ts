@@ -19,8 +19,8 @@ export function preconditionsOf({ headers }: FastifyRequest): Preconditions {
 }
 
 /**
- * Preconditions of settings. Those of policies are in `src/policy-write/write-decision.ts`. `etag` is the stored
- * one; null if nothing is stored.
+ * Preconditions of settings. Those of policies are in `src/policy-write/write-decision.ts`. `etag` is the
+ * stored one; null if nothing is stored.
  */
 export function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag: string | null): void {
   if (ifMatch !== undefined && !matches(ifMatch, etag, 'strong')) {

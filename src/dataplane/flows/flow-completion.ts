@@ -21,7 +21,7 @@ export function settlingOffsets({ fields }: StructLayout): Offsets | undefined {
 
 /**
  * Completes in place the fields of a tally that the first packet leaves to the first flush of counters, as
- * `complete_tally` of `bpf/flow/flush.h` does. `ranks`: the words of the `rank_hits` that classified the flow;
+ * `complete_tally` of `bpf/flow/flush.h` does. `ranks`: the words of `rank_hits` that classified the flow;
  * `nowNs` reads the monotonic clock.
  */
 export function settle(flow: DataView, at: Offsets, ranks: Uint32Array, nowNs = monotonicNs): void {

@@ -36,7 +36,7 @@ export type ErrorResponseOptions = {
   readonly extendedError?: { readonly code: number; readonly text: string };
 };
 
-/** The smallest size that every client accepts (RFC 1035, 4.2.1). */
+/** The largest response, in bytes, that every client accepts over UDP (RFC 1035, 4.2.1). */
 const LEAST_LIMIT = 512;
 const DEFAULT_EDNS: ResponseEdns = { payload: 1232, options: [] };
 
