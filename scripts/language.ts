@@ -8,7 +8,7 @@ import ts from 'typescript';
  * the search to some paths.
  */
 const MAX_COLUMNS = 110;
-const SUBJECT = /(?:^|[.!?:;]\s+)["'*`]*(?:Who|Whoever|What|Nobody)(?:'s)?\b/;
+const SUBJECT = /(?:^|[.!?:;][*_]*\s+)["'*`]*(?:Who|Whoever|What|Nobody)(?:'s)?\b/;
 /** Texts that were not written for Weir. */
 const FOREIGN = /^(LICENSE|package-lock\.json|docs\/statecharts\/)/;
 
