@@ -1,3 +1,4 @@
+import type { LiveFlow } from '#contracts/datapath.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
@@ -12,7 +13,6 @@ import {
   type ShownFlow,
   selects,
 } from './flows.schema.js';
-import type { LiveFlow } from './traffic-json.js';
 
 const PATH = '/api/v1/flows';
 

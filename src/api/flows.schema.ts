@@ -1,10 +1,11 @@
 import { z } from 'zod';
+import type { FlowFilter } from '#contracts/datapath.js';
 import { parseCidr } from '#policy/model/ipv4.js';
 import { parsePorts } from '#policy/model/parse-ports.js';
 import { parseProtocol } from '#policy/model/protocol.js';
 import { instant } from './answer.schema.js';
 import { flag, listOf, oneOrMore, pageLimit } from './query-parameters.js';
-import { FLOW_STATES, FLOW_VERDICTS, type FlowFilter } from './traffic-json.js';
+import { FLOW_STATES, FLOW_VERDICTS } from './traffic-json.js';
 
 const count = z.int().min(0);
 const bothWays = z.object({ forward: count, reply: count });

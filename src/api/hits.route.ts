@@ -1,10 +1,10 @@
 import { z } from 'zod';
+import type { Hit } from '#contracts/datapath.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
 import { flag, oneOrMore, pageLimit } from './query-parameters.js';
-import type { Hit } from './traffic-json.js';
 
 const count = z.int().min(0);
 
