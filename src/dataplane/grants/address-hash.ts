@@ -1,8 +1,8 @@
 import { HEADER } from './grant-layout.js';
 
 /**
- * The line that an address hashes to, among `homes`. The factors are random and secret, so that chosen addresses
- * cannot fill one line.
+ * The line that an address hashes to, among `homes`. The factors are random and secret, so that chosen
+ * addresses cannot fill one line.
  */
 export function homeOf(header: Uint32Array, given: number): number {
   const address = mixed(given);
