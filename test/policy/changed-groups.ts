@@ -2,7 +2,10 @@ import type { Group, Policy } from '#contracts/policy-model.js';
 import type { Random } from '#test/seed.js';
 import { generatePolicy } from './generate.js';
 
-/** The same policy with one group added, removed, moved, or changed in sources, rules, mode or default. */
+/**
+ * Returns a copy of `policy` with one random change: one group is added, removed, moved, or gets other
+ * sources, other rules or another default action.
+ */
 export function withChangedGroup(random: Random, policy: Policy): Policy {
   const { groups } = policy;
   const [fresh] = generatePolicy(random, { groups: 1, rules: 12 }).groups;

@@ -46,7 +46,10 @@ function tooLarge(compiling: () => Program): CompileTooLarge {
   throw new Error('it compiled');
 }
 
-/** A group of many rules for all sources, and many groups of one source and one rule each. */
+/**
+ * Returns a policy of `groups` groups with one source and one rule each, and a last group of `rules` rules
+ * that applies to all sources.
+ */
 function catchAll(groups: number, rules: number): Policy {
   const own = Array.from(
     { length: groups },
@@ -59,15 +62,15 @@ function catchAll(groups: number, rules: number): Policy {
   return policy([...own, group(['0.0.0.0/0'], shared)]);
 }
 
-describe('a compiled program', () => {
-  test('has equal bytes for equal policies', () => {
+describe('`compile`', () => {
+  test('returns programs with equal bytes for equal policies', () => {
     for (let seed = 0; seed < 50; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
       expect(compile(structuredClone(given))).toEqual(compile(given));
     }
   });
 
-  test('does not depend on earlier compilations', () => {
+  test('returns the same program with and without the memory of earlier compilations', () => {
     for (const copies of [undefined, 0]) {
       const random = new Random(99);
       const memory = new CompileMemory();
@@ -83,7 +86,7 @@ describe('a compiled program', () => {
     }
   });
 
-  test('exceeds the same limit with or without results of earlier compilations', () => {
+  test('throws CompileTooLarge for the limit of steps with and without the memory of earlier compilations', () => {
     const given = catchAll(200, 200);
     const limits = { steps: 20_000 };
     const memory = new CompileMemory();
@@ -92,7 +95,7 @@ describe('a compiled program', () => {
     expect(tooLarge(() => compile(given, { limits, memory })).table).toBe('steps');
   });
 
-  test('contains in every word the verdict of the place at its rank', () => {
+  test('gives each verdict word the verdict and the audit bit of the rule or default at the rank in the word', () => {
     for (let seed = 0; seed < 60; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
       const { leaves, slices, lists } = compile(given);
@@ -105,7 +108,7 @@ describe('a compiled program', () => {
     }
   });
 
-  test('stores a large group shared by several populations as a segment of its own', () => {
+  test('stores 2,000 rules of one group in a rule block of their own if the group applies to two populations of sources', () => {
     const rules = some(2_000, (number) => rule({ destinations: [host(number)], protocol: 17 }));
     const program = compile(
       policy([group(['10.1.0.0/16'], [rule({ protocol: 6, ports: ['80'] })]), group(['10.0.0.0/8'], rules)]),
@@ -114,7 +117,7 @@ describe('a compiled program', () => {
     expect(program.segments.destinations.length).toBe(2);
   });
 
-  test('has maps that start at 0, ascend, and never repeat a value', () => {
+  test('writes interval maps that start at 0, ascend strictly, and have different values in adjacent intervals', () => {
     for (let seed = 0; seed < 100; seed++) {
       const program = compile(generatePolicy(new Random(seed), { groups: 8, rules: 12 }));
       checkMap(program.sources);
@@ -122,14 +125,14 @@ describe('a compiled program', () => {
     }
   });
 
-  test('has segments with ascending ranks, at most MAX_SEGMENTS for each list', () => {
+  test('gives each list at most MAX_SEGMENTS rule blocks, and sorts the blocks of a list by rank', () => {
     for (let seed = 0; seed < 100; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 30, rules: 4, hostnames: false });
       checkSegments(compile(given, { copies: 0 }));
     }
   });
 
-  test('uses every leaf and every slice', () => {
+  test('references every port map and every source-port map that the program stores', () => {
     for (let seed = 0; seed < 50; seed++) {
       const { segments, destinations, leaves, slices, nameLeaves } = compile(generatePolicy(new Random(seed)));
       const used = new Set([...destinations.values, ...segments.wildcards, ...segments.named, ...nameLeaves.leaves]);
@@ -142,8 +145,8 @@ describe('a compiled program', () => {
   });
 });
 
-describe('compiling a group that many sources share', () => {
-  test('stores its rules once', () => {
+describe('`compile` of a group that many sources share', () => {
+  test('stores 2,000 shared rules once, not once for each of 2,000 sources', () => {
     const given = catchAll(2_000, 2_000);
     const program = compile(given);
     expect(program.segments.destinations.length).toBe(2_001);
@@ -151,11 +154,11 @@ describe('compiling a group that many sources share', () => {
     checkSame(given, program, 200);
   });
 
-  test('merges its rules into each list if the copies are small', () => {
+  test('copies the rules of a small shared group into the rule block of each list', () => {
     expect(compile(catchAll(10, 10)).lists.segments.length).toBe(11);
   });
 
-  test('stores a run of small shared groups once', () => {
+  test('stores 1,000 adjacent groups of one rule each in one rule block if all sources share the groups', () => {
     const run = Array.from({ length: 1_000 }, (_, number) =>
       group(['0.0.0.0/0'], [rule({ destinations: [host(number)], protocol: 6 })]),
     );
@@ -172,7 +175,7 @@ describe('compiling a group that many sources share', () => {
     checkSame(given, program, 100);
   });
 
-  test('decides packets correctly if a list has more parts than MAX_SEGMENTS', () => {
+  test('returns a program that agrees with the reference evaluator if a list needs more than MAX_SEGMENTS rule blocks', () => {
     const groups = Array.from(
       { length: 40 },
       (_, number): Group => ({
@@ -190,8 +193,8 @@ describe('compiling a group that many sources share', () => {
   });
 });
 
-describe('compiling a policy that is too large', () => {
-  test('throws for too many ranks', () => {
+describe('`compile` of a policy that exceeds a limit', () => {
+  test('throws CompileTooLarge with need and limit if the policy has more ranks than allowed', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],
@@ -202,21 +205,21 @@ describe('compiling a policy that is too large', () => {
     expect([error.code, error.table, error.need, error.limit]).toEqual(['compile_too_large', 'ranks', 11, 10]);
   });
 
-  test('throws at the table that exceeds the limit of entries', () => {
+  test('throws CompileTooLarge if the program needs one interval more than the limit of entries', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],
         some(100, (number) => rule({ destinations: [host(number * 2)], ports: [`${number}`], protocol: 6 })),
       ),
     ]);
-    const besides = 105; // the rules, a population, its list of two, its run and its segment
+    const besides = 105; // entries of intermediate tables: 100 rules, 1 population of sources, its list of 2, 1 run of groups, 1 rule block
     const needed = entries(compile(given)) + besides;
     expect(entries(compile(given, { limits: { entries: needed } }))).toBe(needed - besides);
     const error = tooLarge(() => compile(given, { limits: { entries: needed - 1 } }));
     expect([error.need, error.limit]).toEqual([needed, needed - 1]);
   });
 
-  test('stops if sources interleave with shared groups', () => {
+  test('throws CompileTooLarge for the lists if groups with one source alternate with groups for all sources', () => {
     const groups = Array.from(
       { length: 6_000 },
       (_, number): Group => ({
@@ -228,7 +231,7 @@ describe('compiling a policy that is too large', () => {
     expect(error.table).toBe('lists');
   });
 
-  test('stops if source ports and destination ports multiply', () => {
+  test('throws CompileTooLarge for the slices if overlapping ranges of source ports and of destination ports multiply', () => {
     const rules = some(3_000, (number) =>
       rule({
         protocol: 6,
@@ -240,7 +243,7 @@ describe('compiling a policy that is too large', () => {
     expect(error.table).toBe('slices');
   });
 
-  test('stops at the limit of steps', () => {
+  test('throws CompileTooLarge for the steps if the compilation needs more steps than allowed', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],
@@ -251,8 +254,8 @@ describe('compiling a policy that is too large', () => {
   });
 });
 
-describe('compiling nested prefixes', () => {
-  test('supports 33 nested destinations at both ends of the address space', () => {
+describe('`compile` of nested prefixes', () => {
+  test('agrees with the reference evaluator for 33 nested destinations at each end of the address space', () => {
     const rules = some(66, (number) => {
       const length = number % 33;
       const address = number < 33 ? 0 : length === 0 ? 0 : (0xffff_ffff << (32 - length)) >>> 0;
@@ -262,7 +265,7 @@ describe('compiling nested prefixes', () => {
     checkSame(given, compile(given), 5_000);
   });
 
-  test('gives one list to a source that several groups contain more than once', () => {
+  test('gives a source one list if two groups contain the source in several overlapping prefixes', () => {
     const sources = ['10.0.0.0/24', '10.0.0.0/24', '10.0.0.0/25', '10.0.0.128/25'];
     const given = policy([group(sources, [rule({ protocol: 6 })]), group(sources, [rule({ protocol: 17 })])]);
     expect(listing(compile(given)).split('\n').slice(1, 7)).toEqual([

@@ -41,8 +41,8 @@ const verdictOf = (steps: readonly Step[], of: TlsFacts): string => {
   return `${decision.verdict} ${decider.kind === 'rule' ? decider.rule : decider.kind} ${decision.reason}`;
 };
 
-describe('the steps of a connection', () => {
-  test('begin with the step that the reference evaluator selects', () => {
+describe('`StepFinder.stepsOf` for a connection', () => {
+  test('returns as first step the rule or default that the reference evaluator selects for the packet', () => {
     const random = new Random(seedOf(6_001));
     for (let round = 0; round < 60; round++) {
       const generated = generatePolicy(random, { groups: 4, rules: 5 });
@@ -60,7 +60,7 @@ describe('the steps of a connection', () => {
     }
   });
 
-  test('follow the program if the policy has no rule with TLS or hostname matchers', () => {
+  test('gives the same verdict as the compiled program if the policy has no rule with TLS or hostname matchers', () => {
     const random = new Random(seedOf(6_002));
     for (let round = 0; round < 40; round++) {
       const generated = generatePolicy(random, { groups: 4, rules: 5, tls: false, hostnames: false });
@@ -78,7 +78,7 @@ describe('the steps of a connection', () => {
     }
   });
 
-  test('with hostnames: a deny matches and an allow does not while the grants are unknown', () => {
+  test('includes a deny rule with a hostname and omits an allow rule with a hostname while the grants are unknown', () => {
     const hostname = { kind: 'exact', labels: ['api', 'test'], text: 'api.test' } as const;
     const named = (action: 'allow' | 'deny') =>
       finderOf(policy([group(['0.0.0.0/0'], [rule({ id: 'named', action, hostname }), rule({ id: 'rest' })])]));
@@ -92,7 +92,7 @@ describe('the steps of a connection', () => {
   });
 });
 
-describe('a connection is decided correctly', () => {
+describe('`decideConnection`', () => {
   const sni = { sni: ['good.test'] };
 
   test.each<[string, readonly Rule[], TlsFacts, string]>([
@@ -165,12 +165,12 @@ describe('a connection is decided correctly', () => {
       facts(NO_TLS),
       'allow rest matched',
     ],
-  ])('for %s', (_, rules, of, wanted) => {
+  ])('returns the expected verdict, decider and reason for %s', (_, rules, of, wanted) => {
     expect(verdictOf(stepsOf(...rules), of)).toBe(wanted);
   });
 });
 
-test('a request that an intercept rule does not match is decided by the next steps, down to the default', () => {
+test('`decideRequest` continues with the next step if a request does not match an intercept rule, and ends at the policy default', () => {
   const get = { mode: 'intercept', http: { request: { methods: ['GET'] } } } as const;
   const del = { mode: 'intercept', http: { request: { methods: ['DELETE'] } } } as const;
   const steps = stepsOf(tlsRule('get', get), tlsRule('delete', del, { action: 'deny', mode: 'audit' }));

@@ -48,8 +48,8 @@ function checkPolicy(seed: number, options: GenerateOptions, compileOptions: Com
 }
 
 /**
- * Replaces each group with selectors by two groups: one with its static sources, and one with its denies for
- * every source.
+ * Replaces each group with selectors by two groups. The first group has the static sources and all rules. The
+ * second group has all sources and only the deny rules, because an unresolved selector may match any source.
  */
 function withoutSelectors(policy: Policy): Policy {
   const groups = policy.groups.flatMap((group): Group[] => {
@@ -69,7 +69,7 @@ function decider(policy: Policy, packet: Packet, grants: Grants) {
   return { kind: place.kind, group: group?.pointer, rule, verdict, audited };
 }
 
-describe('the compiled policy decides like the reference evaluator', () => {
+describe('equivalence of compiled policy and reference evaluator', () => {
   const seed = seedOf(20_260_101);
 
   test.each<[string, number, GenerateOptions, CompileOptions?]>([
@@ -79,12 +79,12 @@ describe('the compiled policy decides like the reference evaluator', () => {
     ['large policies', 5, { groups: 100, rules: 100 }],
     ['policies whose groups are shared', 100, { groups: 30, rules: 4 }, { copies: 0 }],
     ['policies without TLS and hostnames', 50, { groups: 6, rules: 8, tls: false, hostnames: false }],
-  ])('for %s', (name, policies, options, compileOptions = {}) => {
+  ])('the compiled policy gives the same verdict words as the reference evaluator for %s', (name, policies, options, compileOptions = {}) => {
     for (let number = 0; number < policies; number++) checkPolicy(seed + number * 7919, options, compileOptions);
     console.log(`${name}: ${policies} policies × ${PACKETS} packets, seed ${seed}`);
   });
 
-  test('and the reference evaluator decides an unresolved selector like two groups with known sources', () => {
+  test('the reference evaluator decides a group with unresolved selectors like two groups: all rules for its static sources, deny rules for all sources', () => {
     let unresolved = 0;
     for (let number = 0; number < 200; number++) {
       const random = new Random(seed + number * 104_729);

@@ -17,8 +17,8 @@ function decides(given: Rule): boolean {
   );
 }
 
-describe('the decision about a lookup', () => {
-  test('is made by the first rule that can decide it', () => {
+describe('`evaluateLookup`', () => {
+  test('returns the verdict of the first rule that applies to the source and to the queried name', () => {
     const given = policy([
       group(['10.0.0.2'], [rule({ action: 'deny' })]),
       group(
@@ -34,7 +34,7 @@ describe('the decision about a lookup', () => {
     });
   });
 
-  test('is made by the default action of a group', () => {
+  test('returns the default action of a group if no rule of the group decides the lookup', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: OTHER })], { defaultAction: 'deny', mode: 'audit' })]);
     expect(lookup(given)).toEqual({
       rank: 1,
@@ -44,7 +44,7 @@ describe('the decision about a lookup', () => {
     });
   });
 
-  test('is made by the default of the policy', () => {
+  test('returns the default of the policy if no group decides the lookup', () => {
     expect(lookup(policy([group(['10.0.0.2'], [rule()])]))).toEqual({
       rank: 1,
       place: { kind: 'policy_default' },
@@ -53,7 +53,7 @@ describe('the decision about a lookup', () => {
     });
   });
 
-  test('is an allow, not a redirect, for an allow rule with a TLS block', () => {
+  test('returns allow, not redirect, for an allow rule with a TLS block', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, tls: {}, mode: 'audit' })])]);
     expect(lookup(given)).toEqual({
       rank: 0,
@@ -63,13 +63,13 @@ describe('the decision about a lookup', () => {
     });
   });
 
-  test('is audit for a deny under audit', () => {
+  test('returns audit for a deny rule in audit mode', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, action: 'deny', mode: 'audit' })])]);
     expect(lookup(given).verdict).toBe('audit');
   });
 });
 
-describe('an allow rule', () => {
+describe('`evaluateLookup` of api.example.com with one allow rule', () => {
   test.each<[string, Rule, boolean]>([
     ['with a hostname that matches', rule({ hostname: API }), true],
     ['with a hostname that does not match', rule({ hostname: OTHER }), false],
@@ -86,12 +86,12 @@ describe('an allow rule', () => {
     ['for ICMP', rule({ protocol: 1 }), false],
     ['for any protocol, with ICMP types', rule({ icmpTypes: [8] }), false],
     ['for SCTP', rule({ protocol: 132 }), false],
-  ])('%s: decides a lookup %#', (_name, given, wanted) => {
+  ])('a rule %s decides a lookup %#', (_name, given, wanted) => {
     expect(decides(given)).toBe(wanted);
   });
 });
 
-describe('a deny rule', () => {
+describe('`evaluateLookup` of api.example.com with one deny rule', () => {
   test.each<[string, Rule, boolean]>([
     ['for anything', rule(), true],
     ['with 0.0.0.0/0', rule({ to: ['0.0.0.0/0'] }), true],
@@ -104,7 +104,7 @@ describe('a deny rule', () => {
     ['with source ports', rule({ from: ['1'] }), false],
     ['with ICMP codes', rule({ icmpCodes: [1] }), false],
     ['with a TLS block', rule({ tls: {} }), false],
-  ])('%s: decides a lookup %#', (_name, given, wanted) => {
+  ])('a rule %s decides a lookup %#', (_name, given, wanted) => {
     expect(decides({ ...given, action: 'deny' })).toBe(wanted);
   });
 });

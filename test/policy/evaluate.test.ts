@@ -22,7 +22,10 @@ import { wireNameOf } from '#test/policy/wire-name.js';
 
 const API = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' } as const;
 
-/** Evaluates by the reference, and expects the same from the compiled program. */
+/**
+ * Returns the decision of the reference evaluator, and fails the test if the compiled program gives another
+ * verdict word.
+ */
 function decide(given: Policy, tried: Packet) {
   const decision = evaluate(given, tried);
   expect(classify(compile(given), tried)).toBe(wordOf(decision));
@@ -38,7 +41,7 @@ function matches(given: Rule, tried: Packet): boolean {
 }
 
 describe('the reference evaluator', () => {
-  test('stops at the first rule that matches', () => {
+  test('returns the first rule that matches the packet', () => {
     const given = policy([
       group(['10.0.0.0/8'], [rule({ protocol: 17 }), rule({ action: 'deny', ports: ['443'] }), rule()]),
     ]);
@@ -50,7 +53,7 @@ describe('the reference evaluator', () => {
     });
   });
 
-  test('skips groups without the source, whose rules keep their ranks', () => {
+  test('skips groups that do not contain the source, and still counts the ranks of their rules', () => {
     const given = policy([
       group(['10.0.0.2'], [rule(), rule()], { defaultAction: 'allow' }),
       group(['10.0.0.1'], [rule({ action: 'deny' })]),
@@ -72,7 +75,7 @@ describe('the reference evaluator', () => {
     expect(decide(given, packet()).place).toEqual({ kind: 'rule', group: 2, rule: 0 });
   });
 
-  test('stops at a default action, even of a group without rules', () => {
+  test('stops at the default action of a group, even if the group has no rules', () => {
     const given = policy([
       group(['10.0.0.1'], [], { defaultAction: 'allow' }),
       group(['10.0.0.1'], [rule({ action: 'deny' })]),
@@ -85,7 +88,7 @@ describe('the reference evaluator', () => {
     });
   });
 
-  test('stops at the default of the policy and applies its mode', () => {
+  test('returns the default of the policy, in the mode of the default, if no group decides the packet', () => {
     expect(decide(policy([group(['10.0.0.2'], [rule()])], { mode: 'audit' }), packet())).toEqual({
       rank: 1,
       place: { kind: 'policy_default' },
@@ -94,7 +97,7 @@ describe('the reference evaluator', () => {
     });
   });
 
-  describe('in a group with a selector that was never resolved', () => {
+  describe('for a group with an unresolved selector', () => {
     const deny = rule({ action: 'deny', ports: ['443'] });
     const other = packet({ destinationPort: 80 });
     const elsewhere = packet({ source: '172.16.0.1' });
@@ -181,7 +184,7 @@ describe('the reference evaluator', () => {
       );
     });
 
-    test('denies lookups from every source, and allows none', () => {
+    test('denies lookups from every source by a deny rule, and allows no lookup by an allow rule', () => {
       const named = (action: Action) => rule({ action, hostname: API });
       const placeOf = (rules: readonly Rule[]) => {
         const given = pods(rules);
@@ -197,8 +200,8 @@ describe('the reference evaluator', () => {
   });
 });
 
-describe('a mode', () => {
-  test('audit turns a deny into a pass that is recorded', () => {
+describe('the mode of a rule or default', () => {
+  test('gives the verdict audit for a deny rule in audit mode', () => {
     const given = policy([group(['10.0.0.1'], [rule({ action: 'deny', mode: 'audit' }), rule()])]);
     expect(decide(given, packet())).toEqual({
       rank: 0,
@@ -208,7 +211,7 @@ describe('a mode', () => {
     });
   });
 
-  test('audit leaves an allow an allow, and marks it as audited', () => {
+  test('leaves the verdict allow for an allow rule in audit mode, and sets the audit bit', () => {
     const given = policy([group(['10.0.0.1'], [rule({ mode: 'audit' })])]);
     expect(decide(given, packet())).toEqual({
       rank: 0,
@@ -218,14 +221,14 @@ describe('a mode', () => {
     });
   });
 
-  test('of a group applies to its default action', () => {
+  test('is the mode of the group for the default action of the group', () => {
     const given = policy([group(['10.0.0.1'], [], { mode: 'audit', defaultAction: 'deny' })]);
     expect(decide(given, packet()).verdict).toBe('audit');
   });
 });
 
-describe('a rule', () => {
-  test.each(['0.0.0.0', '192.0.2.1', '255.255.255.255'])('for 0.0.0.0/0 matches %s', (destination) => {
+describe('a rule of the reference evaluator', () => {
+  test.each(['0.0.0.0', '192.0.2.1', '255.255.255.255'])('matches destination %s if the rule is for 0.0.0.0/0', (destination) => {
     expect(matches(rule({ to: ['0.0.0.0/0'] }), packet({ destination }))).toBe(true);
   });
 
@@ -238,7 +241,7 @@ describe('a rule', () => {
     ['255.255.255.255', true],
     ['0.0.0.0', true],
     ['0.0.0.1', false],
-  ])('for prefixes and addresses matches %s: %s', (destination, wanted) => {
+  ])('with prefixes and addresses matches destination %s: %s', (destination, wanted) => {
     const given = rule({ to: ['192.0.2.0/24', '255.255.255.255', '0.0.0.0'] });
     expect(matches(given, packet({ destination }))).toBe(wanted);
   });
@@ -249,7 +252,7 @@ describe('a rule', () => {
     ['10.0.1.255', true],
     ['10.0.2.0', false],
     ['255.255.255.255', true],
-  ])('of a group matches the source %s: %s', (source, wanted) => {
+  ])('applies to the source %s of a packet by the prefixes of the group: %s', (source, wanted) => {
     const given = policy([group(['10.0.1.0/24', '255.255.255.255'], [rule()])]);
     expect(decide(given, packet({ source })).place.kind === 'rule').toBe(wanted);
   });
@@ -259,7 +262,7 @@ describe('a rule', () => {
     expect(matches(rule({ from: ['40000'] }), packet({ protocol }))).toBe(true);
   });
 
-  test.each([0, 1, 2, 47, 50, 255])('with ports does not match protocol %i, which has none', (protocol) => {
+  test.each([0, 1, 2, 47, 50, 255])('with ports does not match protocol %i, which has no ports', (protocol) => {
     const bare = packet({ protocol, sourcePort: 0, destinationPort: 0 });
     expect(matches(rule({ ports: ['0-65535'] }), bare)).toBe(false);
     expect(matches(rule({ from: ['0-65535'] }), bare)).toBe(false);
@@ -276,20 +279,20 @@ describe('a rule', () => {
     [91, false],
     [65_534, false],
     [65_535, true],
-  ])('with port ranges matches port %i: %s', (port, wanted) => {
+  ])('with port ranges matches source port or destination port %i: %s', (port, wanted) => {
     const ports = ['0', '80-90', '65535'];
     expect(matches(rule({ ports }), packet({ destinationPort: port }))).toBe(wanted);
     expect(matches(rule({ from: ports }), packet({ sourcePort: port }))).toBe(wanted);
   });
 
-  test('must match both source port and destination port', () => {
+  test('with source ports and destination ports matches only if both ports of the packet match', () => {
     const given = rule({ from: ['1000'], ports: ['443'] });
     expect(matches(given, packet({ sourcePort: 1000 }))).toBe(true);
     expect(matches(given, packet({ sourcePort: 1001 }))).toBe(false);
     expect(matches(given, packet({ sourcePort: 1000, destinationPort: 444 }))).toBe(false);
   });
 
-  test('tests ICMP types and codes independently', () => {
+  test('with ICMP types and ICMP codes matches any combination of a listed type and a listed code', () => {
     const given = rule({ protocol: 1, icmpTypes: [3, 11], icmpCodes: [0, 4] });
     expect(matches(given, icmp(11, 4))).toBe(true);
     expect(matches(given, icmp(3, 1))).toBe(false);
@@ -298,18 +301,18 @@ describe('a rule', () => {
     expect(matches(rule({ icmpTypes: [8] }), icmp(8, 255))).toBe(true);
   });
 
-  test('with ICMP types matches no other protocol', () => {
+  test('with ICMP types does not match UDP', () => {
     expect(matches(rule({ icmpTypes: [0], icmpCodes: [0] }), packet({ protocol: 17, destinationPort: 0 }))).toBe(false);
   });
 
-  test('for any protocol matches every protocol', () => {
+  test('without matchers matches every protocol from 0 to 255', () => {
     for (let protocol = 0; protocol < 256; protocol++) {
       expect(matches(rule(), packet({ protocol, sourcePort: 0, destinationPort: 0 }))).toBe(true);
     }
     expect(matches(rule(), icmp(255, 255))).toBe(true);
   });
 
-  test('with a TLS block redirects TCP and matches nothing else', () => {
+  test('with a TLS block redirects TCP packets and matches no UDP packet', () => {
     const given = policy([group(['10.0.0.1'], [rule({ tls: {}, action: 'deny', mode: 'audit' })])]);
     expect(decide(given, packet())).toEqual({
       rank: 0,
@@ -320,7 +323,7 @@ describe('a rule', () => {
     expect(decide(given, packet({ protocol: 17 })).place).toEqual({ kind: 'policy_default' });
   });
 
-  test('with a hostname matches the addresses granted for it, if its other matchers match too', () => {
+  test('with a hostname matches an address that is granted for the hostname, if the other matchers of the rule match too', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, ports: ['443'], to: ['192.0.2.0/24'] })])]);
     const grants: Grants = { has: (pattern, address) => pattern.text === API.text && address % 256 === 1 };
     const placeOf = (tried: Packet) => evaluate(given, tried, grants).place.kind;

@@ -14,8 +14,8 @@ import { Random, seedOf } from '#test/seed.js';
 const API: HostnamePattern = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' };
 const OTHER: HostnamePattern = { kind: 'exact', labels: ['other', 'example'], text: 'other.example' };
 
-describe('explain', () => {
-  test('says that the source port was assumed if a rule tested it', () => {
+describe('`explain`', () => {
+  test('says that the source port was assumed only if the source port can change the decision', () => {
     const reasonOf = (...rules: ReturnType<typeof rule>[]) =>
       explain(policy([group(['10.0.0.0/8'], rules)]), { packet: packet({ sourcePort: 0 }), sourcePortAssumed: true })
         .reason;
@@ -28,7 +28,7 @@ describe('explain', () => {
     );
   });
 
-  test('gives for each group and rule the reason why it matched or not', () => {
+  test('returns for each group and rule, up to the deciding rule, the reason why the group or rule matched or did not match', () => {
     const given = policy([
       group(['172.16.0.0/12'], [rule()], { id: 'elsewhere' }),
       group([], [rule({ id: 'any' }), rule({ id: 'ssh', action: 'deny', ports: ['22'] })], {
@@ -86,7 +86,7 @@ describe('explain', () => {
     });
   });
 
-  test('explains ICMP matchers and the default action of a group', () => {
+  test('returns the reasons of rules with ICMP types, codes, ports and TLS for an ICMP packet, and ends at the default action of the group', () => {
     const given = policy([
       group(
         ['10.0.0.0/8'],
@@ -124,7 +124,7 @@ describe('explain', () => {
     });
   });
 
-  test('treats the destination as granted for the given hostname', () => {
+  test('assumes that the destination is granted for the hostname in the question', () => {
     const given = policy([group(['10.0.0.1'], [rule({ id: 'api', hostname: API })], { id: 'office' })]);
     expect(explain(given, { packet: packet(), hostname: 'api.example.com' }).rule).toBe('api');
     expect(explain(given, { packet: packet(), hostname: 'other.example' }).walk).toEqual([
@@ -230,7 +230,7 @@ describe('explain', () => {
       'office/tls',
       [],
     ],
-  ])('decides like the node: %s', (_, given, question, node, verdict, by, unknown) => {
+  ])('returns the decision that the node makes for a connection in this case: %s', (_, given, question, node, verdict, by, unknown) => {
     const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', ...given })], { id: 'office' })]);
     const explained = explain(all, { packet: packet(), connection: question, node: { ...NODE, ...node } });
     expect([`${explained.source_group}/${explained.rule}`, explained.unknown]).toEqual([by, unknown]);
@@ -374,20 +374,20 @@ describe('explain', () => {
       [],
       /its next packet is classified again$/,
     ],
-  ])('gives the decision and its reason: %s', (_, changed, ingress, node, decision, effective, unknown, reason) => {
+  ])('returns the decision, and a reason that names the cause, for a packet in this case: %s', (_, changed, ingress, node, decision, effective, unknown, reason) => {
     const given = { packet: packet(changed), ingress, node: { ...NODE, ...node } };
     const explained = explain(policy([]), given);
     expect(explained.reason).toMatch(reason);
     expect([explained.decision, explained.effective_action, explained.unknown]).toEqual([decision, effective, unknown]);
   });
 
-  test.each(['127.0.0.1', '127.255.255.255'])('denies packets from and to %s', (loopback) => {
+  test.each(['127.0.0.1', '127.255.255.255'])('denies packets from and to the loopback address %s', (loopback) => {
     const all = policy([group(['0.0.0.0/0'], [rule()])]);
     expect(explain(all, { packet: packet({ source: loopback }) }).decision).toBe('deny');
     expect(explain(all, { packet: packet({ destination: loopback }) }).decision).toBe('deny');
   });
 
-  test('explains the decision about a lookup', () => {
+  test('returns for a lookup the reason why each rule does not decide the lookup', () => {
     const given = policy(
       [
         group(
@@ -425,7 +425,7 @@ describe('explain', () => {
     });
   });
 
-  test('returns the first steps and the last one of a long evaluation', () => {
+  test('returns 1,000 steps of an evaluation of 5,001 steps, with the last step at the end, and the number of omitted steps', () => {
     const rules = Array.from({ length: 5_000 }, (_, number) => rule({ id: `rule-${number}`, protocol: 17 }));
     const explained = explain(policy([group(['10.0.0.1'], rules)]), { packet: packet() });
     expect(explained.walk.length).toBe(1_000);
@@ -438,7 +438,7 @@ describe('explain', () => {
     });
   });
 
-  test('agrees with the reference evaluator and stops at the same place', () => {
+  test('returns the same decision and the same last step as the reference evaluator for random packets', () => {
     const seed = seedOf(4242);
     for (let number = 0; number < 100; number++) {
       const random = new Random(seed + number);

@@ -5,7 +5,7 @@ import { generatePolicy, packetGenerator, shrink } from '#test/policy/generate.j
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
 
-describe('the policy generator', () => {
+describe('the generator of random policies', () => {
   test('returns equal policies and packets for equal seeds', () => {
     const make = () => {
       const random = new Random(7);
@@ -16,7 +16,7 @@ describe('the policy generator', () => {
     expect(make()).toEqual(make());
   });
 
-  test('produces every verdict from every kind of place', () => {
+  test('produces every possible combination of verdict, audit bit, and kind of decider (rule, group default, policy default)', () => {
     const seen = new Set<string>();
     for (let seed = 0; seed < 100; seed++) {
       const random = new Random(seed);
@@ -46,8 +46,8 @@ describe('the policy generator', () => {
   });
 });
 
-describe('the shrinker', () => {
-  test('removes everything that the failure does not need', () => {
+describe('`shrink`', () => {
+  test('removes the groups, sources, rules and matchers without which the packet still fails', () => {
     const needed = rule({ id: 'needed', protocol: 6, ports: ['443'] });
     const bulky = policy([
       group(['10.0.0.0/8'], [rule({ protocol: 17 })], { defaultAction: undefined }),

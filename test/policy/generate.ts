@@ -6,7 +6,10 @@ import type { Random } from '#test/seed.js';
 export type GenerateOptions = {
   readonly groups?: number;
   readonly rules?: number;
-  /** Whether rules may have a `tls` block, and a hostname. Both are true by default. */
+  /**
+   * Whether generated rules may have a `tls` block, and whether they may have a `hostname`. The default of
+   * both options is true.
+   */
   readonly tls?: boolean;
   readonly hostnames?: boolean;
 };
@@ -25,7 +28,9 @@ const PATTERNS: readonly HostnamePattern[] = [
   { kind: 'regex', text: '^(www|api)[0-9]' },
 ];
 
-/** A random policy whose groups and rules overlap often. Equal random numbers give equal policies. */
+/**
+ * Returns a random policy whose groups and rules overlap often. Equal states of `random` give equal policies.
+ */
 export function generatePolicy(random: Random, options: GenerateOptions = {}): Policy {
   const { groups = 6, rules = 6, tls = true, hostnames = true } = options;
   return {
@@ -103,7 +108,10 @@ function generateRange(random: Random): Range {
   return { low: Math.min(low, high), high: Math.max(low, high) };
 }
 
-/** Generates packets at the bounds of the matchers of a policy, and just outside of them. */
+/**
+ * Returns a function that generates packets whose fields are the bounds of the policy's matchers, or just
+ * outside the bounds.
+ */
 export function packetGenerator(random: Random, policy: Policy): () => Packet {
   const rules = policy.groups.flatMap((group) => group.rules);
   const sources = [...edges(policy.groups.flatMap((group) => group.sources)), 0, 0xffff_ffff];
@@ -142,7 +150,7 @@ function rangeEdges(ranges: readonly Range[]): number[] {
   return [0, 0xffff, ...wanted.filter((port) => port >= 0 && port <= 0xffff)];
 }
 
-/** Pseudo-random grants, equal for equal salts. */
+/** Returns pseudo-random grants. Equal salts give equal grants. */
 export function generateGrants(salt: number): Grants {
   return {
     has(pattern, address) {
@@ -156,7 +164,10 @@ export function generateGrants(salt: number): Grants {
 
 export type Case = { readonly policy: Policy; readonly packet: Packet };
 
-/** A smaller policy for which the packet still fails. `fails` is called with each candidate. */
+/**
+ * Returns the smallest policy and packet found for which `fails` is still true. The function calls `fails`
+ * with each smaller candidate.
+ */
 export function shrink(policy: Policy, packet: Packet, fails: (policy: Policy, packet: Packet) => boolean): Case {
   let smallest: Case = { policy, packet };
   for (let smaller: Case | undefined = smallest; smaller !== undefined; ) {
@@ -203,7 +214,10 @@ function* smallerRules(rule: Rule): Generator<Rule> {
   if (rule.protocol !== 'any') yield { ...rule, protocol: 'any' };
 }
 
-/** The list without either half, then without each single element. */
+/**
+ * Yields `list` without its first half, `list` without its second half, and then `list` without each single
+ * element.
+ */
 function* without<T>(list: readonly T[]): Generator<readonly T[]> {
   if (list.length > 2) {
     const middle = list.length >>> 1;

@@ -60,7 +60,10 @@ function randomGroup(random: Random, id: string, form: Form): SourceGroupConfig 
   };
 }
 
-/** Converts the warnings of a group write to the pointers that a write of the whole policy returns. */
+/**
+ * Converts the pointers of the warnings of a group write to the pointers that a write of the whole policy
+ * reports.
+ */
 function inPolicy(warnings: readonly Warning[], index: number | undefined): string[] {
   const base = index === undefined ? '' : `/source_groups/${index}`;
   return warnings
@@ -68,14 +71,14 @@ function inPolicy(warnings: readonly Warning[], index: number | undefined): stri
     .sort();
 }
 
-describe('a sequence of group writes', () => {
+describe('`putGroup` and `deleteGroup` in random sequence', () => {
   const seed = seedOf(4_211);
 
   test.each<[Form, string | undefined]>([
     ['singleton', undefined],
     ['envelope', undefined],
     ['envelope', '  '],
-  ])('gives the same result as writing the whole edited document: %s, spaced by %j', (form, space) => {
+  ])('give the same document and program as a write of the whole edited policy: %s form, JSON indented by %j', (form, space) => {
     for (let round = 0; round < 25; round++) {
       const random = new Random(seed + round * 7919);
       let document: PolicyConfig = random.chance(0.5) ? {} : { default_policy: 'allow', source_groups: [] };
@@ -129,8 +132,8 @@ const heldOf = (...groups: readonly unknown[]) => read(JSON.stringify({ source_g
 const problemLines = (write: { ok: boolean; problems?: readonly Problem[] }): string[] =>
   (write.problems ?? []).map(({ pointer, code }) => `${code} ${pointer}`);
 
-describe('a group write', () => {
-  test('inserts the id of the path if the body has none', () => {
+describe('`putGroup` and `deleteGroup`', () => {
+  test('putGroup inserts the id from the URL path if the body has no id', () => {
     const { id: _, ...nameless } = wan;
     const write = putGroup(heldOf(lan), 'wän "1"', bytes(nameless), context);
     if (!write.ok) throw new Error('refused');
@@ -153,22 +156,22 @@ describe('a group write', () => {
       { ...wan, sources: { kubernetes: [{ integration: 'test', node_selector: {} }] } },
       ['unknown_integration /sources/kubernetes/0/integration'],
     ],
-  ])('rejects %s', (_, body, problems) => {
+  ])('putGroup rejects %s', (_, body, problems) => {
     const write = putGroup(heldOf(lan), 'wan', bytes(body), context);
     expect([write.ok, problemLines(write as never)]).toEqual([false, problems]);
   });
 
-  test('requires a mode in the singleton form', () => {
+  test('putGroup requires a mode in the group if the policy is in the singleton form', () => {
     const { held } = read(JSON.stringify({ source_groups: [{ ...lan, mode: 'audit' }] }), 'singleton');
     expect(problemLines(putGroup(held, 'wan', bytes(wan), context) as never)).toEqual(['mode_required /mode']);
   });
 
-  test('rejects a body that is not JSON', () => {
+  test('putGroup rejects a body that is not JSON', () => {
     const write = putGroup(heldOf(lan), 'wan', Buffer.from('{"id": "wan",}'), context);
     expect(write).toMatchObject({ ok: false, code: 'invalid_body' });
   });
 
-  test('is rejected if another group names a removed integration, both for put and delete', () => {
+  test('putGroup and deleteGroup reject a write if another group of the policy names an integration that no longer exists', () => {
     const held = heldOf(lan, kube);
     const gone = { ...context, integrations: new Set<string>() };
     const problem = ['unknown_integration /policy/source_groups/1/sources/kubernetes/0/integration'];
@@ -177,7 +180,7 @@ describe('a group write', () => {
     expect(deleteGroup(held, 'kube', gone)?.ok).toBe(true);
   });
 
-  test('counts the rules and groups of the whole policy', () => {
+  test('putGroup rejects a group that raises the policy above 100,000 rules or 100,000 groups', () => {
     const rules = Array.from({ length: 99_999 }, (_, index) => ({ ...lan.rules[0], id: `r${index}` }));
     const held = heldOf({ ...lan, rules });
     const two = { ...wan, rules: [lan.rules[0], { ...lan.rules[0], id: 's' }] };
@@ -188,7 +191,7 @@ describe('a group write', () => {
     expect(putGroup(many, 'g7', bytes({ ...wan, id: 'g7' }), context).ok).toBe(true);
   });
 
-  test('lists warnings about its own group first, and the others with pointers into the record', () => {
+  test('putGroup lists warnings about the written group first, and then warnings about other groups with pointers from the root of the policy record', () => {
     const open = { ...lan, default_action: 'allow', sources: { cidrs: ['0.0.0.0/0'] }, rules: [] };
     const write = putGroup(heldOf(lan, wan), 'lan', bytes({ ...open, sources: { cidrs: ['1.0.0.0/0'] } }), context);
     if (!write.ok) throw new Error('refused');

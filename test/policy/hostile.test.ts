@@ -96,7 +96,7 @@ function placesOf(value: unknown, at: Place = []): Place[] {
   ];
 }
 
-/** The JSON text of `complete` with one value replaced by `text`. */
+/** Returns the JSON text of the policy `complete` with the value at `place` replaced by `text`. */
 function textWith(place: Place, text: string): string {
   const mark = 'b7c9f1d0';
   if (place.length === 0) return text;
@@ -138,12 +138,12 @@ const unexpectedValues = fc.constantFrom(
   '99999999999999999999',
 );
 
-describe('a malicious body', () => {
-  it('is derived from a policy that has every field and is accepted', () => {
+describe('`readPolicy` of a malicious body', () => {
+  it('accepts the policy from which the malicious bodies are derived', () => {
     expect(readPolicy(JSON.stringify(complete), context)).toMatchObject({ ok: true });
   });
 
-  it('with an arbitrary value in any place yields known codes and no prototype pollution', () => {
+  it('returns only known codes and does not change Object.prototype if any value of the policy is replaced', () => {
     fc.assert(
       fc.property(fc.constantFrom(...places), fc.oneof(unexpectedValues, fc.json({ maxDepth: 3 })), (place, text) => {
         const read = readPolicy(textWith(place, text), context);
@@ -156,7 +156,7 @@ describe('a malicious body', () => {
     );
   });
 
-  it('that is not a policy at all is rejected', () => {
+  it('rejects random JSON values, and accepts the empty object', () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 4 }), (text) => {
         const value: unknown = JSON.parse(text);
@@ -168,7 +168,7 @@ describe('a malicious body', () => {
     );
   });
 
-  it('with an additional field in any object is rejected at that field', () => {
+  it('rejects an additional field in any object, with a pointer to the field', () => {
     const objects = places.filter((place) => {
       let value: unknown = complete;
       for (const step of place) value = (value as Record<string | number, unknown>)[step];
@@ -194,7 +194,7 @@ describe('a malicious body', () => {
     }
   });
 
-  it('that is truncated anywhere is rejected', () => {
+  it('rejects a policy text that is truncated after any number of characters', () => {
     const text = JSON.stringify(complete);
     for (let length = 0; length < text.length; length++) {
       expect(readPolicy(text.slice(0, length), context)).toMatchObject({ ok: false, code: 'invalid_body' });

@@ -7,7 +7,7 @@ function patternOf(text: string) {
   return parsed.pattern;
 }
 
-describe('hostname patterns', () => {
+describe('`parseHostname` and `matchesHostname`', () => {
   it.each<[string, string, boolean]>([
     ['api.example.com', 'api.example.com', true],
     ['api.example.com', 'API.Example.COM', true],
@@ -51,18 +51,18 @@ describe('hostname patterns', () => {
     ['^$', 'example.com', false],
     ['(?i)^X', 'x.test', true],
     ['^.+\\.example\\.com$', 'example.com', false],
-  ])('%s against %j: %s', (pattern, name, matches) => {
+  ])('the pattern %s matches the name %j: %s', (pattern, name, matches) => {
     expect(matchesHostname(patternOf(pattern), name)).toBe(matches);
   });
 
-  it('does not treat a dot inside a label as a separator', () => {
+  it('a dot inside a DNS label does not match a dot between labels of the pattern', () => {
     expect(matchesHostname(patternOf('good.com'), ['good', 'com'])).toBe(true);
     expect(matchesHostname(patternOf('good.com'), ['good.com'])).toBe(false);
     expect(matchesHostname(patternOf('*.good.com'), ['evil.good', 'com'])).toBe(false);
     expect(matchesHostname(patternOf('^good\\.com$'), ['good.com'])).toBe(false);
   });
 
-  it('distinguishes the kinds of patterns', () => {
+  it('`parseHostname` returns the kinds exact, suffix, any and regex', () => {
     expect(['Api.Example.com.', '*.Example.com', '*', '^Api\\.'].map((text) => patternOf(text))).toEqual([
       { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' },
       { kind: 'suffix', labels: ['example', 'com'], text: '*.example.com' },
@@ -89,7 +89,7 @@ describe('hostname patterns', () => {
     ['^(api', 'invalid_regex', 'missing closing ) at character 2'],
     ['^api(?=x)', 'invalid_regex', 'invalid or unsupported Perl syntax at character 5: (?='],
     [`^${'a'.repeat(1024)}`, 'regex_too_long', 'longer than 1024 bytes'],
-  ])('rejects %j', (text, code, fault) => {
+  ])('`parseHostname` rejects %j', (text, code, fault) => {
     expect(parseHostname(text)).toEqual({ code, fault });
   });
 });

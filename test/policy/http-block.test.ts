@@ -112,7 +112,8 @@ const headers: readonly (readonly [config: HeaderMatchConfig, headers: Headers, 
   [{ regex: { 'x-a': '^1' } }, [], false, false],
   [{ ...present('x-a'), ...absent('x-b') }, [line('x-a')], true, true],
   [{ ...present('x-a'), ...absent('x-b') }, [line('x-a'), line('x-b')], false, false],
-  // Header names with `_` instead of `-`.
+  // A header name with `_` is undecidable if the rule names the same header with `-`, because servers may
+  // treat both names as equal.
   [present('x-a'), [line('x_a')], false, true],
   [present('x-a'), [line('x-a'), line('x_a')], false, true],
   [absent('x-a'), [line('x_a')], false, true],
@@ -125,15 +126,15 @@ const headers: readonly (readonly [config: HeaderMatchConfig, headers: Headers, 
 ];
 
 describe('the HTTP block of a rule', () => {
-  it.each(PATHS)('%j and the path %j: allow %s, deny %s', (path, sent, allow, deny) => {
+  it.each(PATHS)('the path matcher %j matches the path %j: as an allow %s, as a deny %s', (path, sent, allow, deny) => {
     expect(decisionsFor({ path }, { path: sent })).toEqual(decisions(allow, deny));
   });
 
-  it.each(queries)('%j and the query %j: allow %s, deny %s', (query, sent, allow, deny) => {
+  it.each(queries)('the query matcher %j matches the query %j: as an allow %s, as a deny %s', (query, sent, allow, deny) => {
     expect(decisionsFor({ query }, { query: sent })).toEqual(decisions(allow, deny));
   });
 
-  it.each(headers)('%j and the headers %j: allow %s, deny %s', (config, sent, allow, deny) => {
+  it.each(headers)('the header matcher %j matches the headers %j: as an allow %s, as a deny %s', (config, sent, allow, deny) => {
     expect(decisionsFor({ headers: config }, { headers: sent })).toEqual(decisions(allow, deny));
   });
 
@@ -152,11 +153,11 @@ describe('the HTTP block of a rule', () => {
     [{ host: { exact: ['a.test'] }, methods: ['PUT'], path: { exact: ['/'] } }, {}, false],
     [{ host: { exact: ['a.test'] }, methods: ['GET'], path: { exact: ['/a'] } }, {}, false],
     [{ methods: ['PUT'], path: { exact: ['/a'] } }, { path: '/%2f' }, false],
-  ])('%j against %j: %s', (config, differs, matches) => {
+  ])('the request matcher %j matches the request %j: %s', (config, differs, matches) => {
     expect(decisionsFor(config, differs)).toEqual(decisions(matches, matches));
   });
 
-  it('treats a text that is too long for an expression as undecidable: allow no, deny yes', () => {
+  it('does not match as an allow and matches as a deny if a text is too long for an expression', () => {
     const long = {
       path: `/${'a'.repeat(8_192)}`,
       query: `a=${'a'.repeat(8_193)}`,
@@ -172,7 +173,7 @@ describe('the HTTP block of a rule', () => {
     expect(configs.map((config) => matchRequest(config, request, 'deny'))).toEqual(['yes', 'yes', 'yes']);
   });
 
-  it('supports ten thousand query keys', () => {
+  it('finds a query key among ten thousand query keys', () => {
     const query = Array.from({ length: 10_000 }, (_, index) => `k${index}=${index}`).join('&');
     expect(decisionsFor({ query: { key_values_exact: { k9999: ['9999'] } } }, { query })).toEqual(['yes', 'yes']);
   });
@@ -186,11 +187,11 @@ describe('the HTTP block of a rule', () => {
     [{ exact: { 'x-a': ['1'] } }, [line('x-a', '1')], null],
     [{ regex: { 'x-a': '^1' } }, [line('x-a', '2')], '/response/headers/regex/x-a'],
     [{ regex: { 'x-a': '^1' } }, [line('x-a', `1${'a'.repeat(8_192)}`)], '/response/headers/regex/x-a'],
-  ])('%j is violated by the response headers %j at %s', (config, sent, pointer) => {
+  ])('the response matcher %j for the headers %j reports the violated matcher %s', (config, sent, pointer) => {
     expect(violatedMatcher({ headers: config }, { headers: sent })).toBe(pointer);
   });
 
-  it('is never violated by a response if it has no response matcher', () => {
+  it('reports no violated matcher if the block has no response matchers', () => {
     expect([violatedMatcher(undefined, { headers: [] }), violatedMatcher({}, { headers: [] })]).toEqual([null, null]);
   });
 });
@@ -253,8 +254,8 @@ const request: fc.Arbitrary<RequestFacts> = fc.record({
   headers: fc.array(fc.tuple(key, value), { maxLength: 4 }),
 });
 
-describe('matching an HTTP request', () => {
-  it('agrees with the reference implementation', () => {
+describe('`matchRequest`', () => {
+  it('returns the same result as the reference implementation for random requests', () => {
     fc.assert(
       fc.property(
         config,
@@ -266,14 +267,14 @@ describe('matching an HTTP request', () => {
     );
   });
 
-  it('normalises paths like the reference implementation', () => {
+  it('`normalPath` returns the same path as the reference implementation for random paths', () => {
     fc.assert(
       fc.property(path, (sent) => isAmbiguousPath(sent) || normalPath(sent) === plainPath(sent)),
       { numRuns: 5_000 },
     );
   });
 
-  it('never matches as an allow if the same block does not match as a deny', () => {
+  it('matches as a deny every request that the same block matches as an allow', () => {
     fc.assert(
       fc.property(
         config,

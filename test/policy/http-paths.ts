@@ -5,9 +5,12 @@ const prefix = (text: string): PathConfig => ({ prefix: [text] });
 const exact = (text: string): PathConfig => ({ exact: [text] });
 const regex = (text: string): PathConfig => ({ regex: text });
 
-/** A matcher, a path, and whether an allow and a deny with the matcher match the path. */
+/**
+ * Each row: a path matcher, a request path, whether an allow rule with the matcher matches the path, and
+ * whether a deny rule does.
+ */
 export const PATHS: readonly (readonly [config: PathConfig, path: string, allow: boolean, deny: boolean])[] = [
-  // Literal paths.
+  // Paths without special characters, and exact and prefix matchers for them.
   [exact('/a'), '/a', true, true],
   [exact('/a'), '/a/', false, false],
   [exact('/a/'), '/a', false, false],
@@ -35,7 +38,7 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [{ exact: ['/a', '/b'], prefix: ['/c'], regex: 'd$' }, '/cx', true, true],
   [{ exact: ['/a', '/b'], prefix: ['/c'], regex: 'd$' }, '/x/d', true, true],
   [{ exact: ['/a', '/b'], prefix: ['/c'], regex: 'd$' }, '/x', false, false],
-  // Dot segments.
+  // Paths with the dot segments `.` and `..`.
   [prefix('/public/'), '/public/../private', false, true],
   [prefix('/private'), '/public/../private', false, true],
   [prefix('/private'), '/./private', false, true],
@@ -58,7 +61,7 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [prefix('/a..b'), '/a..b', true, true],
   [regex('^/private'), '/x/../private', false, true],
   [regex('^/public/[^/]+$'), '/public/..', false, true],
-  // Escapes of characters that need none.
+  // Paths with percent-encoded characters that need no encoding.
   [prefix('/private'), '/%70rivate', false, true],
   [prefix('/private'), '/pr%69v%61te', false, true],
   [prefix('/private'), '/%50rivate', false, false],
@@ -92,7 +95,7 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [regex('^/@scope'), '/%40scope', false, true],
   [regex('^/%40scope'), '/%40scope', false, true],
   [regex('%20'), '/a%20b', true, true],
-  // Slashes.
+  // Paths with repeated slashes or with backslashes.
   [prefix('/private'), '//private', false, true],
   [prefix('/private'), '///private', false, true],
   [prefix('/x/private'), '/x//private', false, true],
@@ -108,7 +111,7 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [prefix('/public/'), '/public/..\\private', false, true],
   [prefix('/public/'), '/public\\x', false, true],
   [exact('/a/b'), '/a\\b', false, true],
-  // Parameters of segments.
+  // Paths whose segments have parameters after `;`.
   [prefix('/private'), '/x/..;/private', false, true],
   [prefix('/private'), '/x/..;a=b/private', false, true],
   [prefix('/private'), '/;/private', false, true],
@@ -127,7 +130,7 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [exact('/a'), '/a%3bx', false, false],
   [exact('/a;x'), '/a%3bx', false, false],
   [regex('^/private$'), '/private;x', false, true],
-  // Paths that servers interpret differently: no for an allow, yes for a deny.
+  // Paths that servers interpret differently. An allow rule does not match such a path, and a deny rule does.
   [prefix('/'), '/a%2fb', false, true],
   [prefix('/'), '/a%2Fb', false, true],
   [prefix('/'), '/a%5cb', false, true],

@@ -3,8 +3,9 @@ import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/polic
 import type { Action } from '#contracts/policy-model.js';
 
 /**
- * A second, slow implementation of D24 with the regular expressions of JavaScript. An undecidable matcher is
- * 'unknown' until the end, where D19a decides.
+ * The result of the reference implementation of D24, which uses JavaScript regular expressions and is slow. A
+ * matcher that cannot be decided gives `unknown`. At the end an `unknown` becomes no match for an allow and a
+ * match for a deny (D19a).
  */
 type Answer = 'yes' | 'no' | 'unknown';
 
@@ -57,12 +58,18 @@ function pathAnswer(path: NonNullable<HttpRequestMatchConfig['path']>, sent: str
   return is(action === 'deny' ? asSent || asUnderstood : asSent && asUnderstood);
 }
 
-/** `encodeURI` escapes no character that is valid in a path, except these. */
+/**
+ * Percent-encodes only the blanks and the non-ASCII characters of a path. `encodeURI` of the whole path would
+ * also encode each `%` a second time.
+ */
 function escapedPath(path: string): string {
   return path.replace(/[ \u0080-\uffff]+/g, encodeURI);
 }
 
-/** Applies one rewriting after the other to the whole text. */
+/**
+ * Applies each rewriting step of path normalisation to the whole path, one step after the other. `normalPath`
+ * does all steps in one pass.
+ */
 export function plainPath(path: string): string {
   if (!path.startsWith('/')) return path;
   let text = path.replaceAll('\\', '/').replace(/;[^/]*/g, '');

@@ -13,8 +13,8 @@ import {
 const address = fc.integer({ min: 0, max: 0xffff_ffff });
 const length = fc.integer({ min: 0, max: 32 });
 
-describe('IPv4', () => {
-  it('parses every address that it formats', () => {
+describe('IPv4 parsers and formatters', () => {
+  it('`parseAddress` returns the number that `formatAddress` formatted', () => {
     fc.assert(
       fc.property(address, (number) => {
         expect(parseAddress(formatAddress(number))).toBe(number);
@@ -22,7 +22,7 @@ describe('IPv4', () => {
     );
   });
 
-  it('parses every network that it formats', () => {
+  it('`parseCidr` returns the prefix that `formatPrefix` formatted', () => {
     fc.assert(
       fc.property(address, length, (number, bits) => {
         const prefix = { address: mask(number, bits), length: bits };
@@ -31,7 +31,7 @@ describe('IPv4', () => {
     );
   });
 
-  it('masks host bits and reports them if and only if there are any', () => {
+  it('`parseCidr` clears host bits, and reports whether the text had any host bits', () => {
     fc.assert(
       fc.property(address, length, (number, bits) => {
         const size = 2 ** (32 - bits);
@@ -44,7 +44,7 @@ describe('IPv4', () => {
     );
   });
 
-  it('computes the last address, and which network contains which', () => {
+  it('`lastAddress` and `containsPrefix` agree with the arithmetic of the address ranges', () => {
     fc.assert(
       fc.property(address, length, address, length, (a, aBits, b, bBits) => {
         const outer = { address: mask(a, aBits), length: aBits };
@@ -56,7 +56,7 @@ describe('IPv4', () => {
     );
   });
 
-  it('rejects every text that differs from its formatted address', () => {
+  it('`parseAddress` accepts a text only if `formatAddress` returns the same text', () => {
     const character = fc.constantFrom(...'0123456789./ x-');
     fc.assert(
       fc.property(fc.array(character, { maxLength: 16 }), (characters) => {
@@ -89,7 +89,7 @@ describe('IPv4', () => {
     '4294967295',
     '1.2.3.4.',
     '1.2.3.1e1',
-  ])('rejects the address %j', (text) => {
+  ])('`parseAddress` rejects %j', (text) => {
     expect(parseAddress(text)).toBeUndefined();
   });
 
@@ -103,11 +103,11 @@ describe('IPv4', () => {
     '1.2.3.4/24/8',
     '1.2.3.4/1.5',
     '::/0',
-  ])('rejects the network %j', (text) => {
+  ])('`parseCidr` rejects %j', (text) => {
     expect(parseCidr(text)).toBeUndefined();
   });
 
-  it('parses a bare address as a /32', () => {
+  it('`parseCidr` reads an address without a length as a /32', () => {
     expect(parseCidr('10.0.0.1')).toEqual({ prefix: { address: 0x0a000001, length: 32 }, hostBits: false });
   });
 });

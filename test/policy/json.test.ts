@@ -15,8 +15,8 @@ function spanText(text: string, key: string): string | undefined {
     : undefined;
 }
 
-describe('parseStrictJson', () => {
-  it('accepts all texts of generated JSON, with the result of JSON.parse', () => {
+describe('`parseStrictJson`', () => {
+  it('accepts generated JSON with blanks around the text, and returns the result of JSON.parse', () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 5 }), fc.constantFrom('', ' ', '\r\n\t'), (text, space) => {
         const spaced = space + text + space;
@@ -26,7 +26,7 @@ describe('parseStrictJson', () => {
     );
   });
 
-  it('accepts a mutated text only if JSON.parse does, with the same result', () => {
+  it('accepts a mutated JSON text only if JSON.parse accepts the text too, with the same result', () => {
     const alphabet = fc.constantFrom(...'{}[]":,\\u0dtruefalsn-.eE+19 \n\u00e9'.split(''));
     fc.assert(
       fc.property(
@@ -51,7 +51,7 @@ describe('parseStrictJson', () => {
     );
   });
 
-  it('rejects a duplicate key in any spelling, and reports its pointer and position', () => {
+  it('rejects a duplicate key in any spelling, and reports the pointer and position of the key', () => {
     expect(problemsOf('{"a": 1,\n "b": [{}, {"x/y": 1, "z": {}, "x\\u002fy": 2}],\n "a": 2}')).toEqual([
       {
         pointer: '/b/1/x~1y',
@@ -66,7 +66,7 @@ describe('parseStrictJson', () => {
     ]);
   });
 
-  it('finds the only duplicate among thousands of keys', () => {
+  it('reports only the duplicate key of an object with 5,001 keys', () => {
     const keys = Array.from({ length: 5000 }, (_, index) => `"k${index}": 0`);
     const [problem, ...rest] = problemsOf(`{${keys.join(',')}, "k4321": 1}`) as { pointer: string }[];
     expect([problem?.pointer, rest]).toEqual(['/k4321', []]);
@@ -77,7 +77,7 @@ describe('parseStrictJson', () => {
     expect(problemsOf('{"a": {"a": {"a": [{"a": 1}, {"a": 1}]}}, "b": {"a": 1}}')).toEqual([]);
   });
 
-  it('accepts 32 levels and rejects 33', () => {
+  it('accepts 32 levels of nesting and rejects 33 levels', () => {
     expect(problemsOf('['.repeat(32) + ']'.repeat(32))).toEqual([]);
     expect(problemsOf(`{"a":${'['.repeat(32)}${']'.repeat(32)}}`)).toEqual([
       {
@@ -88,7 +88,7 @@ describe('parseStrictJson', () => {
     ]);
   });
 
-  it('rejects half a million open brackets without delay', () => {
+  it('rejects 500,000 open brackets as too deep, without a stack overflow', () => {
     expect(problemsOf('['.repeat(500_000))).toMatchObject([{ code: 'too_deep' }]);
   });
 
@@ -106,7 +106,7 @@ describe('parseStrictJson', () => {
     ['["é\\ud800"]', 1, 4, 'a pair of surrogates', 'another character follows'],
     ['"abc', 1, 5, 'the closing quote of a string', 'the body ends'],
     ['\ufeff{}', 1, 1, 'a value', 'another character follows'],
-  ])('reports the position where %j stops being JSON', (text, line, column, needs, found) => {
+  ])('reports for %j the line and column where the text stops being JSON', (text, line, column, needs, found) => {
     expect(problemsOf(text)).toEqual([
       {
         pointer: '',
@@ -129,7 +129,7 @@ describe('parseStrictJson', () => {
     },
   );
 
-  it('keeps __proto__ as an ordinary member', () => {
+  it('returns the key __proto__ as an ordinary own property', () => {
     const parsed = parseStrictJson('{"__proto__": {"polluted": true}}');
     expect(parsed.ok && Object.keys(parsed.value as object)).toEqual(['__proto__']);
     expect(({} as { polluted?: unknown }).polluted).toBeUndefined();

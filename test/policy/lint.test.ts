@@ -23,15 +23,15 @@ function group(cidr: string, rules: readonly RuleConfig[], more: Partial<SourceG
 function rule(action: string, match: RuleMatchConfig, more: Partial<RuleConfig> = {}): RuleConfig {
   return { id: 'r', action, match, ...more };
 }
-/** Lints one group with these rules. Pointers are relative to the rules. */
+/** Lints one group with `rules`. The returned pointers are relative to the rules of the group. */
 function ruleLines(rules: readonly RuleConfig[], context: LintContext = running): string[] {
   return lines({ source_groups: [group('10.0.0.0/8', rules)] }, context).map((line) =>
     line.replace('/source_groups/0/rules', ''),
   );
 }
 
-describe('lint', () => {
-  it('finds nothing in a sound policy', () => {
+describe('`lint`', () => {
+  it('returns no warning for a policy without mistakes', () => {
     const rules = [
       rule('allow', { dst_cidrs: ['192.0.2.0/24'], proto: 'tcp', dst_ports: [443] }),
       rule('allow', { dns_hostname: '^api\\.example\\.com$', proto: 'tcp', dst_ports: [443] }),
@@ -41,7 +41,7 @@ describe('lint', () => {
     expect(ruleLines(rules)).toEqual([]);
   });
 
-  it('finds host bits of sources and of destinations', () => {
+  it('warns about host bits in source prefixes and in destination prefixes', () => {
     expect(
       lines({ source_groups: [group('10.0.0.1/8', [rule('deny', { dst_cidrs: ['192.0.2.0/24', '192.0.2.1/24'] })])] }),
     ).toEqual(['host_bits /source_groups/0/sources/cidrs/0', 'host_bits /source_groups/0/rules/0/match/dst_cidrs/1']);
@@ -74,21 +74,21 @@ describe('lint', () => {
     [{ dns_hostname: 'a.test' }, { dns_hostname: 'b.test' }, false],
     [{ proto: 'tcp' }, { dns_hostname: 'a.test', proto: 'tcp' }, true],
     [{ dst_cidrs: ['192.0.2.0/24'] }, { dns_hostname: 'a.test', dst_ips: ['192.0.2.1'] }, false],
-  ])('an allow %j before %j: shadowed %s', (first, second, shadowed) => {
+  ])('an allow rule %j before an allow rule %j: reports the second rule as shadowed: %s', (first, second, shadowed) => {
     const found = ruleLines([rule('allow', first), rule('allow', second)]).filter((line) =>
       line.startsWith('shadowed'),
     );
     expect(found).toEqual(shadowed ? ['shadowed /1'] : []);
   });
 
-  it('does not report a rule as shadowed if it still decides which names may be looked up', () => {
+  it('does not report a rule as shadowed by an earlier rule for the same packets if the later rule decides DNS lookups', () => {
     const web = { proto: 'tcp', dst_ports: [443] };
     expect(ruleLines([rule('deny', web), rule('allow', { ...web, dns_hostname: 'a.test' })])).toEqual([]);
     expect(ruleLines([rule('deny', web), rule('allow', web)])).toEqual([]);
     expect(ruleLines([rule('deny', {}), rule('allow', { ...web, dns_hostname: 'a.test' })])).toEqual(['shadowed /1']);
   });
 
-  it('never reports a rule as shadowed or unreachable if a packet reaches it', () => {
+  it('reports no rule or group as shadowed or unreachable if a packet reaches the rule or group', () => {
     const cidr = fc.constantFrom('0.0.0.0/0', '0.0.0.0/1', '64.0.0.0/2', '128.0.0.0/1', '192.0.0.0/2');
     const ports = fc.array(fc.constantFrom<string | number>(1, 2, '1-2', '0-65535'), { maxLength: 2 });
     const bytes = fc.array(fc.integer({ min: 0, max: 2 }), { maxLength: 2 });
@@ -150,7 +150,7 @@ describe('lint', () => {
     );
   });
 
-  it('finds a rule that is shadowed by an earlier group with all its sources', () => {
+  it('reports a rule as shadowed if an earlier group contains all sources of the rule and has an equal rule', () => {
     const web = rule('allow', { proto: 'tcp', dst_ports: [443] });
     const wide = group('10.0.0.0/8', [web]);
     expect(lines({ source_groups: [wide, group('10.1.0.0/16', [web])] })).toEqual([
@@ -162,7 +162,7 @@ describe('lint', () => {
     expect(lines({ source_groups: [wide, group('x', [web], dynamic)] })).toEqual([]);
   });
 
-  it('finds groups whose sources are all decided by earlier groups together', () => {
+  it('reports a group as unreachable if earlier groups together decide all packets from its sources', () => {
     const closed = { default_action: 'deny' };
     const groups = [
       group('10.0.0.0/9', [], closed),
@@ -173,7 +173,7 @@ describe('lint', () => {
     expect(lines({ source_groups: [groups[0] as SourceGroupConfig, group('10.0.0.0/8', [])] })).toEqual([]);
   });
 
-  it('warns of a deny under audit before an enforced deny if a selector may select its sources', () => {
+  it('warns about a deny rule in audit mode before an enforced deny if a selector of the first group may match sources of the second group', () => {
     const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: {} }] } };
     const groups = [
       group('x', [rule('deny', {}, { mode: 'audit' })], dynamic),
@@ -182,7 +182,7 @@ describe('lint', () => {
     expect(lines({ source_groups: groups })).toEqual(['audit_before_deny /source_groups/0/rules/0']);
   });
 
-  it('reports a dynamic group as unreachable only behind a group that decides for every source', () => {
+  it('reports a group with selectors as unreachable only if an earlier group decides packets from every source', () => {
     const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: {} }] } };
     const behind = (cidr: string) =>
       lines({ source_groups: [group(cidr, [], { default_action: 'deny' }), group('x', [], dynamic)] });
@@ -214,21 +214,21 @@ describe('lint', () => {
         'unanchored_regex /0/match/tls/http/request/headers/regex/x~1y',
       ],
     ],
-  ])('finds the mistakes of a single rule: %j', (match, expected) => {
+  ])('returns the warnings of one rule with the match %j', (match, expected) => {
     expect(ruleLines([rule('allow', match)])).toEqual(expected);
   });
 
-  it('warns that a deny by name is best effort', () => {
+  it('warns that a deny rule with a hostname is best effort', () => {
     expect(ruleLines([rule('deny', { dns_hostname: 'a.test' })])).toEqual(['deny_by_name /0/match/dns_hostname']);
   });
 
-  it('warns of rules that need a part that is off', () => {
+  it('warns about a hostname rule if DNS is off, and about a TLS rule if the service plane is off', () => {
     const rules = [rule('allow', { dns_hostname: 'a.test' }), rule('allow', { dst_ports: [443], tls: {} })];
     expect(ruleLines(rules, { ...running, dns: false })).toEqual(['dns_off /0/match/dns_hostname']);
     expect(ruleLines(rules, { ...running, servicePlane: false })).toEqual(['service_plane_off /1/match/tls']);
   });
 
-  it('warns of TLS rules that match only connections of the node, if these are policed', () => {
+  it('warns about a TLS rule that matches only connections of the node itself, if the node polices its own connections', () => {
     const own = { ...running, ownAddresses: new Set([0x0a00_0001, 0xc000_0201]) };
     const inspected: RuleMatchConfig = { dst_ports: [443], tls: { sni: ['a.test'] } };
     const said = 'node_uninspected /source_groups/0/rules/0/match/tls';
@@ -244,7 +244,7 @@ describe('lint', () => {
     expect(lines({ source_groups: [group('x', [rule('allow', inspected)], { sources })] }, own)).toEqual([]);
   });
 
-  it('warns of selectors that are not resolved', () => {
+  it('warns about selectors of an integration that is not resolved', () => {
     const kubernetes = ['a', 'b'].map((integration) => ({ integration, node_selector: {} }));
     const document = { source_groups: [group('x', [], { sources: { kubernetes } })] };
     const [a, b] = [0, 1].map((index) => `selector_unresolved /source_groups/0/sources/kubernetes/${index}`);
@@ -289,12 +289,12 @@ describe('lint', () => {
       { default_action: 'deny' },
       [],
     ],
-  ])('a deny under audit before an enforced one: %s', (_, rules, more, expected) => {
+  ])('warns about a deny in audit mode before an enforced deny only if a packet reaches both: %s', (_, rules, more, expected) => {
     const found = lines({ source_groups: [group('10.0.0.0/8', rules, more)] });
     expect(found.map((line) => line.replace('/source_groups/0/rules', ''))).toEqual(expected);
   });
 
-  it('finds an enforced deny behind one under audit in a later group that shares sources', () => {
+  it('warns about a deny in audit mode before an enforced deny in a later group only if the two groups share sources', () => {
     const first = group('10.0.0.0/8', [rule('deny', { dst_ports: [80] }, { mode: 'audit' })]);
     const second = (cidr: string) => group(cidr, [rule('deny', { dst_ports: ['1-99'] })]);
     expect(lines({ source_groups: [first, second('10.1.0.0/16')] })).toEqual([
@@ -303,7 +303,7 @@ describe('lint', () => {
     expect(lines({ source_groups: [first, second('11.1.0.0/16')] })).toEqual([]);
   });
 
-  it('lists a hundred warnings of a kind and counts the rest', () => {
+  it('returns 100 warnings of each code, and one more warning with the number of omitted warnings', () => {
     const rules = Array.from({ length: MAX_WARNINGS_OF_A_CODE + 5 }, () =>
       rule('deny', { dst_cidrs: ['10.0.0.1/8'], dst_ports: [80] }),
     );
@@ -318,8 +318,9 @@ describe('lint', () => {
 });
 
 /**
- * The pointer of the rule or default that decides a packet: an evaluator independent of the tested code.
- * `low` and `high` are ports, or type and code.
+ * Returns the pointer of the rule or default that decides a packet. The function shares no code with the
+ * tested linter, so a common fault cannot hide. `low` and `high` are source and destination port, or ICMP
+ * type and code.
  */
 function decides(
   policy: ReturnType<typeof normalise>,
@@ -354,7 +355,7 @@ function decides(
   return 'default';
 }
 
-describe('lint of a hostname that no name can match', () => {
+describe('`lint` of a hostname that no DNS name can match', () => {
   it.each([
     ['foo bar', 'no name has a blank'],
     ['^foo bar$', 'no name has a blank'],
@@ -372,7 +373,7 @@ describe('lint of a hostname that no name can match', () => {
     ['^\\.example\\.com$', 'no name begins with a dot'],
     [`^${'a'.repeat(64)}\\.com$`, 'a label has at most 63 characters'],
     [`^${'abcdefg\\.'.repeat(32)}com$`, 'a name has at most 253 characters'],
-  ])('reports for %j that %s', (dns_hostname, fault) => {
+  ])('warns about the hostname %j, and gives the reason: %s', (dns_hostname, fault) => {
     const document = { source_groups: [group('10.0.0.0/8', [rule('allow', { dns_hostname })])] };
     expect(warningsOf(document).filter(({ code }) => code === 'hostname_never_matches')).toEqual([
       {
@@ -399,14 +400,14 @@ describe('lint of a hostname that no name can match', () => {
     '^a.\\.b$',
     `^${'a'.repeat(63)}\\.${'b'.repeat(63)}$`,
     `${'a'.repeat(40)}.${'b'.repeat(40)}$`,
-  ])('reports nothing for %j', (dns_hostname) => {
+  ])('returns no hostname_never_matches warning for %j', (dns_hostname) => {
     expect(ruleLines([rule('allow', { dns_hostname })]).filter((line) => line.startsWith('hostname_never'))).toEqual(
       [],
     );
   });
 });
 
-describe('lint of an inspecting allow before a wider allow', () => {
+describe('`lint` of an allow rule with a TLS block before a wider allow', () => {
   const sni = rule('allow', { proto: 'tcp', dst_ports: [443], tls: { sni: ['example.com'] } });
   const http = rule('allow', {
     proto: 'tcp',
@@ -428,11 +429,11 @@ describe('lint of an inspecting allow before a wider allow', () => {
     [[http, https], '/source_groups/0/rules/1'],
     [[sni, rule('deny', { proto: 'udp' }), all], '/source_groups/0/rules/2'],
     [[sni, rule('allow', { proto: 'tcp', dst_ports: ['1-1000'] })], '/source_groups/0/rules/1'],
-  ])('finds the wider allow in %j', (rules, by) => {
+  ])('warns about the TLS rule, and names the wider allow rule, for %j', (rules, by) => {
     expect(widened(rules)).toEqual([at(by)]);
   });
 
-  it('counts the default action allow of the group as a wider allow', () => {
+  it('warns about the TLS rule if the default action of the group is allow', () => {
     expect(widened([sni], { default_action: 'allow' })).toEqual([at('the default of /source_groups/0')]);
     expect(widened([sni], { default_action: 'deny' })).toEqual([]);
   });
@@ -447,12 +448,12 @@ describe('lint of an inspecting allow before a wider allow', () => {
     [[rule('deny', { proto: 'tcp', dst_ports: [443], tls: { sni: ['b.test'] } }), https]],
     [[rule('allow', { proto: 'tcp', dst_ports: [443], tls: { server_cn: ['b.test'] } }), https]],
     [[sni, { ...sni, id: 's' }]],
-  ])('reports nothing for %j', (rules) => {
+  ])('returns no inspection_widened warning for %j', (rules) => {
     expect(widened(rules)).toEqual([]);
   });
 });
 
-describe('lint of a group under audit without a default', () => {
+describe('`lint` of a group in audit mode without a default action', () => {
   const web = rule('allow', { proto: 'tcp', dst_ports: [80] });
   const audited = (more: Partial<SourceGroupConfig> = {}) => group('10.0.0.0/8', [web], { mode: 'audit', ...more });
   const found = (document: PolicyConfig) =>
@@ -482,7 +483,7 @@ describe('lint of a group under audit without a default', () => {
       { default_policy: 'deny', source_groups: [audited(), last] },
       'default_policy',
     ],
-  ])('finds the enforced deny: %s', (_, document, to) => {
+  ])('warns that packets of the group reach the enforced deny: %s', (_, document, to) => {
     expect(found(document)).toEqual([`/source_groups/0 ${to}`]);
   });
 
@@ -502,7 +503,7 @@ describe('lint of a group under audit without a default', () => {
       'a later group under audit',
       { default_policy: 'deny', source_groups: [audited(), { ...last, mode: 'audit', default_action: 'deny' }] },
     ],
-  ])('reports nothing for %s', (_, document) => {
+  ])('returns no audit_falls_through warning for %s', (_, document) => {
     expect(found(document)).toEqual([]);
   });
 });

@@ -387,8 +387,8 @@ const cases: [string, Policy, readonly string[]][] = [
   ],
 ];
 
-describe('the listing of a compiled program shows', () => {
-  test.each(cases)('%s', (_name, given, wanted) => {
+describe('`listing` of a compiled program', () => {
+  test.each(cases)('prints %s', (_name, given, wanted) => {
     expect(listing(compile(given)).split('\n')).toEqual(wanted);
   });
 });

@@ -29,12 +29,12 @@ const plain = {
   tls: undefined,
 };
 
-describe('normalise', () => {
-  it('fills in the defaults of a rule', () => {
+describe('`normalise` of a policy document', () => {
+  it('sets the default of each field that a rule omits', () => {
     expect(ruleOf({})).toEqual(plain);
   });
 
-  it('converts addresses, ports and words into numbers', () => {
+  it('converts addresses, ports and protocol names into numbers', () => {
     const match: RuleMatchConfig = {
       dst_cidrs: ['192.0.2.9/24', '198.51.100.1'],
       dst_ips: ['255.255.255.255'],
@@ -70,11 +70,11 @@ describe('normalise', () => {
     [{ proto: 'any' }, 'any', [], []],
     [{ proto: 'any', icmp_types: [8], icmp_codes: [0, 1] }, 'any', [8], [0, 1]],
     [{ proto: 47 }, 47, [], []],
-  ])('%j: adds common ICMP types only for icmp without types and codes', (match, protocol, types, codes) => {
+  ])('the match %j: adds common ICMP types only for proto icmp without types and codes', (match, protocol, types, codes) => {
     expect(ruleOf(match)).toEqual({ ...plain, protocol, icmpTypes: types, icmpCodes: codes });
   });
 
-  it('sorts by priority, uses the index as default priority, and keeps the sequence of equals', () => {
+  it('sorts groups and rules by priority, uses the index as the default priority, and keeps the order of equal priorities', () => {
     const rules = ([['a', 2], ['b'], ['c'], ['d', 0], ['e', 1]] as const).map(([id, priority]) => ({
       id,
       action: 'allow',
@@ -104,7 +104,7 @@ describe('normalise', () => {
     ]);
   });
 
-  it('sets the mode of every part', () => {
+  it('gives each group, rule and default its own mode, or else the mode of its group, of the envelope or of the record', () => {
     const document = (mode?: 'audit'): PolicyConfig => ({
       default_policy: 'Allow',
       source_groups: [
@@ -147,12 +147,12 @@ describe('normalise', () => {
     });
   });
 
-  it('fills in the default modes of a TLS block', () => {
+  it('sets the default mode and the default tls13_uninspectable of a TLS block', () => {
     expect(tlsOf({})).toEqual({ mode: 'metadata', tls13_uninspectable: 'deny' });
     expect(tlsOf({ tls13_uninspectable: 'ALLOW' })).toEqual({ mode: 'metadata', tls13_uninspectable: 'allow' });
   });
 
-  it('normalises names, fingerprints, methods and headers', () => {
+  it('changes hostnames, header names and fingerprints to lower case, and methods to upper case', () => {
     const digest = Array(32).fill('AB').join(':');
     expect(
       tlsOf({

@@ -9,7 +9,7 @@ function definitions(schema: z.ZodType): Record<string, JsonSchema> {
 }
 
 describe('the policy schemas', () => {
-  it('name every component of the generated document', () => {
+  it('give every component of the generated JSON Schema a name', () => {
     const matchers = [
       'Action',
       'HeaderMatch',
@@ -42,7 +42,7 @@ describe('the policy schemas', () => {
     }
   });
 
-  it('accept their own examples', () => {
+  it('accept the examples that the schemas contain', () => {
     for (const schema of [policySchema, envelopeSchema, storedPolicySchema]) {
       for (const example of (schema.meta()?.examples ?? []) as unknown[]) {
         expect(schema.safeParse(example)).toMatchObject({ success: true });
@@ -50,7 +50,7 @@ describe('the policy schemas', () => {
     }
   });
 
-  it('contain every numeric bound', () => {
+  it('contain the minimum and maximum of every numeric field', () => {
     const all = definitions(policySchema);
     const bounds = (schema: JsonSchema | undefined) => [schema?.minimum, schema?.maximum];
     const branch = (name: string, type: string) =>
@@ -64,7 +64,7 @@ describe('the policy schemas', () => {
     }).toEqual({ priority: [0, 4294967295], port: [0, 65535], protocol: [0, 255], types: [0, 255], codes: [0, 255] });
   });
 
-  it('reject unknown fields in every object that is not a map', () => {
+  it('reject unknown fields in every object that has fixed fields', () => {
     const open: string[] = [];
     const visit = (node: unknown, at: string): void => {
       if (typeof node !== 'object' || node === null) return;

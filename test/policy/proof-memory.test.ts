@@ -9,7 +9,7 @@ import { group, policy, rule } from './sample.js';
 
 const seed = seedOf(60_711);
 
-test('proof memory · the packets of a changed policy are the same with and without kept packets', () => {
+test('`ProofMemory` returns for a changed policy the same packets with and without packets kept from the previous policy', () => {
   let packets = 0;
   for (let number = 0; number < 60; number++) {
     const random = new Random(seed + number);
@@ -35,7 +35,8 @@ test('proof memory · the packets of a changed policy are the same with and with
 });
 
 /**
- * Many groups with distinct sources, and a last group for all sources. `port` is matched by the first group.
+ * Returns a policy of 502 groups: the first group matches `port`, 500 groups have one source and `each`
+ * rules, and the last group has all sources.
  */
 function large(port: string, each = 10): Policy {
   return policy([
@@ -50,7 +51,7 @@ function large(port: string, each = 10): Policy {
   ]);
 }
 
-test('proof memory · a changed group of a large policy gives the same sample as without kept packets', () => {
+test('`sampleOf` returns the same sample with and without kept packets if one group of a policy with 502 groups changes', () => {
   const before = large('80');
   const [, ...others] = before.groups;
   const after = { ...before, groups: [...large('81').groups.slice(0, 1), ...others] };
@@ -63,7 +64,7 @@ test('proof memory · a changed group of a large policy gives the same sample as
   expect(second.packets).not.toEqual(first.packets);
 });
 
-test('proof memory · a changed group before a group with 5,000 rules gives the same sample as without kept packets', () => {
+test('`sampleOf` returns the same sample with and without kept packets if a group before a group of 5,000 rules changes', () => {
   const whole = Array.from({ length: 5_000 }, (_, number) =>
     rule({ id: `r${number}`, to: [`192.${number % 7}.${number >> 8}.${number & 255}`], ports: [String(number)] }),
   );

@@ -19,8 +19,8 @@ function packetsOf(sample: ProofSample): Packet[] {
 }
 
 /**
- * All facts about a packet that a policy can distinguish: the groups that contain its source, and the rules
- * that match it.
+ * Returns the equivalence class of a packet: one bit for each group that contains the source, and one bit for
+ * each rule that matches.
  */
 function characteristics({ groups }: Policy, tried: Packet): string {
   return groups
@@ -34,7 +34,7 @@ function characteristics({ groups }: Policy, tried: Packet): string {
 }
 
 describe('the proof sample of a policy', () => {
-  test('expects the verdicts of the reference evaluator', () => {
+  test('expects the verdict words of the reference evaluator', () => {
     let packets = 0;
     for (let number = 0; number < 60; number++) {
       const size = number % 10 === 0 ? { groups: 3, rules: 200 } : {};
@@ -50,7 +50,7 @@ describe('the proof sample of a policy', () => {
     expect(packets).toBeGreaterThan(50_000);
   });
 
-  test('contains, if complete, a packet of every class that random packets at all bounds belong to', () => {
+  test('has, if the sample is complete, a packet of every equivalence class that 3,000 random packets belong to', () => {
     let complete = 0;
     for (let number = 0; number < 60; number++) {
       const random = new Random(seed + number * 31);
@@ -69,16 +69,17 @@ describe('the proof sample of a policy', () => {
     expect(complete).toBeGreaterThan(50);
   });
 
-  test('has six packets of each class and some beside each rule', () => {
+  test('has six packets of each equivalence class, and additional packets beside each rule', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443'] });
     const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
-    // 2 classes from other sources; from this source 2 for other destinations; for this destination 2 for
-    // protocols below and above TCP, and 3 for TCP.
+    // Sources outside the group give 2 classes. Sources of the group give 2 classes for other destinations.
+    // For the destination of the rule they give 2 classes for protocols below and above TCP, and 3 classes
+    // for TCP.
     expect(sample).toMatchObject({ classes: 2 + 2 + 2 + 3, complete: true });
     expect(sample.expected.length).toBe(9 * 6 + 16);
   });
 
-  test('has packets at both ends of each matcher, and just outside of them', () => {
+  test('has packets at both ends of each matcher, and just outside both ends', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443-500'] });
     const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
     const packets = packetsOf(sample);
@@ -98,7 +99,7 @@ describe('the proof sample of a policy', () => {
     expect(other).toEqual(one);
   });
 
-  test('has one packet inside each rule and is marked incomplete if there are too many classes', () => {
+  test('has one packet inside each rule, and is marked incomplete, if the policy has too many equivalence classes', () => {
     const rules = Array.from({ length: 5_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, to: [`10.${index >> 8}.${index & 255}.0/24`], ports: [String(index)] }),
     );
@@ -109,7 +110,7 @@ describe('the proof sample of a policy', () => {
     expect(deciding.size).toBe(5_001);
   });
 
-  test('is in the order of destinations for a group with many rules, and in the order of rules otherwise', () => {
+  test('is sorted by destination for one group of 5,000 rules, and by rule for five groups of 1,000 rules', () => {
     const descending = (count: number) =>
       Array.from({ length: count }, (_, index) =>
         rule({ protocol: IPPROTO.udp, to: [`10.${(count - index) >> 8}.${(count - index) & 255}.1`], ports: ['53'] }),
@@ -124,7 +125,7 @@ describe('the proof sample of a policy', () => {
     expect(isSorted(insides(descending(1_000), 5).reverse())).toBe(true);
   });
 
-  test('has fewer packets if each takes long to decide', () => {
+  test('has fewer packets than the policy has rules if each packet takes the reference evaluator long to decide', () => {
     const rules = Array.from({ length: 10_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, from: [String(index)], ports: ['53'] }),
     );
@@ -139,7 +140,7 @@ function isSorted(numbers: readonly number[]): boolean {
   return numbers.every((number, at) => at === 0 || (numbers[at - 1] ?? 0) <= number);
 }
 
-test('the sentence of a mismatch contains the packet, both verdicts and the rules that decided', () => {
+test('`mismatchSentence` names the packet, both verdicts and the two rules or defaults that decided', () => {
   const rules = [rule({ id: 'web' }), rule({ id: 'ssh' })];
   const ruleNames = ruleNamesOf(
     policy([group([], rules, { id: 'lan', defaultAction: 'deny' }), group([], [], { id: 'wan' })]),

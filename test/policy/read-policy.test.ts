@@ -13,8 +13,8 @@ const context: ReadContext = {
 };
 const envelope: ReadContext = { ...context, form: 'envelope' };
 
-describe('readPolicy', () => {
-  it('reads a singleton body with the mode of its record', () => {
+describe('`readPolicy`', () => {
+  it('reads a body in the singleton form, and takes the mode of the policy from the stored record', () => {
     const body = new TextEncoder().encode('{"default_policy": "allow"}\n');
     expect(readPolicy(body, context)).toEqual({
       ok: true,
@@ -29,7 +29,7 @@ describe('readPolicy', () => {
     });
   });
 
-  it('reads name, mode and policy text from an envelope, with warnings that point into the body', () => {
+  it('reads name, mode and policy text from an envelope, and returns warnings with pointers into the body', () => {
     const policy = '{ "source_groups": [{"id": "büro", "sources": {"cidrs": ["10.0.0.1/8"]}}] }';
     const read = readPolicy(`{"name": " Main ", "policy" : ${policy}, "mode": "enforce"}`, envelope);
     if (!read.ok) throw new Error('not read');
@@ -64,7 +64,7 @@ describe('readPolicy', () => {
     });
   });
 
-  it('returns the name null if an envelope has none', () => {
+  it('returns the name null if an envelope has no name', () => {
     expect(readPolicy('{"mode": "disabled", "policy": {}}', envelope)).toMatchObject({
       name: null,
       held: { parts: { mode: 'disabled' } },
@@ -101,7 +101,7 @@ describe('readPolicy', () => {
       'invalid_policy',
       ['unknown_field /__proto__', 'unknown_field /constructor'],
     ],
-  ])('rejects %j', (body, where, code, expected) => {
+  ])('rejects %j with the codes and pointers of all problems', (body, where, code, expected) => {
     const read = readPolicy(body, where);
     expect(read.ok).toBe(false);
     if (read.ok) return;
@@ -110,10 +110,10 @@ describe('readPolicy', () => {
   });
 });
 
-describe('singletonView', () => {
+describe('`singletonView`', () => {
   const group = { id: 'g', sources: { ips: ['10.0.0.1'] } };
 
-  it('shows the mode of the envelope in each group', () => {
+  it('copies the mode of the envelope into each group', () => {
     expect(singletonView({ default_policy: 'Deny', source_groups: [group] }, 'envelope', 'audit')).toEqual({
       default_policy: 'Deny',
       source_groups: [{ ...group, mode: 'audit' }],
@@ -126,7 +126,7 @@ describe('singletonView', () => {
     expect(singletonView(config, 'singleton', 'audit')).toEqual(config);
   });
 
-  it('gives a body that is read as the same policy', () => {
+  it('returns a body that `readPolicy` reads as the same policy as the envelope', () => {
     const shown = singletonView({ source_groups: [group] }, 'envelope', 'audit');
     const [back, origin] = [
       readPolicy(JSON.stringify(shown), context),

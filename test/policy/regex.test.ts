@@ -3,7 +3,7 @@ import { validatePolicy } from '#policy/check/validate.js';
 import { LIMITS } from '#policy/document/limits.js';
 import { anchorsOf, compileRegex } from '#policy/model/regex.js';
 
-describe('regular expressions', () => {
+describe('`compileRegex` and `anchorsOf`', () => {
   it.each([
     ['a(b(c)', 'missing closing ) at character 2'],
     ['a[)]b)', 'unexpected ) at character 6'],
@@ -15,12 +15,12 @@ describe('regular expressions', () => {
     ['*', 'missing argument to repetition operator at character 1: *'],
     ['abc\\', 'trailing backslash at end of expression at character 4'],
     ['x[a', 'missing closing ] at character 2: [a'],
-  ])('reports the position of the error in %j', (source, fault) => {
+  ])('`compileRegex` reports the position of the error in %j', (source, fault) => {
     expect(compileRegex(source)).toEqual({ ok: false, code: 'invalid_regex', fault });
     expect(compileRegex(source, { caseInsensitive: true })).toEqual({ ok: false, code: 'invalid_regex', fault });
   });
 
-  it('limits the length in bytes', () => {
+  it('`compileRegex` limits an expression to 1,024 bytes of UTF-8, not 1,024 characters', () => {
     expect(compileRegex('é'.repeat(512)).ok).toBe(true);
     expect(compileRegex(`${'é'.repeat(512)}a`)).toEqual({
       ok: false,
@@ -29,13 +29,13 @@ describe('regular expressions', () => {
     });
   });
 
-  it('searches anywhere in the text, in linear time', () => {
+  it('`compileRegex` returns an expression that searches anywhere in a text, in linear time', () => {
     const compiled = compileRegex('(a+)+$');
     expect(compiled.ok && compiled.regex.test(`${'a'.repeat(5000)}!`)).toBe(false);
     expect(compiled.ok && compiled.regex.test('bbbaaa')).toBe(true);
   });
 
-  it('caches case-sensitive and case-insensitive expressions separately', () => {
+  it('`compileRegex` caches case-sensitive and case-insensitive expressions separately', () => {
     const [plain, either] = [compileRegex('Abc'), compileRegex('Abc', { caseInsensitive: true })];
     expect([plain.ok && plain.regex.test('aBC'), either.ok && either.regex.test('aBC')]).toEqual([false, true]);
   });
@@ -57,12 +57,12 @@ describe('regular expressions', () => {
     ['^[|(]$', true, true],
     ['(^a)(b$)', false, false],
     ['^[]|)]$', true, true],
-  ])('%s is anchored at the start: %s, at the end: %s', (source, start, end) => {
+  ])('`anchorsOf` %s reports an anchor at the start: %s, at the end: %s', (source, start, end) => {
     expect(anchorsOf(source)).toEqual({ start, end });
   });
 });
 
-describe('the size of expressions', () => {
+describe('the limit of compiled regular expressions in a policy', () => {
   const fault = (sources: readonly string[]) =>
     validatePolicy(
       {
@@ -93,7 +93,7 @@ describe('the size of expressions', () => {
   ];
   const http = (request: unknown) => ({ tls: { mode: 'intercept', http: { request } } });
 
-  it.each(EVERYWHERE)('is bounded in %s', (pointer, match) => {
+  it.each(EVERYWHERE)('rejects one expression above the instruction limit in the field %s', (pointer, match) => {
     const problems = (source: string) =>
       validatePolicy(
         {
@@ -112,17 +112,18 @@ describe('the size of expressions', () => {
     expect(problems('^(x{1000})$')).toEqual([[`/source_groups/0/rules/0/match/${pointer}`, 'regex_too_large']]);
   });
 
-  it('is bounded in a whole policy, and compilation stops at the bound', () => {
+  it('rejects a policy whose expressions together exceed the limit, and stops compiling expressions there', () => {
     const large = (count: number, each: string) => Array.from({ length: count }, (_, at) => `^${at}${each}$`);
     expect(fault(large(100, '(x{980})'))).toEqual([]);
     expect(fault(large(110, '(x{980})'))).toEqual(['too_many /source_groups']);
     const started = performance.now();
-    // Without the bound, the 1,000 expressions take more than a minute.
+    // If validation compiles all 1,000 expressions instead of stopping at the limit, this call takes more
+    // than a minute.
     expect(fault(large(1_000, '\\pL{1000}'.repeat(100)))).toContain('too_many /source_groups');
     expect(performance.now() - started).toBeLessThan(10_000);
   });
 
-  it('does not prevent a stored policy from being read', () => {
+  it('does not apply to a policy that is read from the store', () => {
     const stored = {
       form: 'singleton',
       integrations: undefined,
@@ -142,7 +143,7 @@ describe('the size of expressions', () => {
     expect(validatePolicy(document, stored)).toEqual([]);
   });
 
-  it.each(evilPatterns())('bounds the time of a search by %j', (source, text) => {
+  it.each(evilPatterns())('keeps a search of 64 KiB by the expression %j at 50 ms or below', (source, text) => {
     const compiled = compileRegex(source);
     if (!compiled.ok || compiled.instructions > LIMITS.regexInstructions) return;
     let best = Number.POSITIVE_INFINITY;
@@ -156,8 +157,8 @@ describe('the size of expressions', () => {
 });
 
 /**
- * 200 expressions that take exponential or polynomial time in a backtracking engine, each with a text of 64
- * KiB.
+ * Returns 200 pairs of an expression and a text of 64 KiB. In a backtracking engine each search takes
+ * exponential or polynomial time.
  */
 function evilPatterns(): (readonly [string, string])[] {
   const units = ['a', '[a-z]', '\\w', '(a|b)', 'a?', '(?:a|aa)', '.', '[^b]', '\\pL', '(?i:a)'];

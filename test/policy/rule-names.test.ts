@@ -21,7 +21,7 @@ function identities({ identities: words }: RuleNames): string[] {
 }
 
 describe('rule names', () => {
-  test('return the rule or default at each rank', () => {
+  test('give the rule or default at each rank', () => {
     const ruleNames = ruleNamesOf(sample);
     expect([0, 1, 2, 3, 4].map((rank) => deciderAt(ruleNames, rank))).toEqual([
       { kind: 'rule', group: 'lan', rule: 'web' },
@@ -32,7 +32,7 @@ describe('rule names', () => {
     ]);
   });
 
-  test('have the ranks of their program', () => {
+  test('give for each rank of the compiled program the rule or default that has the rank in the policy', () => {
     const random = new Random(7);
     for (let number = 0; number < 50; number++) {
       const given = generatePolicy(random);
@@ -48,7 +48,7 @@ describe('rule names', () => {
     }
   });
 
-  test('have fixed identities, because the kernel keeps hit counts under them over upgrades', () => {
+  test('have the same hit identities in every release, because a new process finds the counters in the kernel by identity', () => {
     expect(identities(ruleNamesOfRecord(ruleNamesOf(sample), RECORD))).toEqual([
       'f4b51bd0b21cc2b8',
       'b2eee9dccbde2ec3',
@@ -59,7 +59,7 @@ describe('rule names', () => {
     expect(identities(ruleNamesOf(policy([])))).toEqual(['202152dc12c15324']);
   });
 
-  test('have equal identities for equal names in any position', () => {
+  test('have equal hit identities for equal names in any position', () => {
     const before = identities(ruleNamesOfRecord(ruleNamesOf(sample), RECORD));
     const [lan, office] = sample.groups;
     if (lan === undefined || office === undefined) throw new Error('no groups');
@@ -68,7 +68,7 @@ describe('rule names', () => {
     expect(after).toEqual([before[3], before[1], before[0], before[4]]);
   });
 
-  test('have distinct identities for distinct names, for names with equal concatenation, and for another record', () => {
+  test('have distinct hit identities for distinct names, for names with equal concatenation, and for the same names in another policy record', () => {
     const pairs = [
       ['a', 'bc'],
       ['ab', 'c'],
@@ -86,7 +86,7 @@ describe('rule names', () => {
     expect(new Set(all).size).toBe(all.length);
   });
 
-  test('have 100,001 identities for 100,000 rules, and low words that are never 0', () => {
+  test('have 100,001 distinct hit identities for 100,000 rules, and no identity whose low 32 bits are 0', () => {
     const rules = Array.from({ length: 1_000 }, (_, number) => rule({ id: `rule-${number}` }));
     const groups = Array.from({ length: 100 }, (_, number) => group([], [...rules], { id: `group-${number}` }));
     const ruleNames = ruleNamesOfRecord(ruleNamesOf(policy(groups)), RECORD);

@@ -2,18 +2,18 @@ import type { EnvelopeMode, Form, PolicyConfig } from '#contracts/policy-documen
 import type { Action, Group, Packet, Policy, Prefix, Range, Rule } from '#contracts/policy-model.js';
 import { partsOf, policyOf } from '#policy/check/policy-parts.js';
 
-/** `10.0.0.1` as a number. */
+/** Converts an IPv4 address such as `10.0.0.1` to a 32-bit number. */
 export function address(text: string): number {
   return text.split('.').reduce((sum, part) => sum * 256 + Number(part), 0);
 }
 
-/** `10.0.0.0/8`, or a bare address. */
+/** Parses a prefix such as `10.0.0.0/8`. An address without a length is a /32. */
 function prefix(text: string): Prefix {
   const [first = '', length = '32'] = text.split('/');
   return { address: address(first), length: Number(length) };
 }
 
-/** `443`, or `80-90`. */
+/** Parses a port such as `443`, or a range of ports such as `80-90`. */
 function range(text: string): Range {
   const [low = '', high = low] = text.split('-');
   return { low: Number(low), high: Number(high) };
@@ -26,8 +26,8 @@ type SampleRule = Partial<Rule> & {
 };
 
 /**
- * A rule that allows everything, with the given fields replaced. `from` are source ports, `ports` destination
- * ports.
+ * Returns a rule that allows every packet, with the fields in `given` replaced. `from` has the source ports,
+ * `ports` the destination ports, `to` the destinations.
  */
 export function rule(given: SampleRule = {}): Rule {
   const { to = [], from = [], ports = [], ...rest } = given;
@@ -48,7 +48,7 @@ export function rule(given: SampleRule = {}): Rule {
   };
 }
 
-/** An enforcing group of the given sources and rules. */
+/** Returns a group in enforce mode with the given sources and rules. */
 export function group(sources: readonly string[], rules: readonly Rule[], given: Partial<Group> = {}): Group {
   return {
     id: 'group',
@@ -62,12 +62,12 @@ export function group(sources: readonly string[], rules: readonly Rule[], given:
   };
 }
 
-/** A policy whose default is an enforced deny. */
+/** Returns a policy whose default is deny in enforce mode. */
 export function policy(groups: readonly Group[], given: Partial<Policy['default']> = {}): Policy {
   return { groups, default: { action: 'deny', mode: 'enforce', from: 'fallback', ...given } };
 }
 
-/** A TCP packet from 10.0.0.1 port 40000 to 192.0.2.1 port 443, with the given fields replaced. */
+/** Returns a TCP packet from 10.0.0.1:40000 to 192.0.2.1:443, with the fields in `given` replaced. */
 export function packet(
   given: Partial<Omit<Packet, 'source' | 'destination'>> & { source?: string; destination?: string } = {},
 ): Packet {
@@ -84,12 +84,12 @@ export function packet(
   };
 }
 
-/** An ICMP packet from 10.0.0.1 to 192.0.2.1. */
+/** Returns an ICMP packet from 10.0.0.1 to 192.0.2.1. */
 export function icmp(icmpType: number, icmpCode = 0): Packet {
   return packet({ protocol: 1, sourcePort: 0, destinationPort: 0, icmpType, icmpCode });
 }
 
-/** The model of a valid document. */
+/** Converts a policy document to the model. The document must be valid. */
 export function normalise(
   document: PolicyConfig,
   { form, mode, fallback }: { readonly form: Form; readonly mode: EnvelopeMode; readonly fallback: Action },

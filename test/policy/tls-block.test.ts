@@ -32,7 +32,7 @@ const matchBlock = (
 
 type Row = readonly [TlsMatchConfig, HelloFacts, CertificateFacts, TlsBlockMatch];
 
-describe('a TLS block is matched against the server name of a hello', () => {
+describe('`matchTlsBlock` with a ClientHello', () => {
   const rows: readonly Row[] = [
     [{}, hello, unasked, 'yes'],
     [{}, nameless, unasked, 'yes'],
@@ -58,12 +58,12 @@ describe('a TLS block is matched against the server name of a hello', () => {
     [{ sni: { exact: [], regex: 'com$' } }, hello, unasked, 'yes'],
     [{ fingerprint_sha256: [], trust_anchors_pem: [] }, hello, unasked, 'yes'],
   ];
-  it.each(rows)('%# %j', (tls, helloFacts, certificate, match) => {
+  it.each(rows)('returns for the TLS block %j, the ClientHello %j and the certificate %j: %s (row %#)', (tls, helloFacts, certificate, match) => {
     expect(matchBlock(tls, helloFacts, certificate)).toBe(match);
   });
 });
 
-describe('a TLS block is matched against a visible certificate', () => {
+describe('`matchTlsBlock` with a server certificate that the service plane has read', () => {
   const rows: readonly (readonly [TlsMatchConfig, CertificateFacts, TlsBlockMatch])[] = [
     [{ server_dn: 'CN=api.example.com,O=Example,C=DE' }, seen, 'yes'],
     [{ server_dn: 'cn=api.example.com,O=Example,C=DE' }, seen, 'no'],
@@ -97,12 +97,12 @@ describe('a TLS block is matched against a visible certificate', () => {
     [{ fingerprint_sha256: [print], trust_anchors_pem: ['good'], server_cn: ['Second Name'] }, untrusted, 'unknown'],
     [{ trust_anchors_pem: ['good'] }, untrusted, 'no'],
   ];
-  it.each(rows)('%# %j', (tls, certificate, match) => {
+  it.each(rows)('returns for the TLS block %j and the certificate %j: %s (row %#)', (tls, certificate, match) => {
     expect(matchBlock(tls, hello, certificate)).toBe(match);
   });
 });
 
-describe('a TLS block is matched against a certificate that is not visible', () => {
+describe('`matchTlsBlock` without a server certificate that the service plane has read', () => {
   const one = { sni: ['api.example.com'], server_san: ['www.example.com'] };
   const rows: readonly Row[] = [
     [one, hello, unasked, 'needs_certificate'],
@@ -123,13 +123,13 @@ describe('a TLS block is matched against a certificate that is not visible', () 
     [one, nameless, seen, 'unknown'],
     [{ ...one, server_san: ['other'] }, nameless, seen, 'no'],
   ];
-  it.each(rows)('%# %j', (tls, helloFacts, certificate, match) => {
+  it.each(rows)('returns for the TLS block %j, the ClientHello %j and the certificate %j: %s (row %#)', (tls, helloFacts, certificate, match) => {
     expect(matchBlock(tls, helloFacts, certificate)).toBe(match);
   });
 });
 
-describe('a TLS block', () => {
-  it('checks whether a chain is trusted only if the result depends on it, and with its own anchors', () => {
+describe('`matchTlsBlock`', () => {
+  it('verifies the certificate chain only if the result depends on the chain, and uses the trust anchors of the block', () => {
     const asked: (readonly string[] | null)[] = [];
     const certificate: SeenCertificate = { ...seen, isTrusted: (anchors) => asked.push(anchors) > 0 };
     matchBlock({ server_san: ['no.example.com'] }, hello, certificate);

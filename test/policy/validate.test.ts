@@ -21,7 +21,10 @@ function policyOf(rules: unknown): unknown {
 function groupWith(sources: unknown): unknown {
   return { source_groups: [{ id: 'g', mode: 'enforce', sources }] };
 }
-/** A string is parsed as JSON, so that `__proto__` in it is an ordinary key. */
+/**
+ * Returns the problems of a document. A string is parsed as JSON, because in an object literal `__proto__`
+ * sets the prototype and is not a key.
+ */
 function problemsOf(document: unknown): Problem[] {
   return validatePolicy(typeof document === 'string' ? JSON.parse(document) : structuredClone(document), context);
 }
@@ -35,7 +38,7 @@ const digest = 'ab'.repeat(32);
 const PEM = '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n';
 const intercept = (request: unknown) => ({ tls: { mode: 'intercept', http: { request } } });
 
-describe('a match is rejected for', () => {
+describe('`validatePolicy` of a match', () => {
   const EMPTY_TEXT = 'An empty text matches nothing.';
   const CIDR = 'Write an IPv4 network such as "192.0.2.0/24": four decimal octets, "/", and 0 to 32.';
   const NOT_REGEX = 'Invalid regular expression: missing closing ) at character 2.';
@@ -477,13 +480,13 @@ describe('a match is rejected for', () => {
       intercept({ headers: { exact: { a: ['b'] } } }),
       ['invalid_type ~/tls/http/request/headers/exact/a: Must be an array, not a string.'],
     ],
-  ])('%s, and its valid counterpart is accepted', (_, refused, accepted, expected) => {
+  ])('rejects %s, and accepts the corrected match', (_, refused, accepted, expected) => {
     expect(matchProblems(refused)).toEqual(expected);
     expect(matchProblems(accepted)).toEqual([]);
   });
 });
 
-describe('a document is rejected for', () => {
+describe('`validatePolicy` of a document', () => {
   const prod = { integration: 'prod', node_selector: {} };
   const SELECTOR = 'A Kubernetes source sets exactly one of pod_selector and node_selector.';
   const VALUE = 'A label value has at most 63 letters, digits, "-", "_" and ".", a letter or digit at both ends.';
@@ -654,12 +657,12 @@ describe('a document is rejected for', () => {
     ],
     ['an empty rule id', rule({ id: '' }), rule({ id: ' ' }), [`empty_id ${RULE}/id: An id is not empty.`]],
     ['a rule that is null', policyOf([null]), policyOf([]), [`invalid_type ${RULE}: Must be an object, not null.`]],
-  ])('%s, and its valid counterpart is accepted', (_, refused, accepted, expected) => {
+  ])('rejects %s, and accepts the corrected document', (_, refused, accepted, expected) => {
     expect(lines(problemsOf(refused))).toEqual(expected);
     expect(lines(problemsOf(accepted))).toEqual([]);
   });
 
-  it('duplicate ids within groups and among groups', () => {
+  it('rejects duplicate rule ids within a group and duplicate group ids, and accepts equal rule ids in different groups', () => {
     const group = (id: string, ...rules: string[]) => ({
       id,
       mode: 'audit',
@@ -680,7 +683,7 @@ describe('a document is rejected for', () => {
     ]);
   });
 
-  it('a key __proto__ in any map', () => {
+  it('rejects the key __proto__ in every object with free keys', () => {
     const maps = JSON.stringify(
       intercept({ query: { key_values_exact: 0, key_values_regex: 0 }, headers: { exact: 0, regex: 0 } }),
     );
@@ -703,7 +706,7 @@ describe('a document is rejected for', () => {
     expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
   });
 
-  it('more than 100,000 rules or groups', () => {
+  it('rejects more than 100,000 rules and more than 100,000 groups', () => {
     const rules = (count: number) =>
       Array.from({ length: count }, (_, id) => ({ id: `${id}`, action: 'deny', match: {} }));
     const [half, group] = [rules(50_000), { mode: 'enforce', sources: { ips: ['10.0.0.1'] } }];
@@ -733,8 +736,8 @@ describe('a document is rejected for', () => {
   });
 });
 
-describe('all problems at once', () => {
-  it('are returned together for wrong shapes and wrong values', () => {
+describe('`validatePolicy` of a document with several problems', () => {
+  it('returns the problems of wrong types and of wrong values together', () => {
     const document = {
       default_policy: 5,
       source_groups: [
@@ -769,7 +772,7 @@ describe('all problems at once', () => {
     ]);
   });
 
-  it('are listed up to a thousand, and the rest is counted', () => {
+  it('returns at most 1,000 problems, and one more problem with the number of omitted problems', () => {
     const problems = problemsOf({
       source_groups: [{ id: 'g', mode: 'audit', sources: { ips: Array(MAX_PROBLEMS + 7).fill('x') } }],
     });
@@ -778,21 +781,21 @@ describe('all problems at once', () => {
   });
 });
 
-describe('an envelope', () => {
+describe('`validateEnvelope`', () => {
   const group = { id: 'g', sources: { ips: ['10.0.0.1'] } };
   const check = (envelope: unknown) =>
     lines(validateEnvelope(structuredClone(envelope), { ...context, form: 'envelope' }));
 
-  it('is accepted with a mode, a name and groups that have no mode', () => {
+  it('accepts an envelope with a mode, a name, and groups without a mode', () => {
     expect(check({ mode: 'disabled', name: '  Büro 1 ', policy: { source_groups: [group] } })).toEqual([]);
     expect(check({ mode: 'audit', policy: {} })).toEqual([]);
   });
 
-  it('is rejected without mode and policy', () => {
+  it('rejects an envelope without the fields mode and policy', () => {
     expect(check({})).toEqual(['required /mode: This field is required.', 'required /policy: This field is required.']);
   });
 
-  it('gets one problem for all members that only a stored record has', () => {
+  it('reports one problem for all fields that only a stored record has', () => {
     const record = { id: 'x', form: 'envelope', revision: 3, created_at: '', updated_at: '', updated_by: '' };
     expect(check({ ...record, active: true, warnings: [], mode: 'audit', name: 'a', policy: {}, extra: 1 })).toEqual([
       'unknown_field /id: Only responses have id, form, revision, created_at, updated_at, updated_by, active, warnings: send only mode, name and policy.',
@@ -800,20 +803,20 @@ describe('an envelope', () => {
     ]);
   });
 
-  it('is rejected with an unknown mode', () => {
+  it('rejects an envelope with an unknown mode', () => {
     expect(check({ mode: 'on', policy: {} })).toEqual([
       'invalid_value /mode: Must be "disabled" or "audit" or "enforce".',
     ]);
   });
 
-  it('is rejected with a mode in a group, with pointers into the body', () => {
+  it('rejects an envelope whose groups have a mode, and returns pointers into the body', () => {
     expect(check({ mode: 'enforce', policy: { source_groups: [{ ...group, mode: 'audit' }, group] } })).toEqual([
       'mode_not_allowed /policy/source_groups/0/mode: In the envelope form a source group has no mode; the mode of the envelope holds for it.',
       'duplicate_id /policy/source_groups/1/id: Another source group has this id: /policy/source_groups/0.',
     ]);
   });
 
-  it.each([['   '], ['a\nb'], ['a\u200bb'], ['x'.repeat(254)]])('is rejected with the name %j', (name) => {
+  it.each([['   '], ['a\nb'], ['a\u200bb'], ['x'.repeat(254)]])('rejects an envelope with the name %j', (name) => {
     expect(check({ mode: 'enforce', name, policy: {} })).toEqual([
       'invalid_name /name: A name is 1 to 253 printable characters; blanks around it are left out.',
     ]);
