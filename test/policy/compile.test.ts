@@ -212,7 +212,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
         some(100, (number) => rule({ destinations: [host(number * 2)], ports: [`${number}`], protocol: 6 })),
       ),
     ]);
-    const besides = 105; // entries of intermediate tables: 100 rules, 1 population of sources, its list of 2, 1 run of groups, 1 rule block
+    const besides = 105; // intermediate entries: 100 rules, 1 source population, a list of 2, 1 run, 1 rule block
     const needed = entries(compile(given)) + besides;
     expect(entries(compile(given, { limits: { entries: needed } }))).toBe(needed - besides);
     const error = tooLarge(() => compile(given, { limits: { entries: needed - 1 } }));

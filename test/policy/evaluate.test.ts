@@ -228,7 +228,7 @@ describe('the mode of a rule or default', () => {
 });
 
 describe('a rule of the reference evaluator', () => {
-  test.each(['0.0.0.0', '192.0.2.1', '255.255.255.255'])('matches destination %s if the rule is for 0.0.0.0/0', (destination) => {
+  test.each(['0.0.0.0', '192.0.2.1', '255.255.255.255'])('for 0.0.0.0/0 matches destination %s', (destination) => {
     expect(matches(rule({ to: ['0.0.0.0/0'] }), packet({ destination }))).toBe(true);
   });
 

@@ -230,7 +230,7 @@ describe('`explain`', () => {
       'office/tls',
       [],
     ],
-  ])('returns the decision that the node makes for a connection in this case: %s', (_, given, question, node, verdict, by, unknown) => {
+  ])('returns the same decision as the node in the case of %s', (_, given, question, node, verdict, by, unknown) => {
     const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', ...given })], { id: 'office' })]);
     const explained = explain(all, { packet: packet(), connection: question, node: { ...NODE, ...node } });
     expect([`${explained.source_group}/${explained.rule}`, explained.unknown]).toEqual([by, unknown]);
@@ -374,7 +374,7 @@ describe('`explain`', () => {
       [],
       /its next packet is classified again$/,
     ],
-  ])('returns the decision, and a reason that names the cause, for a packet in this case: %s', (_, changed, ingress, node, decision, effective, unknown, reason) => {
+  ])('returns the decision and its cause for %s', (_, changed, ingress, node, decision, effective, unknown, reason) => {
     const given = { packet: packet(changed), ingress, node: { ...NODE, ...node } };
     const explained = explain(policy([]), given);
     expect(explained.reason).toMatch(reason);

@@ -78,7 +78,7 @@ describe('`putGroup` and `deleteGroup` in random sequence', () => {
     ['singleton', undefined],
     ['envelope', undefined],
     ['envelope', '  '],
-  ])('give the same document and program as a write of the whole edited policy: %s form, JSON indented by %j', (form, space) => {
+  ])('give the same result as a write of the whole policy: %s form, JSON indented by %j', (form, space) => {
     for (let round = 0; round < 25; round++) {
       const random = new Random(seed + round * 7919);
       let document: PolicyConfig = random.chance(0.5) ? {} : { default_policy: 'allow', source_groups: [] };

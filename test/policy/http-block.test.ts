@@ -126,15 +126,15 @@ const headers: readonly (readonly [config: HeaderMatchConfig, headers: Headers, 
 ];
 
 describe('the HTTP block of a rule', () => {
-  it.each(PATHS)('the path matcher %j matches the path %j: as an allow %s, as a deny %s', (path, sent, allow, deny) => {
+  it.each(PATHS)('the path matcher %j matches path %j: as allow %s, as deny %s', (path, sent, allow, deny) => {
     expect(decisionsFor({ path }, { path: sent })).toEqual(decisions(allow, deny));
   });
 
-  it.each(queries)('the query matcher %j matches the query %j: as an allow %s, as a deny %s', (query, sent, allow, deny) => {
+  it.each(queries)('the query matcher %j matches query %j: as allow %s, as deny %s', (query, sent, allow, deny) => {
     expect(decisionsFor({ query }, { query: sent })).toEqual(decisions(allow, deny));
   });
 
-  it.each(headers)('the header matcher %j matches the headers %j: as an allow %s, as a deny %s', (config, sent, allow, deny) => {
+  it.each(headers)('the header matcher %j matches headers %j: as allow %s, as deny %s', (config, sent, allow, deny) => {
     expect(decisionsFor({ headers: config }, { headers: sent })).toEqual(decisions(allow, deny));
   });
 

@@ -492,8 +492,8 @@ describe('`validatePolicy` of a document', () => {
   const VALUE = 'A label value has at most 63 letters, digits, "-", "_" and ".", a letter or digit at both ends.';
   const rule = (more: object) => policyOf([{ id: 'r', action: 'allow', match: {}, ...more }]);
   it.each<[string, unknown, unknown, string[]]>([
-    ['not being an object', [], {}, ['invalid_type : Must be an object, not an array.']],
-    ['being null', 'null', {}, ['invalid_type : Must be an object, not null.']],
+    ['an array in place of the document', [], {}, ['invalid_type : Must be an object, not an array.']],
+    ['null in place of the document', 'null', {}, ['invalid_type : Must be an object, not null.']],
     [
       'an unknown word of default_policy',
       { default_policy: 'drop' },
