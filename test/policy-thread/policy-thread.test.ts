@@ -31,7 +31,7 @@ const large = () =>
     ],
   });
 
-test('reads and compiles in another thread', async () => {
+test('`PolicyThread.perform` reads and compiles a policy in a worker thread, and returns the problems of an invalid policy', async () => {
   const prepared = await thread.perform(work(config('lan', 'enforce')));
   expect(prepared).toMatchObject({
     kind: 'prepared',
@@ -45,13 +45,13 @@ test('reads and compiles in another thread', async () => {
   expect(await thread.perform(work(config('')))).toMatchObject({ kind: 'unreadable', code: 'invalid_policy' });
 });
 
-test('transfers a large body instead of copying it', async () => {
+test('`PolicyThread.perform` with `transfer: true` moves the buffer of a large body to the thread instead of copying the bytes', async () => {
   const asked = large();
   await thread.perform(asked, { transfer: true });
   expect(asked.text.body.byteLength).toBe(0);
 });
 
-test('aborted work ends the thread, and the next work starts another thread', async () => {
+test('an abort of `PolicyThread.perform` ends the worker thread, and the next `perform` starts a new thread', async () => {
   const abort = new AbortController();
   const reported: (string | null)[] = [];
   const unwatch = thread.watch((failure) => reported.push(failure));
@@ -63,7 +63,7 @@ test('aborted work ends the thread, and the next work starts another thread', as
   unwatch();
 });
 
-test('a thread that runs out of memory fails the work, not the process, and reports its end until it runs again', async () => {
+test('a policy thread that runs out of memory fails only its task, and reports the failure until a new thread runs', async () => {
   const small = createPolicyThread({ maxHeapMiB: 16 });
   const reported: (string | null)[] = [];
   small.watch((failure) => reported.push(failure));
