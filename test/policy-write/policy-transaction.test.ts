@@ -37,7 +37,10 @@ async function withPolicy(
   return { ...running, first };
 }
 
-/** The state that a failed write must not change. */
+/**
+ * Checks the state that a failed policy write must not change: the program in force, the generation, and the
+ * stored records.
+ */
 async function expectUntouched({ system, store, datapath, first }: Running & { first: PolicyWritten }): Promise<void> {
   expect(datapath.inForce).toBe(1);
   expect(system.policies.generation()).toBe(1);
@@ -46,8 +49,8 @@ async function expectUntouched({ system, store, datapath, first }: Running & { f
   expect(await store.policies.generation()).toBe(1);
 }
 
-describe('a write that succeeds', () => {
-  test('is staged, stored and flipped before it is answered', async () => {
+describe('a successful policy write', () => {
+  test('is staged, proved, stored and flipped before the caller receives the outcome', async () => {
     const { system, datapath, store, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     const outcome = written(await system.policies.write(singleton('lan')));
@@ -79,7 +82,7 @@ describe('a write that succeeds', () => {
     expect(system.readiness().ready).toBe(true);
   });
 
-  test('does not make readiness flap', async () => {
+  test('keeps readiness true during the whole write', async () => {
     const running = await withPolicy();
     const seen = new Set<boolean>();
     running.system.bus.messages.subscribe(() => seen.add(running.system.readiness().ready));
@@ -87,7 +90,7 @@ describe('a write that succeeds', () => {
     expect([...seen]).toEqual([true]);
   });
 
-  test('is processed in the order of the requests, one at a time', async () => {
+  test('starts only after the previous write has ended, in the order of the requests', async () => {
     const { system, datapath } = await withPolicy();
     const outcomes = await Promise.all(['a', 'b', 'c'].map((id) => system.policies.write(singleton(id))));
     expect(outcomes.map((outcome) => written(outcome).generation)).toEqual([2, 3, 4]);
@@ -104,7 +107,7 @@ describe('a write that succeeds', () => {
     ]);
   });
 
-  test('is in force again after a restart, under its generation', async () => {
+  test('is in force again after a restart of the node, with the same generation', async () => {
     const { store, system } = await withPolicy();
     await system.shutdown();
     const again = await startSystem({ store });
@@ -114,8 +117,8 @@ describe('a write that succeeds', () => {
   });
 });
 
-describe('a write that fails leaves everything as it was', () => {
-  test('when its body is invalid', async () => {
+describe('a failed policy write leaves datapath and store unchanged', () => {
+  test('if the body of the write is invalid', async () => {
     const running = await withPolicy();
     expect(await running.system.policies.write(singleton(''))).toEqual({
       kind: 'refused',
@@ -131,10 +134,10 @@ describe('a write that fails leaves everything as it was', () => {
   test.each([
     ['', async () => Promise.reject(OUT_OF_MEMORY)],
     [
-      ' of what the policy is proved with',
+      ' while the thread computes the proof sample',
       async <T>(answered: Promise<T>): Promise<T> => ({ ...(await answered), sample: Promise.reject(OUT_OF_MEMORY) }),
     ],
-  ])('when the policy thread dies%s', async (_, dies) => {
+  ])('if the policy thread dies%s', async (_, dies) => {
     let dead = false;
     const thread = threadHere();
     const running = await withPolicy({
@@ -154,7 +157,7 @@ describe('a write that fails leaves everything as it was', () => {
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
-  test('when the datapath has no room', async () => {
+  test('if the program exceeds the capacity of a datapath map', async () => {
     const running = await withPolicy();
     running.datapath.on.stage = () => {
       throw new CapacityExceeded('program', 2_000, 1_000);
@@ -168,7 +171,7 @@ describe('a write that fails leaves everything as it was', () => {
     await expectUntouched(running);
   });
 
-  test('when the datapath cannot stage', async () => {
+  test('if the datapath returns an error while it stages the program', async () => {
     const running = await withPolicy();
     running.datapath.on.stage = () => {
       throw new Error('update program: ENOMEM');
@@ -181,7 +184,7 @@ describe('a write that fails leaves everything as it was', () => {
     await expectUntouched(running);
   });
 
-  test('when the proof fails, and the error names the packet and the rules', async () => {
+  test('if the proof fails, and the error names the packet and the two rules', async () => {
     const running = await withPolicy();
     const packet = {
       source: 0x0a00_0001,
@@ -213,7 +216,7 @@ describe('a write that fails leaves everything as it was', () => {
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
-  test('when the datapath does not respond', async () => {
+  test('if the datapath returns an error during the proof', async () => {
     const running = await withPolicy();
     running.datapath.on.prove = () => {
       throw new Error('run program: ENOMEM');
@@ -226,7 +229,7 @@ describe('a write that fails leaves everything as it was', () => {
     await expectUntouched(running);
   });
 
-  test('when the store cannot commit', async () => {
+  test('if the store cannot commit the policy', async () => {
     let full = false;
     const memory = await openMemoryStore();
     const policies: Store['policies'] = Object.create(memory.policies, {
@@ -250,7 +253,7 @@ describe('a write that fails leaves everything as it was', () => {
     await expectUntouched(running);
   });
 
-  test('when it exceeds the activation timeout', async () => {
+  test('if the write exceeds the activation timeout', async () => {
     const running = await withPolicy({ activationTimeoutMs: 50 });
     let release = (): void => {};
     running.datapath.on.stage = () =>
@@ -274,7 +277,7 @@ describe('a write that fails leaves everything as it was', () => {
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
-  test('when it is a dry run, which returns the size of the program', async () => {
+  test('if the write is a dry run, and the dry run returns the size of the program in cache lines', async () => {
     const running = await withPolicy();
     const outcome = await running.system.policies.write(singleton('lan', { dryRun: true }));
     expect(outcome).toMatchObject({ kind: 'checked', programLines: 2, warnings: [], proof: { complete: true } });
@@ -284,7 +287,10 @@ describe('a write that fails leaves everything as it was', () => {
   });
 });
 
-/** Methods of a class with private members need it as `this`. */
+/**
+ * Calls each method on `target`, because the class of `target` has private members that another `this` cannot
+ * access.
+ */
 function bound(policies: Store['policies'], target: Store['policies']): Store['policies'] {
   return {
     list: () => target.list(),
@@ -300,7 +306,7 @@ function bound(policies: Store['policies'], target: Store['policies']): Store['p
   };
 }
 
-describe('a policy that intercepts', () => {
+describe('a policy with an intercept rule', () => {
   const plane: SystemPorts['servicePlane'] & object = {
     plane: {
       threads: 1,
@@ -322,7 +328,7 @@ describe('a policy that intercepts', () => {
   const groups = [{ id: 'lan', sources: { cidrs: ['10.0.0.0/8'] }, rules }];
   const intercepting = { name: 'web', mode: 'enforce', policy: { source_groups: groups } };
 
-  test('is written, dry-run and activated with a warning while the node has no intercept CA', async () => {
+  test('is written, dry-run and activated with the warning no_intercept_ca while the node has no intercept CA', async () => {
     const { system } = await startSystem({ servicePlane: plane });
     const warnings = async (of: PolicyWrite): Promise<string[]> => codes(await system.policies.write(of));
     expect(await warnings(write(intercepting, { dryRun: true }))).toEqual(['no_intercept_ca']);
@@ -342,7 +348,7 @@ describe('a policy that intercepts', () => {
       expect(await warnings(write(null, { ...group, dryRun }))).toEqual(['no_intercept_ca']);
   });
 
-  test('is written without a warning while the node has an intercept CA, or if it is not activated', async () => {
+  test('causes no warning while the node has an intercept CA, or if the policy is stored as disabled', async () => {
     const material = { kind: 'ca', ca: {} as never } as const;
     const signing = await startSystem({ servicePlane: { ...plane, interceptCa: { changed: of(material) } } });
     expect(codes(await signing.system.policies.write(write(intercepting)))).toEqual([]);
@@ -352,8 +358,8 @@ describe('a policy that intercepts', () => {
   });
 });
 
-describe('a write after its commit', () => {
-  test('repeats a flip that was lost with the datapath thread, before the answer', async () => {
+describe('a policy write after its store commit', () => {
+  test('repeats a flip that failed with the death of the datapath thread, before the caller receives the outcome', async () => {
     const running = await withPolicy();
     let deaths = 0;
     running.datapath.on.flip = () => {
@@ -379,8 +385,8 @@ describe('a write after its commit', () => {
   });
 });
 
-describe('the active record', () => {
-  test('is the last one written; the answer names the record that it replaced', async () => {
+describe('the active policy record', () => {
+  test('is the last record written, and the outcome of the write warns that the previous record is no longer active', async () => {
     const { system, first, store } = await withPolicy();
     const second = await system.policies.write(write(envelope('second', { name: 'other' })));
     expect(codes(second)).toEqual(['activity_taken']);
@@ -391,7 +397,7 @@ describe('the active record', () => {
     expect((await store.policies.active())?.record).toEqual(written(second).stored.record);
   });
 
-  test('keeps its mode when its policy is replaced, and the answer says when that is audit', async () => {
+  test('keeps its mode if a singleton write replaces the policy, and the outcome warns if that mode is audit', async () => {
     const running = await startSystem();
     await running.until('policy_ready', 'never_activated');
     written(await running.system.policies.write(write(envelope('first', { mode: 'audit' }))));
@@ -399,7 +405,7 @@ describe('the active record', () => {
     expect((await running.store.policies.active())?.record.mode).toBe('audit');
   });
 
-  test('is none after the active one is written as disabled, and then the fallback decides', async () => {
+  test('is absent after a write stores the active record as disabled, and the fallback policy is in force', async () => {
     const { system, first, datapath, stateOf } = await withPolicy();
     const { id } = first.stored.record;
     const outcome = await system.policies.write(
@@ -418,7 +424,7 @@ describe('the active record', () => {
     expect(system.readiness().ready).toBe(true);
   });
 
-  test('is none after the active one is deleted', async () => {
+  test('is absent after the active record is deleted', async () => {
     const { system, first, datapath, stateOf, store } = await withPolicy();
     expect(await system.policies.write(removal(first.stored.record.id))).toEqual({
       kind: 'deleted',
@@ -430,7 +436,7 @@ describe('the active record', () => {
     expect(stateOf('policy_ready')).toBe('none_active');
   });
 
-  test('stays when another is stored without activating it', async () => {
+  test('is unchanged if another record is stored with `activate: false`', async () => {
     const { system, datapath, first, store } = await withPolicy();
     const outcome = written(await system.policies.write(write(envelope('idle'), { activate: false })));
     expect(outcome.stored.record.active).toBe(false);
@@ -439,7 +445,7 @@ describe('the active record', () => {
     expect((await store.policies.active())?.record).toEqual(first.stored.record);
   });
 
-  test('keeps mode and name in a singleton write, which changes its form', async () => {
+  test('keeps its mode and name if a singleton write replaces the policy, and changes to the singleton form', async () => {
     const { system, first } = await withPolicy();
     const outcome = written(await system.policies.write(singleton('lan')));
     expect(outcome.created).toBe(false);
@@ -447,13 +453,13 @@ describe('the active record', () => {
   });
 });
 
-describe('a write is refused for', () => {
-  test('a name that another policy has, in whatever case', async () => {
+describe('a policy write is refused', () => {
+  test('if another policy has the same name, ignoring case', async () => {
     const { system } = await withPolicy();
     expect(codes(await system.policies.write(write(envelope('second', { name: ' EDGE ' }))))).toEqual(['name_taken']);
   });
 
-  test('an ETag that does not match, and an ETag for a record that does not exist', async () => {
+  test('if the ETag in If-Match does not match, or if If-None-Match is `*` and the record exists', async () => {
     const { system, first } = await withPolicy();
     const { id, revision } = first.stored.record;
     const stale = await system.policies.write(singleton('lan', { ifMatch: `"${id}.${revision + 1}"` }));
@@ -467,14 +473,14 @@ describe('a write is refused for', () => {
     );
   });
 
-  test('an unknown id', async () => {
+  test('if no record has the given id', async () => {
     const { system } = await withPolicy();
     const target = { by: 'id', id: 'nowhere' } as const;
     expect(codes(await system.policies.write(write(envelope('x'), { target })))).toEqual(['not_found']);
     expect(codes(await system.policies.write(removal('nowhere')))).toEqual(['not_found']);
   });
 
-  test('a new policy by name whose envelope has another name', async () => {
+  test('if the envelope has another name than the new policy in the URL path', async () => {
     const { system } = await withPolicy();
     const target = { by: 'name', name: 'new' } as const;
     expect(codes(await system.policies.write(write(envelope('x', { name: 'other' }), { target })))).toEqual([
@@ -483,7 +489,7 @@ describe('a write is refused for', () => {
     expect(written(await system.policies.write(write(envelope('x'), { target }))).stored.record.name).toBe('new');
   });
 
-  test('an envelope whose name is not that of the path, also where the policy exists', async () => {
+  test('if the envelope has another name than the existing policy in the URL path, also in a dry run', async () => {
     const running = await withPolicy();
     const target = { by: 'name', name: ' edge ' } as const;
     const put = (name: string, dryRun = false) =>
@@ -498,19 +504,22 @@ describe('a write is refused for', () => {
 
   test.each([
     ['the singleton resource', (_: string) => singleton('lan', { activate: false })],
-    ['its id', (id: string) => write(envelope('x'), { target: { by: 'id', id }, activate: false })],
-    ['its name', (_: string) => write(envelope('x'), { target: { by: 'name', name: 'EDGE' }, activate: false })],
+    ['the id of the record', (id: string) => write(envelope('x'), { target: { by: 'id', id }, activate: false })],
     [
-      'its id as disabled',
+      'the name of the record',
+      (_: string) => write(envelope('x'), { target: { by: 'name', name: 'EDGE' }, activate: false }),
+    ],
+    [
+      'the id of the record, in mode disabled',
       (id: string) => write(envelope('x', { mode: 'disabled' }), { target: { by: 'id', id }, activate: false }),
     ],
     [
-      'one of its groups',
+      'a write of one source group',
       (id: string) => write({}, { target: { by: 'id', id }, sourceGroup: 'first', activate: false }),
     ],
-    ['the removal of one of its groups', (id: string) => removal(id, { sourceGroup: 'first', activate: false })],
-    ['a dry run', (_: string) => singleton('lan', { activate: false, dryRun: true })],
-  ])('activate=false for the active one by %s', async (_, request) => {
+    ['a removal of one source group', (id: string) => removal(id, { sourceGroup: 'first', activate: false })],
+    ['a dry run on the singleton resource', (_: string) => singleton('lan', { activate: false, dryRun: true })],
+  ])('if the request has `activate: false` and addresses the active record through %s', async (_, request) => {
     const running = await withPolicy();
     const outcome = await running.system.policies.write(request(running.first.stored.record.id));
     expect(codes(outcome)).toEqual(['would_deactivate']);
@@ -518,13 +527,13 @@ describe('a write is refused for', () => {
   });
 });
 
-describe('an activation', () => {
+describe('the activation of a stored policy', () => {
   const activation = (id: string, more: Partial<PolicyWrite> = {}) =>
     write(null, { operation: 'activate', target: { by: 'id', id }, body: new Uint8Array(), ...more });
   const stored = async ({ system }: Running, body: unknown) =>
     written(await system.policies.write(write(body, { activate: false, author: 'bob' }))).stored;
 
-  test.each(['enforce', 'audit'])('puts a stored record in force as it is, mode %s', async (mode) => {
+  test.each(['enforce', 'audit'])('puts the stored record in force without a new revision, mode %s', async (mode) => {
     const running = await withPolicy();
     const { system, datapath, store, first } = running;
     const { record, body } = await stored(running, envelope('second', { name: 'other', mode }));
@@ -543,7 +552,7 @@ describe('an activation', () => {
     expect((await store.policies.get(first.stored.record.id))?.record.active).toBe(false);
   });
 
-  test('is in force again after a restart', async () => {
+  test('is in force again after a restart of the node', async () => {
     const running = await withPolicy();
     const { record } = await stored(running, envelope('second'));
     written(await running.system.policies.write(activation(record.id)));
@@ -554,7 +563,7 @@ describe('an activation', () => {
     expect(again.datapath.inForce).toBe(2);
   });
 
-  test('of a record in singleton form keeps its form, and the active record stays unchanged', async () => {
+  test('keeps the singleton form of the record, and a repeated activation stages nothing', async () => {
     const running = await withPolicy();
     const { system, datapath, first } = running;
     written(await system.policies.write(singleton('lan')));
@@ -569,7 +578,7 @@ describe('an activation', () => {
     expect(datapath.log).toEqual(['stage 4', 'prove 4', 'flip 4']);
   });
 
-  test('as a dry run is proved and changes nothing', async () => {
+  test('stages and proves the program in a dry run, and changes neither datapath nor store', async () => {
     const running = await withPolicy();
     const { record } = await stored(running, envelope('second', { name: 'other' }));
     const outcome = await running.system.policies.write(activation(record.id, { dryRun: true }));
@@ -584,7 +593,7 @@ describe('an activation', () => {
     expect((await running.store.policies.active())?.record).toEqual(running.first.stored.record);
   });
 
-  test('is refused for a disabled record, or if the ETag does not match', async () => {
+  test('is refused for a disabled record, a missing integration, an unknown id, or an ETag that does not match', async () => {
     const running = await withPolicy();
     const { system, store } = running;
     const disabled = await stored(running, envelope('second', { mode: 'disabled' }));
@@ -619,7 +628,7 @@ describe('an activation', () => {
     expect((await store.policies.active())?.record).toEqual(running.first.stored.record);
   });
 
-  test('fails like a write, and changes nothing', async () => {
+  test('leaves datapath and store unchanged if the program exceeds the capacity', async () => {
     const running = await withPolicy();
     const { record } = await stored(running, envelope('second', { name: 'other' }));
     const { datapath, system, store, first } = running;
@@ -632,7 +641,7 @@ describe('an activation', () => {
   });
 });
 
-describe('a write to one source group', () => {
+describe('a write of one source group', () => {
   const group = (id: string, port: number) => ({
     id,
     sources: { cidrs: ['10.0.0.0/8'] },
@@ -642,7 +651,7 @@ describe('a write to one source group', () => {
     write(body, { target: { by: 'id', id }, sourceGroup, ...more });
   const groupRemoval = (id: string, sourceGroup: string, more = {}) => removal(id, { sourceGroup, ...more });
 
-  test('is staged, stored as a revision of the policy, flipped, and returns the group', async () => {
+  test('stages and flips the whole policy, stores a new revision, and returns the written group', async () => {
     const { system, datapath, store, first } = await withPolicy();
     const { record } = first.stored;
     const outcome = written(
@@ -666,7 +675,7 @@ describe('a write to one source group', () => {
     });
   });
 
-  test('replaces or removes the group, and leaves other groups unchanged', async () => {
+  test('replaces or removes the named group, and leaves the other groups unchanged', async () => {
     const { system, store, first } = await withPolicy();
     const { id } = first.stored.record;
     const before = textOf(first.stored.body) as { source_groups: unknown[] };
@@ -681,7 +690,7 @@ describe('a write to one source group', () => {
     expect(await system.policies.readGroup(id, 'lan')).toBeNull();
   });
 
-  test('loads a policy that the policy thread does not hold, as after a restart', async () => {
+  test('loads the policy from the store if the policy thread does not have it in memory, for example after a restart', async () => {
     const { store, system, first } = await withPolicy();
     const { id } = first.stored.record;
     await system.policies.write(write(envelope('second', { name: 'other' })));
@@ -695,7 +704,7 @@ describe('a write to one source group', () => {
     expect((await store.policies.active())?.record).toEqual(outcome.stored.record);
   });
 
-  test('keeps form and mode of its policy', async () => {
+  test('keeps the form and the mode of the policy', async () => {
     const running = await startSystem();
     await running.until('policy_ready', 'never_activated');
     const { stored } = written(await running.system.policies.write(singleton('lan')));
@@ -709,22 +718,26 @@ describe('a write to one source group', () => {
   });
 
   test.each<[string, (id: string) => PolicyWrite, string]>([
-    ['a policy that is not there', () => groupWrite('nowhere', 'lan', group('lan', 80)), 'not_found'],
-    ['a group that is not there', (id) => groupRemoval(id, 'lan'), 'not_found'],
-    ['a body that is not valid', (id) => groupWrite(id, 'lan', group('wan', 80)), 'invalid_policy'],
+    ['an unknown policy id', () => groupWrite('nowhere', 'lan', group('lan', 80)), 'not_found'],
+    ['the removal of an unknown group', (id) => groupRemoval(id, 'lan'), 'not_found'],
+    ['a group id that differs from the path', (id) => groupWrite(id, 'lan', group('wan', 80)), 'invalid_policy'],
     ['a stale ETag', (id) => groupWrite(id, 'lan', group('lan', 80), { ifMatch: '"x"' }), 'precondition_failed'],
     [
-      'a group that is to be new',
+      'an existing group with If-None-Match: *',
       (id) => groupWrite(id, 'first', group('first', 80), { ifNoneMatch: '*' }),
       'precondition_failed',
     ],
     [
-      'a group that is to be there',
+      'a missing group with If-Match: *',
       (id) => groupWrite(id, 'lan', group('lan', 80), { ifMatch: '*' }),
       'precondition_failed',
     ],
-    ['activate=false for the active one', (id) => groupRemoval(id, 'first', { activate: false }), 'would_deactivate'],
-  ])('is refused for %s, and changes nothing', async (_, make, code) => {
+    [
+      'activate: false for the active record',
+      (id) => groupRemoval(id, 'first', { activate: false }),
+      'would_deactivate',
+    ],
+  ])('is refused for %s, and changes neither datapath nor store', async (_, make, code) => {
     const running = await withPolicy();
     const { id } = running.first.stored.record;
     expect(codes(await running.system.policies.write(make(id)))).toEqual([code]);
@@ -732,7 +745,7 @@ describe('a write to one source group', () => {
     await expectUntouched(running);
   });
 
-  test('succeeds if its preconditions match', async () => {
+  test('succeeds if the conditions of If-Match and If-None-Match are true', async () => {
     const { system, first } = await withPolicy();
     const { id } = first.stored.record;
     const created = groupWrite(id, 'lan', group('lan', 80), { ifNoneMatch: '*', ifMatch: `"${id}.1"` });
@@ -740,7 +753,7 @@ describe('a write to one source group', () => {
     expect(written(await system.policies.write(groupRemoval(id, 'lan', { ifMatch: `"${id}.2"` }))).generation).toBe(3);
   });
 
-  test('that fails after its preparation leaves the policy thread with the stored policy', async () => {
+  test('leaves no change in the memory of the policy thread if staging fails or if the write is a dry run', async () => {
     const running = await withPolicy();
     const { id } = running.first.stored.record;
     running.datapath.on.stage = () => {
