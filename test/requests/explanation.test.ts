@@ -28,7 +28,7 @@ async function ports(draftBudgetMs: number): Promise<ExplainPorts> {
 }
 
 const query = { packet: packet(), hostname: `${'a'.repeat(60)}.${'b'.repeat(60)}.${'a'.repeat(60)}.${'b'.repeat(60)}` };
-/** A draft of the maximum cost that the bounds of expressions allow. */
+/** A draft policy whose hostname expressions together have the maximum size that validation accepts. */
 const costly: PolicyConfig = {
   source_groups: [
     {
@@ -44,8 +44,8 @@ const costly: PolicyConfig = {
   ],
 };
 
-describe('a fair queue', () => {
-  test('serves waiting subjects in turn, one task at a time', async () => {
+describe('`FairQueue`', () => {
+  test('alternates between the subjects with waiting tasks, and runs one task at a time', async () => {
     const queue = new FairQueue(10);
     const begun: string[] = [];
     let running = 0;
@@ -62,7 +62,7 @@ describe('a fair queue', () => {
     expect(begun).toEqual(['eve 1', 'eve 2', 'bob 1', 'ada 1', 'eve 3', 'bob 2', 'eve 4']);
   });
 
-  test('continues after a failed task, and refuses excess tasks of one subject', async () => {
+  test('continues with the next task after a failed task, and throws QueueFull if a subject has too many waiting tasks', async () => {
     const queue = new FairQueue(1);
     const failing = queue.run('eve', () => Promise.reject(new Error('no')));
     const waiting = queue.run('eve', async () => 'done');
@@ -73,8 +73,8 @@ describe('a fair queue', () => {
   });
 });
 
-describe('explain', () => {
-  test('answers other subjects while one subject sends 20 drafts of the maximum cost', async () => {
+describe('`explainPolicy`', () => {
+  test('answers one subject within 1 s while another subject has 20 drafts of the maximum cost in the queue', async () => {
     const asked = await ports(30_000);
     await explainPolicy(asked, { query }, 'bob');
     await explainPolicy(asked, { policy: {}, query }, 'bob');
@@ -103,7 +103,7 @@ describe('explain', () => {
     expect(await eve[0]).toMatchObject({ decision: 'deny' });
   });
 
-  test('cancels a draft over its budget, and answers the next one', async () => {
+  test('refuses a draft that exceeds the time budget as too_costly, and then explains the next draft', async () => {
     const asked = await ports(1);
     expect(await explainPolicy(asked, { policy: costly, query }, 'eve')).toMatchObject({
       kind: 'refused',

@@ -10,8 +10,8 @@ afterEach(stopSystems);
 const HITS = { groups: [], rules: [], unused: undefined, from: 0, limit: 10 };
 const FLOWS = { filter: anyFlow(), after: null, limit: 10 };
 
-describe('live traffic', () => {
-  test('is refused where the configuration has no dataplane section', async () => {
+describe('hits and flows of the live traffic', () => {
+  test('are refused as feature_unavailable if the configuration has no dataplane section', async () => {
     const { system } = await startSystem({ dataplane: null });
     const { traffic } = system;
     const answers = [await traffic.hits(HITS), await traffic.flows(FLOWS), await traffic.cutFlows(anyFlow())];
@@ -19,7 +19,7 @@ describe('live traffic', () => {
     expect(answers).toEqual([1, 2, 3].map(() => expect.objectContaining(refused)));
   });
 
-  test('is refused until the dataplane runs, and hits until the first activation', async () => {
+  test('are refused until the dataplane runs, and hits also until the first program is in force', async () => {
     const datapath = fakeDatapath();
     datapath.on.open = () => {
       throw new Error('not now');
@@ -38,7 +38,7 @@ describe('live traffic', () => {
     expect(await system.traffic.cutFlows(anyFlow())).toEqual({ cut: 3 });
   });
 
-  test('is counted for the active record, also after a restart, and without a record', async () => {
+  test('are counted under the identity of the active policy record, also after a restart, and under a fixed identity without an active record', async () => {
     const datapath = fakeDatapath();
     const staged: RuleNames[] = [];
     const given = fakeDatapath();
@@ -58,7 +58,8 @@ describe('live traffic', () => {
     expect(staged.map(({ policy }) => policy)).toEqual([null, { id, revision }, { id, revision }, null]);
     const [none, first, second, last] = staged.map(({ identities }) => identities);
     expect([second, last]).toEqual([first, none]);
-    // The default of a policy has another counter than the fallback.
+    // The default of a policy and the fallback have different hit counters, because packets of both must not
+    // be added together.
     expect(first?.slice(-2)).not.toEqual(none);
   });
 });
