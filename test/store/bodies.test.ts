@@ -14,7 +14,7 @@ import { temporaryFolder } from './temporary-folder.js';
 
 const noCopy = { read: async () => null, write: async () => {}, append: async () => true };
 
-/** A store that records what was written to it. */
+/** Returns a memory store, and the list of the batches that were written to the store. */
 function watched(): { kv: KvStore; written: KvOperation[][] } {
   const written: KvOperation[][] = [];
   const kv = createMemoryStore();
@@ -31,8 +31,8 @@ const editOf = (revision: number, from: number, to: number, text: string): Polic
 });
 const spliced = (text: string, from: number, to: number, fresh: string) => text.slice(0, from) + fresh + text.slice(to);
 
-describe('edited policy body', () => {
-  test('equals the text with all edits, in each revision and each slice', async () => {
+describe('a policy body that is stored as edits', () => {
+  test('equals the text with all edits applied, for each revision and for each slice of the text', async () => {
     const random = new Random(seedOf(Date.now() % 100_000));
     const policies = await loadPolicyStore(createMemoryStore(), noCopy, () => {});
     const letters = () => String.fromCharCode(97 + random.below(26)).repeat(random.pick([0, 1, 40, 5_000, 300_000]));
@@ -58,7 +58,7 @@ describe('edited policy body', () => {
     }
   });
 
-  test('writes only the edited part, not the whole text', async () => {
+  test('writes less than a fifteenth of the bytes of the whole text for an edit of 10 bytes', async () => {
     const { kv, written } = watched();
     const policies = await loadPolicyStore(kv, noCopy, () => {});
     const random = new Random(7);
@@ -72,7 +72,7 @@ describe('edited policy body', () => {
     expect(written[1]?.filter(({ key }) => key.startsWith('part/')).length).toBe(1);
   });
 
-  test('does not split into ever more and smaller parts', async () => {
+  test('has at most four parts after many deletions, because the store joins small parts', async () => {
     const { kv, written } = watched();
     const policies = await loadPolicyStore(kv, noCopy, () => {});
     let length = 1024 * 1024;
@@ -87,7 +87,7 @@ describe('edited policy body', () => {
     expect(parts.length).toBeLessThanOrEqual(4);
   });
 
-  test('is refused if the edit is of another revision than the stored one', async () => {
+  test('is refused with revision_conflict if the edit starts from another revision than the stored revision', async () => {
     const policies = await loadPolicyStore(createMemoryStore(), noCopy, () => {});
     const code = (put: PolicyPut, generation: number) =>
       policies.commit({ put, generation }).catch((error: StoreError) => error.code);
@@ -98,7 +98,7 @@ describe('edited policy body', () => {
   });
 });
 
-describe('last-good copy', () => {
+describe('the last-good copy of the active policy', () => {
   const opened = async <T>(dataDir: string, use: (store: Awaited<ReturnType<typeof openStore>>) => Promise<T>) => {
     const findings: StoreFinding['code'][] = [];
     const store = await openStore(dataDir, ({ code }) => findings.push(code));
@@ -111,7 +111,10 @@ describe('last-good copy', () => {
   const activeText = (dataDir: string) =>
     opened(dataDir, async ({ policies }) => (await policies.active())?.body.toString());
 
-  /** Three edits after a body of half a megabyte of random text. */
+  /**
+   * Stores a body of about 320 KB of random text, and then three edits of the body. `grownBy` and `whole` are
+   * file sizes in bytes.
+   */
   async function edited(dataDir: string): Promise<{ text: string; grownBy: number; whole: number }> {
     const random = new Random(11);
     let text = Array.from({ length: 50_000 }, () => random.word().toString(36)).join('');
@@ -132,7 +135,7 @@ describe('last-good copy', () => {
     return { text, ...result };
   }
 
-  test('grows by the edit only, and restores the whole policy when the store is lost', async () => {
+  test('grows by less than a fiftieth for three small edits, and restores the whole policy if the store is deleted', async () => {
     const dataDir = temporaryFolder();
     const { text, grownBy, whole } = await edited(dataDir);
     expect(grownBy * 50).toBeLessThan(whole);
@@ -141,7 +144,7 @@ describe('last-good copy', () => {
     expect(await activeText(dataDir)).toEqual({ findings: [], result: text });
   });
 
-  test('is written anew after a crash left an incomplete entry at its end', async () => {
+  test('is rewritten at the next opening if a crash left an incomplete entry at the end of the file', async () => {
     const dataDir = temporaryFolder();
     const { text } = await edited(dataDir);
     const path = join(dataDir, 'last-good.policy');
@@ -158,17 +161,17 @@ describe('last-good copy', () => {
     }
   });
 
-  test('is not extended after an entry that it did not write', async () => {
+  test('is restored without a repeated entry at the end of the file', async () => {
     const dataDir = temporaryFolder();
     const { text } = await edited(dataDir);
     const path = join(dataDir, 'last-good.policy');
     const content = readFileSync(path);
-    // The same edit a second time does not continue its own result.
+    // The last entry is appended a second time. A reader must not apply the edit twice.
     appendFileSync(path, content.subarray(-300));
     expect((await activeText(dataDir)).result).toBe(text);
   });
 
-  test('is written anew after many edits', async () => {
+  test('is rewritten once during 128 edits, so that the file does not grow without limit', async () => {
     const dataDir = temporaryFolder();
     const sizes: number[] = [];
     await opened(dataDir, async ({ policies }) => {

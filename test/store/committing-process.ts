@@ -3,8 +3,8 @@ import { openStore } from '#store/store.js';
 import { storedPolicy } from './stored-policy.js';
 
 /**
- * Commits generations until it is killed, two of three as edits of the previous one, and prints each
- * generation after its acknowledgement.
+ * A process that commits policy generations until a signal kills it. Two of three commits are edits of the
+ * previous body. The process prints each generation after the store has acknowledged the commit.
  */
 const say = (message: object) => writeSync(1, `${JSON.stringify(message)}\n`);
 const findings: string[] = [];

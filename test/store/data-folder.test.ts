@@ -21,7 +21,7 @@ async function open(dataDir: string): Promise<Opened> {
   }
 }
 
-/** `top/data`, an existing data folder with mode 0755. */
+/** Creates `top/data`, a data folder with mode 0755 that a store has used before. */
 async function used(): Promise<{ readonly top: string; readonly data: string }> {
   const top = join(temporaryFolder(), 'top');
   mkdirSync(top, { mode: 0o755 });
@@ -31,16 +31,16 @@ async function used(): Promise<{ readonly top: string; readonly data: string }> 
   return { top, data };
 }
 
-describe('data folder', () => {
-  test('is opened if it and all folders above belong to this user or root, also in /tmp', async () => {
+describe('the data folder of a node', () => {
+  test('is opened if the data folder and all folders above belong to this user or to root', async () => {
     const { data } = await used();
     expect(await open(data)).toEqual({ failed: null, findings: [] });
   });
 
   test.each([
     ['the data folder', ({ data }: { data: string }) => data],
-    ['a folder above', ({ top }: { top: string }) => top],
-    ['the store folder in it', ({ data }: { data: string }) => join(data, 'store')],
+    ['the folder above', ({ top }: { top: string }) => top],
+    ['the store folder in the data folder', ({ data }: { data: string }) => join(data, 'store')],
     ['a file of the store', ({ data }: { data: string }) => join(data, 'store', 'CURRENT')],
   ])('is refused if every user can write to %s', async (_, placeOf) => {
     const place = await used();
@@ -53,7 +53,7 @@ describe('data folder', () => {
     expect(await open(place.data)).toEqual({ failed: null, findings: [] });
   });
 
-  test('is refused if every user can write to it, even with a sticky bit', async () => {
+  test('is refused if every user can write to the folder, even if the folder has the sticky bit', async () => {
     const { data } = await used();
     chmodSync(data, 0o1777);
     expect((await open(data)).failed).toContain(`every user can write to ${data}`);
@@ -61,8 +61,8 @@ describe('data folder', () => {
 
   test.each([
     ['the data folder', ({ data }: { data: string }) => data],
-    ['a folder above', ({ top }: { top: string }) => top],
-    ['a file in it', ({ data }: { data: string }) => join(data, 'token.key')],
+    ['the folder above', ({ top }: { top: string }) => top],
+    ['a file in the data folder', ({ data }: { data: string }) => join(data, 'token.key')],
     ['a file of the store', ({ data }: { data: string }) => join(data, 'store', 'CURRENT')],
   ])('is refused if %s belongs to another user', async (_, placeOf) => {
     const place = await used();
@@ -73,7 +73,7 @@ describe('data folder', () => {
     expect(failed).toContain(`${path} belongs to user ${STRANGER}`);
   });
 
-  test('is refused if a link to it belongs to another user or leads through an exposed folder', async () => {
+  test('is refused if a symbolic link to the folder belongs to another user, or if every user can write to a folder on the path', async () => {
     const { top, data } = await used();
     const folder = temporaryFolder();
     const link = join(folder, 'link');
@@ -86,14 +86,14 @@ describe('data folder', () => {
     expect((await open(link)).failed).toContain(`${link} belongs to user ${STRANGER}`);
   });
 
-  test('is opened with files that every user can write to, if other users cannot enter the folder', async () => {
+  test('is opened although every user can write to a file inside, if other users cannot enter the data folder', async () => {
     const { data } = await used();
     chmodSync(join(data, 'store', 'CURRENT'), 0o666);
     chmodSync(data, 0o700);
     expect(await open(data)).toEqual({ failed: null, findings: [] });
   });
 
-  test('is opened with one finding if its group can write to it', async () => {
+  test('is opened with one finding if the group of the folder can write to the folder', async () => {
     const { top, data } = await used();
     chmodSync(data, 0o770);
     chmodSync(top, 0o775);
@@ -103,7 +103,7 @@ describe('data folder', () => {
     expect(findings[0]?.message).toContain(`the group of ${top} can write to it, and to 1 more places`);
   });
 
-  test("that cannot be created is reported with the path at fault and the system's error text", async () => {
+  test("is reported with its path and the error text of the system if the folder cannot be created", async () => {
     const file = join(temporaryFolder(), 'file');
     writeFileSync(file, '');
     expect(await open(join(file, 'data'))).toEqual({

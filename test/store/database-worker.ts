@@ -2,9 +2,12 @@ import { RocksDb } from '#store/rocksdb.js';
 import { WorkerServer } from '#threads/worker-server.js';
 
 export type DatabaseAsks = {
-  /** Opens the database, writes and iterates until the thread ends. Resolves after the first write. */
+  /**
+   * Opens the database in `folder`, and then writes and iterates until the thread ends. The promise resolves
+   * after the first write.
+   */
   begin(folder: string): Promise<void>;
-  /** Ends the thread with an error. */
+  /** Ends the thread with an uncaught error. */
   fail(): void;
 };
 

@@ -19,8 +19,8 @@ type Said =
   | { readonly type: 'acknowledged'; readonly generation: number };
 
 /**
- * Starts a process that commits, kills it some time after its `acknowledgements`-th commit, and returns its
- * output.
+ * Starts a process that commits, kills it `delayMs` after its commit number `acknowledgements`, and returns
+ * the messages that the process printed.
  */
 async function killedWhileCommitting(dataDir: string, acknowledgements: number, delayMs: number): Promise<Said[]> {
   const program = built('test/store/committing-process.js');
@@ -35,7 +35,7 @@ async function killedWhileCommitting(dataDir: string, acknowledgements: number, 
   return said;
 }
 
-it(`the store has every acknowledged commit after kill -9, ${ROUNDS} times`, { timeout: 120_000 }, async () => {
+it(`the store has every acknowledged commit after its process is killed by SIGKILL, in ${ROUNDS} rounds`, { timeout: 120_000 }, async () => {
   const dataDir = temporaryFolder();
   let acknowledged = 0;
   for (let round = 0; round < ROUNDS; round++) {

@@ -25,7 +25,7 @@ function sealed(isGiven = false) {
   return { path, kv, open, store: open() };
 }
 
-it('intercept CA store keeps the CA, and returns its key to a holder of the sealing key', async () => {
+it('the intercept CA store keeps the CA after a restart, and decrypts the private key with the sealing key', async () => {
   const { store, open } = sealed();
   const record = await store.put(ca, 'ops', 0);
   expect(record).toEqual({
@@ -42,34 +42,34 @@ it('intercept CA store keeps the CA, and returns its key to a holder of the seal
   expect((await again.key(record)).equals(ca.key)).toBe(true);
 });
 
-it('intercept CA store writes no part of the key in the clear', async () => {
+it('the intercept CA store writes no part of the private key in plain text', async () => {
   const { store, kv } = sealed();
   await store.put(ca, 'ops');
   expect(foundIn(Buffer.from((await kv.get(KEY)) ?? []), tracesOf(ca.key))).toEqual([]);
   expect(foundIn(ca.key.export({ type: 'pkcs8', format: 'pem' }) as string, tracesOf(ca.key))).not.toEqual([]);
 });
 
-it('intercept CA store encrypts differently each time', async () => {
+it('the intercept CA store encrypts the same private key differently at each write', async () => {
   const { store } = sealed();
   const [first, second] = [await store.put(ca, 'ops'), await store.put(ca, 'ops')];
   expect(second.sealed_key).not.toBe(first.sealed_key);
 });
 
-it('intercept CA store creates the sealing key with the first CA, readable by its owner only', async () => {
+it('the intercept CA store creates the sealing key at the first write of a CA, with file mode 0600', async () => {
   const { store, path } = sealed();
   expect([await store.get(), existsSync(path)]).toEqual([null, false]);
   await store.put(ca, 'ops');
   expect([statSync(path).mode & 0o777, readFileSync(path, 'utf8').length]).toEqual([0o600, 45]);
 });
 
-it('intercept CA store uses a provided sealing key, and never creates one in its place', async () => {
+it('the intercept CA store uses a sealing key that the operator provides, and does not create a missing provided key', async () => {
   const { store, path } = sealed(true);
   expect(await codeOf(store.put(ca, 'ops'))).toBe('seal_key_missing');
   writeFileSync(path, `${Buffer.alloc(32, 7).toString('base64')}\n`, { mode: 0o600 });
   expect(await codeOf(store.put(ca, 'ops'))).toBe('done');
 });
 
-it('intercept CA store distinguishes a missing, exposed, invalid and wrong key, and a modified record', async () => {
+it('the intercept CA store returns different error codes for a missing, exposed, invalid or wrong sealing key, and for a modified record', async () => {
   const { store, path } = sealed();
   const record = await store.put(ca, 'ops');
   const key = readFileSync(path);
@@ -103,7 +103,7 @@ it('intercept CA store distinguishes a missing, exposed, invalid and wrong key, 
   ]);
 });
 
-it('intercept CA store counts revisions across removals, and refuses writes that expect another', async () => {
+it('the intercept CA store continues the revision numbers after a removal, and refuses writes that expect another revision', async () => {
   const store = createInterceptCaStore(createMemoryStore(), memorySeal());
   expect(await codeOf(store.put(ca, 'ops', 1))).toBe('revision_conflict');
   expect((await store.put(ca, 'ops', 0)).revision).toBe(1);
@@ -114,7 +114,7 @@ it('intercept CA store counts revisions across removals, and refuses writes that
   expect([record.revision, (await store.key(record)).equals(other.key)]).toEqual([2, true]);
 });
 
-it('intercept CA store accepts one of two writes that expect the same revision', async () => {
+it('the intercept CA store accepts only one of two concurrent writes that expect the same revision', async () => {
   const { store } = sealed();
   expect(await Promise.all([codeOf(store.put(ca, 'a', 0)), codeOf(store.put(other, 'b', 0))])).toEqual([
     'done',

@@ -7,7 +7,7 @@ const sync = { sync: true };
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const text = (value: Uint8Array): string => new TextDecoder().decode(value);
 
-/** The tests that every `KvStore` must pass. */
+/** Defines the tests that every implementation of `KvStore` must pass. `make` returns an empty store. */
 export function describeKvStore(name: string, make: () => Promise<KvStore>): void {
   describe(name, () => {
     let store: KvStore;
@@ -22,20 +22,20 @@ export function describeKvStore(name: string, make: () => Promise<KvStore>): voi
       return seen;
     };
 
-    it('returns stored values, and null for missing keys', async () => {
+    it('the store returns stored values, and null for missing keys', async () => {
       await store.put('a', bytes('1'), sync);
       expect(await store.get('a').then((value) => value && text(value))).toBe('1');
       expect(await store.get('b')).toBeNull();
     });
 
-    it('reads many values in the order of the keys', async () => {
+    it('the store returns many values in the order of the requested keys', async () => {
       await store.put('a', bytes('1'), sync);
       await store.put('c', bytes('3'), sync);
       const values = await store.getMany(['c', 'b', 'a']);
       expect(values.map((value) => value && text(value))).toEqual(['3', null, '1']);
     });
 
-    it('replaces and deletes values, and accepts deleting a missing key', async () => {
+    it('the store replaces and deletes values, and accepts the deletion of a missing key', async () => {
       await store.put('a', bytes('1'), sync);
       await store.put('a', bytes('2'), sync);
       expect(await walk({ gte: '', lt: '~' })).toEqual([['a', '2']]);
@@ -44,7 +44,7 @@ export function describeKvStore(name: string, make: () => Promise<KvStore>): voi
       expect(await walk({ gte: '', lt: '~' })).toEqual([]);
     });
 
-    it('applies the operations of a batch in order', async () => {
+    it('the store applies the operations of a batch in their order', async () => {
       await store.put('gone', bytes('x'), sync);
       await store.batch(
         [
@@ -59,7 +59,7 @@ export function describeKvStore(name: string, make: () => Promise<KvStore>): voi
       expect(await walk({ gte: '', lt: '~' })).toEqual([['a', '2']]);
     });
 
-    it('stores empty and large values, and is not affected by later changes of the buffer', async () => {
+    it('the store keeps empty values, values of 3 MiB, and values whose buffer the caller changes after the write', async () => {
       const large = new Uint8Array(3 * 1024 * 1024).map((_, index) => index * 31);
       const small = bytes('1');
       await store.batch(
@@ -77,7 +77,7 @@ export function describeKvStore(name: string, make: () => Promise<KvStore>): voi
       expect(one && text(one)).toBe('1');
     });
 
-    it('iterates a range in the order of UTF-8 bytes, also backwards and limited', async () => {
+    it('the store iterates over a key range in the order of UTF-8 bytes, forwards or backwards, up to a limit', async () => {
       const keys = ['p/', 'p/a', 'p/a/b', 'p/é', 'p/\uffff', 'p/\u{1f600}', 'q'];
       for (const key of keys) await store.put(key, bytes(key), sync);
       const inRange = keys.slice(0, 6).map((key) => [key, key]);
@@ -88,7 +88,7 @@ export function describeKvStore(name: string, make: () => Promise<KvStore>): voi
       expect(await walk({ gte: 'p/', lt: 'p0', limit: 0 })).toEqual([]);
     });
 
-    it('iterates over more entries than one page, in both directions', async () => {
+    it('the store iterates over more entries than it reads at a time, forwards and backwards', async () => {
       const keys = Array.from({ length: 700 }, (_, index) => `k${String(index).padStart(4, '0')}`);
       await store.batch(
         keys.map((key) => ({ type: 'put', key, value: bytes(key) }) as const),
@@ -99,7 +99,7 @@ export function describeKvStore(name: string, make: () => Promise<KvStore>): voi
       expect((await walk({ gte: 'k', lt: 'l', limit: 600 })).length).toBe(600);
     });
 
-    it('can be closed while an iterator is open or abandoned', async () => {
+    it('the store can be closed while an iterator is open or abandoned, and then refuses all calls', async () => {
       await store.put('a', bytes('1'), sync);
       await store.put('b', bytes('2'), sync);
       for await (const [key] of store.iterate({ gte: '', lt: '~' })) {
@@ -115,7 +115,7 @@ export function describeKvStore(name: string, make: () => Promise<KvStore>): voi
       expect(await store.get('a').catch((error: StoreError) => error.code)).toBe('store_closed');
     });
 
-    it('behaves like a sorted map under random operations', async () => {
+    it('the store has the content of a sorted map after random batches', async () => {
       const key = fc.constantFrom('a', 'a/', 'a/b', 'b', 'ab', 'é');
       const operation = fc.oneof(
         fc.record({ type: fc.constant('put' as const), key, value: fc.uint8Array({ maxLength: 8 }) }),

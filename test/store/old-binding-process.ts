@@ -3,8 +3,10 @@ import { createRequire } from 'node:module';
 import { seal } from '#store/envelope.js';
 
 /**
- * Writes `key 0`, `key 1` … with the npm package that Weir used before, deletes some of them, and prints how
- * many keys are on disk. It ends after the given number; `on` means that it writes until it is killed.
+ * A process that writes the keys `key 0`, `key 1`, … with the npm package `rocksdb`, which Weir used before.
+ * After each batch of 100 keys it prints how many keys are on disk. The first argument is the folder, the
+ * second argument the number of keys. With `on` as second argument the process writes until a signal kills
+ * it.
  */
 const [folder = '', number = '3000'] = process.argv.slice(2);
 const most = number === 'on' ? Number.POSITIVE_INFINITY : Number(number);

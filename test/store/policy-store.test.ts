@@ -13,8 +13,8 @@ const codeOf = (promise: Promise<unknown>) =>
     (error: StoreError) => error.code,
   );
 
-describe('policy store', () => {
-  it('is empty at first', async () => {
+describe('the policy store', () => {
+  it('has no policy, no active policy and generation 0 after it is created', async () => {
     const policies = await open();
     expect({
       list: await policies.list(),
@@ -37,7 +37,7 @@ describe('policy store', () => {
     });
   });
 
-  it('returns record and body as written, also after reloading', async () => {
+  it('returns record and body as written, also after it is loaded again', async () => {
     const kv = createMemoryStore();
     const policies = await open(kv);
     const put = storedPolicy({ id: 'a', name: 'Edge' }, '{"default_policy": "deny"}');
@@ -65,7 +65,7 @@ describe('policy store', () => {
     }
   });
 
-  it('changes the active policy in one commit', async () => {
+  it('activates a policy and deactivates the previous policy in one commit', async () => {
     const policies = await open();
     const a = storedPolicy({ id: 'a', name: 'a' }, '{}');
     const b = storedPolicy({ id: 'b', name: 'b' }, '{}');
@@ -76,7 +76,7 @@ describe('policy store', () => {
     expect(await policies.history('a')).toEqual([{ ...a.record, active: false }]);
   });
 
-  it('has no active policy after deactivating, disabling or removing it, and remembers that one was active', async () => {
+  it('has no active policy after the active policy is deactivated, disabled or removed, and still reports that a policy was active', async () => {
     for (const change of [
       { deactivate: 'a' },
       { put: storedPolicy({ id: 'a', revision: 2, mode: 'disabled', active: false }, '{}') },
@@ -91,7 +91,7 @@ describe('policy store', () => {
     }
   });
 
-  it('keeps the active policy when another one is stored, deactivated or removed', async () => {
+  it('keeps the active policy if another policy is stored, deactivated or removed', async () => {
     const policies = await open();
     const a = storedPolicy({ id: 'a', name: 'a' }, '{"a":1}');
     const b = storedPolicy({ id: 'b', name: null, active: false }, '{}');
@@ -103,7 +103,7 @@ describe('policy store', () => {
     expect(await policies.active()).toEqual(a);
   });
 
-  it('keeps every revision, newest first, also after the policy is removed', async () => {
+  it('lists every revision of a policy, newest first, also after the policy is removed', async () => {
     const policies = await open();
     for (let revision = 1; revision <= 12; revision++) {
       const author = `author ${revision}`;
@@ -121,7 +121,7 @@ describe('policy store', () => {
     expect((await policies.revision('a', 12))?.body.toString()).toBe('{"n":12}');
   });
 
-  it('refuses an older generation, and a revision that is not newer', async () => {
+  it('refuses a generation older than the stored generation, and a revision that is not newer than the stored revision', async () => {
     const policies = await open();
     const put = storedPolicy({ id: 'a', revision: 2 }, '{}');
     await policies.commit({ put, generation: 5 });
@@ -131,7 +131,7 @@ describe('policy store', () => {
     expect(await policies.generation()).toBe(5);
   });
 
-  it('changes nothing if the batch fails', async () => {
+  it('keeps policy and generation if the batch of a commit fails', async () => {
     const kv = createMemoryStore();
     const broken: KvStore = { ...kv, batch: () => Promise.reject(new Error('disk')) };
     const before = await open(kv);
@@ -160,7 +160,7 @@ describe('policy store', () => {
     expect((await policies.history('a')).length).toBe(20);
   });
 
-  it('stores a body of 64 MiB byte for byte', async () => {
+  it('returns a body of 64 MiB with the same bytes', async () => {
     const policies = await open();
     const body = Buffer.alloc(64 * 1024 * 1024, '{"source_groups": ["Zürich"]} ');
     await policies.commit({ put: { ...storedPolicy({ id: 'a' }, ''), body }, generation: 1 });

@@ -33,8 +33,8 @@ async function filled(folder: string): Promise<void> {
   await store.close();
 }
 
-describe('RocksDB store on disk', () => {
-  it('has the written values after reopening', async () => {
+describe('the RocksDB store on disk', () => {
+  it('has the written values after it is closed and opened again', async () => {
     const folder = temporaryFolder();
     await filled(folder);
     const store = await openRocksDbStore(folder);
@@ -42,7 +42,7 @@ describe('RocksDB store on disk', () => {
     await store.close();
   });
 
-  it('refuses a second opener in the same process and in another process', async () => {
+  it('refuses a second open of the same folder, in the same process and in another process', async () => {
     const folder = temporaryFolder();
     const store = await openRocksDbStore(folder);
     expect(await codeOf(openRocksDbStore(folder))).toBe('store_locked');
@@ -61,7 +61,7 @@ describe('RocksDB store on disk', () => {
     await store.close();
   });
 
-  it('detects a value that was changed, truncated, or stored under another name', async () => {
+  it('reports store_damaged for a value that was changed, truncated, or stored under another key', async () => {
     const folder = temporaryFolder();
     await filled(folder);
     const raw = await RocksDb.open(folder, false);
@@ -104,24 +104,27 @@ describe('RocksDB store on disk', () => {
   });
 
   const damages: readonly (readonly [string, (folder: string) => void])[] = [
-    ['CURRENT overwritten', (folder) => writeFileSync(join(folder, 'CURRENT'), 'nonsense')],
-    ['CURRENT naming no manifest', (folder) => writeFileSync(join(folder, 'CURRENT'), 'MANIFEST-009999\n')],
+    ['an overwritten CURRENT file', (folder) => writeFileSync(join(folder, 'CURRENT'), 'nonsense')],
     [
-      'the manifest cut',
+      'a CURRENT file that names a missing manifest',
+      (folder) => writeFileSync(join(folder, 'CURRENT'), 'MANIFEST-009999\n'),
+    ],
+    [
+      'a truncated manifest',
       (folder) => {
         const manifest = readdirSync(folder).find((name) => name.startsWith('MANIFEST')) ?? '';
         truncateSync(join(folder, manifest), 10);
       },
     ],
   ];
-  it.each(damages)('reports store_damaged with %s', async (_, damage) => {
+  it.each(damages)('reports store_damaged at the opening with %s', async (_, damage) => {
     const folder = temporaryFolder();
     await filled(folder);
     damage(folder);
     expect(await codeOf(openRocksDbStore(folder))).toBe('store_damaged');
   });
 
-  it('opens read-only, and then refuses writes', async () => {
+  it('opens a folder read-only without changing a file, and then refuses writes', async () => {
     const folder = temporaryFolder();
     await filled(folder);
     const listed = () => readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'hex')]);
@@ -134,7 +137,7 @@ describe('RocksDB store on disk', () => {
   });
 
   it.runIf(process.getuid?.() === 0)(
-    'writes again when a full disk has space, and keeps acknowledged writes',
+    'accepts writes again after a full disk has free space, and keeps acknowledged writes',
     async () => {
       const folder = temporaryFolder();
       execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', folder]);
@@ -171,7 +174,7 @@ describe('RocksDB store on disk', () => {
     },
   );
 
-  it.runIf(process.getuid?.() === 0)('reports a full disk, and still serves reads', async () => {
+  it.runIf(process.getuid?.() === 0)('reports store_no_space on a full disk, and still reads', async () => {
     const folder = temporaryFolder();
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=2m', 'tmpfs', folder]);
     let store: KvStore | undefined;
@@ -207,10 +210,10 @@ const entriesOf = async (folder: string, readOnly: boolean) => {
   return count;
 };
 
-describe('RocksDB store left by the npm package rocksdb 5.2.1', () => {
-  // Made by `old-binding-process.js FOLDER 300`, then by `old-binding-process.js FOLDER on`, killed when it
-  // had printed 200.
-  it('opens unchanged on every Node version, also read-only', async () => {
+describe('a database folder that the npm package rocksdb 5.2.1 wrote', () => {
+  // The archive has the folder after two runs: `old-binding-process.js FOLDER 300`, and then
+  // `old-binding-process.js FOLDER on`, killed after it printed 200.
+  it('opens with all 300 keys on every supported Node.js version, read-only and for writing', async () => {
     const folder = temporaryFolder();
     execFileSync('tar', ['-xzf', fileURLToPath(new URL('old-binding.tar.gz', import.meta.url)), '-C', folder]);
     expect(await entriesOf(join(folder, 'store'), true)).toBe(300);
@@ -218,11 +221,11 @@ describe('RocksDB store left by the npm package rocksdb 5.2.1', () => {
   });
 });
 
-// The package aborts when Node 22 or later loads it.
-describe.runIf(process.versions.node.startsWith('20.'))('RocksDB store written by the npm package rocksdb', () => {
+// The npm package `rocksdb` aborts the process if Node.js 22 or later loads it.
+describe.runIf(process.versions.node.startsWith('20.'))('a database folder written by the npm package rocksdb', () => {
   const program = built('test/store/old-binding-process.js');
 
-  it('opens unchanged, and older builds can open it again', async () => {
+  it('opens with all keys, and the npm package can write to the folder again afterwards', async () => {
     const folder = temporaryFolder();
     execFileSync(process.execPath, [program, folder]);
     expect(await entriesOf(folder, true)).toBe(3_000);
@@ -239,7 +242,7 @@ describe.runIf(process.versions.node.startsWith('20.'))('RocksDB store written b
     expect(await entriesOf(folder, false)).toBe(6_000);
   });
 
-  it('has the acknowledged writes of a killed process', async () => {
+  it('has every acknowledged write after its process is killed by SIGKILL', async () => {
     for (let round = 0; round < 5; round++) {
       const folder = temporaryFolder();
       const child = spawn(process.execPath, [program, folder, 'on'], { stdio: ['ignore', 'pipe', 'inherit'] });

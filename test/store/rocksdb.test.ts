@@ -19,8 +19,8 @@ async function expectWritten(folder: string): Promise<void> {
   await database.close();
 }
 
-describe('RocksDB database', () => {
-  it('can be reopened after its thread was terminated during calls', async () => {
+describe('`RocksDb`', () => {
+  it('can open the folder again after the thread of the database was terminated during native calls', async () => {
     const folder = temporaryFolder();
     for (let round = 0; round < 20; round++) {
       const thread = new WorkerClient<DatabaseAsks>(
@@ -34,7 +34,7 @@ describe('RocksDB database', () => {
     }
   });
 
-  it('can be reopened after its thread died of an error', async () => {
+  it('can open the folder again after the thread of the database ended with an uncaught error', async () => {
     const folder = temporaryFolder();
     for (let round = 0; round < 10; round++) {
       const events = new EventEmitter();
@@ -50,7 +50,7 @@ describe('RocksDB database', () => {
     }
   });
 
-  it('queues more concurrent calls than koffi allows', async () => {
+  it('queues 1,000 concurrent calls, which is more than koffi runs at a time', async () => {
     const database = await RocksDb.open(temporaryFolder(), false);
     const keys = Array.from({ length: 1_000 }, (_, at) => key(`key ${at}`));
     await Promise.all(keys.map((one) => database.write([{ key: one, value: one }], false)));
@@ -58,7 +58,7 @@ describe('RocksDB database', () => {
     await database.close();
   });
 
-  it('keeps buffers that the engine reads from being garbage-collected', async () => {
+  it('keeps a reference to each buffer that a native call reads, so that garbage collection does not free the buffer', async () => {
     const database = await RocksDb.open(temporaryFolder(), false);
     for (let round = 0; round < 50; round++) {
       const value = Buffer.alloc(100_000, round);
@@ -75,7 +75,7 @@ describe('RocksDB database', () => {
   });
 });
 
-it('RocksDB tables have a filter, so that a missing key is not searched in all of them', async () => {
+it('`RocksDb` writes a Bloom filter into each table file, so that a read of a missing key does not search every table file', async () => {
   const folder = temporaryFolder();
   const database = await RocksDb.open(folder, false);
   for (let at = 0; at < 3; at++) {
@@ -88,7 +88,7 @@ it('RocksDB tables have a filter, so that a missing key is not searched in all o
   expect([tables.length > 0, filtered]).toEqual([true, tables]);
 });
 
-describe('RocksDB library', () => {
+describe('the loader of the RocksDB library', () => {
   const refusalOf = (folder: string): string => {
     try {
       load([folder]);
@@ -100,7 +100,7 @@ describe('RocksDB library', () => {
   const advice =
     'Install the package that librocksdb-dev depends on (Debian 12: librocksdb7.8, Debian 13: librocksdb9.10)';
 
-  it('is not reported as missing if its folder cannot be read', () => {
+  it('reports store_unavailable, not a missing library, if the library folder cannot be read', () => {
     const unreadable = `/${'x'.repeat(300)}`;
     expect(refusalOf(unreadable)).toMatch(/^store_unavailable look for librocksdb in \/x+: Error: ENAMETOOLONG/);
   });
@@ -116,7 +116,7 @@ describe('RocksDB library', () => {
         'DIR/librocksdb.so.7.8: Failed to load shared library: file too short; ' +
         'DIR/librocksdb.so.7.3 is too old',
     ],
-  ])('is refused if its folder has %j', (files, found) => {
+  ])('refuses a library folder that contains only the files %j', (files, found) => {
     const folder = temporaryFolder();
     for (const name of files) writeFileSync(join(folder, name), '');
     expect(refusalOf(folder).replaceAll(folder, 'DIR')).toBe(

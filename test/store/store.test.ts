@@ -48,7 +48,9 @@ async function damage(dataDir: string, key: string): Promise<void> {
   await raw.close();
 }
 
-/** The keys of the active policy's body: of its list of parts, and of its first part. */
+/**
+ * Returns two keys of the active policy's body: the key of the list of parts, and the key of the first part.
+ */
 const bodyKeysOf = async (dataDir: string): Promise<{ list: string; part: string }> => {
   const raw = await RocksDb.open(join(dataDir, 'store'), true);
   const read = async (key: string) => String((await raw.getMany([Buffer.from(key)]))[0]);
@@ -58,8 +60,8 @@ const bodyKeysOf = async (dataDir: string): Promise<{ list: string; part: string
   return { list, part };
 };
 
-describe('store of a node', () => {
-  it('has all its data after reopening, readable by its owner only', async () => {
+describe('the store of a node', () => {
+  it('has all data after it is closed and opened again, in files that only the owner can read', async () => {
     const dataDir = join(temporaryFolder(), 'data');
     await committed(dataDir);
     await withStore(dataDir, async ({ settings, integrations }) => {
@@ -82,7 +84,7 @@ describe('store of a node', () => {
     expect(readdirSync(dataDir).sort()).toEqual(['last-good.policy', 'store']);
   });
 
-  it('moves a store aside that cannot be opened, and continues from the last-good copy', async () => {
+  it('moves a database folder that cannot be opened aside, and restores the active policy from the last-good copy', async () => {
     const dataDir = temporaryFolder();
     await committed(dataDir);
     writeFileSync(join(dataDir, 'store', 'CURRENT'), 'nonsense');
@@ -95,7 +97,7 @@ describe('store of a node', () => {
     expect(await inForce(dataDir)).toEqual({ findings: [], generation: 2, active: second });
   });
 
-  it('uses the last-good copy if the store was deleted or lost its newest commits', async () => {
+  it('restores the active policy from the last-good copy if the database folder was deleted or lost its newest commits', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, ({ policies }) => policies.commit({ put: first, generation: 1 }));
     const older = temporaryFolder();
@@ -113,7 +115,7 @@ describe('store of a node', () => {
   });
 
   it.each(['policy/a', 'head', 'list', 'part'])(
-    'repairs a damaged %s of the active policy from the copy',
+    'restores the active policy from the last-good copy if the database entry %s is damaged',
     async (what) => {
       const dataDir = temporaryFolder();
       await committed(dataDir);
@@ -127,7 +129,7 @@ describe('store of a node', () => {
     },
   );
 
-  it('serves no older policy in place of a damaged one', async () => {
+  it('returns store_damaged, not an older policy, if the active policy and the last-good copy are unusable', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, ({ policies }) => policies.commit({ put: first, generation: 1 }));
     const copy = readFileSync(join(dataDir, 'last-good.policy'));
@@ -142,7 +144,7 @@ describe('store of a node', () => {
     expect(await inForce(dataDir)).toEqual({ findings: [], generation: 3, active: third });
   });
 
-  it('never serves an older policy, whichever file is damaged', async () => {
+  it('returns the active policy, not an older policy, if any one database file is damaged', async () => {
     const origin = temporaryFolder();
     await committed(origin);
     const random = new Random(seedOf(Date.now()));
@@ -166,7 +168,7 @@ describe('store of a node', () => {
     }
   });
 
-  it('reports a damaged policy that is not active, and serves all others', async () => {
+  it('reports a damaged inactive policy as a finding, and returns all other policies', async () => {
     const dataDir = temporaryFolder();
     const other = storedPolicy({ id: 'b', active: false }, '{}');
     await withStore(dataDir, async ({ policies }) => {
@@ -184,7 +186,7 @@ describe('store of a node', () => {
     });
   });
 
-  it('commits although the copy cannot be written, and writes the copy at the next opening', async () => {
+  it('commits although the last-good copy cannot be written, and writes the copy at the next opening', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, async ({ policies }, findings) => {
       mkdirSync(join(dataDir, 'last-good.policy.new'));
@@ -199,7 +201,7 @@ describe('store of a node', () => {
     expect(existsSync(join(dataDir, 'last-good.policy'))).toBe(true);
   });
 
-  it('refuses a data folder that another process has open', async () => {
+  it('refuses a data folder that another store has open', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, async () => {
       expect(await openStore(dataDir, () => {}).catch((error: StoreError) => error.code)).toBe('store_locked');

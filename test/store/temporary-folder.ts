@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 
-/** An empty folder that is removed after the test. */
+/** Creates an empty folder, and removes the folder after the test. */
 export function temporaryFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'weir-test-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

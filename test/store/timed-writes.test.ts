@@ -5,7 +5,7 @@ import { timedWrites } from '#store/timed-writes.js';
 
 const value = Buffer.from('v');
 
-it('timed writes report every write with its outcome, and return or throw as before', async () => {
+it('`timedWrites` reports the outcome and duration of every write, and returns or throws like the wrapped store', async () => {
   const told: unknown[] = [];
   const kv = createMemoryStore();
   const full = { ...kv, batch: () => Promise.reject(new StoreError('store_no_space', 'write: the disk is full')) };

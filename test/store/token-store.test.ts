@@ -25,8 +25,8 @@ async function authority() {
 const adminToken = (dataDir: string) => readFileSync(join(dataDir, 'admin.token'), 'utf8').trim();
 const refused = (reason: string) => ({ kind: 'refused', reason });
 
-describe('token authority', () => {
-  it('creates the key and an admin token at the first start, readable by the owner only, and keeps both', async () => {
+describe('the token authority', () => {
+  it('creates a signing key and an admin token at the first start, with file mode 0600, and keeps both after a restart', async () => {
     const { dataDir, authority: first, open } = await authority();
     const token = adminToken(dataDir);
     const verdict = await first.verify(token);
@@ -42,7 +42,7 @@ describe('token authority', () => {
     expect(await second.verify(token)).toEqual(verdict);
   });
 
-  it('issues tokens whose record does not contain the token', async () => {
+  it('issues a token, and stores a record that does not contain the token', async () => {
     const { authority: tokens, kv } = await authority();
     const { token, record } = await tokens.issue({ subject: 'ci', role: 'readonly', expiresInMs: 60_000 });
     expect(record).toEqual({
@@ -64,7 +64,7 @@ describe('token authority', () => {
     }
   });
 
-  it('refuses a token from the moment it expires', async () => {
+  it('refuses a token as expired from its expiry time on', async () => {
     const { authority: tokens, clock } = await authority();
     const { token } = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: 1_000 });
     clock.at = new Date('2026-01-01T00:00:00.999Z');
@@ -73,7 +73,7 @@ describe('token authority', () => {
     expect(await tokens.verify(token)).toEqual(refused('expired'));
   });
 
-  it('refuses a revoked token at once, and after a restart', async () => {
+  it('refuses a revoked token immediately after the revocation, and after a restart', async () => {
     const { authority: tokens, open } = await authority();
     const { token, record } = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
     expect(await tokens.revoke(record.id)).toBe(true);
@@ -83,7 +83,7 @@ describe('token authority', () => {
     expect(await tokens.revoke('unknown')).toBe(false);
   });
 
-  it('refuses a revoked token although the store lost the revocation, or cannot store it', async () => {
+  it('refuses a revoked token even if the store lost the revocation or cannot store the revocation', async () => {
     const { dataDir, kv } = await authority();
     const store = createTokenStore(kv);
     const tokens = await createAuthority(store, dataDir);
@@ -99,7 +99,7 @@ describe('token authority', () => {
     expect(await onFullDisk.verify(other.token)).toEqual(refused('revoked'));
   });
 
-  it('distinguishes the reasons to refuse a token', async () => {
+  it('returns a different reason for a missing, a malformed and a wrongly signed token', async () => {
     const { authority: tokens } = await authority();
     const other = (await authority()).authority;
     const { token } = await tokens.issue({ subject: 'ci', role: 'readonly', expiresInMs: null });
@@ -126,7 +126,7 @@ describe('token authority', () => {
     });
   });
 
-  it('accepts no algorithm other than its own', async () => {
+  it('refuses a token with the algorithm HS256, ES256 or none', async () => {
     const { authority: tokens, dataDir } = await authority();
     const { record } = await tokens.issue({ subject: 'ci', role: 'readonly', expiresInMs: null });
     const publicKey = createPublicKey(readFileSync(join(dataDir, 'token.key')));
@@ -151,7 +151,7 @@ describe('token authority', () => {
     }
   });
 
-  it('refuses a well-signed token without a record, or for another purpose', async () => {
+  it('refuses a correctly signed token that has no record, no id, or another audience', async () => {
     const { authority: tokens, dataDir } = await authority();
     const { generateKeyPairSync: _, createPrivateKey } = await import('node:crypto');
     const key = createPrivateKey(readFileSync(join(dataDir, 'token.key')));
@@ -165,7 +165,7 @@ describe('token authority', () => {
     expect(await tokens.verify(await sign('weir-api'))).toEqual(refused('malformed'));
   });
 
-  it('replaces an admin token file that is missing or signed by another key, and refuses the previous token', async () => {
+  it('replaces an admin token file that is missing or signed by another key, and refuses the previous admin token', async () => {
     const { dataDir, open, authority: first } = await authority();
     const before = adminToken(dataDir);
     rmSync(join(dataDir, 'admin.token'));
@@ -178,7 +178,7 @@ describe('token authority', () => {
     expect((await first.verify(adminToken(dataDir))).kind).toBe('refused');
   });
 
-  it('keeps a revoked admin token revoked', async () => {
+  it('refuses a revoked admin token after a restart too', async () => {
     const { dataDir, open, authority: first } = await authority();
     const verdict = await first.verify(adminToken(dataDir));
     if (verdict.kind === 'accepted') await first.revoke(verdict.identity.id);
@@ -186,7 +186,7 @@ describe('token authority', () => {
     expect(await second.verify(adminToken(dataDir))).toEqual(refused('revoked'));
   });
 
-  it('refuses a signing key that other users can read, or that is invalid', async () => {
+  it('refuses to start with a signing key that other users can read, or that is invalid', async () => {
     const { dataDir, open } = await authority();
     const key = join(dataDir, 'token.key');
     chmodSync(key, 0o640);
