@@ -8,15 +8,21 @@ const written = (write: (out: ByteWriter) => void): string => {
   return new TextDecoder().decode(out.bytes.subarray(0, out.length));
 };
 
-test.each([0, 9, 10, 99, 100, 65_535, 4_294_967_295, 4_294_967_296, 9_007_199_254_740_991])('writes %d', (value) => {
-  expect(written((out) => out.number(value))).toBe(String(value));
-});
+test.each([0, 9, 10, 99, 100, 65_535, 4_294_967_295, 4_294_967_296, 9_007_199_254_740_991])(
+  '`ByteWriter.number` writes %d in decimal digits',
+  (value) => {
+    expect(written((out) => out.number(value))).toBe(String(value));
+  },
+);
 
-test.each([0, 1, 0x0a00_0107, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff])('writes address %d', (address) => {
-  expect(written((out) => out.address(address))).toBe(formatAddress(address));
-});
+test.each([0, 1, 0x0a00_0107, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff])(
+  '`ByteWriter.address` writes the 32-bit address %d in dotted decimal',
+  (address) => {
+    expect(written((out) => out.address(address))).toBe(formatAddress(address));
+  },
+);
 
-test('the byte writer grows and keeps its content', () => {
+test('`ByteWriter` grows its buffer and keeps the bytes written before', () => {
   const text = 'ä'.repeat(50_000);
   expect(
     written((out) => {

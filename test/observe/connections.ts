@@ -1,7 +1,7 @@
 import type { SeenConnection } from '#contracts/seen-connection.js';
 import { address } from '#test/policy/sample.js';
 
-/** A denied connection by default. */
+/** Returns the report of a denied TLS connection, with the fields in `of` replaced. */
 export function seenConnection(of: Partial<SeenConnection> = {}): SeenConnection {
   return {
     kind: 'tls',

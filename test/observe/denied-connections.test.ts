@@ -40,14 +40,14 @@ const finding = {
   count: 1,
 };
 
-test('merges equal denied connections with different source ports into one finding with first and last time', () => {
+test('`DeniedConnections` merges equal denied connections with different source ports into one finding, with the first and last time', () => {
   add(seenConnection({ atMs: 2_000 }), seenConnection({ sourcePort: 9, atMs: 1_000 }));
   add(seenConnection({ atMs: 4_000 }));
   expect(denied.take()).toEqual([{ ...finding, lastMs: 4_000, count: 3 }]);
   expect([denied.take(), denied.merged]).toEqual([[], 3]);
 });
 
-test('records method, host and path of a denied request, and marks a request that audit mode allowed', () => {
+test('`DeniedConnections` records method, host and path of a denied request, and marks a request that audit mode allowed', () => {
   add(request('/a'), request('/a', { verdict: 'audit', reason: 'response/headers/deny_present/x' }));
   const http = { method: 'GET', host: 'www.example.com', path: '/a' };
   expect(denied.take()).toEqual([
@@ -62,7 +62,7 @@ test('records method, host and path of a denied request, and marks a request tha
   ]);
 });
 
-test('separates findings with different reasons, and gives findings with a reason another id than those without', () => {
+test('`DeniedConnections` makes a separate finding for each reason of a denial, and each of these findings has another id', () => {
   add(seenConnection(), seenConnection({ reason: 'late' }), seenConnection({ reason: 'no_ca' }));
   const taken = denied.take();
   expect(taken.map(({ reason }) => reason)).toEqual([null, 'late', 'no_ca']);
@@ -70,7 +70,7 @@ test('separates findings with different reasons, and gives findings with a reaso
   expect(findingId({ ...nobody, type: 'l4_deny', effectiveAction: 'deny' })).toBe('71954b93b46d09b2c09e73279f95b8fe');
 });
 
-test('makes no finding of an allowed connection, and leaves the decider empty if no rule decided', () => {
+test('`DeniedConnections` makes no finding of an allowed connection, and leaves the decider empty if no rule decided', () => {
   add(seenConnection({ verdict: 'allow' }), seenConnection({ decider: null }), seenConnection({ generation: 6 }));
   expect(denied.take().map(({ policyId, rule: by, decidedBy }) => [policyId, by, decidedBy])).toEqual([
     [null, null, null],
@@ -78,7 +78,7 @@ test('makes no finding of an allowed connection, and leaves the decider empty if
   ]);
 });
 
-test('drops hostname and path of further findings when one client sends a million paths, and counts every event', () => {
+test('`DeniedConnections` counts events above 256 findings of one client in a finding without hostname and path', () => {
   for (let from = 0; from < 1_000_000; from += 1_000)
     add(...Array.from({ length: 1_000 }, (_, index) => request(`/${from + index}`)));
   add(request('/other', { source: address('10.0.0.8') }));
@@ -96,7 +96,7 @@ test('drops hostname and path of further findings when one client sends a millio
   expect([denied.merged, denied.overflowed]).toEqual([1_000_001, 1_000_000 - 256]);
 });
 
-test('reports a gap above the limits and for events that the service plane lost', () => {
+test('`DeniedConnections` reports events above the limits of findings, and events that the service plane lost, as a gap', () => {
   for (let source = 0; source < 8_000; source++) add(request('/', { source, atMs: 3_000 }));
   denied.add({ connections: [], lost: 9, lostDenied: 4 }, 5_000);
   const taken = denied.take();

@@ -45,7 +45,7 @@ const finding = {
   generation: 7,
 };
 
-test('merges equal denied packets into one finding with first and last time', () => {
+test('`DeniedEvents` merges equal denied packets into one finding, with the first and last time', () => {
   denied.add(batchOf([deny({ sourcePort: 1 }), deny({ sourcePort: 2 })], { unixMs: 1_000.4 }), 0);
   denied.add(batchOf([deny()], { unixMs: 5_000.9 }), 0);
   expect(denied.take()).toEqual([{ ...finding, firstMs: 1_000, lastMs: 5_000, count: 3 }]);
@@ -73,7 +73,7 @@ test.each<[string, Partial<EventInput>, object]>([
     { type: 'flow_opened', verdict: 'redirect', dropReason: 0 },
     { dropReason: null, effectiveAction: 'allow' },
   ],
-])('makes a finding of a packet that was %s', (_, event, expected) => {
+])('`DeniedEvents` makes a finding of a packet that was %s', (_, event, expected) => {
   denied.add(batchOf([deny(event)], { unixMs: 1 }), 0);
   const { source, destination, destinationPort, protocol } = finding;
   expect(denied.take()).toEqual([
@@ -81,7 +81,7 @@ test.each<[string, Partial<EventInput>, object]>([
   ]);
 });
 
-test('records ICMP type and code, and an echo request for an ICMP flow', () => {
+test('`DeniedEvents` records ICMP type and code of a packet, and type 8 (echo request) for an ICMP flow', () => {
   denied.add(
     batchOf([
       deny({ protocol: IPPROTO.icmp, icmp: [3, 4] }),
@@ -97,7 +97,7 @@ test('records ICMP type and code, and an echo request for an ICMP flow', () => {
   ]);
 });
 
-test('records the addresses of dropped IPv6 packets, which make different findings', () => {
+test('`DeniedEvents` records the addresses of dropped IPv6 packets, and makes one finding for each pair of addresses', () => {
   const from = (last: number): EventInput => ({
     ...{ type: 'dropped', verdict: null, dropReason: 2, destinationPort: 443 },
     ipv6: [
@@ -113,7 +113,7 @@ test('records the addresses of dropped IPv6 packets, which make different findin
   ]);
 });
 
-test('makes no finding of allowed packets', () => {
+test('`DeniedEvents` makes no finding of allowed packets', () => {
   denied.add(
     batchOf([
       deny({ type: 'flow_opened', verdict: 'allow' }),
@@ -126,7 +126,7 @@ test('makes no finding of allowed packets', () => {
   expect([denied.take(), denied.merged]).toEqual([[], 0]);
 });
 
-test('counts findings above the limit without addresses, and counts every event', () => {
+test('`DeniedEvents` counts events above the limit of 4,096 findings in one finding without addresses', () => {
   const scan = Array.from({ length: 10_000 }, (_, index) => deny({ destinationPort: index }));
   denied.add(batchOf(scan), 0);
   const taken = denied.take();
@@ -143,23 +143,23 @@ test('counts findings above the limit without addresses, and counts every event'
   expect([taken.reduce((sum, { count }) => sum + count, 0), denied.overflowed]).toEqual([10_000, 5_904]);
 });
 
-test('reports events lost in the ring buffer as a gap', () => {
+test('`DeniedEvents` reports records lost in the ring buffer as a gap', () => {
   denied.add(batchOf([], { lost: 12 }), 500);
   denied.add(batchOf([], { lost: 3 }), 900);
   expect(denied.take()).toMatchObject([{ type: 'gap', target: 'dataplane', count: 15, firstMs: 500, lastMs: 900 }]);
 });
 
-test('reports events above the share of a source as a gap of its own', () => {
+test('`DeniedEvents` reports events above the event limit of a source as a separate gap', () => {
   denied.add(batchOf([deny({ suppressed: 40 }), deny({ type: 'flow_opened', verdict: 'allow', suppressed: 2 })]), 500);
   expect(denied.take().filter(({ type }) => type === 'gap')).toMatchObject([{ target: 'source_share', count: 42 }]);
 });
 
-test('separates denies of two rules that used the same counter at different times', () => {
+test('`DeniedEvents` makes separate findings for two rules that used the same hit counter at different times', () => {
   denied.add(batchOf([deny(), deny({ hitCheck: 1 })]), 0);
   expect(denied.take().map(({ rule }) => rule)).toEqual(['no', null]);
 });
 
-test('makes findings of lookups that are denied or that audit mode would deny', () => {
+test('`findingsOfLookups` makes a finding of each denied lookup and of each lookup that only audit mode allowed', () => {
   const lookup = (verdict: 'allow' | 'deny' | 'audit') => ({
     source: address('10.0.0.7'),
     hostname: 'www.example.com',

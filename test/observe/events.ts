@@ -19,11 +19,14 @@ export type EventInput = {
   readonly suppressed?: number;
   readonly flags?: number;
   readonly state?: number;
-  /** The 16 bytes of each address. */
+  /** The source address and the destination address of an IPv6 packet, 16 bytes each. */
   readonly ipv6?: readonly [source: readonly number[], destination: readonly number[]];
 };
 
-/** Records in the format of the kernel. Monotonic time 0 is `unixMs`. */
+/**
+ * Returns a batch of records in the layout of the kernel's ring buffer. `unixMs` is the Unix time at
+ * monotonic time 0, which all records have.
+ */
 export function batchOf(events: readonly EventInput[], options: { lost?: number; unixMs?: number } = {}): EventBatch {
   return new EventBatch(packedOf(events, options));
 }

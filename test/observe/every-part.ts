@@ -6,7 +6,10 @@ import { SINCE, STATS } from '#test/api/fake-management.js';
 const MAPS = ['program', 'flows', 'half_open', 'fragments', 'hits', 'rank_hits', 'grants', 'patterns'];
 const full = (entries: number) => ({ entries, capacity: 131_072 });
 
-/** Counters of a node with all parts running. Each counter that the metrics read has a different value. */
+/**
+ * The counters of a node with all parts running. Each counter that the metrics read has a different value, so
+ * that a test finds exchanged counters.
+ */
 const EVERY_PART: NodeStats = {
   ...STATS,
   dataplane: STATS.dataplane && {
@@ -74,7 +77,7 @@ const READY: ReadinessReport = {
   checks: CHECKS.map((name) => ({ name, ok: true, state: 'active', detail: '', since: SINCE })),
 };
 
-/** Metrics of that node after one event of every kind. */
+/** Returns the metrics of a node with all parts running, after one event of every kind. */
 export function metricsOfEveryPart() {
   const metrics = createMetrics({ version: '0.1.0', stats: async () => EVERY_PART, readiness: () => READY });
   metrics.served({ method: 'GET', route: '/api/v1/policies/:id', status: 200, seconds: 0.01 });

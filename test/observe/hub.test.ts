@@ -31,7 +31,9 @@ const ruleNames = ruleNamesOfRecord(
   ruleNamesOf(policy([group(['10.0.0.0/8'], [rule({ id: 'web' })], { id: 'lan' })])),
   record,
 );
-/** Rank 0, the rule, counts at entry 5; rank 1, the default, at 6. */
+/**
+ * The hit counter of each rank: the rule at rank 0 has counter 5, and the default at rank 1 has counter 6.
+ */
 const entries = Uint32Array.from([5, 6]);
 const checkOf = (rank: number): number => ruleNames.identities[2 * rank] as number;
 
@@ -83,8 +85,8 @@ const lookup = (hostname: string, more: Partial<SeenLookup> = {}): SeenLookup =>
   ...more,
 });
 
-describe('wiretap message', () => {
-  test('of a flow has addresses, ports, the rule, and the names of the addresses', () => {
+describe('a wiretap message', () => {
+  test('of a flow has the addresses, the ports, the rule, and the learned names of the addresses', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     names.add(address('192.0.2.1'), 'old.example.com');
@@ -116,7 +118,7 @@ describe('wiretap message', () => {
     ]);
   });
 
-  test('of an ended flow has the reason of its end', () => {
+  test('of an ended flow has the reason of the end', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     const ends = [
@@ -132,7 +134,7 @@ describe('wiretap message', () => {
     ]);
   });
 
-  test('of an out_of_state packet has the rule, and matches the filter "deny"', () => {
+  test('of a packet dropped as out_of_state has the rule of its flow, and matches the filter "deny"', () => {
     const hub = hubKeeping(0);
     hub.open(1, { ...ALL, verdicts: ['deny'] }, 0);
     hub.events(batchOf([flow(443, { type: 'dropped', dropReason: DROP_REASON.out_of_state })]), 0);
@@ -141,7 +143,7 @@ describe('wiretap message', () => {
     ]);
   });
 
-  test('of a dropped ICMP packet has its type and no rule', () => {
+  test('of a dropped ICMP packet has the ICMP type and code, and no rule', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.events(batchOf([{ type: 'dropped', verdict: null, dropReason: 16, protocol: IPPROTO.icmp, icmp: [5, 1] }]), 0);
@@ -166,7 +168,7 @@ describe('wiretap message', () => {
     ]);
   });
 
-  test('of a dropped IPv6 packet has its addresses, and matches no IPv4 prefix filter', () => {
+  test('of a dropped IPv6 packet has the IPv6 addresses, and matches no IPv4 prefix filter', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.open(2, { ...ALL, sources: [{ address: 0, length: 0 }] }, 0);
@@ -177,7 +179,7 @@ describe('wiretap message', () => {
     ]);
   });
 
-  test('of a lookup has the rule of the policy that evaluated it', () => {
+  test('of a lookup has the rule and the generation of the policy that decided the lookup', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.lookups({ lookups: [lookup('www.example.com')], rebindings: [], named: [], lost: 0, lostDenied: 0 }, 0);
@@ -201,7 +203,7 @@ describe('wiretap message', () => {
   });
 });
 
-describe('wiretap message of an inspected connection or request', () => {
+describe('a wiretap message of an inspected connection or request', () => {
   const common = {
     time: '1970-01-01T00:00:01.000Z',
     src: '10.0.0.7',
@@ -222,7 +224,7 @@ describe('wiretap message of an inspected connection or request', () => {
   };
   const decider = { kind: 'rule', group: 'lan', rule: 'web' } as const;
 
-  test('has the hostname, rule and reason, and escapes text from the client', () => {
+  test('has hostname, rule and reason, and JSON escapes for text from the client', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     names.add(address('192.0.2.1'), 'cdn.example.net');
@@ -269,27 +271,27 @@ describe('wiretap message of an inspected connection or request', () => {
   const prefix = (text: string, length = 32) => ({ address: address(text), length });
 
   test.each<[string, Partial<WiretapFilter>, string]>([
-    ['nothing', {}, 'abcd'],
-    ['connections', { types: ['tls'] }, 'abc'],
-    ['requests', { types: ['http', 'flow'] }, 'd'],
-    ['other things', { types: ['dns', 'verdict'] }, ''],
+    ['no field', {}, 'abcd'],
+    ['the type tls', { types: ['tls'] }, 'abc'],
+    ['the types http and flow', { types: ['http', 'flow'] }, 'd'],
+    ['the types dns and verdict', { types: ['dns', 'verdict'] }, ''],
     ['source', { sources: [prefix('172.16.0.0', 12)] }, 'a'],
     ['destination', { destinations: [prefix('192.0.2.9')] }, 'b'],
     ['server port', { ports: [{ low: 8_000, high: 9_000 }] }, 'b'],
     ['client port', { ports: [{ low: 40_000, high: 40_000 }] }, 'abcd'],
-    ['TCP', { protocols: [17, 6] }, 'abcd'],
-    ['another protocol', { protocols: [17] }, ''],
+    ['protocol TCP', { protocols: [17, 6] }, 'abcd'],
+    ['protocol UDP', { protocols: [17] }, ''],
     ['name in the ClientHello', { hostnames: ['a.example.com'] }, 'a'],
     ['host of a request', { hostnames: ['www.example.com'] }, 'd'],
     ['name for which the address was granted', { hostnames: ['*.example.net'] }, 'b'],
-    ['group', { groups: ['lan'], verdicts: ['deny'] }, 'cd'],
+    ['group and verdict', { groups: ['lan'], verdicts: ['deny'] }, 'cd'],
     ['rule', { rules: ['no'] }, 'abd'],
     ['verdict', { verdicts: ['allow', 'audit'] }, 'ab'],
   ])('matches a filter by %s', (_, filter, expected) => {
     expect(seen(filter).join('')).toBe(expected);
   });
 
-  test('is replayed, and its readers receive the losses of the service plane', () => {
+  test('is kept for replay, and a reader of the replay also receives the loss counts of the service plane', () => {
     const hub = hubKeeping(10_000);
     hub.connections({ connections: [request('/kept')], lost: 3, lostDenied: 0 }, 1_000);
     hub.events(batchOf([flow(443)]), 1_500);
@@ -306,7 +308,7 @@ describe('wiretap message of an inspected connection or request', () => {
     expect(given).toMatchObject([{ to: { channel: 1 }, messages: 0, lost: { service_plane: 4 } }]);
   });
 
-  test('of an allowed connection is made only if a reader can receive it', () => {
+  test('is requested for allowed connections only if the filter of a reader can match such a message', () => {
     const hub = hubKeeping(10_000);
     hub.open(1, { ...ALL, types: ['tls'], verdicts: ['deny'] }, 0);
     hub.open(2, { ...ALL, protocols: [17] }, 0);
@@ -318,7 +320,7 @@ describe('wiretap message of an inspected connection or request', () => {
   });
 });
 
-describe('wiretap filter', () => {
+describe('a wiretap filter', () => {
   const seen = (filter: Partial<WiretapFilter>): unknown[] => {
     const hub = hubKeeping(0);
     names.add(address('192.0.2.1'), 'www.example.com');
@@ -330,7 +332,7 @@ describe('wiretap filter', () => {
         flow(53, { type: 'denied', verdict: 'deny', protocol: 17, destination: address('198.51.100.1') }),
         flow(25, { type: 'dropped', verdict: null, source: address('172.16.0.1') }),
         flow(7, { type: 'flow_opened', verdict: 'audit', protocol: IPPROTO.icmp }),
-        // A foreign flow: no rule was evaluated.
+        // A flow that no rule decided, because it has no verdict.
         flow(9, { verdict: null, protocol: 132, destination: address('198.51.100.9'), hit: 0 }),
       ]),
       0,
@@ -354,7 +356,7 @@ describe('wiretap filter', () => {
   const prefix = (text: string, length = 32) => ({ address: address(text), length });
 
   test.each<[string, Partial<WiretapFilter>, unknown[]]>([
-    ['nothing', {}, [443, 80, 53, 25, 'flow 1', 9, 'www.example.com', 'other.example.org']],
+    ['no field', {}, [443, 80, 53, 25, 'flow 1', 9, 'www.example.com', 'other.example.org']],
     ['type', { types: ['flow_end', 'dns'] }, [80, 'www.example.com', 'other.example.org']],
     ['source', { sources: [prefix('172.16.0.0', 12)] }, [25]],
     ['every source', { sources: [prefix('0.0.0.0', 0)], types: ['verdict'] }, [53, 25]],
@@ -369,11 +371,11 @@ describe('wiretap filter', () => {
     ['name', { hostnames: ['www.example.com'], types: ['flow', 'dns'] }, [443, 'flow 1', 'www.example.com']],
     ['suffix of a name', { hostnames: ['*.example.org'] }, ['other.example.org']],
     ['two fields at once', { protocols: [6], verdicts: ['allow'] }, [443, 80]],
-  ])('selects by %s', (_, filter, expected) => {
+  ])('selects messages by %s', (_, filter, expected) => {
     expect(seen(filter)).toEqual(expected);
   });
 
-  test('is refused if there are 128 different filters already', () => {
+  test('is refused if the hub already has 128 different filters', () => {
     const hub = hubKeeping(0);
     for (let reader = 1; reader <= 129; reader++)
       hub.open(reader, { ...ALL, ports: [{ low: reader, high: reader }] }, 0);
@@ -385,7 +387,7 @@ describe('wiretap filter', () => {
     ]);
   });
 
-  test('shared by two readers makes each frame once', () => {
+  test('makes each frame only once for two readers with the same filter', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.open(2, { ...ALL }, 0);
@@ -403,14 +405,14 @@ describe('wiretap filter', () => {
   });
 });
 
-describe('replay', () => {
-  test("precedes live frames, at the reader's pace, without missing or repeated messages", () => {
+describe('the replay for a new wiretap reader', () => {
+  test("comes before live frames, at the speed of the reader, and every message arrives exactly once", () => {
     const hub = hubKeeping(10_000);
     hub.events(batchOf([flow(1)]), 1_000);
     hub.events(batchOf(Array.from({ length: 600 }, (_, index) => flow(1_000 + index))), 5_000);
     hub.open(9, ALL, 4_000);
     expect(ports()).toEqual(Array.from({ length: 512 }, (_, index) => 1_000 + index));
-    // Arrives before the reader has joined its channel.
+    // This event arrives during the replay, before the reader joins the live channel.
     hub.events(batchOf([flow(2)]), 6_000);
     hub.more(9);
     hub.events(batchOf([flow(3)]), 7_000);
@@ -424,7 +426,7 @@ describe('replay', () => {
     expect(ports()).toEqual([...kept, 2, 3, 4]);
   });
 
-  test('drops old messages, and reports to a slow reader how many it missed', () => {
+  test('drops messages older than the replay time, and reports to a slow reader the number of dropped messages', () => {
     const hub = hubKeeping(1_000);
     hub.events(batchOf(Array.from({ length: 600 }, () => flow(1))), 1_000);
     hub.events(batchOf([flow(2), flow(2)], { lost: 3 }), 1_500);
@@ -442,7 +444,7 @@ describe('replay', () => {
 });
 
 describe('lost wiretap events', () => {
-  test('of the ring buffer and above the share of a source are reported to every channel', () => {
+  test('in the ring buffer, or above the event limit of a source, are reported to every channel', () => {
     const hub = hubKeeping(0);
     hub.open(1, { ...ALL, protocols: [17] }, 0);
     given = [];
@@ -450,7 +452,7 @@ describe('lost wiretap events', () => {
     expect(given).toMatchObject([{ messages: 0, lost: { reader: 0, kernel: 5, source_share: 7 } }]);
   });
 
-  test('are counted while written frames are pending, and reported afterwards', () => {
+  test('are counted while more than 32 MiB of frames are unwritten, and reported when the frames are written', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     const many = batchOf(Array.from({ length: 8_192 }, () => flow(1)));

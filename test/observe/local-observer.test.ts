@@ -73,7 +73,7 @@ afterEach(async () => {
 });
 const shown = () => merged.map(({ type, rule: by, target, count }) => [type, by ?? target, count]);
 
-test('local observer names the rule of a denied lookup right after an activation, without any packet', async () => {
+test('`LocalObserver` names the rule of a denied lookup right after an activation, before any packet event', async () => {
   facts.port1.postMessage({ kind: 'rule_names', placed });
   observer.see(lookups(2));
   await observer.merge();
@@ -83,7 +83,7 @@ test('local observer names the rule of a denied lookup right after an activation
   ]);
 });
 
-test('local observer makes a finding with name, address and reason for an address removed by the rebind protection', async () => {
+test('`LocalObserver` makes a finding with name, address and reason for an address that the rebind protection removed', async () => {
   const reason = 'private_use: allowed only for names in dns.rebind_allow';
   const seen = {
     source: 0x0a000001,
@@ -111,7 +111,7 @@ test('local observer makes a finding with name, address and reason for an addres
   ]);
 });
 
-test('local observer names the rule of a denied connection, and counts losses of the service plane as a gap', async () => {
+test('`LocalObserver` names the rule of a denied connection, and counts denials that the service plane lost in a gap', async () => {
   facts.port1.postMessage({ kind: 'rule_names', placed });
   const decider = { kind: 'rule', group: 'lan', rule: 'no' } as const;
   observer.seeConnections({ connections: [seenConnection({ decider })], lost: 9, lostDenied: 4 });
@@ -123,7 +123,7 @@ test('local observer names the rule of a denied connection, and counts losses of
   expect(observer.counts()).toMatchObject({ lostServicePlane: 9, findings: { merged: 1, gaps: 4 } });
 });
 
-test('local observer requests allowed events only while a reader needs them', () => {
+test('`LocalObserver` requests allowed events only while the filter of a reader matches such events', () => {
   const none = { sources: [], destinations: [], ports: [], protocols: [], hostnames: [], groups: [], rules: [] };
   observer.hub.open(1, { ...none, verdicts: [], types: ['http'] }, 0);
   observer.lookAtWanted();
@@ -133,7 +133,7 @@ test('local observer requests allowed events only while a reader needs them', ()
   expect(said).toEqual(['wanted false false false', 'wanted false false true', 'wanted false false false']);
 });
 
-test('local observer merges later what could not be merged, and reports the failure once', async () => {
+test('`LocalObserver` repeats a failed merge later without losing findings, and reports the failure only once', async () => {
   facts.port1.postMessage({ kind: 'rule_names', placed });
   failure = new StoreError('store_no_space', 'write: No space left');
   observer.see(lookups(2));
@@ -149,7 +149,7 @@ test('local observer merges later what could not be merged, and reports the fail
   expect(said).toEqual(['wanted false false false', 'trouble StoreError: write: No space left', 'findings_stored']);
 });
 
-test('local observer does not merge deltas again that a failed merge had stored', async () => {
+test('`LocalObserver` does not repeat deltas that a failed merge had already stored', async () => {
   facts.port1.postMessage({ kind: 'rule_names', placed });
   observer.see({ ...lookups(2), lostDenied: 0 });
   failure = new MergeError([], new StoreError('store_unavailable', 'remove'));
@@ -159,7 +159,7 @@ test('local observer does not merge deltas again that a failed merge had stored'
   expect(shown()).toEqual([]);
 });
 
-test('local observer counts and acknowledges events, which wait for the rule names of their policy', async () => {
+test('`LocalObserver` acknowledges a batch of events immediately, and makes findings when the rule names of the policy arrive', async () => {
   const events = packedOf(
     [{ type: 'denied', verdict: 'deny', epoch: 3, hit: 5, hitCheck: ruleNames.identities[0] as number }],
     {

@@ -10,7 +10,7 @@ const samples = async (prefix: string, metrics = metricsOfEveryPart()) => {
   return (await metrics.scrape()).split('\n').filter((line) => line.startsWith(prefix));
 };
 
-describe('metrics', () => {
+describe('the Prometheus metrics', () => {
   it('of wiretap and findings equal the counters of the observer', async () => {
     expect(await samples('weir_wiretap_')).toEqual([
       'weir_wiretap_readers 2',
@@ -36,13 +36,13 @@ describe('metrics', () => {
     ]);
   });
 
-  it('of the observer have no labelled samples while it does not run', async () => {
+  it('of the observer have no labelled samples while the observer does not run', async () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     expect(await samples('weir_wiretap_lost_total', metrics)).toEqual([]);
     expect(await samples('weir_findings_sink_', metrics)).toEqual([]);
   });
 
-  it('of the service plane equal its counters, and are absent while it does not run', async () => {
+  it('of the service plane equal its counters, and are absent while the service plane does not run', async () => {
     expect(await samples('weir_tls_')).toEqual([
       'weir_tls_connections_total{verdict="allow"} 20',
       'weir_tls_connections_total{verdict="deny"} 21',
@@ -71,7 +71,7 @@ describe('metrics', () => {
     expect(await samples('weir_http_requests_total', metrics)).toEqual([]);
   });
 
-  it('of the sweep are in seconds', async () => {
+  it('of the flow sweep give duration and age in seconds', async () => {
     expect(await samples('weir_dataplane_sweep_')).toEqual([
       'weir_dataplane_sweep_duration_seconds 0.00025',
       'weir_dataplane_sweep_age_seconds 0.5',
@@ -79,14 +79,14 @@ describe('metrics', () => {
     expect(await samples('weir_dataplane_half_open_flows')).toEqual(['weir_dataplane_half_open_flows 1']);
   });
 
-  it('of DNS upstreams label the fastest and the slowest, without addresses', async () => {
+  it('of DNS upstreams give the latency of the fastest and of the slowest upstream, without upstream addresses', async () => {
     expect(await samples('weir_dns_upstream_latency_seconds')).toEqual([
       'weir_dns_upstream_latency_seconds{which="fastest"} 0.0005',
       'weir_dns_upstream_latency_seconds{which="slowest"} 0.002',
     ]);
   });
 
-  it('count policy and store writes by outcome, and time their phases', async () => {
+  it('count policy writes and store writes by outcome, and give the duration of each phase', async () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     metrics.policyWrite('invalid_policy');
     metrics.policyPhase('compile', 0.04);
@@ -117,7 +117,7 @@ describe('metrics', () => {
     ]);
   });
 
-  it('have labels with few values, none of which is an address or a name', async () => {
+  it('have only known labels, and no label value that is an address', async () => {
     const metrics = metricsOfEveryPart();
     const labels = new Set(metrics.families().flatMap((family) => family.labels));
     const own = [
@@ -131,7 +131,7 @@ describe('metrics', () => {
     expect(lines.filter((line) => line !== '' && !line.startsWith('weir_'))).toEqual([]);
   });
 
-  it('are counters if and only if their names end in _total', () => {
+  it('are counters if and only if the name of the metric ends in _total', () => {
     const wrong = metricsOfEveryPart()
       .families()
       .filter(({ name, type }) => (type === 'counter') !== name.endsWith('_total'));

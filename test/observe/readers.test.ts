@@ -44,8 +44,8 @@ const frame = (to: Frame['to'], text: string, messages = 1, lost: Partial<Frame[
   lost: { ...NOTHING_LOST, ...lost },
 });
 
-describe('wiretap reader', () => {
-  test('receives the replay, then its channel, in order', () => {
+describe('a wiretap reader', () => {
+  test('receives first the replay and then the live frames of its channel, in order', () => {
     const sink = new FakeSink();
     const reader = readers.open(sink);
     readers.frame(frame({ channel: 1 }, 'before it joined'));
@@ -58,7 +58,7 @@ describe('wiretap reader', () => {
     expect(written).toBe('"before it joined""kept""live""of others"'.length);
   });
 
-  test('that is too slow receives a report of its loss first, and does not affect other readers', () => {
+  test('that is too slow receives a report of its losses before the next message, and other readers lose nothing', () => {
     const [slow, fast] = [new FakeSink(), new FakeSink()];
     for (const sink of [slow, fast]) readers.joined(readers.open(sink), 1);
     slow.waiting = 8 * MIB;
@@ -72,7 +72,7 @@ describe('wiretap reader', () => {
     expect(readers.lost).toBe(7);
   });
 
-  test('receives a report of loss even if no message follows', () => {
+  test('receives a report of its losses within a second even if no message follows', () => {
     const sink = new FakeSink();
     readers.joined(readers.open(sink), 1);
     sink.waiting = 8 * MIB;
@@ -82,14 +82,15 @@ describe('wiretap reader', () => {
     expect(sink.sent).toEqual(['{"type":"lost","count":2,"where":"reader"}']);
   });
 
-  test('receives a report of loss within a second even while its network accepts too little', () => {
+  test('receives a report of its losses within a second while its buffer is full', () => {
     const sink = new FakeSink();
     readers.joined(readers.open(sink), 1);
     sink.waiting = 8 * MIB;
     readers.frame(frame({ channel: 1 }, 'a', 2));
     vi.advanceTimersByTime(1_000);
     expect(sink.sent).toEqual(['{"type":"lost","count":2,"where":"reader"}']);
-    // Reports of loss have a limit too. They are sent when there is room.
+    // Loss reports may exceed the buffer of 8 MiB by at most 64 KiB. Above this limit they wait until the
+    // buffer has room.
     sink.waiting = 8 * MIB + 64 * 1024;
     readers.frame(frame({ channel: 1 }, 'b', 3));
     vi.advanceTimersByTime(1_000);
@@ -99,7 +100,7 @@ describe('wiretap reader', () => {
     expect(sink.sent.slice(1)).toEqual(['{"type":"lost","count":3,"where":"reader"}']);
   });
 
-  test('that reads slowly stays connected', () => {
+  test('stays connected if it accepts some bytes at least every 50 seconds', () => {
     const sink = new FakeSink();
     readers.open(sink);
     sink.waiting = 8 * MIB;
@@ -110,7 +111,7 @@ describe('wiretap reader', () => {
     expect(sink.closes).toEqual([]);
   });
 
-  test('that accepts nothing for a minute is closed, but not earlier', () => {
+  test('is closed as too_slow if it accepts no bytes for a minute, but not earlier', () => {
     const sink = new FakeSink();
     const reader = readers.open(sink);
     sink.waiting = 1;
@@ -120,7 +121,7 @@ describe('wiretap reader', () => {
     expect([sink.closes, asked, readers.count]).toEqual([['too_slow'], [`closed ${reader}`], 0]);
   });
 
-  test('has a smaller buffer the more readers there are', () => {
+  test('has a buffer that becomes smaller as the number of readers grows', () => {
     const sinks = Array.from({ length: 1_000 }, () => new FakeSink());
     const first = sinks[0] as FakeSink;
     for (const sink of sinks) readers.open(sink);
@@ -132,7 +133,7 @@ describe('wiretap reader', () => {
   });
 });
 
-test('readers all end on request, and receive nothing afterwards', () => {
+test('`Readers.closeAll` closes every reader, and a closed reader receives no more frames', () => {
   const sink = new FakeSink();
   readers.joined(readers.open(sink), 1);
   readers.closeAll('performance_mode_disabled');

@@ -4,7 +4,7 @@ import { redacted, redactedBytes } from '#observe/redaction.js';
 
 const KEY = '-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\nqUQDQgAE\n-----END EC PRIVATE KEY-----';
 
-describe('redaction', () => {
+describe('the redaction of secrets in a text', () => {
   it.each([
     ['replaces a private key', `a ${KEY} b`, 'a [private key] b'],
     ['replaces a private key inside JSON', `{"key":${JSON.stringify(KEY)},"x":1}`, '{"key":"[private key]","x":1}'],
@@ -18,8 +18,8 @@ describe('redaction', () => {
   });
 });
 
-describe('log ring', () => {
-  it('keeps the latest lines within its limits of size and time', () => {
+describe('`LogRing`', () => {
+  it('keeps the latest lines within its limits of size and age', () => {
     let now = 0;
     const ring = new LogRing(10, 100, () => now);
     for (const line of ['aaaa', 'bbbb', 'cccc']) ring.write(line);

@@ -40,8 +40,8 @@ const forever = (name: string, before: string): Collector => ({
   },
 });
 
-describe('support dump', () => {
-  it('contains the files of its collectors in one folder per node, and a manifest at the end', async () => {
+describe('a support dump', () => {
+  it('contains the files of its collectors in one folder per node, and a manifest as the last file', async () => {
     const { fileName, files, manifest } = await dumpOf([
       jsonFile('stats.json', () => ({ packets: 12n })),
       linesFile('dataplane/flows.jsonl', async function* () {
@@ -83,7 +83,7 @@ describe('support dump', () => {
     });
   });
 
-  it('continues after a collector that hangs, fails or never ends, and reports the incomplete file', async () => {
+  it('continues after a collector that hangs, fails or never ends, and marks the incomplete file in the manifest', async () => {
     const { files, said } = await dumpOf([
       forever('hangs.txt', 'half '),
       {
@@ -119,13 +119,13 @@ describe('support dump', () => {
     ]);
   });
 
-  it('removes secrets from the output of every collector', async () => {
+  it('has no secrets in the files of its collectors', async () => {
     const { files, said } = await dumpOf([textFile('log.jsonl', () => 'authorization: Bearer abcdefgh12345678')]);
     expect(files.get(`${FOLDER}/node_a/log.jsonl`)?.text).toBe('authorization: Bearer [credentials]');
     expect(said).toEqual([['log.jsonl', 'complete', null, 35]]);
   });
 
-  it('refuses a second dump until the first one is read to its end', async () => {
+  it('is refused while another dump is not read to the end', async () => {
     const dumps = sysdumps(() => [textFile('a.txt', () => 'a')]);
     const { archive } = begun(dumps);
     expect(dumps.begin()).toBe('running');
@@ -134,7 +134,7 @@ describe('support dump', () => {
     await unpacked(begun(dumps).archive);
   });
 
-  it('ends when its reader disconnects, and aborts the current collector', async () => {
+  it('ends if its reader disconnects, and aborts the current collector', async () => {
     let aborted: Promise<unknown> | undefined;
     let later = 0;
     const dumps = sysdumps(() => [
@@ -157,27 +157,28 @@ describe('support dump', () => {
     dumps.close();
   });
 
-  it('ends when its reader disconnects in the middle of a file', async () => {
+  it('ends without an error if its reader disconnects in the middle of a file', async () => {
     const files = ['a.txt', 'b.txt', 'c.txt'];
     const dumps = sysdumps(() => files.map((name) => textFile(name, () => randomBytes(1 << 20).toString('hex'))));
     const { archive } = begun(dumps);
     await once(archive, 'readable');
     archive.destroy();
     await once(archive, 'close');
-    // An unhandled error ends the process only after some turns of the event loop.
+    // An unhandled error event ends the process only some turns of the event loop later. Without this wait
+    // the test passes anyway.
     for (let turn = 0; turn < 10; turn++) await setImmediate();
     expect(typeof dumps.begin()).toBe('object');
     dumps.close();
   });
 
-  it('ends at its time limit even if it is not read', async () => {
+  it('ends with an error at its time limit even if the archive is not read', async () => {
     const dumps = sysdumps(() => [textFile('large.txt', () => Buffer.alloc(4 << 20, 'x'))], 30);
     const { archive } = begun(dumps);
     const [failure] = (await once(archive, 'error')) as [Error];
     expect(failure.message).toBe('collect a support dump: it took too long');
   });
 
-  it('ends with the node, and none starts afterwards', async () => {
+  it('ends with an error if the node shuts down, and no further dump starts', async () => {
     const dumps = sysdumps(() => [forever('hangs.txt', '')]);
     const { archive } = begun(dumps);
     const failed = once(archive, 'error');

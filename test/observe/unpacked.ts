@@ -9,7 +9,7 @@ export type UnpackedFile = {
   readonly mtime: Date | undefined;
 };
 
-/** The files of a .tar.gz by name, in order. */
+/** Returns the files of a `.tar.gz` archive by name, in the order of the archive. */
 export async function unpacked(archive: Readable): Promise<Map<string, UnpackedFile>> {
   const files = new Map<string, UnpackedFile>();
   const entries = extract();

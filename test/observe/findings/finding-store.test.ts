@@ -27,7 +27,7 @@ const open = async (options: Partial<FindingStoreOptions> = {}, kv: KvStore = cr
 };
 const ask = async (ledger: FindingStore, filter: Partial<FindingFilter> = {}) =>
   (await ledger.query({ filter: { ...ANY, ...filter }, limit: 1_000, cursor: null })).items;
-/** All pages of a walk. */
+/** Returns all pages of a query: follows the cursor of each page until the last page. */
 async function walk(ledger: FindingStore, filter: FindingFilter, limit: number) {
   const pages = [];
   let cursor: string | null = null;
@@ -39,8 +39,8 @@ async function walk(ledger: FindingStore, filter: FindingFilter, limit: number) 
   return pages;
 }
 
-describe('ledger of findings', () => {
-  it('sums equal findings, also over restarts, and keeps the latest generation', async () => {
+describe('`FindingStore`', () => {
+  it('adds the counts of equal findings, also across restarts, and keeps the latest generation', async () => {
     const folder = temporaryFolder();
     const first = await openFindingStore(await openRocksDbStore(folder, { plain: true }), OPTIONS);
     await first.merge([
@@ -60,7 +60,7 @@ describe('ledger of findings', () => {
     expect([none, again.count]).toEqual([[], 2]);
   });
 
-  it('separates findings that differ in any field except generation, time and count', async () => {
+  it('keeps findings separate if they differ in any field except generation, time and count', async () => {
     const ledger = await open();
     const differences: Partial<FindingDelta>[] = [
       {},
@@ -90,7 +90,7 @@ describe('ledger of findings', () => {
     expect(ledger.count).toBe(differences.length);
   });
 
-  it('never merges two configuration changes', async () => {
+  it('keeps two equal findings separate if they report configuration changes', async () => {
     const ledger = await open();
     const change = seen({ type: 'config_change', written: { status: 200, etag: '"a.1"' } });
     await ledger.merge([change, change]);
@@ -100,7 +100,7 @@ describe('ledger of findings', () => {
     );
   });
 
-  it('returns the same as a filtered list, for random queries', { timeout: 120_000 }, async () => {
+  it('returns for random queries the same findings as a linear scan of all findings', { timeout: 120_000 }, async () => {
     const few = <T>(...values: T[]) => fc.uniqueArray(fc.constantFrom(...values), { maxLength: 2 });
     const delta = fc
       .record({
@@ -162,7 +162,7 @@ describe('ledger of findings', () => {
     );
   });
 
-  it('returns each unchanged finding exactly once during concurrent merges', async () => {
+  it('returns each unchanged finding exactly once while merges run between the pages of a query', async () => {
     const ledger = await open();
     const still = Array.from({ length: 50 }, (_, at) => seen({ source: `10.0.0.${at}`, lastMs: 1_000 + (at >> 2) }));
     const moving = Array.from({ length: 50 }, (_, at) => seen({ source: `10.0.1.${at}`, lastMs: 1_000 + (at >> 2) }));
@@ -183,7 +183,7 @@ describe('ledger of findings', () => {
     );
   });
 
-  it('omits findings that are too old, even before a merge removes them', async () => {
+  it('omits findings older than the retention time from queries, even before a merge removes these findings', async () => {
     let nowMs = 1_000;
     const ledger = await open({ retentionMs: 100, now: () => nowMs });
     await ledger.merge([seen({ lastMs: 950 }), seen({ rule: 'dns', lastMs: 1_000 })]);
@@ -194,7 +194,7 @@ describe('ledger of findings', () => {
     expect(ledger.count).toBe(1);
   });
 
-  it('removes a large excess in steps, the least recently seen first', async () => {
+  it('removes findings above the maximum in steps of at most 512 per merge, the least recently seen first', async () => {
     const kv = createMemoryStore();
     const many = Array.from({ length: 1_500 }, (_, at) =>
       seen({ source: `10.0.${at >> 8}.${at & 255}`, lastMs: 1_000 + at }),
@@ -215,7 +215,7 @@ describe('ledger of findings', () => {
     expect(left.length).toBe(10 * 8 + 1);
   });
 
-  it('examines a limited number of findings per page of a network filter, so a page may be short', async () => {
+  it('examines a limited number of findings for each page with a network filter, so that a page may be empty before the last page', async () => {
     const ledger = await open({ maxEntries: 10_000 });
     const others = Array.from({ length: 2_500 }, (_, at) =>
       seen({ source: `10.1.${at >> 8}.${at & 255}`, lastMs: 2_000 + at }),
@@ -233,7 +233,7 @@ describe('ledger of findings', () => {
     expect(refusal).toBe('query findings: the cursor is not one of a page');
   });
 
-  it('reports the deltas that it could not merge, and stores all others', async () => {
+  it('throws a MergeError with the deltas that the store could not write, and keeps the other deltas', async () => {
     const kv = createMemoryStore();
     let writes = 0;
     const full: KvStore = {
@@ -258,7 +258,7 @@ describe('ledger of findings', () => {
     expect((await ask(ledger)).map(({ count }) => count)).toEqual(Array.from({ length: 300 }, () => 1));
   });
 
-  it('does not return stored deltas as unmerged if only the removal failed', async () => {
+  it('throws a MergeError without unmerged deltas if only the removal of old findings failed', async () => {
     const kv = createMemoryStore();
     let removing = false;
     const failing: KvStore = {
@@ -276,7 +276,7 @@ describe('ledger of findings', () => {
     expect([error.code, error.unmerged, ledger.count]).toEqual(['store_unavailable', [], 2]);
   });
 
-  it('refuses to read the format of a later build', async () => {
+  it('refuses to open a store whose format is newer than this build', async () => {
     const kv = createMemoryStore();
     await kv.put('state', Buffer.from('{"format":2,"count":0,"first":1,"next":1}'), { sync: false });
     const error = await openFindingStore(kv, OPTIONS).catch((thrown: StoreError) => `${thrown.code} ${thrown.message}`);

@@ -31,8 +31,8 @@ const codeOf = (promise: Promise<unknown>) =>
   );
 
 /**
- * Starts a process that merges, kills it some time after its `rounds`-th merge, and returns the last round
- * that it printed.
+ * Starts a process that merges findings, kills it `delayMs` after its merge number `from + rounds`, and
+ * returns the number of the last merge that the process printed.
  */
 async function killedWhileMerging(folder: string, from: number, rounds: number, delayMs: number): Promise<number> {
   const argv = [built('test/observe/findings/merging-process.js'), folder, String(from)];
@@ -47,8 +47,8 @@ async function killedWhileMerging(folder: string, from: number, rounds: number, 
   return last;
 }
 
-describe('database folder of the findings', () => {
-  it('has every merge in all indexes after kill -9', { timeout: 120_000 }, async () => {
+describe('the database folder of the findings', () => {
+  it('has every acknowledged merge in all indexes after the process is killed by SIGKILL', { timeout: 120_000 }, async () => {
     const folder = join(temporaryFolder(), 'findings');
     let round = 0;
     for (let life = 0; life < 5; life++) {
@@ -71,7 +71,8 @@ describe('database folder of the findings', () => {
       expect([...told].sort()).toEqual(grown.sort());
       await ledger.close();
       const again = opened(folder, { sinks: ['file'] });
-      // Brings all findings to the same round.
+      // Findings that the last merge did not reach are merged again, so that all findings have the same
+      // `lastMs` for the next process.
       round = merged + 1;
       const late = all.items.filter(({ lastMs }) => lastMs < 1_000 + round);
       await again.ledger.merge(late.map(({ id: _, ...delta }) => ({ ...delta, lastMs: 1_000 + round, count: 1 })));
@@ -82,7 +83,7 @@ describe('database folder of the findings', () => {
     }
   });
 
-  it('is moved aside and replaced if it cannot be opened', async () => {
+  it('is renamed and replaced by an empty folder if it cannot be opened', async () => {
     const root = temporaryFolder();
     const folder = join(root, 'findings');
     const first = opened(folder);
@@ -96,13 +97,14 @@ describe('database folder of the findings', () => {
     expect(readdirSync(root).length).toBe(2);
   });
 
-  it('is moved aside when damage is found later, and the current merge is stored in its replacement', async () => {
+  it('is renamed if damage is found while it is open, and the current merge is stored in the new folder', async () => {
     const root = temporaryFolder();
     const folder = join(root, 'findings');
     const first = opened(folder, { maxEntries: 10_000 });
     await first.ledger.merge(Array.from({ length: 2_000 }, (_, at) => seen({ source: `10.1.${at >> 8}.${at & 255}` })));
     await first.ledger.close();
-    // Merged findings are written to table files when the database is opened again.
+    // RocksDB writes the merged findings to table files only when the database is opened again. The test
+    // overwrites these files below.
     const { ledger, said } = opened(folder, { maxEntries: 10_000 });
     await ledger.query({ filter: { ...ANY, types: ['gap'] }, limit: 1, cursor: null });
     const tables = readdirSync(folder).filter((name) => name.endsWith('.sst'));
@@ -118,7 +120,7 @@ describe('database folder of the findings', () => {
   });
 
   it.runIf(process.getuid?.() === 0)(
-    'recovers when a full disk has space again, without losing a finding',
+    'keeps every finding if a full disk has space again and the failed merges are repeated',
     async () => {
       const disk = temporaryFolder();
       execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', disk]);

@@ -4,7 +4,7 @@ import type { FindingFilter } from '#observe/findings/finding-filter.js';
 import { findingId } from '#observe/findings/finding-id.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
-/** A model of the ledger: answers queries by scanning all findings. */
+/** A reference model of `FindingStore`: answers each query by a linear scan of all findings. */
 export class Model {
   readonly #retentionMs: number;
   readonly #maxEntries: number;

@@ -2,7 +2,10 @@ import { writeSync } from 'node:fs';
 import { openFindings } from '#observe/findings/findings-folder.js';
 import { seen } from './seen.js';
 
-/** Merges rounds until it is killed, and prints each round after its merge. */
+/**
+ * A process that merges 300 findings per round until a signal kills it, and prints the number of each round
+ * after its merge.
+ */
 const options = { retentionMs: 1_000_000, maxEntries: 1_000, sinks: ['file'], now: () => 500_000 };
 const ledger = openFindings(process.argv[2] ?? '', options, () => {});
 let round = Number(process.argv[3] ?? 0);

@@ -2,14 +2,14 @@ import { expect, it } from 'vitest';
 import { PendingFindings } from '#observe/findings/pending.js';
 import { seen } from './seen.js';
 
-it('pending findings merge equal findings into one', () => {
+it('`PendingFindings` merges equal findings into one finding', () => {
   const pending = new PendingFindings('api', 2);
   for (let at = 0; at < 1_000; at++) pending.add(seen({ firstMs: 1_000 + at, lastMs: 1_000 + at }));
   expect(pending.take()).toEqual([seen({ lastMs: 1_999, count: 1_000 })]);
   expect(pending.take()).toEqual([]);
 });
 
-it('pending findings count findings above the limit as a gap', () => {
+it('`PendingFindings` counts findings above its limit in a gap', () => {
   const pending = new PendingFindings('api', 2);
   for (let at = 0; at < 10; at++) pending.add(seen({ source: `10.0.0.${at}`, firstMs: at, lastMs: at, count: 3 }));
   const gap = pending.take().at(-1);

@@ -1,7 +1,7 @@
 import type { FindingDelta } from '#observe/findings/finding.js';
 import type { FindingFilter } from '#observe/findings/finding-filter.js';
 
-/** A denied TCP packet by default. */
+/** Returns a finding of one denied TCP packet, with the fields in `of` replaced. */
 export function seen(of: Partial<FindingDelta> = {}): FindingDelta {
   return {
     type: 'l4_deny',

@@ -5,7 +5,9 @@ import { onTestFinished } from 'vitest';
 
 export type Received = { readonly path: string; readonly headers: IncomingHttpHeaders; readonly body: string };
 
-/** An HTTP server on loopback that records requests, and returns the statuses that a test sets. */
+/**
+ * Starts an HTTP server on 127.0.0.1 that keeps each request, and responds as the test sets in `told.answer`.
+ */
 export async function receiver(port = 0) {
   const received: Received[] = [];
   const told = { answer: (answer: ServerResponse): void => void answer.writeHead(204).end() };
@@ -31,7 +33,7 @@ export async function receiver(port = 0) {
   return { received, told, port: own, url: `http://127.0.0.1:${own}/in?key=planted-path`, close };
 }
 
-/** Whether the signature header is valid for the body. */
+/** Returns whether the HMAC in the `weir-signature` header is valid for the body and `secret`. */
 export function isSigned({ headers, body }: Received, secret: string): boolean {
   const [, seconds, hex] = /^t=(\d+),v1=([0-9a-f]{64})$/.exec(String(headers['weir-signature'])) ?? [];
   return createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex') === hex;

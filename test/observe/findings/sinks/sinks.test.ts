@@ -16,7 +16,10 @@ const SECRET = 'planted-secret';
 const BACKOFF = { firstMs: 5, longestMs: 40 };
 const OPTIONS: Omit<FindingStoreOptions, 'sinks'> = { retentionMs: 1e6, maxEntries: 1_000, now: () => 500_000 };
 
-/** The first position of a ledger that is created at that time. */
+/**
+ * The first delivery position of a finding store that is created at Unix time 500,000 ms. Positions start at
+ * the time in microseconds.
+ */
 const FIRST_POSITION = 500_000_000;
 
 async function running(
@@ -52,8 +55,8 @@ const briefly = (told: readonly Told[]) =>
 const allDelivered = async (ledger: FindingStore, name: string) =>
   expect.poll(async () => (await ledger.outbox.read(name, 1)).items.length, { timeout: 10_000 }).toBe(0);
 
-describe('file sink', () => {
-  it('writes a line for each changed finding to a file that only the service can read', async () => {
+describe('the file sink', () => {
+  it('appends one JSON line for each changed finding, and sets the file mode to 0600', async () => {
     const options = toFile();
     const { path } = options.file;
     writeFileSync(path, '{"torn":');
@@ -75,7 +78,7 @@ describe('file sink', () => {
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
-  it('rotates full files and removes the oldest', async () => {
+  it('renames a full file, keeps the configured number of old files, and removes the oldest file', async () => {
     const options = toFile(2_000, 2);
     const { ledger } = await running(options);
     for (let round = 1; round <= 12; round++) {
@@ -92,7 +95,7 @@ describe('file sink', () => {
     expect(counts.length).toBeGreaterThan(4);
   });
 
-  it('accepts a finding that is larger than the maximum file size', async () => {
+  it('writes a finding that is larger than the maximum file size into a file of its own', async () => {
     const options = toFile(100);
     const { ledger } = await running(options);
     await ledger.merge([seen(), seen({ source: '10.0.0.8' })]);
@@ -101,7 +104,7 @@ describe('file sink', () => {
     expect(toldIn(readFileSync(`${options.file.path}.1`, 'utf8')).length).toBe(1);
   });
 
-  it('resumes when its missing folder exists', async () => {
+  it('reports ENOENT as its failure while the folder of the file does not exist', async () => {
     const { ledger, states } = await running({
       file: { path: '/nonexistent/findings.jsonl', maxBytes: 100, keep: 1 },
       webhook: null,
@@ -111,8 +114,8 @@ describe('file sink', () => {
   });
 });
 
-describe('webhook sink', () => {
-  it('posts arrays of findings, signed with the secret', async () => {
+describe('the webhook sink', () => {
+  it('posts JSON arrays of findings, with a signature made with the secret', async () => {
     const { received, url } = await receiver();
     const { ledger, sinks } = await running(webhook(url));
     await ledger.merge([seen({ count: 2 }), seen({ source: '10.0.0.8' })]);
@@ -127,7 +130,7 @@ describe('webhook sink', () => {
       .toEqual([{ name: 'webhook', delivered: 2, failed: 0, failure: null, dropped: 0, waiting: 0 }]);
   });
 
-  it('repeats refused findings in order, at least once, also after a restart', async () => {
+  it('repeats findings that the receiver refused, in their order and at least once, also after a restart', async () => {
     const kv = createMemoryStore();
     const { received, told, url } = await receiver();
     const { answer } = told;
@@ -157,14 +160,15 @@ describe('webhook sink', () => {
     told.answer = answer;
     const { ledger } = await running(options, { kv });
     await allDelivered(ledger, 'webhook');
-    // Deliveries under way at the stop may be repeated, with the same position.
+    // The sink may repeat a delivery that was under way at the stop. A repeated finding has the same
+    // position.
     const once = () => [...new Map(toldBy(received).map((one) => [one.position, one])).values()];
     expect(briefly(once())).toEqual(['10.0.0.7 +1 =1', '10.0.0.7 +1 =2', '10.0.0.8 +1 =1']);
     await ledger.merge([seen({ source: '10.0.0.9' })]);
     await expect.poll(() => once().length).toBe(4);
   });
 
-  it('does not follow redirects', async () => {
+  it('treats a redirect as a failure, and does not contact the new location', async () => {
     const other = await receiver();
     const { received, told, url } = await receiver();
     told.answer = (answer) => void answer.writeHead(307, { location: other.url }).end();
@@ -175,7 +179,7 @@ describe('webhook sink', () => {
     expect(other.received).toEqual([]);
   });
 
-  it('retries later if the receiver does not respond or cannot be reached', async () => {
+  it('retries a delivery if the receiver does not respond or if the connection is refused', async () => {
     const { told, url, received, port, close } = await receiver();
     told.answer = () => {};
     const { ledger, states } = await running(webhook(url, 60));
@@ -190,7 +194,7 @@ describe('webhook sink', () => {
     expect(briefly(toldBy(again.received))).toEqual(['10.0.0.7 +1 =1']);
   });
 
-  it('sends a gap with the number of findings that were dropped', async () => {
+  it('sends a gap with the number of findings that were dropped while the receiver refused deliveries', async () => {
     const { received, told, url } = await receiver();
     const { answer } = told;
     told.answer = (refusing) => void refusing.writeHead(503).end();
@@ -212,13 +216,14 @@ describe('webhook sink', () => {
     const changes = Math.max(...got.map(({ position }) => position)) - FIRST_POSITION + 1;
     const lost = items[0]?.count ?? 0;
     expect([changes - 300, changes - 299]).toContain(lost);
-    // One delivery may have been under way while its findings were dropped.
+    // At most one delivery of 100 findings was under way while its findings were dropped, so it may have
+    // arrived too.
     expect(kept).toBeGreaterThanOrEqual(changes - lost);
     expect(kept).toBeLessThanOrEqual(changes - lost + 100);
   });
 });
 
-it('a new sink receives no earlier findings, and a removed sink leaves no entries behind', async () => {
+it('a new sink receives no earlier findings, and the queue of a removed sink is deleted', async () => {
   const kv = createMemoryStore();
   const keep = { ...bound(kv), close: async () => {} };
   const none = await openFindingStore(keep, { ...OPTIONS, sinks: [] });
@@ -245,7 +250,7 @@ it('a new sink receives no earlier findings, and a removed sink leaves no entrie
   expect(await entries()).toBe(0);
 });
 
-it('no secret appears in a finding, a file, or the status of a sink', async () => {
+it('no secret appears in a finding, in the file of a sink, in a posted body, or in the status of a sink', async () => {
   const { received, told, url } = await receiver();
   told.answer = (refusing) => void refusing.writeHead(401).end(SECRET);
   const file = toFile();
