@@ -1,11 +1,14 @@
-/** One benchmark. It returns its figures, each with its bound. */
+/** A benchmark. `run` returns the measured figures, each with an optional bound. */
 export type Bench = { readonly name: string; run(): Promise<readonly Row[]> };
 
 export type Row = {
   readonly what: string;
   readonly value: number;
   readonly unit: string;
-  /** The bound for this figure, in the same unit. */
+  /**
+   * The largest accepted value in `unit`. `atLeast` is the smallest accepted value. A row without both has no
+   * bound.
+   */
   readonly atMost?: number;
   readonly atLeast?: number;
 };
@@ -20,7 +23,7 @@ export function figureOf({ value, unit }: Row): string {
   return `${value >= 100 ? Math.round(value) : value.toPrecision(3)} ${unit}`.trimEnd();
 }
 
-/** Empty for a figure without a bound. */
+/** Returns the bound of a row as text, or an empty text if the row has no bound. */
 export function boundOf({ atMost, atLeast }: Row): string {
   return atMost !== undefined ? `≤ ${atMost}` : atLeast !== undefined ? `≥ ${atLeast}` : '';
 }

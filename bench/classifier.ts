@@ -36,8 +36,9 @@ function rule(random: Random, index: number, destination: Prefix): Rule {
 }
 
 /**
- * Groups of `each` rules that divide the sources among them. With one group, the destinations divide the
- * address space; otherwise they are random.
+ * Returns a policy of groups with `each` rules. The groups divide the source addresses into equal parts. With
+ * one group, its rules divide the destination addresses into equal parts; with several groups, the
+ * destinations are random.
  */
 function policyOf(rules: number, each: number): Policy {
   const random = new Random(rules);

@@ -10,7 +10,9 @@ const SECONDS = 2;
 const ROUNDS = 6;
 const PACED_QPS = 5_000;
 const PACED_ROUNDS = 12;
-/** The share of the rounds that counts: those in which the hypervisor stole the least CPU time. */
+/**
+ * The fraction of rounds that the medians use: the quarter in which the hypervisor stole the least CPU time.
+ */
 const QUIET_PART = 0.25;
 const PEERS = ['dnsdist', 'unbound', 'dnsmasq'] as const;
 
@@ -21,7 +23,10 @@ type Load = {
   readonly stolen: number;
 };
 
-/** Sends queries from the client: as fast as the replies arrive, or at `qps` queries a second. */
+/**
+ * Runs `dnsperf` on the client against UDP port `port`. Without `qps`, `dnsperf` sends the next query as soon
+ * as a reply arrives; with `qps`, it sends that many queries per second.
+ */
 async function load(topology: Topology, file: string, port: number, qps?: number): Promise<Load> {
   const words = [
     '-s',
@@ -41,18 +46,18 @@ async function load(topology: Topology, file: string, port: number, qps?: number
   const before = stolenTicks();
   const stdout = await topology.client.must('taskset', '-c', LOAD_CPU, 'dnsperf', ...words, ...paced);
   const number = (label: string): number => Number(new RegExp(`${label}:\\s+([\\d.]+)`).exec(stdout)?.[1]);
-  // Example: > NOERROR n1.example.com A 0.000123
+  // A line of the output is, for example: > NOERROR n1.example.com A 0.000123
   const latencies = [...stdout.matchAll(/^> \w+ \S+ \S+ ([\d.]+)$/gm)].map((match) => Number(match[1]) * 1_000);
   const stolen = stolenTicks() - before;
   return { qps: number('Queries per second'), lost: number('Queries lost'), latenciesMs: latencies, stolen };
 }
 
-/** The CPU time stolen by the hypervisor so far, all CPUs together. */
+/** Returns the CPU time that the hypervisor has stolen from all CPUs since boot, in clock ticks. */
 function stolenTicks(): number {
   return Number(/^cpu +(?:\d+ ){7}(\d+)/.exec(readFileSync('/proc/stat', 'utf8'))?.[1] ?? 0);
 }
 
-/** The median of a figure over the rounds with little stolen CPU time. */
+/** Returns the median of a figure over the `QUIET_PART` of rounds with the least stolen CPU time. */
 function typical<L extends Load>(loads: readonly L[], figure: (load: L) => number): number {
   const most = quantile(
     loads.map(({ stolen }) => stolen),
@@ -66,7 +71,10 @@ const latency =
   ({ latenciesMs }: Load): number =>
     quantile(latenciesMs, part);
 
-/** The subjects take turns. */
+/**
+ * Measures all subjects in each round, one after another, so that slow changes of the machine affect all
+ * subjects alike.
+ */
 async function pacedLoads(topology: Topology, file: string, subjects: readonly Subject[]) {
   const loads = subjects.map(({ name, port }) => ({ name, port, all: [] as Load[] }));
   for (let round = 0; round < PACED_ROUNDS; round++) {
@@ -93,7 +101,7 @@ async function compare(
   try {
     for (const [index, peer] of PEERS.entries())
       proxies.push(await startPeer(topology, folder, peer, 5_301 + index, names, ttl > 0));
-    // One load first, to fill the caches.
+    // A load that is not measured fills the caches of each proxy first.
     for (const { port } of proxies) await load(topology, file, port);
     const rates = new Map(proxies.map(({ name }) => [name, [] as Load[]]));
     for (let round = 0; round < ROUNDS; round++) {
@@ -122,8 +130,8 @@ async function compare(
 }
 
 /**
- * The cost of learning: an answer is delayed until its addresses are in force. Each policy differs from the
- * one before, so that all addresses are learned again.
+ * Measures the added latency of learning, because Weir sends an answer only after the grants of its addresses
+ * are in force. Each policy differs from the previous policy, so that Weir must learn all addresses again.
  */
 async function learning(topology: Topology, folder: string): Promise<readonly Row[]> {
   const names = NAMES(10_000);

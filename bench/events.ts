@@ -8,7 +8,10 @@ import { loadForTest } from '#test/dataplane/loaded.js';
 import { denyAll } from '#test/kernel/policies.js';
 import type { Bench, Row } from './bench.js';
 
-/** Slightly less than the capacity of the ring. */
+/**
+ * The number of packets in one round. Each packet causes one record, and the ring buffer can hold slightly
+ * more records, so that the kernel loses no record.
+ */
 const PACKETS = 32_000;
 const ROUNDS = 40;
 

@@ -9,10 +9,16 @@ import { residentMiB } from './resident.js';
 const IDLE_CONNECTIONS = 10_000;
 const SAMPLE_MS = 250;
 const SETTLE_MS = 3_000;
-/** The memory that a body of any size may take. Kernel buffers are not included. */
+/**
+ * The bound for the memory growth of the node while a body of 10 GiB passes, in MiB. Kernel buffers are not
+ * counted.
+ */
 const LARGE_MIB = 64;
 
-/** The memory of the node for intercepted connections. */
+/**
+ * Measures the memory of the node for intercepted connections: for one body of 10 GiB, and for each idle
+ * connection.
+ */
 export const inspectionMemoryBench: Bench = { name: 'inspection-memory', run: measure };
 
 async function measure(): Promise<readonly Row[]> {

@@ -16,11 +16,17 @@ const LOADS = [
   { what: 'new connections', isNew: true },
 ] as const;
 
-/** `evenness`: the processor time of the less busy thread, relative to the other one. */
+/**
+ * `cpuUs` is the CPU time for each request. `evenness` is the CPU time of the less busy thread divided by
+ * that of the busier thread.
+ */
 type Figures = { readonly perSecond: number; readonly cpuUs: number; readonly evenness: number };
 type Way = { readonly threads: number; readonly site: Site; readonly node: NodeProcess };
 
-/** Whether a second thread of the service plane doubles the rate at the same cost for each request. */
+/**
+ * Measures whether a second service-plane thread doubles the request rate, and whether each request still
+ * costs the same CPU time.
+ */
 export const inspectionThreadsBench: Bench = { name: 'inspection-threads', run: measure };
 
 async function measure(): Promise<readonly Row[]> {
@@ -41,7 +47,7 @@ async function measure(): Promise<readonly Row[]> {
   }
 }
 
-/** The nodes take turns. Each figure is the median. */
+/** Measures the nodes one after another in each round, and returns the median of each figure. */
 async function compare(ways: readonly Way[], what: string, isNew: boolean): Promise<readonly Row[]> {
   const found = new Map<Way, Figures[]>(ways.map((way) => [way, []]));
   for (let round = 0; round < ROUNDS; round++) {
@@ -62,7 +68,8 @@ async function compare(ways: readonly Way[], what: string, isNew: boolean): Prom
   const [one, two] = ways as [Way, Way];
   const price = median(two, 'cpuUs') / median(one, 'cpuUs');
   rows.push({ what: `${what}: processor time with 2 threads relative to 1`, value: price, unit: '×', atMost: 1.5 });
-  // Persistent connections may be distributed unevenly, because they are few.
+  // Only 64 persistent connections exist, and the kernel may distribute so few unevenly. Therefore only new
+  // connections have a bound.
   const bound = isNew ? { atLeast: 0.8 } : {};
   rows.push({
     what: `${what}: less busy thread relative to the other`,

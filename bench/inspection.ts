@@ -12,7 +12,10 @@ const ROUNDS = 5;
 const CONNECTIONS = 32;
 const PEERS: readonly Peer[] = ['squid', 'haproxy', 'mitmproxy'];
 const STREAMS = 8;
-/** haproxy uses HTTP/1.1 towards its servers here. squid does not support HTTP/2. */
+/**
+ * The proxies that accept HTTP/2 from the client. haproxy uses HTTP/1.1 towards the server in this setup.
+ * squid does not support HTTP/2.
+ */
 const SPEAK_HTTP2: ReadonlySet<string> = new Set(['weir', 'haproxy', 'mitmproxy']);
 
 type Figures = { readonly perSecond: number; readonly cpuUs: number };
@@ -80,7 +83,7 @@ function ratio(found: ReadonlyMap<string, Figures>, peer: Peer): number {
   return (found.get('weir')?.perSecond ?? 0) / (found.get(peer)?.perSecond ?? Number.POSITIVE_INFINITY);
 }
 
-/** The proxies take turns. Each figure is the median. */
+/** Measures the proxies one after another in each round, and returns the median of each figure. */
 async function compare(ways: readonly Way[], run: (way: Way) => Promise<Load>): Promise<ReadonlyMap<string, Figures>> {
   const found = new Map<string, Figures[]>(ways.map(({ name }) => [name, []]));
   for (let round = 0; round < ROUNDS; round++) {

@@ -9,22 +9,23 @@ import { loadForBench, timeLookups } from './lookups.js';
 
 const SOURCES = 0x0a00_0000;
 const DESTINATIONS = 0x1400_0000;
-/** The number of hostname rules among the ten rules of a group. */
+/** Each group has ten rules. This is the number of rules with a hostname among the ten rules. */
 const HOSTNAMES = 2;
 const HOUR_NS = 3_600_000_000_000n;
 
 const name = (number: number): string => `h${number}.example.com`;
 
 /**
- * Groups of ten rules. Hostname rules are first and match every port, so that each classification looks up
- * the grants.
+ * Returns a policy of groups with ten rules. The hostname rules come first and match every port, so that each
+ * classification must look up the grants.
  */
 function policyOf(rules: number, sources: number): Policy {
   const random = new Random(rules);
   const groups = rules / 10;
   const members = Array.from({ length: groups }, (): Prefix[] => []);
   for (let source = 0; source < sources; source++) {
-    // Neighbouring addresses are in different groups, so there are as many intervals as addresses.
+    // Adjacent addresses belong to different groups, so that the source map has one interval for each
+    // address.
     members[source % groups]?.push({ address: SOURCES + source, length: 32 });
   }
   return {
@@ -61,7 +62,7 @@ function rule(random: Random, group: number, index: number): Rule {
   };
 }
 
-/** Consecutive addresses, each granted for a random name. */
+/** Returns grants for consecutive addresses. Each address is granted for one random name. */
 function grantsOf(addresses: number, names: number, expiresAtNs: bigint): Grant[] {
   const random = new Random(addresses);
   const members = Array.from({ length: names }, (): number[] => []);
@@ -108,7 +109,10 @@ function measure(rules: number, addresses: number, atMost: number): Row[] {
   }
 }
 
-/** Each address is granted for every name of its list, so that all of them are searched. */
+/**
+ * Measures a lookup of an address that is granted for all `names` names, so that the datapath searches all
+ * grants of the address.
+ */
 function measureShared(names: number): Row[] {
   const addresses = 2 ** 12;
   const loaded = loadForBench(2 ** 18);

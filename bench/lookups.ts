@@ -9,10 +9,10 @@ import { TestRun } from '#libc/test-run.js';
 const LOOKUPS = 2_000_000;
 const SLOT_LINES = 1 << 20;
 
-// struct bench_request
+// Size and field offset of `struct bench_request` in the BPF object, in bytes.
 const REQUEST = { size: 56, elapsedNs: 48 } as const;
 
-/** Addresses from `base`, with random bits where `mask` is set. */
+/** A range of random addresses: `base` plus random values in the bits that `mask` has. */
 export type Space = { readonly base: number; readonly mask: number };
 
 export function loadForBench(grantCapacity: number): LoadedObject & { readonly trafficStatistics: TrafficStatistics } {
@@ -48,8 +48,8 @@ export function loadForBench(grantCapacity: number): LoadedObject & { readonly t
 }
 
 /**
- * Nanoseconds for the classification of a TCP packet over uniformly random keys, without the generation of
- * the keys. The best of six runs.
+ * Returns the time to classify one TCP packet with uniformly random addresses, in nanoseconds. The time to
+ * generate the addresses is subtracted. The result is the minimum of six runs.
  */
 export function timeLookups(
   { object, slots }: LoadedObject,

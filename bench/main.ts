@@ -50,7 +50,8 @@ if (unknown.length > 0) {
   console.error(`unknown: ${unknown.join(', ')}; there are ${benches.map((bench) => bench.name).join(', ')}`);
   process.exit(2);
 }
-// The kernel statistics would add to the measured run time of each program.
+// With `kernel.bpf_stats_enabled` the kernel measures each BPF program, and the measurement adds to the run
+// time in the results.
 if (readFileSync('/proc/sys/kernel/bpf_stats_enabled', 'utf8').trim() !== '0') {
   console.error('kernel.bpf_stats_enabled is on, and makes programs slower: switch it off first');
   process.exit(2);

@@ -10,7 +10,10 @@ import { LOAD_CPU } from './dns/proxies.js';
 import { quantile } from './forward/comparison.js';
 import { residentMiB } from './resident.js';
 
-/** Sources in the lower half are allowed, those in the upper half are denied. */
+/**
+ * The client's source addresses. The policy allows sources in the lower half of the network and denies
+ * sources in the upper half.
+ */
 const NETWORK = '20.0.0.0/15';
 const ALLOWED = '20.0.0.1';
 const DENIED = '20.1.0.1';
@@ -30,7 +33,7 @@ type Counted = {
 };
 type Read = { readonly messages: number; readonly lost: Readonly<Record<string, number>>; readonly closed: boolean };
 
-/** A node between a client that owns all addresses of a network and a server that never replies. */
+/** A Weir node between a client that owns all addresses of `NETWORK` and a server that never replies. */
 class Scene {
   private constructor(
     readonly topology: Topology,
@@ -64,7 +67,10 @@ class Scene {
     return new Scene(topology, process);
   }
 
-  /** Sends datagrams from `sources` addresses to `ports` ports. Returns the number of datagrams sent. */
+  /**
+   * Sends UDP datagrams from `sources` addresses to `ports` server ports at `rate` per second. Returns the
+   * number of datagrams sent.
+   */
   async send(first: string, sources: number, ports: number, rate: number, seconds = SECONDS): Promise<number> {
     const words = [first, sources, ADDRESSES.server, ports, rate, seconds].map(String);
     return Number(await this.topology.client.must('taskset', '-c', LOAD_CPU, flows, ...words));
@@ -117,7 +123,7 @@ class Readers {
     return JSON.parse(value as string) as Read[];
   }
 
-  /** Waits until no more messages arrive. */
+  /** Waits until the readers have received no new message for 1.5 s, and returns their counts. */
   async settled(): Promise<readonly Read[]> {
     let before = '';
     for (;;) {
@@ -145,7 +151,10 @@ const difference = (after: Counted, before: Counted): Counted => ({
 const lostOf = (reads: readonly Read[], where: string): number =>
   reads.reduce((sum, { lost }) => sum + (lost[where] ?? 0), 0);
 
-/** The messages of one reader, and the events in the same time. */
+/**
+ * Sends new flows at `rate` per second to one wiretap reader. Returns what the reader received, and the event
+ * counters of the node for the same time.
+ */
 async function oneReader(scene: Scene, rate: number): Promise<{ read: Read; counted: Counted }> {
   const readers = await scene.readers(1, 0, '?type=flow&type=flow_end');
   const before = await scene.counted();
@@ -160,7 +169,8 @@ async function oneReader(scene: Scene, rate: number): Promise<{ read: Read; coun
 async function run(): Promise<readonly Row[]> {
   const scene = await Scene.open();
   try {
-    // Fills the flow table, so that each further new flow ends another one.
+    // Fills the flow table first, so that each new flow in the measurement evicts an old flow and causes two
+    // events.
     await scene.send(ALLOWED, SOURCES, PORTS, 100_000, 3);
     const slow = await oneReader(scene, 55_000);
 
@@ -253,7 +263,8 @@ const COST_ROUNDS = 5;
 const MODES = ['off', 'no reader', 'a reader'] as const;
 
 /**
- * The cost of observation for packets: as many as one CPU can send through the node. The modes take turns.
+ * Measures the cost of observation: the packets per second that one CPU can send through the node, without
+ * observation, without a reader, and with a reader. Each round measures all modes.
  */
 async function costs(scene: Scene): Promise<readonly Row[]> {
   const kinds = { 'new flows': PORTS, 'established flows': 4 } as const;

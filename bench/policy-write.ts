@@ -22,7 +22,7 @@ type Document = {
   }[];
 };
 
-/** Allows the client to reach UDP port `port` of the server. */
+/** Returns a source group that allows the client to reach UDP port `port` of the server. */
 function clientGroup(port: number): Document['source_groups'][number] {
   return {
     id: 'client',
@@ -33,8 +33,8 @@ function clientGroup(port: number): Document['source_groups'][number] {
 }
 
 /**
- * A policy with the group of the client, followed by groups of `each` rules. If there is only one such group,
- * it is for all sources.
+ * Returns a policy of the client's group and more groups of `each` rules, `count` rules in total. If `each`
+ * is at least `count`, the only other group applies to all sources.
  */
 function manyRules(count: number, each: number, port: number, seed = count): Document {
   const random = new Random(seed);
@@ -67,9 +67,9 @@ function manyRules(count: number, each: number, port: number, seed = count): Doc
 }
 
 /**
- * The same policy for `nft -f`: one chain for each group, found by a verdict map because the sources of the
- * groups do not overlap. Two ports become two rules, because a port set in a third of the rules takes nft
- * several times as long.
+ * Returns the same policy as input of `nft -f`. Each group is a chain, and a verdict map selects the chain by
+ * source, because the sources of the groups do not overlap. A rule with two ports becomes two nftables rules.
+ * With a port set in a third of the rules, `nft` takes several times as long.
  */
 function asNftables({ source_groups: groups }: Document): string {
   const chains = groups.map(({ id, rules }) => {
@@ -101,8 +101,8 @@ function network(address: string, length: number): string {
 type Memory = { readonly peakMiB: number; readonly nowMiB: number; readonly kernelMapsMiB: number };
 
 /**
- * The peak and current resident memory of the node's process, all threads included, and the kernel memory of
- * its maps.
+ * Returns the peak and the current resident memory of the node's process, and the kernel memory of the BPF
+ * maps that the process has open.
  */
 async function memoryOf(rig: Rig): Promise<Memory> {
   const { stdout } = await rig.topology.node.run('pgrep', '-f', rig.node.folder);
@@ -118,10 +118,13 @@ async function memoryOf(rig: Rig): Promise<Memory> {
   return { ...node, kernelMapsMiB: mapBytes(node.pid) / 2 ** 20 };
 }
 
-/** A slow write must give a figure instead of a failure. */
+/** A timeout of 60 s, so that a slow write gives a figure and not an error. */
 const LONG_TIMEOUT = { fallback: 'deny', activation_timeout: '60s' };
 
-/** The times of `rounds` writes, which open port 80 and port 81 to the client in turns. */
+/**
+ * Measures `rounds` policy writes, which alternately allow UDP port 80 and UDP port 81 to the client. Returns
+ * the time of each write in milliseconds.
+ */
 async function writes(rig: Rig, path: string, bodies: readonly string[], rounds: number): Promise<number[]> {
   const times: number[] = [];
   for (let round = 0; round < rounds; round++) {
@@ -129,7 +132,7 @@ async function writes(rig: Rig, path: string, bodies: readonly string[], rounds:
     const reply = await rig.node.request('PUT', path, bodies[round % 2] ?? '');
     times.push(performance.now() - started);
     if (reply.status > 201) throw new Error(`PUT: ${reply.status} ${reply.text.slice(0, 400)}`);
-    // The policy must be in force: the next packets are decided by the policy that was just written.
+    // Checks that the new policy is in force: the server answers only at the port that the policy allows.
     const seen = [await rig.udp(80), await rig.udp(81)];
     const expected = round % 2 === 0 ? ['pong 1', 'silent 1'] : ['silent 1', 'pong 1'];
     if (seen.join() !== expected.join())
@@ -138,7 +141,7 @@ async function writes(rig: Rig, path: string, bodies: readonly string[], rounds:
   return times;
 }
 
-/** Writes one group of a large policy repeatedly, and never the others. */
+/** Measures repeated writes of one source group of a large policy. The other groups stay unchanged. */
 async function measureGroup(shape: string, rules: number, each: number): Promise<Row[]> {
   const rig = await createRig(`benchg${each === rules ? 1 : each}`, [80, 81], { sections: { policy: LONG_TIMEOUT } });
   try {

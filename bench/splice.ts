@@ -9,7 +9,10 @@ import type { Bench, Row } from './bench.js';
 import { quantile } from './forward/comparison.js';
 import { LOAD_CPU, PROXY_CPU } from './inspection/site.js';
 
-/** At each port, the bulk transfer is measured; at the next port, connections with one reply each. */
+/**
+ * The benchmark measures bulk transfer at each of these ports, and connections with one reply at the next
+ * higher port.
+ */
 const PORTS = { forwarded: 7_000, spliced: 7_100 } as const;
 const SECONDS = 1.5;
 const ROUNDS = 9;
@@ -22,7 +25,8 @@ async function measure(): Promise<readonly Row[]> {
   const topology = await createTopology('splice');
   let node: NodeProcess | undefined;
   try {
-    // Every closed connection occupies a port of the client for a minute (TIME_WAIT).
+    // A closed connection occupies a client port for one minute (TIME_WAIT). The default port range is too
+    // small for the connections of this benchmark.
     await topology.client.must('sysctl', '-qw', 'net.ipv4.ip_local_port_range=1024 65000');
     const ports = Object.values(PORTS).map(String);
     await firstLine(topology.server.start('taskset', ['-c', LOAD_CPU, ends, 'serve', ...ports]));

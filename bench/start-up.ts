@@ -24,7 +24,7 @@ const PROXIES = {
   service_plane: { workers: 1 },
 };
 
-/** The time until a node is ready, and the memory of an idle node. */
+/** Measures the time from the start of a node until it is ready, and the memory of an idle node. */
 export const startUpBench: Bench = {
   name: 'start-up',
   run: async () => [

@@ -4,17 +4,23 @@ import { join } from 'node:path';
 import { type NodeProcess, startNode } from '#cli/node-process.js';
 import { ADDRESSES, type Topology } from '#cli/topology.js';
 
-/** The proxies share one core. The load generator and the upstream servers use the other one. */
+/**
+ * The DNS proxies share this CPU. The load generator and the upstream servers use `LOAD_CPU`, so that they
+ * take no time from the proxies.
+ */
 const PROXY_CPU = '1';
 export const LOAD_CPU = '0';
 const READY_MS = 20_000;
 
 export const NAMES = (count: number): string[] => Array.from({ length: count }, (_, index) => `n${index}.example.com`);
 
-/** A proxy on the node that the client queries on this port. */
+/** A DNS proxy under test on the node. The client sends queries to UDP port `port`. `end` stops the proxy. */
 export type Subject = { readonly name: string; readonly port: number; end(): Promise<void> };
 
-/** Starts a server that resolves these names from its configuration, each to a different address. */
+/**
+ * Starts unbound as upstream server. The server resolves each of `names` to a different address from its
+ * configuration.
+ */
 export async function startUpstream(
   topology: Topology,
   folder: string,
@@ -25,7 +31,8 @@ export async function startUpstream(
   const lines = [
     ...unboundAt(ADDRESSES.server, 53, folder),
     '  minimal-responses: yes',
-    // The health check of dnsdist queries another name, which must get an answer.
+    // dnsdist checks the health of the upstream server with another name. Without this zone unbound does not
+    // answer that query.
     '  local-zone: "." static',
     ...names.map((name, index) => `  local-data: "${name}. ${ttl} IN A ${addressOf(index)}"`),
   ];
@@ -37,12 +44,15 @@ export async function startUpstream(
   return child;
 }
 
-/** No packet is ever sent to these addresses. */
+/** Returns the address of the name with number `index`. The benchmark sends no packet to these addresses. */
 function addressOf(index: number): string {
   return `20.${(index >> 16) & 255}.${(index >> 8) & 255}.${index & 255}`;
 }
 
-/** A rule for each name. Without names, one rule that allows every lookup, so that no address is learned. */
+/**
+ * Writes a policy with one rule for each name. If `names` is null, one rule allows every lookup, so that Weir
+ * learns no address.
+ */
 export async function putRules(node: NodeProcess, names: readonly string[] | null): Promise<void> {
   const rules = (names ?? [undefined]).map((name, index) => ({
     id: `r${index}`,
@@ -54,7 +64,7 @@ export async function putRules(node: NodeProcess, names: readonly string[] | nul
   if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
 }
 
-/** Weir with a rule for each name. */
+/** Starts a Weir node whose policy has one rule for each name. */
 export async function startWeir(
   topology: Topology,
   names: readonly string[],
@@ -133,7 +143,7 @@ function configOf(
         `newServer({address="${ADDRESSES.server}:53", healthCheckMode="up"})`,
         ...(isCaching ? ['getPool(""):setCache(newPacketCache(200000))'] : []),
         'allowed = newSuffixMatchNode()',
-        // A loop, because as many lines exceed a limit of Lua.
+        // A Lua loop adds the names, because one line of Lua for each name exceeds a limit of Lua.
         `for each = 0, ${names.length - 1} do allowed:add(newDNSName("n" .. each .. ".example.com")) end`,
         'addAction(NotRule(SuffixMatchNodeRule(allowed)), RCodeAction(DNSRCode.NXDOMAIN))',
       ];

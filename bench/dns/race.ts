@@ -10,7 +10,9 @@ const ROUNDS = 100_000;
 const CHANGED_ROUNDS = 20_000;
 const AT_ONCE = 64;
 const PORT = 443;
-/** Every name has an address of its own in this network, and the server owns all of them. */
+/**
+ * Each name has an address in this network. The server accepts connections to all addresses of the network.
+ */
 const NETWORK = '198.18.0.0/15';
 const program = fileURLToPath(new URL('./rounds-process.js', import.meta.url));
 
@@ -25,7 +27,10 @@ function failuresIn(failures: Outcome['failures']): number {
   return Object.values(failures).reduce((sum, count) => sum + count, 0);
 }
 
-/** Lookups, each followed at once by a connection to the returned address. No connection may be refused. */
+/**
+ * Runs rounds of a lookup and an immediate connection to the returned address. The bound is 0 failed
+ * connections: grants must be in force before the answer.
+ */
 async function run(): Promise<readonly Row[]> {
   const topology = await createTopology('race');
   const folder = await temporaryFolder('race');
@@ -55,7 +60,7 @@ end))
     };
     const { failures, seconds } = await ask(ROUNDS);
     const failed = failuresIn(failures);
-    // The same while the policy is replaced, with all grants still present.
+    // Repeats the rounds while the policy is replaced in a loop. The grants of the first rounds still exist.
     let changes = 0;
     let isOver = false;
     const changing = ask(CHANGED_ROUNDS).finally(() => {

@@ -64,13 +64,16 @@ class Asker {
   }
 }
 
-/** The outcome of a connection. The first packet is not repeated: it passes, or it was sent too early. */
+/**
+ * Connects to `address` and returns the outcome. The function waits less than one TCP retransmission, so that
+ * a dropped SYN counts as a failure.
+ */
 function reach(address: number, port: number): Promise<string> {
   const host = [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff).join('.');
   return new Promise((resolve) => {
     const socket = connect({ host, port });
-    // TCP retransmits after one second. `setImmediate` lets pending events run first if this process was
-    // delayed.
+    // TCP retransmits a SYN after 1 s, so the timer ends at 0.9 s. `setImmediate` handles pending socket
+    // events first if this process was delayed.
     const timer = setTimeout(() => setImmediate(() => finish('first packet lost')), 900);
     const finish = (result: string): void => {
       clearTimeout(timer);
@@ -83,13 +86,13 @@ function reach(address: number, port: number): Promise<string> {
 }
 
 /**
- * `serve PORT` accepts connections. `ask RESOLVER PORT ROUNDS AT_ONCE` looks up a different name in each
- * round, and connects to the returned address at once. At the end it prints a line of JSON: the rounds, and
- * the failures by reason.
+ * A process with two modes. `serve PORT` accepts connections. `ask RESOLVER PORT ROUNDS AT_ONCE` runs AT_ONCE
+ * loops, which look up a new name in each round and connect to the returned address immediately. At the end
+ * `ask` prints one line of JSON: the rounds, the failures by reason, and the seconds.
  */
 const [mode = '', ...words] = process.argv.slice(2);
 if (mode === 'serve') {
-  // A long backlog, because the accept queue is not measured.
+  // The backlog is long, because an overflow of the accept queue would count as a failure of the proxy.
   const at = { port: Number(words[0]), host: '0.0.0.0', backlog: 4_096 };
   createServer((socket) => socket.on('error', () => {})).listen(at, () => console.log('serving'));
 } else {

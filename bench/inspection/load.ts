@@ -5,7 +5,7 @@ import { LOAD_CPU, type Site } from './site.js';
 export type Load = { readonly perSecond: number; readonly requests: number; readonly failed: number };
 
 /**
- * Sends requests over some connections as fast as the replies arrive. `isNew`: each request uses a new
+ * Runs `wrk`, which sends the next request as soon as a reply arrives. With `isNew`, each request uses a new
  * connection.
  */
 export async function wrk(
@@ -30,7 +30,10 @@ export async function wrk(
   };
 }
 
-/** Sends HTTP/2 requests with `streams` streams on each connection, as fast as the replies arrive. */
+/**
+ * Runs `h2load` over HTTP/2 with `streams` parallel streams on each connection. `h2load` sends the next
+ * request as soon as a reply arrives.
+ */
 export async function multiplexed(
   site: Site,
   port: number,
@@ -50,7 +53,10 @@ export async function multiplexed(
   };
 }
 
-/** Latencies in milliseconds at `perSecond` requests a second, over HTTP/1.1 or HTTP/2. */
+/**
+ * Runs `h2load` at a constant rate of `perSecond` requests per second, over HTTP/1.1 or HTTP/2. Returns the
+ * latency of each request in milliseconds.
+ */
 export async function paced(
   site: Site,
   port: number,
@@ -69,12 +75,15 @@ export async function paced(
     `https://${SERVER_NAME}:${port}/`,
   ];
   await named(site, `rm -f ${log}; exec taskset -c ${LOAD_CPU} h2load ${words.join(' ')}`);
-  // start time in µs, status, latency in µs
+  // columns of the log: start time in µs, HTTP status, latency in µs
   const lines = (await readFile(log, 'utf8')).trim().split('\n');
   return lines.map((line) => Number(line.split('\t')[2]) / 1_000).filter((ms) => ms > 0);
 }
 
-/** Runs a command in a mount namespace where the name of the server resolves to its address. */
+/**
+ * Runs a shell command on the client. Its `/etc/hosts` resolves the server name to the address of the server,
+ * in a mount namespace of its own.
+ */
 async function named({ topology, hostsFile }: Site, command: string): Promise<string> {
   const { stdout } = await topology.client.run(
     'unshare',

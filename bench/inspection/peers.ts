@@ -8,8 +8,8 @@ import { PORTS, PROXY_CPU, type Site, untilItAnswers } from './site.js';
 
 export type Peer = 'squid' | 'haproxy' | 'mitmproxy';
 /**
- * A path between the client and a port of the server, and the processes of the proxy, whose CPU time is
- * measured.
+ * A proxy under test: the server port at which the client reaches the proxy, and the processes of the proxy
+ * whose CPU time is measured.
  */
 export type Way = {
   readonly name: string;
@@ -19,14 +19,17 @@ export type Way = {
 };
 
 const INNER = { squid: 3_130, haproxy: 8_445, mitmproxy: 8_446 } as const;
-/** How many characters of the output of a proxy are printed if it does not reply. */
+/**
+ * The number of characters at the end of a proxy's output that an error message has if the proxy does not
+ * reply.
+ */
 const OUTPUT_LIMIT = 4_096;
-/** The user of the Debian package. squid drops root privileges to it. */
+/** The user to which squid of the Debian package drops root privileges. */
 const SQUID_USER = 'proxy';
 
 /**
- * Starts the proxies on the node, each on the core of the proxies. Traffic to their ports is redirected to
- * them.
+ * Starts the proxies on the node, all on CPU `PROXY_CPU`. An nftables rule redirects the server port of each
+ * proxy to the port where the proxy listens.
  */
 export async function startPeers(site: Site, peers: readonly Peer[]): Promise<readonly Way[]> {
   const { node } = site.topology;
@@ -129,7 +132,10 @@ backend out
   },
 };
 
-/** A certificate signed by the CA of the benchmark, for a proxy that does not generate certificates. */
+/**
+ * Returns the certificate and key of the benchmark's CA. haproxy presents the CA certificate itself, because
+ * it does not generate certificates.
+ */
 function leafOf(bundle: string): string {
   return execFileSync('cat', [bundle], { encoding: 'utf8' });
 }

@@ -2,12 +2,14 @@ import { readdirSync, readFileSync } from 'node:fs';
 
 const CLOCK_TICKS = 100;
 
-/** The user and kernel time of these processes together, in microseconds. */
+/** Returns the sum of user and kernel CPU time of the processes, in microseconds. */
 export function processorTimeUs(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => sum + timeOf(`/proc/${pid}/stat`), 0);
 }
 
-/** The time of each thread of a process, by its id, in microseconds. */
+/**
+ * Returns the user and kernel CPU time of each thread of a process, in microseconds. The keys are thread ids.
+ */
 export function threadTimesUs(pid: number): ReadonlyMap<string, number> {
   return new Map(readdirSync(`/proc/${pid}/task`).map((id) => [id, timeOf(`/proc/${pid}/task/${id}/stat`)]));
 }

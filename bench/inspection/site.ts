@@ -3,21 +3,32 @@ import { join } from 'node:path';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
 
-/** The proxies use one core. The load generator and the servers use the other one. */
+/**
+ * The proxies use this CPU. The load generator and the servers use `LOAD_CPU`, so that they take no time from
+ * the proxies.
+ */
 export const PROXY_CPU = '0';
 export const LOAD_CPU = '1';
-/** The server listens on all of these ports. Each path to it has its own port. */
+/**
+ * The server listens on all these TCP ports. Each proxy under test has a port of its own, so that the node
+ * can redirect connections by port.
+ */
 export const PORTS = { direct: 443, squid: 444, haproxy: 445, mitmproxy: 446, raw: 447 } as const;
 const BODY = 'hello world';
-/** The size of the resource /large. */
+/** The size of the resource /large, in bytes. */
 export const LARGE_BYTES = 10 * 2 ** 30;
 
-/** A topology with a server, and files that all of its processes can read. */
+/**
+ * A client, a node and a server in network namespaces, with a folder of files that all their processes can
+ * read.
+ */
 export type Site = {
   readonly topology: Topology;
   readonly folder: string;
   readonly rootFile: string;
-  /** Maps the name of the server to its address. */
+  /**
+   * The path of a file in the format of `/etc/hosts` that maps the server name to the address of the server.
+   */
   readonly hostsFile: string;
   file(name: string, content: string): Promise<string>;
   remove(): Promise<void>;
@@ -43,7 +54,7 @@ export async function createSite(tag: string): Promise<Site> {
   const cert = await file('server.pem', good.certPem);
   const key = await file('server.key', good.keyPem);
   const listens = Object.values(PORTS).map((port) => `listen ${port} ssl http2 backlog=4096;`);
-  // A sparse file: it takes no disk space.
+  // The file is sparse, so that its 10 GiB take no disk space.
   const large = await open(await file('large', ''), 'r+');
   await large.truncate(LARGE_BYTES);
   await large.close();
@@ -71,7 +82,10 @@ http {
 
 const MAX_WAIT_MS = 20_000;
 
-/** Waits until the server replies, through the proxy in between if there is one. */
+/**
+ * Waits until `curl` on the client receives the body of the server from `port`, directly or through a proxy.
+ * Throws after 20 s.
+ */
 export async function untilItAnswers(site: Site, port: number): Promise<void> {
   const deadline = performance.now() + MAX_WAIT_MS;
   const words = ['-sk', '--max-time', '3', '--resolve', `${SERVER_NAME}:${port}:${ADDRESSES.server}`];

@@ -2,7 +2,10 @@ import { type NodeProcess, startNode } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { PORTS, PROXY_CPU, type Site } from './site.js';
 
-/** A node whose policy intercepts connections to the server, with `workers` threads. */
+/**
+ * Starts a Weir node with `workers` service-plane threads. The policy intercepts connections of the client to
+ * the server.
+ */
 export async function startWeir({ topology, rootFile }: Site, workers: number): Promise<NodeProcess> {
   const node = await startNode(topology, {
     ...(workers === 1 ? { cpu: PROXY_CPU } : {}),

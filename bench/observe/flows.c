@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
  * flows FIRST SOURCES ADDRESS PORTS RATE SECONDS
- *
- * Sends RATE UDP datagrams a second, in turns from SOURCES addresses beginning with FIRST, to PORTS ports of
- * ADDRESS from 1024 on. The source addresses need not be assigned to an interface. The ports are used one
- * after the other, so that each datagram opens a flow until all pairs were used. The source port is derived
- * from the process id. RATE 0: as fast as possible. Prints the number of datagrams sent.
+ *  Sends RATE UDP datagrams per second for SECONDS seconds, or as many as possible if RATE is 0. The
+ *  source addresses are SOURCES addresses from FIRST on, in batches of 64 datagrams for each address.
+ *  Sockets use IP_FREEBIND, so that no interface needs the addresses. The destinations are PORTS ports of
+ *  ADDRESS from port 1024 on. Each datagram goes to the next port, so that it opens a new flow until all
+ *  pairs of source and port were used. The source port depends on the process id, so that two runs open
+ *  different flows. At the end the process prints the number of datagrams sent.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

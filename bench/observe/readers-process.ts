@@ -2,9 +2,9 @@ import { createInterface } from 'node:readline';
 import WebSocket from 'ws';
 
 /**
- * `readers-process URL TOKEN READERS STALLED` opens READERS wiretap readers, of which the last STALLED read
- * nothing. Prints `open` when all are connected. For each line on standard input it prints the messages that
- * the other readers received, and the losses reported to them.
+ * `readers-process URL TOKEN READERS STALLED` opens READERS wiretap connections. The last STALLED connections
+ * never read. The process prints `open` when all are connected. For each line on standard input it prints,
+ * for each connection that reads, the received messages and the reported losses.
  */
 const [url = '', token = '', readers = '1', stalled = '0'] = process.argv.slice(2);
 const MESSAGE = Buffer.from('"time":"');

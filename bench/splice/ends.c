@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * Both ends of connections that begin with a recorded hello.
- *
- * ends serve PORT...
- * At PORT: reads to the end and returns the number of bytes. At PORT + 1: replies to the first bytes with a
- * hello and closes. ends send ADDRESS PORT HELLO SECONDS
- * Sends for SECONDS. Prints megabytes a second, from the first byte to the confirmation of the server that
- * all
- * bytes arrived. ends connect ADDRESS PORT HELLO SECONDS MANY
- * Keeps MANY connections open at a time, each for one reply. Prints replies a second.
+ * Client and server of connections that begin with a recorded TLS ClientHello, read from the file HELLO.
+ *  ends serve PORT...
+ *  The server replies to the first bytes of a connection with a ServerHello. At PORT it then reads to the
+ *  end of the stream and replies with the number of bytes received. At PORT + 1 it closes the connection
+ *  after the ServerHello.
+ *  ends send ADDRESS PORT HELLO SECONDS
+ *  The client sends for SECONDS seconds. It prints megabytes per second, measured until the server has
+ *  confirmed the number of bytes.
+ *  ends connect ADDRESS PORT HELLO SECONDS MANY
+ *  The client keeps MANY connections open at a time, each for one ServerHello. It prints replies per
+ *  second.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -28,7 +30,8 @@
 #define PATIENCE_MS 5000
 
 static char bytes[CHUNK];
-/* A ServerHello of TLS 1.2: a client sends nothing more before the reply to its hello. */
+/* A ServerHello of TLS 1.2. A TLS client waits for a ServerHello before it sends more, so the splice
+ * begins only after this reply. */
 static const char server_hello[47] = { 22, 3, 3, 0, 42, 2, 0, 0, 38, 3, 3, [44] = (char)0xc0, [45] = 0x2f };
 static long long counts[FILES];
 static char is_listener[FILES], is_brief[FILES];
