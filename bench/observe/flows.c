@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
  * flows FIRST SOURCES ADDRESS PORTS RATE SECONDS
- *  Sends RATE UDP datagrams per second for SECONDS seconds, or as many as possible if RATE is 0. The
- *  source addresses are SOURCES addresses from FIRST on, in batches of 64 datagrams for each address.
- *  Sockets use IP_FREEBIND, so that no interface needs the addresses. The destinations are PORTS ports of
- *  ADDRESS from port 1024 on. Each datagram goes to the next port, so that it opens a new flow until all
- *  pairs of source and port were used. The source port depends on the process id, so that two runs open
- *  different flows. At the end the process prints the number of datagrams sent.
+ *
+ * Sends RATE UDP datagrams per second for SECONDS seconds, or as many as possible if RATE is 0. The SOURCES
+ * source addresses begin at FIRST; each address in turn sends a batch of 64 datagrams. The sockets use
+ * IP_FREEBIND, so that no interface needs these addresses. The destinations are PORTS ports of ADDRESS from
+ * port 1024 on. Each datagram goes to the next port, so that each datagram opens a flow until all pairs of
+ * source address and port were used. The source port depends on the process id, so that another run opens
+ * other flows. At the end the process prints the number of datagrams sent.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * Client and server of connections that begin with a recorded TLS ClientHello, read from the file HELLO.
- *  ends serve PORT...
- *  The server replies to the first bytes of a connection with a ServerHello. At PORT it then reads to the
- *  end of the stream and replies with the number of bytes received. At PORT + 1 it closes the connection
- *  after the ServerHello.
- *  ends send ADDRESS PORT HELLO SECONDS
- *  The client sends for SECONDS seconds. It prints megabytes per second, measured until the server has
- *  confirmed the number of bytes.
- *  ends connect ADDRESS PORT HELLO SECONDS MANY
- *  The client keeps MANY connections open at a time, each for one ServerHello. It prints replies per
- *  second.
+ * Client and server of TCP connections that begin with a recorded TLS ClientHello, read from the file HELLO.
+ *
+ * ends serve PORT...
+ *     The server replies to the first bytes of a connection with a ServerHello. At PORT, the server then
+ *     reads to the end of the stream and replies with the number of bytes received. At PORT + 1, the server
+ *     closes the connection after the ServerHello.
+ *
+ * ends send ADDRESS PORT HELLO SECONDS
+ *     The client sends for SECONDS seconds. It prints megabytes per second, measured until the server has
+ *     confirmed the number of bytes.
+ *
+ * ends connect ADDRESS PORT HELLO SECONDS MANY
+ *     The client keeps MANY connections open at a time, each for one ServerHello. It prints replies per
+ *     second.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

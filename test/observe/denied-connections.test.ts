@@ -78,7 +78,7 @@ test('`DeniedConnections` makes no finding of an allowed connection, and leaves 
   ]);
 });
 
-test('`DeniedConnections` counts events above 256 findings of one client in a finding without hostname and path', () => {
+test('`DeniedConnections` counts events above the limit of 256 findings per client in one finding without hostname and path', () => {
   for (let from = 0; from < 1_000_000; from += 1_000)
     add(...Array.from({ length: 1_000 }, (_, index) => request(`/${from + index}`)));
   add(request('/other', { source: address('10.0.0.8') }));

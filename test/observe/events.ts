@@ -24,8 +24,8 @@ export type EventInput = {
 };
 
 /**
- * Returns a batch of records in the layout of the kernel's ring buffer. `unixMs` is the Unix time at
- * monotonic time 0, which all records have.
+ * Returns a batch of records in the layout of the kernel's ring buffer. All records have monotonic
+ * time 0; `unixMs` is the Unix time at that moment.
  */
 export function batchOf(events: readonly EventInput[], options: { lost?: number; unixMs?: number } = {}): EventBatch {
   return new EventBatch(packedOf(events, options));

@@ -332,7 +332,7 @@ describe('a wiretap filter', () => {
         flow(53, { type: 'denied', verdict: 'deny', protocol: 17, destination: address('198.51.100.1') }),
         flow(25, { type: 'dropped', verdict: null, source: address('172.16.0.1') }),
         flow(7, { type: 'flow_opened', verdict: 'audit', protocol: IPPROTO.icmp }),
-        // A flow that no rule decided, because it has no verdict.
+        // This flow has no verdict, because the datapath evaluated no rule for the flow.
         flow(9, { verdict: null, protocol: 132, destination: address('198.51.100.9'), hit: 0 }),
       ]),
       0,

@@ -13,7 +13,7 @@ describe('the redaction of secrets in a text', () => {
     ['replaces credentials', 'authorization: Bearer abc.DEF-123', 'authorization: Bearer [credentials]'],
     ['keeps a certificate', '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----', null],
     ['keeps other words', 'the bearer of basic information', null],
-  ])('%s', (_, text, kept) => {
+  ])('%s, in a string and in bytes', (_, text, kept) => {
     expect([redacted(text), redactedBytes(Buffer.from(text)).toString()]).toEqual([kept ?? text, kept ?? text]);
   });
 });

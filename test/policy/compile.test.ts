@@ -108,7 +108,7 @@ describe('`compile`', () => {
     }
   });
 
-  test('stores 2,000 rules of one group in a rule block of their own if the group applies to two populations of sources', () => {
+  test('stores the 2,000 rules of a group in a separate rule block if two source ranges use the group', () => {
     const rules = some(2_000, (number) => rule({ destinations: [host(number)], protocol: 17 }));
     const program = compile(
       policy([group(['10.1.0.0/16'], [rule({ protocol: 6, ports: ['80'] })]), group(['10.0.0.0/8'], rules)]),
@@ -212,14 +212,14 @@ describe('`compile` of a policy that exceeds a limit', () => {
         some(100, (number) => rule({ destinations: [host(number * 2)], ports: [`${number}`], protocol: 6 })),
       ),
     ]);
-    const besides = 105; // intermediate entries: 100 rules, 1 source population, a list of 2, 1 run, 1 rule block
+    const besides = 105; // entries beside the program: 100 rules, 1 source set, 2 list items, 1 group run, 1 rule block
     const needed = entries(compile(given)) + besides;
     expect(entries(compile(given, { limits: { entries: needed } }))).toBe(needed - besides);
     const error = tooLarge(() => compile(given, { limits: { entries: needed - 1 } }));
     expect([error.need, error.limit]).toEqual([needed, needed - 1]);
   });
 
-  test('throws CompileTooLarge for the lists if groups with one source alternate with groups for all sources', () => {
+  test('throws CompileTooLarge with table lists if groups with one source alternate with groups for all sources', () => {
     const groups = Array.from(
       { length: 6_000 },
       (_, number): Group => ({
@@ -231,7 +231,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
     expect(error.table).toBe('lists');
   });
 
-  test('throws CompileTooLarge for the slices if overlapping ranges of source ports and of destination ports multiply', () => {
+  test('throws CompileTooLarge with table slices if overlapping ranges of source ports and of destination ports multiply', () => {
     const rules = some(3_000, (number) =>
       rule({
         protocol: 6,
@@ -243,7 +243,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
     expect(error.table).toBe('slices');
   });
 
-  test('throws CompileTooLarge for the steps if the compilation needs more steps than allowed', () => {
+  test('throws CompileTooLarge with table steps if the compilation needs more steps than allowed', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],

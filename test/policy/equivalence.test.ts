@@ -79,7 +79,7 @@ describe('equivalence of compiled policy and reference evaluator', () => {
     ['large policies', 5, { groups: 100, rules: 100 }],
     ['policies whose groups are shared', 100, { groups: 30, rules: 4 }, { copies: 0 }],
     ['policies without TLS and hostnames', 50, { groups: 6, rules: 8, tls: false, hostnames: false }],
-  ])('the compiled policy gives equal verdict words for %s', (name, policies, options, compileOptions = {}) => {
+  ])('the compiled policy agrees with the reference for %s', (name, policies, options, compileOptions = {}) => {
     for (let number = 0; number < policies; number++) checkPolicy(seed + number * 7919, options, compileOptions);
     console.log(`${name}: ${policies} policies × ${PACKETS} packets, seed ${seed}`);
   });

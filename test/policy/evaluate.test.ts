@@ -173,7 +173,7 @@ describe('the reference evaluator', () => {
         byAll,
         'allow',
       ],
-    ])('%s', (_, given, tried, place, verdict) => {
+    ])('%s, like the compiled program', (_, given, tried, place, verdict) => {
       expect(decide(given, tried)).toMatchObject({ place, verdict });
       const steps = new StepFinder({ policy: given, program: null, generation: 1 }).stepsOf(tried, noGrants);
       expect(steps[0]?.decider).toMatchObject({ kind: place.kind });
@@ -221,7 +221,7 @@ describe('the mode of a rule or default', () => {
     });
   });
 
-  test('is the mode of the group for the default action of the group', () => {
+  test('a default action has the mode of its group', () => {
     const given = policy([group(['10.0.0.1'], [], { mode: 'audit', defaultAction: 'deny' })]);
     expect(decide(given, packet()).verdict).toBe('audit');
   });
@@ -241,7 +241,7 @@ describe('a rule of the reference evaluator', () => {
     ['255.255.255.255', true],
     ['0.0.0.0', true],
     ['0.0.0.1', false],
-  ])('with prefixes and addresses matches destination %s: %s', (destination, wanted) => {
+  ])('with prefixes and addresses matches destination %s (expected: %s)', (destination, wanted) => {
     const given = rule({ to: ['192.0.2.0/24', '255.255.255.255', '0.0.0.0'] });
     expect(matches(given, packet({ destination }))).toBe(wanted);
   });
@@ -252,7 +252,7 @@ describe('a rule of the reference evaluator', () => {
     ['10.0.1.255', true],
     ['10.0.2.0', false],
     ['255.255.255.255', true],
-  ])('applies to the source %s of a packet by the prefixes of the group: %s', (source, wanted) => {
+  ])('applies to source %s if the prefixes of its group contain the source (expected: %s)', (source, wanted) => {
     const given = policy([group(['10.0.1.0/24', '255.255.255.255'], [rule()])]);
     expect(decide(given, packet({ source })).place.kind === 'rule').toBe(wanted);
   });
@@ -279,7 +279,7 @@ describe('a rule of the reference evaluator', () => {
     [91, false],
     [65_534, false],
     [65_535, true],
-  ])('with port ranges matches source port or destination port %i: %s', (port, wanted) => {
+  ])('with port ranges matches source port or destination port %i (expected: %s)', (port, wanted) => {
     const ports = ['0', '80-90', '65535'];
     expect(matches(rule({ ports }), packet({ destinationPort: port }))).toBe(wanted);
     expect(matches(rule({ from: ports }), packet({ sourcePort: port }))).toBe(wanted);

@@ -51,7 +51,7 @@ describe('`parseHostname` and `matchesHostname`', () => {
     ['^$', 'example.com', false],
     ['(?i)^X', 'x.test', true],
     ['^.+\\.example\\.com$', 'example.com', false],
-  ])('the pattern %s matches the name %j: %s', (pattern, name, matches) => {
+  ])('the pattern %s matches the name %j (expected: %s)', (pattern, name, matches) => {
     expect(matchesHostname(patternOf(pattern), name)).toBe(matches);
   });
 

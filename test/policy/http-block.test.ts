@@ -126,15 +126,15 @@ const headers: readonly (readonly [config: HeaderMatchConfig, headers: Headers, 
 ];
 
 describe('the HTTP block of a rule', () => {
-  it.each(PATHS)('the path matcher %j matches path %j: as allow %s, as deny %s', (path, sent, allow, deny) => {
+  it.each(PATHS)('path matcher %j, path %j: allow rule matches %s, deny rule %s', (path, sent, allow, deny) => {
     expect(decisionsFor({ path }, { path: sent })).toEqual(decisions(allow, deny));
   });
 
-  it.each(queries)('the query matcher %j matches query %j: as allow %s, as deny %s', (query, sent, allow, deny) => {
+  it.each(queries)('query matcher %j, query %j: allow rule matches %s, deny rule %s', (query, sent, allow, deny) => {
     expect(decisionsFor({ query }, { query: sent })).toEqual(decisions(allow, deny));
   });
 
-  it.each(headers)('the header matcher %j matches headers %j: as allow %s, as deny %s', (config, sent, allow, deny) => {
+  it.each(headers)('header matcher %j, headers %j: allow rule matches %s, deny %s', (config, sent, allow, deny) => {
     expect(decisionsFor({ headers: config }, { headers: sent })).toEqual(decisions(allow, deny));
   });
 
@@ -153,7 +153,7 @@ describe('the HTTP block of a rule', () => {
     [{ host: { exact: ['a.test'] }, methods: ['PUT'], path: { exact: ['/'] } }, {}, false],
     [{ host: { exact: ['a.test'] }, methods: ['GET'], path: { exact: ['/a'] } }, {}, false],
     [{ methods: ['PUT'], path: { exact: ['/a'] } }, { path: '/%2f' }, false],
-  ])('the request matcher %j matches the request %j: %s', (config, differs, matches) => {
+  ])('request matcher %j matches request %j (expected: %s)', (config, differs, matches) => {
     expect(decisionsFor(config, differs)).toEqual(decisions(matches, matches));
   });
 

@@ -74,7 +74,7 @@ describe('`lint`', () => {
     [{ dns_hostname: 'a.test' }, { dns_hostname: 'b.test' }, false],
     [{ proto: 'tcp' }, { dns_hostname: 'a.test', proto: 'tcp' }, true],
     [{ dst_cidrs: ['192.0.2.0/24'] }, { dns_hostname: 'a.test', dst_ips: ['192.0.2.1'] }, false],
-  ])('an allow rule %j before an allow rule %j: reports the second rule as shadowed: %s', (first, second, shadowed) => {
+  ])('allow rules %j and %j: reports the second rule as shadowed (expected: %s)', (first, second, shadowed) => {
     const found = ruleLines([rule('allow', first), rule('allow', second)]).filter((line) =>
       line.startsWith('shadowed'),
     );

@@ -240,7 +240,7 @@ describe('a lookup of api.example.com from 10.0.0.1', () => {
       'allow group',
     ],
     ['is not redirected by a TLS rule', [group(anyone, [rule({ id: 'a', hostname: api, tls: {} })])], 'allow group/a'],
-  ])('%s', (_statement, all, wanted) => {
+  ])('%s, according to `LookupIndex`', (_statement, all, wanted) => {
     const { lookups, ruleNames } = compile(policy(all));
     const found = new LookupIndex(lookups).decide(address('10.0.0.1'), wireNameOf('api.example.com'));
     expect(decisionText(found, deciderAt(ruleNames, rankOf(found)))).toBe(wanted);

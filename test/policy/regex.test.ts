@@ -57,7 +57,7 @@ describe('`compileRegex` and `anchorsOf`', () => {
     ['^[|(]$', true, true],
     ['(^a)(b$)', false, false],
     ['^[]|)]$', true, true],
-  ])('`anchorsOf` %s reports an anchor at the start: %s, at the end: %s', (source, start, end) => {
+  ])('`anchorsOf` %s reports an anchor at the start (%s) and at the end (%s)', (source, start, end) => {
     expect(anchorsOf(source)).toEqual({ start, end });
   });
 });

@@ -58,7 +58,7 @@ describe('`matchTlsBlock` with a ClientHello', () => {
     [{ sni: { exact: [], regex: 'com$' } }, hello, unasked, 'yes'],
     [{ fingerprint_sha256: [], trust_anchors_pem: [] }, hello, unasked, 'yes'],
   ];
-  it.each(rows)('block %j, ClientHello %j, certificate %j: gives %s (row %#)', (tls, helloFacts, certificate, match) => {
+  it.each(rows)('block %j, ClientHello %j, certificate %j: gives %s', (tls, helloFacts, certificate, match) => {
     expect(matchBlock(tls, helloFacts, certificate)).toBe(match);
   });
 });
@@ -97,7 +97,7 @@ describe('`matchTlsBlock` with a server certificate that the service plane has r
     [{ fingerprint_sha256: [print], trust_anchors_pem: ['good'], server_cn: ['Second Name'] }, untrusted, 'unknown'],
     [{ trust_anchors_pem: ['good'] }, untrusted, 'no'],
   ];
-  it.each(rows)('block %j, certificate %j: gives %s (row %#)', (tls, certificate, match) => {
+  it.each(rows)('block %j, certificate %j: gives %s', (tls, certificate, match) => {
     expect(matchBlock(tls, hello, certificate)).toBe(match);
   });
 });
@@ -123,7 +123,7 @@ describe('`matchTlsBlock` without a server certificate that the service plane ha
     [one, nameless, seen, 'unknown'],
     [{ ...one, server_san: ['other'] }, nameless, seen, 'no'],
   ];
-  it.each(rows)('block %j, ClientHello %j, certificate %j: gives %s (row %#)', (tls, helloFacts, certificate, match) => {
+  it.each(rows)('block %j, ClientHello %j, certificate %j: gives %s', (tls, helloFacts, certificate, match) => {
     expect(matchBlock(tls, helloFacts, certificate)).toBe(match);
   });
 });

@@ -45,7 +45,7 @@ const costly: PolicyConfig = {
 };
 
 describe('`FairQueue`', () => {
-  test('alternates between the subjects with waiting tasks, and runs one task at a time', async () => {
+  test('alternates between API users that have waiting tasks, and runs one task at a time', async () => {
     const queue = new FairQueue(10);
     const begun: string[] = [];
     let running = 0;
@@ -62,7 +62,7 @@ describe('`FairQueue`', () => {
     expect(begun).toEqual(['eve 1', 'eve 2', 'bob 1', 'ada 1', 'eve 3', 'bob 2', 'eve 4']);
   });
 
-  test('continues with the next task after a failed task, and throws QueueFull if a subject has too many waiting tasks', async () => {
+  test('continues with the next task after a failed task, and throws QueueFull if one API user has too many waiting tasks', async () => {
     const queue = new FairQueue(1);
     const failing = queue.run('eve', () => Promise.reject(new Error('no')));
     const waiting = queue.run('eve', async () => 'done');
@@ -74,7 +74,7 @@ describe('`FairQueue`', () => {
 });
 
 describe('`explainPolicy`', () => {
-  test('answers one subject within 1 s while another subject has 20 drafts of the maximum cost in the queue', async () => {
+  test('returns a result to one API user within 1 s while 20 drafts of the maximum cost of another API user wait', async () => {
     const asked = await ports(30_000);
     await explainPolicy(asked, { query }, 'bob');
     await explainPolicy(asked, { policy: {}, query }, 'bob');
