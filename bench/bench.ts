@@ -6,8 +6,8 @@ export type Row = {
   readonly value: number;
   readonly unit: string;
   /**
-   * The largest accepted value in `unit`. `atLeast` is the smallest accepted value. A row without both has no
-   * bound.
+   * The largest accepted value in `unit`. `atLeast` is the smallest accepted value. A row without `atMost`
+   * and `atLeast` has no bound.
    */
   readonly atMost?: number;
   readonly atLeast?: number;

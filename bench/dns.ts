@@ -25,7 +25,7 @@ type Load = {
 
 /**
  * Runs `dnsperf` on the client against UDP port `port`. Without `qps`, `dnsperf` sends the next query as soon
- * as a reply arrives; with `qps`, it sends that many queries per second.
+ * as a reply arrives. With `qps`, `dnsperf` sends `qps` queries per second.
  */
 async function load(topology: Topology, file: string, port: number, qps?: number): Promise<Load> {
   const words = [

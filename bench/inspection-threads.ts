@@ -68,8 +68,8 @@ async function compare(ways: readonly Way[], what: string, isNew: boolean): Prom
   const [one, two] = ways as [Way, Way];
   const price = median(two, 'cpuUs') / median(one, 'cpuUs');
   rows.push({ what: `${what}: processor time with 2 threads relative to 1`, value: price, unit: '×', atMost: 1.5 });
-  // Only 64 persistent connections exist, and the kernel may distribute so few unevenly. Therefore only new
-  // connections have a bound.
+  // Only 64 persistent connections exist, and the kernel may distribute 64 connections unevenly. Therefore
+  // only the rate of new connections has a bound.
   const bound = isNew ? { atLeast: 0.8 } : {};
   rows.push({
     what: `${what}: less busy thread relative to the other`,

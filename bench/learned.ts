@@ -9,7 +9,7 @@ import { loadForBench, timeLookups } from './lookups.js';
 
 const SOURCES = 0x0a00_0000;
 const DESTINATIONS = 0x1400_0000;
-/** Each group has ten rules. This is the number of rules with a hostname among the ten rules. */
+/** The number of hostname rules in each group. A group has ten rules in total. */
 const HOSTNAMES = 2;
 const HOUR_NS = 3_600_000_000_000n;
 

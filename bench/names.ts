@@ -16,8 +16,8 @@ function name(number: number): string {
 }
 
 /**
- * Returns the hostname pattern with this number. Every third pattern is `*.name` and matches only names below
- * `name`.
+ * Returns the hostname pattern with index `number`. Every third pattern is `*.name` and matches only names
+ * below `name`.
  */
 function pattern(number: number): HostnamePattern {
   const text = name(number);
@@ -74,9 +74,9 @@ function policyOf(names: number, regexes: number): Policy {
 type Queries = { readonly sources: Uint32Array; readonly keys: readonly string[] };
 
 /**
- * Returns random lookups. A quarter each are names in the rules of the source, names below such names, names
- * in rules of other sources, and names in no rule. The key strings are decoded from bytes, like the keys of
- * DNS messages.
+ * Returns random lookups. A quarter are names in the rules of the source, a quarter are names below those.
+ * The others are names in the rules of other sources and names in no rule. The key strings are decoded from
+ * bytes, like the keys of DNS messages.
  */
 function queriesFor(random: Random, names: number, count: number): Queries {
   const sources = new Uint32Array(count);

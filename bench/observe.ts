@@ -123,7 +123,9 @@ class Readers {
     return JSON.parse(value as string) as Read[];
   }
 
-  /** Waits until the readers have received no new message for 1.5 s, and returns their counts. */
+  /**
+   * Waits until the readers have received no new message for 1.5 s, and returns the counts of each reader.
+   */
   async settled(): Promise<readonly Read[]> {
     let before = '';
     for (;;) {
@@ -152,8 +154,8 @@ const lostOf = (reads: readonly Read[], where: string): number =>
   reads.reduce((sum, { lost }) => sum + (lost[where] ?? 0), 0);
 
 /**
- * Sends new flows at `rate` per second to one wiretap reader. Returns what the reader received, and the event
- * counters of the node for the same time.
+ * Sends new flows at `rate` per second to one wiretap reader. Returns the messages and losses of the reader,
+ * and the event counters of the node for the same time.
  */
 async function oneReader(scene: Scene, rate: number): Promise<{ read: Read; counted: Counted }> {
   const readers = await scene.readers(1, 0, '?type=flow&type=flow_end');

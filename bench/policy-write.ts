@@ -33,8 +33,8 @@ function clientGroup(port: number): Document['source_groups'][number] {
 }
 
 /**
- * Returns a policy of the client's group and more groups of `each` rules, `count` rules in total. If `each`
- * is at least `count`, the only other group applies to all sources.
+ * Returns a policy of the client's group and groups of `each` rules, with `count` rules in total. If `each`
+ * is at least `count`, one group applies to all sources instead.
  */
 function manyRules(count: number, each: number, port: number, seed = count): Document {
   const random = new Random(seed);
@@ -141,7 +141,10 @@ async function writes(rig: Rig, path: string, bodies: readonly string[], rounds:
   return times;
 }
 
-/** Measures repeated writes of one source group of a large policy. The other groups stay unchanged. */
+/**
+ * Measures repeated writes of one source group of a large policy. All groups except the written group stay
+ * unchanged.
+ */
 async function measureGroup(shape: string, rules: number, each: number): Promise<Row[]> {
   const rig = await createRig(`benchg${each === rules ? 1 : each}`, [80, 81], { sections: { policy: LONG_TIMEOUT } });
   try {

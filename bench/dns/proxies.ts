@@ -6,7 +6,7 @@ import { ADDRESSES, type Topology } from '#cli/topology.js';
 
 /**
  * The DNS proxies share this CPU. The load generator and the upstream servers use `LOAD_CPU`, so that they
- * take no time from the proxies.
+ * take no CPU time from the proxies.
  */
 const PROXY_CPU = '1';
 export const LOAD_CPU = '0';
@@ -31,8 +31,8 @@ export async function startUpstream(
   const lines = [
     ...unboundAt(ADDRESSES.server, 53, folder),
     '  minimal-responses: yes',
-    // dnsdist checks the health of the upstream server with another name. Without this zone unbound does not
-    // answer that query.
+    // dnsdist checks the health of the upstream server with a query for another name. Without the zone `.`,
+    // unbound does not answer that query.
     '  local-zone: "." static',
     ...names.map((name, index) => `  local-data: "${name}. ${ttl} IN A ${addressOf(index)}"`),
   ];

@@ -81,8 +81,8 @@ export async function paced(
 }
 
 /**
- * Runs a shell command on the client. Its `/etc/hosts` resolves the server name to the address of the server,
- * in a mount namespace of its own.
+ * Runs a shell command on the client in a new mount namespace. In this namespace `/etc/hosts` maps the server
+ * name to the address of the server.
  */
 async function named({ topology, hostsFile }: Site, command: string): Promise<string> {
   const { stdout } = await topology.client.run(

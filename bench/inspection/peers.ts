@@ -134,7 +134,7 @@ backend out
 
 /**
  * Returns the certificate and key of the benchmark's CA. haproxy presents the CA certificate itself, because
- * it does not generate certificates.
+ * haproxy does not generate certificates.
  */
 function leafOf(bundle: string): string {
   return execFileSync('cat', [bundle], { encoding: 'utf8' });

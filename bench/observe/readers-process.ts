@@ -3,8 +3,8 @@ import WebSocket from 'ws';
 
 /**
  * `readers-process URL TOKEN READERS STALLED` opens READERS wiretap connections. The last STALLED connections
- * never read. The process prints `open` when all are connected. For each line on standard input it prints,
- * for each connection that reads, the received messages and the reported losses.
+ * never read. The process prints `open` when all connections are open. For each line on standard input the
+ * process prints the messages and the reported losses of each connection that reads.
  */
 const [url = '', token = '', readers = '1', stalled = '0'] = process.argv.slice(2);
 const MESSAGE = Buffer.from('"time":"');

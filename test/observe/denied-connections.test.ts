@@ -62,7 +62,7 @@ test('`DeniedConnections` records method, host and path of a denied request, and
   ]);
 });
 
-test('`DeniedConnections` makes a separate finding for each reason of a denial, and each of these findings has another id', () => {
+test('`DeniedConnections` makes a separate finding with a separate id for each reason of a denial', () => {
   add(seenConnection(), seenConnection({ reason: 'late' }), seenConnection({ reason: 'no_ca' }));
   const taken = denied.take();
   expect(taken.map(({ reason }) => reason)).toEqual([null, 'late', 'no_ca']);

@@ -308,7 +308,7 @@ describe('a wiretap message of an inspected connection or request', () => {
     expect(given).toMatchObject([{ to: { channel: 1 }, messages: 0, lost: { service_plane: 4 } }]);
   });
 
-  test('is requested for allowed connections only if the filter of a reader can match such a message', () => {
+  test('is requested for allowed connections only if the filter of a reader can match an allowed connection', () => {
     const hub = hubKeeping(10_000);
     hub.open(1, { ...ALL, types: ['tls'], verdicts: ['deny'] }, 0);
     hub.open(2, { ...ALL, protocols: [17] }, 0);
@@ -332,7 +332,7 @@ describe('a wiretap filter', () => {
         flow(53, { type: 'denied', verdict: 'deny', protocol: 17, destination: address('198.51.100.1') }),
         flow(25, { type: 'dropped', verdict: null, source: address('172.16.0.1') }),
         flow(7, { type: 'flow_opened', verdict: 'audit', protocol: IPPROTO.icmp }),
-        // This flow has no verdict, because the datapath evaluated no rule for the flow.
+        // The flow to port 9 has no verdict, because the datapath evaluated no rule for the flow.
         flow(9, { verdict: null, protocol: 132, destination: address('198.51.100.9'), hit: 0 }),
       ]),
       0,
@@ -412,7 +412,7 @@ describe('the replay for a new wiretap reader', () => {
     hub.events(batchOf(Array.from({ length: 600 }, (_, index) => flow(1_000 + index))), 5_000);
     hub.open(9, ALL, 4_000);
     expect(ports()).toEqual(Array.from({ length: 512 }, (_, index) => 1_000 + index));
-    // This event arrives during the replay, before the reader joins the live channel.
+    // The event of port 2 arrives during the replay, before the reader joins the live channel.
     hub.events(batchOf([flow(2)]), 6_000);
     hub.more(9);
     hub.events(batchOf([flow(3)]), 7_000);

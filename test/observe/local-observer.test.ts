@@ -123,7 +123,7 @@ test('`LocalObserver` names the rule of a denied connection, and counts denials 
   expect(observer.counts()).toMatchObject({ lostServicePlane: 9, findings: { merged: 1, gaps: 4 } });
 });
 
-test('`LocalObserver` requests allowed events only while the filter of a reader matches such events', () => {
+test('`LocalObserver` requests allowed events only while the filter of a reader matches allowed events', () => {
   const none = { sources: [], destinations: [], ports: [], protocols: [], hostnames: [], groups: [], rules: [] };
   observer.hub.open(1, { ...none, verdicts: [], types: ['http'] }, 0);
   observer.lookAtWanted();

@@ -89,8 +89,8 @@ describe('a wiretap reader', () => {
     readers.frame(frame({ channel: 1 }, 'a', 2));
     vi.advanceTimersByTime(1_000);
     expect(sink.sent).toEqual(['{"type":"lost","count":2,"where":"reader"}']);
-    // Loss reports may exceed the buffer of 8 MiB by at most 64 KiB. Above this limit they wait until the
-    // buffer has room.
+    // Loss reports may exceed the buffer of 8 MiB by at most 64 KiB. Above 8 MiB and 64 KiB, loss reports
+    // wait until the buffer has room.
     sink.waiting = 8 * MIB + 64 * 1024;
     readers.frame(frame({ channel: 1 }, 'b', 3));
     vi.advanceTimersByTime(1_000);

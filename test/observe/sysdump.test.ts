@@ -164,8 +164,8 @@ describe('a support dump', () => {
     await once(archive, 'readable');
     archive.destroy();
     await once(archive, 'close');
-    // An unhandled error event ends the process only some turns of the event loop later. Without this wait
-    // the test passes anyway.
+    // An unhandled error event ends the process only some turns of the event loop later. Without these turns
+    // the test passes even if an error is unhandled.
     for (let turn = 0; turn < 10; turn++) await setImmediate();
     expect(typeof dumps.begin()).toBe('object');
     dumps.close();

@@ -288,8 +288,8 @@ describe('a failed policy write leaves datapath and store unchanged', () => {
 });
 
 /**
- * Calls each method on `target`, because the class of `target` has private members that another `this` cannot
- * access.
+ * Calls each method with `target` as `this`, because the class of `target` has private members that no other
+ * object can access.
  */
 function bound(policies: Store['policies'], target: Store['policies']): Store['policies'] {
   return {
@@ -397,7 +397,7 @@ describe('the active policy record', () => {
     expect((await store.policies.active())?.record).toEqual(written(second).stored.record);
   });
 
-  test('keeps its mode if a singleton write replaces the policy, and the outcome warns if that mode is audit', async () => {
+  test('keeps its mode if a singleton write replaces the policy, and the outcome warns if the kept mode is audit', async () => {
     const running = await startSystem();
     await running.until('policy_ready', 'never_activated');
     written(await running.system.policies.write(write(envelope('first', { mode: 'audit' }))));
@@ -690,7 +690,7 @@ describe('a write of one source group', () => {
     expect(await system.policies.readGroup(id, 'lan')).toBeNull();
   });
 
-  test('loads the policy from the store if the policy thread does not have it in memory, for example after a restart', async () => {
+  test('loads the policy from the store if the policy thread has no copy in memory, for example after a restart', async () => {
     const { store, system, first } = await withPolicy();
     const { id } = first.stored.record;
     await system.policies.write(write(envelope('second', { name: 'other' })));

@@ -374,7 +374,7 @@ describe('`explain`', () => {
       [],
       /its next packet is classified again$/,
     ],
-  ])('returns the decision and its cause for %s', (_, changed, ingress, node, decision, effective, unknown, reason) => {
+  ])('gives decision and reason for %s', (_, changed, ingress, node, decision, effective, unknown, reason) => {
     const given = { packet: packet(changed), ingress, node: { ...NODE, ...node } };
     const explained = explain(policy([]), given);
     expect(explained.reason).toMatch(reason);

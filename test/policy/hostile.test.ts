@@ -194,7 +194,7 @@ describe('`readPolicy` of a malicious body', () => {
     }
   });
 
-  it('rejects a policy text that is truncated after any number of characters', () => {
+  it('rejects a policy text that ends after any smaller number of characters', () => {
     const text = JSON.stringify(complete);
     for (let length = 0; length < text.length; length++) {
       expect(readPolicy(text.slice(0, length), context)).toMatchObject({ ok: false, code: 'invalid_body' });

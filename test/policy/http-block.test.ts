@@ -126,15 +126,15 @@ const headers: readonly (readonly [config: HeaderMatchConfig, headers: Headers, 
 ];
 
 describe('the HTTP block of a rule', () => {
-  it.each(PATHS)('path matcher %j, path %j: allow rule matches %s, deny rule %s', (path, sent, allow, deny) => {
+  it.each(PATHS)('path matcher %j on path %j: allow rule matches %s, deny rule %s', (path, sent, allow, deny) => {
     expect(decisionsFor({ path }, { path: sent })).toEqual(decisions(allow, deny));
   });
 
-  it.each(queries)('query matcher %j, query %j: allow rule matches %s, deny rule %s', (query, sent, allow, deny) => {
+  it.each(queries)('query matcher %j on query %j: allow rule matches %s, deny rule %s', (query, sent, allow, deny) => {
     expect(decisionsFor({ query }, { query: sent })).toEqual(decisions(allow, deny));
   });
 
-  it.each(headers)('header matcher %j, headers %j: allow rule matches %s, deny %s', (config, sent, allow, deny) => {
+  it.each(headers)('header matcher %j on %j: allow rule matches %s, deny rule %s', (config, sent, allow, deny) => {
     expect(decisionsFor({ headers: config }, { headers: sent })).toEqual(decisions(allow, deny));
   });
 

@@ -10,7 +10,7 @@ const regex = (text: string): PathConfig => ({ regex: text });
  * whether a deny rule does.
  */
 export const PATHS: readonly (readonly [config: PathConfig, path: string, allow: boolean, deny: boolean])[] = [
-  // Paths without special characters, and exact and prefix matchers for them.
+  // Request paths without special characters, for exact and prefix matchers.
   [exact('/a'), '/a', true, true],
   [exact('/a'), '/a/', false, false],
   [exact('/a/'), '/a', false, false],
@@ -130,7 +130,8 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [exact('/a'), '/a%3bx', false, false],
   [exact('/a;x'), '/a%3bx', false, false],
   [regex('^/private$'), '/private;x', false, true],
-  // Paths that servers interpret differently. An allow rule does not match such a path, and a deny rule does.
+  // Paths that servers interpret differently. An allow rule does not match an ambiguous path, and a deny rule
+  // matches the path.
   [prefix('/'), '/a%2fb', false, true],
   [prefix('/'), '/a%2Fb', false, true],
   [prefix('/'), '/a%5cb', false, true],

@@ -289,7 +289,7 @@ describe('`lint`', () => {
       { default_action: 'deny' },
       [],
     ],
-  ])('warns of an audited deny before an enforced deny only if both can apply: %s', (_, rules, more, expected) => {
+  ])('warns of an audited deny before an enforced deny if both deny a packet: %s', (_, rules, more, expected) => {
     const found = lines({ source_groups: [group('10.0.0.0/8', rules, more)] });
     expect(found.map((line) => line.replace('/source_groups/0/rules', ''))).toEqual(expected);
   });

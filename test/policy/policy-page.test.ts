@@ -14,8 +14,8 @@ test('docs/policy.md has a table or a row for every definition of the JSON Schem
   const named = Object.keys(policyJsonSchema('any').$defs ?? {}).filter(
     (name) => !page.includes(`<!-- fields ${name} -->`) && !page.includes(`\n| ${name} |`),
   );
-  // docs/policy.md has no tables for these two types: a sentence there says that their fields are those of
-  // the singleton form without `mode`.
+  // docs/policy.md has no tables for the two envelope types. A sentence on the page says that their fields
+  // are those of the singleton form without `mode`.
   expect(named).toEqual(['EnvelopePolicyConfig', 'EnvelopeSourceGroupConfig']);
 });
 

@@ -72,14 +72,14 @@ describe('the proof sample of a policy', () => {
   test('has six packets of each equivalence class, and additional packets beside each rule', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443'] });
     const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
-    // Sources outside the group give 2 classes. Sources of the group give 2 classes for other destinations.
-    // For the destination of the rule they give 2 classes for protocols below and above TCP, and 3 classes
-    // for TCP.
+    // Sources outside the group give 2 classes. Sources of the group give 2 classes for destinations outside
+    // the rule. For the destination of the rule, sources of the group give 2 classes for protocols below and
+    // above TCP, and 3 classes for TCP.
     expect(sample).toMatchObject({ classes: 2 + 2 + 2 + 3, complete: true });
     expect(sample.expected.length).toBe(9 * 6 + 16);
   });
 
-  test('has packets at both ends of each matcher, and just outside both ends', () => {
+  test('has packets at both ends of the range of each matcher, and just outside both ends', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443-500'] });
     const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
     const packets = packetsOf(sample);
@@ -140,7 +140,7 @@ function isSorted(numbers: readonly number[]): boolean {
   return numbers.every((number, at) => at === 0 || (numbers[at - 1] ?? 0) <= number);
 }
 
-test('`mismatchSentence` names the packet, both verdicts and the two rules or defaults that decided', () => {
+test('`mismatchSentence` names the packet, the expected and the found verdict, and the rules or defaults that decided', () => {
   const rules = [rule({ id: 'web' }), rule({ id: 'ssh' })];
   const ruleNames = ruleNamesOf(
     policy([group([], rules, { id: 'lan', defaultAction: 'deny' }), group([], [], { id: 'wan' })]),

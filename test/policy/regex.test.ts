@@ -117,8 +117,8 @@ describe('the limit of compiled regular expressions in a policy', () => {
     expect(fault(large(100, '(x{980})'))).toEqual([]);
     expect(fault(large(110, '(x{980})'))).toEqual(['too_many /source_groups']);
     const started = performance.now();
-    // If validation compiles all 1,000 expressions instead of stopping at the limit, this call takes more
-    // than a minute.
+    // If `validatePolicy` compiles all 1,000 expressions instead of stopping at the limit, the call below
+    // takes more than a minute.
     expect(fault(large(1_000, '\\pL{1000}'.repeat(100)))).toContain('too_many /source_groups');
     expect(performance.now() - started).toBeLessThan(10_000);
   });

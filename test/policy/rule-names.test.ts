@@ -48,7 +48,7 @@ describe('rule names', () => {
     }
   });
 
-  test('have the same hit identities in every release, because a new process finds the counters in the kernel by identity', () => {
+  test('have the same hit identities in every release, because a new process finds the hit counters in the kernel by identity', () => {
     expect(identities(ruleNamesOfRecord(ruleNamesOf(sample), RECORD))).toEqual([
       'f4b51bd0b21cc2b8',
       'b2eee9dccbde2ec3',

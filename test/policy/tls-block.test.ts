@@ -63,7 +63,7 @@ describe('`matchTlsBlock` with a ClientHello', () => {
   });
 });
 
-describe('`matchTlsBlock` with a server certificate that the service plane has read', () => {
+describe('`matchTlsBlock` if the service plane has read the server certificate', () => {
   const rows: readonly (readonly [TlsMatchConfig, CertificateFacts, TlsBlockMatch])[] = [
     [{ server_dn: 'CN=api.example.com,O=Example,C=DE' }, seen, 'yes'],
     [{ server_dn: 'cn=api.example.com,O=Example,C=DE' }, seen, 'no'],
@@ -102,7 +102,7 @@ describe('`matchTlsBlock` with a server certificate that the service plane has r
   });
 });
 
-describe('`matchTlsBlock` without a server certificate that the service plane has read', () => {
+describe('`matchTlsBlock` if the service plane has not read a server certificate', () => {
   const one = { sni: ['api.example.com'], server_san: ['www.example.com'] };
   const rows: readonly Row[] = [
     [one, hello, unasked, 'needs_certificate'],

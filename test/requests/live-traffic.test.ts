@@ -58,8 +58,8 @@ describe('hits and flows of the live traffic', () => {
     expect(staged.map(({ policy }) => policy)).toEqual([null, { id, revision }, { id, revision }, null]);
     const [none, first, second, last] = staged.map(({ identities }) => identities);
     expect([second, last]).toEqual([first, none]);
-    // The default of a policy and the fallback have different hit counters, because packets of both must not
-    // be added together.
+    // The default of a policy and the fallback policy have different hit counters. With one counter, the hits
+    // of a policy would include packets that no policy decided.
     expect(first?.slice(-2)).not.toEqual(none);
   });
 });

@@ -58,7 +58,7 @@ describe('a policy body that is stored as edits', () => {
     }
   });
 
-  test('writes less than a fifteenth of the bytes of the whole text for an edit of 10 bytes', async () => {
+  test('needs less than a fifteenth of the write volume of the whole text for an edit of 10 bytes', async () => {
     const { kv, written } = watched();
     const policies = await loadPolicyStore(kv, noCopy, () => {});
     const random = new Random(7);

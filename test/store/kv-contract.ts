@@ -88,7 +88,7 @@ export function describeKvStore(name: string, make: () => Promise<KvStore>): voi
       expect(await walk({ gte: 'p/', lt: 'p0', limit: 0 })).toEqual([]);
     });
 
-    it('the store iterates over more entries than it reads at a time, forwards and backwards', async () => {
+    it('the store iterates over 700 entries, more than the store reads in one page, forwards and backwards', async () => {
       const keys = Array.from({ length: 700 }, (_, index) => `k${String(index).padStart(4, '0')}`);
       await store.batch(
         keys.map((key) => ({ type: 'put', key, value: bytes(key) }) as const),

@@ -4,9 +4,9 @@ import { seal } from '#store/envelope.js';
 
 /**
  * A process that writes the keys `key 0`, `key 1`, … with the npm package `rocksdb`, which Weir used before.
- * After each batch of 100 keys it prints how many keys are on disk. The first argument is the folder, the
- * second argument the number of keys. With `on` as second argument the process writes until a signal kills
- * it.
+ * The first argument is the folder, the second argument the number of keys. With `on` as second argument the
+ * process writes until a signal kills it. After each batch of 100 keys the process prints how many keys are
+ * on disk.
  */
 const [folder = '', number = '3000'] = process.argv.slice(2);
 const most = number === 'on' ? Number.POSITIVE_INFINITY : Number(number);

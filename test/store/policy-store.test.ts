@@ -14,7 +14,7 @@ const codeOf = (promise: Promise<unknown>) =>
   );
 
 describe('the policy store', () => {
-  it('has no policy, no active policy and generation 0 after it is created', async () => {
+  it('returns no policy, no active policy and generation 0 right after its creation', async () => {
     const policies = await open();
     expect({
       list: await policies.list(),
@@ -37,7 +37,7 @@ describe('the policy store', () => {
     });
   });
 
-  it('returns record and body as written, also after it is loaded again', async () => {
+  it('returns record and body as written, also from a second store that is loaded from the same database', async () => {
     const kv = createMemoryStore();
     const policies = await open(kv);
     const put = storedPolicy({ id: 'a', name: 'Edge' }, '{"default_policy": "deny"}');

@@ -211,8 +211,8 @@ const entriesOf = async (folder: string, readOnly: boolean) => {
 };
 
 describe('a database folder that the npm package rocksdb 5.2.1 wrote', () => {
-  // The archive has the folder after two runs: `old-binding-process.js FOLDER 300`, and then
-  // `old-binding-process.js FOLDER on`, killed after it printed 200.
+  // The archive has the database folder after two runs: `old-binding-process.js FOLDER 300`, and then
+  // `old-binding-process.js FOLDER on`. The second process was killed after it printed 200.
   it('opens with all 300 keys on every supported Node.js version, read-only and for writing', async () => {
     const folder = temporaryFolder();
     execFileSync('tar', ['-xzf', fileURLToPath(new URL('old-binding.tar.gz', import.meta.url)), '-C', folder]);

@@ -64,7 +64,7 @@ describe('the token authority', () => {
     }
   });
 
-  it('refuses a token as expired from its expiry time on', async () => {
+  it('refuses a token with the reason expired from the expiry time of the token on', async () => {
     const { authority: tokens, clock } = await authority();
     const { token } = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: 1_000 });
     clock.at = new Date('2026-01-01T00:00:00.999Z');
@@ -186,7 +186,7 @@ describe('the token authority', () => {
     expect(await second.verify(adminToken(dataDir))).toEqual(refused('revoked'));
   });
 
-  it('refuses to start with a signing key that other users can read, or that is invalid', async () => {
+  it('cannot be created with a signing key that other users can read, or with an invalid signing key', async () => {
     const { dataDir, open } = await authority();
     const key = join(dataDir, 'token.key');
     chmodSync(key, 0o640);

@@ -60,7 +60,7 @@ describe('`FindingStore`', () => {
     expect([none, again.count]).toEqual([[], 2]);
   });
 
-  it('keeps findings separate if they differ in any field except generation, time and count', async () => {
+  it('stores findings separately if the findings differ in any field except generation, time and count', async () => {
     const ledger = await open();
     const differences: Partial<FindingDelta>[] = [
       {},
@@ -90,7 +90,7 @@ describe('`FindingStore`', () => {
     expect(ledger.count).toBe(differences.length);
   });
 
-  it('keeps two equal findings separate if they report configuration changes', async () => {
+  it('stores two equal findings of type config_change separately', async () => {
     const ledger = await open();
     const change = seen({ type: 'config_change', written: { status: 200, etag: '"a.1"' } });
     await ledger.merge([change, change]);

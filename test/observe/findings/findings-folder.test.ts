@@ -31,8 +31,8 @@ const codeOf = (promise: Promise<unknown>) =>
   );
 
 /**
- * Starts a process that merges findings, kills it `delayMs` after its merge number `from + rounds`, and
- * returns the number of the last merge that the process printed.
+ * Starts a process that merges findings, and kills the process `delayMs` after its merge number `from +
+ * rounds`. Returns the number of the last merge that the process printed.
  */
 async function killedWhileMerging(folder: string, from: number, rounds: number, delayMs: number): Promise<number> {
   const argv = [built('test/observe/findings/merging-process.js'), folder, String(from)];
@@ -83,7 +83,7 @@ describe('the database folder of the findings', () => {
     }
   });
 
-  it('is renamed and replaced by an empty folder if it cannot be opened', async () => {
+  it('is renamed and replaced by an empty folder if the database in the folder cannot be opened', async () => {
     const root = temporaryFolder();
     const folder = join(root, 'findings');
     const first = opened(folder);
@@ -97,14 +97,14 @@ describe('the database folder of the findings', () => {
     expect(readdirSync(root).length).toBe(2);
   });
 
-  it('is renamed if damage is found while it is open, and the current merge is stored in the new folder', async () => {
+  it('is renamed if a merge finds damage in the database, and a new folder stores the findings of the merge', async () => {
     const root = temporaryFolder();
     const folder = join(root, 'findings');
     const first = opened(folder, { maxEntries: 10_000 });
     await first.ledger.merge(Array.from({ length: 2_000 }, (_, at) => seen({ source: `10.1.${at >> 8}.${at & 255}` })));
     await first.ledger.close();
-    // RocksDB writes the merged findings to table files only when the database is opened again. The test
-    // overwrites these files below.
+    // RocksDB writes the merged findings to table files only when the database is opened again. The test then
+    // overwrites the table files.
     const { ledger, said } = opened(folder, { maxEntries: 10_000 });
     await ledger.query({ filter: { ...ANY, types: ['gap'] }, limit: 1, cursor: null });
     const tables = readdirSync(folder).filter((name) => name.endsWith('.sst'));
@@ -149,7 +149,7 @@ describe('the database folder of the findings', () => {
     },
   );
 
-  it('refuses all calls after it is closed', async () => {
+  it('cannot be read or written after `FindingStore.close`: every call rejects with store_closed', async () => {
     const { ledger } = opened(join(temporaryFolder(), 'findings'));
     await ledger.merge([seen()]);
     await ledger.close();
