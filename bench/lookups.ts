@@ -12,7 +12,7 @@ const SLOT_LINES = 1 << 20;
 // Size and field offset of `struct bench_request` in the BPF object, in bytes.
 const REQUEST = { size: 56, elapsedNs: 48 } as const;
 
-/** A range of random addresses: `base` plus random values in the bits that `mask` has. */
+/** A range of random addresses: `base` plus random values in the bits that are set in `mask`. */
 export type Space = { readonly base: number; readonly mask: number };
 
 export function loadForBench(grantCapacity: number): LoadedObject & { readonly trafficStatistics: TrafficStatistics } {

@@ -212,7 +212,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
         some(100, (number) => rule({ destinations: [host(number * 2)], ports: [`${number}`], protocol: 6 })),
       ),
     ]);
-    const besides = 105; // entries beside the program: 100 rules, 1 source set, 2 list items, 1 group run, 1 rule block
+    const besides = 105; // the limit also counts 100 rules, 1 source set, 2 list items, 1 group run, 1 rule block
     const needed = entries(compile(given)) + besides;
     expect(entries(compile(given, { limits: { entries: needed } }))).toBe(needed - besides);
     const error = tooLarge(() => compile(given, { limits: { entries: needed - 1 } }));

@@ -69,7 +69,7 @@ describe('the proof sample of a policy', () => {
     expect(complete).toBeGreaterThan(50);
   });
 
-  test('has six packets of each equivalence class, and additional packets beside each rule', () => {
+  test('has six packets of each equivalence class, and additional packets just outside the bounds of each rule', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443'] });
     const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
     // Sources outside the group give 2 classes. Sources of the group give 2 classes for destinations outside

@@ -95,7 +95,7 @@ describe('the file sink', () => {
     expect(counts.length).toBeGreaterThan(4);
   });
 
-  it('writes a finding that is larger than the maximum file size into a file of its own', async () => {
+  it('writes a finding that is larger than the maximum file size into a separate file', async () => {
     const options = toFile(100);
     const { ledger } = await running(options);
     await ledger.merge([seen(), seen({ source: '10.0.0.8' })]);
