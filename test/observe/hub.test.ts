@@ -406,7 +406,7 @@ describe('a wiretap filter', () => {
 });
 
 describe('the replay for a new wiretap reader', () => {
-  test("comes before live frames, at the speed of the reader, and every message arrives exactly once", () => {
+  test('comes before live frames, at the speed of the reader, and every message arrives exactly once', () => {
     const hub = hubKeeping(10_000);
     hub.events(batchOf([flow(1)]), 1_000);
     hub.events(batchOf(Array.from({ length: 600 }, (_, index) => flow(1_000 + index))), 5_000);

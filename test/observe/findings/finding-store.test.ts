@@ -100,7 +100,9 @@ describe('`FindingStore`', () => {
     );
   });
 
-  it('returns for random queries the same findings as a linear scan of all findings', { timeout: 120_000 }, async () => {
+  it('returns for random queries the same findings as a linear scan of all findings', {
+    timeout: 120_000,
+  }, async () => {
     const few = <T>(...values: T[]) => fc.uniqueArray(fc.constantFrom(...values), { maxLength: 2 });
     const delta = fc
       .record({
