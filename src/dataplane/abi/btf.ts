@@ -1,11 +1,14 @@
-/** Offset of a member in bytes; an array has `count` elements of `size` bytes. */
+/**
+ * A member of a struct: its offset from the start of the struct, and the size of one element, both in bytes.
+ * `count` is 1 unless the member is an array.
+ */
 export type Field = { readonly offset: number; readonly size: number; readonly count: number };
 /**
- * Members by name; a member of a nested struct is named `outer.inner`. A type that is a plain number has one
- * member, named by the empty string.
+ * The members of a struct by name; a member of a nested struct is named `outer.inner`. If a map value is a
+ * plain number, the layout has one member, with the empty string as its name.
  */
 export type StructLayout = { readonly size: number; readonly fields: Readonly<Record<string, Field>> };
-/** The layout of a map without type information, such as a ring buffer. */
+/** The layout of the values of a map without BTF type information, such as a ring buffer. */
 export const NO_LAYOUT: StructLayout = { size: 0, fields: {} };
 
 const MAGIC = 0xeb9f;
@@ -29,7 +32,10 @@ const KIND = {
 type Member = { readonly name: string; readonly type: number; readonly offset: number };
 type BtfType = {
   readonly kind: number;
-  /** Size in bytes, or the id of the type that this type refers to. */
+  /**
+   * For a struct, union, enum or integer: its size in bytes. For a typedef or qualifier: the id of the BTF
+   * type that it refers to.
+   */
   readonly sizeOrType: number;
   readonly members: readonly Member[];
   readonly array: { readonly type: number; readonly count: number } | undefined;
@@ -37,7 +43,7 @@ type BtfType = {
 
 /** The BTF type information of a BPF object or of a loaded map (Documentation/bpf/btf.rst of the kernel). */
 export class Btf {
-  /** Type 0 is void. */
+  /** BTF types by id. Type 0 is `void`; the BTF bytes do not contain it. */
   readonly #types: BtfType[] = [{ kind: 0, sizeOrType: 0, members: [], array: undefined }];
 
   constructor(bytes: Uint8Array) {
@@ -63,7 +69,8 @@ export class Btf {
         members: Array.from({ length: isStruct ? length : 0 }, (_, index) => ({
           name: nameAt(view.getUint32(body + 12 * index, true)),
           type: view.getUint32(body + 12 * index + 4, true),
-          // With the kind flag, the upper byte is the size of a bit field; maps have no bit fields.
+          // If the BTF kind flag is set, the upper 8 bits of the offset are the size of a bit field. They are
+          // masked off, since structs of maps have no bit fields.
           offset: (view.getUint32(body + 12 * index + 8, true) & 0xff_ffff) / 8,
         })),
         array:

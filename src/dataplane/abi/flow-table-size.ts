@@ -1,15 +1,18 @@
-/** Flow slots per set; see `bpf/flow/flow_table.h`. */
+/** Number of flow slots in one set of the flow table; must equal `FLOW_WAYS` of `bpf/weir.h`. */
 const WAYS = 8;
 
 /**
- * Log2 of the number of sets. The table has twice as many slots as `capacity`, so that no flow is refused
- * before the capacity is reached because its set is full.
+ * Returns log2 of the number of sets in the flow table. The table has twice as many slots as `capacity`, so
+ * that a full set refuses no flow before the table holds `capacity` flows.
  */
 export function setShift(capacity: number): number {
   return Math.max(0, Math.ceil(Math.log2((2 * capacity) / WAYS)));
 }
 
-/** The number of flows that a table of so many slots certainly holds. */
+/**
+ * Returns the number of flows for which a flow table with `lines` slots is sized: half the number of slots,
+ * see `setShift`.
+ */
 export function capacityOf(lines: number): number {
   return lines / 2;
 }
@@ -18,7 +21,7 @@ export function flowSets(capacity: number): number {
   return 2 ** setShift(capacity);
 }
 
-/** The number of slots of the table for this capacity. */
+/** Returns the number of slots of a flow table with this capacity in flows. */
 export function flowLines(capacity: number): number {
   return WAYS * flowSets(capacity);
 }

@@ -1,8 +1,8 @@
 import { FLOW_STATE, type FlowState } from '#contracts/datapath-numbers.js';
 
 /**
- * Offsets in bytes of `struct flow` of `bpf/weir.h` and of its `struct tally`, which follows it. The key
- * comes first.
+ * Offsets in bytes in a decoded flow: first `struct flow` of `bpf/weir.h`, which begins with the key, and
+ * directly behind it `struct tally`.
  */
 export const FLOW_OFFSETS = {
   key: 0,
@@ -24,7 +24,10 @@ export const FLOW_OFFSETS = {
   hit_check: 124,
 } as const;
 export const FLOW_BYTES = 128;
-/** Bytes of `struct flow`; the rest is `struct tally`. */
+/**
+ * Size of `struct flow` in bytes; the other `FLOW_BYTES - FLOW_LINE_BYTES` bytes of a decoded flow are
+ * `struct tally`.
+ */
 export const FLOW_LINE_BYTES = 64;
 export const FLOW_KEY_OFFSETS = {
   low_address: 0,
@@ -36,22 +39,22 @@ export const FLOW_KEY_OFFSETS = {
   use: 14,
 } as const;
 export const FLOW_KEY_BYTES = 16;
-/** The value of `use` in a slot that holds a flow. */
+/** Value of the key field `use` in a slot of the flow table that holds a flow. */
 export const KEY_USED = 1;
 
 const OPENED_BY_HIGH = 1;
 const FOREIGN = 2;
-/** No packet has confirmed the flow yet. */
+/** Bit of `flags`: no ACK of the opener and no reply has confirmed the flow. */
 export const FLOW_HALF_OPEN = 8;
 
 /**
- * A flow of the kernel's table. Addresses are unsigned 32-bit numbers in host order; `[0]` is the side that
- * opened the flow.
+ * A flow of the kernel's flow table. Addresses are unsigned 32-bit numbers in host byte order. In pairs,
+ * index 0 is the side that opened the flow.
  */
 export type Flow = {
   readonly source: number;
   readonly destination: number;
-  /** For ICMP queries both ports are the identifier. */
+  /** For an ICMP query, `sourcePort` and `destinationPort` are both the ICMP identifier. */
   readonly sourcePort: number;
   readonly destinationPort: number;
   readonly protocol: number;
@@ -59,26 +62,29 @@ export type Flow = {
   readonly icmpQuery: number;
   readonly state: FlowState;
   /**
-   * The flow came in by an interface that is not policed: only its replies are let in, and no rule was
-   * applied.
+   * The flow was opened from an interface that is not policed. No rule was applied to the flow, and policed
+   * interfaces let in only its replies.
    */
   readonly foreign: boolean;
   readonly halfOpen: boolean;
   readonly epoch: number;
   readonly word: number;
-  /** Entry of `hits` where this flow is counted, and the low word of the identity of its rule; 0: none. */
+  /**
+   * `hit`: index in the map `hits` where the packets of this flow are counted; 0 if no rule counts them.
+   * `hitCheck`: the low 32 bits of the identity of the rule that counts the flow.
+   */
   readonly hit: number;
   readonly hitCheck: number;
   readonly packets: readonly [bigint, bigint];
   readonly bytes: readonly [bigint, bigint];
-  /** On the monotonic clock. */
+  /** Time of the first packet in nanoseconds, on the monotonic clock. */
   readonly openedNs: bigint;
-  /** In ticks, which wrap around. */
+  /** Time of the last packet in ticks of `TICK_NS` on the monotonic clock; 32 bits that wrap around. */
   readonly lastSeen: number;
   readonly ifindex: readonly [number, number];
 };
 
-/** Types of ICMP queries; the index is the class in `kind`. */
+/** ICMP type numbers of queries, by the query class in the key field `kind`; class 0 is no query. */
 const ICMP_QUERIES = [0, 8, 13, 15, 17];
 const STATES = new Map<number, FlowState>(
   (Object.entries(FLOW_STATE) as [FlowState, number][]).map(([name, number]) => [number, name]),

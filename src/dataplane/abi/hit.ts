@@ -1,12 +1,12 @@
-/** `struct hit` of `bpf/weir.h`, in bytes. */
+/** Offsets in bytes of the fields of `struct hit` of `bpf/weir.h`. */
 export const HIT_OFFSETS = { packets: 0, bytes: 8, last_ns: 16, identity: 24 } as const;
 export const HIT_BYTES = 32;
 
-/** `struct hit_ref` of `bpf/weir.h`, in bytes. */
+/** Offsets in bytes of the fields of `struct hit_ref` of `bpf/weir.h`. */
 export const HIT_REF_OFFSETS = { hit: 0, check: 4 } as const;
 export const HIT_REF_BYTES = 8;
 
-/** `struct vitals` of `bpf/weir.h`, in bytes. */
+/** Offsets in bytes of the fields of `struct vitals` of `bpf/weir.h`. */
 export const VITALS_OFFSETS = {
   swept_ns: 0,
   sweep_took_ns: 8,

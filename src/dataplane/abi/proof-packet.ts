@@ -1,8 +1,8 @@
 import { PACKET_CELLS, type ProofSample } from '#contracts/proof-types.js';
 
 /**
- * Offsets in bytes of `struct proof_packet` of `bpf/weir.h`: a packet, and the verdict word that the datapath
- * returns.
+ * Offsets in bytes of the fields of `struct proof_packet` of `bpf/weir.h`. User space writes the packet, and
+ * the datapath writes the verdict word.
  */
 export const PROOF_PACKET = {
   source: 0,
@@ -15,7 +15,7 @@ export const PROOF_PACKET = {
   word: 16,
 } as const;
 export const PROOF_PACKET_BYTES = 24;
-/** Packets that one run classifies. */
+/** Number of packets that one run of the BPF program `weir_prove` classifies. */
 export const PROOF_BATCH = 8192;
 
 const CELLS = PROOF_PACKET_BYTES / 4;
@@ -24,8 +24,8 @@ const KIND = PROOF_PACKET.protocol / 4;
 const WORD = PROOF_PACKET.word / 4;
 
 /**
- * Writes the packets `from` to `to` of a sample in the kernel's layout. The verdict word is set to 0, which
- * no program returns.
+ * Writes the packets with indexes `from` (inclusive) to `to` (exclusive) of a proof sample in the layout of
+ * `struct proof_packet`. Sets the verdict word to 0, which no policy returns.
  */
 export function writeProofPackets(cells: Uint32Array, { packets }: ProofSample, from: number, to: number): void {
   for (let index = from, at = 0; index < to; index++, at += CELLS) {
@@ -34,7 +34,8 @@ export function writeProofPackets(cells: Uint32Array, { packets }: ProofSample, 
     const kind = packets[given + 3] ?? 0;
     cells[at] = packets[given] ?? 0;
     cells[at + 1] = packets[given + 1] ?? 0;
-    // Little-endian: the first 16 bits in memory are the low half.
+    // A 32-bit cell of the sample has the first of two 16-bit fields in its high half. In the little-endian
+    // struct, the first field is the low half.
     cells[at + PORTS] = (ports >>> 16) | (ports << 16);
     cells[at + KIND] = (kind >>> 16) | (kind & 0xff00) | ((kind & 255) << 16);
     cells[at + WORD] = 0;

@@ -9,23 +9,29 @@ import {
 import type { FlowTimeouts } from '#contracts/datapath-options.js';
 import { setShift } from './flow-table-size.js';
 
-/** `struct settings` of `bpf/weir.h`: constants of a program, which cannot change after it is loaded. */
+/**
+ * The values of `struct settings` of `bpf/weir.h`: constants of the BPF programs, which cannot change after
+ * the programs are loaded.
+ */
 export type Settings = {
   readonly slotLines: number;
   readonly markMask: number;
   readonly reversePath: ReversePath;
-  /** The number of ranks that each slot can map to hits. */
+  /** Number of ranks for which the map `rank_hits` has an entry, in each of the two program slots. */
   readonly rankCapacity: number;
   readonly hitCapacity: number;
   readonly flowCapacity: number;
   /**
-   * Share of the capacity that one source may use once the table is half full. It shrinks as the table fills
-   * up. 1: no limit.
+   * Fraction of the capacity of the flow table that one source may use when the table is half full. The limit
+   * shrinks as the table fills up. 1: no limit.
    */
   readonly flowShare: number;
-  /** Seed of the hash that places flows; a filled table keeps its seed. */
+  /**
+   * Seed of the hash that places flows in the flow table. A table that has flows keeps its seed, since its
+   * flows are not found with another seed.
+   */
   readonly flowSeed: number;
-  /** Events per second that one source may cause on one CPU. */
+  /** `denyEvents`, `flowEvents`: the number of events per second that one source may cause on one CPU. */
   readonly denyEvents: number;
   readonly flowEvents: number;
   readonly timeoutsMs: FlowTimeouts;
@@ -33,18 +39,25 @@ export type Settings = {
   readonly policeLocal: boolean;
   readonly judgeAll: boolean;
   readonly traceWord: boolean;
-  /** Allowed packets are sent at once and skip the network stack. */
+  /** The datapath may send allowed packets directly to the next interface, without the network stack. */
   readonly direct: boolean;
-  /** Flags of `bpf_fib_lookup`. */
+  /** Flags that the datapath passes to `bpf_fib_lookup`. */
   readonly fibFlags: number;
-  /** Forwards by a copy of plain routes if there is one; needs Linux 6.2. */
+  /**
+   * The datapath looks up next hops in the copy of plain routes, while that copy is in force; needs Linux
+   * 6.2.
+   */
   readonly copiesRoutes?: boolean;
-  /** The program runs on the hooks while this datapath takes over from an earlier one. */
+  /**
+   * True for BPF programs that run on the hooks only during an upgrade, while this datapath takes over from
+   * its predecessor.
+   */
   readonly bridges?: boolean;
-  /** DNS lookups go to the DNS proxy, whatever server they are sent to. */
+  /** The datapath redirects DNS lookups to the DNS proxy, for every destination address. */
   readonly divertDns?: boolean;
   /**
-   * The address and port where the service plane accepts connections to inspect; undefined if there is none.
+   * The address and port where the service plane accepts connections to inspect; undefined if no service
+   * plane runs.
    */
   readonly servicePlane?: { readonly address: number; readonly port: number } | null | undefined;
 };
@@ -78,7 +91,7 @@ export const SETTINGS_OFFSETS = {
 } as const;
 export const SETTINGS_BYTES = 132;
 
-/** The lowest bit of the mask belongs to the guard, the next one to redirects. */
+/** Returns the lowest bit of the mark mask. The guard accepts packets that have this bit in their mark. */
 export function guardBit(markMask: number): number {
   return (markMask & -markMask) >>> 0;
 }
@@ -88,8 +101,8 @@ export function redirectBit(markMask: number): number {
 }
 
 /**
- * The third bit marks packets of the node's own sockets that are exempt from the policy; 0 if the mask has no
- * third bit.
+ * Returns the third-lowest bit of the mark mask; 0 if the mask has no third bit. This bit marks packets of
+ * the node's own sockets that are exempt from the policy.
  */
 export function exemptBit(markMask: number): number {
   const above = (mask: number): number => (mask & ~guardBit(mask)) >>> 0;
@@ -134,5 +147,5 @@ export function encodeSettings(settings: Settings): Uint8Array {
 }
 
 const NO_LIMIT = 0xffff_ffff;
-/** `1 << SHARE_SHIFT` of `bpf/weir.h`. */
+/** The share of 1 in the fixed-point unit of `share_scale`; must equal `1 << SHARE_SHIFT` of `bpf/weir.h`. */
 const SHARE_ONE = 65_536;

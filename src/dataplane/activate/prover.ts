@@ -4,7 +4,7 @@ import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 
-/** Classifies packets by the programs of the kernel, with the policy of a given slot. */
+/** Classifies the packets of a proof sample in the kernel, by the compiled policy of a given program slot. */
 export class Prover {
   readonly #memory: MappedMemory;
   readonly #request = new Uint8Array(8);
@@ -16,8 +16,9 @@ export class Prover {
   }
 
   /**
-   * Returns the first packet whose verdict word differs from the expected one; null if there is none. Calls
-   * `breathe` between batches.
+   * Returns the first packet for which the kernel returns another verdict word than the sample expects; null
+   * if all verdict words match. Calls `breathe` before each batch, so that the caller can serve other
+   * requests.
    */
   mismatch(sample: ProofSample, slot: 0 | 1, breathe?: () => void): ProofMismatch | null {
     const request = new DataView(this.#request.buffer);

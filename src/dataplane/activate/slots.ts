@@ -6,7 +6,10 @@ import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 
 const MAX_EPOCH = 0x7fff_ffff;
-/** Offsets of `struct active`, in 32-bit words. */
+/**
+ * Offsets of the fields of `struct active` of `bpf/weir.h`, in 32-bit words; `bytes` is the size of the
+ * struct in bytes.
+ */
 export const ACTIVE = {
   word: 0,
   layoutVersion: 1,
@@ -17,8 +20,9 @@ export const ACTIVE = {
 } as const;
 
 /**
- * The two slots of the program map, and the active word, which selects the slot in force and counts flips in
- * its epoch. `stageProgram` fills the idle slot, `Prover` proves it, and `flip` stores the active word.
+ * The two slots of the map `program`, and the active word in the map `active`. The active word selects the
+ * slot in force, and contains the epoch, which counts flips. `fill` fills the idle slot, `Prover` proves the
+ * filled slot, and `flip` stores the active word.
  */
 export class Slots {
   readonly #program: MappedMemory;
@@ -26,13 +30,13 @@ export class Slots {
   readonly #directUntil: BigUint64Array;
   #staged = false;
   /**
-   * The active word of the datapath that this one takes over from: epochs continue from there, and its slot
-   * is not overwritten.
+   * The active word of the predecessor, from whose datapath this process takes over; 0 if there is no
+   * predecessor. The epochs continue from that word, and `fill` does not overwrite the slot that it selects.
    */
   #wordBefore = 0;
   /**
-   * A packet may still be reading the idle slot: true after a flip, and at the start, because an earlier
-   * process may have flipped.
+   * True if a packet may still be reading the idle slot. True after a flip, and at the start, because an
+   * earlier process may have flipped.
    */
   #graceDue = true;
 
@@ -45,18 +49,18 @@ export class Slots {
     this.#directUntil = new BigUint64Array(this.#active.buffer, ACTIVE.directUntilNs * 4, 1);
   }
 
-  /** 0 if nothing was ever activated. */
+  /** The epoch of the last flip in this map; 0 if no compiled policy was ever activated. */
   get epoch(): number {
     return this.#word() >>> 1;
   }
 
-  /** The epoch of the next activation. */
+  /** The epoch that the next flip puts in force. */
   get nextEpoch(): number {
     const before = (this.#word() || this.#wordBefore) >>> 1;
     return before === MAX_EPOCH ? 1 : before + 1;
   }
 
-  /** Undefined before the first activation. */
+  /** The slot in force, also that of a predecessor; undefined before the first activation. */
   get slotInForce(): 0 | 1 | undefined {
     if ((this.#word() || this.#wordBefore) === 0) return undefined;
     return this.idleSlot === 0 ? 1 : 0;
@@ -70,12 +74,15 @@ export class Slots {
     return this.#staged;
   }
 
-  /** The slot that the next fill writes to. */
+  /** The slot that the next call of `fill` writes to. */
   get idleSlot(): 0 | 1 {
     return ((this.#word() || this.#wordBefore) & 1) === 0 ? 1 : 0;
   }
 
-  /** Generation, size and digest of the image in force. */
+  /**
+   * Generation, size in cache lines and SHA-256 digest of the image (the kernel form of a compiled policy) in
+   * force. The digest does not depend on the generation.
+   */
   inForce(): { readonly generation: number; readonly lines: number; readonly imageSha256: string } | null {
     const header = this.#headerInForce();
     if (header === null) return null;
@@ -92,7 +99,7 @@ export class Slots {
     return header === null ? { generation: 0, lines: 0 } : { generation: header.generation, lines: header.lines };
   }
 
-  /** Fills the idle slot, after all packets that may still read it are done. */
+  /** Writes an image to the idle slot. Waits first until no packet reads that slot. */
   fill(image: Image, generation: number): void {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
@@ -109,7 +116,7 @@ export class Slots {
     this.#staged = false;
   }
 
-  /** Puts the staged slot in force by one store. Returns its epoch. */
+  /** Puts the filled slot in force by one atomic store of the active word. Returns the new epoch. */
   flip(): number {
     if (!this.#staged) throw new Error('nothing is staged');
     const epoch = this.nextEpoch;
@@ -120,7 +127,10 @@ export class Slots {
     return epoch;
   }
 
-  /** Copies the image in force of `other` into the same slot of this map, which no program reads yet. */
+  /**
+   * Copies the image in force of the map of `other` into the same slot number of this map. No BPF program may
+   * read this map yet.
+   */
   copyInForce(other: Slots): void {
     const header = other.#headerInForce();
     if (header === null) return;
@@ -130,8 +140,8 @@ export class Slots {
   }
 
   /**
-   * Puts in force the slot that is in force in `other`, with the same epoch. The program map is shared or was
-   * copied before.
+   * Puts in force the slot number that is in force in `other`, with the epoch of `other`. The map `program`
+   * must be shared with `other`, or `copyInForce` must have copied the image before.
    */
   adoptInForce(other: Slots): void {
     this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
@@ -140,31 +150,41 @@ export class Slots {
   }
 
   /**
-   * Continues the epochs of another datapath, which enforces until the next flip. `word` is its active word.
+   * Continues the epochs of a predecessor, whose datapath enforces until the next flip. `word` is the active
+   * word of the predecessor.
    */
   succeed(word: number): void {
     this.#wordBefore = word;
   }
 
-  /** 0: TCP flows are not picked up. */
+  /**
+   * Until this time in nanoseconds on the monotonic clock, a TCP packet without a flow may open one although
+   * it is not a SYN. 0: only a SYN opens a flow.
+   */
   get pickupUntil(): bigint {
     const [low = 0, high = 0] = this.#active.words.subarray(ACTIVE.pickupUntilNs);
     return (BigInt(high) << 32n) | BigInt(low);
   }
 
-  /** Until this time TCP packets without a flow are classified as if they opened one. */
+  /**
+   * Sets the time in nanoseconds on the monotonic clock until which a TCP packet without a flow is classified
+   * like a SYN, so that connections from before the start continue.
+   */
   setPickupUntil(monotonicNs: bigint): void {
     this.#active.words[ACTIVE.pickupUntilNs] = Number(monotonicNs & 0xffff_ffffn);
     this.#active.words[ACTIVE.pickupUntilNs + 1] = Number(monotonicNs >> 32n);
   }
 
-  /** Selects the events that the kernel sends. */
+  /** Selects the kinds of events that the datapath writes to its ring buffer. */
   setEventsWanted({ packets, flows }: EventsWanted): void {
     const bits = (packets ? EVENTS_WANTED.packets : 0) | (flows ? EVENTS_WANTED.flows : 0);
     Atomics.store(this.#active.words, ACTIVE.eventsWanted, bits);
   }
 
-  /** Until this time on the monotonic clock allowed packets are sent at once, if the program supports it. */
+  /**
+   * Until this time in nanoseconds on the monotonic clock, the datapath sends allowed packets directly,
+   * without the network stack. Has an effect only if the setting `direct` is on.
+   */
   get directUntil(): bigint {
     return Atomics.load(this.#directUntil, 0);
   }
@@ -173,19 +193,25 @@ export class Slots {
     Atomics.store(this.#directUntil, 0, monotonicNs);
   }
 
-  /** Whether a packet may still be reading the idle slot. */
+  /** Returns whether a packet may still be reading the idle slot. */
   get isGraceDue(): boolean {
     return this.#graceDue;
   }
 
-  /** Waits until no packet reads the idle slot, so that the next fill need not wait. */
+  /**
+   * Waits for a grace period if a packet may still read the idle slot. The next call of `fill` does not wait
+   * then.
+   */
   settle(): void {
     if (!this.#graceDue) return;
     awaitGracePeriod();
     this.#graceDue = false;
   }
 
-  /** Skips the wait of the next fill. The caller must have waited for a grace period by other means. */
+  /**
+   * Makes the next call of `fill` skip its wait for a grace period. The caller must itself have waited for a
+   * grace period since the last flip.
+   */
   assumeGrace(): void {
     this.#graceDue = false;
   }
@@ -203,7 +229,8 @@ export class Slots {
     const word = this.#word();
     if (word === 0) return null;
     const base = (word & 1) * this.slotLines;
-    // These five words have the same place in every layout.
+    // The first five 32-bit words of an image have the same meaning in every layout version, so that the
+    // image of an earlier build can be read.
     const [magic, , lines = 0, low = 0, high = 0] = this.#program.words.subarray(base * LINE_WORDS);
     if (magic !== IMAGE_MAGIC || lines > this.slotLines) return null;
     return { base, lines, generation: high * 0x1_0000_0000 + low };
