@@ -10,7 +10,10 @@ const CLSACT_POINT = { ingress: 1, egress: 2 } as const;
 const REPLACE = 1;
 export const CLSACT = { handle: 0x57e1, priority: 1 };
 
-/** Attaches the program to a TCX hook of an interface, or replaces the program of the pinned link. */
+/**
+ * Attaches a BPF program to the TCX hook of an interface. If the pinned link already attaches a program
+ * there, replaces that program.
+ */
 export function attachTcx(programFd: number, ifindex: number, direction: Direction, pinPath: string): void {
   const held = tcxProgram(ifindex, pinPath);
   if (held !== undefined) {
@@ -34,7 +37,10 @@ export function attachTcx(programFd: number, ifindex: number, direction: Directi
   }
 }
 
-/** The id of the program that the pinned link attaches to this interface; undefined if there is none. */
+/**
+ * Returns the id of the BPF program that the link pinned at `pinPath` attaches to this interface; undefined
+ * if no pinned link attaches one.
+ */
 export function tcxProgram(ifindex: number, pinPath: string): number | undefined {
   if (!existsSync(pinPath)) return undefined;
   const fd = openPinned(pinPath);
@@ -48,7 +54,7 @@ export function tcxProgram(ifindex: number, pinPath: string): number | undefined
 
 const MAX_PROGRAMS = 64;
 
-/** The ids of all programs on a TCX hook, third-party programs included. */
+/** Returns the ids of all BPF programs on a TCX hook, including programs that Weir did not attach. */
 export function tcxPrograms(ifindex: number, direction: Direction): number[] {
   const ids = new Uint32Array(MAX_PROGRAMS);
   const count = Uint32Array.of(MAX_PROGRAMS);
@@ -56,7 +62,9 @@ export function tcxPrograms(ifindex: number, direction: Direction): number[] {
   return result < 0 ? [] : [...ids.subarray(0, count[0])];
 }
 
-/** True if the kernel has no TCX, which came with Linux 6.6. */
+/**
+ * Returns true if `error`, from an attach to a TCX hook, means that the kernel is older than Linux 6.6 and has no TCX.
+ */
 export function isTcxUnsupported(error: unknown): boolean {
   return error instanceof KernelFailure && (error.code === 'EINVAL' || error.code === 'EOPNOTSUPP');
 }
@@ -91,7 +99,10 @@ export function attachClsact(programFd: number, ifindex: number, direction: Dire
   );
 }
 
-/** The id of the program of Weir's own filter; undefined if there is none. */
+/**
+ * Returns the id of the BPF program of Weir's clsact filter on this hook; undefined if Weir has no filter
+ * there.
+ */
 export function clsactProgram(ifindex: number, direction: Direction): number | undefined {
   const options = clsactOptions(0, 0);
   if (libbpf().bpf_tc_query(clsactHook(ifindex, direction), options) < 0) return undefined;

@@ -14,10 +14,13 @@ class UnsupportedInterface extends Error {
   }
 }
 
-/** The programs of the two hooks, as file descriptors. */
+/** File descriptors of the BPF programs for the ingress hook and for the egress hook. */
 export type HookPrograms = Readonly<Record<Direction, number>>;
 
-/** The hooks of the policed interfaces. Their state is read from the kernel, never cached. */
+/**
+ * The hooks of the policed interfaces. Methods read the state of the hooks from the kernel on each call,
+ * since other processes can change it.
+ */
 export class Hooks {
   #tcxSupported: boolean;
 
@@ -33,15 +36,17 @@ export class Hooks {
     return { all, policed: all.filter(({ name }) => this.#isPoliced(name)) };
   }
 
-  /** False once an interface was removed, renamed or moved to another namespace. */
+  /** Returns false if the interface was removed, renamed or moved to another network namespace. */
   isThere({ name, ifindex }: Interface): boolean {
     return listInterfaces().some((found) => found.name === name && found.ifindex === ifindex);
   }
 
   /**
-   * Directions that need a hook. Egress is needed only where a packet may not have been classified at its
-   * ingress (it comes from the node or from an interface that is not policed), or where the service plane
-   * must suppress packets that the kernel sends in its name.
+   * Returns the directions in which policed interfaces need a hook. Ingress always needs a hook. Egress needs
+   * a hook in two cases:
+   * - A packet may not have been classified at ingress: it comes from the node, or from an interface that is
+   *   not policed.
+   * - The service plane must suppress packets that the kernel sends from the sockets of the service plane.
    */
   directions(): readonly Direction[] {
     const foreign = listInterfaces().some(({ name }) => name !== 'lo' && !this.#isPoliced(name));
@@ -49,7 +54,10 @@ export class Hooks {
     return policeLocal || foreign || servicePlane != null ? ['ingress', 'egress'] : ['ingress'];
   }
 
-  /** The id of the program on a hook, and the mechanism that attaches it. */
+  /**
+   * Returns the id of Weir's BPF program on a hook, and whether TCX or clsact attaches it; undefined if Weir
+   * has no program there.
+   */
   held(
     { ifindex }: Interface,
     direction: Direction,
@@ -60,7 +68,7 @@ export class Hooks {
     return clsact === undefined ? undefined : { programId: clsact, by: 'clsact' };
   }
 
-  /** The ids of all programs that Weir attached to any interface. */
+  /** Returns the ids of all BPF programs that this node's Weir attached, on any interface. */
   heldPrograms(): number[] {
     return listInterfaces().flatMap((found) =>
       DIRECTIONS.flatMap((direction) => this.held(found, direction)?.programId ?? []),
@@ -71,12 +79,16 @@ export class Hooks {
     const { name, ifindex } = policed;
     if (!isEthernet(name)) throw new UnsupportedInterface(name);
     const wanted = this.directions();
-    // Egress first: a new flow must not be let in before its replies can be classified.
+    // Attaches egress before ingress: if ingress let in a new flow first, replies of that flow could leave
+    // without being classified.
     const by = this.#attach(ifindex, 'egress', wanted.includes('egress') ? programs.egress : undefined);
     return { interface: name, ifindex, by: this.#attach(ifindex, 'ingress', programs.ingress) ?? by ?? 'tcx' };
   }
 
-  /** Detaches from interfaces that are gone or no longer match the configuration. */
+  /**
+   * Detaches the BPF programs from all interfaces that no longer exist or that the configuration no longer
+   * lists.
+   */
   prune(): void {
     const { all, policed } = this.interfaces();
     const kept = new Set(policed.map(({ ifindex }) => ifindex));
@@ -94,7 +106,9 @@ export class Hooks {
     return matchesInterface(this.options.interfaces, name);
   }
 
-  /** Attaches a program to a hook, or detaches it if `programFd` is undefined. */
+  /**
+   * Attaches a BPF program to a hook, or detaches Weir's program from the hook if `programFd` is undefined.
+   */
   #attach(ifindex: number, direction: Direction, programFd: number | undefined): Attachment['by'] | undefined {
     const pinPath = this.pins.link(ifindex, direction);
     if (programFd === undefined) {

@@ -11,14 +11,14 @@ const ARPHRD_ETHER = 1;
 const NAME_BYTES = 16;
 
 /**
- * The interfaces of this network namespace. Not read from /sys, which shows the namespace in which it was
- * mounted.
+ * Returns the interfaces of this network namespace. Does not read `/sys/class/net`: that shows the namespace
+ * in which `/sys` was mounted.
  */
 export function listInterfaces(): Interface[] {
   const list = libc.if_nameindex();
   if (!list) throw new KernelFailure('list interfaces', errno());
   const found: Interface[] = [];
-  // struct if_nameindex { unsigned index; char *name; }, ended by index 0
+  // The C struct is `{ unsigned index; char *name; }`. An element with index 0 ends the list.
   for (let entry = list; ; entry += 16n) {
     const ifindex = koffi.decode.uint32(entry);
     if (ifindex === 0) break;
@@ -29,7 +29,10 @@ export function listInterfaces(): Interface[] {
   return found;
 }
 
-/** The datapath parses frames from their Ethernet header on, so other interfaces are not supported. */
+/**
+ * Returns whether an interface has an Ethernet header on its frames. The datapath cannot parse frames without
+ * an Ethernet header.
+ */
 export function isEthernet(name: string): boolean {
   const request = new Uint8Array(40);
   new TextEncoder().encodeInto(name, request.subarray(0, NAME_BYTES - 1));

@@ -3,25 +3,28 @@ import type { Interface } from './interfaces.js';
 
 const RTM_NEWLINK = 16;
 const RTM_GETLINK = 18;
-// struct ifinfomsg
+// Size and field offsets of `struct ifinfomsg`, in bytes.
 const IFINFOMSG = { size: 16, index: 4, flags: 8 } as const;
 const IFLA = { name: 3, link: 5, master: 10, linkInfo: 18, extendedMask: 29, linkNamespace: 37 } as const;
 const IFLA_INFO_KIND = 1;
 const IFF = { up: 1, loopback: 8 } as const;
 const RTEXT_FILTER_SKIP_STATS = 8;
 
-/** An interface and its relation to other interfaces. An index is 0 if there is no such interface. */
+/**
+ * An interface and its relation to other interfaces. `master` and `lower` are 0 if there is no such interface
+ * in this namespace.
+ */
 export type Link = Interface & {
-  /** The type as in `ip link add type`; empty for hardware. */
+  /** The type of the interface as in `ip link add type`; empty for hardware. */
   readonly kind: string;
   readonly master: number;
-  /** The index of the interface in this namespace on which this one is built. */
+  /** The index of the interface on which this interface is built, such as the parent of a VLAN. */
   readonly lower: number;
   readonly isUp: boolean;
   readonly isLoopback: boolean;
 };
 
-/** The interfaces of this network namespace. */
+/** Returns the interfaces of this network namespace, read by netlink. */
 export function listLinks(): Link[] {
   const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
   try {

@@ -3,8 +3,8 @@ import { readFileSync, statSync } from 'node:fs';
 export type LockHolder = { readonly pid: number; readonly command: string };
 
 /**
- * The process that holds a lock on the file at `path`; undefined if there is none or the kernel does not show
- * it.
+ * Returns the process that holds a `flock` lock on the file at `path`; undefined if no process holds a lock,
+ * or `/proc/locks` does not show the process.
  */
 export function lockHolder(path: string): LockHolder | undefined {
   const { dev, ino } = statSync(path);

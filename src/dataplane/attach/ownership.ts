@@ -6,28 +6,30 @@ const LOCK_EXCLUSIVE = 2;
 const LOCK_NONBLOCKING = 4;
 const NETWORK_NAMESPACE = '/proc/thread-self/ns/net';
 
-/** Another process holds the lock of the network namespace or of the pin path. */
+/** Thrown if another process holds the lock of this network namespace or of the pin path. */
 class OtherProcess extends Error {
   override readonly name = 'OtherProcess';
   readonly code = 'other_process';
 }
 
-/** Pins or programs belong to another network namespace or to another node. */
+/** Thrown if BPF pins or programs belong to another network namespace or to another node. */
 export class OwnedElsewhere extends Error {
   override readonly name = 'OwnedElsewhere';
   readonly code = 'owned_elsewhere';
 }
 
 /**
- * The inode number of this thread's network namespace, which stays the same as long as the namespace exists.
+ * Returns the inode number of this thread's network namespace; the number stays the same as long as the
+ * namespace exists.
  */
 export function networkNamespace(): string {
   return /\d+/.exec(readlinkSync(NETWORK_NAMESPACE))?.[0] ?? '';
 }
 
 /**
- * One process polices a network namespace, and one process uses a pin path. Both are file locks on the
- * namespace and the folder, and the kernel releases them when the process ends.
+ * The locks that make this process the only Weir in its network namespace and the only user of its pin path.
+ * They are `flock` locks on the namespace file and on the pin folder. The kernel releases the locks when the
+ * process ends.
  */
 export class Ownership {
   readonly #fds = new Map<string, number>();
@@ -35,8 +37,9 @@ export class Ownership {
   constructor(readonly pinPath: string) {}
 
   /**
-   * `prepare` creates the pin path. It is called once no other process polices the namespace. Throws
-   * `OtherProcess`. If the pin path was removed and created again since, locks the new folder.
+   * Locks the network namespace, calls `prepare`, which must create the pin path, and locks the pin path.
+   * Throws `OtherProcess` if another process has one of the locks. If the pin path was removed and created
+   * again since the last call, locks the new folder.
    */
   take(prepare: () => void): void {
     const isNew = this.#fds.size === 0;

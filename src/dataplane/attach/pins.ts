@@ -9,8 +9,9 @@ const BPF_FS_MAGIC = 0xcafe4a11;
 const STANDARD_MOUNT = '/sys/fs/bpf';
 
 /**
- * The pins that keep the datapath in the kernel without a process, under the pin path: `maps-<number>/<map>`,
- * one folder for each set of maps, and `links-<network namespace>/<ifindex>-<direction>`.
+ * The BPF pins that keep the datapath in the kernel while no process runs. The pin path has one folder
+ * `maps-<number>` for each set of maps. It also has one folder `links-<network namespace>`, with a pin
+ * `<ifindex>-<direction>` for each link.
  */
 export class Pins {
   readonly links: string;
@@ -19,7 +20,9 @@ export class Pins {
     this.links = join(path, `links-${networkNamespace()}`);
   }
 
-  /** Mounts the BPF file system at its standard place if it is not mounted, and creates the folders. */
+  /**
+   * Creates the pin folders. Mounts the BPF file system at `/sys/fs/bpf` first if it is not mounted there.
+   */
   prepare(): void {
     if (!isBpfFileSystem(this.path)) {
       if (!`${this.path}/`.startsWith(`${STANDARD_MOUNT}/`))
@@ -27,7 +30,8 @@ export class Pins {
       check(`mount bpffs on ${STANDARD_MOUNT}`, libc.mount('bpf', STANDARD_MOUNT, 'bpf', 0, null));
     }
     mkdirSync(this.links, { recursive: true });
-    // Layout 1 had ingress hooks only, and its links do not name the direction.
+    // Builds with layout version 1 had only ingress hooks, and named the pin of a link by the interface
+    // alone.
     for (const name of readdirSync(this.links)) {
       if (/^\d+$/.test(name)) renameSync(join(this.links, name), join(this.links, `${name}-ingress`));
     }
@@ -42,8 +46,8 @@ export class Pins {
   }
 
   /**
-   * Removes links whose interface is gone with its network namespace. Throws `OwnedElsewhere` if a link still
-   * polices another namespace.
+   * Removes the link folders of other network namespaces whose interfaces no longer exist. Throws
+   * `OwnedElsewhere` if a link there is still attached to an interface.
    */
   refuseOthers(): void {
     if (!existsSync(this.path)) return;

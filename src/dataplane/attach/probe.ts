@@ -9,13 +9,16 @@ import { membarrier } from '#libc/libc.js';
 import { isBpfFileSystem } from './pins.js';
 
 const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_BPF', 'CAP_PERFMON'];
-/** The kernel accepts CAP_SYS_ADMIN in place of these. */
+/** Capabilities that the kernel does not need if the process has CAP_SYS_ADMIN. */
 const IN_SYS_ADMIN: ReadonlySet<Capability> = new Set(['CAP_BPF', 'CAP_PERFMON']);
 const MINIMUM_KERNEL = [6, 1] as const;
 const MEMBARRIER_CMD_QUERY = 0;
 const MEMBARRIER_CMD_GLOBAL = 1;
 
-/** The features that this kernel, user or installation lacks. Changes nothing. */
+/**
+ * Returns the features that Weir needs and that this kernel, user or installation lacks. Changes nothing on
+ * the machine.
+ */
 export function probe(objectPath: string, pinPath: string): Missing[] {
   const missing: Missing[] = [];
   const need = (what: string, there: boolean, sentence: string): void => {
@@ -30,7 +33,8 @@ export function probe(objectPath: string, pinPath: string): Missing[] {
   const [major = 0, minor = 0] = release().split('.').map(Number);
   const recent = major > MINIMUM_KERNEL[0] || (major === MINIMUM_KERNEL[0] && minor >= MINIMUM_KERNEL[1]);
   need('kernel', recent, `Linux 6.1 or later is needed, and this is ${release()}.`);
-  // With PREEMPT_RT one softirq may interrupt another, and two packets would share the same scratch memory.
+  // With PREEMPT_RT one softirq can interrupt another on the same CPU. Two packets would then overwrite the
+  // same per-CPU scratch memory.
   need(
     'preempt_rt',
     !/PREEMPT_RT/.test(version()),
@@ -68,8 +72,8 @@ export function probe(objectPath: string, pinPath: string): Missing[] {
 }
 
 /**
- * Whether the layout of the maps in force can be read from the kernel only: up to layout 5 no layouts were
- * pinned.
+ * Returns true if only the kernel can describe the layout of the maps in force: builds up to layout version 5
+ * did not pin a map `layouts`.
  */
 function lacksLayouts(pinPath: string): boolean {
   return mapSetsIn(pinPath).some((set) => {

@@ -4,8 +4,9 @@ import { OwnedElsewhere } from './ownership.js';
 import { judgesBy, weirHooks } from './weir-hooks.js';
 
 /**
- * Throws `OwnedElsewhere` if another node left its programs on the same interfaces, pinned elsewhere: both
- * would classify every packet. A clsact program without any pin belongs to no node and is replaced.
+ * Throws `OwnedElsewhere` if BPF programs of another Weir node, with another pin path, are on the same
+ * interfaces: two policies would apply to each packet. A clsact program without any pin belongs to no node,
+ * so this function accepts it and a later attach replaces it.
  */
 export function refuseForeign(pinPath: string, policed: readonly Interface[], held: readonly number[]): void {
   const sets = mapSetsIn(pinPath);

@@ -2,21 +2,24 @@ import { isDeepStrictEqual } from 'node:util';
 import type { DatapathChange, FlowRefusal, Review } from '#contracts/datapath.js';
 import type { Interface } from './interfaces.js';
 
-/** The interfaces that exist now. */
+/**
+ * The interfaces of this network namespace at the time of the check, and those of them that the configuration
+ * polices.
+ */
 type FoundInterfaces = { readonly all: readonly Interface[]; readonly policed: readonly Interface[] };
 
 /**
- * Compares the present state with the attached one. A loss is reported once, until the hook is attached
- * again.
+ * Compares the present interfaces, hooks, guard and pins with the state at the last call of `attached`, and
+ * returns the differences. Reports each loss only once until the next call of `attached`.
  */
 export class Watcher {
-  /** Undefined until interfaces were attached. */
+  /** The policed interfaces: name → index. Undefined before the first call of `attached`. */
   #known: Map<string, number> | undefined;
   readonly #told = new Set<string>();
   #guardToldLost = false;
   #diversionToldLost = false;
   #pinsToldLost = false;
-  /** The last reported value; undefined before the first report. */
+  /** The last review that was reported; undefined before the first report. */
   #review: Review | undefined;
   #refusing: readonly FlowRefusal[] = [];
 
@@ -28,7 +31,7 @@ export class Watcher {
     this.#pinsToldLost = false;
   }
 
-  /** Interfaces that appeared, vanished or were renamed. */
+  /** Returns the policed interfaces that appeared, vanished or were renamed since the last check. */
   lookAtNames({ all, policed }: FoundInterfaces): DatapathChange[] {
     const known = this.#known;
     if (known === undefined) return [];

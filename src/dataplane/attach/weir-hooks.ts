@@ -16,13 +16,15 @@ import type { Interface } from './interfaces.js';
 
 const BPF_FS = '/sys/fs/bpf';
 
-/** A program of Weir on a hook, of this node or of another one. */
+/** A BPF program of Weir on a hook; this node or another Weir node attached it. */
 export type WeirHook = {
   readonly interface: Interface;
   readonly direction: Direction;
   readonly by: Attachment['by'];
   readonly program: ProgramInfo;
-  /** The folder where its maps or its link are pinned; undefined if that is not found. */
+  /**
+   * The folder where the maps or the link of the BPF program are pinned; undefined if no such pin was found.
+   */
   readonly pinPath: string | undefined;
 };
 
@@ -39,7 +41,10 @@ export function weirHooks(interfaces: readonly Interface[], pinPath: string): We
   );
 }
 
-/** The programs on a hook: all on TCX, third-party programs included, and on clsact only the one of Weir. */
+/**
+ * Returns the BPF programs on a hook. On TCX these are all programs, including third-party programs; on
+ * clsact only the program of Weir.
+ */
 export function programsOn(
   ifindex: number,
   direction: Direction,
@@ -51,7 +56,10 @@ export function programsOn(
   ];
 }
 
-/** The set of maps that the program classifies by; undefined if it is none of these. */
+/**
+ * Returns the one of the given sets of maps that the BPF program classifies packets by; undefined if the
+ * program uses other maps.
+ */
 export function judgesBy(program: ProgramInfo, sets: readonly MapSet[]): MapSet | undefined {
   return sets.findLast((set) => program.mapIds.includes(set.id('active')));
 }
@@ -59,20 +67,20 @@ export function judgesBy(program: ProgramInfo, sets: readonly MapSet[]): MapSet 
 type Pinned = { readonly path: string; readonly program: ProgramInfo };
 
 /**
- * Programs by their ids. The kernel describes a program by its id to CAP_SYS_ADMIN only. Without that
- * capability only those programs are known that Weir has pinned in /sys/fs/bpf, beside their maps or by their
- * links.
+ * Descriptions of BPF programs by program id. The kernel describes a program id only to a process with
+ * CAP_SYS_ADMIN. Without that capability, this class finds only programs of Weir that are pinned in
+ * `/sys/fs/bpf`: beside their maps, or by their links.
  */
 export class Programs {
   readonly #pinned = new Map<number, Pinned>();
   /**
-   * Programs found by their links: only the id is known, and from the name of the link that the program is
-   * Weir's.
+   * BPF programs that were found by their pinned links, by program id. Without CAP_SYS_ADMIN nothing more
+   * than the id is known, so the program name is derived from the name of the link.
    */
   readonly #linked = new Map<number, Pinned>();
   readonly #activeMaps = new Map<number, string>();
 
-  /** `pinPath` is searched in addition to the folders of /sys/fs/bpf. */
+  /** Also searches `pinPath` for pins, in addition to the folders of `/sys/fs/bpf`. */
   constructor(pinPath?: string) {
     const paths = new Set([...pinPaths(), ...(pinPath !== undefined && existsSync(pinPath) ? [pinPath] : [])]);
     for (const path of paths) {
@@ -85,7 +93,7 @@ export class Programs {
     return this.#pinned.get(id)?.program ?? programInfo(id) ?? this.#linked.get(id)?.program;
   }
 
-  /** The pin path of the program's maps or of its link. */
+  /** Returns the pin path of the BPF program's maps or of its link; undefined if neither is pinned. */
   pathOf({ id, mapIds }: ProgramInfo): string | undefined {
     const path = mapIds.flatMap((map) => this.#activeMaps.get(map) ?? [])[0];
     return path ?? this.#linked.get(id)?.path;
@@ -128,7 +136,7 @@ function pinPaths(): string[] {
   return folders.map(({ name }) => join(BPF_FS, name));
 }
 
-/** Skips pins that belong to other users, and pins that are removed meanwhile. */
+/** Calls `read`, and ignores the error if a pin belongs to another user or was removed during the call. */
 function readable(read: () => void): void {
   try {
     read();
