@@ -5,16 +5,22 @@ import { EVENT_BYTES, EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } fr
 import { type Ipv6Ends, ipv6Ends } from './ipv6-ends.js';
 import type { FlowObservation, Observation, PacketObservation } from './observation.js';
 
-/** Records for another thread, as they were in the ring: each follows the 8 bytes of its ring header. */
+/**
+ * Ring-buffer records for another thread. Each event follows the 8 bytes of its record header, as in the
+ * ring.
+ */
 export type PackedEvents = {
   readonly records: ArrayBuffer;
   readonly count: number;
   /**
-   * Events that the kernel lost before the last of these records and since the previous batch, because the
-   * ring was full.
+   * Number of events that the kernel lost because the ring was full, between the end of the previous batch
+   * and the last record of this batch.
    */
   readonly lost: number;
-  /** Both clocks, read together with the batch. */
+  /**
+   * The monotonic clock and the wall clock, read at the same moment as the batch; they convert event times to
+   * dates.
+   */
   readonly monotonicNs: number;
   readonly unixMs: number;
 };
@@ -29,13 +35,16 @@ const DROP_REASONS = namesByNumber(DROP_REASON);
 const FLOW_STATES = namesByNumber(FLOW_STATE);
 
 /**
- * The records of one read of the ring, oldest first. Fields are decoded on access, so that a consumer of few
- * fields does not pay for the others. All consumers receive the same batch.
+ * The records of one read of the ring buffer, oldest first. A field is decoded only when a consumer reads it,
+ * so that unread fields cost nothing. All consumers share one batch.
  */
 export class EventBatch {
   readonly count: number;
   readonly lost: number;
-  /** The undecoded records: record `index` begins at word `index * RECORD_WORDS`, with its header. */
+  /**
+   * The undecoded records as 32-bit words. Record `index` begins with its header at word `index *
+   * RECORD_WORDS`.
+   */
   readonly words: Uint32Array;
   readonly #view: DataView;
   readonly #packed: PackedEvents;
@@ -49,7 +58,9 @@ export class EventBatch {
     this.lost = packed.lost;
   }
 
-  /** The wall-clock time of a monotonic one, in milliseconds since 1970. */
+  /**
+   * Converts a time in nanoseconds on the monotonic clock to the wall-clock time, in milliseconds since 1970.
+   */
   unixMs(timeNs: number): number {
     return this.#packed.unixMs - (this.#packed.monotonicNs - timeNs) / 1e6;
   }
@@ -66,7 +77,7 @@ export class EventBatch {
     return this.#view.getUint32(this.#at(index) + EVENT_OFFSETS.destination, true);
   }
 
-  /** Null if the event is about IPv4. */
+  /** Returns the addresses of the dropped IPv6 packet; null if the event is about IPv4. */
   ipv6(index: number): Ipv6Ends | null {
     return ipv6Ends(this.#view, this.#at(index));
   }
@@ -77,7 +88,10 @@ export class EventBatch {
     return type === 'flow_opened' || type === 'flow_ended' ? this.#flow(at, type) : this.#packet(at, type);
   }
 
-  /** Events about the sources of these records that the rate limit suppressed. */
+  /**
+   * Number of events that the rate limit suppressed, for the sources of these records since the last event
+   * sent for each source.
+   */
   get suppressed(): number {
     if (this.#suppressed === undefined) {
       let sum = 0;
@@ -88,7 +102,7 @@ export class EventBatch {
     return this.#suppressed;
   }
 
-  /** The number of events of each type. */
+  /** Returns the number of events of each type in this batch. */
   tally(): Record<EventType, number> {
     const counts = { flow_opened: 0, flow_ended: 0, denied: 0, dropped: 0, passed: 0 };
     for (let index = 0; index < this.count; index++) counts[this.type(index)]++;
@@ -99,8 +113,8 @@ export class EventBatch {
     for (let index = 0; index < this.count; index++) yield this.observation(index);
   }
 
-  // Both methods list the common fields themselves: one object literal is several times as fast as adding
-  // fields to a shared object.
+  // `#packet` and `#flow` each list the fields that packets and flows have in common. One object literal is
+  // several times as fast as adding fields to a common object.
   #packet(at: number, type: PacketObservation['type']): PacketObservation {
     const view = this.#view;
     const flags = view.getUint8(at + EVENT_OFFSETS.flags);
@@ -172,7 +186,10 @@ export class EventBatch {
     return index * RECORD_BYTES + RECORD_HEADER_BYTES;
   }
 
-  /** Exact up to 2^53 ns (104 days); beyond that rounded to a few nanoseconds. */
+  /**
+   * Returns an unsigned 64-bit number. It is exact up to 2^53, which is 104 days in nanoseconds; above 2^53
+   * it is rounded to an error of a few units.
+   */
   #u64(at: number): number {
     return this.#view.getUint32(at, true) + this.#view.getUint32(at + 4, true) * 0x1_0000_0000;
   }

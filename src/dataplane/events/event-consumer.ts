@@ -3,14 +3,15 @@ import type { EventFact, EventSource } from '#contracts/event-source.js';
 import { EventBatch, type PackedEvents } from './batch.js';
 import type { Surroundings } from './surroundings.js';
 
-/** The ports to transfer together with a source. */
+/** Returns the message ports that a `postMessage` of the source must transfer. */
 export function portsOf({ batches, facts }: EventSource): readonly MessagePort[] {
   return [batches, facts];
 }
 
 /**
- * Passes on the batches of a source until the source or the datapath is closed. Facts are learned before the
- * events that need them.
+ * Receives event batches from an event source, in the thread that consumes them, until the source or the
+ * datapath is closed. Learns the facts (rule names and interface names) before it passes on a batch whose
+ * events refer to them.
  */
 export class EventConsumer {
   readonly #source: EventSource;
@@ -22,8 +23,8 @@ export class EventConsumer {
     const { batches, taken } = source;
     batches.on('message', (packed: PackedEvents) => {
       try {
-        // Node.js does not keep the order between two ports: read the facts first, so that the batch finds
-        // its rule names.
+        // Node.js does not keep the order between messages on two ports. Read the facts before the batch, or
+        // its rule names may be missing.
         this.learn();
         onBatch(new EventBatch(packed));
       } finally {
@@ -32,7 +33,10 @@ export class EventConsumer {
     });
   }
 
-  /** Reads the facts that have arrived. Without events, only the caller of this method reads them. */
+  /**
+   * Reads the facts that have arrived. While no batch arrives, nothing calls this method, so a caller that
+   * needs new facts must call it.
+   */
   learn(): void {
     const { facts } = this.#source;
     for (let next = receiveMessageOnPort(facts); next !== undefined; next = receiveMessageOnPort(facts))

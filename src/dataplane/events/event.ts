@@ -1,4 +1,7 @@
-/** Offsets in bytes of `struct event` of `bpf/weir.h`; a test compares them with the BTF of the object. */
+/**
+ * Offsets in bytes of the fields of `struct event` of `bpf/weir.h`. A test compares them with the BTF of the
+ * BPF object.
+ */
 export const EVENT_OFFSETS = {
   time_ns: 0,
   type: 8,

@@ -4,7 +4,8 @@ import { EVENT_FLAG, EVENT_OFFSETS } from './event.js';
 export type Ipv6Ends = { readonly source: string; readonly destination: string };
 
 /**
- * The addresses of a dropped IPv6 packet whose event begins at byte `at`; null if the event is about IPv4.
+ * Returns the addresses of the dropped IPv6 packet of the event that begins at byte `at`; null if the event
+ * is about IPv4.
  */
 export function ipv6Ends(view: DataView, at: number): Ipv6Ends | null {
   if ((view.getUint8(at + EVENT_OFFSETS.flags) & EVENT_FLAG.ipv6) === 0) return null;

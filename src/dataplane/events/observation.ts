@@ -3,16 +3,16 @@ import type { Verdict } from '#contracts/policy-model.js';
 import type { Ipv6Ends } from './ipv6-ends.js';
 
 /**
- * One decoded event of the kernel. Addresses are unsigned 32-bit numbers in host order; the addresses and
- * ports of a flow are those of the packet that opened it. `hit`, `hitCheck`, `epoch` and `word` identify the
- * rule that decided.
+ * The fields that decoded events of packets and of flows have in common. Addresses are unsigned 32-bit
+ * numbers in host byte order. The addresses and ports of a flow are those of the packet that opened the flow.
+ * `hit`, `hitCheck`, `epoch` and `word` (the verdict word) identify the rule that decided.
  */
 type Common = {
-  /** On the monotonic clock; see `EventBatch.unixMs`. */
+  /** Time of the event in nanoseconds on the monotonic clock; `EventBatch.unixMs` converts it to a date. */
   readonly timeNs: number;
-  /** Null if no rule was applied. */
+  /** Null if no rule was applied to the packet or flow. */
   readonly verdict: Verdict | null;
-  /** The verdict was deny, and the packet passed under audit (D4). */
+  /** True if the verdict is deny and the packet passed because of audit mode (D4). */
   readonly audited: boolean;
   readonly protocol: number;
   readonly ifindex: number;
@@ -25,37 +25,44 @@ type Common = {
   readonly hit: number;
   readonly hitCheck: number;
   /**
-   * Events about this source that the rate limit of this CPU suppressed since the last event that was sent.
+   * Number of events of this source that the rate limit of one CPU suppressed, since that CPU last sent an
+   * event of this source.
    */
   readonly suppressed: number;
 };
 
-/** The fate of one packet that belongs to no flow. */
+/** A decoded event about one packet that belongs to no flow. */
 export type PacketObservation = Common & {
   readonly type: 'denied' | 'dropped' | 'passed';
   readonly dropReason: keyof typeof DROP_REASON | null;
-  /** Seen at an egress hook. */
+  /** True if an egress hook saw the packet; false for an ingress hook. */
   readonly outgoing: boolean;
   readonly icmp: { readonly type: number; readonly code: number } | null;
-  /** The addresses of an IPv6 packet; `source` and `destination` are 0 then. */
+  /** The addresses of an IPv6 packet, whose `source` and `destination` are 0; null for IPv4. */
   readonly ipv6: Ipv6Ends | null;
   readonly tcpFlags: number;
-  /** The number of packets on the wire; `length` is the sum of their bytes. */
+  /**
+   * `packets`: number of packets on the wire that the event stands for. `length`: sum of the bytes of these
+   * packets.
+   */
   readonly packets: number;
   readonly length: number;
 };
 
-/** `packets` and `bytes`: the first number counts the side that opened the flow. */
+/**
+ * A decoded event about a flow. In `packets` and `bytes`, index 0 counts the packets of the side that opened
+ * the flow.
+ */
 export type FlowObservation = Common & {
   readonly type: 'flow_opened' | 'flow_ended';
   readonly state: FlowState;
   /**
-   * Why a flow ended: the drop reason of the packet that the policy refused, `cut` if an operator cut the
-   * flow, else null. With a drop reason, `word` and `hit` are those of the rule that refuses the flow, not of
-   * the rule that opened it.
+   * Why a flow ended: the drop reason if the policy refused a packet of the flow, `cut` if an operator cut
+   * the flow, else null. With a drop reason, `word` and `hit` belong to the rule that refuses the flow, not
+   * to the rule that opened the flow.
    */
   readonly endReason: keyof typeof DROP_REASON | 'cut' | null;
-  /** The flow came in by an interface that is not policed, and no rule was applied. */
+  /** True if the flow was opened from an interface that is not policed; no rule was applied to the flow. */
   readonly foreign: boolean;
   readonly openedNs: number;
   readonly packets: readonly [number, number];

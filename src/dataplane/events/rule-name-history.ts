@@ -1,14 +1,20 @@
 import type { Placed, PlacedRuleNames } from '#contracts/event-source.js';
 import type { RuleNames } from '#contracts/rule-names.js';
 
-/** The number of former programs whose rule names are kept: flows outlive the policy that decided them. */
+/**
+ * Maximum number of former policies whose rule names are kept, since a flow can outlive the policy that
+ * decided it.
+ */
 const FORMER = 16;
 const FORMER_RANKS = 1 << 20;
 
-/** The rule names of the program in force and of former programs, for as long as flows may refer to them. */
+/**
+ * The rule names of the compiled policy in force and of former policies. Names of former policies are kept
+ * because flows may still refer to their rules.
+ */
 export class RuleNameHistory {
   #staged: Placed | undefined;
-  /** Newest first: the first is in force. */
+  /** Rule names, newest first; element 0 belongs to the policy in force. */
   #flipped: PlacedRuleNames[] = [];
   #finder: Finder | undefined;
 
@@ -16,7 +22,7 @@ export class RuleNameHistory {
     return this.#flipped[0];
   }
 
-  /** Oldest first. */
+  /** The rule names of the policy in force and of former policies, oldest first. */
   get placed(): readonly PlacedRuleNames[] {
     return this.#flipped.toReversed();
   }
@@ -39,7 +45,10 @@ export class RuleNameHistory {
     this.#staged = undefined;
   }
 
-  /** Adds rule names that are in force from their epoch on. */
+  /**
+   * Adds the rule names of a policy that is in force from the given epoch on, and drops the oldest names
+   * above the limits.
+   */
   place(placed: PlacedRuleNames): void {
     const kept: PlacedRuleNames[] = [placed];
     let ranks = 0;
@@ -52,27 +61,33 @@ export class RuleNameHistory {
   }
 
   /**
-   * The rule names of the program that was staged or put in force with this generation; undefined if it is
-   * not known.
+   * Returns the rule names of the policy that was staged or put in force with this generation; undefined if
+   * the generation is not known.
    */
   ofGeneration(generation: number): RuleNames | undefined {
     if (this.#staged?.generation === generation) return this.#staged.ruleNames;
     return this.#flipped.find((placed) => placed.generation === generation)?.ruleNames;
   }
 
-  /** Undefined for an epoch that another process put in force. */
+  /** Returns the generation of an epoch; undefined if another process put the epoch in force. */
   generationOf(epoch: number): number | undefined {
     return this.#flipped.find((placed) => placed.epoch === epoch)?.generation;
   }
 
-  /** Resolves an entry of `hits` to its rule. Valid until the next flip. */
+  /**
+   * Returns a finder that resolves indexes of the map `hits` to rules. The finder is valid until the next
+   * flip.
+   */
   finder(): Finder {
     this.#finder ??= new Finder(this.#flipped);
     return this.#finder;
   }
 }
 
-/** Maps an entry of `hits` to the rule that counts there, by the newest rule names that contain the entry. */
+/**
+ * Resolves an index of the map `hits` to the rule that counts there. Uses the newest rule names that contain
+ * the index.
+ */
 export class Finder {
   readonly #ruleNameHistory: readonly Placed[];
   readonly #ruleNamesOf: Uint8Array;
@@ -95,14 +110,20 @@ export class Finder {
     }
   }
 
-  /** `check` is the low word of the identity. Undefined if no known rule has this identity at this entry. */
+  /**
+   * Returns the rule that counts at index `entry` of `hits`, if the low 32 bits of its identity are `check`;
+   * else undefined.
+   */
   find(entry: number, check: number): { readonly ruleNames: RuleNames; readonly rank: number } | undefined {
     const placed = this.#ruleNameHistory[(this.#ruleNamesOf[entry] ?? 0) - 1];
     const rank = this.#rankOf[entry] ?? 0;
     return placed?.ruleNames.identities[2 * rank] === check ? { ruleNames: placed.ruleNames, rank } : undefined;
   }
 
-  /** For each entry the low word of the identity of its rule if `wanted` accepts that rule; else 0. */
+  /**
+   * Returns an array by index of `hits`: the low 32 bits of the identity of the rule there, or 0 if `wanted`
+   * rejects the rule.
+   */
   checks(wanted: (ruleNames: RuleNames) => (rank: number) => boolean): Uint32Array {
     const found = new Uint32Array(this.#rankOf.length);
     const tests = this.#ruleNameHistory.map(({ ruleNames }) => wanted(ruleNames));

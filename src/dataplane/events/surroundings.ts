@@ -1,10 +1,13 @@
 import type { EventFact } from '#contracts/event-source.js';
 import { RuleNameHistory } from './rule-name-history.js';
 
-/** The names behind the numbers in events. Outlives the datapath that sent them. */
+/**
+ * The rule names and interface names that the numbers in events refer to. Is kept when the datapath that sent
+ * the events is closed.
+ */
 export class Surroundings {
   readonly ruleNameHistory = new RuleNameHistory();
-  /** Interface names by index. */
+  /** Interface index → interface name. */
   interfaces: ReadonlyMap<number, string> = new Map();
 
   learn(fact: EventFact): void {
