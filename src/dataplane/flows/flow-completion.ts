@@ -4,25 +4,36 @@ import { HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/abi/hit.js';
 
 const REF_WORDS = HIT_REF_BYTES / 4;
 const RANK_SHIFT = 4;
-/** Ages from here on mean that `opened` is slightly ahead of the clock, which wraps at 16 bits. */
+/**
+ * `opened` counts in 16 bits that wrap around. A computed age of this or more means that `opened` is slightly
+ * later than `nowNs`, so that the true age is 0.
+ */
 const LONG_AGO = 0xc000;
-/** `hit_check` of a flow without a hit: it is known that no rule counts this flow. */
+/**
+ * Value of `hit_check` when no rule counts this flow. Unlike 0, it says that the search for the rule is done.
+ */
 const NOBODY = 1;
 
 const FIELDS = ['judgement', 'opened', 'opened_ns', 'hit', 'hit_check'] as const;
-/** Offsets in bytes of the needed fields in `struct flow` with its `struct tally` behind it. */
+/**
+ * Offsets in bytes of the fields that `settle` uses, in a `struct flow` directly followed by its `struct
+ * tally`.
+ */
 type Offsets = Readonly<Record<(typeof FIELDS)[number], number>>;
 
-/** Undefined for layouts before 4, in which a flow is always complete. */
+/**
+ * Returns undefined for layout versions before 4: they have no field `opened`, and their flows are always
+ * complete.
+ */
 export function settlingOffsets({ fields }: StructLayout): Offsets | undefined {
   const found = FIELDS.map((name) => [name, fields[name]?.offset] as const);
   return found.some(([, offset]) => offset === undefined) ? undefined : (Object.fromEntries(found) as Offsets);
 }
 
 /**
- * Completes in place the fields of a tally that the first packet leaves to the first flush of counters, as
- * `complete_tally` of `bpf/flow/flush.h` does. `ranks`: the words of `rank_hits` that classified the flow;
- * `nowNs` reads the monotonic clock.
+ * Completes in place the fields of `struct tally` that the kernel fills in only at the first flush of a
+ * flow's counters. Must compute the same values as `complete_tally` of `bpf/flow/flush.h`. `ranks` is the
+ * content of the map `rank_hits` of the datapath that classified the flow. `nowNs` reads the monotonic clock.
  */
 export function settle(flow: DataView, at: Offsets, ranks: Uint32Array, nowNs = monotonicNs): void {
   if (flow.getBigUint64(at.opened_ns, true) === 0n) {

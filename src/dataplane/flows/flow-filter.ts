@@ -5,13 +5,13 @@ import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import { FLOW_KEY_OFFSETS, FLOW_OFFSETS } from '#dataplane/abi/flow.js';
 import { mask } from '#policy/model/ipv4.js';
 
-/** Tests the `struct flow` that begins at word `at`. */
+/** Tests the undecoded flow (`struct flow`, then `struct tally`) that begins at index `at` of `words`. */
 export type FlowTest = (words: Uint32Array, at: number) => boolean;
 
 export type FilterContext = {
   /**
-   * For each entry of `hits` the low word of its identity if a wanted rule counts there, else 0. Undefined if
-   * the filter names no rule or group.
+   * Indexed like the map `hits`: the low 32 bits of the identity of the rule that counts there if the filter
+   * selects that rule, else 0. Undefined if the filter names no rule or group.
    */
   readonly checks: Uint32Array | undefined;
   /** The epoch in force. */
@@ -24,7 +24,7 @@ const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
 const PROTOCOL = FLOW_KEY_OFFSETS.protocol / 4;
 const WORD = FLOW_OFFSETS.judgement / 4;
 const ACTIVE_WORD = WORD + 1;
-/** The state in the lowest byte, and the flags in the next one. */
+/** The 32-bit word that has the flow's state in its lowest byte and the flags in the next byte. */
 const STATE = FLOW_OFFSETS.state / 4;
 const BYTES = FLOW_OFFSETS.bytes / 4;
 const FOLDED_BYTES = FLOW_OFFSETS.folded_bytes / 4;
@@ -34,7 +34,9 @@ const CHECK = FLOW_OFFSETS.hit_check / 4;
 const BY_HIGH = 1 << 8;
 const FOREIGN = 2 << 8;
 
-/** Compiles a filter into a test of undecoded flows, so that only matching flows are decoded. */
+/**
+ * Compiles a filter into a test of undecoded flows, so that only flows that pass the test must be decoded.
+ */
 export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): FlowTest {
   const tests: FlowTest[] = [];
   const add = (wanted: boolean, test: FlowTest): void => {
@@ -93,7 +95,10 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
   return (words, at) => tests.every((test) => test(words, at));
 }
 
-/** A foreign flow is always current, since no activation changes its treatment. */
+/**
+ * Returns whether the epoch in force decided the flow. A foreign flow (opened from an interface that is not
+ * policed) always counts as current, since no activation changes its treatment.
+ */
 function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
   return ((words[at + STATE] as number) & FOREIGN) !== 0 || (words[at + ACTIVE_WORD] as number) >>> 1 === epoch;
 }
@@ -110,7 +115,7 @@ function flags(size: number, numbers: readonly number[]): Uint8Array {
   return found;
 }
 
-/** A filter that matches every flow, except for the given fields. */
+/** Returns a filter that matches every flow; the fields of `given` replace those of that filter. */
 export function anyFlow(given: Partial<FlowFilter> = {}): FlowFilter {
   return {
     sources: [],

@@ -2,12 +2,15 @@ import { FLOW_REFUSALS, type FlowRefusal } from '#contracts/datapath.js';
 import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
 import { counterReader } from '#dataplane/loader/counters.js';
 
-/** A refusal is reported for this time, since a refused client tries again after seconds. */
+/**
+ * Time in milliseconds for which a refusal of flows is reported. It is longer than the seconds that a refused
+ * client waits until its next SYN.
+ */
 const LASTS_MS = 10_000;
 
 type Seen = { readonly reason: FlowRefusal; packets: bigint; lastMs: number };
 
-/** Whether the flow table refuses new flows, read from the drop counters. */
+/** Finds out from the drop counters whether the flow table refuses new flows, and why. */
 export class FlowTablePressure {
   readonly #packets: (reason: FlowRefusal) => bigint;
   readonly #seen: readonly Seen[];
@@ -15,11 +18,12 @@ export class FlowTablePressure {
   constructor(countersFd: number) {
     const read = counterReader(countersFd);
     this.#packets = (reason) => read(COUNTER_INDEX.drops + DROP_REASON[reason]).packets;
-    // Earlier refusals belong to another process, or to a table that was smaller.
+    // Drops from before the start are not reported: another process saw them, or the flow table was smaller
+    // then.
     this.#seen = FLOW_REFUSALS.map((reason) => ({ reason, packets: this.#packets(reason), lastMs: -Infinity }));
   }
 
-  /** The reasons why flows were refused in the last `LASTS_MS`. */
+  /** Returns the reasons for which flows were refused in the last `LASTS_MS` milliseconds. */
   now(nowMs = performance.now()): readonly FlowRefusal[] {
     for (const seen of this.#seen) {
       const packets = this.#packets(seen.reason);

@@ -5,20 +5,22 @@ import type { FlowTest } from './flow-filter.js';
 import { LeastFlows } from './least-flows.js';
 import type { MappedFlows } from './mapped-flows.js';
 
-/** Slots that are read between two looks at the clock. */
+/** Number of slots of the flow table that `find` reads between two reads of the clock. */
 const PART = 4_096;
 const TURN_MS = 10;
-/** struct cut_request */
+/** Offsets in bytes in `struct cut_request` of the datapath, which begins with the key of the flow to end. */
 const CUT_REQUEST = { found: FLOW_KEY_BYTES, bytes: FLOW_KEY_BYTES + 8 } as const;
 
 export type FoundFlows = {
   readonly matched: number;
-  /** Flows, each followed by its tally. */
+  /** Undecoded flows: each is a `struct flow` followed by its `struct tally`. */
   readonly words: Uint32Array<ArrayBuffer>;
   readonly next: Uint8Array | null;
 };
 
-/** The flow table in the kernel: established and half-open flows. */
+/**
+ * Reads the flow table of the kernel, which contains established and half-open flows, and ends flows in it.
+ */
 export class FlowTable {
   readonly #lines: MappedFlows;
   readonly #request = new Uint8Array(CUT_REQUEST.bytes);
@@ -31,8 +33,8 @@ export class FlowTable {
   }
 
   /**
-   * Returns the matching flows with the lowest keys after `after`. Reads every slot, and yields to other
-   * requests every `TURN_MS`.
+   * Returns the `limit` matching flows with the lowest keys above the key `after`. Reads every slot of the
+   * flow table, and yields to the thread's other tasks every `TURN_MS` milliseconds.
    */
   async find(test: FlowTest, after: Uint8Array | null, limit: number): Promise<FoundFlows> {
     const least = new LeastFlows(limit, after);
@@ -52,13 +54,13 @@ export class FlowTable {
     return { matched, ...least.taken() };
   }
 
-  /** A `find` that is under way rejects. */
+  /** Unmaps the flow table. A pending `find` rejects. */
   close(): void {
     this.#closed = true;
     this.#lines.unmap();
   }
 
-  /** Ends these flows. Returns how many of them still existed. */
+  /** Ends these flows in the kernel. Returns the number of flows that still existed. */
   cut({ words }: FoundFlows): number {
     const view = new DataView(this.#request.buffer);
     const bytes = new Uint8Array(words.buffer);

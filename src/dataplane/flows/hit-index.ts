@@ -3,12 +3,15 @@ import { HIT_BYTES, HIT_OFFSETS } from '#dataplane/abi/hit.js';
 const WORDS = HIT_BYTES / 4;
 const LOW = HIT_OFFSETS.identity / 4;
 
-/** Finds the entry of an identity, and free entries. Built once from the map `hits`. */
+/**
+ * Finds the index of the entry of the map `hits` that counts for an identity, and finds free entries. The
+ * constructor reads the whole map once.
+ */
 export class HitIndex {
-  /** Hash table of entries of `hits` by the low word of their identity; 0: empty. */
+  /** Hash table of indexes of `hits`, hashed by the low 32 bits of the identity; 0 marks an empty place. */
   readonly #table: Uint32Array;
   readonly #mask: number;
-  /** The entry where the search for a free one continues. */
+  /** Index of `hits` where the search for a free entry continues. */
   #next = 1;
   #count = 0;
 
@@ -29,7 +32,10 @@ export class HitIndex {
     return this.#count;
   }
 
-  /** 0 if the identity has no entry. */
+  /**
+   * Returns the index of the entry of `hits` that has this identity; 0 if no entry has it. `low` and `high`
+   * are its halves.
+   */
   find(low: number, high: number): number {
     for (let at = low & this.#mask; ; at = (at + 1) & this.#mask) {
       const entry = this.#table[at] as number;

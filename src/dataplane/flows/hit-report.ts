@@ -6,7 +6,9 @@ import { deciderAt } from '#policy/model/rule-names.js';
 import type { Hits } from './hits.js';
 import type { Moment } from './moment.js';
 
-/** The hits of a program's ranks, restricted to those that the query asks for. */
+/**
+ * Returns the hits of the rules and defaults of one compiled policy that match the query, in order of rank.
+ */
 export function hitReport(
   hits: Hits,
   { ruleNames, generation, entries }: Placed,
@@ -35,7 +37,10 @@ export function hitReport(
   return { policy: ruleNames.policy, generation, sinceMs: moment.dateOf(hits.sinceNs), items, next };
 }
 
-/** Tests whether the rule at a rank belongs to one of these groups and is one of these rules. */
+/**
+ * Returns a function that tests a rank: its rule must belong to one of the wanted groups and be one of the
+ * wanted rules. An empty list accepts all groups or all rules.
+ */
 export function rankFinder(
   { groups, groupIds, ruleIds }: RuleNames,
   wanted: { readonly groups: readonly string[]; readonly rules: readonly string[] },

@@ -11,23 +11,27 @@ const LAST = HIT_OFFSETS.last_ns / 4;
 const REF_WORDS = HIT_REF_BYTES / 4;
 const REF_HIT = HIT_REF_OFFSETS.hit / 4;
 const REF_CHECK = HIT_REF_OFFSETS.check / 4;
-/** One eighth of the entries is freed at once, since the search for free entries reads the whole map. */
+/**
+ * When `hits` is full, this fraction (one eighth) of its entries is freed together, because each search for
+ * entries to free reads the whole map.
+ */
 const FREED_SHARE = 8;
 const NOTHING = new Uint32Array(0);
 
 /**
- * The entries of `hits` in which the ranks of a program count; 0 for ranks that get an entry when the program
- * is written into a slot.
+ * `entries`: for each rank of a compiled policy, the index in the map `hits` where the rank counts. The index
+ * is 0 if the rank has no entry yet; `Hits.fill` assigns one. `missing` is the number of used ranks without
+ * an entry.
  */
 export type Placement = { readonly ruleNames: RuleNames; readonly entries: Uint32Array; readonly missing: number };
 
 /**
- * Assigns entries of the map `hits` to rules, and writes the assignment into `rank_hits`. The two maps hold
- * the whole state, so that a later process continues with it. An identity keeps its entry when its rule
- * leaves the policy, for as long as there is room.
+ * Assigns entries of the map `hits` to rules, and writes the assignment into the map `rank_hits`. The two
+ * maps contain the whole state, so that a later process can continue with them. The identity of a rule keeps
+ * its entry when the rule leaves the policy, until the map is full.
  *
- * No rule counts in entry 0; its `last_ns` is the time when counting began. In another entry without packets,
- * `last_ns` is the time when the entry was assigned.
+ * No rule counts in entry 0; its `last_ns` is the time when counting began. In any other entry without
+ * packets, `last_ns` is the time when the entry was assigned.
  */
 export class Hits {
   readonly capacity: number;
@@ -49,12 +53,12 @@ export class Hits {
     if (this.lastNs(0) === 0n) this.#wide[HIT_OFFSETS.last_ns / 8] = process.hrtime.bigint();
   }
 
-  /** The time when counting began, on the monotonic clock. */
+  /** The time when counting began, in nanoseconds on the monotonic clock. */
   get sinceNs(): bigint {
     return this.lastNs(0);
   }
 
-  /** The number of assigned entries. */
+  /** The number of entries of `hits` that are assigned to an identity. */
   get count(): number {
     return this.#index.count;
   }
@@ -72,8 +76,8 @@ export class Hits {
   }
 
   /**
-   * Adds packets to the entry of an identity, while the kernel may add to it too. False if the identity has
-   * no entry.
+   * Adds packets to the entry of an identity, atomically, since the kernel may add to the same entry
+   * meanwhile. Returns false if the identity has no entry.
    */
   add(low: number, high: number, packets: number, lastNs: bigint): boolean {
     const entry = this.#index.find(low, high);
@@ -85,15 +89,15 @@ export class Hits {
   }
 
   /**
-   * Finds the entries for these rule names; changes nothing. `like`: the entries of a program that may be
-   * similar; they are tried first.
+   * Finds the entries of `hits` for the identities of these rule names; changes nothing. `like` is a list of
+   * the entries of a similar policy: their identities are compared first, which is faster than the index.
    */
   find(ruleNames: RuleNames, like: Uint32Array = NOTHING): Placement {
     const { identities } = ruleNames;
     const ranks = identities.length / 2;
     const entries = new Uint32Array(ranks);
-    // Of two programs that differ in one place, ranks before that place are equal, and ranks behind it have
-    // the same distance to the end.
+    // If two compiled policies differ in one place, the ranks before that place are equal. The ranks behind
+    // that place have the same distance from the last rank. So `before` or `behind` usually finds the entry.
     const shift = like.length - ranks;
     let missing = 0;
     for (let rank = 0; rank < ranks; rank++) {
@@ -114,8 +118,8 @@ export class Hits {
   }
 
   /**
-   * Ranks and entries that the program needs beside the one in force. Entries that neither uses count as
-   * free.
+   * Returns how many ranks, and how many entries of `hits`, are necessary to keep the given policy and the
+   * policy in force. Entries that neither policy uses count as free.
    */
   need(
     { entries, missing }: Placement,
@@ -126,7 +130,10 @@ export class Hits {
     return { ranks, hits: this.#inUse(entries, activeSlot).count + missing + 1 };
   }
 
-  /** Throws `CapacityExceeded` if the program does not fit. */
+  /**
+   * Throws `CapacityExceeded` if the ranks of a policy do not fit into `rank_hits`, or its entries not into
+   * `hits`.
+   */
   check(placement: Placement, activeSlot: number | undefined): void {
     const { ranks, hits } = this.need(placement, activeSlot);
     if (ranks > this.rankCapacity) throw new CapacityExceeded('rank_hits', ranks, this.rankCapacity);
@@ -134,8 +141,9 @@ export class Hits {
   }
 
   /**
-   * Writes the entries of a program's ranks into a slot, and returns them. Before the call no packet may read
-   * that slot any more, and each flow that it decided must have its own hit reference.
+   * Writes the entries of a policy's ranks into one program slot of `rank_hits`, and returns the entries.
+   * Before the call, no packet may read that slot any more. Each flow that the slot decided must already have
+   * its own copy of the hit reference, made by a flush.
    */
   fill(slot: number, { ruleNames, entries, missing }: Placement, activeSlot: number | undefined): Uint32Array {
     if (this.#index.count + missing >= this.capacity) this.#makeRoom(entries, missing, activeSlot);
@@ -170,7 +178,8 @@ export class Hits {
     const entry = this.#index.free();
     const words = this.#words;
     const first = entry * WORDS;
-    // The other words are zero: the map was created so, or `#makeRoom` cleared the entry.
+    // The entry's other fields are zero: a new map contains zeros, and `#makeRoom` clears each entry that it
+    // frees.
     words[first + LAST] = nowLow;
     words[first + LAST + 1] = nowHigh;
     words[first + LOW + 1] = high;
@@ -179,7 +188,10 @@ export class Hits {
     return entry;
   }
 
-  /** Time of the last hit. The rounding keeps the order of times. */
+  /**
+   * Returns the time of the last hit of an entry, or of its assignment. A double rounds the nanoseconds but
+   * keeps their order.
+   */
   #age(entry: number): number {
     const at = entry * WORDS + LAST;
     return (this.#words[at + 1] as number) * 0x1_0000_0000 + (this.#words[at] as number);
@@ -190,7 +202,7 @@ export class Hits {
     return this.#ranks.words.subarray(slot * words, (slot + 1) * words);
   }
 
-  /** The entries that the program in force uses, and those in `entries`. */
+  /** Returns which entries of `hits` the policy in force or the list `entries` uses, and their number. */
   #inUse(entries: Uint32Array, activeSlot: number | undefined): { readonly used: Uint8Array; readonly count: number } {
     const used = new Uint8Array(this.capacity);
     for (const entry of entries) used[entry] = 1;
@@ -202,7 +214,7 @@ export class Hits {
     return { used, count: used.reduce((sum, one) => sum + one, 0) };
   }
 
-  /** Frees the unused entries that were hit or assigned the longest time ago. */
+  /** Frees those unused entries of `hits` whose last hit or assignment is the longest time ago. */
   #makeRoom(entries: Uint32Array, missing: number, activeSlot: number | undefined): void {
     const { used } = this.#inUse(entries, activeSlot);
     const ages = new Float64Array(this.capacity);

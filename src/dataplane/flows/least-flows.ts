@@ -3,15 +3,21 @@ import { FLOW_BYTES, FLOW_KEY_BYTES } from '#dataplane/abi/flow.js';
 const WORDS = FLOW_BYTES / 4;
 const KEY_WORDS = FLOW_KEY_BYTES / 4;
 
-/** Collects the flows with the lowest keys; of several flows with one key it keeps the one offered last. */
+/**
+ * Collects the `limit` flows with the lowest keys. If two offered flows have the same key, keeps the flow
+ * that was offered last.
+ */
 export class LeastFlows {
   readonly #limit: number;
   readonly #after: Uint32Array | null;
   readonly #words: Uint32Array;
   #count = 0;
-  /** Flows with this key or a higher one cannot be among the lowest. */
+  /**
+   * A flow whose key is equal to this key or higher is not among the `limit` lowest; null while that is not
+   * known.
+   */
   #bound: Uint32Array | null = null;
-  /** Whether flows were left out. */
+  /** True if a flow was left out because there were more than `limit`, so that a next page exists. */
   #more = false;
 
   constructor(limit: number, after: Uint8Array | null) {
@@ -30,7 +36,10 @@ export class LeastFlows {
     this.#words.set(words.subarray(at, at + WORDS), this.#count++ * WORDS);
   }
 
-  /** The flows in ascending order of keys, and the key after which the next page begins. */
+  /**
+   * Returns the flows in ascending order of their keys. `next` is the key after which the next page begins;
+   * null if there is no next page.
+   */
   taken(): { readonly words: Uint32Array<ArrayBuffer>; readonly next: Uint8Array | null } {
     this.#keepLeast();
     const words = this.#words.slice(0, this.#count * WORDS);

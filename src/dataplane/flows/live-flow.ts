@@ -17,7 +17,10 @@ export type FlowSurroundings = {
   readonly interfaces: ReadonlyMap<number, string>;
 };
 
-/** Converts a flow of the kernel into the terms of the policy. */
+/**
+ * Converts a flow of the kernel's flow table for the API: with the name of the deciding rule, dates and
+ * interface names.
+ */
 export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundings): LiveFlow {
   const { ruleNameHistory, finder, epoch, timeoutsMs, moment, interfaces } = surroundings;
   const flow = readFlow(view, at);

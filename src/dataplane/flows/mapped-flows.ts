@@ -11,7 +11,7 @@ const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
 const OPENED_NS = FLOW_OFFSETS.opened_ns / 4;
 const HIT = FLOW_OFFSETS.hit / 4;
 
-/** The kernel's flow table in mapped memory, which the kernel changes meanwhile. */
+/** The kernel's flow table in mapped memory. The kernel changes the table during each read. */
 export class MappedFlows {
   readonly #flows: MappedMemory;
   readonly #tallies: MappedMemory;
@@ -28,8 +28,8 @@ export class MappedFlows {
   }
 
   /**
-   * Copies the flow of a slot and its tally to `into`. False if the slot is empty, or another flow took the
-   * slot during the copy.
+   * Copies a slot's `struct flow` and `struct tally` to `into`. Returns false if the slot is empty, or if
+   * another flow took the slot during the copy.
    */
   read(line: number, into: Uint32Array): boolean {
     const at = line * WORDS;
@@ -40,7 +40,7 @@ export class MappedFlows {
       into[WORDS + word] = this.#tallies.words[at + word] as number;
     }
     if (![ADDRESSES, ADDRESSES + 1, PORTS, USE].every((word) => flows[at + word] === into[word])) return false;
-    // Rare: a flush of counters has completed most flows.
+    // A tally is rarely incomplete here, since the first flush of a flow's counters completes it.
     if (isZero(into, OPENED_NS) || isZero(into, HIT)) {
       settle(new DataView(into.buffer, into.byteOffset), FLOW_OFFSETS, this.#ranks.words);
     }

@@ -1,9 +1,12 @@
-/** One moment, on the monotonic clock of kernel timestamps and on the wall clock. */
+/**
+ * The time of construction on two clocks: the monotonic clock of kernel timestamps (`ns`) and the wall clock
+ * (`ms`).
+ */
 export class Moment {
   readonly ns = process.hrtime.bigint();
   readonly ms = Date.now();
 
-  /** Milliseconds since 1970 of a time on the monotonic clock. */
+  /** Converts a time in nanoseconds on the monotonic clock to milliseconds since 1970. */
   dateOf(monotonicNs: bigint): number {
     return this.ms - Math.round(Number(this.ns - monotonicNs) / 1e6);
   }

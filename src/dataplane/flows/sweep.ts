@@ -2,10 +2,13 @@ import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 
-/** Sweeps that only refresh statistics take at most a tenth of one CPU. */
+/**
+ * `refresh` sweeps only if this many times the duration of the last sweep has passed. So sweeps for
+ * statistics take at most a tenth of one CPU.
+ */
 const SWEEP_SHARE = 10n;
 
-/** Reads the results of the sweep of the flow table, and sweeps on request. */
+/** Reads the results of the last sweep of the flow table, and starts a sweep on request. */
 export class FlowSweep {
   readonly #memory: MappedMemory;
   readonly #wide: BigUint64Array;
@@ -30,12 +33,18 @@ export class FlowSweep {
     return { agoMs: Number(process.hrtime.bigint() - swept) / 1e6, tookMs: Number(took) / 1e6 };
   }
 
-  /** After this, every packet that was classified before is counted in the hits of its rule. */
+  /**
+   * Sweeps the flow table in the kernel. Afterwards the hits of each rule include every packet that was
+   * classified before the call.
+   */
   sweep(): void {
     this.#sweep.run();
   }
 
-  /** Sweeps if the last sweep is old enough for `SWEEP_SHARE`; else the numbers of the last sweep stay. */
+  /**
+   * Sweeps if the last sweep is long enough ago for `SWEEP_SHARE`. Otherwise the numbers of the last sweep
+   * stay.
+   */
   refresh(): void {
     const { swept, took } = this.#times();
     if (process.hrtime.bigint() - swept >= took * SWEEP_SHARE) this.sweep();

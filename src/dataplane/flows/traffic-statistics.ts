@@ -32,7 +32,7 @@ import { FlowSweep } from './sweep.js';
 
 export type FlowsCut = { readonly cut: number; readonly next: Uint8Array | null };
 
-/** Traffic statistics by rule and by flow, read from the maps of one loaded object. */
+/** Traffic statistics by rule and by flow, read from the maps of one loaded BPF object. */
 export class TrafficStatistics {
   readonly ruleNameHistory: RuleNameHistory;
   readonly #object: Pick<BpfObject, 'mapFd' | 'programFd'>;
@@ -41,10 +41,15 @@ export class TrafficStatistics {
   readonly #flowSweep: FlowSweep;
   readonly #flows: FlowTable;
   readonly #refusals: FlowTablePressure;
-  /** The flow table may have flows that the idle slot decided and whose counters were never flushed. */
+  /**
+   * True if the flow table may contain flows that the idle slot decided and whose counters were never
+   * flushed.
+   */
   #unsettled = true;
 
-  /** `ruleNameHistory`: that of an earlier object if its tables were taken over. */
+  /**
+   * `ruleNameHistory` is that of the predecessor if this object took over the predecessor's maps, else empty.
+   */
   constructor(object: Pick<BpfObject, 'mapFd' | 'programFd'>, slots: Slots, ruleNameHistory = new RuleNameHistory()) {
     this.ruleNameHistory = ruleNameHistory;
     this.#object = object;
@@ -62,37 +67,46 @@ export class TrafficStatistics {
     );
   }
 
-  /** The entries in which the ranks of a program would count. Valid until the next program is staged. */
+  /**
+   * Returns the entry of `hits` for each rank of a compiled policy. The result is valid until the next call
+   * of `stage`.
+   */
   find(ruleNames: RuleNames): Placement {
     return this.#hits.find(ruleNames, this.ruleNameHistory.inForce?.entries);
   }
 
-  /** Ranks and entries that the program needs beside the one in force. */
+  /**
+   * Returns how many ranks, and how many entries of `hits`, are necessary for the given policy and the policy
+   * in force together.
+   */
   need(placement: Placement): { readonly ranks: number; readonly hits: number } {
     return this.#hits.need(placement, this.#activeSlot());
   }
 
-  /** Throws `CapacityExceeded` if the program does not fit. */
+  /** Throws `CapacityExceeded` if the policy does not fit into the maps `hits` and `rank_hits`. */
   check(placement: Placement): void {
     this.#hits.check(placement, this.#activeSlot());
   }
 
-  /** Writes the entries of a program that is about to be put in force. Call `settle` first. */
+  /**
+   * Writes the rank-to-hits assignment of a policy into the idle slot, before the flip. The caller must call
+   * `settle` first.
+   */
   stage(placement: Placement, generation: number): void {
     const entries = this.#hits.fill(this.#slots.idleSlot, placement, this.#activeSlot());
     this.ruleNameHistory.stage({ ruleNames: placement.ruleNames, generation, entries });
   }
 
-  /** Must be called before another slot is put in force. */
+  /** Must be called before each flip: after it, flows of the slot that becomes idle need a new `settle`. */
   expectFlip(): void {
     if (this.ruleNameHistory.staged === undefined) throw new Error('nothing is staged');
     this.#unsettled = true;
   }
 
   /**
-   * Flushes the counters of flows that the idle slot decided, unless that is done: the slot must not be
-   * refilled before, because it says which rule counts them. Waits first for packets that still read the
-   * slot, and then for flushes that had already begun.
+   * Flushes the counters of flows that the idle slot decided, unless no flip followed the last call. Must run
+   * before the idle slot is refilled, because the old slot content says which rule counts these flows. Waits
+   * before the sweep for packets that still read the slot, and after it for flushes that had already begun.
    */
   settle(): void {
     if (!this.#unsettled) return;
@@ -104,8 +118,8 @@ export class TrafficStatistics {
   }
 
   /**
-   * Adds decisions of the service plane and of the DNS proxy. Decisions of rules without an entry of `hits`
-   * are dropped.
+   * Adds decisions of the service plane and of the DNS proxy to the hits of their rules. Skips a decision
+   * whose rule has no entry in `hits`.
    */
   addHits(decided: readonly DecidedHit[]): void {
     for (const { generation, by, count, lastNs } of decided) {
@@ -141,7 +155,10 @@ export class TrafficStatistics {
     return { matched, items, next };
   }
 
-  /** Ends the first `limit` matching flows after `after`; `next` is null when no flows are left. */
+  /**
+   * Ends the first `limit` matching flows whose keys are above `after`. `next` is null when no matching flows
+   * are left.
+   */
   async cutFlows({ filter, after, limit }: FlowQuery): Promise<FlowsCut> {
     const found = await this.#find(filter, after, limit);
     return { cut: this.#flows.cut(found), next: found.next };
