@@ -3,12 +3,12 @@ import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
 
 const RTM_NEWTFILTER = 44;
 const RTM_GETTFILTER = 46;
-// struct tcmsg
+// Size and field offsets of `struct tcmsg`, in bytes.
 const TCMSG = { size: 20, ifindex: 4, handle: 8, parent: 12, info: 16 } as const;
 const PARENT_INGRESS = 0xffff_fff2;
 const TCA_KIND = 1;
 
-/** The kinds of third-party filters on the ingress of an interface. */
+/** Returns the kinds of the tc filters on the ingress of an interface that Weir did not attach. */
 export function foreignFilters(ifindex: number): string[] {
   const request = new DataView(new ArrayBuffer(TCMSG.size));
   request.setInt32(TCMSG.ifindex, ifindex, true);
@@ -21,7 +21,8 @@ export function foreignFilters(ifindex: number): string[] {
       const kind = Buffer.from(attributesIn(filter, TCMSG.size).get(TCA_KIND) ?? [])
         .toString('latin1')
         .replace(/\0$/, '');
-      // The kernel lists each filter after its classifier, whose handle is 0.
+      // The kernel first lists the classifier with handle 0, and then each filter of that classifier. Both
+      // messages belong to Weir's filter.
       const isWeir = kind === 'bpf' && priority === CLSACT.priority && (handle === CLSACT.handle || handle === 0);
       return isWeir ? [] : [kind];
     });

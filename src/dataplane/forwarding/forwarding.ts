@@ -8,11 +8,14 @@ import { thirdPartyFilter } from './third-party-filters.js';
 import { type ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
 
 /**
- * Direct forwarding lasts this long after a look that found no third-party hook. It bounds the time in which
- * packets may skip a hook that was just added.
+ * Duration in nanoseconds for which the datapath forwards directly after a check found no third-party hook.
+ * During this time packets can skip a hook that was added after the check.
  */
 const DIRECT_FOR_NS = 3_000_000_000n;
-/** Written for `direct`; the clock never reaches it. */
+/**
+ * Time on the monotonic clock that `forwarding: direct` writes as the end of direct forwarding; the clock
+ * never reaches it.
+ */
 export const DIRECT_ALWAYS = 0xffff_ffff_ffff_ffffn;
 
 const UNSEEN: ForwardingNow = { way: 'stack', reason: 'third-party hooks were not looked for yet' };
@@ -23,7 +26,8 @@ const CONFIGURED: Readonly<Record<'stack' | 'direct', ForwardingNow>> = {
 export const ALONE: ForwardingNow = { way: 'direct', reason: 'no third-party hook' };
 
 /**
- * Chooses direct forwarding or the network stack for allowed packets, and writes the choice for the kernel.
+ * Chooses whether the datapath sends allowed packets directly to the next interface or through the network
+ * stack. Writes the choice to the map `active`, where the datapath reads it.
  */
 export class Forwarding {
   #program: ThirdPartyProgram | Error | undefined;
@@ -41,14 +45,15 @@ export class Forwarding {
     return this.#now;
   }
 
-  /** Overwrites the setting of an earlier process. */
+  /** Writes the configured choice, over that of an earlier process. `auto` begins with the network stack. */
   begin(slots: Slots): void {
     slots.setDirectUntil(this.options.forwarding === 'direct' ? DIRECT_ALWAYS : 0n);
   }
 
   /**
-   * Looks for third-party hooks; returns what changed. Must be called more often than every `DIRECT_FOR_NS`,
-   * and whenever hooks may have changed.
+   * With `forwarding: auto`, looks for third-party hooks and renews or stops direct forwarding; returns a
+   * change event if the result differs from the last one. The caller must call it more often than every
+   * `DIRECT_FOR_NS` nanoseconds, and after each change of hooks.
    */
   look(slots: Slots): DatapathChange[] {
     if (this.options.forwarding !== 'auto') return [];
@@ -59,7 +64,10 @@ export class Forwarding {
     return before.reason === this.#now.reason ? [] : [{ type: 'forwarding_changed', ...this.#now }];
   }
 
-  /** No looks follow: `auto` falls back to the stack; a configured way stays. */
+  /**
+   * Must be called when no further call of `look` follows. With `auto` the datapath falls back to the network
+   * stack; a configured choice stays in force.
+   */
   end(slots: Slots): void {
     if (this.options.forwarding === 'auto') slots.setDirectUntil(0n);
   }
@@ -70,7 +78,10 @@ export class Forwarding {
     if (this.options.forwarding === 'auto') this.#now = UNSEEN;
   }
 
-  /** All third-party hooks; empty if the kernel cannot be read. */
+  /**
+   * Returns all hooks that forwarded packets pass, Weir's guard included; empty if the kernel refused the BPF
+   * program that lists them.
+   */
   others(): readonly ThirdPartyHook[] {
     this.#program ??= loadOthers();
     return this.#program instanceof Error ? [] : this.#program.look();
@@ -97,12 +108,16 @@ export class Forwarding {
   }
 }
 
-/** Returns the error if the kernel refuses the program; the caller does not try again. */
+/**
+ * Returns the error as a value if the kernel refuses the BPF program. The caller keeps that value and does
+ * not load the program again.
+ */
 function loadOthers(): ThirdPartyProgram | Error {
   try {
     return new ThirdPartyProgram();
   } catch (error) {
-    // A lack of descriptors is no refusal: the next look loads the program.
+    // A lack of file descriptors is thrown and not returned, so that the next call of `look` loads the BPF
+    // program again.
     if (isOutOfDescriptors(error)) throw error;
     return error as Error;
   }

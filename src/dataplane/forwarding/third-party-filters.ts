@@ -10,8 +10,8 @@ import { foreignFilters } from './filters.js';
 import type { ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
 
 /**
- * The state in which third-party hooks are searched. `held`: the program of Weir on the ingress of an
- * interface.
+ * The policed interfaces and settings for which third-party hooks are searched. `held` returns Weir's BPF
+ * program on the ingress of an interface.
  */
 export type Place = {
   readonly policed: readonly Interface[];
@@ -20,13 +20,17 @@ export type Place = {
   readonly guardStands: () => boolean;
 };
 
-/** Netfilter's numbers of the hooks that a forwarded packet passes, and of the hooks of a device. */
+/**
+ * `FORWARDED`: netfilter's numbers of the IPv4 hooks that a forwarded packet passes: prerouting, forward and
+ * postrouting. `DEVICE_HOOK`: the numbers of the hooks of a network device.
+ */
 const FORWARDED = [0, 2, 4] as const;
 const DEVICE_HOOK = { ingress: 0, egress: 1 } as const;
 /**
- * Functions on these hooks that let every forwarded packet pass. The first is on prerouting on every machine
- * that ever had a bridge; it only keeps bridged packets from passing the other hooks twice. AppArmor inspects
- * only packets of the node's own sockets.
+ * Kernel functions on these hooks that let every forwarded packet pass, so that direct forwarding may skip
+ * them. `ip_sabotage_in` is on prerouting on every machine that ever had a bridge; it only keeps bridged
+ * packets from passing netfilter twice. The AppArmor functions inspect only packets of the node's own
+ * sockets.
  */
 const WITHOUT_SAY: ReadonlySet<string> = new Set([
   'ip_sabotage_in',
@@ -34,12 +38,16 @@ const WITHOUT_SAY: ReadonlySet<string> = new Set([
   'apparmor_ipv4_postroute',
 ]);
 const STRICTNESS: Readonly<Record<ReversePath, number>> = { off: 0, loose: 1, strict: 2 };
-/** By the value of `rp_filter`. Even with 0 the stack refuses its own addresses as sources. */
+/**
+ * How strict the kernel's reverse path filter is, by the value of `rp_filter`. The value 0 counts as 1
+ * (loose), since the kernel even then refuses its own addresses as sources.
+ */
 const STRICTNESS_OF_STACK: Readonly<Record<string, number>> = { 0: 1, 1: 2, 2: 1 };
 
 /**
- * The first third-party hook or setting found that applies to forwarded packets in the stack and would be
- * skipped by direct forwarding; null if there is none. Throws if the kernel cannot be read.
+ * Returns a description of a third-party hook or setting that applies to forwarded packets in the network
+ * stack, and that direct forwarding would skip. Returns null if there is none. Throws if the kernel cannot be
+ * read.
  */
 export function thirdPartyFilter(place: Place, program: ThirdPartyProgram): string | null {
   return bySettings(place) ?? byLists(place, program.look()) ?? byFilters(place);
@@ -62,7 +70,8 @@ function sysctl(name: string): string {
 
 function byLists({ policed, guardStands }: Place, others: readonly ThirdPartyHook[]): string | null {
   if (!guardStands()) return 'the guard is missing';
-  // The guard's chains are the last at prerouting and the first at forward.
+  // Of the nftables chains, the guard's chain `marks` is the last at prerouting, and the guard's chain
+  // `guard` is the first at forward.
   const isChain = ({ symbol }: ThirdPartyHook): boolean => symbol.startsWith('nft_');
   const own = [
     others.findLastIndex((other) => other.kind === 'prerouting' && isChain(other)),
@@ -75,7 +84,7 @@ function byLists({ policed, guardStands }: Place, others: readonly ThirdPartyHoo
   return other === undefined ? null : sentenceOf(other);
 }
 
-/** A symbol of a module is `function [module]`. */
+/** Returns the function name in a kernel symbol. The symbol of a module's function is `function [module]`. */
 function functionOf(symbol: string): string {
   return symbol.split(' ', 1)[0] ?? symbol;
 }
@@ -101,8 +110,8 @@ function sentenceOf({ kind, id, symbol }: ThirdPartyHook): string {
 }
 
 /**
- * The nftables base chain on one of these hooks. A chain name tells the operator more than the hooks that the
- * chain registers.
+ * Returns a description of the first third-party nftables base chain on one of these hooks. Operators find a
+ * chain by its name more easily than by the kernel function of the hook.
  */
 function chainOf(hooks: readonly number[], ...families: readonly string[]): string | undefined {
   const found = baseChains().find(
@@ -124,8 +133,8 @@ function nameOf(ifindex: number): string {
 }
 
 /**
- * Third-party programs on ingress. Those that run before Weir's program do not matter, but cannot be told
- * apart from those after it.
+ * Returns a description of the first third-party BPF program or tc filter on an ingress. Only a program after
+ * Weir's program would be skipped, but the kernel does not show the order, so each program counts.
  */
 function byFilters({ policed, held }: Place): string | null {
   for (const found of policed) {

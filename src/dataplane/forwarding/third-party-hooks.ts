@@ -4,7 +4,7 @@ import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { TestRun } from '#libc/test-run.js';
 
-/** `enum other_kind` of `bpf/third_party_hooks.h`. */
+/** The numbers of `enum other_kind` of `bpf/third_party_hooks.h`. */
 export const OTHER_KIND = {
   prerouting: 1,
   forward: 2,
@@ -16,14 +16,20 @@ export const OTHER_KIND = {
   rule: 8,
   xfrm: 9,
 } as const;
-/** `struct others`, in bytes. */
+/**
+ * Offsets in bytes of the fields of `struct others`; `places` is the maximum number of hooks in its array
+ * `found`.
+ */
 export const OTHERS = { count: 0, devices: 4, found: 8, places: 1_024 } as const;
-/** `struct other`, in bytes. */
+/** Offsets in bytes of the fields of `struct other`; `size` is the size of that struct. */
 export const OTHER = { kind: 0, id: 4, function: 8, size: 64 } as const;
 export const OTHERS_BYTES = OTHERS.found + OTHERS.places * OTHER.size;
 
 type OtherKind = keyof typeof OTHER_KIND;
-/** `id` and `symbol` are as in `bpf/third_party_hooks.h`; `symbol` is the kernel function of the hook. */
+/**
+ * A hook that forwarded packets pass. `id` is, by kind: the index of a device, the preference of a routing
+ * rule, or the number of IPsec policies. `symbol` is the kernel function of the hook.
+ */
 export type ThirdPartyHook = { readonly kind: OtherKind; readonly id: number; readonly symbol: string };
 
 const KINDS = new Map<number, OtherKind>(
@@ -31,7 +37,8 @@ const KINDS = new Map<number, OtherKind>(
 );
 
 /**
- * The kernel program that lists the hooks for forwarded packets in the calling thread's network namespace.
+ * The BPF program `weir_others`, which lists the hooks for forwarded packets in the calling thread's network
+ * namespace.
  */
 export class ThirdPartyProgram {
   readonly #object = new BpfObject(builtThirdPartyProgram);
@@ -48,7 +55,10 @@ export class ThirdPartyProgram {
     }
   }
 
-  /** All hooks, the guard's included. Throws if the lists could not be read to their end. */
+  /**
+   * Returns all hooks that forwarded packets pass, the guard's hooks included. Throws if the BPF program did
+   * not reach the end of a kernel list.
+   */
   look(): ThirdPartyHook[] {
     const step = this.#run.run();
     if (step !== 0) throw new Error(`the kernel's lists were not read to their end: step ${step}`);

@@ -1,8 +1,9 @@
 import { HEADER } from './grant-layout.js';
 
 /**
- * The line that an address hashes to, among `homes`. The factors are random and secret, so that chosen
- * addresses cannot fill one line.
+ * Returns the home line of an address: the cache line of the grant table where the search for the address
+ * begins. Line numbers begin at 1; line 0 is the header. The hash factors in the header are random and
+ * secret, so that an attacker cannot choose addresses that all fall on one line.
  */
 export function homeOf(header: Uint32Array, given: number): number {
   const address = mixed(given);
@@ -18,14 +19,20 @@ export function homeOf(header: Uint32Array, given: number): number {
   return 1 + Math.floor((upper + Math.floor(lower / 0x1_0000)) / 0x1_0000);
 }
 
-/** Scatters neighbouring addresses: multiplied by a factor alone, they may fall on few lines. */
+/**
+ * Scatters consecutive addresses before the multiplication. The products of consecutive addresses and a
+ * factor alone may fall on few cache lines.
+ */
 function mixed(address: number): number {
   let bits = Math.imul(address ^ (address >>> 16), 0x85eb_ca6b);
   bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2_ae35);
   return (bits ^ (bits >>> 16)) >>> 0;
 }
 
-/** Writes the header of a new table. `random` is four words. */
+/**
+ * Writes the header of a new grant table: the hash factors and the number of home lines. `random` has four
+ * random 32-bit words.
+ */
 export function writeHeader(header: Uint32Array, homes: number, random: Uint32Array): void {
   header.set(random.subarray(0, 4), HEADER.multiplier);
   header[HEADER.multiplier] = (random[0] ?? 0) | 1;

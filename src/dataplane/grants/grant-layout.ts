@@ -1,45 +1,57 @@
-/** Numbers of `bpf/classify/grants.h`; a test compares them with the BTF of the object. */
+/**
+ * Numbers of the map `grants`, as in `bpf/classify/grants.h`. A test compares them with the BTF of the BPF
+ * object.
+ */
 export const LINE = { words: 16, longs: 8 } as const;
 export const PLACES = 5;
 export const PROBES = 8;
 export const SET_PLACES = 7;
 export const MAX_SET_LINES = 32;
-/** The maximum number of patterns that one address can be granted to. */
+/** The maximum number of patterns that can have a grant for the same address. */
 export const MAX_PATTERNS_OF_ADDRESS = SET_PLACES * MAX_SET_LINES;
 export const SET = 0x8000_0000;
 const EXPIRY_SHIFT = 27n;
 const EXPIRY_UNIT_NS = 2 ** Number(EXPIRY_SHIFT);
 const LATEST = 2 ** 32 - 1;
 
-/** Offsets in line 0, in words. */
+/** Offsets of the fields of `struct grant_header`, which is line 0 of the map, in 32-bit words. */
 export const HEADER = { multiplier: 0, addend: 2, homes: 4 } as const;
-/** Offsets in a line of the table, in words; `grants` in 64-bit units. */
+/**
+ * Offsets of the fields of `struct grant_line` in a cache line: in 32-bit words, but `grants` in 64-bit
+ * words.
+ */
 export const TABLE_LINE = { spilled: 0, addresses: 1, grants: 3 } as const;
-/** Offsets in a line of a set, in words; `grants` in 64-bit units. */
+/**
+ * Offsets of the fields of `struct grant_set` in a cache line: `next` in 32-bit words, `grants` in 64-bit
+ * words.
+ */
 export const SET_LINE = { grants: 0, next: 14 } as const;
-/** Size of a pattern and offsets in it, in words. */
+/** Size of `struct pattern` and offsets of its fields, in 32-bit words; `digestBytes` in bytes. */
 export const PATTERN = { words: 8, names: 0, digest: 2, digestBytes: 24 } as const;
 
-/** Patterns that can be in use at once: those of two programs, and some that are being removed. */
+/**
+ * Maximum number of patterns in the map: those of the compiled policies of both slots, and those that are
+ * being removed.
+ */
 export const PATTERNS = 1 << 18;
 
 /**
- * Lines that addresses hash to: two addresses for a line of five places, so that each address is near the
- * line that it hashes to.
+ * Returns the number of home lines for a capacity in addresses. There is one home line of five places for
+ * each two addresses, so that an address is stored near its home line.
  */
 function homesFor(capacity: number): number {
   return Math.ceil(capacity / 2);
 }
 
 /**
- * Lines of the map: the header, the table with `PROBES - 1` lines behind the last home, and a set for each
- * address.
+ * Returns the number of cache lines of the map `grants`: the header, the home lines with `PROBES - 1` more
+ * lines behind the last home line, and one set line for each address.
  */
 export function linesFor(capacity: number): number {
   return 1 + homesFor(capacity) + PROBES - 1 + capacity;
 }
 
-/** The capacity that `linesFor` was called with. */
+/** Returns the capacity in addresses of a map with this number of cache lines: the inverse of `linesFor`. */
 export function capacityOf(lines: number): number {
   const least = Math.floor(((lines - PROBES - 1) * 2) / 3);
   for (let capacity = least; capacity <= least + 2; capacity++) if (linesFor(capacity) === lines) return capacity;
@@ -52,8 +64,8 @@ export function regionsFor(capacity: number): { readonly homes: number; readonly
 }
 
 /**
- * Converts a time of the monotonic clock to the unit of grants. Rounds down, so that no grant lasts too long.
- * A time before the start of the machine becomes 0: its low 32 bits would be a time in the future.
+ * Converts a time in nanoseconds on the monotonic clock to the expiry unit of 2^27 ns. Rounds down, so that
+ * no grant lasts too long. A negative time becomes 0, since its low 32 bits would be a time in the future.
  */
 export function expiryOf(monotonicNs: bigint | number): number {
   const units = typeof monotonicNs === 'bigint' ? Number(monotonicNs >> EXPIRY_SHIFT) : monotonicNs / EXPIRY_UNIT_NS;

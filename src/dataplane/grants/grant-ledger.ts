@@ -1,14 +1,20 @@
 import { PATTERNS, regionsFor } from './grant-layout.js';
 
-/** Counts of the table of learned addresses, and the free lines of its sets. Not read by the kernel. */
+/**
+ * Counters of the grant table by pattern, and the list of its free set lines. They are not in the memory that
+ * the kernel reads.
+ */
 export class Ledger {
-  /** Indexes of free lines, in the first `#freeLines` words. */
+  /** Stack of the indexes of free set lines; its first `#freeLines` elements are valid. */
   readonly #free: Uint32Array;
   #freeLines = 0;
-  /** Number of addresses that are granted to each pattern. */
+  /** Number of addresses granted to each pattern, by the number of the pattern. */
   readonly #holdings = new Uint32Array(PATTERNS);
   #count = 0;
-  /** Whether a pattern that has many addresses leaves the last part of the table to other patterns. */
+  /**
+   * True if more than one pattern is in use. A pattern with many addresses then leaves the last part of the
+   * table to other patterns.
+   */
   isShared = false;
 
   constructor(capacity: number) {
@@ -16,7 +22,7 @@ export class Ledger {
     this.#free = new Uint32Array(end - sets);
   }
 
-  /** The number of addresses that have a grant. */
+  /** The number of addresses that have at least one grant. */
   get count(): number {
     return this.#count;
   }
@@ -25,12 +31,15 @@ export class Ledger {
     this.#count++;
   }
 
-  /** Not below 0: a writer that died may have granted an address without counting it. */
+  /**
+   * Removes one address from the count. The count cannot become negative, because `recover` also counts
+   * addresses that a killed process had added.
+   */
   removeAddress(): void {
     this.#count--;
   }
 
-  /** Returns 0 if no line is free. */
+  /** Returns the index of a free set line and removes it from the free lines; 0 if no line is free. */
   takeLine(): number {
     return this.#freeLines === 0 ? 0 : (this.#free[--this.#freeLines] ?? 0);
   }

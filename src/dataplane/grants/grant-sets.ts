@@ -2,10 +2,13 @@ import { LINE, MAX_SET_LINES, SET_LINE, SET_PLACES } from './grant-layout.js';
 import type { Ledger } from './grant-ledger.js';
 import type { SharedMemory } from './memory.js';
 
-/** Whether a grant can be removed: it has expired, or its pattern is no longer in use. */
+/** Returns true if a grant may be removed: the grant has expired, or its pattern is no longer in use. */
 export type IsDead = (pattern: number, expiry: number) => boolean;
 
-/** Linked lines of grants, for addresses with more than one grant. */
+/**
+ * Sets of grants, for addresses that are granted to more than one pattern. A set is a linked list of cache
+ * lines (`struct grant_set`).
+ */
 export class GrantSets {
   readonly #resting: number[] = [];
 
@@ -18,13 +21,19 @@ export class GrantSets {
     return this.#resting.length;
   }
 
-  /** Call after a grace period: lines that were dropped before it can be used again. */
+  /**
+   * Frees the set lines that `drop` removed. The caller must have waited for a grace period since those
+   * calls.
+   */
   afterGrace(): void {
     for (const line of this.#resting) this.ledger.giveLine(line);
     this.#resting.length = 0;
   }
 
-  /** A new set of two grants; 0 if there is no room. */
+  /**
+   * Makes a set of two grants, each a pair of pattern and expiry. Returns the index of its line; 0 if no set
+   * line is free.
+   */
   make(first: readonly [number, number], second: readonly [number, number]): number {
     const line = this.#take();
     if (line === 0) return 0;
@@ -33,7 +42,10 @@ export class GrantSets {
     return line;
   }
 
-  /** Adds or extends a grant. False if there is no room. */
+  /**
+   * Adds a grant to a set, or extends the expiry of the pattern's grant. Returns false if the set has no
+   * room.
+   */
   add(set: number, pattern: number, expiry: number, isDead: IsDead): boolean {
     let room = -1;
     let last = set;
@@ -66,7 +78,9 @@ export class GrantSets {
     return true;
   }
 
-  /** Removes the grants for which `isDead` is true. Returns true if none is left. */
+  /**
+   * Removes the grants of a set for which `isDead` returns true. Returns true if the set has no grant left.
+   */
   prune(set: number, isDead: IsDead): boolean {
     let left = 0;
     for (const line of this.lines(set)) {
@@ -83,8 +97,8 @@ export class GrantSets {
   }
 
   /**
-   * Drops a set that no address refers to. Its lines are reused only after a grace period, since a reader may
-   * still use them.
+   * Drops a set that no address refers to. The lines of the set are reused only after a grace period, since
+   * the kernel may still be reading them.
    */
   drop(set: number): void {
     for (const line of this.lines(set)) this.#resting.push(line);

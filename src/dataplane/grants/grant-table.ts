@@ -5,26 +5,29 @@ import { GrantSets, type IsDead } from './grant-sets.js';
 import { SharedMemory } from './memory.js';
 
 /**
- * Once the table is shared by several patterns, this part of it is reserved for patterns that hold no more
- * than this part.
+ * Fraction of the capacity. If several patterns are in use, the last such fraction of the table is reserved
+ * for patterns that have no more addresses than that fraction.
  */
 const SHARE = 1 / 16;
 
 /**
- * Grants by address, in memory that the kernel reads meanwhile (`bpf/classify/grants.h`). Removed places stay
- * unused until `afterGrace`.
+ * A hash table of grants by address, in memory that the kernel reads at the same time
+ * (`bpf/classify/grants.h`). The place of a removed address is not reused before `afterGrace`.
  */
 export class GrantTable {
   readonly #memory: SharedMemory;
   readonly #header: Uint32Array;
   readonly #sets: GrantSets;
   readonly #ledger: Ledger;
-  /** Removed places, as indexes of 64-bit units. */
+  /** Indexes of the places of removed grants, in 64-bit words; `afterGrace` frees them. */
   readonly #resting: number[] = [];
   readonly #endOfTable: number;
   #cursor = 1;
 
-  /** `words` must be a table that `recover` has repaired, and `ledger` its ledger. */
+  /**
+   * `words` must be a table that `recover` has repaired, and `ledger` must be the ledger that `recover`
+   * filled.
+   */
   constructor(
     words: Uint32Array,
     readonly capacity: number,
@@ -38,9 +41,10 @@ export class GrantTable {
   }
 
   /**
-   * Repairs a table that an earlier process used, or initializes a new one. `random` makes the header of a
-   * new table. No reader from before this call may still use the table. Removes the grants for which `isDead`
-   * is true. `ledger` must be new.
+   * Repairs a table that an earlier process used, or initializes a new table, and removes the grants for
+   * which `isDead` returns true. `random` has four random words for the hash factors of a new table. A grace
+   * period must have passed since an earlier process removed grants. `ledger` must be new; this function
+   * fills it.
    */
   static recover(
     words: Uint32Array,
@@ -56,17 +60,20 @@ export class GrantTable {
     return table;
   }
 
-  /** The number of addresses. */
+  /** The number of addresses in the table. */
   get count(): number {
     return this.#ledger.count;
   }
 
-  /** The number of places and lines that wait for a grace period before reuse. */
+  /** The number of address places and set lines that wait for a grace period before reuse. */
   get resting(): number {
     return this.#resting.length + this.#sets.resting;
   }
 
-  /** Adds or extends a grant. False if there is no room, or none for this pattern; nothing changed then. */
+  /**
+   * Adds a grant, or extends the expiry of an existing one. Returns false, and changes nothing, if the table
+   * has no room, or has no room for this pattern.
+   */
   add(address: number, pattern: number, expiry: number, isDead: IsDead): boolean {
     if (address === 0) return false;
     const found = this.#find(address);
@@ -94,7 +101,7 @@ export class GrantTable {
     return true;
   }
 
-  /** Pattern and expiry of each grant to one address. */
+  /** Returns the pattern number and the expiry of each grant of one address. */
   grantsOf(address: number): readonly (readonly [pattern: number, expiry: number])[] {
     const found = address === 0 ? -1 : this.#find(address);
     if (found < 0) return [];
@@ -102,18 +109,21 @@ export class GrantTable {
     return low < SET ? [[low, this.#memory.high(found)]] : [...this.#sets.grants(low - SET)];
   }
 
-  /** Removes the grants to one address for which `isDead` is true. */
+  /** Removes the grants of one address for which `isDead` returns true. */
   prune(address: number, isDead: IsDead): void {
     const found = this.#find(address);
     if (found >= 0) this.#pruneAt(found, isDead);
   }
 
-  /** Lines that hold addresses. */
+  /** The number of cache lines that can contain addresses. */
   get lines(): number {
     return this.#endOfTable - 1;
   }
 
-  /** Removes the dead grants in the next `lines` lines, and begins again at the first line after the last. */
+  /**
+   * Removes the grants for which `isDead` returns true in the next `lines` cache lines. Continues at the
+   * first line after it has reached the last line.
+   */
   sweep(lines: number, isDead: IsDead): void {
     for (let count = 0; count < Math.min(lines, this.lines); count++) {
       for (let place = 0; place < PLACES; place++) {
@@ -123,7 +133,10 @@ export class GrantTable {
     }
   }
 
-  /** Call after a grace period: places that were removed before it can be used again. */
+  /**
+   * Frees the places of addresses that were removed before. The caller must have waited for a grace period
+   * since.
+   */
   afterGrace(): void {
     for (const long of this.#resting) this.#memory.storeLong(long, 0, 0);
     this.#resting.length = 0;
@@ -142,7 +155,9 @@ export class GrantTable {
     }
   }
 
-  /** The index of the address's grant in 64-bit units; -1 if the address has none. */
+  /**
+   * Returns the index of the address's grant in 64-bit words; -1 if the table does not contain the address.
+   */
   #find(address: number): number {
     const home = homeOf(this.#header, address);
     for (let line = home; line < home + PROBES; line++) {
@@ -161,8 +176,8 @@ export class GrantTable {
       for (let place = 0; place < PLACES; place++) {
         const long = longOf(line, place);
         if (this.#addressAt(line, place) !== 0 || !this.#memory.isZero(long)) continue;
-        // First the counters of passed lines, then the grant, then the address: a reader never sees the
-        // address with another grant.
+        // Order of the stores: the counters of passed lines, then the grant, then the address. In another
+        // order, the kernel could miss the address, or read the address with an old grant.
         this.#spill(home, line, 1);
         this.#memory.storeLong(long, pattern, expiry);
         this.#memory.storeWord(wordOf(line, place), address);
@@ -194,7 +209,10 @@ export class GrantTable {
     this.#ledger.removeAddress();
   }
 
-  /** Adds `by` to the counter of each line that the address passed between its home and `line`. */
+  /**
+   * Adds `by` to the counter `spilled` of each line that a search for the address passes between its home
+   * line and `line`.
+   */
   #spill(home: number, line: number, by: 1 | -1): void {
     for (let passed = home; passed < line; passed++) {
       const at = passed * LINE.words + TABLE_LINE.spilled;
@@ -202,7 +220,10 @@ export class GrantTable {
     }
   }
 
-  /** Repairs what a killed process left in the middle of a change. */
+  /**
+   * Repairs a table that a killed process may have left in the middle of a change: clears grants without an
+   * address, recomputes the counters `spilled`, and counts addresses and free lines.
+   */
   #recover(sets: number, end: number, isDead: IsDead): void {
     const used = new Uint8Array(end - sets);
     const spilled = new Uint32Array(this.#endOfTable);

@@ -5,19 +5,24 @@ import type { IsDead } from './grant-sets.js';
 import { GrantTable } from './grant-table.js';
 import { PatternTable, type Slot } from './pattern-table.js';
 
-/** Lines that one sweep reads while there is room. */
+/** Number of cache lines that one sweep reads while the grant table is at most three quarters full. */
 const LINES_OF_A_SWEEP = 8_192;
-/** Lines that are swept between two calls of `breathe`; they take some hundred microseconds. */
+/**
+ * Number of cache lines that are swept between two calls of `breathe`. Sweeping them takes some hundred
+ * microseconds.
+ */
 const LINES_AT_ONCE = 2_048;
-/** A grace period is due when more than one sixteenth of the capacity waits for it. */
+/** `isGraceDue` is true if more than one part in this many of the capacity waits for a grace period. */
 const RESTING_PART = 16;
 /**
- * An expired grant is kept this long for the flows that it admitted, if there is room: the longest time that
- * D12 allows.
+ * Nanoseconds for which an expired grant is kept while the table is less than half full, so that flows that the
+ * grant admitted continue. One day is the longest time that D12 allows.
  */
 const KEPT_NS = 86_400_000_000_000n;
 
-/** Learned addresses (D12), in memory shared with the kernel. Times are on the monotonic clock. */
+/**
+ * Learned addresses (D12) by pattern, in memory that the kernel reads. All times are on the monotonic clock.
+ */
 export class Grants {
   readonly #patterns: PatternTable;
   readonly #table: GrantTable;
@@ -25,8 +30,8 @@ export class Grants {
   #refused = 0;
 
   /**
-   * `inForce` is the slot of a program that was found in force. No reader may still use grants that were
-   * removed before this call.
+   * `inForce` is the slot of the adopted program; undefined if no program was adopted. A grace period must
+   * have passed since an earlier process removed grants.
    */
   constructor(
     memory: { readonly grants: Uint32Array; readonly patterns: Uint32Array },
@@ -51,18 +56,22 @@ export class Grants {
     return { entries: this.#patterns.count, capacity: this.#patterns.capacity };
   }
 
-  /** Addresses that were refused because there was no room. */
+  /** Number of addresses that were not granted because the table had no room. */
   get refused(): number {
     return this.#refused;
   }
 
-  /** Whether so much was removed that a grace period is worth the wait. */
+  /**
+   * True if so many places wait for reuse that the caller should wait for a grace period and call
+   * `afterGrace`.
+   */
   get isGraceDue(): boolean {
     return this.#table.resting * RESTING_PART > this.#table.capacity;
   }
 
   /**
-   * Returns the number of addresses refused. Skips a pattern that no program has: it was removed meanwhile.
+   * Grants addresses to patterns. Returns the number of addresses that were refused for lack of room. Skips a
+   * pattern that neither slot has: a new policy removed the pattern after the DNS lookup.
    */
   add(grants: readonly Grant[], nowNs: bigint): number {
     const isDead = this.#isDeadAt(expiryOf(nowNs));
@@ -76,8 +85,8 @@ export class Grants {
         refused.push(() => this.#table.add(address, number, expiry, isDead));
       }
     }
-    // Second try: an address may have entered the table by another pattern meanwhile, and then a pattern over
-    // its share may use it too.
+    // Second attempt: another pattern of the same call may have added the address meanwhile. Then a pattern
+    // that is over its share of the table may also use the address.
     const left = refused.filter((add) => !add()).length;
     this.#refused += left;
     return left;
@@ -92,8 +101,8 @@ export class Grants {
   }
 
   /**
-   * Copies the grants of another table that uses the same numbers of patterns. No writer may use that table
-   * any more.
+   * Copies the grants of another grant table, whose pattern numbers are the same. No process may write to
+   * that other table any more.
    */
   learnFrom(words: Uint32Array): void {
     const isDead = this.#isDeadAt(0);
@@ -103,7 +112,7 @@ export class Grants {
     }
   }
 
-  /** The texts of the patterns that an address is granted to now. */
+  /** Returns the texts of the patterns that have an unexpired grant for an address. */
   patternsOf(address: number, nowNs: bigint): readonly string[] {
     const now = expiryOf(nowNs);
     return this.#table.grantsOf(address).flatMap(([pattern, expiry]) => {
@@ -112,7 +121,10 @@ export class Grants {
     });
   }
 
-  /** The present grants by pattern. Leaves out patterns of an adopted program whose text is not known yet. */
+  /**
+   * Returns the unexpired grants by pattern. Leaves out a pattern of the adopted program whose text is not
+   * known yet.
+   */
   learned(nowNs: bigint): readonly Learned[] {
     const now = expiryOf(nowNs);
     const found = new Map<number, { addresses: number[]; expiries: bigint[] }>();
@@ -131,8 +143,9 @@ export class Grants {
   }
 
   /**
-   * Makes room for the patterns of a program; call it before `fill`. Calls `awaitGracePeriod` if the room
-   * needs one. Throws `CapacityExceeded`.
+   * Makes room for the patterns of a policy that is about to be staged; must be called before `fill`. Calls
+   * `awaitGracePeriod` if pattern numbers must be freed for that. Throws `CapacityExceeded` if the room is
+   * not enough.
    */
   makeRoom(patterns: readonly string[], awaitGracePeriod: () => void): void {
     if (this.#patterns.shortage(patterns) > 0) {
@@ -146,23 +159,27 @@ export class Grants {
   }
 
   /**
-   * Writes the pattern names of a program into a slot that no reader uses, after `makeRoom`. Calls `breathe`
-   * between parts of the work; it may add grants.
+   * Writes the numbers of a policy's pattern names for one slot. Must be called after `makeRoom`, and no
+   * packet may read the slot. Calls `breathe` between parts of the work; `breathe` may add grants.
    */
   fill(slot: Slot, patterns: readonly string[], breathe: () => void = () => {}): void {
     this.#patterns.fill(slot, patterns, breathe);
     this.#noteShared();
   }
 
-  /** Call after the program in this slot was put in force. */
+  /**
+   * Must be called after the policy in this slot was put in force: retires the patterns that only the other
+   * slot has.
+   */
   activated(slot: Slot): void {
     this.#patterns.activated(slot);
     this.#noteShared();
   }
 
   /**
-   * Removes dead grants: a part of the table each time, and all of it when room is short. Calls `breathe`
-   * during long work; it may add grants.
+   * Removes expired grants and grants of patterns that are not in use. Sweeps a part of the table at each
+   * call, but the whole table if it is more than three quarters full. Calls `breathe` during long work;
+   * `breathe` may add grants.
    */
   sweep(nowNs: bigint, breathe: () => void = () => {}): void {
     this.#clear(breathe);
@@ -177,7 +194,7 @@ export class Grants {
     this.#patterns.afterGrace();
   }
 
-  /** Removes the grants of retired patterns. */
+  /** Removes the grants of retired patterns from the whole table. */
   #clear(breathe?: () => void): void {
     if (!this.#patterns.hasRetired) return;
     this.#sweep(this.#table.lines, this.#isDeadAt(0), breathe);

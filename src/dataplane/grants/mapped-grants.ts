@@ -6,7 +6,7 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { LINE, linesFor, PATTERN, PATTERNS } from './grant-layout.js';
 import { Grants } from './grants.js';
 
-/** Learned addresses in mapped memory. */
+/** Learned addresses in memory that is mapped from the BPF maps `grants` and `patterns`. */
 export type MappedGrants = {
   readonly grants: Grants;
   unmap(): void;
@@ -14,9 +14,12 @@ export type MappedGrants = {
 
 export type GrantOptions = {
   readonly capacity: number;
-  /** The slot whose pattern names are in use. */
+  /** The slot of the adopted program, whose patterns stay; undefined if no program was adopted. */
   readonly inForce: 0 | 1 | undefined;
-  /** Programs may have read the maps until now, so a grace period must pass first. */
+  /**
+   * True if the maps come from an earlier process. Packets may still be reading places that it freed, so a
+   * grace period must pass before a place is reused.
+   */
   readonly isAdopted: boolean;
 };
 
@@ -43,7 +46,7 @@ export function mapGrants(object: BpfObject, { isAdopted, ...options }: GrantOpt
   }
 }
 
-/** Copies the grants of another table that uses the same numbers of patterns. */
+/** Copies the grants of the map behind `fd`, whose pattern numbers are the same. */
 export function learnFrom(fd: number, grants: Grants): void {
   const { maxEntries, valueSize } = mapShape(fd);
   const table = new MappedMemory('grants', fd, maxEntries * valueSize);

@@ -1,6 +1,6 @@
 /**
- * Memory that the kernel reads, as 32-bit words and as 64-bit units ("longs"). The kernel sees the stores in
- * their order.
+ * Memory that the kernel reads, as 32-bit words and as 64-bit words ("longs"). The kernel observes the stores
+ * in program order, because `Atomics.store` orders them.
  */
 export class SharedMemory {
   readonly #longs: BigUint64Array;
@@ -29,7 +29,10 @@ export class SharedMemory {
     return this.low(long) === 0 && this.high(long) === 0;
   }
 
-  /** One store: no reader sees half of it. */
+  /**
+   * Stores both halves of a 64-bit word by one atomic store, so that the kernel never reads an old half with
+   * a new half.
+   */
   storeLong(long: number, low: number, high: number): void {
     Atomics.store(this.#longs, long, (BigInt(high) << 32n) | BigInt(low));
   }

@@ -4,19 +4,19 @@ import { PATTERN } from './grant-layout.js';
 export type Slot = 0 | 1;
 
 /**
- * Numbers of the patterns in use, and their names in the programs of both slots, in memory that the kernel
- * reads (`bpf/classify/grants.h`). A pattern keeps its number as long as a program has the pattern. A pattern
- * that no program has is retired at once. Its number is reused only when no grant has it (`cleared`) and no
- * reader uses it (`afterGrace`).
+ * Assigns numbers to patterns, and stores for each slot which patterns its compiled policy has, in memory
+ * that the kernel reads (`bpf/classify/grants.h`). A pattern keeps its number as long as one of the two slots
+ * has the pattern, and is then retired. The number of a retired pattern is reused after two steps. First no
+ * grant may have the number (`cleared`), then a grace period must pass (`afterGrace`).
  */
 export class PatternTable {
   readonly capacity: number;
   readonly #words: Uint32Array;
-  /** 1 if the number belongs to a pattern in use. */
+  /** By pattern number: 1 if the number belongs to a pattern in use. */
   readonly #live: Uint8Array;
   readonly #numbers = new Map<string, number>();
   readonly #texts = new Map<number, string>();
-  /** Digest → number of the patterns of an adopted program whose text is not known yet. */
+  /** Digest of the text → number, for patterns of the adopted program whose text is not known yet. */
   readonly #adopted = new Map<string, number>();
   readonly #inSlots: [Set<number>, Set<number>] = [new Set(), new Set()];
   #retired: number[] = [];
@@ -24,8 +24,8 @@ export class PatternTable {
   readonly #free: number[] = [];
 
   /**
-   * `inForce` is the slot of a program that was found in force: its patterns stay. No reader may use the
-   * other slot.
+   * `inForce` is the slot of the adopted program, whose patterns stay; undefined if no program was adopted.
+   * No packet may read the other slot.
    */
   constructor(words: Uint32Array, inForce: Slot | undefined) {
     this.#words = words;
@@ -42,7 +42,7 @@ export class PatternTable {
     for (const number of this.#free) words.fill(0, number * PATTERN.words, (number + 1) * PATTERN.words);
   }
 
-  /** The number of patterns that may be granted. */
+  /** The number of patterns in use, which grants may refer to. */
   get count(): number {
     return this.#numbers.size + this.#adopted.size;
   }
@@ -51,12 +51,12 @@ export class PatternTable {
     return this.#retired.length > 0;
   }
 
-  /** False for a number whose pattern was retired. */
+  /** Returns false if the number is free or its pattern was retired. */
   isLive(number: number): boolean {
     return this.#live[number] === 1;
   }
 
-  /** The number of a pattern that a program has. */
+  /** Returns the number of a pattern in use; undefined if neither slot has the pattern. */
   numberOf(text: string): number | undefined {
     return this.#numbers.get(text) ?? (this.#adopted.size > 0 ? this.#adopted.get(hexOf(digestOf(text))) : undefined);
   }
@@ -65,15 +65,16 @@ export class PatternTable {
     return this.#texts.get(number);
   }
 
-  /** How many free numbers are missing for these patterns. */
+  /** Returns how many more free numbers are necessary to give each of these patterns a number. */
   shortage(texts: readonly string[]): number {
     const unknown = texts.filter((text) => this.numberOf(text) === undefined).length;
     return Math.max(0, unknown - this.#free.length);
   }
 
   /**
-   * Writes the pattern names of a program into a slot that no reader uses. There must be no shortage. Calls
-   * `breathe` between parts of the work; it may add grants.
+   * Gives numbers to the patterns of a policy, and writes the number of each pattern's name in the policy for
+   * one slot. No packet may read the slot, and `shortage` must be 0. Calls `breathe` between parts of the
+   * work; `breathe` may add grants.
    */
   fill(slot: Slot, texts: readonly string[], breathe: () => void = () => {}): void {
     for (const [at, text] of texts.filter((each) => !this.#numbers.has(each)).entries()) {
@@ -94,25 +95,32 @@ export class PatternTable {
   }
 
   /**
-   * Call after the program in this slot was put in force. Retires the patterns that only the other slot has.
+   * Must be called after the policy in this slot was put in force. Retires the patterns that only the other
+   * slot has.
    */
   activated(slot: Slot): void {
     this.#retire(this.#inSlots[other(slot)], [this.#inSlots[slot]]);
   }
 
-  /** Call when no grant has the number of a retired pattern any more. */
+  /**
+   * Must be called when no grant refers to a retired pattern any more. The numbers of these patterns then
+   * wait for a grace period.
+   */
   cleared(): void {
     this.#resting = this.#resting.concat(this.#retired);
     this.#retired = [];
   }
 
-  /** Call after a grace period: numbers that were cleared before it are free. */
+  /** Frees the numbers that `cleared` released. The caller must have waited for a grace period since then. */
   afterGrace(): void {
     for (const number of this.#resting) this.#free.push(number);
     this.#resting = [];
   }
 
-  /** Gives a number to a pattern that has none, or the number that it had before the process began. */
+  /**
+   * Gives a number to a pattern that has none. A pattern of the adopted program gets the number that the
+   * earlier process gave it.
+   */
   #number(text: string): void {
     const digest = digestOf(text);
     const hex = hexOf(digest);
@@ -147,10 +155,13 @@ export class PatternTable {
   }
 }
 
-/** Patterns that get a number between two calls of `breathe`. */
+/** Number of patterns that get a number between two calls of `breathe`. */
 const AT_ONCE = 256;
 
-/** The digest of a pattern's text in the memory that outlives the process. */
+/**
+ * Returns the digest of a pattern's text. A later process finds the number of the pattern in the map by this
+ * digest, since the map does not contain the text.
+ */
 function digestOf(text: string): Uint8Array {
   return createHash('sha256').update(text).digest().subarray(0, PATTERN.digestBytes);
 }
