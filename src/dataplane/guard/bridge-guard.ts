@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto';
 import { NFPROTO_BRIDGE, ruleComments } from './nftables.js';
 
-/** Name of the guard's table in family bridge. */
+/** Name of the guard's nftables table in the family bridge. */
 const TABLE = 'weir';
 const CHAIN = 'guard';
 
 /**
- * The guard's second table: drops a frame that came in by a policed interface before a bridge sends it out by
- * another port, since no policy applies to switched frames. Frames for the node, or routed by it, do not pass
- * this hook.
+ * Returns the nft commands for the guard's table in the family bridge. The table drops a frame from a policed
+ * interface that a bridge would send out by another port, since no policy applies to switched frames. Frames
+ * to the node, or routed by the node, do not pass the forward hook of a bridge.
  */
 export function bridgeGuard(interfaces: readonly string[]): readonly string[] {
   return [
@@ -23,7 +23,9 @@ export function bridgeGuard(interfaces: readonly string[]): readonly string[] {
   ];
 }
 
-/** Whether exactly these rules are in force. */
+/**
+ * Returns whether the bridge table in the kernel has exactly the rules of `bridgeGuard` for these interfaces.
+ */
 export function bridgeGuardStands(interfaces: readonly string[]): boolean {
   const expected = interfaces.map(() => commentOf(interfaces));
   return JSON.stringify(ruleComments(TABLE, CHAIN, NFPROTO_BRIDGE)) === JSON.stringify(expected);

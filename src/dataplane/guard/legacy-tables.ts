@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * Tables of the older iptables, whose rules are not in nftables. Empty if the user is not root: only root may
- * read the list.
+ * Returns the names of the tables of iptables-legacy, whose rules nftables does not list. Returns an empty
+ * list for a user that is not root, since only root may read the file.
  */
 export function legacyTables(): readonly string[] {
   try {

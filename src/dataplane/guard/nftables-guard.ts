@@ -10,7 +10,7 @@ import { type SourceCheck, sourceGuard, sourceGuardStands } from './source-guard
 export const GUARD_TABLE = 'weir';
 const FIRST = -2_147_483_648;
 const LAST = 2_147_483_647;
-/** The hook of each chain, and its priority there. */
+/** For each chain of the guard: its netfilter hook and its priority on that hook. */
 const CHAINS = {
   marks: `prerouting priority ${LAST}`,
   guard: `forward priority ${FIRST}`,
@@ -24,7 +24,10 @@ class GuardFailure extends Error {
   readonly code = 'guard_failed';
 }
 
-/** A part of the guard that a kernel may not support. Forwarded packets are guarded without it. */
+/**
+ * An additional chain of the guard that a kernel may not support; forwarded packets are guarded without it.
+ * `lines` are the nft commands, `stands` returns whether the chain is in force.
+ */
 type Optional = { readonly lines: readonly string[]; readonly stands: () => boolean; readonly warning: string | null };
 
 type NftObject = {
@@ -33,22 +36,28 @@ type NftObject = {
 };
 
 /**
- * The guard (D20a): a packet from a policed interface is forwarded only with the datapath's mark. Third-party
- * rules can save a mark in conntrack and restore it in a later packet. So the chain `marks`, the last at
- * prerouting, sets the bits of the mask from the packet's priority, which the ingress hook sets and conntrack
- * cannot restore. The chain `guard` is the first at forward. Two optional parts guard bridges and the node's
- * proxies.
+ * The guard (D20a): nftables rules that forward a packet from a policed interface only if its mark has the
+ * datapath's bit. Third-party rules can save a mark in conntrack and restore it on a later packet. So the
+ * chain `marks`, the last at prerouting, sets the bits of the mark mask from `skb->priority`. The ingress
+ * hook sets that priority, and conntrack cannot restore it. The chain `guard`, the first at forward, drops
+ * packets without the bit. Two optional chains guard bridges and the sockets of the node's proxies.
  */
 export class Guard {
   readonly #interfaces: readonly string[];
   readonly #mask: number;
   readonly #bit: number;
   readonly #optional: readonly Optional[];
-  /** The optional parts that the kernel has refused. */
+  /** The optional chains that the kernel has refused. */
   readonly #refused = new Set<Optional>();
-  /** Mark bits of an earlier process, accepted while its programs are still attached. */
+  /**
+   * Mark bits of an earlier process, which the guard accepts while BPF programs of that process are still
+   * attached.
+   */
   #earlier: readonly number[] = [];
-  /** True while programs of an earlier build, which set no priority, still mark packets. */
+  /**
+   * True while BPF programs of an earlier build mark packets. They set no `skb->priority`, so the guard must
+   * accept the mark without it.
+   */
   #trustsMarks = false;
 
   constructor({ interfaces, markMask, reversePath }: SourceCheck & { readonly interfaces: readonly string[] }) {
@@ -57,7 +66,7 @@ export class Guard {
     this.#bit = guardBit(markMask);
     const check = { markMask, reversePath };
     this.#optional = [
-      // Needs CONFIG_NF_TABLES_BRIDGE.
+      // This chain needs a kernel with CONFIG_NF_TABLES_BRIDGE.
       { lines: bridgeGuard(interfaces), stands: () => bridgeGuardStands(interfaces), warning: null },
       {
         lines: sourceGuard(GUARD_TABLE, check),
@@ -68,21 +77,25 @@ export class Guard {
     ];
   }
 
-  /** A warning for each optional part that the kernel has refused. */
+  /** Returns a warning for each optional chain that the kernel has refused. */
   warnings(): string[] {
     return [...this.#refused].flatMap(({ warning }) => warning ?? []);
   }
 
-  /** Creates or replaces the chains in one transaction; the counter keeps its value. */
+  /**
+   * Creates or replaces the chains of the guard in one transaction, so that no packet passes between two sets
+   * of rules. The counter `dropped` keeps its value.
+   */
   make(): void {
     if (this.stands()) return;
-    // In a transaction of its own: the kernel refuses one that wakes a dormant table and replaces its chains.
+    // The table is added in its own transaction. The kernel refuses a transaction that both wakes a dormant
+    // table and replaces its chains.
     nft(['-f', '-'], 'make the guard', [`add table ${TABLE}`]);
     const forwarded = [
       `add counter ${TABLE} dropped`,
       ...GUARD_CHAINS.flatMap((chain) => [
-        // Deleted first: the guard of an earlier build has another priority, and the kernel cannot change the
-        // priority of a chain.
+        // Delete the chain before it is added: the guard of an earlier build has another priority, and the
+        // kernel cannot change the priority of a chain.
         `add chain ${TABLE} ${chain}`,
         `flush chain ${TABLE} ${chain}`,
         `delete chain ${TABLE} ${chain}`,
@@ -109,7 +122,10 @@ export class Guard {
     }
   }
 
-  /** Whether exactly these rules are in force. */
+  /**
+   * Returns whether the kernel has exactly the rules of this guard, apart from the optional chains that it
+   * refused.
+   */
   stands(): boolean {
     const chainStands = (chain: Chain): boolean => {
       const expected = this.#rules(chain).map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
@@ -118,14 +134,17 @@ export class Guard {
     return GUARD_CHAINS.every(chainStands) && this.#optional.every((part) => this.#refused.has(part) || part.stands());
   }
 
-  /** From the next `make` on, also accepts the marks that the present guard accepts. */
+  /**
+   * From the next call of `make` on, the guard also accepts the mark bits that the present guard in the
+   * kernel accepts.
+   */
   acceptEarlier(): void {
     const bits = standingRules().flatMap(({ expr }) => bitIn(expr));
     this.#trustsMarks = bits.length > 0 && (ruleComments(GUARD_TABLE, 'marks') ?? []).length === 0;
     this.#earlier = [...new Set(bits)].filter((bit) => bit !== this.#bit);
   }
 
-  /** From the next `make` on, accepts only the mark of this process. */
+  /** From the next call of `make` on, the guard accepts only the mark bit of this process. */
   acceptOwnOnly(): void {
     this.#earlier = [];
     this.#trustsMarks = false;
@@ -140,7 +159,8 @@ export class Guard {
   #markRules(): string[] {
     const kept = hex(~this.#mask);
     const setTo = (bit: number): string => `meta mark set meta mark & ${kept} | ${hex(bit)} accept`;
-    // The usual case first: a packet that passed the hook costs one rule here.
+    // The rule for the usual case is the first: a packet that the ingress hook passed needs only one rule of
+    // this chain.
     return [
       `meta priority ${classOf(PRIORITY.passed)} ${setTo(this.#bit)}`,
       `meta priority ${classOf(PRIORITY.redirected)} ${setTo(redirectBit(this.#mask))}`,
@@ -149,7 +169,8 @@ export class Guard {
   }
 
   #guardRules(): string[] {
-    // The mark first: a packet that the datapath allowed costs one rule here.
+    // The rule for the mark is the first: a packet that the datapath allowed needs only one rule of this
+    // chain.
     return [
       ...[this.#bit, ...this.#earlier].map((bit) => `meta mark & ${hex(bit)} != 0 accept`),
       ...this.#interfaces.map((name) => `iifname "${name}" counter name "dropped" drop`),
@@ -157,12 +178,15 @@ export class Guard {
   }
 }
 
-/** A packet's priority as nftables writes it: a colon between its halves. */
+/**
+ * Returns `skb->priority` in the notation of nftables: the two 16-bit halves in hexadecimal, with a colon
+ * between.
+ */
 function classOf(priority: number): string {
   return `${(priority >>> 16).toString(16)}:${(priority & 0xffff).toString(16)}`;
 }
 
-/** Converts to unsigned, because `~mask` is negative. */
+/** Returns 32 bits in hexadecimal. `>>> 0` makes the number unsigned, because `~mask` is negative. */
 function hex(bits: number): string {
   return `0x${(bits >>> 0).toString(16)}`;
 }
@@ -172,26 +196,29 @@ function standingRules(): NonNullable<NftObject['rule']>[] {
   return listed.status === 0 ? objects(listed.stdout).flatMap(({ rule }) => rule ?? []) : [];
 }
 
-/** The bit of the mark that a rule tests. */
+/**
+ * Returns the mark bit that an nftables rule tests, as a list of one element; an empty list if the rule tests
+ * no mark.
+ */
 function bitIn(expr: readonly unknown[] = []): number[] {
   const found = /"&":\[\{"meta":\{"key":"mark"\}\},(\d+)\]/.exec(JSON.stringify(expr))?.[1];
   return found === undefined ? [] : [Number(found)];
 }
 
-/** The packets that both tables of the guard dropped. */
+/** Returns the packets and bytes that the guard's two tables, inet and bridge, have dropped. */
 export function guardDropped(): Counter {
   const inet = 'list counter inet weir dropped';
   const list = (commands: string) => spawnSync('nft', ['-j', commands], { encoding: 'utf8' });
   const both = list(`${inet}; list counter bridge weir dropped`);
   const { status, stdout } = both.status === 0 ? both : list(inet);
-  // `nft` prints one JSON document for each command.
+  // `nft` prints one JSON document, on one line of text, for each command.
   const counters = status === 0 ? stdout.trim().split('\n').flatMap(objects) : [];
   const sum = (key: 'packets' | 'bytes'): bigint =>
     counters.reduce((total, { counter }) => total + BigInt(counter?.[key] ?? 0), 0n);
   return { packets: sum('packets'), bytes: sum('bytes') };
 }
 
-/** Returns whether there was a guard. */
+/** Removes both tables of the guard. Returns whether the inet table existed. */
 export function removeGuard(): boolean {
   const stood = spawnSync('nft', ['list', 'table', 'inet', 'weir']).status === 0;
   nft(['-f', '-'], 'remove the guard', [

@@ -11,7 +11,7 @@ import {
 const SUBSYSTEM_NFTABLES = 10;
 const NFPROTO_INET = 1;
 export const NFPROTO_BRIDGE = 7;
-// struct nfgenmsg
+// Size of `struct nfgenmsg` in bytes.
 const HEADER_BYTES = 4;
 const NFT_MSG = { newTable: 0, getTable: 1, newChain: 3, getChain: 4, newRule: 6, getRule: 7 } as const;
 const NFTA = {
@@ -35,19 +35,27 @@ const FAMILY_NAMES = new Map(Object.entries(FAMILIES).map(([name, number]) => [n
 const NFT_TABLE_F_DORMANT = 1;
 const UDATA_COMMENT = 0;
 
-/** The table named in a message of the nftables group; undefined if its family is neither inet nor bridge. */
+/**
+ * Returns the name of the nftables table that a netlink notification is about; undefined if the table's
+ * family is neither inet nor bridge.
+ */
 export function changedTable({ type, payload }: NetlinkMessage): string | undefined {
   if (type >> 8 !== SUBSYSTEM_NFTABLES || ![NFPROTO_INET, NFPROTO_BRIDGE].includes(payload.getUint8(0)))
     return undefined;
   return text(attributesIn(payload, HEADER_BYTES).get(NFTA.tableName));
 }
 
-/** The comments of a chain's rules, in order; undefined if the table does not exist or is dormant. */
+/**
+ * Returns the comment of each rule of a chain, in order; undefined if the table does not exist or is dormant.
+ */
 export function ruleComments(table: string, chain: string, family = NFPROTO_INET): string[] | undefined {
   return rulesIn(table, chain, family)?.map((rule) => commentIn(rule.get(NFTA.ruleUserdata)));
 }
 
-/** The expressions of a chain's rules, one attribute list for each rule; empty if the table is dormant. */
+/**
+ * Returns the expressions of each rule of a chain as a netlink attribute list; empty if the table does not
+ * exist or is dormant.
+ */
 export function ruleExpressions({ table, name, family }: BaseChain): Uint8Array[] {
   const rules = rulesIn(table, name, FAMILIES[family]) ?? [];
   return rules.map((rule) => rule.get(NFTA.ruleExpressions) ?? new Uint8Array());
@@ -73,7 +81,10 @@ function rulesIn(table: string, chain: string, family: number): Map<number, Uint
   }
 }
 
-/** `hook` is netfilter's number, `type` is `filter`, `nat` or `route`. */
+/**
+ * An nftables chain on a netfilter hook. `hook` is netfilter's number of the hook; `type` is `filter`, `nat`
+ * or `route`.
+ */
 export type BaseChain = {
   readonly family: Family;
   readonly table: string;
@@ -82,7 +93,7 @@ export type BaseChain = {
   readonly hook: number;
 };
 
-/** The base chains of the families inet, ip and netdev. */
+/** Returns the base chains of the nftables families inet, ip and netdev. */
 export function baseChains(): BaseChain[] {
   const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
   try {
@@ -106,7 +117,10 @@ export function baseChains(): BaseChain[] {
   }
 }
 
-/** The attributes of each reply; empty if the kernel replies with an error. */
+/**
+ * Sends a netlink request to nftables and returns the attributes of each reply; empty if the kernel replies
+ * with an error.
+ */
 function ask(
   socket: NetlinkSocket,
   family: number,
@@ -134,7 +148,10 @@ function attribute(type: number, value: string): Buffer {
   return bytes;
 }
 
-/** User data is a sequence of type, length and value. */
+/**
+ * Returns the comment in the user data of a rule; empty if there is none. User data is a list of type byte,
+ * length byte and value.
+ */
 function commentIn(userdata: Uint8Array = new Uint8Array()): string {
   for (let at = 0; at + 2 <= userdata.length; at += 2 + (userdata[at + 1] ?? 0)) {
     if (userdata[at] === UDATA_COMMENT) return text(userdata.subarray(at + 2, at + 2 + (userdata[at + 1] ?? 0))) ?? '';
@@ -142,7 +159,7 @@ function commentIn(userdata: Uint8Array = new Uint8Array()): string {
   return '';
 }
 
-/** Without its final NUL. */
+/** Decodes a string attribute without its final NUL byte. */
 export function text(bytes: Uint8Array | undefined): string | undefined {
   return bytes === undefined ? undefined : Buffer.from(bytes).toString('utf8').replace(/\0$/, '');
 }

@@ -8,9 +8,9 @@ export const SOURCE_CHAIN = 'sources';
 export type SourceCheck = { readonly markMask: number; readonly reversePath: ReversePath };
 
 /**
- * The chain that drops packets with a forged source before they reach the sockets of the DNS proxy and of the
- * service plane. The ingress hook checks policed interfaces that forward; this chain checks all other
- * interfaces.
+ * Returns the nft commands for the chain that drops packets with a forged source address before they reach
+ * the sockets of the DNS proxy and of the service plane. The ingress hook checks the source on policed
+ * interfaces that forward. This chain checks the source on all other interfaces.
  */
 export function sourceGuard(table: string, check: SourceCheck): readonly string[] {
   const comment = commentOf(check);
@@ -21,7 +21,7 @@ export function sourceGuard(table: string, check: SourceCheck): readonly string[
   ];
 }
 
-/** Whether exactly these rules are in force. */
+/** Returns whether the source chain in the kernel has exactly the rules of `sourceGuard`. */
 export function sourceGuardStands(table: string, check: SourceCheck): boolean {
   const expected = rulesFor(check).map(() => commentOf(check));
   return JSON.stringify(ruleComments(table, SOURCE_CHAIN)) === JSON.stringify(expected);
@@ -29,13 +29,14 @@ export function sourceGuardStands(table: string, check: SourceCheck): boolean {
 
 function rulesFor({ markMask, reversePath }: SourceCheck): readonly string[] {
   const exempt = exemptBit(markMask);
-  // With `off` only the stack's own check of impossible sources remains.
+  // If `reverse_path` is `off`, no rule is added; the kernel itself still drops impossible sources such as
+  // 127.0.0.1.
   if (exempt === 0 || reversePath === 'off') return [];
   const own = `meta nfproto ipv4 meta l4proto { tcp, udp } socket mark & ${exempt} != 0`;
   const drop = 'counter name "dropped" drop';
   return [
-    // The hook has checked the source of redirected packets, and packets that the node sends to itself are
-    // not forged.
+    // These two rules accept packets before the source check. The ingress hook has already checked the source
+    // of a redirected packet, and a packet that the node sends to itself is not forged.
     `meta mark & ${redirectBit(markMask)} != 0 accept`,
     'iif lo accept',
     ...(reversePath === 'strict'

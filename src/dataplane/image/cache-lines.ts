@@ -2,12 +2,15 @@ import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 
 const UNSET = 0xffff_ffff;
 const HALF_WORDS = LINE_WORDS / 2;
-/** Lines are initialized in steps of this size. */
+/** Number of cache lines that are initialized in one step, since many small fills are slower. */
 const AHEAD = 1_024;
 
-/** A growing array of 32-bit words, extended by cache lines of 64 bytes. */
+/** A growing array of 32-bit words, extended by whole cache lines of 64 bytes. */
 export class Lines {
-  /** Replaced when lines are added: never keep a reference over a call that may add lines. */
+  /**
+   * The array is replaced when it grows, so a caller must read this property again after each call that may
+   * add lines.
+   */
   words: Uint32Array<ArrayBuffer>;
   count = 0;
   private ready = 0;
@@ -17,7 +20,7 @@ export class Lines {
     this.words = new Uint32Array(AHEAD * LINE_WORDS);
   }
 
-  /** Removes all lines and makes room for `expected` lines; the array still grows on demand. */
+  /** Removes all cache lines and allocates `expected` lines. The array still grows if that is not enough. */
   clear(expected: number): void {
     if (expected * LINE_WORDS > this.words.length) this.words = new Uint32Array(expected * LINE_WORDS);
     this.count = 0;
@@ -25,7 +28,10 @@ export class Lines {
     this.openHalf = undefined;
   }
 
-  /** Adds `count` adjacent lines with every word `0xffffffff`. Returns the index of the first line. */
+  /**
+   * Adds `count` adjacent cache lines, with every 32-bit word set to `0xffffffff`. Returns the index of the
+   * first line.
+   */
   add(count: number): number {
     const first = this.count;
     this.count += count;
@@ -33,7 +39,9 @@ export class Lines {
     return first;
   }
 
-  /** Adds half a line. Returns the index of its first word, which is word 0 or word 8 of its line. */
+  /**
+   * Adds half a cache line. Returns the index, in the whole array, of the first of its eight 32-bit words.
+   */
   addHalf(): number {
     const open = this.openHalf;
     if (open !== undefined) {

@@ -4,8 +4,9 @@ import { addTree, type Resolver } from './tree.js';
 import type { Trees } from './trees.js';
 
 /**
- * Returns a function that maps a segment to the search tree of its names, and adds the tree on the first
- * call. The tree maps a name's number + 1 to its value, and all other keys to `NONE`.
+ * Returns a function that returns the ref of a rule block's search tree of hostnames. The function adds the
+ * tree to the image at the first call for that block. The tree maps the number of a hostname + 1 to the value
+ * of that hostname, and all other keys to `NONE`.
  */
 export function nameTrees(
   lines: Lines,
@@ -47,7 +48,10 @@ export function nameTrees(
   };
 }
 
-/** The entries of a segment are adjacent and end before `end`. */
+/**
+ * Returns the index of the first entry of a rule block; the entries of a block are adjacent and end before
+ * `end`.
+ */
 function firstOf(owners: Uint32Array, segment: number, end: number): number {
   let first = end;
   while (first > 0 && owners[first - 1] === segment) first--;

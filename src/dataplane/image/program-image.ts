@@ -6,12 +6,13 @@ import { addTree } from './tree.js';
 import { Trees } from './trees.js';
 
 /**
- * A program in the kernel's format: lines of 64 bytes. References count from the first line of the slot, so
- * that a policy has the same image in either slot. Line 0 is the header, with generation 0.
+ * A compiled policy in the kernel's format: cache lines of 64 bytes. References are line numbers from the
+ * start of the slot, so that a policy has the same image in either slot. Line 0 is the header; its generation
+ * is 0 until `Slots.fill` writes it.
  */
 export type Image = { readonly words: Uint32Array<ArrayBuffer>; readonly lines: number };
 
-/** Offsets in line 0, in words. */
+/** Offsets of the header fields in cache line 0, in 32-bit words. */
 export const HEADER = {
   magic: 0,
   layoutVersion: 1,
@@ -24,23 +25,25 @@ export const HEADER = {
 } as const;
 
 /**
- * Word of a list line with fewer than `MAX_SEGMENTS` segments: the position of the leaves of its first
- * destination tree.
+ * Offset, in 32-bit words, in the line of a rule list: the position of the leaves of the first destination
+ * tree. The field exists only if the list has fewer than `MAX_SEGMENTS` rule blocks.
  */
 const LIST_LEAVES = 14;
 const LINES_OF_LEAVES = 4;
 const BOTTOM_KEYS = LINE_WORDS / 2;
-/** Smaller images stay in the CPU caches, and a prefetch would only cost time. */
+/** Images of fewer cache lines stay in the CPU caches, so a prefetch would cost time and gain nothing. */
 const CACHED_LINES = 8_192;
-/** As in `bpf/classify/rules.h`. */
+/**
+ * Number of cache lines that the kernel prefetches behind a rule list; must equal the constant in
+ * `bpf/classify/rules.h`.
+ */
 const LINES_BEHIND_LIST = 6;
 const NAMED = 0x100;
 
 /**
- * Lays a program out. The data of one lookup is adjacent: a list is followed by its trees, leaves and slices,
- * so that a cold lookup touches few pages. Shared parts follow the first list that uses them.
- *
- * The image is in `lines`, and is valid until they are used again.
+ * Lays out a compiled policy as an image. Each rule list is followed by its trees, port maps and port slices,
+ * so that a lookup with cold caches touches few memory pages. Data that several lists use follows the first
+ * of them. The returned image is a view of `lines`, and is valid until `lines` is changed.
  */
 export function layout(program: Program, lines = new Lines()): Image {
   lines.clear(enoughLines(program));
@@ -69,7 +72,7 @@ export function layout(program: Program, lines = new Lines()): Image {
   return { words: lines.toWords(), lines: lines.count };
 }
 
-/** An upper bound of the lines for the trees of a program. */
+/** Returns an upper bound of the number of cache lines for the trees of a compiled policy. */
 function enoughLines({ sources, lists, destinations, leaves, slices }: Program): number {
   const pools = [destinations, leaves, slices];
   const intervals = pools.reduce((sum, { starts }) => sum + starts.length, sources.starts.length);
@@ -78,9 +81,11 @@ function enoughLines({ sources, lists, destinations, leaves, slices }: Program):
 }
 
 /**
- * Adds a line for each list: the number of segments, with a bit from `NAMED` on for each segment that has
- * names; the default word; then destination tree and wildcard leaf of each segment. If a segment has names, a
- * second line follows: the tree of its names, and the leaf with the highest rank that a name could give.
+ * Adds one or two cache lines for each rule list. The first line contains the number of rule blocks, the
+ * default verdict word, and the destination tree and wildcard port map of each block. In the first word, one
+ * bit from `NAMED` on marks each block that has hostname rules. Only if such a block exists, a second line
+ * follows. It contains, for each block, the tree of hostnames and the port map of the highest rank that a
+ * hostname can give.
  */
 function addLists(
   lines: Lines,
@@ -108,7 +113,8 @@ function addLists(
       const bottoms = lines.count;
       lines.set(line, 2 + 2 * place, destinations.ref(tree));
       if (place === 0 && count < MAX_SEGMENTS && lines.count - bottoms > CACHED_LINES) {
-        // The eight leaves of a bottom line are half a line each, and follow all bottom lines in order.
+        // The eight port maps of a bottom line take half a line each, and follow all bottom lines in the same
+        // order.
         const size = at(program.destinations.offsets, tree + 1) - at(program.destinations.offsets, tree);
         const first = bottoms + Math.ceil(size / BOTTOM_KEYS);
         lines.set(line, LIST_LEAVES, (first - LINES_OF_LEAVES * bottoms) >>> 0);

@@ -6,21 +6,26 @@ const BOTTOM_KEYS = LINE_WORDS / 2;
 const FAN_OUT = LINE_WORDS;
 const HALF_KEYS = LINE_WORDS / 4;
 /**
- * The lowest of two values that replace the depth in a ref: the root is the first or second half of a line.
+ * In a ref, 6 and 7 replace the depth of the tree: the whole tree is the first (6) or second (7) half of one
+ * cache line.
  */
 const FIRST_HALF = 6;
 
-/** Converts the program's values in the words `from` … `to` to the kernel's format; may add lines. */
+/**
+ * Converts values of the compiled policy to refs of the image, in the 32-bit words with indexes `from`
+ * (inclusive) to `to` (exclusive). May add cache lines.
+ */
 export type Resolver = { resolve(from: number, to: number): void };
 
 /**
- * Lays the intervals `from` … `to` out as a search tree. Returns its ref, `line of the root << 3 | inner
- * levels`. Without a `resolver`, values are copied from the program.
+ * Lays out the intervals with indexes `from` (inclusive) to `to` (exclusive) as a search tree. Returns the
+ * ref of the tree: `line of the root << 3 | number of inner levels`. Without a `resolver`, values of the
+ * compiled policy are copied unchanged.
  *
- * A bottom line has 8 starts and their 8 values; missing starts are 0xffffffff and missing values repeat the
- * last one. An inner line has `first child << 4 | children - 1` and the first starts of its second to last
- * child; children are adjacent. Up to four intervals take half a line, with 4 starts and 4 values; the ref
- * then names the half.
+ * A bottom line has 8 interval starts and their 8 values. Unused starts are 0xffffffff, and unused values
+ * repeat the last value. An inner line has `line of the first child << 4 | number of children - 1`, and then
+ * the first start of its second child to its last child. The children of an inner line are adjacent. Up to
+ * four intervals take half a line, with 4 starts and 4 values; the ref then says which half.
  */
 export function addTree(lines: Lines, intervals: Intervals, from: number, to: number, resolver?: Resolver): number {
   if (to - from <= HALF_KEYS) {
@@ -37,7 +42,10 @@ export function addTree(lines: Lines, intervals: Intervals, from: number, to: nu
   return addInner(lines, first, bottoms);
 }
 
-/** Writes at most `keys` intervals: starts first, then values. Both parts have room for `keys` words. */
+/**
+ * Writes at most `keys` intervals from word `first` on: first their starts, then their values. Starts and
+ * values have room for `keys` 32-bit words each.
+ */
 function put(
   lines: Lines,
   { starts, values }: Intervals,
@@ -62,12 +70,14 @@ function put(
   for (let key = count; key < keys; key++) words[firstValue + key] = last;
 }
 
-/** Adds the inner lines above adjacent bottom lines. Returns the ref of the root. */
+/** Adds the levels of inner lines above adjacent bottom lines. Returns the ref of the root. */
 function addInner(lines: Lines, bottom: number, bottoms: number): number {
   let first = bottom;
   let count = bottoms;
   let depth = 0;
-  /** The number of bottom lines under each line of the level, except for the last one. */
+  /**
+   * Number of bottom lines below each line of the current level; the last line of the level may have fewer.
+   */
   let under = 1;
   while (count > 1) {
     const parents = Math.ceil(count / FAN_OUT);

@@ -4,11 +4,12 @@ import type { Lines } from './cache-lines.js';
 import { addTree, type Resolver } from './tree.js';
 
 /**
- * The interval maps of a pool; each is laid out on its first use. A value of `base` or more in another map
- * refers to one of these maps, and is replaced by `base` + its ref. Smaller values stay.
+ * Lays out the interval maps of a pool, each at its first use. In the maps that refer to this pool, a value
+ * of `base` or more is a reference: `base` + the number of a map. `resolve` replaces it by `base` + the ref
+ * of that map's tree, and leaves smaller values unchanged.
  */
 export class Trees implements Resolver {
-  /** The ref of each map; `NONE` if it is not laid out yet. */
+  /** By map number: the ref of the tree in the image; `NONE` if the map is not laid out yet. */
   private readonly refs: Uint32Array;
 
   constructor(
@@ -24,7 +25,7 @@ export class Trees implements Resolver {
     return this.refs.length === 0;
   }
 
-  /** Returns `NONE` for `NONE`. */
+  /** Returns the ref of a map, and lays the map out if it has none yet; for `NONE` returns `NONE`. */
   ref(map: number): number {
     if (map === NONE) return NONE;
     const known = this.refs[map];

@@ -13,7 +13,10 @@ export function pin(fd: number, path: string): void {
   check(`pin ${path}`, libbpf().bpf_obj_pin(fd, path));
 }
 
-/** A descriptor of the object that is pinned at `path`. */
+/**
+ * Returns a new file descriptor of the BPF map, program or link that is pinned at `path`. The caller must
+ * close it.
+ */
 export function openPinned(path: string): number {
   return check(`open pin ${path}`, libbpf().bpf_obj_get(path));
 }
@@ -23,7 +26,7 @@ function info(fd: number, bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer);
 }
 
-// struct bpf_map_info
+// Reads the shape of a map from its `struct bpf_map_info`.
 function shapeIn(view: DataView): MapShape {
   return {
     type: view.getUint32(0, true),
@@ -41,8 +44,8 @@ export function mapShape(fd: number): MapShape {
 }
 
 /**
- * A loaded map's shape, and the layouts of its keys and values from its BTF. The kernel returns the BTF to
- * CAP_SYS_ADMIN only.
+ * Returns the shape of a loaded map, and the layouts of its keys and values from its BTF. The kernel shows
+ * the BTF only to a process with CAP_SYS_ADMIN.
  */
 export function describeMap(fd: number): MapDescription {
   const view = info(fd, new Uint8Array(88));
@@ -56,7 +59,8 @@ export function describeMap(fd: number): MapDescription {
 function loadedBtf(id: number): Btf {
   const fd = check('open BTF', libbpf().bpf_btf_get_fd_by_id(id));
   try {
-    // struct bpf_btf_info: address and size of the buffer for the types
+    // `struct bpf_btf_info` begins with the address and the size of the buffer to which the kernel copies the
+    // BTF.
     const size = info(fd, new Uint8Array(32)).getUint32(8, true);
     const types = new Uint8Array(size);
     const request = new Uint8Array(32);
@@ -73,14 +77,17 @@ function loadedBtf(id: number): Btf {
 export type ProgramInfo = {
   readonly id: number;
   readonly name: string;
-  /** 16 hex digits: equal for equal instructions. */
+  /**
+   * 16 hexadecimal digits: the kernel's hash of the instructions, equal for two programs with the same
+   * instructions.
+   */
   readonly tag: string;
   readonly mapIds: readonly number[];
 };
 
 const MAX_MAPS = 64;
 
-/** Undefined if no program has this id any more, or without CAP_SYS_ADMIN. */
+/** Returns undefined if no BPF program has this id any more, or if the process has no CAP_SYS_ADMIN. */
 export function programInfo(id: number): ProgramInfo | undefined {
   const fd = libbpf().bpf_prog_get_fd_by_id(id);
   if (fd < 0) return undefined;
@@ -92,7 +99,7 @@ export function programInfo(id: number): ProgramInfo | undefined {
 }
 
 export function programInfoOf(fd: number): ProgramInfo {
-  // struct bpf_prog_info
+  // The offsets below are those of `struct bpf_prog_info`.
   const bytes = new Uint8Array(80);
   const maps = new Uint32Array(MAX_MAPS);
   const request = new DataView(bytes.buffer);
@@ -108,7 +115,10 @@ export function programInfoOf(fd: number): ProgramInfo {
   };
 }
 
-/** `ifindex` is 0 once the interface is gone or the link was detached. */
+/**
+ * Returns the program id and the interface index of a TCX link. `ifindex` is 0 after the interface was
+ * removed or the link was detached.
+ */
 export function linkInfo(fd: number): { readonly programId: number; readonly ifindex: number } {
   const view = info(fd, new Uint8Array(32));
   return { programId: view.getUint32(8, true), ifindex: view.getUint32(16, true) };

@@ -31,9 +31,9 @@ export const MAPS = [
   'layouts',
 ] as const;
 export type MapName = (typeof MAPS)[number];
-/** Never pinned, and not shared with a later datapath. */
+/** Maps that are never pinned, and that a later datapath does not take over. */
 type OwnMapName = 'proof' | 'others' | 'routes';
-/** Maps of layout 2, which had a separate table for half-open flows. */
+/** Maps of layout version 2, which had a separate flow table for half-open flows. */
 export type OldMapName = 'half_open' | 'half_open_tallies';
 export type ProgramName =
   | 'weir_ingress'
@@ -60,10 +60,13 @@ export type MapLayouts = { readonly key: StructLayout; readonly value: StructLay
 export type MapDescription = MapShape & MapLayouts;
 
 const LOG_BYTES = 1 << 20;
-// struct bpf_object_open_opts
+// Size of `struct bpf_object_open_opts` and offsets of its log fields, in bytes.
 const OPEN_OPTIONS = { size: 80, logBuffer: 56, logSize: 64 } as const;
 
-/** The compiled object: open it, set sizes and settings, then load it. */
+/**
+ * A compiled BPF object file. A caller constructs the object, sets map sizes and settings, and then calls
+ * `load`.
+ */
 export class BpfObject {
   readonly #pointer: bigint;
   readonly #log = new Uint8Array(LOG_BYTES);
@@ -85,12 +88,12 @@ export class BpfObject {
     check(`resize map ${name}`, libbpf().bpf_map__set_max_entries(this.#map(name), entries));
   }
 
-  /** Only for a map whose values have no type. */
+  /** Sets the value size of a map. The map must be one whose values have no BTF type. */
   resizeValues(name: MapName, bytes: number): void {
     check(`resize values of map ${name}`, libbpf().bpf_map__set_value_size(this.#map(name), bytes));
   }
 
-  /** The shape and layouts of the map after loading. */
+  /** Returns the shape that the map has after `load`, and the layouts of its keys and values. */
   describe(name: MapName): MapDescription {
     const map = this.#map(name);
     return {
@@ -115,10 +118,10 @@ export class BpfObject {
     return layouts;
   }
 
-  /** Uses the existing map `fd` instead of creating one. */
+  /** Makes `load` use the existing map behind `fd` instead of creating a new one. */
   reuse(name: MapName, fd: number): void {
-    // Read the layouts first: after the reuse libbpf returns type ids that refer to the BTF of the map's
-    // creator.
+    // The layouts must be read before the reuse. Afterwards libbpf returns type ids that refer to the BTF of
+    // the process that created the map.
     this.layoutsOf(name);
     check(`reuse map ${name}`, libbpf().bpf_map__reuse_fd(this.#map(name), fd));
   }
@@ -166,7 +169,7 @@ export class BpfObject {
     return map;
   }
 
-  /** The end of the log, which names what the verifier refused. */
+  /** Returns the last 4,000 characters of the verifier's log, which contain the error of a failed `load`. */
   #verifierLog(): string {
     const end = this.#log.indexOf(0);
     return new TextDecoder().decode(this.#log.subarray(0, end < 0 ? LOG_BYTES : end)).slice(-4000);

@@ -1,6 +1,6 @@
 import { built } from '#threads/built-file.js';
 
-/** The compiled datapath. */
+/** Path of the compiled BPF object of the datapath. */
 export const builtObject = built('bpf/weir.bpf.o');
-/** The compiled program that lists third-party hooks. */
+/** Path of the compiled BPF object that lists third-party hooks. */
 export const builtThirdPartyProgram = built('bpf/third_party_hooks.bpf.o');

@@ -3,13 +3,13 @@ import { check } from '#libc/libc.js';
 import { mapShape } from './bpf-fd.js';
 import { type BpfObject, MAPS, type MapLayouts, type MapName } from './bpf-object.js';
 
-/** The layouts of the keys and values of each map. */
+/** By map name: the layouts of the map's keys and values. */
 export type Layouts = Readonly<Partial<Record<MapName, MapLayouts>>>;
 
 /**
- * Writes the layouts of all maps into the map `layouts`, as JSON with a final zero byte. The next process
- * compares them with its own. The kernel has them as BTF too, but returns the BTF of a pinned map to
- * CAP_SYS_ADMIN only.
+ * Writes the layouts of all maps of an object into its map `layouts`, as JSON with a final zero byte. The
+ * next process compares these layouts with its own. The kernel has the layouts as BTF too, but shows the BTF
+ * of a pinned map only to a process with CAP_SYS_ADMIN.
  */
 export function writeLayouts(object: BpfObject): void {
   const fd = object.mapFd('layouts');
@@ -21,7 +21,7 @@ export function writeLayouts(object: BpfObject): void {
   check('write the layouts', libbpf().bpf_map_update_elem(fd, new Uint8Array(4), value, 0));
 }
 
-/** Empty if the map does not hold layouts. */
+/** Reads what `writeLayouts` wrote; returns an empty object if the map contains no layouts. */
 export function readLayouts(fd: number): Layouts {
   try {
     const value = new Uint8Array(mapShape(fd).valueSize);

@@ -13,7 +13,10 @@ const ip =
   (signal) =>
     printed('ip', ['-j', '-d', ...words], signal);
 
-/** The state of the node's network namespace as printed by `ip` and `nft`, by file name. */
+/**
+ * By file name: a function that prints one part of the node's network state, by running `ip` or `nft` in the
+ * node's network namespace.
+ */
 export const NETWORK_TEXTS: Readonly<Record<string, Printed>> = {
   'links.json': ip('-s', 'link', 'show'),
   'addresses.json': ip('address', 'show'),
@@ -24,7 +27,9 @@ export const NETWORK_TEXTS: Readonly<Record<string, Printed>> = {
   'nftables-weir.txt': (signal) => printed('nft', ['list', 'table', 'inet', 'weir'], signal),
 };
 
-/** Hook, family and name of every base chain, third-party chains included; without rules. */
+/**
+ * Returns hook, family and name of every nftables base chain, third-party chains included, without the rules.
+ */
 export function chains(): readonly BaseChain[] {
   return baseChains();
 }
@@ -37,8 +42,8 @@ export type HookPrograms = {
 };
 
 /**
- * The programs on the hooks of every interface: all on TCX, third-party programs included, and those of Weir
- * on clsact.
+ * Returns the BPF programs on the hooks of every interface. On TCX these are all programs, including
+ * third-party programs; on clsact only the programs of Weir.
  */
 export function hookPrograms(): HookPrograms[] {
   const programs = new Programs();
@@ -85,7 +90,10 @@ const SETTINGS_OF_INTERFACES = [
 ];
 const INTERFACE_SETTINGS = 'net/ipv4/conf';
 
-/** The sysctls that affect forwarding and BPF; null if this kernel does not have one. */
+/**
+ * Returns the values of the sysctls that affect forwarding and BPF, by path below `/proc/sys`; null for a
+ * sysctl that this kernel does not have.
+ */
 export async function settings(): Promise<Readonly<Record<string, string | null>>> {
   const names = await readdir(join('/proc/sys', INTERFACE_SETTINGS)).catch(() => []);
   const ofInterfaces = names.flatMap((name) =>

@@ -5,7 +5,7 @@ import { getHeapStatistics } from 'node:v8';
 const text = (path: string): Promise<string | null> => readFile(path, 'utf8').catch(() => null);
 const TICKS_PER_SECOND = 100;
 
-/** Describes the machine and the operating system. */
+/** Returns a description of the machine and of the operating system. */
 export async function system(): Promise<Readonly<Record<string, unknown>>> {
   return {
     kernel: { release: release(), version: version(), machine: machine(), platform: platform(), arch: arch() },
@@ -18,7 +18,7 @@ export async function system(): Promise<Readonly<Record<string, unknown>>> {
   };
 }
 
-/** The resources that this process and its threads use. */
+/** Returns the resources that this process and its threads use. */
 export async function ownProcess(): Promise<Readonly<Record<string, unknown>>> {
   return {
     pid: process.pid,
@@ -46,7 +46,7 @@ async function threads(): Promise<Thread[]> {
   const ids = await readdir('/proc/self/task');
   const stats = await Promise.all(ids.map((id) => text(`/proc/self/task/${id}/stat`)));
   return stats.flatMap((stat, at) => {
-    // The name is in parentheses and may itself contain parentheses.
+    // In `/proc/<pid>/stat` the thread name is in parentheses, and may itself contain parentheses.
     const end = stat?.lastIndexOf(')') ?? -1;
     if (stat === null || end < 0) return [];
     const fields = stat.slice(end + 2).split(' ');
@@ -60,7 +60,7 @@ async function threads(): Promise<Thread[]> {
   });
 }
 
-/** The number of open descriptors, by the kind of their target. */
+/** Returns the number of open file descriptors of this process, by the kind of their target. */
 async function descriptors(): Promise<Readonly<Record<string, number>>> {
   const open = await readdir('/proc/self/fd');
   const counts: Record<string, number> = { all: open.length };
