@@ -1,25 +1,34 @@
 import { CapacityExceeded } from '#contracts/datapath.js';
 
 /**
- * Sizes of the maps that hold the policy. They grow in tiers and never shrink; only `weir dataplane detach`
- * resets them.
+ * Sizes of the BPF maps that contain the policy. They grow in steps and never shrink; only `weir dataplane
+ * detach` resets them.
  */
 export type Capacity = {
-  /** Lines of 64 bytes in each of two slots. */
+  /** Number of cache lines (64 bytes) in each of the two program slots. */
   readonly slotLines: number;
-  /** Ranks in each of two slots, 4 bytes each. */
+  /** Number of ranks in each of the two program slots of `rank_hits`; a rank takes 8 bytes. */
   readonly rankCapacity: number;
-  /** Entries of 32 bytes. */
+  /** Number of entries of the map `hits`, of 32 bytes each. */
   readonly hitCapacity: number;
 };
 
-/** The largest slot: the verifier allows an offset of 512 MiB from the first line. */
+/**
+ * Maximum number of cache lines in one program slot: the verifier allows an offset of 512 MiB from the first
+ * line.
+ */
 export const MAX_SLOT_LINES = 8_388_608;
-/** 1 MiB, 8 MiB, 64 MiB, 512 MiB and 1 GiB for both slots. */
+/**
+ * Possible values of `slotLines`. The map `program`, with its two slots, then takes 1 MiB, 8 MiB, 64 MiB, 512
+ * MiB or 1 GiB.
+ */
 const LINES = [8_192, 65_536, 524_288, 4_194_304, MAX_SLOT_LINES];
-/** 64 KiB to 16 MiB. */
+/** Possible values of `rankCapacity`. One slot of `rank_hits` then takes 64 KiB to 16 MiB. */
 const RANKS = [8_192, 65_536, 524_288, 2_097_152];
-/** 256 KiB to 64 MiB. Rules of earlier policies keep their entries as long as there is room. */
+/**
+ * Possible values of `hitCapacity`. The map `hits` then takes 256 KiB to 64 MiB. Rules of earlier policies
+ * keep their entries until the map is full.
+ */
 const HITS = [8_192, 65_536, 524_288, 2_097_152];
 
 export function smallestCapacity(programCapacity: number): Capacity {
@@ -27,14 +36,15 @@ export function smallestCapacity(programCapacity: number): Capacity {
 }
 
 /**
- * The space that a policy needs. `hits` counts entries, including those that rules of earlier policies keep.
+ * What a policy needs: cache lines and ranks in one slot, and entries of the map `hits`. `hits` includes the
+ * entries that rules of earlier policies keep.
  */
 export type Need = { readonly lines: number; readonly ranks: number; readonly hits: number };
 
 /**
- * The tiers that hold `need`, none below `present`. Throws `CapacityExceeded` if a policy has more lines than
- * `programCapacity`. Rules beyond the largest tiers of ranks and hits are enforced, but their hits are not
- * counted.
+ * Returns the smallest capacity in steps that has room for `need` and is not below `present`. Throws
+ * `CapacityExceeded` if the policy needs more cache lines than `programCapacity`. For more ranks or hits than
+ * the largest step, returns that step.
  */
 export function capacityFor(need: Need, present: Capacity | undefined, programCapacity: number): Capacity {
   const limit = Math.max(programCapacity, present?.slotLines ?? 0);

@@ -6,9 +6,10 @@ import { duplicate } from '#libc/libc.js';
 import { passedObject } from '#libc/object-handle.js';
 
 /**
- * Maps and programs that other threads of this process use, by descriptors of their own. They remain valid
- * while tables grow, since larger objects share these maps. A descriptor works for every thread, while the
- * kernel opens an object by its id for CAP_SYS_ADMIN only.
+ * BPF maps and a BPF program that other threads of this process use, by duplicated file descriptors. The
+ * descriptors stay valid when the loaded object is replaced by a larger one, since the larger object shares
+ * these maps. Threads get descriptors and not ids: only a process with CAP_SYS_ADMIN can open a BPF object by
+ * its id.
  */
 export class LentObjects {
   readonly program: PassedObject;
@@ -30,7 +31,8 @@ export class LentObjects {
   }
 
   /**
-   * The maps for a new kernel-watch thread. Closes the descriptors of the previous thread, which has ended.
+   * Returns the maps for a new kernel-watch thread, by new file descriptors. Closes the descriptors of the
+   * previous kernel-watch thread, which must have ended.
    */
   kernelWatchMaps(object: BpfObject): KernelWatchMaps {
     closeAll(this.#kernelWatchFds);
@@ -45,7 +47,10 @@ export class LentObjects {
   }
 }
 
-/** Records each descriptor at once, so that a later failure closes the earlier ones too. */
+/**
+ * Duplicates a file descriptor and adds it to `kept` immediately, so that a later failure closes this
+ * descriptor too.
+ */
 function duplicated(fd: number, kept: number[]): number {
   const own = duplicate('lend a descriptor', fd);
   kept.push(own);

@@ -25,7 +25,7 @@ export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly grantCapacity: number;
 };
 
-/** A loaded datapath: programs and maps, not attached yet. */
+/** A loaded BPF object of the datapath with its mapped maps. Its programs are not attached to hooks yet. */
 export type LoadedObject = {
   readonly options: ObjectOptions;
   readonly object: BpfObject;
@@ -37,18 +37,24 @@ export type LoadedObject = {
   close(keeps?: 'grants'): void;
 };
 
-/** The state that a loaded object takes over. */
+/** The state of an earlier datapath that a loaded object takes over. */
 export type Before = {
-  /** Maps to use instead of creating them. */
+  /** File descriptors of maps that the object uses instead of creating new ones, by map name. */
   readonly maps: ReadonlyMap<MapName, number>;
-  /** The active word of the datapath that enforces until this one is activated. */
+  /**
+   * The active word of the earlier datapath, which enforces until the first flip of the new object; 0 if
+   * there is none.
+   */
   readonly word: number;
-  /** Set if this process has already mapped the grants. */
+  /** Given if this process has already mapped the maps of the grants, which are then not mapped again. */
   readonly grants?: MappedGrants;
 };
 const NOTHING_BEFORE: Before = { maps: new Map(), word: 0 };
 
-/** The shape and layouts that the maps of the object will have with these options. */
+/**
+ * Returns the shape and layouts that these maps have in an object with these options. Loads nothing into the
+ * kernel.
+ */
 export function describeMaps(options: ObjectOptions, names: readonly MapName[]): Map<MapName, MapDescription> {
   const object = openObject(options, 0);
   try {
@@ -95,7 +101,7 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
   }
 }
 
-/** Loads the object, only to use its programs. */
+/** Loads the BPF object without mapping its maps, for callers that need only its BPF programs. */
 export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName, number>): BpfObject {
   const vitalsFd = reused.get('vitals');
   const seed = vitalsFd === undefined ? randomInt(2 ** 32) : withVitals(vitalsFd, (words) => words[FLOW_SEED] ?? 0);
@@ -113,13 +119,16 @@ export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName
   }
 }
 
-/** Starts the timer that ends expired flows; it replaces the timer of an earlier object. */
+/**
+ * Starts the BPF timer of the sweep, which ends expired flows. The new timer replaces the timer of an earlier
+ * object that shares the map `sweep`.
+ */
 export function startSweep(object: BpfObject): void {
   const start = new TestRun(object.programFd('weir_start_sweep'), undefined, undefined, undefined);
   const until = performance.now() + MEMORY_PATIENCE_MS;
   let failed = start.run();
-  // The kernel allocates the timer without waiting, and may be out of free memory for a moment while the
-  // machine is busy.
+  // The kernel allocates the timer without waiting, so on a busy machine the allocation may fail for a
+  // moment. Try again for `MEMORY_PATIENCE_MS` milliseconds.
   while (failed === -constants.errno.ENOMEM && performance.now() < until) {
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
     failed = start.run();

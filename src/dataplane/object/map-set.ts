@@ -14,7 +14,7 @@ import { objectId } from '#libc/object-handle.js';
 import { type Capacity, MAX_SLOT_LINES } from './capacity.js';
 
 const SET = /^maps-(\d{1,9})$/;
-/** Layout 1 named its folder by a digest of the map shapes. */
+/** Builds with layout version 1 named the folder by a digest of the map shapes. */
 const SET_OF_LAYOUT_1 = /^maps-[0-9a-f]{12}$/;
 const FILLING = 'filling-';
 
@@ -22,11 +22,15 @@ const NEEDS_SYS_ADMIN =
   'an earlier build of Weir pinned these maps, and the kernel describes them to CAP_SYS_ADMIN only: start this build once with that capability';
 
 /**
- * The objects pinned in the folder of a set, by the names of the pins: maps, and the programs of the hooks.
+ * File descriptors of the BPF objects that a folder of pins contains, by the name of the pin: all maps, and
+ * the BPF programs of the two hooks.
  */
 export type Pinned = ReadonlyMap<string, number>;
 
-/** `programs`: an object that uses the same maps. */
+/**
+ * Returns the descriptors to pin: the maps of one object, and the programs of an object that uses the same
+ * maps.
+ */
 export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
   const onHooks = DIRECTIONS.map((direction) => `weir_${direction}` as const);
   return new Map<string, number>([
@@ -36,8 +40,9 @@ export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
 }
 
 /**
- * The pinned maps and programs of one datapath: a folder that holds all maps or does not exist. A later set
- * has a higher number. Up to layout 5 neither programs nor layouts were pinned.
+ * The folder with the pinned maps and BPF programs of one datapath. The folder contains all maps or does not
+ * exist. A folder with a higher number belongs to a later datapath. Builds up to layout version 5 pinned
+ * neither BPF programs nor the map `layouts`.
  */
 export class MapSet {
   readonly #fds = new Map<MapName | OldMapName, number>();
@@ -58,15 +63,18 @@ export class MapSet {
     return fd;
   }
 
-  /** A descriptor of the program for a hook, which the caller closes; undefined if none is pinned. */
+  /**
+   * Returns a new file descriptor of the pinned BPF program for a hook, which the caller must close;
+   * undefined if no program is pinned.
+   */
   openProgram(direction: Direction): number | undefined {
     const path = join(this.folder, `weir_${direction}`);
     return existsSync(path) ? openPinned(path) : undefined;
   }
 
   /**
-   * Throws if the set belongs to an earlier build and the process lacks CAP_SYS_ADMIN, which the kernel
-   * requires to describe its maps.
+   * Returns the shape and layouts of a pinned map. Throws if an earlier build pinned the map without
+   * `layouts` and the process lacks CAP_SYS_ADMIN, which the kernel then requires.
    */
   describe(name: MapName | OldMapName): MapDescription {
     const fd = this.fd(name);
@@ -81,7 +89,7 @@ export class MapSet {
     }
   }
 
-  /** The word of `active`; 0: nothing is in force in this set. */
+  /** Returns the active word of this set of maps; 0 if no compiled policy is in force in this set. */
   word(): number {
     if (!this.has('active')) return 0;
     const value = new Uint8Array(mapShape(this.fd('active')).valueSize);
@@ -89,7 +97,7 @@ export class MapSet {
     return new DataView(value.buffer).getUint32(0, true);
   }
 
-  /** 0 if there is no such map. */
+  /** Returns the kernel's id of a pinned map; 0 if no map of this name is pinned. */
   id(name: MapName): number {
     return this.has(name) ? mapId(this.fd(name)) : 0;
   }
@@ -103,14 +111,18 @@ export class MapSet {
     };
   }
 
-  /** Lines of each of the two slots. Before layout 5 each line was an entry of its own. */
+  /**
+   * Returns the number of cache lines in each of the two program slots. Before layout version 5, each cache
+   * line was an array entry; now each slot is one entry.
+   */
   slotLines(): number {
     const { maxEntries, valueSize } = mapShape(this.fd('program'));
     return (maxEntries * valueSize) / LINE_BYTES / 2;
   }
 
   /**
-   * Reads the slots of the set. The result must not refer to the mapped memory, which is unmapped on return.
+   * Maps the program slots of this set, and returns the result of `look`. The result must not refer to the
+   * mapped memory, which is unmapped on return.
    */
   inspect<T>(look: (slots: Slots) => T): T {
     const fds = { program: this.fd('program'), active: this.fd('active') };
@@ -122,12 +134,18 @@ export class MapSet {
     }
   }
 
-  /** Names of pins that are missing, or that refer to other objects. */
+  /**
+   * Returns the names of the pins that are missing from the folder, or that refer to other BPF objects than
+   * the given ones.
+   */
   lost(pinned: Pinned): string[] {
     return [...pinned].flatMap(([name, fd]) => (this.#holds(name, objectId(fd)) ? [] : [name]));
   }
 
-  /** Each pin appears, or replaces another, in one atomic step; so does a missing folder. */
+  /**
+   * Pins the given BPF objects in the folder. Each pin appears, or replaces another pin, in one atomic
+   * rename; a missing folder also appears in one rename.
+   */
   put(pinned: Pinned): void {
     const filling = join(dirname(this.folder), `${FILLING}${this.number}`);
     rmSync(filling, { recursive: true, force: true });
@@ -179,7 +197,10 @@ export class MapSet {
   }
 }
 
-/** The sets under a pin path, oldest first. Ignores a folder that a killed process left incomplete. */
+/**
+ * Returns the sets of maps under a pin path, oldest first. Leaves out a folder that a killed process left
+ * incomplete.
+ */
 export function mapSetsIn(path: string): MapSet[] {
   if (!existsSync(path)) return [];
   const sets: MapSet[] = [];
@@ -191,7 +212,7 @@ export function mapSetsIn(path: string): MapSet[] {
   return sets.sort((a, b) => a.number - b.number);
 }
 
-/** Pins the maps of a loaded object, and the programs of its hooks, as the newest set. */
+/** Pins the given maps and BPF programs in a new folder, whose number is the highest under the pin path. */
 export function pinMaps(pinned: Pinned, path: string): MapSet {
   const number = (mapSetsIn(path).at(-1)?.number ?? 0) + 1;
   const set = new MapSet(join(path, `maps-${number}`), number);
@@ -199,7 +220,10 @@ export function pinMaps(pinned: Pinned, path: string): MapSet {
   return set;
 }
 
-/** Removes folders that a killed process left incomplete. They were never in force. */
+/**
+ * Removes the folders that a killed process left incomplete while it was pinning. Maps in such a folder were
+ * never in force.
+ */
 export function removeHalfFilled(path: string): void {
   for (const name of readdirSync(path)) {
     if (name.startsWith(FILLING)) rmSync(join(path, name), { recursive: true, force: true });

@@ -5,7 +5,10 @@ import type { Route } from '#dataplane/routes/route-lines.js';
 import { readRoutes } from '#dataplane/routes/routes.js';
 import { mask } from '#policy/model/ipv4.js';
 
-/** The interfaces where packets of this source arrive, by the routes of this network namespace. */
+/**
+ * Returns the policed interfaces, and the interface where packets from this source address arrive according
+ * to the routes of this network namespace.
+ */
 export function arrivalOf(source: number, policed: readonly Interface[]): Arrival {
   return { policed: policed.map(({ name }) => name), by: wayTo(source, readRoutes()) };
 }
@@ -16,7 +19,7 @@ function wayTo(source: number, routes: readonly Route[] | null): Arrival['by'] {
   if (leading.some(({ local }) => local)) return 'nowhere';
   const [best, second] = leading.sort((one, other) => other.length - one.length);
   if (best === undefined) return 'nowhere';
-  // For two routes of one length the metric decides, which is not read here.
+  // If two routes have the same prefix length, the metric decides, and `readRoutes` does not return metrics.
   if (second?.length === best.length || best.ifindex === 0) return 'unknown';
   const name = listInterfaces().find(({ ifindex }) => ifindex === best.ifindex)?.name;
   return name === undefined ? 'unknown' : { interface: name };

@@ -2,13 +2,16 @@ import type { Interface } from '#dataplane/attach/interfaces.js';
 import type { Link } from '#dataplane/attach/links.js';
 import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js';
 
-/** Kinds of links that receive frames of their lower link, by MAC or IP addresses of their own. */
+/**
+ * Kinds of interfaces that receive some frames of their lower interface: those to their own MAC or IP
+ * addresses.
+ */
 const TAPS: ReadonlySet<string> = new Set(['macvlan', 'macvtap', 'ipvlan', 'ipvtap']);
 
 /**
- * Faults of policed interfaces whose frames are not routed under the interface's own name: the hook does not
- * classify switched frames, and the guard matches the name of the master. `receivers`: the interfaces that
- * are known to take frames from another one.
+ * Returns one fault for each policed interface whose frames another interface receives. The ingress hook does
+ * not classify switched frames, and for routed frames the guard matches the name of the master interface.
+ * `receivers` are the kernel functions that take over the frames of an interface, such as a bridge or bond.
  */
 export function portFaults(
   policed: readonly Interface[],

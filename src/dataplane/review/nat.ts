@@ -15,24 +15,25 @@ const NFT_CMP_EQ = 0;
 const NFTA_DATA = { value: 1, verdict: 2 } as const;
 const NFTA_IMMEDIATE_DATA = 2;
 const NFTA_VERDICT_CODE = 1;
-const LEADS_ON: readonly number[] = [-3, -4]; // jump, goto
+const LEADS_ON: readonly number[] = [-3, -4]; // NFT_JUMP and NFT_GOTO, as nf_tables verdict codes
 const NFTA_LOOKUP_DREG = 3;
 const NFTA_TARGET_NAME = 1;
 const TARGETS: readonly string[] = ['MASQUERADE', 'SNAT', 'DNAT', 'REDIRECT', 'NETMAP'];
 const NAME_BYTES = 16;
 
 /**
- * A rule of a NAT chain that translates addresses, or jumps to a chain that may. Undefined: the rule does not
- * match on that interface.
+ * The interface tests of a NAT rule that translates addresses, or jumps to a chain that may. `incoming` and
+ * `outgoing` are undefined if the rule matches every incoming or outgoing interface.
  */
 type Translation = { readonly incoming: IsMet | undefined; readonly outgoing: IsMet | undefined };
 type IsMet = (found: Interface) => boolean;
 type Expression = { readonly name: string; readonly data: DataView };
 
 /**
- * Finds NAT on policed outside interfaces, and returns one fault for each chain (D17b): the policy would see
- * the addresses of the node. Outside interfaces are those of default routes (all, if there is no default
- * route) and those that a postrouting rule names.
+ * Returns one fault for each nftables or iptables chain that does NAT on a policed outside interface (D17b):
+ * behind NAT, the policy would see the node's addresses instead of the client's. Outside interfaces are those
+ * that a default route uses, or that a postrouting rule names. Without a default route, all policed
+ * interfaces count.
  */
 export function natFaults(policed: readonly Interface[]): string[] {
   let defaults: ReadonlySet<number> | undefined;
@@ -98,14 +99,18 @@ function translates({ name, data }: Expression): boolean {
       return LEADS_ON.includes(numberIn(verdict, NFTA_VERDICT_CODE) | 0);
     }
     case 'lookup':
-      // A lookup with register 0, the verdict register, is a verdict map.
+      // A lookup whose destination is register 0, the verdict register, is a verdict map, which may jump to a
+      // chain that translates.
       return attributesIn(data, 0).has(NFTA_LOOKUP_DREG) && numberIn(data, NFTA_LOOKUP_DREG) === 0;
     default:
       return false;
   }
 }
 
-/** The test of one interface; undefined for any other comparison, such as "not equal". */
+/**
+ * Returns the test of an interface that an nftables comparison makes; undefined for a comparison other than
+ * "equal".
+ */
 function comparison(key: number, data: DataView): IsMet | undefined {
   if (numberIn(data, NFTA_CMP.operation) !== NFT_CMP_EQ) return undefined;
   const value = attributesIn(nested(data, NFTA_CMP.data), 0).get(NFTA_DATA.value) ?? new Uint8Array();
@@ -114,7 +119,7 @@ function comparison(key: number, data: DataView): IsMet | undefined {
     return ({ ifindex }) => ifindex === wanted;
   }
   const name = text(value)?.replace(/\0.*$/s, '') ?? '';
-  // A name with a wildcard is compared without its end.
+  // For an interface name with a wildcard, nftables compares only the bytes before the wildcard.
   return value.length < NAME_BYTES ? (found) => found.name.startsWith(name) : (found) => found.name === name;
 }
 
@@ -122,19 +127,22 @@ function nested(data: DataView, type: number): DataView {
   return viewOf(attributesIn(data, 0).get(type) ?? new Uint8Array());
 }
 
-/** Big-endian; 0 if the attribute is missing. */
+/** Returns a 32-bit number from a big-endian attribute; 0 if the attribute is missing. */
 function numberIn(data: DataView, type: number): number {
   const value = attributesIn(data, 0).get(type);
   return value === undefined ? 0 : viewOf(value).getUint32(0);
 }
 
 const [AF_INET, SOCK_DGRAM, SOL_IP, IPT_SO_GET_INFO] = [2, 2, 0, 64];
-// struct ipt_getinfo
+// Offset of the field `num_entries` and size of `struct ipt_getinfo`, in bytes.
 const GETINFO = { entries: 76, bytes: 84 } as const;
-/** Entries of an empty table: a policy for each of four chains, and the end marker. */
+/**
+ * Number of entries of an iptables table without rules: a policy for each of its four chains, and the end
+ * marker.
+ */
 const EMPTY_NAT = 5;
 
-/** Whether the older iptables, whose rules are not in nftables, has rules in its table `nat`. */
+/** Returns whether iptables-legacy, whose rules nftables does not list, has rules in its table `nat`. */
 function hasLegacyNat(): boolean {
   if (!legacyTables().includes('nat')) return false;
   const info = new Uint8Array(GETINFO.bytes);

@@ -9,19 +9,22 @@ import { portFaults } from './bridge-ports.js';
 import { natFaults } from './nat.js';
 import { unnamedWarnings } from './unpoliced-interfaces.js';
 
-/** Input of the review. `others` returns an empty list if the kernel cannot list third-party hooks. */
+/**
+ * Input of `review`. `others` lists the hooks that forwarded packets pass, or returns an empty list if the
+ * kernel cannot list them.
+ */
 type Looked = {
   readonly options: Pick<DatapathOptions, 'interfaces' | 'markMask'>;
   readonly hooks: Pick<Hooks, 'interfaces'>;
   readonly guard: Pick<Guard, 'warnings'>;
   readonly others: () => readonly ThirdPartyHook[];
-  /** Whether the datapath redirects packets to the node. */
+  /** True if the datapath redirects packets to the DNS proxy or to the service plane. */
   readonly diverts: boolean;
 };
 
 /**
- * Faults that prevent policing the configured interfaces as D17 requires. Throws if the kernel cannot be
- * read.
+ * Finds faults that prevent Weir from policing the configured interfaces as D17 requires, and warnings.
+ * Throws if the kernel cannot be read.
  */
 export function review({ options, hooks, guard, others, diverts }: Looked): Review {
   const { policed } = hooks.interfaces();

@@ -7,12 +7,15 @@ import { NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
 const AF_INET = 2;
 const RTM_NEWADDR = 20;
 const RTM_GETADDR = 22;
-// struct ifaddrmsg
+// Offset of the interface index in `struct ifaddrmsg`, and size of that struct, in bytes.
 const IFADDRMSG = { index: 4, bytes: 8 } as const;
-/** At most this many interfaces are named in a warning. */
+/** Maximum number of interfaces that one warning names; the warning only counts the others. */
 const MOST_NAMES = 5;
 
-/** One warning that names the interfaces by which the node forwards IPv4 without policing them (D17b). */
+/**
+ * Returns a list of at most one warning. The warning names the interfaces that are not policed and whose IPv4
+ * packets the node forwards (D17b).
+ */
 export function unnamedWarnings(policed: readonly Interface[], links: readonly Link[]): string[] {
   const candidates = links.filter(
     ({ name, ifindex, master, isUp, isLoopback }) =>
@@ -34,12 +37,12 @@ function forwards(name: string): boolean {
   try {
     return readFileSync(`/proc/sys/net/ipv4/conf/${name}/forwarding`, 'utf8').trim() === '1';
   } catch {
-    // The interface vanished after it was listed.
+    // The interface was removed after `listLinks` read it.
     return false;
   }
 }
 
-/** Indexes of interfaces that have an IPv4 address. */
+/** Returns the indexes of the interfaces that have an IPv4 address. */
 function addressedInterfaces(): ReadonlySet<number> {
   const request = new Uint8Array(IFADDRMSG.bytes);
   request[0] = AF_INET;

@@ -4,7 +4,10 @@ import { redirectBit } from '#dataplane/abi/settings.js';
 import { routesOfTable } from './routes.js';
 import { listRules, type RoutingRule } from './routing-rules.js';
 
-/** Preference of the rule and number of its table; `bpf/third_party_hooks.h` uses the same number. */
+/**
+ * The preference of Weir's routing rule and the number of its routing table. `bpf/third_party_hooks.h` must
+ * use the same number.
+ */
 const NUMBER = 8353;
 
 const TABLE_LOCAL = 255;
@@ -17,9 +20,9 @@ class DiversionFailure extends Error {
 }
 
 /**
- * Makes the node deliver packets with the redirect bit to itself, for any destination: a rule sends them to a
- * separate table, where every address is local. Without it such packets are dropped, because the guard does
- * not forward them.
+ * Adds a routing rule and table that make the kernel deliver packets with the redirect bit in their mark to
+ * the node's own sockets, for any destination address. In the separate table, every address is local. Without
+ * this rule the packets would be forwarded, and the guard would drop them.
  */
 export function makeDiversion(markMask: number): void {
   if (diversionStands(markMask)) return;
@@ -29,15 +32,15 @@ export function makeDiversion(markMask: number): void {
   ip('route', 'replace', 'local', '0.0.0.0/0', 'dev', 'lo', 'table', `${NUMBER}`);
 }
 
-/** Does nothing if there is no diversion. */
+/** Removes Weir's routing rule and table; does nothing if they do not exist. */
 export function removeDiversion(): void {
   while (run(['rule', 'del', 'pref', `${NUMBER}`, 'lookup', `${NUMBER}`]).status === 0);
   run(['route', 'flush', 'table', `${NUMBER}`]);
 }
 
 /**
- * Whether the rule and its route exist, and the table has no other route. `diversionFaults` checks the rules
- * before it.
+ * Returns whether Weir's routing rule and its one local route exist, and the routing table has no other
+ * route. `diversionFaults` checks the rules before Weir's rule.
  */
 export function diversionStands(markMask: number): boolean {
   if (!listRules().some((rule) => isOwn(rule, redirectBit(markMask)))) return false;
@@ -48,8 +51,8 @@ export function diversionStands(markMask: number): boolean {
 }
 
 /**
- * The rules before Weir's own rule that may route a redirected packet of these interfaces elsewhere, one
- * sentence for each.
+ * Returns one sentence for each routing rule before Weir's rule that may route a redirected packet from these
+ * interfaces to another place.
  */
 export function diversionFaults(markMask: number, interfaces: readonly string[]): string[] {
   const rules = listRules();
@@ -70,7 +73,8 @@ function isOwn(rule: RoutingRule, bit: number): boolean {
 }
 
 /**
- * A redirected packet is TCP or UDP. Of `markMask` it has this bit alone; its other mark bits are unknown.
+ * Returns whether a routing rule may match a redirected packet. Such a packet is TCP or UDP. Of the bits of
+ * `markMask` its mark has only `bit`; the bits outside `markMask` are unknown.
  */
 function mayMatch(rule: RoutingRule, bit: number, markMask: number, interfaces: readonly string[]): boolean {
   if (rule.inverted) return true;
@@ -82,8 +86,9 @@ function mayMatch(rule: RoutingRule, bit: number, markMask: number, interfaces: 
 }
 
 /**
- * No redirected packet has a local destination. A table without a matching route leaves the packet to the
- * next rule.
+ * Returns whether a routing rule may decide the route of a redirected packet. The table `local` does not
+ * match, since no redirected packet has a local destination. If a table has no matching route, the kernel
+ * continues with the next rule.
  */
 function routesElsewhere({ action, table, goto }: RoutingRule): boolean {
   switch (action) {

@@ -9,21 +9,22 @@ import { ROUTES, ROUTES_BYTES, routeLines } from './route-lines.js';
 import { readRoutes } from './routes.js';
 
 /**
- * The kernel counts some changes just before it makes them. After routes were unchanged for this time, no
- * counted change is still pending.
+ * Milliseconds without a counted route change after which the routes are read. The kernel counts some changes
+ * just before it makes them, so a read immediately after a count could miss the change.
  */
 const STOOD_STILL_MS = 100;
 /**
- * Pauses between reads: at least `REST_MS`, and `REST_TIMES` times the duration of a read; `LONG_REST_MS` if
- * the routes cannot be copied.
+ * Pauses between two reads of the routes. A pause lasts at least `REST_MS` milliseconds and `REST_TIMES`
+ * times the duration of the read. If the routes cannot be copied, the pause is `LONG_REST_MS` milliseconds.
  */
 const REST_MS = 900;
 const REST_TIMES = 50;
 const LONG_REST_MS = 60_000;
 
 /**
- * A copy of plain routes that the kernel program reads. The program compares the kernel's counter of changes,
- * so that it never uses an outdated copy.
+ * A copy of the node's plain routes (one next hop, chosen by the destination address alone) in a BPF map, for
+ * faster lookups by the datapath. The datapath compares the kernel's counter of route changes, so that it
+ * never uses an outdated copy.
  */
 export class RouteCopy {
   readonly #memory: MappedMemory;
@@ -40,8 +41,8 @@ export class RouteCopy {
   }
 
   /**
-   * Call often: copies the routes if they did not change since an earlier call, and compares the copy with
-   * its predecessor.
+   * Reads the routes if they have not changed lately, and renews the copy if the routes differ from it. The
+   * caller must call this method often.
    */
   look(nowMs = performance.now()): void {
     if (!this.wanted) return;
@@ -49,14 +50,17 @@ export class RouteCopy {
       this.#look(nowMs);
     } catch (error) {
       if (!(error instanceof KernelFailure)) throw error;
-      // Routes change all the time, do not fit into a dump, or cannot be read: the program uses kernel
-      // lookups.
+      // The routes change all the time, do not fit into a netlink dump, or cannot be read. Without the copy,
+      // the datapath uses the kernel's own route lookup.
       this.#letGo();
       this.#restUntilMs = nowMs + LONG_REST_MS;
     }
   }
 
-  /** Whether the kernel program uses the copy. */
+  /**
+   * Returns whether the copy is present and no route has changed since it was made, so that the datapath uses
+   * the copy.
+   */
   get isInForce(): boolean {
     const { words } = this.#memory;
     return words[ROUTES.hold] === 1 && words[ROUTES.made] === this.#changes();
@@ -73,7 +77,8 @@ export class RouteCopy {
     const began = performance.now();
     const lines = readLines();
     const isNew = lines !== null && !this.#holds(lines);
-    // The kernel does not count every change that can move routes during a read.
+    // Read the routes twice before a new copy is stored. The kernel does not count every change that can move
+    // routes during a dump.
     const isSure = !isNew || isDeepStrictEqual(readLines(), lines);
     const tookMs = performance.now() - began;
     this.#restUntilMs = nowMs + tookMs + (lines === null ? LONG_REST_MS : Math.max(REST_MS, REST_TIMES * tookMs));
@@ -90,7 +95,7 @@ export class RouteCopy {
     Atomics.store(this.#memory.words, ROUTES.hold, 0);
   }
 
-  /** Stores the copy with the number of changes that it is valid for. */
+  /** Stores the copy together with the value of the change counter for which it is valid. */
   #keep(lines: Uint32Array, changes: number, isNew: boolean): void {
     const { words } = this.#memory;
     if (isNew) {
@@ -102,14 +107,14 @@ export class RouteCopy {
     Atomics.store(words, ROUTES.hold, 1);
   }
 
-  /** Undefined if this kernel does not count changes. */
+  /** Returns the kernel's counter of route changes; undefined if this kernel does not have the counter. */
   #changes(): number | undefined {
     if (this.#see.run() !== 0) return undefined;
     return this.#memory.words[ROUTES.seen];
   }
 }
 
-/** Null if the routes cannot be copied. */
+/** Returns the cache lines of a copy of the routes; null if the routes cannot be copied. */
 function readLines(): Uint32Array | null {
   const routes = readRoutes();
   return routes === null ? null : routeLines(routes);

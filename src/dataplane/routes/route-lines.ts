@@ -1,31 +1,39 @@
 import { LINE_BYTES, LINE_WORDS } from '#contracts/datapath-numbers.js';
 import type { Prefix } from '#contracts/policy-model.js';
 
-/** A route for one prefix. */
+/** A route for one prefix, from the routing table `main` or `local`. */
 export type Route = Prefix & {
-  /** From the table `local`. More specific routes of other tables are hidden by it. */
+  /**
+   * True for a route of the routing table `local`. The kernel searches that table first, so such a route
+   * hides more specific routes of other tables.
+   */
   readonly local: boolean;
-  /** The interface that packets leave by; 0 if it is not a single known interface. */
+  /**
+   * Index of the outgoing interface; 0 if there are several outgoing interfaces, or the route is not unicast.
+   */
   readonly ifindex: number;
 };
 
 /**
- * Layout of `routes` in `bpf/route/copied_routes.h`: the header, the root, a line for each key of the root,
- * and the bottom lines.
+ * The layout of the map `routes` in `bpf/route/copied_routes.h`, in cache lines: header, root, one middle
+ * line for each key of the root, and the bottom lines.
  */
 const FAN = 16;
 const BOTTOM_KEYS = LINE_WORDS / 2;
 const BOTTOM = 1 + 1 + FAN;
 export const ROUTE_LINES = BOTTOM + FAN * FAN;
 export const ROUTES_BYTES = ROUTE_LINES * LINE_BYTES;
-/** Offsets in the header, in words. */
+/** Offsets of the fields of the header line, in 32-bit words. */
 export const ROUTES = { hold: 0, made: 1, seen: 2 } as const;
 const MAX_INTERVALS = FAN * FAN * BOTTOM_KEYS;
 const NO_KEY = 0xffff_ffff;
 
 type Intervals = { readonly starts: number[]; readonly values: number[] };
 
-/** The lines behind the header; null if the routes do not fit. */
+/**
+ * Returns the 32-bit words of all cache lines behind the header; null if the routes have more intervals than
+ * fit.
+ */
 export function routeLines(routes: readonly Route[]): Uint32Array | null {
   const { starts, values } = intervalsOf(routes);
   if (starts.length > MAX_INTERVALS) return null;
@@ -37,14 +45,18 @@ export function routeLines(routes: readonly Route[]): Uint32Array | null {
       words[bottom + line * LINE_WORDS + key] = starts[from] ?? NO_KEY;
       words[bottom + line * LINE_WORDS + BOTTOM_KEYS + key] = values[from] ?? 0;
     }
-    // The middle line has the first key of each bottom line, and the root the first key of each middle line.
+    // A middle line has the first key of each of its bottom lines, and the root has the first key of each
+    // middle line.
     words[LINE_WORDS + line] = starts[line * BOTTOM_KEYS] ?? NO_KEY;
     if (line % FAN === 0) words[line / FAN] = starts[line * BOTTOM_KEYS] ?? NO_KEY;
   }
   return words;
 }
 
-/** Intervals of addresses, each with the interface of the longest matching prefix. */
+/**
+ * Converts routes to intervals of addresses, with the outgoing interface of the longest matching prefix for
+ * each interval; 0 if the interface is not known.
+ */
 export function intervalsOf(routes: readonly Route[]): Intervals {
   const starts = [0];
   const values = [0];
@@ -75,8 +87,9 @@ export function intervalsOf(routes: readonly Route[]): Intervals {
 }
 
 /**
- * Sorted with outer prefixes first. If several routes have one prefix, more than the address decides, so the
- * interface is unknown.
+ * Returns one route for each prefix, with a prefix before the more specific prefixes inside it. If several
+ * routes have the same prefix, the choice depends on more than the address, so their common interface is 0
+ * (not known).
  */
 function distinct(routes: readonly Route[]): Route[] {
   const byPrefix = new Map<string, Route>();

@@ -4,7 +4,7 @@ import type { Route } from './route-lines.js';
 const AF_INET = 2;
 const RTM_NEWROUTE = 24;
 const RTM_GETROUTE = 26;
-// struct rtmsg
+// Offsets of the fields of `struct rtmsg` and its size, in bytes.
 const HEADER = { destinationBits: 1, tos: 3, type: 7, flags: 8, bytes: 12 } as const;
 const RTN_UNICAST = 1;
 const TABLE = { main: 254, local: 255 } as const;
@@ -19,22 +19,23 @@ const RTA = {
   nexthop: 30,
 } as const;
 /**
- * Attributes of routes with several next hops, with a next hop of another family, or with an encapsulation.
+ * Attributes that mark a route as not plain: several next hops, a next hop of another address family, a next
+ * hop object, or an encapsulation.
  */
 const NOT_PLAIN = [RTA.multipath, RTA.via, RTA.encapsulationType, RTA.encapsulation, RTA.nexthop];
 const MOST_ROUTES = 20_000;
 const FLAG = { dead: 1, linkDown: 16, cloned: 0x200 } as const;
 
 /**
- * Reads the IPv4 routes of this thread's network namespace (tables main and local; routing rules are not
- * read). Null if more than the address decides a route, or there are more than `MOST_ROUTES`. Throws
- * `KernelFailure`.
+ * Returns the IPv4 routes of this thread's network namespace, from the routing tables `main` and `local`;
+ * does not read routing rules. Returns null if a route depends on more than the destination address, or there
+ * are more than `MOST_ROUTES` routes. Throws `KernelFailure`.
  */
 export function readRoutes(): Route[] | null {
   const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
   try {
-    // Without this the dump includes cached routes of single addresses, which hide other routes that begin
-    // with the same address.
+    // Without strict checking, the dump would include cached exceptions for single addresses. Such a cached
+    // route would hide a route whose prefix begins with the same address.
     socket.checkStrictly();
     const request = new Uint8Array(HEADER.bytes);
     request[0] = AF_INET;
@@ -64,12 +65,15 @@ export function readRoutes(): Route[] | null {
   }
 }
 
-/** Type, prefix length and TOS of each route of a table, in this thread's network namespace. */
+/**
+ * Returns the type, prefix length and TOS of each route of a routing table, in this thread's network
+ * namespace.
+ */
 export function routesOfTable(
   table: number,
 ): { readonly type: number; readonly length: number; readonly tos: number }[] {
-  // If the table does not exist or has no routes, the dump ends with an error in its last message, which
-  // `dump` ignores.
+  // If the routing table does not exist or has no routes, the last message of the dump contains an error.
+  // `dump` ignores that error, so the result is empty.
   return filtered(RTA.table, table, (socket, request) =>
     socket.dump(RTM_GETROUTE, RTM_NEWROUTE, request).map((message) => ({
       type: message.getUint8(HEADER.type),
@@ -79,9 +83,10 @@ export function routesOfTable(
   );
 }
 
-/** Indexes of the interfaces that the default routes of a table lead through. */
+/** Returns the indexes of the outgoing interfaces of the default routes in a routing table. */
 export function defaultInterfaces(table: number): number[] {
-  // The first part of the dump is enough: the kernel dumps by ascending address.
+  // The first message of the dump contains all default routes, since the kernel dumps routes in ascending
+  // order of their address.
   const first = filtered(RTA.table, table, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request));
   return first
     .filter(
@@ -94,7 +99,7 @@ export function defaultInterfaces(table: number): number[] {
     });
 }
 
-/** Whether any table has a route through the interface. */
+/** Returns whether any routing table has a route through the interface. */
 export function hasRoute(ifindex: number): boolean {
   return (
     filtered(RTA.interface, ifindex, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request))
@@ -102,7 +107,7 @@ export function hasRoute(ifindex: number): boolean {
   );
 }
 
-/** Reads the interfaces of adjacent `struct rtnexthop`. */
+/** Returns the interface indexes in an array of `struct rtnexthop`. */
 function interfacesIn(nexthops: DataView): number[] {
   const found: number[] = [];
   for (let at = 0; at + 8 <= nexthops.byteLength; ) {
@@ -114,7 +119,10 @@ function interfacesIn(nexthops: DataView): number[] {
   return found;
 }
 
-/** Uses a socket that dumps only the IPv4 routes with this attribute. */
+/**
+ * Calls `use` with a netlink socket and request for which the kernel dumps only the IPv4 routes with this
+ * attribute value.
+ */
 function filtered<T>(attribute: number, value: number, use: (socket: NetlinkSocket, request: Uint8Array) => T): T {
   const request = new DataView(new ArrayBuffer(HEADER.bytes + 8));
   request.setUint8(0, AF_INET);
@@ -123,7 +131,7 @@ function filtered<T>(attribute: number, value: number, use: (socket: NetlinkSock
   request.setUint32(HEADER.bytes + 4, value, true);
   const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
   try {
-    // Without this the kernel ignores the attribute and dumps all routes.
+    // Without strict checking, the kernel ignores the attribute and dumps all routes.
     socket.checkStrictly();
     return use(socket, new Uint8Array(request.buffer));
   } finally {
@@ -131,7 +139,7 @@ function filtered<T>(attribute: number, value: number, use: (socket: NetlinkSock
   }
 }
 
-/** Host byte order; 0 if the attribute is missing. */
+/** Returns a 32-bit number from an attribute in host byte order; 0 if the attribute is missing. */
 function numberIn(attributes: ReadonlyMap<number, Uint8Array>, type: number): number {
   const bytes = attributes.get(type);
   return bytes === undefined ? 0 : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);

@@ -3,7 +3,7 @@ import { attributesIn, NETLINK_ROUTE, NetlinkSocket, viewOf } from '#libc/netlin
 const AF_INET = 2;
 const RTM_NEWRULE = 32;
 const RTM_GETRULE = 34;
-// struct fib_rule_hdr
+// Offsets of the fields of `struct fib_rule_hdr` and its size, in bytes.
 const HEADER = { destinationBits: 1, sourceBits: 2, tos: 3, action: 7, flags: 8, bytes: 12 } as const;
 const FRA = {
   incoming: 3,
@@ -23,44 +23,49 @@ const FRA = {
   destinationPorts: 24,
   dscp: 25,
 } as const;
-/** Attributes by which a rule matches more than the mark. */
+/** Netlink attributes by which a routing rule matches more than the packet's mark. */
 const SELECTORS = [
   ...[FRA.incoming, FRA.outgoing, FRA.tunnel, FRA.vrf, FRA.users, FRA.protocol],
   ...[FRA.sourcePorts, FRA.destinationPorts, FRA.dscp],
 ];
 const FLAG = { inverted: 2, unresolved: 4 } as const;
 const NO_LENGTH = 0xffff_ffff;
-/** `FR_ACT_*` of linux/fib_rules.h. */
+/** Actions by their number `FR_ACT_*` of `linux/fib_rules.h`; all other numbers mean `refuse`. */
 const ACTIONS: Readonly<Record<number, RuleAction>> = { 1: 'table', 2: 'goto', 3: 'nothing' };
 
-/** `refuse`: blackhole, unreachable or prohibit. */
+/** What a matching routing rule does. `refuse` stands for blackhole, unreachable and prohibit. */
 type RuleAction = 'table' | 'goto' | 'nothing' | 'refuse';
 
-/** An IPv4 routing rule, reduced to the fields that matter for marked packets received by an interface. */
+/**
+ * An IPv4 routing rule, reduced to the fields that matter for a marked packet that came in by an interface.
+ */
 export type RoutingRule = {
   readonly preference: number;
   readonly action: RuleAction;
   readonly table: number;
-  /** Preference of the target rule of `goto`. */
+  /** For the action `goto`: preference of the rule where the kernel continues. */
   readonly goto: number;
   readonly mark: number;
   readonly mask: number;
-  /** The rule applies to packets that its selectors do not match. */
+  /** True if the rule applies to exactly those packets that do not match its selectors. */
   readonly inverted: boolean;
-  /** The mark is the only selector, and the rule suppresses no route of the table. */
+  /** True if the rule matches by nothing but the mark, and suppresses no route of its routing table. */
   readonly byMarkAlone: boolean;
-  /** Name of the receiving interface that the rule matches. */
+  /** Name of the incoming interface that the rule matches; undefined if the rule matches all interfaces. */
   readonly incoming: string | undefined;
   /**
-   * The rule matches an outgoing interface, a tunnel or a VRF, which no packet received by an Ethernet
-   * interface has.
+   * True if the rule matches an outgoing interface, a tunnel or a VRF. A packet that came in by an Ethernet
+   * interface has none of them, so the rule does not match that packet.
    */
   readonly forOthers: boolean;
-  /** The protocol that the rule matches. */
+  /** The IP protocol number that the rule matches; undefined if the rule matches all protocols. */
   readonly protocol: number | undefined;
 };
 
-/** The rules of the calling thread's network namespace, in the order in which the kernel applies them. */
+/**
+ * Returns the routing rules of the calling thread's network namespace, in the order in which the kernel
+ * applies them.
+ */
 export function listRules(): RoutingRule[] {
   const request = new Uint8Array(HEADER.bytes);
   request[0] = AF_INET;
@@ -82,7 +87,7 @@ function ruleIn(message: DataView): RoutingRule {
   const incoming = attributes.get(FRA.incoming);
   return {
     preference: number(FRA.preference),
-    // A `goto` to a missing rule does nothing.
+    // If the target rule of a `goto` does not exist, the kernel skips the `goto`.
     action: (flags & FLAG.unresolved) === 0 ? action : 'nothing',
     table: number(FRA.table),
     goto: number(FRA.goto),

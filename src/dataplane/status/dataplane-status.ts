@@ -16,28 +16,38 @@ import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { type ConfiguredDataplane, forwardingOf } from './forwarding-status.js';
 
-/** The state of the datapath, read from the kernel: changes nothing, and needs no running process. */
+/**
+ * The state of the datapath as read from the kernel. The read changes nothing, and works while no Weir
+ * process runs.
+ */
 export type DataplaneStatus = {
   readonly pinPath: string;
-  /** Null: no process runs, and the kernel enforces the last policy. */
+  /**
+   * The Weir process that uses the pin path. Null if no process runs; the kernel then enforces the last
+   * policy.
+   */
   readonly owner: LockHolder | null;
   readonly hooks: readonly HookStatus[];
   /**
-   * Interfaces that match a configured name and have no hook, and configured names that match no interface.
+   * Configured interface names that match no interface, and interfaces that match a configured name but have
+   * no hook.
    */
   readonly unpoliced: readonly string[];
-  /** Null if the configuration is not known. */
+  /** Whether the guard's rules are in the kernel; null if the configuration is not known. */
   readonly guardStands: boolean | null;
-  /** Null: nothing is in force. */
+  /** Null if no compiled policy is in force. */
   readonly forwarding: ForwardingNow | null;
-  /** Null: nothing was ever put in force with this pin path. */
+  /** The compiled policy in force; null if no policy was ever put in force with this pin path. */
   readonly inForce: InForce | null;
-  /** Folders of pinned maps: more than one during a takeover by a new datapath. */
+  /**
+   * Paths of the folders with pinned maps. There is more than one folder while a new datapath takes over from
+   * an earlier one.
+   */
   readonly sets: readonly string[];
   readonly maps: readonly MapStatus[];
   readonly sweep: Sweep | null;
   readonly counters: Readonly<Record<'allow' | 'audit' | 'flows_opened' | 'flows_closed', Counter>> | null;
-  /** By the name of the drop reason. */
+  /** Packets and bytes that were dropped, by the name of the drop reason. */
   readonly drops: Readonly<Record<string, Counter>>;
 };
 type HookStatus = {
@@ -45,7 +55,7 @@ type HookStatus = {
   readonly direction: Direction;
   readonly by: Attachment['by'];
   readonly program: Pick<ProgramInfo, 'id' | 'name' | 'tag'>;
-  /** Null if its maps are not pinned. */
+  /** The folder with the pins of the BPF program's maps or link; null if neither is pinned. */
   readonly pinPath: string | null;
   readonly layout: number | null;
 };
@@ -58,17 +68,20 @@ type InForce = {
 type MapStatus = {
   readonly name: MapName;
   readonly id: number;
-  /** The name of the map type in the kernel's headers, in lower case. */
+  /** Name of the map type as in `enum bpf_map_type` of the kernel, in lower case. */
   readonly type: string;
-  /** Null if the entries are not counted. */
+  /** Number of entries in use; null if this number is not counted for the map. */
   readonly entries: number | null;
   readonly capacity: number;
   readonly bytes: number;
 };
-/** `agoMs`: the time since the last sweep ended. */
+/**
+ * Results of the last sweep of the flow table. `agoMs`: milliseconds since the end of the sweep; `tookMs`:
+ * its duration.
+ */
 type Sweep = { readonly agoMs: number; readonly tookMs: number; readonly flows: number; readonly halfOpen: number };
 
-/** `enum bpf_map_type`: the types that the datapath uses. */
+/** Names of the numbers of `enum bpf_map_type` that the datapath's maps have. */
 const MAP_TYPES: Readonly<Record<number, string>> = {
   2: 'array',
   3: 'prog_array',
@@ -78,8 +91,8 @@ const MAP_TYPES: Readonly<Record<number, string>> = {
 };
 
 /**
- * Maps whose usable capacity is half of their entries: two slots, or a flow table that guarantees half of its
- * slots.
+ * Maps that can use only half of their entries at a time. `rank_hits` has one half for each slot; `flows`
+ * guarantees room for flows in half of its slots.
  */
 const HALF_OF_IT: ReadonlySet<MapName> = new Set(['rank_hits', 'flows']);
 

@@ -15,8 +15,9 @@ export type ConfiguredDataplane = {
 };
 
 /**
- * The way of forwarding is read from the map; third-party hooks are searched for in the same way as by the
- * process. `looks`: whether a process runs that looks for third-party hooks.
+ * Returns how allowed packets are forwarded, and why. Reads the choice of the Weir process from the maps. If
+ * the process chose the network stack, searches for the third-party hook that is the reason. `looks` is true
+ * if a Weir process runs, which looks for third-party hooks.
  */
 export function forwardingOf(
   set: MapSet,

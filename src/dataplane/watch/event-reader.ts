@@ -7,16 +7,19 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { EventRing } from './event-ring.js';
 import type { KernelWatchMaps } from './kernel-watch.js';
 
-/** The records of a full batch take 0.85 MB. */
+/** Maximum number of records in one batch; a full batch takes 0.85 MB. */
 const BATCH_RECORDS = 8_192;
 /**
- * If this many batches are not taken yet, reading stops: the ring fills up, and the kernel counts the lost
- * events.
+ * While this many batches are unread by the receiver, `read` leaves further records in the ring buffer. The
+ * ring buffer may then fill up, and the kernel counts the events that it loses.
  */
 const BATCHES_UNDER_WAY = 8;
 const PAUSE_MS = { shortest: 1, longest: 50, unwanted: 500 } as const;
 
-/** Moves events from the ring to a port in batches, as fast as the receiver takes them. */
+/**
+ * Reads event batches from the ring buffer and posts them to a message port, as fast as the receiver reads
+ * them.
+ */
 export class EventReader {
   readonly #ring: EventRing;
   readonly #active: MappedMemory;
@@ -28,7 +31,7 @@ export class EventReader {
   constructor(
     maps: KernelWatchMaps,
     readonly port: Pick<MessagePort, 'postMessage'>,
-    /** The number of batches that the receiver has taken. */
+    /** Returns the number of batches that the receiver has read. */
     readonly taken: () => number,
   ) {
     this.#ring = new EventRing(maps.events, maps.ringBytes);
@@ -38,7 +41,10 @@ export class EventReader {
     this.#lost = this.#lostSoFar();
   }
 
-  /** The time to wait before the next `read`: short if there was much to read. */
+  /**
+   * Milliseconds to wait before the next call of `read`. The time is halved after a read with records and
+   * doubled after an empty read; longer still while no events are selected.
+   */
   get pauseMs(): number {
     const wanted = Atomics.load(this.#active.words, ACTIVE.eventsWanted) !== 0;
     return wanted ? this.#pauseMs : PAUSE_MS.unwanted;

@@ -2,14 +2,15 @@ import { RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
 import { EVENT_BYTES } from '#dataplane/events/event.js';
 import { MappedMemory, PAGE_BYTES } from '#libc/mapped-memory.js';
 
-// BPF_RINGBUF_BUSY_BIT, BPF_RINGBUF_DISCARD_BIT
+// BPF_RINGBUF_BUSY_BIT and BPF_RINGBUF_DISCARD_BIT of the kernel, in the length field of a record header.
 const BUSY = 0x8000_0000;
 const DISCARDED = 0x4000_0000;
 const ALIGNMENT = 8;
 
 /**
- * The ring buffer `events`, mapped into memory. The consumer's page comes first, then the producer's page,
- * then the data twice, so that a record at the end is contiguous.
+ * The BPF ring buffer `events`, mapped into memory. First comes the page with the consumer position, then the
+ * page with the producer position, then the data area. The kernel maps the data area twice in a row, so that
+ * a record that wraps around is contiguous.
  */
 export class EventRing {
   readonly #consumer: MappedMemory;
@@ -20,7 +21,9 @@ export class EventRing {
   readonly #data: Uint8Array;
   #position: number;
 
-  /** `bytes` is the map's `max_entries`. Only one reader is allowed. */
+  /**
+   * `bytes` is the size of the data area: the map's `max_entries`. Only one instance may read a ring buffer.
+   */
   constructor(
     fd: number,
     readonly bytes: number,
@@ -35,11 +38,13 @@ export class EventRing {
   }
 
   /**
-   * Takes the oldest records, at most `most`. Returns a copy, each record with its header, of RECORD_BYTES.
-   * Empty if there are none, or the oldest is still being written.
+   * Takes at most `most` of the oldest records. Returns a copy of the records, each with its header,
+   * `RECORD_BYTES` long. Returns an empty array if there is no record, or if the kernel is still writing the
+   * oldest one.
    */
   take(most: number): Uint8Array<ArrayBuffer> {
-    // The position must be read before the headers, and each header before its data. Atomics keep this order.
+    // Read the producer position before the record headers, and each header before its data, or a record
+    // could be read before it is complete. `Atomics.load` keeps this order.
     const produced = Number(Atomics.load(this.#produced, 0));
     let start = this.#position % this.bytes;
     const end = start + (produced - this.#position);
@@ -51,7 +56,7 @@ export class EventRing {
       if (header !== EVENT_BYTES) throw new Error(`the ring of events holds a record of ${header} bytes`);
     }
     const records = this.#data.slice(start, at);
-    // After the copy: from here on the kernel may overwrite the records.
+    // Advance the consumer position only after the copy: from then on the kernel may overwrite the records.
     this.#consume(produced - (end - at));
     return records;
   }

@@ -2,11 +2,11 @@ import { changedTable } from '#dataplane/guard/nftables.js';
 import { GUARD_TABLE } from '#dataplane/guard/nftables-guard.js';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, type NetlinkMessage, NetlinkSocket } from '#libc/netlink.js';
 
-/** The kinds of state that may have changed and must be read again. */
+/** The kinds of kernel state that may have changed, so that the datapath thread must read them again. */
 export type KernelNotifications = {
   readonly links: boolean;
   readonly guard: boolean;
-  /** Third-party hooks for forwarded packets. */
+  /** True if third-party hooks for forwarded packets may have changed. */
   readonly others: boolean;
 };
 
@@ -15,8 +15,8 @@ const RTM_NEWLINK = 16;
 const RTM_DELLINK = 17;
 
 /**
- * Netlink sockets that receive changes of interfaces, tc filters, ip rules and nftables in the calling
- * thread's network namespace.
+ * Netlink sockets that receive notifications about changes of interfaces, tc filters, routing rules and
+ * nftables, in the calling thread's network namespace.
  */
 export class NotificationSockets {
   readonly #links = new NetlinkSocket(NETLINK_ROUTE, GROUP.link | GROUP.filters | GROUP.rules);
@@ -26,18 +26,21 @@ export class NotificationSockets {
     try {
       this.#tables = new NetlinkSocket(NETLINK_NETFILTER, GROUP.nftables);
     } catch (failure) {
-      // Without this the descriptor would stay open until the process ends.
+      // Close the first socket, or its file descriptor would stay open until the process ends.
       this.#links.close();
       throw failure;
     }
   }
 
-  /** Readable when `take` has notifications. */
+  /** File descriptors that become readable when `take` can return notifications. */
   get fds(): readonly number[] {
     return [this.#links.fd, this.#tables.fd];
   }
 
-  /** Does not wait. If the kernel lost messages, all kinds are reported as changed. */
+  /**
+   * Returns the kinds of state about which notifications have arrived; does not wait. If the kernel lost
+   * notifications, reports all kinds of the affected socket as changed.
+   */
   take(): KernelNotifications {
     const links = this.#links.receive();
     const tables = this.#tables.receive();
@@ -54,7 +57,10 @@ export class NotificationSockets {
   }
 }
 
-/** Bridges report their ports with the same message types, in another family. */
+/**
+ * Returns whether a notification is about an interface. The family must be checked too, since a bridge
+ * reports its ports by the same message types in the family AF_BRIDGE.
+ */
 function isAboutLink({ type, payload }: NetlinkMessage): boolean {
   return (type === RTM_NEWLINK || type === RTM_DELLINK) && payload.getUint8(0) === 0;
 }

@@ -4,10 +4,13 @@ import { Bell } from '#libc/bell.js';
 import { built } from '#threads/built-file.js';
 import type { KernelNotifications } from './kernel-notifications.js';
 
-/** Indexes of the words shared with the thread. */
+/** Indexes of the 32-bit words that the kernel-watch thread shares with the thread that started it. */
 export const KERNEL_WATCH = { end: 0, ended: 1, batchesTaken: 2, words: 3 } as const;
 
-/** Descriptors of the maps that the thread reads. They must stay open until it has ended. */
+/**
+ * File descriptors of the maps that the kernel-watch thread reads. They must stay open until that thread has
+ * ended.
+ */
 export type KernelWatchMaps = {
   readonly events: number;
   readonly ringBytes: number;
@@ -24,8 +27,8 @@ export type KernelWatchInput = {
 const END_TIMEOUT_MS = 5_000;
 
 /**
- * A thread that waits in the kernel for notifications and events. `onFailure` is called after it has ended
- * with an error.
+ * Starts the kernel-watch thread, which waits in the kernel for notifications and events. Calls `onFailure`
+ * after that thread has ended with an error.
  */
 export class KernelWatch {
   readonly source: EventSource;
@@ -52,18 +55,21 @@ export class KernelWatch {
     });
     this.#worker.on('message', onNotifications);
     this.#worker.on('error', (failure) => {
-      // A thread that could not start does not set this word itself.
+      // A kernel-watch thread that could not start does not set this word, and `end` would wait in vain.
       Atomics.store(this.#shared, KERNEL_WATCH.ended, 1);
       onFailure(failure);
     });
   }
 
-  /** Sends a fact to the consumer of the events. */
+  /** Sends rule names or interface names to the thread that consumes the events. */
   tell(fact: EventFact): void {
     this.#facts.postMessage(fact);
   }
 
-  /** Returns when the thread has closed its descriptors and mappings. */
+  /**
+   * Ends the kernel-watch thread. Returns when that thread has closed its file descriptors and unmapped its
+   * memory.
+   */
   end(): void {
     this.#facts.close();
     this.#worker.removeAllListeners('message');

@@ -14,7 +14,8 @@ try {
   const sockets = new NotificationSockets();
   const reader = new EventReader(maps, batches, () => Atomics.load(shared, KERNEL_WATCH.batchesTaken));
   const poll = new Poll([bell.fd, ...sockets.fds]);
-  // Changes before the sockets were open were not received: report all kinds once.
+  // Changes from before the sockets were opened produced no notification, so report all kinds of state as
+  // changed once.
   port.postMessage({ links: true, guard: true, others: true });
   while (Atomics.load(shared, KERNEL_WATCH.end) === 0) {
     if (poll.wait(reader.pauseMs)) {

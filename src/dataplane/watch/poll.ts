@@ -3,11 +3,11 @@ import { errno, libc } from '#libc/libc.js';
 
 const POLLIN = 1;
 const EINTR = 4;
-// struct pollfd
+// Size of `struct pollfd`, and offset of its field `revents`, in bytes.
 const BYTES = 8;
 const RETURNED = 6;
 
-/** Waits until one of the descriptors is readable. */
+/** Waits until one of several file descriptors is readable, by `poll(2)`. */
 export class Poll {
   readonly #descriptors: Uint8Array;
   readonly #view: DataView;
@@ -21,7 +21,10 @@ export class Poll {
     }
   }
 
-  /** Blocks the thread. True if a descriptor is readable, false after the time-out. */
+  /**
+   * Blocks the thread. Returns true if a file descriptor is readable, false after the time-out or an
+   * interrupted call.
+   */
   wait(timeoutMs: number): boolean {
     const ready = libc.poll(this.#descriptors, this.fds.length, timeoutMs);
     if (ready >= 0) return ready > 0;
