@@ -18,8 +18,9 @@ export type WorkerInput = {
 };
 
 /**
- * The requests to the datapath thread: the calls of `Datapath`, and `grantBy`, which serves grant requests
- * from a port.
+ * The requests that the datapath thread serves: most methods of `Datapath`, and two internal requests.
+ * `grantBy` makes the thread serve grant requests from a port. `tellEvents` makes the thread send a new event
+ * source.
  */
 export type DatapathAsks = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
@@ -27,7 +28,10 @@ export type DatapathAsks = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' |
   tellEvents(): void;
 };
 
-/** An error in a message between threads. Its class is lost; its fields are kept. */
+/**
+ * The form of an error in a message between threads: a structured clone loses the class of the error, so the
+ * fields are copied.
+ */
 export type SentError = {
   readonly name: string;
   readonly message: string;
@@ -38,10 +42,13 @@ export type SentError = {
 };
 export type FromDatapath =
   | { readonly kind: 'change'; readonly change: DatapathChange }
-  /** A new kernel-watch thread runs; `source` delivers its events. */
+  /** A new kernel-watch thread runs, and `source` delivers the events that it reads. */
   | { readonly kind: 'events'; readonly source: EventSource };
 
-/** A failure in the datapath thread. `code` is the name of an errno, or a code of Weir. */
+/**
+ * An error that the datapath thread reports. `code` is the name of an errno such as `EPERM`, or an error code
+ * of Weir.
+ */
 export class DatapathFailure extends Error {
   constructor(
     override readonly name: string,

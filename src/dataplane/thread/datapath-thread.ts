@@ -23,10 +23,10 @@ import {
 export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 
 /**
- * Runs the datapath in a thread of its own, because its calls block and the event loop must not. The thread
- * starts with the first call and ends with `close`; pinned programs continue without it. When the thread
- * dies, every call in flight fails, `watch` reports it, and the next call, which must be `open`, starts a new
- * thread.
+ * Runs the datapath in a separate thread, because its system calls block and would stop the event loop. The
+ * first request starts the thread, and `close` ends it; the pinned BPF programs stay in force without it. If
+ * the thread dies, every pending request fails, and the listeners of `watch` receive the change
+ * `worker_died`. The next request starts a new thread, and must be `open`.
  */
 export function openDatapath(options: DatapathOptions): Datapath {
   return new DatapathThread(options);
@@ -70,7 +70,10 @@ class DatapathThread implements Datapath {
     return port1;
   }
 
-  /** In parts, so that other requests to the thread do not wait for the whole cut. */
+  /**
+   * Ends matching flows in several requests of at most `CUT_AT_ONCE` flows each, so that other requests to
+   * the thread do not wait for all of them.
+   */
   async cutFlows(filter: FlowFilter): Promise<number> {
     let cut = 0;
     let after: Uint8Array | null = null;
@@ -92,14 +95,14 @@ class DatapathThread implements Datapath {
 
   takeEvents(taker: (source: EventSource) => void): void {
     this.#taker = taker;
-    // The previous taker may have ended together with its source: request a new source. If the thread dies,
-    // the next one begins with a new source.
+    // The previous consumer of events may have ended and closed the ports of its source, so a new source is
+    // requested. If the thread dies during the request, the next thread starts with a new source anyway.
     void this.#thread?.ask('tellEvents', []).catch(() => {});
   }
 
   async setEventsWanted(wanted: EventsWanted): Promise<void> {
     this.#eventsWanted = wanted;
-    // If the thread dies during the call, the next one starts with this setting.
+    // If the thread dies during the call, the next thread starts with this setting, so the error is ignored.
     await this.#thread?.ask('setEventsWanted', [wanted]).catch(() => {});
   }
 

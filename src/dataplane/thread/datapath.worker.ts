@@ -25,8 +25,8 @@ const datapath = new LocalDatapath(options);
 datapath.setEventsWanted(eventsWanted);
 let kernelWatch: KernelWatch | undefined;
 /**
- * The datapath is open without a kernel-watch thread, because no descriptor was free. The next look starts
- * one.
+ * True if the datapath is open but its kernel-watch thread could not start for lack of a free file
+ * descriptor. The next call of `look` starts the thread.
  */
 let isKernelWatchDue = false;
 
@@ -54,7 +54,7 @@ function tellEvents(): void {
 type FromGrantor = GrantRequest | GrantedRequest | HitsMessage;
 const grantors = new Set<MessagePort>();
 
-/** Serves the port until one of its ends closes. */
+/** Serves grant requests and hits from a message port until one end of the port is closed. */
 function grantBy(grantor: MessagePort): void {
   grantors.add(grantor);
   grantor.on('message', (request: FromGrantor) => serve(grantor, request));
@@ -84,7 +84,8 @@ function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }:
     }));
     ({ refused } = datapath.grant(grants));
   } catch {
-    // The datapath is not open: `refused` stays null, and the requester must not use the name.
+    // The datapath is not open, so `refused` stays null. The requester must then treat the addresses as not
+    // granted.
   }
   grantor.postMessage({ id, refused } satisfies GrantAnswer);
 }
@@ -149,7 +150,8 @@ parent.serve(
     tellEvents,
     close: () => {
       endKernelWatch();
-      // Hits that were sent before `close` may still wait in their ports.
+      // Read the hits that other threads sent before `close` and that still wait in the ports, or they would
+      // not be counted.
       datapath.breathe();
       return datapath.close();
     },
@@ -163,12 +165,12 @@ parent.serve(
   },
 );
 
-/** The error that prevents looks; null if there is none. */
+/** The error message of the last failed `look`; null if the last `look` succeeded. */
 let lookFault: string | null = null;
 
 /**
- * Reports changes in the kernel. Fails without a free descriptor; then the interval below looks at everything
- * again.
+ * Reports changes of the kernel's state to the main thread. If no file descriptor is free, reports that
+ * fault; the interval below then calls `look` for all kinds of state again.
  */
 function look(notifications?: KernelNotifications): void {
   try {
@@ -188,6 +190,7 @@ function tellLookFault(fault: string | null): void {
   if (hasChanged) parent.tell({ kind: 'change', change: { type: 'look_changed', fault } });
 }
 
-// The kernel sends no notification for a link that was detached by hand, or whose pin was removed.
+// The kernel sends no notification when an operator detaches a link or removes a pin, so all kinds of state
+// are read at an interval.
 setInterval(() => look(), options.watchIntervalMs ?? WATCH_INTERVAL_MS);
 setInterval(() => datapath.sweepGrants(), SWEEP_INTERVAL_MS);

@@ -9,17 +9,17 @@ import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { removeDiversion } from '#dataplane/routes/divert.js';
 
-/** The hooks, maps and guard that `detach` removed. */
+/** What `detach` removed: the hooks, the folders of pinned maps, and whether there was a guard. */
 export type Detached = {
   readonly hooks: readonly { readonly interface: string; readonly direction: Direction }[];
-  /** Folders of pinned maps. */
+  /** Paths of the removed folders with pinned maps. */
   readonly maps: readonly string[];
   readonly guard: boolean;
 };
 
 /**
- * Removes hooks, pins and guard, so that the node is no longer policed (D20). Throws `OtherProcess` while a
- * process polices it.
+ * Removes Weir's hooks, pins, guard and routing rule, so that no policy applies on the node any more (D20).
+ * Throws `OtherProcess` while a Weir process polices the node.
  */
 export function detach(pinPath: string): Detached {
   const pins = new Pins(pinPath);

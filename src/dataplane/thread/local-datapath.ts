@@ -54,8 +54,8 @@ import { objectOptions } from './object-options.js';
 import { flipProgram, stageProgram } from './staging.js';
 
 /**
- * The `Datapath` operations in the calling thread: every call may block. The datapath worker runs one
- * instance.
+ * Implements the operations of `Datapath` in the calling thread, where each call may block. The datapath
+ * thread has one instance.
  */
 export class LocalDatapath {
   readonly #options: DatapathOptions;
@@ -66,19 +66,28 @@ export class LocalDatapath {
   readonly #guard: Guard;
   readonly #forwarding: Forwarding;
   readonly #watcher = new Watcher();
-  /** Reused for every image, since allocating memory costs more than filling it. */
+  /**
+   * Buffer for the cache lines of an image. It is reused for every image, since allocating the memory costs
+   * more time than filling it.
+   */
   readonly #lines = new Lines();
-  /** Changes found by `open` and `attach`, to be reported by the next `look`. */
+  /** Changes that `open` and `attach` found; the next call of `look` returns them. */
   #untold: DatapathChange[] = [];
   #upgrade: Upgrade | undefined;
   #trafficStatistics: TrafficStatistics | undefined;
   #lent: LentObjects | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
 
-  /** Called between the steps of long work, to serve urgent requests such as grants. */
+  /**
+   * Long-running methods call this function between their steps. The datapath thread sets it to a function
+   * that serves urgent requests, such as grants.
+   */
   breathe: () => void = () => {};
 
-  /** Called with the rule names of a program before it is put in force. */
+  /**
+   * `flip` calls this function with the rule names of a policy before it puts the policy in force, so that
+   * consumers of events know the names first.
+   */
   announce: (placed: PlacedRuleNames) => void = () => {};
 
   constructor(options: DatapathOptions) {
@@ -127,11 +136,12 @@ export class LocalDatapath {
 
   attach(): Attachment[] {
     const upgrade = this.#opened();
-    // The pin folders may have been removed, and with them the links and the pins of the maps.
+    // An operator may have removed the pin folders, with all links and pins in them. They are created again
+    // before the hooks are attached.
     this.#ownership.take(() => this.#pins.prepare());
     upgrade.restorePins();
-    // The guard first: without it, packets of an interface would be forwarded unclassified until its program
-    // is attached.
+    // Make the guard before the hooks: without it, packets of an interface would be forwarded unclassified
+    // until a BPF program is attached to that interface.
     this.#guard.make();
     if (this.#diverts()) makeDiversion(this.#options.markMask);
     else removeDiversion();
@@ -148,7 +158,10 @@ export class LocalDatapath {
     return attachments;
   }
 
-  /** Stores the review; `look` reports when it has changed. */
+  /**
+   * Finds faults of the configuration and stores them. A later `look` reports a change if the faults have
+   * changed since.
+   */
   review(): Review {
     const found = this.#review();
     this.#watcher.reviewed(found);
@@ -169,7 +182,8 @@ export class LocalDatapath {
     const upgrade = this.#opened();
     const image = layout(program, this.#lines);
     this.breathe();
-    // During a takeover the next flip acts on all hooks at once, so all must already have the new programs.
+    // During a takeover from an earlier datapath, the next flip acts on all hooks at the same time. So every
+    // hook must have the new BPF programs before the flip.
     if (upgrade.awaitsFlip) this.#switchHooks();
     const trafficStatistics = this.#accountsOf();
     let placement = trafficStatistics.find(program.ruleNames);
@@ -216,13 +230,16 @@ export class LocalDatapath {
     return { epoch };
   }
 
-  /** Does the waiting of the next `stage` in advance. */
+  /**
+   * Waits for grace periods and flushes counters now, so that the next `stage` need not do this while a
+   * client waits.
+   */
   settle(): void {
     try {
       this.#trafficStatistics?.settle();
       this.#upgrade?.loaded.routes.look();
     } catch {
-      // The next `stage` tries again and reports the error.
+      // The error is ignored, since the next `stage` does the same work and reports the error.
     }
   }
 
@@ -235,7 +252,9 @@ export class LocalDatapath {
     return this.#accountsOf().hits(query);
   }
 
-  /** Drops decisions that arrive while the datapath is not open. */
+  /**
+   * Adds decisions of other threads to the hits of their rules; drops them while the datapath is not open.
+   */
   addHits(decided: readonly DecidedHit[]): void {
     this.#trafficStatistics?.addHits(decided);
   }
@@ -256,7 +275,10 @@ export class LocalDatapath {
     this.#opened().loaded.grants.remove(grants);
   }
 
-  /** The texts of the patterns that an address is granted to; null if the datapath is not open. */
+  /**
+   * Returns the texts of the patterns that an address is granted to; null if the datapath is not open.
+   * `expiredToo` includes expired grants that are still stored.
+   */
   grantedFor(address: number, expiredToo: boolean): readonly string[] | null {
     return this.#upgrade?.loaded.grants.patternsOf(address, expiredToo ? 0n : process.hrtime.bigint()) ?? null;
   }
@@ -274,7 +296,10 @@ export class LocalDatapath {
     return this.#opened().loaded.grants.learned(process.hrtime.bigint());
   }
 
-  /** Frees places of dead grants. Expiry itself is enforced by the kernel. */
+  /**
+   * Frees the places of expired grants. The kernel itself checks the expiry, so this is needed only to make
+   * room.
+   */
   sweepGrants(): void {
     const grants = this.#upgrade?.loaded.grants;
     grants?.sweep(process.hrtime.bigint(), () => this.breathe());
@@ -287,7 +312,10 @@ export class LocalDatapath {
     return datapathStats(this.#opened().loaded, this.#accountsOf(), this.#forwarding.now);
   }
 
-  /** Also applies to datapaths that are opened later. */
+  /**
+   * Selects the kinds of events that the kernel sends. The selection also applies to a datapath that is
+   * opened later.
+   */
   setEventsWanted(wanted: EventsWanted): void {
     this.#eventsWanted = wanted;
     this.#upgrade?.loaded.slots.setEventsWanted(wanted);
@@ -297,17 +325,17 @@ export class LocalDatapath {
     return this.#lentOf().kernelWatchMaps(this.#opened().loaded.object);
   }
 
-  /** Rule names of the former programs and of the one in force, which is the last. */
+  /** Returns the rule names of the former policies and, as the last element, of the policy in force. */
   placed(): readonly PlacedRuleNames[] {
     return this.#accountsOf().ruleNameHistory.placed;
   }
 
-  /** The changes since the last look, of the given kinds. */
+  /** Reads the given kinds of kernel state, and returns the changes since the last call. */
   look(at: KernelNotifications = { links: true, guard: true, others: true }): DatapathChange[] {
     if (this.#upgrade === undefined) return [];
     this.#upgrade.loaded.routes.look();
-    // Pushed one by one: if a later look throws, changes found before must not get lost, since the watcher
-    // reports each loss once.
+    // Each check stores its changes before the next check runs. The watcher reports each loss only once, so
+    // changes would get lost if a later check threw an error.
     if (at.links) this.#lookAtInterfaces(this.#upgrade);
     if (at.links || at.others) this.#lookAtReview();
     this.#untold.push(...this.#watcher.lookAtRefusals(this.#accountsOf().refusing()));
@@ -336,7 +364,10 @@ export class LocalDatapath {
     this.#ownership.release();
   }
 
-  /** Whether some packets are delivered to the node, whatever their destination is. */
+  /**
+   * Returns whether the datapath redirects some packets to the node's own sockets, for any destination
+   * address.
+   */
   #diverts(): boolean {
     return this.#options.divertDns === true || this.#options.servicePlane != null;
   }
@@ -356,7 +387,7 @@ export class LocalDatapath {
     return this.#trafficStatistics;
   }
 
-  /** Maps the tables of a larger object again. */
+  /** Maps the tables of traffic statistics again, after a larger object has replaced the loaded one. */
   #renewTrafficStatistics(): void {
     const { object, slots } = this.#opened().loaded;
     const { ruleNameHistory } = this.#accountsOf();
@@ -373,14 +404,18 @@ export class LocalDatapath {
       try {
         attachments.push(this.#hooks.attach(found, fds));
       } catch (error) {
-        // Continue with the other interfaces; the guard drops forwarded packets of this one.
+        // Continue with the other interfaces after a failure; the guard drops forwarded packets of the
+        // interface that failed.
         if (this.#hooks.isThere(found)) failures.push(error as Error);
       }
     }
     return { attachments, failures };
   }
 
-  /** Whether the hooks hold no other programs. */
+  /**
+   * Returns whether the hooks of these interfaces have no other BPF programs of Weir than those of the
+   * present object.
+   */
   #isOnHooks(policed: readonly Interface[]): boolean {
     const own = programIds(this.#opened().programs);
     return policed.every((found) =>
@@ -391,7 +426,10 @@ export class LocalDatapath {
     );
   }
 
-  /** Call when no program with other marks is attached any more. */
+  /**
+   * Makes the guard accept only the mark of this process. Must be called when no program of an earlier
+   * process, which may set other marks, is attached any more.
+   */
   #guardOwnOnly(): void {
     this.#guard.acceptOwnOnly();
     this.#guard.make();
@@ -408,7 +446,8 @@ export class LocalDatapath {
     try {
       this.#untold.push(...this.#watcher.lookAtReview(this.#review()));
     } catch (error) {
-      // The lists kept changing while they were read. The next look reads them again.
+      // The kernel's lists kept changing during the dump, so there is no result now. The next call of `look`
+      // reads them again.
       if (!(error instanceof KernelFailure) || error.code !== 'EINTR') throw error;
     }
   }

@@ -3,7 +3,7 @@ import { builtObject } from '#dataplane/loader/built-objects.js';
 import { canCopyRoutes, fibFlags } from '#dataplane/routes/fib-flags.js';
 import type { FixedOptions } from '#dataplane/upgrade/successor.js';
 
-/** The options of the BPF object that do not depend on the policy. */
+/** Returns those options of the BPF object that do not depend on the policy. */
 export function objectOptions(options: DatapathOptions): FixedOptions {
   const isDirect = options.forwarding !== 'stack';
   return {
@@ -19,8 +19,8 @@ export function objectOptions(options: DatapathOptions): FixedOptions {
     servicePlane: options.servicePlane,
     direct: isDirect,
     fibFlags: fibFlags(),
-    // Direct forwarding needs the gateway, which the copy does not have; there the copy serves only the check
-    // of sources.
+    // Direct forwarding needs the gateway of a route, and the copy of the routes has only its interface. With
+    // direct forwarding the copy is useful only to check sources, so it is not made if that check is off.
     copiesRoutes: canCopyRoutes() && !(isDirect && options.reversePath === 'off'),
     markMask: options.markMask,
     reversePath: options.reversePath,

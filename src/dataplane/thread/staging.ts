@@ -10,16 +10,16 @@ type Loaded = {
   readonly slots: Slots;
   readonly grants: Grants;
   readonly trafficStatistics: TrafficStatistics;
-  /** Called between parts of long work: it may add grants. */
+  /** Called between parts of long work, to serve other requests; the function may add grants. */
   readonly breathe?: () => void;
 };
 
-/** A program in the kernel's format, and the entries of `hits` for its ranks. */
+/** The image of a compiled policy, and the entries of the map `hits` for its ranks. */
 type Prepared = { readonly image: Image; readonly placement: Placement };
 
 /**
- * Fills the idle slot: the image, the pattern names of the program, and the entries of `hits` for its ranks.
- * Throws `CapacityExceeded` before anything changed.
+ * Fills the idle slot with a compiled policy: its image, its pattern names, and the entries of `hits` for its
+ * ranks. Throws `CapacityExceeded` before it changes anything.
  */
 export function stageProgram(
   { slots, grants, trafficStatistics, breathe }: Loaded,
@@ -32,13 +32,15 @@ export function stageProgram(
   grants.makeRoom(patterns, awaitGracePeriod);
   trafficStatistics.settle();
   slots.fill(image, generation);
-  // After `slots.fill`, no packet reads the names of the program that was in this slot.
+  // This call must come after `slots.fill`, which waits until no packet reads the pattern names of the former
+  // policy in this slot.
   grants.fill(slots.idleSlot, patterns, breathe);
-  // After `settle`, no flow is counted by the former ranks of this slot.
+  // This call must come after `settle`, which makes sure that no flow is counted by the former ranks of this
+  // slot.
   trafficStatistics.stage(placement, generation);
 }
 
-/** Puts the staged program in force. Returns its epoch. */
+/** Puts the staged policy in force. Returns the new epoch. */
 export function flipProgram({ slots, grants, trafficStatistics }: Loaded): number {
   const filled = slots.idleSlot;
   trafficStatistics.expectFlip();
