@@ -2,12 +2,18 @@ import { FLOW_STATE, type FlowState, TICK_NS } from '#contracts/datapath-numbers
 import type { Field, StructLayout } from '#dataplane/abi/btf.js';
 import { type Conversion, conversion } from './struct-conversion.js';
 
-/** The table of half-open or of established flows. Layout 2 had a map for each. */
+/**
+ * The flow table that a flow is in: `half_open` for half-open flows, `flows` for established flows. In layout
+ * version 2 each was a separate map.
+ */
 export type FlowTable = 'flows' | 'half_open';
-/** Converts a flow that was in `table`. Returns the table that it now belongs to. */
+/**
+ * Converts a flow that was in the flow table `table` to another layout. Returns the flow table that the flow
+ * now belongs to.
+ */
 export type FlowConversion = (...args: [...Parameters<Conversion>, table: FlowTable]) => FlowTable;
 
-/** Offset in `judgement` of the active word that the flow was classified by. */
+/** Offset in bytes, in `judgement`, of the active word by which the flow was classified. */
 const ACTIVE_WORD = 4;
 const OPENED_BY_HIGH = 1;
 const FIN = 16;
@@ -20,7 +26,7 @@ const HALF_OPEN: ReadonlySet<FlowState> = new Set([
   'other_opened',
 ]);
 
-/** The layout of a flow with its tally behind it. */
+/** Returns the layout of a `struct flow` that is directly followed by its `struct tally`. */
 export function withTally(flow: StructLayout, tally: StructLayout): StructLayout {
   const behind = Object.entries(tally.fields).map(
     ([name, field]) => [name, { ...field, offset: flow.size + field.offset }] as const,
@@ -29,8 +35,9 @@ export function withTally(flow: StructLayout, tally: StructLayout): StructLayout
 }
 
 /**
- * With `sameProgram` a flow keeps its verdict; else its next packet is classified again, except for a foreign
- * flow.
+ * Returns a function that converts flows from one layout to another. With `sameProgram` a flow keeps its
+ * verdict. Otherwise the next packet of the flow is classified again, unless the flow is foreign (opened from
+ * an interface that is not policed).
  */
 export function flowConversion(from: StructLayout, to: StructLayout, sameProgram: boolean): FlowConversion {
   const convert = conversion(from, to);
@@ -38,16 +45,18 @@ export function flowConversion(from: StructLayout, to: StructLayout, sameProgram
   const upgrade = 'last_seen_ns' in from.fields ? fromLayout1(from, to) : undefined;
   return (source, sourceAt, target, targetAt, table) => {
     convert(source, sourceAt, target, targetAt);
-    // Clear the active word only; no program in force has the active word 0. A `judgement` of 0 would mark a
-    // foreign flow, whose replies are let in without a rule.
+    // Set only the active word in `judgement` to 0, which no policy in force has, so that the next packet is
+    // classified again. If all of `judgement` were 0, the flow would count as foreign, and its replies would
+    // be let in without a rule.
     if (!sameProgram) target.setUint32(targetAt + judgement.offset + ACTIVE_WORD, 0, true);
     return upgrade === undefined ? table : upgrade(source, sourceAt, target, targetAt);
   };
 }
 
 /**
- * Layout 1 had one table, three states, times in nanoseconds, and no hits: earlier packets of its flows are
- * counted for no rule.
+ * Returns a function that converts what member names do not cover in flows of layout version 1. That layout
+ * had one flow table, three states and times in nanoseconds. It had no hits, so earlier packets of its flows
+ * are counted for no rule.
  */
 function fromLayout1(from: StructLayout, to: StructLayout) {
   const was = {

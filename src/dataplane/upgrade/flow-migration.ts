@@ -3,7 +3,10 @@ import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { TestRun } from '#libc/test-run.js';
 import type { FlowTable } from './flow-conversion.js';
 
-/** Offsets in `struct carry_flow_request`, behind the flow and its tally. */
+/**
+ * Offsets in bytes of the fields of `struct carry_flow_request` that follow the flow and its tally, counted
+ * from the end of the tally.
+ */
 const AT = { half: 0, carried: 4, again: 8, vital: 12, bytes: 16 } as const;
 const RUNNING = [
   { now: 'packets', before: 'folded_packets' },
@@ -11,9 +14,12 @@ const RUNNING = [
 ] as const;
 const TOTALS = ['total_packets', 'total_bytes'] as const;
 
-/** Writes flows of another datapath into the tables of this one, one at a time. */
+/** Writes flows of an earlier datapath into the flow tables of this datapath, one flow at a time. */
 export class FlowMigration {
-  /** The caller writes a flow and its tally here before each call. */
+  /**
+   * Input buffer: the caller must write a `struct flow` and its `struct tally` here before each call of
+   * `carry`.
+   */
   readonly flow: DataView;
   readonly #carry: TestRun;
   readonly #earlier: DataView;
@@ -28,7 +34,10 @@ export class FlowMigration {
     this.#carry = new TestRun(object.programFd('weir_carry_flow'), undefined, request, undefined);
   }
 
-  /** False if there is no room, or the flow already exists; then its counts were added. */
+  /**
+   * Adds the flow in the buffer `flow` to the flow table. Returns false if the table is full, or if the same
+   * flow already exists there; the existing flow then gets the counts added.
+   */
   carry(table: FlowTable): boolean {
     const { size } = this.layout;
     this.flow.setUint32(size + AT.half, table === 'half_open' ? 1 : 0, true);
@@ -37,7 +46,10 @@ export class FlowMigration {
     return this.flow.getUint32(size + AT.carried, true) !== 0;
   }
 
-  /** Adds the changes since the last call of `carry` for the same flow. `read` writes its present state. */
+  /**
+   * Adds the packets that the earlier datapath has counted since the last call of `carry` for the same flow.
+   * `read` must write the present state of the flow to its argument.
+   */
   carryAgain(read: (flow: DataView) => void): void {
     const { size } = this.layout;
     new Uint8Array(this.#earlier.buffer).set(new Uint8Array(this.flow.buffer, 0, size));

@@ -3,12 +3,12 @@ import type { MapDescription } from '#dataplane/loader/bpf-object.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { conversion } from './struct-conversion.js';
 
-/** A map `hits`, of this or of an earlier layout. */
+/** A map `hits` with its description, of this or of an earlier layout version. */
 export type HitsMap = { readonly fd: number; readonly description: MapDescription };
 
 /**
- * Copies hits into a map that no program uses yet. Entries keep their index, because flows refer to it.
- * `finish` adds the hits that the old map counted after the copy.
+ * Copies hits into a new map that no BPF program uses yet. An entry keeps its index, because flows refer to
+ * the index. `finish` adds the hits that BPF programs counted in the old map after the copy.
  */
 export class HitsMigration {
   readonly #old: Hits;
@@ -29,7 +29,10 @@ export class HitsMigration {
     }
   }
 
-  /** Call when no program counts in the old map any more. */
+  /**
+   * Adds the hits that were counted in the old map after the copy, and unmaps both maps. Must be called when
+   * no BPF program counts in the old map any more.
+   */
   finish(): void {
     for (let entry = 0; entry < this.#copied.length / 2; entry++) {
       if (this.#old.identity(entry) !== this.#fresh.identity(entry)) continue;
@@ -46,7 +49,7 @@ export class HitsMigration {
   }
 }
 
-/** The entries of one map in mapped memory. */
+/** The entries of one map `hits`, in mapped memory. */
 class Hits {
   readonly layout: StructLayout;
   readonly count: number;
@@ -68,7 +71,7 @@ class Hits {
   last = (entry: number): bigint => this.#words[this.#at(entry, 'last_ns')] ?? 0n;
   identity = (entry: number): bigint => this.#words[this.#at(entry, 'identity')] ?? 0n;
 
-  /** Atomic, since the kernel adds at the same time. */
+  /** Adds atomically, since the kernel adds to the same entry at the same time. */
   add(entry: number, packets: bigint, bytes: bigint, lastNs: bigint): void {
     Atomics.add(this.#words, this.#at(entry, 'packets'), packets);
     Atomics.add(this.#words, this.#at(entry, 'bytes'), bytes);

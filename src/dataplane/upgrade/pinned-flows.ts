@@ -9,12 +9,12 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { type FlowTable, withTally } from './flow-conversion.js';
 
 /**
- * A flow as it was read, valid until the next one is read. `again` reads it again into the same memory, and
- * returns false if it is gone.
+ * A flow in a buffer, which the iterator overwrites with the next flow. `again` reads the present state of
+ * the same flow into the buffer, and returns false if the flow has ended.
  */
 type PinnedFlow = { readonly view: DataView; readonly again: () => boolean };
 
-/** The flows of one table, in the given layout. */
+/** The flows of one flow table of a pinned datapath, in the given layout. */
 export type PinnedFlows = {
   readonly table: FlowTable;
   readonly layout: StructLayout;
@@ -23,24 +23,24 @@ export type PinnedFlows = {
 
 type Lines = { readonly flows: 'flows' | 'half_open'; readonly tallies: 'tallies' | 'half_open_tallies' };
 const LINES: Lines = { flows: 'flows', tallies: 'tallies' };
-/** The maps of half-open flows in layout 2. */
+/** Names of the maps of half-open flows in layout version 2. */
 const HALF_OPEN_LINES: Lines = { flows: 'half_open', tallies: 'half_open_tallies' };
 
-/** The flows of a datapath of this layout or an earlier one. */
+/** Returns the flows of a pinned datapath, whose layout version is the present one or an earlier one. */
 export function pinnedFlows(set: MapSet): PinnedFlows[] {
   if (!set.has('tallies')) return [{ table: 'flows', layout: set.describe('flows').value, flows: hashed(set) }];
   const of = (table: FlowTable, lines: Lines, marked?: boolean): PinnedFlows => {
     const [flow, tally] = [set.describe(lines.flows), set.describe(lines.tallies)];
     return { table, layout: withTally(flow.value, tally.value), flows: linesOf(set, lines, marked) };
   };
-  // Half-open flows first: a flow that becomes established meanwhile is found in the second table, so that
-  // none is missed.
+  // Half-open flows are read before established flows. A flow that becomes established during the read is
+  // then found at the second read, so that no flow is missed.
   return set.has('half_open')
     ? [of('half_open', HALF_OPEN_LINES), of('flows', LINES)]
     : [of('half_open', LINES, true), of('flows', LINES, false)];
 }
 
-/** Layout 1 had one hash map for all flows. */
+/** Reads the flows of layout version 1, which had one hash map for all flows. */
 function* hashed(set: MapSet): Generator<PinnedFlow> {
   const fd = set.fd('flows');
   const { keySize, valueSize, ...shape } = mapShape(fd);
@@ -54,7 +54,10 @@ function* hashed(set: MapSet): Generator<PinnedFlow> {
   }
 }
 
-/** The half-open flows if `marked` is true, the others if it is false, all if it is undefined. */
+/**
+ * Reads the flows of an array map. Yields only half-open flows if `marked` is true, only established flows if
+ * `marked` is false, and all flows if `marked` is undefined.
+ */
 function* linesOf(set: MapSet, names: Lines, marked: boolean | undefined): Generator<PinnedFlow> {
   const [flow, tally] = [set.describe(names.flows), set.describe(names.tallies)];
   const use = flow.value.fields['key.use']?.offset ?? 0;

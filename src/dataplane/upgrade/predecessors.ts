@@ -5,12 +5,12 @@ import type { MapSet } from '#dataplane/object/map-set.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 
-/** Indexes of `enum predecessor`. */
+/** Indexes in the map `predecessors`, as in `enum predecessor` of the datapath. */
 const AT: Record<Direction, number> = { ingress: 0, egress: 1 };
 
 /**
- * Writes the programs of the set in force into the map `predecessors`, so that the new programs can call
- * them.
+ * Writes the BPF programs of the datapath in force into the map `predecessors`, so that the new BPF programs
+ * can hand packets to them by tail calls.
  */
 export function fillPredecessors(
   object: BpfObject,
@@ -30,20 +30,27 @@ export function fillPredecessors(
   }
 }
 
-/** Up to layout 5 programs were not pinned: opening one by its id needs CAP_SYS_ADMIN. */
+/**
+ * Opens a BPF program of the datapath in force by its id, which needs CAP_SYS_ADMIN. This is necessary for
+ * builds up to layout version 5, which did not pin their programs.
+ */
 function openUnpinned(
   direction: Direction,
   inForce: MapSet,
   sets: readonly MapSet[],
   heldPrograms: readonly number[],
 ): number | undefined {
-  // If an earlier takeover was interrupted, the programs in force are called by its bridge.
+  // If an earlier takeover was interrupted, the programs in force are not on the hooks: the bridge of that
+  // takeover calls them. So the map `predecessors` of each set is searched too.
   const candidates = [...heldPrograms, ...sets.flatMap(predecessorsOf)];
   const id = programOf(candidates, `weir_${direction}`, inForce.id('active'));
   return id === undefined ? undefined : check(`open program ${id}`, libbpf().bpf_prog_get_fd_by_id(id));
 }
 
-/** Call when the predecessors no longer classify packets. */
+/**
+ * Empties the map `predecessors`. Must be called when the datapath in force no longer hands packets to its
+ * predecessors.
+ */
 export function clearPredecessors(object: BpfObject): void {
   for (const direction of DIRECTIONS) {
     libbpf().bpf_map_delete_elem(object.mapFd('predecessors'), u32(AT[direction]));
@@ -59,7 +66,10 @@ function predecessorsOf(set: MapSet): number[] {
   });
 }
 
-/** The youngest of these programs that has this name and uses this map. */
+/**
+ * Returns the id of the youngest of these BPF programs that has this name and uses this map; undefined if
+ * there is none.
+ */
 function programOf(ids: readonly number[], name: string, map: number): number | undefined {
   return [...new Set(ids)]
     .sort((a, b) => b - a)

@@ -18,13 +18,14 @@ const E2BIG = 7;
 const ENOMEM = 12;
 
 /**
- * Copies flows, fragments and counters of one datapath into another. Existing entries of the target are kept.
+ * Copies flows, fragments and counters from the maps of an earlier datapath into the maps of this datapath.
+ * An entry that already exists in the target stays unchanged, except that counts are added.
  */
 export class StateMigration {
   constructor(
     readonly from: MapSet,
     readonly to: BpfObject,
-    /** Whether flows keep their verdicts. */
+    /** True if flows keep their verdicts, because both datapaths have the same compiled policy. */
     readonly sameProgram: boolean,
   ) {}
 
@@ -33,7 +34,10 @@ export class StateMigration {
     if (this.#differs('fragments')) this.#copyFragments();
   }
 
-  /** Call when no program counts in the old maps any more. */
+  /**
+   * Adds the counters of the earlier datapath to those of this datapath. Must be called when no BPF program
+   * counts in the old maps any more.
+   */
   carryCounters(): void {
     if (!this.#differs('counters')) return;
     for (const [index, { packets, bytes }] of readCounters(this.from.fd('counters')).entries()) {
@@ -56,11 +60,13 @@ export class StateMigration {
         const belongs = convert(view, 0, carrier.flow, 0, table);
         const carried = carrier.carry(belongs);
         if (table === 'flows' && (belongs !== 'flows' || !carried)) lost++;
-        // A packet that the other datapath handled between read and write changed only the old flow.
+        // A packet that the earlier datapath handled after the read of this flow changed only the old copy of
+        // the flow. Read the flow again and add the difference.
         if (again()) carrier.carryAgain((into) => convert(view, 0, into, 0, table));
       }
     }
-    // The difference of opened and closed flows is the number of flows, so a lost flow counts as closed.
+    // The number of flows is computed as opened minus closed flows, so a flow that was not copied must be
+    // counted as closed.
     if (lost > 0) this.#carry(COUNTER_INDEX.flows_closed, BigInt(lost), 0n);
   }
 
@@ -80,7 +86,7 @@ export class StateMigration {
   }
 
   #carry(index: number, packets: bigint, bytes: bigint): void {
-    // struct carry_request
+    // The offsets below are those of `struct carry_request`.
     const request = new Uint8Array(24);
     const view = new DataView(request.buffer);
     view.setUint32(0, index, true);
@@ -91,7 +97,7 @@ export class StateMigration {
   }
 }
 
-/** False if the entry exists already or the map is full. */
+/** Adds an entry to a hash map. Returns false if the key already exists or the map is full. */
 function insert(fd: number, key: Uint8Array, value: Uint8Array): boolean {
   const result = libbpf().bpf_map_update_elem(fd, key, value, NOEXIST);
   if (result === -EEXIST || result === -E2BIG || result === -ENOMEM) return false;

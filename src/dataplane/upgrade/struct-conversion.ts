@@ -1,13 +1,14 @@
 import type { StructLayout } from '#dataplane/abi/btf.js';
 
-/** Converts a struct from one layout to another. */
+/** Converts a struct from one layout to another, between two buffers at the given offsets in bytes. */
 export type Conversion = (from: DataView, fromAt: number, to: DataView, toAt: number) => void;
 
 type Piece = { readonly from: number; readonly to: number; readonly bytes: number };
 
 /**
- * Members are matched by name; members without a source become 0. A wider member is extended with zeros, and
- * a narrower one keeps its low bytes (little-endian).
+ * Returns a function that converts structs from one layout to another. Members are matched by name. A member
+ * that the source does not have becomes 0. A wider member is extended with zeros, and a narrower member keeps
+ * its low bytes (little-endian).
  */
 export function conversion(from: StructLayout, to: StructLayout): Conversion {
   const pieces = joined(
@@ -30,7 +31,7 @@ export function conversion(from: StructLayout, to: StructLayout): Conversion {
   };
 }
 
-/** Merges adjacent members that are adjacent in both layouts. */
+/** Merges pieces that are adjacent in both layouts, so that fewer copies are necessary. */
 function joined(pieces: Piece[]): Piece[] {
   const rows: Piece[] = [];
   for (const piece of pieces.sort((a, b) => a.to - b.to)) {

@@ -12,23 +12,26 @@ import {
 import { type MapSet, mapSetsIn, pinMaps, pinnedOf, removeHalfFilled } from '#dataplane/object/map-set.js';
 import { fillPredecessors } from './predecessors.js';
 
-/** The options that do not depend on the size of the policy. */
+/** The options of a BPF object that do not depend on the size of the policy. */
 export type FixedOptions = Omit<ObjectOptions, 'slotLines' | 'rankCapacity' | 'hitCapacity'>;
 
-/** A datapath that is ready to take over from the pinned one. */
+/** A loaded datapath that is ready to take over from the pinned datapath. */
 export type Successor = {
   readonly loaded: LoadedObject;
   readonly set: MapSet;
-  /** The programs on the hooks until the state is migrated; undefined if the maps in force are reused. */
+  /**
+   * The BPF object whose programs are on the hooks until the state is migrated; undefined if the loaded
+   * object uses the maps in force.
+   */
   readonly bridge: BpfObject | undefined;
 };
 
 export type Inheritance = {
-  /** The set in force, if there is one. */
+  /** The set of maps in force; undefined if there is none. */
   readonly inForce: MapSet | undefined;
-  /** Sets whose flows are to be migrated, newest first. */
+  /** Sets of maps whose flows must be migrated, newest first. */
   readonly predecessors: readonly MapSet[];
-  /** All other sets, which are not needed any more. */
+  /** Sets of maps that contain nothing to migrate and can be removed. */
   readonly superfluous: readonly MapSet[];
 };
 
@@ -36,15 +39,15 @@ const ITS_OWN: ReadonlySet<MapName> = new Set(['active', 'predecessors', 'layout
 const OF_THE_POLICY: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
 const OF_FLOWS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals', 'flow_shares'];
 /**
- * If both maps are shared, an address that is learned during the takeover is granted in both datapaths at
- * once.
+ * If both maps are shared, an address that is learned during the takeover is granted in the old and the new
+ * datapath by the same store.
  */
 const LEARNED: readonly MapName[] = ['grants', 'patterns'];
 
 /**
- * Loads the object with the maps in force if they have the wanted layouts and sizes; else with new maps
- * beside them. Changes neither the hooks nor the policy in force. `heldPrograms` are the ids of the programs
- * on the hooks.
+ * Loads the BPF object for this process. If the maps in force have the wanted layouts and sizes, the object
+ * uses them. Otherwise it gets new maps beside them, and a bridge is loaded. Changes neither the hooks nor
+ * the policy in force. `heldPrograms` are the ids of the programs on the hooks.
  */
 export function prepareSuccessor(
   fixed: FixedOptions,
@@ -81,8 +84,8 @@ export function prepareSuccessor(
 }
 
 /**
- * Loads the bridge for a takeover: the same programs with the same maps, which hand packets to the earlier
- * programs.
+ * Loads the bridge for a takeover: the same BPF programs on the same maps, with the setting `bridges`. The
+ * bridge hands packets to the programs of the earlier datapath.
  */
 export function loadBridge({ object, options }: LoadedObject): BpfObject {
   return loadPrograms({ ...options, bridges: true }, mapsOf(object, MAPS));
@@ -92,7 +95,10 @@ export function mapsOf(object: BpfObject, names: readonly MapName[]): Map<MapNam
   return new Map(names.map((name) => [name, object.mapFd(name)]));
 }
 
-/** The set in force, or the newest set if no policy was put in force in it yet. */
+/**
+ * Returns the set of maps that this process can use as it is: the set in force, or the newest set if no
+ * policy was put in force in that set yet. Undefined if the layouts or sizes differ.
+ */
 function adoptable(
   sets: readonly MapSet[],
   inForce: MapSet | undefined,
@@ -107,14 +113,14 @@ function adoptable(
   );
 }
 
-/** The maps in force that the new datapath can share. */
+/** Returns the maps in force that the new datapath can share, by name. */
 function shared(inForce: MapSet | undefined, wanted: ReadonlyMap<MapName, MapDescription>): Map<MapName, number> {
   if (inForce === undefined) return new Map();
   const equal = new Set(MAPS.filter((name) => !ITS_OWN.has(name) && isAsWanted(inForce, name, wanted)));
   if (!isOfThisLayout(inForce)) return fdsOf(inForce, LEARNED.every((name) => equal.has(name)) ? LEARNED : []);
-  // The flow maps are shared all or none, since one seed places the entries of all of them.
+  // The flow maps are shared together or not at all, since one hash seed places the entries of all of them.
   if (!OF_FLOWS.every((name) => equal.has(name))) for (const name of OF_FLOWS) equal.delete(name);
-  // The maps of the policy are shared all or none; only `patterns` can be shared alone.
+  // The maps of the policy are shared together or not at all, except that `patterns` can be shared alone.
   const keepsPolicy = OF_THE_POLICY.every((name) => equal.has(name));
   for (const name of OF_THE_POLICY) if (!keepsPolicy && name !== 'patterns') equal.delete(name);
   if (!equal.has('patterns')) equal.delete('grants');

@@ -19,29 +19,33 @@ import {
   type Successor,
 } from './successor.js';
 
-/** Attaches `programs` to every hook. Throws if a hook still holds another program. */
+/**
+ * Attaches the BPF programs of `Upgrade.programs` to every hook. Throws if a hook still has another program.
+ */
 export type SwitchHooks = () => void;
 
 /**
- * Replaces one datapath by another without a moment in which a packet is not classified:
+ * Replaces one datapath by another while every packet is still classified. There are three cases:
+ * - If the new datapath uses the maps in force, each hook is switched to the new BPF programs.
+ * - If a policy does not fit into its maps, they are copied into larger maps, and all other maps are shared.
+ *   The old and the new programs then classify in the same way while the hooks are switched.
+ * - If flows must be migrated, BPF programs called the bridge are attached to the hooks first. The bridge
+ *   hands every packet to the old programs, until one store puts the new policy in force on all hooks at the
+ *   same time. Afterwards the bridge hands only packets that it would drop to the old programs, until all
+ *   flows are migrated.
  *
- * - If the maps in force are reused, each hook is switched to the new programs.
- * - If a policy outgrows its tables, they are copied into larger ones and the other maps are shared: both
- * programs classify alike while the hooks are switched.
- * - If flows must be migrated, a bridge is attached to the hooks first. It hands every packet to the old
- * programs until one store puts the new policy in force on all hooks at once. After that it hands them the
- * packets that it would drop itself, until all flows are migrated.
- *
- * If this process ends at any step, the next one finds the state in the pins.
+ * If this process ends at any step, the next process finds the state in the pins.
  */
 export class Upgrade {
   readonly #programCapacity: number;
   readonly #pinPath: string;
-  /** Whether a datapath was in force before. */
+  /** True if a datapath of an earlier process was in force at the start. */
   readonly adopted: boolean;
   #present: Successor;
   #inheritance: Inheritance;
-  /** The hits of the earlier datapath; hits that it still counts are added at the end. */
+  /**
+   * The copy of the earlier datapath's hits; at the end, the hits that were counted after the copy are added.
+   */
   #hits: HitsMigration | undefined;
   #sweeps = false;
 
@@ -56,7 +60,7 @@ export class Upgrade {
       this.#hits = this.#inheritHits();
       this.#inheritGrants();
     } else if (inheritance.predecessors.length > 0) {
-      // An earlier process was interrupted during this, and its bridge is on the hooks.
+      // An earlier process was interrupted while it migrated the state, and its bridge is still on the hooks.
       this.#copyState();
     }
     this.restorePins();
@@ -70,23 +74,32 @@ export class Upgrade {
     return this.#present.set;
   }
 
-  /** The object whose programs belong on the hooks now. */
+  /**
+   * The BPF object whose programs must be on the hooks now: the bridge during a takeover, else the loaded
+   * object.
+   */
   get programs(): BpfObject {
     return this.#present.bridge ?? this.#present.loaded.object;
   }
 
-  /** True while the earlier datapath classifies, until the next flip. */
+  /** True during a takeover before the next flip, while the earlier datapath classifies packets. */
   get awaitsFlip(): boolean {
     return this.#present.bridge !== undefined && this.loaded.slots.epoch === 0;
   }
 
-  /** Generation and digest of the image that classifies now. */
+  /**
+   * Returns generation and digest of the image by which packets are classified now; null if no policy is in
+   * force.
+   */
   inForce(): { readonly generation: number; readonly imageSha256: string } | null {
     if (!this.awaitsFlip) return this.loaded.slots.inForce();
     return this.#inheritance.inForce?.inspect((slots) => slots.inForce()) ?? null;
   }
 
-  /** Call when the hooks hold `programs`. Completes the takeover if the policy in force is the same. */
+  /**
+   * Must be called when the hooks have the BPF programs of `programs`. Completes the upgrade, unless the
+   * earlier datapath still enforces another compiled policy.
+   */
   advance(switchHooks: SwitchHooks): void {
     const { inForce } = this.#inheritance;
     if (this.awaitsFlip) {
@@ -96,7 +109,10 @@ export class Upgrade {
     this.complete(switchHooks);
   }
 
-  /** Call when the new policy is in force on all hooks. Ends the earlier datapath. */
+  /**
+   * Migrates the state and ends the earlier datapath. Must be called when the new policy is in force on all
+   * hooks.
+   */
   complete(switchHooks: SwitchHooks): void {
     const { bridge } = this.#present;
     if (bridge !== undefined) this.#copyState();
@@ -116,8 +132,8 @@ export class Upgrade {
   #copyState(): void {
     awaitGracePeriod();
     this.#sweep();
-    // From here on, only packets of an old flow change it. Dropping the pin of the map `sweep` ends its timer
-    // in the kernel.
+    // From here on only packets change the flows of the old maps, because the old sweep ends: removing the
+    // pin of the map `sweep` ends its BPF timer in the kernel.
     for (const set of this.#inheritance.predecessors) {
       if (set.id('sweep') !== mapId(this.loaded.object.mapFd('sweep'))) set.drop('sweep');
     }
@@ -130,8 +146,8 @@ export class Upgrade {
   }
 
   /**
-   * Packets that the new datapath would drop are no longer handed on. Adds the counters of the earlier
-   * datapath.
+   * Stops handing packets to the earlier datapath, adds its counters to those of the new datapath, and
+   * removes its pins.
    */
   #endPredecessors(): void {
     const { object, slots } = this.loaded;
@@ -155,7 +171,10 @@ export class Upgrade {
     );
   }
 
-  /** Makes room for a policy. Returns whether that needed another object. On failure nothing has changed. */
+  /**
+   * Makes room for a policy. Returns true if a larger BPF object was loaded for that. If this method throws,
+   * nothing has changed.
+   */
   grow(need: Need, switchHooks: SwitchHooks): boolean {
     const before = this.#present;
     const capacity = capacityFor(need, before.loaded.options, this.#programCapacity);
@@ -192,7 +211,7 @@ export class Upgrade {
     }
     awaitGracePeriod();
     hits?.finish();
-    // Restart the sweep: the running one may use the former, smaller tables.
+    // Restart the sweep with the new object, since the running sweep may use the former, smaller maps.
     if (!this.awaitsFlip) startSweep(loaded.object);
     this.#sweeps ||= !this.awaitsFlip;
     before.set.remove();
@@ -202,8 +221,9 @@ export class Upgrade {
   }
 
   /**
-   * Names of pins of the present set that are missing or refer to other objects. The next process finds the
-   * programs in force by their pins, so a bridge stays pinned until the hooks hold other programs.
+   * Returns the names of those pins of the present set of maps that are missing or refer to other BPF
+   * objects. The next process finds the programs in force by their pins. So a bridge stays pinned until the
+   * hooks have other programs.
    */
   lostPins(): string[] {
     return this.set.lost(this.#pinned());
@@ -236,7 +256,10 @@ export class Upgrade {
     return set.id('program') === mapId(this.loaded.object.mapFd('program'));
   }
 
-  /** While the earlier datapath classifies, its hits are the ones to copy. */
+  /**
+   * Begins the migration of hits to a larger map. While the earlier datapath classifies, its hits are copied
+   * again, and not those of the smaller map.
+   */
   #transferHits(from: LoadedObject, to: LoadedObject): HitsMigration | undefined {
     if (!this.awaitsFlip) return new HitsMigration(hitsOf(from), hitsOf(to));
     this.#hits?.close();
@@ -244,7 +267,10 @@ export class Upgrade {
     return undefined;
   }
 
-  /** Copies the grants if the maps of grants differ in size; else they are shared. */
+  /**
+   * Copies the grants if the map `grants` of the new datapath has another size; otherwise both datapaths
+   * share that map.
+   */
   #inheritGrants(): void {
     const { inForce } = this.#inheritance;
     const { object, grants } = this.loaded;
@@ -272,7 +298,7 @@ function grownMaps(before: Capacity, after: Capacity): MapName[] {
   return grown;
 }
 
-/** Copies the ranks of both slots, since one of them may be staged. */
+/** Copies the map `rank_hits` for both program slots, since the idle slot may already be filled. */
 function copyRanks(from: LoadedObject, to: LoadedObject): void {
   const [old, fresh] = [ranksOf(from), ranksOf(to)];
   for (const slot of [0, 1]) {
