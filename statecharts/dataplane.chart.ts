@@ -33,12 +33,15 @@ export type DataplaneInput = {
 };
 
 export type DataplaneContext = DataplaneInput & {
-  /** The program that must be in force; kept when the datapath is lost. */
+  /**
+   * The compiled policy that must be in force; kept when the datapath is lost, so that it can be put in force
+   * again.
+   */
   readonly desired: Desired | null;
   readonly inForce: { readonly generation: number; readonly epoch: number } | null;
-  /** The generation that was found in force in the kernel; 0: none. */
+  /** The generation that this process found in force in the kernel; 0 if no policy was in force. */
   readonly adopted: number;
-  /** The request that waits until the desired program is in force. */
+  /** Id of the flip request whose answer is sent when `desired` is in force; null if no request waits. */
   readonly flipRequest: string | null;
   readonly attempts: number;
   readonly trouble: Troubles;
@@ -49,9 +52,9 @@ type DataplaneEvent =
   | RequestMessage<'program.stage' | 'program.flip' | 'program.unstage'>
   | Extract<Fact, { type: 'program.desired' | 'policy.activated' | 'dataplane.release_requested' }>
   | { readonly type: 'datapath.changed'; readonly change: DatapathChange }
-  /** Sent by the swap. */
+  /** The swap chart sends this event. */
   | SwapCommitted
-  /** Raised by the chart itself. */
+  /** This chart raises the event itself. */
   | { readonly type: 'datapath.lost'; readonly reason: string };
 
 const MAX_ATTEMPTS = 5;
@@ -67,7 +70,7 @@ const dataplane = setup({
   },
   actors: {
     probe: fromPromise<readonly Missing[]>(notProvided('probe')),
-    /** Resolves with the generation that is in force in the kernel. */
+    /** Opens the datapath. Resolves with the generation that is in force in the kernel. */
     open: fromPromise<{ generation: number }>(notProvided('open')),
     attach: fromPromise<Attached>(notProvided('attach')),
     watch: fromCallback<EventObject>(notProvided('watch')),
@@ -99,7 +102,7 @@ const dataplane = setup({
     noteRefusals: assign((_, { change }: { change: DatapathChange }) => ({
       notices: change.type === 'refusals_changed' ? refusalNotices(change.refusing) : {},
     })),
-    /** The node starts an actor again that died of a bug. */
+    /** Stops this actor with an error that can only be a bug. The node then starts the actor again. */
     die: (_, { failure }: { failure: unknown }) => {
       throw failure;
     },
@@ -122,12 +125,15 @@ const dataplane = setup({
       context.desired !== null &&
       context.desired.generation >= context.adopted &&
       context.desired.generation !== context.inForce?.generation,
-    /** Another data folder, or an older copy of it: a stored policy is not applied automatically (D20). */
+    /**
+     * The stored policy is older than the policy in the kernel, because the data folder is another one or an
+     * older copy. Such a policy is not put in force automatically (D20).
+     */
     desiredIsOlderThanAdopted: ({ context }) =>
       context.desired !== null && context.desired.generation < context.adopted,
     isFlipped: (_, { output }: { output: SwapOutput }) => output.kind === 'flipped',
     isLost: (_, { output }: { output: SwapOutput }) => output.kind === 'lost',
-    /** The program cannot be activated: it exceeds a limit, or its proof fails. */
+    /** True if the compiled policy cannot be activated, because it exceeds a limit or its proof fails. */
     isRejected: (_, { output }: { output: SwapOutput }) => isRejection(output),
     isRejectedWhileEnforcing: ({ context }, { output }: { output: SwapOutput }) =>
       isRejection(output) && context.inForce !== null,
@@ -135,7 +141,10 @@ const dataplane = setup({
   delays: {
     reopenBackoff: ({ context }) => backoffMs(context.attempts - 1, 200, 30_000),
     failedRetry: 30_000,
-    /** After this time in `enforcing`, earlier failures no longer count. */
+    /**
+     * Milliseconds in the state `enforcing` after which the count of failed attempts to open the datapath is
+     * reset.
+     */
     quietTime: 60_000,
     closeDeadline: 3_000,
   },
@@ -146,7 +155,10 @@ const REFUSALS: Readonly<Record<FlowRefusal, string>> = {
   flow_share: 'the flow table refuses new flows of sources that have their share of it (dataplane.flow_share)',
 };
 
-/** The node stays ready: a client that floods must not take it out of service. */
+/**
+ * Returns notices about refused flows for the readiness report. Notices do not change the readiness of the
+ * node: a client that floods must not take the node out of service.
+ */
 const refusalNotices = (refusing: readonly FlowRefusal[]): Troubles =>
   refusing.length === 0 ? {} : { [part]: refusing.map((reason) => `degraded: ${REFUSALS[reason]}`).join('; ') };
 
@@ -178,7 +190,10 @@ const withheld = ({ context: { adopted, desired } }: InContext): Published => ({
 const enforcing = ({ context: { inForce } }: InContext): Published => ({
   message: inForce === null ? null : { type: 'dataplane.enforcing', ...inForce },
 });
-/** Requests a program if none is known. */
+/**
+ * Publishes `dataplane.attached` if no policy is known, so that the policy chart sends the stored policy
+ * again.
+ */
 const attached = ({ context: { desired } }: InContext): Published => ({
   message: desired === null ? { type: 'dataplane.attached' } : null,
 });
@@ -224,7 +239,10 @@ const announcingFailure = {
   actions: { type: 'announceLoss', params: ({ event }: Failed) => ({ reason: sentenceOf(event.error) }) },
 } as const;
 
-/** Replaces the program in force on request. The state `idle` keeps enforcing meanwhile. */
+/**
+ * Runs a swap that a stage request started. When the swap ends without a flip, the state `idle` of the same
+ * parent follows, and the former policy stays in force.
+ */
 const replacing = dataplane.createStateConfig({
   invoke: {
     id: 'swap',
@@ -256,7 +274,7 @@ const replacing = dataplane.createStateConfig({
     ],
     'datapath.changed': {
       guard: { type: 'workerDied', params: ({ event }) => event },
-      // The swap answers its requests and ends as lost.
+      // The swap answers its pending requests and ends with the output `lost`.
       actions: [
         { type: 'tellSwap', params: ({ event }) => ({ type: 'datapath.lost', reason: reasonOf(event.change) }) },
         'forwardToInterfaces',

@@ -15,16 +15,16 @@ import {
 import type { ReadinessMeta, ReadinessTag } from './readiness.js';
 
 export type DnsProxyInput = GrantedInput & {
-  /** Of the policy in force; null before the first. */
+  /** The name lookups of the policy in force; null before the first policy. */
   readonly lookups: Lookups | null;
 };
 type Upstreams = { readonly alive: readonly string[]; readonly dead: readonly string[] };
 type DnsProxyContext = DnsProxyInput &
   GrantedContext & {
-    /** Null until the proxy has reported which upstreams answer. */
+    /** The upstream servers that reply and those that do not; null until the DNS proxy has reported them. */
     readonly upstreams: Upstreams | null;
   };
-/** Events of `dns` are sent by the proxy. */
+/** The DNS proxy sends this event, and `dns.died`. */
 type UpstreamsChanged = { readonly type: 'dns.upstreams_changed' } & Upstreams;
 type DnsProxyEvent = GrantedEvent | UpstreamsChanged | { readonly type: 'dns.died'; readonly reason: string };
 

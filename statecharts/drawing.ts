@@ -3,7 +3,7 @@ import type { ReadinessMeta } from './readiness.js';
 
 type Edge = {
   readonly source: AnyStateNode;
-  /** Undefined for a transition without a target. */
+  /** Undefined for a transition without a target, which changes no state. */
   readonly target: AnyStateNode | undefined;
   readonly event: string;
   readonly guard: string;
@@ -11,14 +11,16 @@ type Edge = {
 };
 
 /**
- * A page about a chart: a Mermaid diagram, the detail of each state, and every transition. The output depends
- * on the chart only.
+ * Returns the Markdown page about a chart: a Mermaid diagram, a table of the states, and a table of the
+ * transitions. The page depends on nothing but the chart, so that a test can compare it with the committed
+ * page.
  */
 export function drawChart(machine: AnyStateMachine): string {
   const edges = nodesUnder(machine.root).flatMap(edgesFrom);
   const parallel = machine.root.type === 'parallel';
   const body = block(machine.root, edges, parallel ? 2 : 1);
-  // Mermaid draws regions side by side only inside a state.
+  // Mermaid draws parallel regions side by side only inside a state, so the diagram of a parallel chart gets
+  // an outer state.
   const diagram = parallel ? [`  state "${machine.id}" as ${machine.id} {`, ...body, '  }'] : body;
   const drawn = [`# ${machine.id}`, '', '```mermaid', 'stateDiagram-v2', ...diagram, '```', ''];
   return [...drawn, ...statesTable(machine), '', ...transitionsTable(edges), ''].join('\n');
@@ -43,7 +45,7 @@ function block(node: AnyStateNode, edges: readonly Edge[], depth: number): strin
   return [...inside.flat(), ...start, ...arrowsIn(node, edges).map((arrow) => pad + arrow)];
 }
 
-/** One arrow for all edges with the same ends. */
+/** Returns one arrow for all transitions between the same two states, with their labels joined. */
 function arrowsIn(node: AnyStateNode, edges: readonly Edge[]): string[] {
   const labels = new Map<string, Set<string>>();
   for (const { ends, label } of edges.flatMap((edge) => arrowIn(node, edge))) {
@@ -56,9 +58,10 @@ function arrowsIn(node: AnyStateNode, edges: readonly Edge[]): string[] {
 }
 
 /**
- * The arrow of an edge inside the innermost state that contains both ends. Mermaid has no arrows between
- * inner states of different composites, and none from a state to itself. The first are drawn between the
- * composites; the second are listed in the table only.
+ * Returns the arrow of a transition if `node` is the innermost state that contains its source and its target.
+ * Mermaid cannot draw an arrow between inner states of two composite states, so the arrow connects the
+ * composite states. Mermaid cannot draw an arrow from a state to itself, so such a transition is only in the
+ * table.
  */
 function arrowIn(node: AnyStateNode, { source, target, event, guard }: Edge): { ends: string; label: string }[] {
   if (target === undefined) return [];
@@ -71,7 +74,7 @@ function arrowIn(node: AnyStateNode, { source, target, event, guard }: Edge): { 
     ...(guard === '' ? [] : [`[${guard}]`]),
     ...(to === target ? [] : [`→ ${pathUnder(to, target)}`]),
   ];
-  // A colon or a semicolon would end a label.
+  // The label must not contain a colon or a semicolon, since Mermaid ends a label there.
   return [{ ends: `${idOf(from)} --> ${idOf(to)}`, label: words.join(' ') }];
 }
 

@@ -1,19 +1,25 @@
-/** The error of an invoked actor, as a sentence. */
+/** Returns the message of an error that an invoked actor rejected with. */
 export function sentenceOf(failure: unknown): string {
   return failure instanceof Error ? failure.message : String(failure);
 }
 
-/** The name of an errno, or a code of Weir; null where the failure has none. */
+/**
+ * Returns the `code` of an error: the name of an errno, or an error code of Weir. Null if the error has no
+ * code.
+ */
 export function codeOf(failure: unknown): string | null {
   return failure instanceof Error && 'code' in failure && typeof failure.code === 'string' ? failure.code : null;
 }
 
-/** Exponential back-off: `firstMs`, doubled with every attempt, never above `maxMs`. */
+/**
+ * Returns the milliseconds to wait before the next attempt: `firstMs`, doubled with each attempt, at most
+ * `maxMs`.
+ */
 export function backoffMs(attempts: number, firstMs: number, maxMs: number): number {
   return Math.min(firstMs * 2 ** Math.min(attempts, 30), maxMs);
 }
 
-/** Default implementation of an effect that an actor must bind. */
+/** Returns an implementation that throws, for an effect that the actor of the chart must replace. */
 export function notProvided(name: string): () => never {
   return () => {
     throw new Error(`actor "${name}" was not provided`);

@@ -4,15 +4,16 @@ import { backoffMs, codeOf, notProvided, sentenceOf } from './failure.js';
 import type { PartName, Troubles } from './readiness.js';
 
 /**
- * The states that the DNS proxy and the service plane share. Both may be missing from the configuration. Both
- * listen in threads, decide by the policy in force, and use the grants of the datapath.
+ * The states that the charts of the DNS proxy and of the service plane have in common. Either part may be
+ * missing from the configuration. Either part listens in threads, decides by the policy in force, and uses
+ * the grants of the datapath.
  */
 
 export type GrantedInput = {
   readonly configured: boolean;
-  /** Whether the policy in force needs the part. */
+  /** Whether the policy in force needs this part (the DNS proxy or the service plane). */
   readonly needed: boolean;
-  /** Whether the configuration has a dataplane, which holds the grants. */
+  /** Whether the configuration has a `dataplane` section; without a dataplane there are no grants. */
   readonly enforced: boolean;
 };
 export type GrantedContext = GrantedInput & {
@@ -20,7 +21,7 @@ export type GrantedContext = GrantedInput & {
   readonly hasGrants: boolean;
   readonly attempts: number;
   readonly trouble: Troubles;
-  /** The code of the latest failure; null where it had none. */
+  /** The code of the latest error; null if that error had no code or there was none. */
   readonly failureCode: string | null;
 };
 export type GrantedEvent = Extract<
@@ -29,7 +30,10 @@ export type GrantedEvent = Extract<
 >;
 export type PolicyActivated = Extract<Fact, { type: 'policy.activated' }>;
 
-/** `knowsPolicy`: a part that is started again has missed the fact that the dataplane enforces. */
+/**
+ * Returns the context at the start of a part. `knowsPolicy` is true for a part that the node has restarted:
+ * it missed the fact `dataplane.enforcing`, so its context begins with `isEnforcing` true.
+ */
 export const beginning = <Input extends GrantedInput>(input: Input, knowsPolicy: boolean): Input & GrantedContext => ({
   ...input,
   isEnforcing: knowsPolicy,
@@ -40,9 +44,9 @@ export const beginning = <Input extends GrantedInput>(input: Input, knowsPolicy:
 });
 
 export const GRANTED_ACTORS = {
-  /** Starts its threads and listens; what served before is closed. */
+  /** Starts the threads of the part and makes them listen; first closes what an earlier call opened. */
   open: fromPromise<void>(notProvided('open')),
-  /** Gives its threads access to the grants of the datapath. */
+  /** Gives the threads of the part access to the grants of the datapath. */
   connectGrants: fromPromise<void>(notProvided('connectGrants')),
   /** Resolves when an address or a link of the node has changed. */
   addressChange: fromPromise<void>(notProvided('addressChange')),
@@ -51,7 +55,7 @@ export const GRANTED_ACTORS = {
 
 type Context = { readonly context: GrantedContext };
 
-/** The actions of a chart with this context and these events. */
+/** Returns the actions of a chart whose context has type `C` and whose events have type `E`. */
 export function grantedActions<C extends GrantedContext, E extends EventObject>(part: PartName) {
   const changing = <P = undefined>(change: (context: GrantedContext, params: P) => Partial<GrantedContext>) =>
     assign<C, E, P, E, never>(({ context }, params) => change(context, params) as Partial<C>);
@@ -72,7 +76,7 @@ export const GRANTED_GUARDS = {
   isConfigured: ({ context }: Context) => context.configured,
   isNeededFromTheStart: ({ context }: Context) => context.needed,
   isNeeded: (_: unknown, params: { needed: boolean }) => params.needed,
-  /** It could not listen because the node does not have the address. */
+  /** True if the part could not listen because no interface of the node has the configured address. */
   lacksAddress: ({ context }: Context) => context.failureCode === 'EADDRNOTAVAIL',
   mayConnect: ({ context }: Context) => context.enforced && context.isEnforcing && !context.hasGrants,
   lacksGrants: ({ context }: Context) => context.enforced && !context.hasGrants,
@@ -93,7 +97,7 @@ const noteDeath = {
   params: ({ event: { reason } }: { readonly event: { readonly reason: string } }) => ({ trouble: reason, code: null }),
 } as const;
 
-/** Event types with their actions. */
+/** Types of facts on the bus, with the actions that they cause. */
 type Facts = Readonly<Record<string, unknown>>;
 type Caused<F extends Facts> = { readonly [E in keyof F]: { readonly actions: F[E] } };
 type Redeciding<F extends Facts> = {
@@ -116,7 +120,7 @@ const ON_DATAPLANE = {
 type Own<P extends PartName, F extends Facts, Died extends string, Note, Use, Watching, Deciding, States> = {
   readonly part: P;
   readonly need: keyof Needs;
-  /** The details of the shared states. */
+  /** The details in the readiness report for the states that both charts have. */
   readonly details: Readonly<
     Record<
       | 'needed_but_absent'
@@ -129,22 +133,28 @@ type Own<P extends PartName, F extends Facts, Died extends string, Note, Use, Wa
       string
     >
   >;
-  /** Remembers the policy that was activated. */
+  /** The action that stores the activated policy in the context. */
   readonly notePolicy: Note;
-  /** Makes the part decide by the policy in force. */
+  /** The action that makes the threads of the part decide by the policy in force. */
   readonly use: Use;
-  /** Further events, and their actions in all states of a configured part. */
+  /** Further event types and their actions, which apply in all states while the part is configured. */
   readonly facts: F;
-  /** The event that its threads ended. */
+  /** Type of the event that the threads of the part have ended. */
   readonly died: Died;
-  /** Invoked in all states of a configured part. */
+  /** Actors that are invoked in all states while the part is configured. */
   readonly watching: Watching;
-  /** The transitions of `deciding` once the part has a policy and grants, and their states. */
+  /**
+   * The transitions from the state `deciding` when the part has a policy and grants. `states` are the targets
+   * of these transitions.
+   */
   readonly deciding: Deciding;
   readonly states: States;
 };
 
-/** The states of a part: not configured, not listening yet, without policy or grants, and its own. */
+/**
+ * Returns the states of a chart: those of a part that is not configured, does not listen yet, or lacks the
+ * policy or the grants, and the chart's own states.
+ */
 export function grantedStates<
   P extends PartName,
   const F extends Facts,
@@ -201,7 +211,8 @@ export function grantedStates<
           meta: { part, detail: details.backing_off },
           entry: 'countAttempt',
           after: { backoff: 'binding' },
-          // An address that is absent is bound as soon as the node has it.
+          // If the configured address was missing, try to listen again as soon as an address changes, without
+          // waiting for the back-off.
           invoke: {
             id: 'addressChange',
             src: 'addressChange',

@@ -3,7 +3,7 @@ import type { DatapathChange, Review } from '#contracts/datapath.js';
 import { notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 
-/** `missing`: the configured names that no interface has. */
+/** The result of an attach. `missing`: the configured interface names that no interface has. */
 export type Attached = Review & { readonly missing: readonly string[] };
 
 export type InterfacesInput = {
@@ -12,14 +12,17 @@ export type InterfacesInput = {
 };
 type InterfacesContext = InterfacesInput & {
   readonly missing: readonly string[];
-  /** Faults that prevent policing as configured. */
+  /** Faults that prevent Weir from policing the configured interfaces. */
   readonly faults: readonly string[];
-  /** The present name of a missing interface that was renamed to a name that no pattern has. */
+  /**
+   * Configured name → present name, for an interface that was renamed to a name that no configured pattern
+   * matches.
+   */
   readonly renamed: Readonly<Record<string, string>>;
   readonly trouble: Troubles;
   readonly notices: Troubles;
 };
-/** Both are sent by the dataplane's chart. */
+/** The dataplane chart sends these events. */
 export type InterfacesEvent =
   | { readonly type: 'interfaces.attached'; readonly attached: Attached }
   | { readonly type: 'datapath.changed'; readonly change: DatapathChange };

@@ -11,7 +11,10 @@ import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import type { ServicePlaneInput } from './service-plane.chart.js';
 import type { SupervisedPartInput } from './supervised-part.chart.js';
 
-/** The actors that the node supervises; each is a child of this name and a region of the chart. */
+/**
+ * The actors that the node supervises. Each name is the id of a child actor and the name of a region of this
+ * chart.
+ */
 export const PARTS = [
   'policy',
   'dataplane',
@@ -28,7 +31,7 @@ export const PARTS = [
 export type Part = (typeof PARTS)[number];
 
 export type NodeInput = {
-  /** Which sections the configuration has. */
+  /** Which optional sections the configuration has. */
   readonly configured: {
     readonly dataplane: boolean;
     readonly dns: boolean;
@@ -38,12 +41,12 @@ export type NodeInput = {
   readonly activationTimeoutMs: number;
 };
 type NodeContext = NodeInput & {
-  /** The needs of the policy in force. A restarted part gets them again. */
+  /** Which parts the policy in force needs. A restarted part gets `needs` again in its input. */
   readonly needs: Needs;
   readonly lookups: Lookups | null;
   readonly inspection: InspectionImage | null;
   readonly restarts: Readonly<Record<Part, number>>;
-  /** The latest failure of each part. */
+  /** Message of the latest error with which each part ended. */
   readonly ended: Readonly<Partial<Record<Part, string>>>;
   readonly trouble: Troubles;
 };
@@ -102,7 +105,10 @@ const node = setup({
   },
   delays: {
     startDeadline: 30_000,
-    /** Longer than any write may take before its commit. */
+    /**
+     * Milliseconds to wait for `policy.drained`; longer than the time from the start of a write to its
+     * commit.
+     */
     drainDeadline: 6_000,
     releaseDeadline: 4_000,
     quietTime: 60_000,
@@ -146,8 +152,8 @@ function inputOf(part: Part, context: NodeContext): unknown {
 }
 
 /**
- * An actor that ends with an error is started again after a back-off. A period without failures resets the
- * back-off.
+ * Returns the region that supervises one part. An actor that ends with an error is started again after a
+ * back-off. The back-off is reset after the time `quietTime` without an error.
  */
 const supervised = (part: Part) =>
   node.createStateConfig({

@@ -24,9 +24,9 @@ const performanceMode = setup({
     meta: {} as ReadinessMeta,
   },
   actors: {
-    /** Null where it was never written. */
+    /** Reads the stored performance mode; null if it was never written. */
     read: fromPromise<PerformanceMode | null>(notProvided('read')),
-    /** Resolves with the mode that is stored afterwards. */
+    /** Stores a write. Resolves with the performance mode that is stored afterwards. */
     write: fromPromise<PerformanceMode, { write: PerformanceModeWrite; revision: number }>(notProvided('write')),
   },
   actions: {
@@ -66,7 +66,10 @@ function present<T>(value: T | undefined): T {
   return value;
 }
 
-/** The transitions of both modes: accept the next write, store it, answer it. */
+/**
+ * The inner states of `enabled` and `disabled`: they take the next write from the queue, store it and answer
+ * it.
+ */
 const writable = performanceMode.createStateConfig({
   initial: 'current',
   states: {

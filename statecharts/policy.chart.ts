@@ -9,7 +9,7 @@ import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';
 import { type PolicyInForce, type WriteExpired, type WriteInput, type WriteOutput, writeChart } from './write.chart.js';
 
-/** The program that must be in force according to the store. */
+/** The stored policy, compiled, which must be put in force after a start or a loss of the datapath. */
 export type Replay = {
   readonly inForce: PolicyInForce;
   readonly program: Program;
@@ -18,9 +18,9 @@ export type Replay = {
 };
 
 export type PolicyInput = {
-  /** Whether there is a dataplane that enforces. */
+  /** Whether the configuration has a dataplane, which enforces the policy. */
   readonly enforced: boolean;
-  /** From the arrival of a write to its commit. */
+  /** Maximum time in milliseconds from the arrival of a write to its commit. */
   readonly activationTimeoutMs: number;
 };
 
@@ -33,10 +33,10 @@ export type PolicyContext = PolicyInput & {
   readonly replay: Replay | null;
   readonly queue: readonly Waiting[];
   readonly current: Waiting | null;
-  /** The current write if it is stored and its flip failed. */
+  /** Generation and answer of the current write if the write is stored and its flip has failed; else null. */
   readonly unflipped: { readonly generation: number; readonly outcome: PolicyOutcome } | null;
   readonly draining: boolean;
-  /** The reason why the dataplane does not enforce now; null if it does or may soon. */
+  /** The reason why the dataplane does not enforce now; null if the dataplane enforces or may do so soon. */
   readonly dataplaneLost: string | null;
   readonly attempts: number;
   readonly trouble: Troubles;
@@ -48,7 +48,7 @@ type PolicyEvent =
       Fact,
       { type: 'dataplane.attached' | 'dataplane.enforcing' | 'dataplane.lost' | 'program.rejected' | 'node.draining' }
     >
-  /** Raised by the chart itself. */
+  /** This chart raises the following events itself. */
   | { readonly type: 'deadline.passed'; readonly id: string }
   | { readonly type: 'policy.settled' }
   | { readonly type: 'replay.needed' };
@@ -64,7 +64,7 @@ const policy = setup({
     meta: {} as ReadinessMeta,
   },
   actors: {
-    /** Reads the active record and compiles it. */
+    /** Reads the active policy record from the store and compiles it. */
     replay: fromPromise<Replay>(notProvided('replay')),
     write: writeChart,
   },
@@ -120,7 +120,7 @@ const policy = setup({
   guards: {
     isEnforced: ({ context }) => context.enforced,
     isActive: ({ context }) => context.inForce?.record != null,
-    // Selectors are not resolved in this version: a rule that uses an integration is unresolved.
+    // This version resolves no selectors, so each rule that uses an integration is unresolved.
     hasUnresolvedSelectors: ({ context }) => context.inForce?.record != null && context.inForce.integrations.length > 0,
     wasEverActivated: ({ context }) => context.everActivated,
     isReplayed: ({ context }, params: { generation: number }) =>
@@ -143,7 +143,10 @@ const policy = setup({
   delays: {
     activationTimeout: ({ context }) => context.activationTimeoutMs,
     replayBackoff: ({ context }) => backoffMs(context.attempts - 1, 500, 30_000),
-    /** If the flip after a commit fails, the answer waits this long for the dataplane to be restored. */
+    /**
+     * Milliseconds for which the answer to a stored write waits for the dataplane, if the flip after the
+     * commit failed.
+     */
     recoveryPatience: 10_000,
   },
 });
@@ -192,7 +195,10 @@ const activated = ({ context: { inForce, epoch } }: InContext): Published => {
   return { message: { type: 'policy.activated', record, generation, epoch, needs, lookups, inspection } };
 };
 
-/** The dataplane has activated the replayed program, or cannot. */
+/**
+ * Transitions for the end of a replay: the dataplane has put the replayed policy in force, or has rejected
+ * it.
+ */
 const replayEnding = policy.createStateConfig({
   on: {
     'dataplane.enforcing': {

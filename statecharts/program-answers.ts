@@ -2,7 +2,10 @@ import type { AnswerMessage, Exchange, Message, RequestMessage } from '#bus/bus-
 import type { Refusal } from '#bus/policy-requests.js';
 import { refusal } from './refusal.js';
 
-/** The answers to requests about programs, which the dataplane and its swap publish. */
+/**
+ * The answers to requests for staging, flipping and unstaging, which the dataplane chart and the swap chart
+ * publish.
+ */
 
 export const UNUSABLE = refusal('dataplane_unavailable', 'the dataplane does not enforce at the moment; see /ready');
 export const BUSY = refusal('dataplane_unavailable', 'the dataplane is putting another program in force');
@@ -12,7 +15,7 @@ export const CLOSED = refusal('dataplane_unavailable', 'the dataplane is closed'
 type Published = { readonly message: Message | null };
 type Outcome<E extends Exchange> = AnswerMessage<E>['outcome'];
 
-/** Nothing is published where `id` is null: no request waits for the answer. */
+/** Returns the answer to a request; no message if `id` is null, since then no request waits for an answer. */
 export const stageAnswered = (id: string | null, outcome: Outcome<'program.stage'>): Published => ({
   message: id === null ? null : { type: 'program.stage_answered', id, outcome },
 });
@@ -25,7 +28,10 @@ export const unstageAnswered = (id: string | null): Published => ({
 
 type Requested<E extends Exchange> = { readonly event: RequestMessage<E> };
 
-/** Answers every request at once; the reason why nothing can be staged is `why`. */
+/**
+ * Returns transitions that answer every request immediately. `why` is the refusal for a stage request; flip
+ * requests are refused as `UNUSABLE`.
+ */
 export const answeringAtOnce = (why: Refusal) =>
   ({
     'program.stage_requested': {

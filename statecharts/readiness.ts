@@ -1,4 +1,4 @@
-/** The checks of the readiness report, in its order. */
+/** The names of the checks of the readiness report, in the order of the report. */
 export const CHECKS = [
   'dataplane_running',
   'dataplane_config',
@@ -11,18 +11,33 @@ export const CHECKS = [
 ] as const;
 export type CheckName = (typeof CHECKS)[number];
 
-/** The conditions that a state can report about its part. Only `ready` and `disabled` count as ready. */
+/**
+ * The conditions that a state of a chart can report. A part is ready if its condition is `ready` or
+ * `disabled`.
+ */
 export const STANDINGS = ['ready', 'disabled', 'starting', 'degraded', 'failed', 'needed_but_absent'] as const;
 export type Standing = (typeof STANDINGS)[number];
 
-/** A part whose condition is a region of a chart; performance mode has no check in the report. */
+/**
+ * The names of the parts whose condition a region of a chart reports. Performance mode has such a region, but
+ * no check in the readiness report.
+ */
 export type PartName = CheckName | 'performance_mode';
 
-/** Each region that reports a part has exactly one such tag in each of its states. */
+/**
+ * A tag of a state. If a region reports a part, each state of the region must have exactly one tag of that
+ * part.
+ */
 export type ReadinessTag = `${PartName}:${Standing}`;
 
-/** Beside the tag: the detail that the report shows while the chart is in this state. */
+/**
+ * The metadata of a state with a readiness tag: the text that the readiness report shows while the chart is
+ * in the state.
+ */
 export type ReadinessMeta = { readonly part: PartName; readonly detail: string };
 
-/** In the context of a chart: facts beyond the detail of the state, such as the failure that led to it. */
+/**
+ * Texts in the context of a chart, by part. The readiness report shows them after the detail of the state; an
+ * example is the message of the latest error.
+ */
 export type Troubles = Readonly<Partial<Record<PartName, string>>>;

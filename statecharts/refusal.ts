@@ -5,7 +5,10 @@ export function refusal(code: RefusalCode, detail: string): Refusal {
   return { kind: 'refused', code, detail };
 }
 
-/** A refused effect rejects with an error that carries the refusal; any other failure becomes `code`. */
+/**
+ * Converts the error of an effect to a refusal. If the error has a property `refusal`, returns that property;
+ * otherwise makes a refusal with `code` and the message of the error.
+ */
 export function refusalOf(failure: unknown, code: RefusalCode): Refusal {
   if (failure instanceof Error && 'refusal' in failure) return failure.refusal as Refusal;
   return refusal(code, sentenceOf(failure));

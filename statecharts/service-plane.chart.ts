@@ -17,15 +17,18 @@ import {
 import type { ReadinessMeta, ReadinessTag } from './readiness.js';
 
 export type ServicePlaneInput = GrantedInput & {
-  /** The policy in force; null before the first policy. */
+  /** The inspection rules of the policy in force; null before the first policy. */
   readonly inspection: InspectionImage | null;
 };
 type Faults = {
   readonly hasCa: boolean;
-  /** Faults of the intercept CA, and of the authorities that server certificates are verified against. */
+  /**
+   * Faults of reading the intercept CA (`caFault`), and of reading the authorities that server certificates
+   * are verified with (`upstreamCaFault`); null if there is no fault.
+   */
   readonly caFault: string | null;
   readonly upstreamCaFault: string | null;
-  /** The reason why connections are not offloaded to the datapath. */
+  /** The reason why spliced connections cannot be offloaded to the datapath; null if they can. */
   readonly joinFault: string | null;
 };
 export type ServicePlaneContext = ServicePlaneInput & GrantedContext & Faults;
@@ -57,7 +60,7 @@ export const servicePlaneChart = setup({
   },
   actors: {
     ...GRANTED_ACTORS,
-    /** Hands over the intercept CA, now and when it changes. */
+    /** Gives the intercept CA to the threads of the service plane, at the start and after each change. */
     watchCa: fromCallback<EventObject>(notProvided('watchCa')),
   },
   actions: {

@@ -2,15 +2,15 @@ import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xsta
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 
 export type SupervisedPartInput = {
-  /** False: the part starts by itself when it is used for the first time. */
+  /** False if the part starts without this chart, when it is used for the first time. */
   readonly beginsAtOnce: boolean;
 };
 export type SupervisedPartContext = SupervisedPartInput & {
-  /** Why the part is or was down; null before the first failure. */
+  /** The message of the latest error of the part; null before the first error. */
   readonly failure: string | null;
   readonly attempts: number;
 };
-/** Sent by the part. */
+/** The supervised part sends these events. */
 export type SupervisedPartEvent =
   | { readonly type: 'part.failed'; readonly reason: string }
   | { readonly type: 'part.recovered' };
@@ -20,7 +20,10 @@ const noteError = {
   params: ({ event }: { event: { readonly error: unknown } }) => ({ reason: sentenceOf(event.error) }),
 } as const;
 
-/** A thread, or a file that is followed. It may fail at any time, and starts again after a back-off. */
+/**
+ * Supervises a part without a chart: a thread, or a file that the node follows. After a failure the part is
+ * started again, with a back-off.
+ */
 export const supervisedPartChart = setup({
   types: {
     context: {} as SupervisedPartContext,
@@ -28,7 +31,7 @@ export const supervisedPartChart = setup({
     events: {} as SupervisedPartEvent,
   },
   actors: {
-    /** Resolves when the part runs. */
+    /** Starts the part. Resolves when the part runs. */
     begin: fromPromise<void>(notProvided('begin')),
     watch: fromCallback<EventObject>(notProvided('watch')),
   },

@@ -11,22 +11,25 @@ export type Desired = { readonly program: Program; readonly sample: SampleOrProm
 export type SwapInput = {
   readonly target: Desired;
   /**
-   * The request that the proof answers; a flip request then follows. Null: the program is flipped after its
-   * proof.
+   * Id of the stage request that is answered after the proof; the swap then waits for a flip request. Null if
+   * there is no stage request; the swap then flips immediately after the proof.
    */
   readonly stageRequest: string | null;
 };
 export type SwapOutput =
   | { readonly kind: 'flipped'; readonly generation: number; readonly epoch: number }
   | { readonly kind: 'unstaged' }
-  /** `lost`: the datapath can no longer be relied on. */
+  /**
+   * `refused`: the former policy stays in force. `lost`: a flip or unstage failed or the datapath thread
+   * died, so the state of the datapath is not known.
+   */
   | { readonly kind: 'refused' | 'lost'; readonly failure: unknown };
 
 type SwapContext = SwapInput & {
-  /** The size of the staged program. */
+  /** Number of cache lines of the staged policy. */
   readonly lines: number;
   readonly unstageRequest: string | null;
-  /** Another program must be in force by now. */
+  /** True if the policy chart wants another policy in force, so that this swap must not flip. */
   readonly isSuperseded: boolean;
   readonly output: SwapOutput;
 };
@@ -35,7 +38,10 @@ export type SwapEvent =
   | { readonly type: 'program.superseded' }
   | { readonly type: 'datapath.lost'; readonly reason: string };
 
-/** Sent to the parent before the flip: this program must be in force, also after a loss of the datapath. */
+/**
+ * The swap chart sends this event to the dataplane chart before the flip. From then on `target` is the policy
+ * that must be in force, also after a loss of the datapath.
+ */
 export type SwapCommitted = {
   readonly type: 'swap.committed';
   readonly target: Desired;
@@ -50,9 +56,14 @@ const swap = setup({
     events: {} as SwapEvent,
   },
   actors: {
-    /** Fills the idle slot of the datapath. */
+    /**
+     * Fills the idle slot of the datapath with a compiled policy. Resolves with its number of cache lines.
+     */
     stage: fromPromise<{ lines: number }, Desired>(notProvided('stage')),
-    /** Compares the staged program with the policy. Rejects with the code `proof_failed` if they differ. */
+    /**
+     * Compares the staged policy in the kernel with the reference evaluator. Rejects with the code
+     * `proof_failed` if a verdict differs.
+     */
     prove: fromPromise<Proof, Desired>(notProvided('prove')),
     flip: fromPromise<{ epoch: number }>(notProvided('flip')),
     unstage: fromPromise<void>(notProvided('unstage')),
@@ -94,7 +105,10 @@ const unstaging = {
   },
 } as const;
 
-/** A failure to stage or prove answers the request, and keeps the program in force. */
+/**
+ * The transition after a failure to stage or prove. Answers the stage request with a refusal; the policy in
+ * force stays in force.
+ */
 const refused = {
   target: 'refused',
   actions: [
@@ -132,7 +146,7 @@ const disproved = ({ context, event }: { context: SwapContext; event: { readonly
       : null,
 });
 
-/** Activates one program: fills the idle slot of the datapath, proves the program there, and flips. */
+/** Puts one compiled policy in force: fills the idle slot of the datapath, proves the slot and flips. */
 export const swapChart = swap.createMachine({
   id: 'swap',
   context: ({ input }) => ({

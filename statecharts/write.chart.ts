@@ -16,19 +16,22 @@ import type { Proof, SampleOrPromise } from '#contracts/proof-types.js';
 import { notProvided } from './failure.js';
 import { refusalOf } from './refusal.js';
 
-/** The policy that decides about packets now, or after a flip. */
+/** The policy that is in force now, or that a flip will put in force. */
 export type PolicyInForce = {
-  /** Null: none is active, and `policy.fallback` decides. */
+  /**
+   * The active policy record. Null if no policy is active; `policy.fallback` of the configuration then
+   * decides.
+   */
   readonly record: PolicyRecord | null;
   readonly generation: number;
   readonly needs: Needs;
   readonly lookups: Lookups;
   readonly inspection: InspectionImage;
-  /** Names of the integrations that its selectors use. */
+  /** Names of the integrations that selectors of the policy use. */
   readonly integrations: readonly string[];
 };
 
-/** One atomic batch for the store. */
+/** The changes of one write, which the store applies as one atomic batch. */
 export type PolicyChange = {
   readonly put?: PolicyPut;
   readonly activate?: string;
@@ -37,11 +40,13 @@ export type PolicyChange = {
   readonly generation: number;
 };
 
-/** A write without a refusal: the change of the store, the program to activate, and the answer. */
+/**
+ * A write that is not refused: the change of the store, the compiled policy to put in force, and the answer.
+ */
 export type PreparedWrite = {
   readonly kind: 'prepared_write';
   readonly change: PolicyChange;
-  /** Null if the write does not change the program in force. */
+  /** Null if the write does not change the policy in force. */
   readonly activation: {
     readonly program: Program;
     readonly sample: SampleOrPromise;
@@ -53,14 +58,17 @@ export type PreparedWrite = {
 export type WriteInput = {
   readonly id: string;
   readonly write: PolicyWrite;
-  /** Whether there is a dataplane that enforces. */
+  /** Whether the configuration has a dataplane, which enforces the policy. */
   readonly enforced: boolean;
 };
 export type WriteOutput =
-  /** The program in force is the same after the write as before it. */
+  /** The write ended without changing the policy in force. */
   | { readonly kind: 'ended' }
   | { readonly kind: 'activated'; readonly inForce: PolicyInForce; readonly epoch: number | null }
-  /** Stored, but not flipped. It is not answered yet. */
+  /**
+   * The policy is stored, but the flip failed. The write chart has not answered the request; the policy chart
+   * must do that.
+   */
   | { readonly kind: 'unflipped'; readonly inForce: PolicyInForce; readonly outcome: PolicyOutcome };
 
 type WriteContext = WriteInput & {
@@ -70,8 +78,8 @@ type WriteContext = WriteInput & {
   readonly output: WriteOutput;
 };
 /**
- * Sent by the chart of the policy when the time of the write is over. It has no effect after the commit has
- * begun.
+ * The policy chart sends this event when the activation timeout of the write has passed. The event has no
+ * effect after the commit has begun.
  */
 export type WriteExpired = { readonly type: 'write.expired'; readonly refusal: Refusal };
 
@@ -83,9 +91,12 @@ const write = setup({
     events: {} as WriteExpired,
   },
   actors: {
-    /** Reads, validates and compiles a write and decides about it. Stores and stages nothing. */
+    /**
+     * Reads, validates and compiles the policy of a write, and decides what to store. Stores and stages
+     * nothing.
+     */
     prepare: fromPromise<PreparedWrite | Refusal, { write: PolicyWrite }>(notProvided('prepare')),
-    /** Fills the idle slot, and proves it. */
+    /** Fills the idle slot of the datapath, and proves the slot. */
     stage: fromPromise<
       { lines: number; proof: Proof },
       { program: Program; sample: SampleOrPromise; generation: number }
@@ -164,8 +175,8 @@ const expiringTo = <Target extends string>(target: Target) =>
   }) as const;
 
 /**
- * One write of a policy. A failure before the commit changes nothing. Nothing is rolled back after the
- * commit.
+ * Runs one write of a policy. A failure before the commit changes nothing. After the commit, nothing is
+ * rolled back.
  */
 export const writeChart = write.createMachine({
   id: 'write',

@@ -4,8 +4,8 @@ import { getShortestPaths } from 'xstate/graph';
 const PROJECTION_SLOTS = new Set(['context', 'input', 'params', 'output']);
 
 /**
- * Paths of inline behaviour in the configuration of a chart, except pure projections, which XState cannot
- * name.
+ * Returns the paths of functions inside the configuration of a chart. Only functions that compute a context,
+ * an input, parameters or an output may be inline, since XState cannot refer to them by name.
  */
 export function inlineBehaviour(machine: AnyStateMachine): string[] {
   const found: string[] = [];
@@ -20,7 +20,10 @@ export function inlineBehaviour(machine: AnyStateMachine): string[] {
   return found;
 }
 
-/** Every `invoke` without an id of its own or without `onError`. Its rejection would stop the whole chart. */
+/**
+ * Returns every `invoke` without its own id or without `onError`. Without `onError`, a rejection of the
+ * invoked actor would stop the whole chart.
+ */
 export function unhandledInvokes(machine: AnyStateMachine): string[] {
   return nodesOf(machine).flatMap((node) =>
     [node.config.invoke ?? []]
@@ -39,19 +42,25 @@ export type Walk = {
   readonly machine: AnyStateMachine;
   readonly input?: unknown;
   readonly events: readonly (EventObject & Readonly<Record<string, unknown>>)[];
-  /** By id of the invoked actor: its possible outputs; omitted: `undefined`. */
+  /**
+   * Possible outputs of each invoked actor, by its id. For an actor that is not listed, the only output is
+   * `undefined`.
+   */
   readonly outputs?: Readonly<Record<string, readonly unknown[]>>;
   readonly errors?: Readonly<Record<string, readonly unknown[]>>;
-  /** The parts of the context that guards read; they distinguish two states. */
+  /**
+   * Returns those parts of the context that guards read. Two snapshots with the same state and the same key
+   * count as one.
+   */
   readonly key?: (snapshot: AnyMachineSnapshot) => unknown;
   /**
-   * The snapshots from which the walk continues. Without this limit a growing queue would make the walk
-   * endless.
+   * Returns whether the walk continues from a snapshot. Without this limit a queue in the context could grow,
+   * and the walk would not end.
    */
   readonly within?: (snapshot: AnyMachineSnapshot) => boolean;
 };
 
-/** The state nodes of a value of the machine, the root included. */
+/** Returns the active state nodes for the state value of a snapshot, the root included. */
 function nodesAt(node: AnyStateNode, value: unknown): AnyStateNode[] {
   if (value === undefined) return [node];
   const children = typeof value === 'string' ? { [value]: undefined } : (value as Record<string, unknown>);
@@ -64,7 +73,7 @@ function nodesAt(node: AnyStateNode, value: unknown): AnyStateNode[] {
   ];
 }
 
-/** Internal events that can occur in a state: timers, and results of invoked actors. */
+/** Returns the internal events that can occur in a state: time-outs, and results of invoked actors. */
 function ownEvents({ machine, outputs = {}, errors = {} }: Walk, value: unknown): EventObject[] {
   return nodesAt(machine.root, value).flatMap((node) => [
     ...[...node.transitions.keys()].filter((type) => type.startsWith('xstate.after.')).map((type) => ({ type })),
@@ -79,7 +88,7 @@ function ownEvents({ machine, outputs = {}, errors = {} }: Walk, value: unknown)
   ]);
 }
 
-/** Every snapshot that the chart can reach, found without running an effect. */
+/** Returns every snapshot that the chart can reach by the events of the walk. Runs no effects. */
 export function reachable(walk: Walk): AnyMachineSnapshot[] {
   const paths = getShortestPaths(walk.machine, {
     events: (snapshot) => [...walk.events, ...ownEvents(walk, snapshot.value)] as never[],
@@ -96,7 +105,7 @@ export function reachable(walk: Walk): AnyMachineSnapshot[] {
   return paths.map((path) => path.state as unknown as AnyMachineSnapshot);
 }
 
-/** `a.b.c` for each active state; the regions of a parallel chart are separated. */
+/** Returns the path `a.b.c` of each active leaf state; a parallel chart has one path for each region. */
 export function leavesOf(value: unknown, prefix = ''): string[] {
   if (typeof value === 'string') return [prefix + value];
   return Object.entries(value as Record<string, unknown>).flatMap(([key, child]) =>
@@ -104,12 +113,15 @@ export function leavesOf(value: unknown, prefix = ''): string[] {
   );
 }
 
-/** The sorted leaf states of these snapshots. */
+/** Returns the sorted paths of all leaf states in these snapshots, without duplicates. */
 export function leavesIn(snapshots: readonly AnyMachineSnapshot[]): string[] {
   return [...new Set(snapshots.flatMap((snapshot) => leavesOf(snapshot.value)))].sort();
 }
 
-/** `leaf: event` for every public event that the chart does not handle in this leaf state. */
+/**
+ * Returns one text `event: leaf, leaf` for each public event: the leaf states of the region in which the
+ * chart does not handle the event.
+ */
 export function ignored(
   snapshots: readonly AnyMachineSnapshot[],
   region: string,

@@ -4,7 +4,10 @@ import { STANDINGS } from '#statecharts/readiness.js';
 import { ignored, inlineBehaviour, leavesIn, leavesOf, reachable, unhandledInvokes } from './chart-walk.js';
 import { WALKS } from './walks.js';
 
-/** The tags and details of a region about its part; there must be exactly one of each. */
+/**
+ * Returns the readiness tags of a part in a snapshot, and the number of its details. Each must be exactly
+ * one.
+ */
 function sayings(snapshot: AnyMachineSnapshot, part: string): { tags: string[]; details: number } {
   const tags = STANDINGS.map((standing) => `${part}:${standing}`).filter((tag) => snapshot.hasTag(tag));
   const metas = Object.values(snapshot.getMeta()) as ({ part: string } | undefined)[];
@@ -17,23 +20,23 @@ for (const [name, walks] of Object.entries(WALKS)) {
     if (machine === undefined) throw new RangeError(`no walk of ${name}`);
     const snapshots = walks.flatMap(reachable);
 
-    test('names all behaviour instead of inlining it', () => {
+    test('names all behaviour in its setup instead of writing it inline', () => {
       expect(inlineBehaviour(machine)).toEqual([]);
     });
 
-    test('handles the failure of every invoked actor', () => {
+    test('has an id and an onError for every invoked actor', () => {
       expect(unhandledInvokes(machine)).toEqual([]);
     });
 
-    test('never stops because of an event', () => {
+    test('does not stop with an error after any event', () => {
       expect(snapshots.filter(({ status }) => status === 'error').map(({ value }) => value)).toEqual([]);
     });
 
-    test('reaches exactly these states', () => {
+    test('reaches exactly the states of the stored snapshot', () => {
       expect(leavesIn(snapshots)).toMatchSnapshot();
     });
 
-    test('ignores public events only in the states that are listed', () => {
+    test('ignores public events only in the states of the stored snapshot', () => {
       const events = walks[0]?.events ?? [];
       const regions = [...new Set(snapshots.flatMap(({ value }) => leavesOf(value)))].every((leaf) =>
         leaf.includes('.'),
@@ -45,7 +48,7 @@ for (const [name, walks] of Object.entries(WALKS)) {
     });
 
     for (const [region, part] of Object.entries(walks[0]?.regions ?? {})) {
-      test(`has exactly one readiness detail for ${part} in every state`, () => {
+      test(`has exactly one readiness tag and detail for ${part} in every state`, () => {
         const wrong = snapshots
           .map((snapshot) => ({ value: snapshot.value, ...sayings(snapshot, part) }))
           .filter(({ tags, details }) => tags.length !== 1 || details !== 1);

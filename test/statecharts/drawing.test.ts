@@ -8,17 +8,17 @@ import { WALKS } from './walks.js';
 const folder = new URL('../../docs/statecharts/', import.meta.url);
 
 for (const [name, chart] of Object.entries(CHARTS)) {
-  test(`docs/statecharts/${name}.md is drawn from the chart (npm run charts)`, () => {
+  test(`docs/statecharts/${name}.md equals the page that drawChart returns (update: npm run charts)`, () => {
     expect(readFileSync(new URL(`${name}.md`, folder), 'utf8')).toBe(drawChart(chart));
   });
 
-  test(`the diagram of ${name} fits one screen`, () => {
+  test(`the diagram of the ${name} chart has at most 60 lines of at most 160 characters`, () => {
     const lines = drawChart(chart).split('```')[1]?.split('\n') ?? [];
     expect([lines.length > 60, lines.filter((line) => line.length > 160)]).toEqual([false, []]);
   });
 }
 
-test('every chart of this folder is drawn and walked', () => {
+test('CHARTS and WALKS contain every chart file of the folder statecharts', () => {
   const files = readdirSync(new URL('../../statecharts/', import.meta.url))
     .filter((file) => file.endsWith('.chart.ts'))
     .map((file) => file.replace('.chart.ts', ''))
@@ -31,7 +31,7 @@ test('every chart of this folder is drawn and walked', () => {
   ).toEqual(Object.keys(WALKS).sort());
 });
 
-test('regions are drawn side by side inside the chart', () => {
+test('drawChart draws parallel regions side by side inside the chart', () => {
   const chart = createMachine({
     id: 'lamp',
     type: 'parallel',
@@ -53,7 +53,7 @@ stateDiagram-v2
 `);
 });
 
-test('an arrow between inner states of two composites is drawn between the composites', () => {
+test('drawChart draws an arrow between composite states if a transition connects their inner states', () => {
   const chart = createMachine({
     id: 'lamp',
     initial: 'off',
@@ -96,7 +96,7 @@ stateDiagram-v2
 `);
 });
 
-test('edges with the same ends are one arrow, and composites with the same inside are drawn once', () => {
+test('drawChart merges arrows between the same states, and draws equal composite states only once', () => {
   const lamp = { initial: 'off', states: { off: { on: { pressed: 'on', pulled: 'on' } }, on: { always: 'off' } } };
   const chart = createMachine({ id: 'lamps', type: 'parallel', states: { hall: lamp, attic: lamp } });
   expect(drawChart(chart).split('```')[1]).toBe(`mermaid

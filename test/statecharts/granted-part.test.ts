@@ -6,7 +6,10 @@ import { INSPECTION, LOOKUPS } from './sample.js';
 
 const INPUT = { configured: true, needed: true, enforced: false, lookups: LOOKUPS, inspection: INSPECTION };
 
-/** Its first attempt to listen fails with this; the address of the node changes right afterwards. */
+/**
+ * Starts a chart whose first attempt to listen fails with the given error; an address of the node changes
+ * immediately afterwards.
+ */
 function failingOnce(chart: typeof dnsProxyChart | typeof servicePlaneChart, failure: Error) {
   let attempts = 0;
   const open = fromPromise(async () => {
@@ -29,13 +32,13 @@ describe.each([
   ['DNS proxy', dnsProxyChart],
   ['service plane', servicePlaneChart],
 ])('the %s', (_, chart) => {
-  test('listens as soon as the node has its address', async () => {
+  test('listens without a back-off once the address that the node lacked is there', async () => {
     const { actor } = failingOnce(chart, Object.assign(new Error(sentence), { code: 'EADDRNOTAVAIL' }));
     await waitFor(actor, (snapshot) => snapshot.matches({ running: 'serving' }));
     actor.stop();
   });
 
-  test('waits for the back-off after a failure with another code, whatever its message', async () => {
+  test('waits for the back-off if the error is not EADDRNOTAVAIL, whatever its message', async () => {
     const { actor, clock } = failingOnce(chart, Object.assign(new Error(sentence), { code: 'EADDRINUSE' }));
     await waitFor(actor, (snapshot) => snapshot.matches({ running: 'backing_off' }));
     await new Promise((resolve) => setImmediate(resolve));

@@ -34,14 +34,14 @@ function startSwap(stageRequest: string | null) {
   return { actor, published, log, ended };
 }
 
-test('without a request the program is flipped as soon as it is proved', async () => {
+test('the swap flips immediately after the proof if there is no stage request', async () => {
   const { published, log, ended } = startSwap(null);
   expect(await ended()).toEqual({ kind: 'flipped', generation: 2, epoch: 7 });
   expect(log).toEqual(['stage', 'prove', 'flip']);
   expect(published).toEqual([{ type: 'program.proved', generation: 2, proof: PROOF }]);
 });
 
-test('on request the program waits for the flip, which is announced before it begins', async () => {
+test('after a stage request the swap waits for the flip request, and sends swap.committed before the flip', async () => {
   const { actor, published, log, ended } = startSwap('s');
   await waitFor(actor, (snapshot) => snapshot.matches('staged'));
   actor.send({ type: 'program.flip_requested', id: 'f', generation: 2 });
@@ -53,7 +53,7 @@ test('on request the program waits for the flip, which is announced before it be
   ]);
 });
 
-test('a program that is superseded is unstaged once it is proved', async () => {
+test('the swap unstages a proved policy if another policy has superseded it', async () => {
   const { actor, log, ended } = startSwap('s');
   actor.send({ type: 'program.superseded' });
   expect(await ended()).toEqual({ kind: 'unstaged' });

@@ -117,12 +117,14 @@ const policyKey = ({ context }: { context: PolicyContext }) => [
   context.draining,
   context.dataplaneLost,
 ];
-// Guards see no difference between one waiting write and two.
+// One queued write is enough for this walk: no guard distinguishes one queued write from two.
 const boundedQueue = ({ context }: { context: PolicyContext }) => context.queue.length < 2;
 
 export type NamedWalk = Walk & { readonly regions: Readonly<Record<string, string>> };
 
-/** The walk of each chart, and the region that reports each part. */
+/**
+ * For each chart, by its id: the walks over its states, and the regions that report the condition of a part.
+ */
 export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
   node: [
     {
@@ -137,7 +139,8 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         { type: 'policy.drained' },
         { type: 'dataplane.closed' },
       ],
-      // The regions of the parts are independent.
+      // The regions of the parts do not influence each other, so states with two parts down add nothing to
+      // the walk.
       within: (({ value }: { value: object }) =>
         Object.values(value).filter((state) => state === 'down').length < 2) as never,
       regions: { phase: 'draining' },
@@ -204,7 +207,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
   interfaces: [true, false].map((configured) => ({
     machine: interfacesChart,
     input: { configured },
-    // Attachments are reported only if the configuration has a dataplane.
+    // The dataplane chart sends `interfaces.attached` only if the configuration has a `dataplane` section.
     events: [
       ...(configured ? ATTACHED.map((attached) => ({ type: 'interfaces.attached', attached })) : []),
       changed('interface_appeared'),
@@ -221,7 +224,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     regions: { '': 'dataplane_config' },
   })),
   swap: ['s', null].map((stageRequest) => ({
-    // The chart has no parent in this walk.
+    // This walk runs the swap chart without its parent, so the event to the parent must not be sent.
     machine: swapChart.provide({ actions: { announceCommitment: () => {} } }),
     input: { target: { program: PROGRAM, sample: SAMPLE, generation: 2 }, stageRequest },
     events: [
