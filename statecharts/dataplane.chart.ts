@@ -52,9 +52,9 @@ type DataplaneEvent =
   | RequestMessage<'program.stage' | 'program.flip' | 'program.unstage'>
   | Extract<Fact, { type: 'program.desired' | 'policy.activated' | 'dataplane.release_requested' }>
   | { readonly type: 'datapath.changed'; readonly change: DatapathChange }
-  /** The swap chart sends this event. */
+  /** The swap chart sends `swap.committed`. */
   | SwapCommitted
-  /** This chart raises the event itself. */
+  /** This chart raises `datapath.lost` itself, when it can no longer rely on the datapath. */
   | { readonly type: 'datapath.lost'; readonly reason: string };
 
 const MAX_ATTEMPTS = 5;
@@ -274,7 +274,7 @@ const replacing = dataplane.createStateConfig({
     ],
     'datapath.changed': {
       guard: { type: 'workerDied', params: ({ event }) => event },
-      // The swap answers its pending requests and ends with the output `lost`.
+      // On `datapath.lost` the swap answers its pending requests and ends with the output `lost`.
       actions: [
         { type: 'tellSwap', params: ({ event }) => ({ type: 'datapath.lost', reason: reasonOf(event.change) }) },
         'forwardToInterfaces',

@@ -19,7 +19,10 @@ export function backoffMs(attempts: number, firstMs: number, maxMs: number): num
   return Math.min(firstMs * 2 ** Math.min(attempts, 30), maxMs);
 }
 
-/** Returns an implementation that throws, for an effect that the actor of the chart must replace. */
+/**
+ * Returns a placeholder for an effect of a chart. The placeholder throws, so that an actor that does not
+ * replace the effect is noticed.
+ */
 export function notProvided(name: string): () => never {
   return () => {
     throw new Error(`actor "${name}" was not provided`);

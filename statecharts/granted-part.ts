@@ -31,8 +31,9 @@ export type GrantedEvent = Extract<
 export type PolicyActivated = Extract<Fact, { type: 'policy.activated' }>;
 
 /**
- * Returns the context at the start of a part. `knowsPolicy` is true for a part that the node has restarted:
- * it missed the fact `dataplane.enforcing`, so its context begins with `isEnforcing` true.
+ * Returns the initial context of the DNS proxy or the service plane. `knowsPolicy` is true if the node has
+ * restarted the part. A restarted part has missed the fact `dataplane.enforcing`, so its context begins with
+ * `isEnforcing` true.
  */
 export const beginning = <Input extends GrantedInput>(input: Input, knowsPolicy: boolean): Input & GrantedContext => ({
   ...input,
@@ -44,9 +45,12 @@ export const beginning = <Input extends GrantedInput>(input: Input, knowsPolicy:
 });
 
 export const GRANTED_ACTORS = {
-  /** Starts the threads of the part and makes them listen; first closes what an earlier call opened. */
+  /**
+   * Starts the threads of the part and makes them listen. First closes the threads and sockets of an earlier
+   * call.
+   */
   open: fromPromise<void>(notProvided('open')),
-  /** Gives the threads of the part access to the grants of the datapath. */
+  /** Gives the threads of the DNS proxy or service plane access to the grants of the datapath. */
   connectGrants: fromPromise<void>(notProvided('connectGrants')),
   /** Resolves when an address or a link of the node has changed. */
   addressChange: fromPromise<void>(notProvided('addressChange')),
@@ -55,7 +59,10 @@ export const GRANTED_ACTORS = {
 
 type Context = { readonly context: GrantedContext };
 
-/** Returns the actions of a chart whose context has type `C` and whose events have type `E`. */
+/**
+ * Returns the actions that the charts of the DNS proxy and of the service plane have in common. `C` is the
+ * type of the chart's context, and `E` the type of its events.
+ */
 export function grantedActions<C extends GrantedContext, E extends EventObject>(part: PartName) {
   const changing = <P = undefined>(change: (context: GrantedContext, params: P) => Partial<GrantedContext>) =>
     assign<C, E, P, E, never>(({ context }, params) => change(context, params) as Partial<C>);
@@ -139,21 +146,21 @@ type Own<P extends PartName, F extends Facts, Died extends string, Note, Use, Wa
   readonly use: Use;
   /** Further event types and their actions, which apply in all states while the part is configured. */
   readonly facts: F;
-  /** Type of the event that the threads of the part have ended. */
+  /** Type of the event that the part sends when its threads have ended. */
   readonly died: Died;
   /** Actors that are invoked in all states while the part is configured. */
   readonly watching: Watching;
   /**
-   * The transitions from the state `deciding` when the part has a policy and grants. `states` are the targets
-   * of these transitions.
+   * The transitions from the state `deciding` for a part that has a policy and grants. `states` has the
+   * target states of these transitions.
    */
   readonly deciding: Deciding;
   readonly states: States;
 };
 
 /**
- * Returns the states of a chart: those of a part that is not configured, does not listen yet, or lacks the
- * policy or the grants, and the chart's own states.
+ * Returns the states of the chart of a part: the common states (not configured, not listening yet, without a
+ * policy, without grants), and the part's own `states`.
  */
 export function grantedStates<
   P extends PartName,

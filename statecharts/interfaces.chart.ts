@@ -3,7 +3,7 @@ import type { DatapathChange, Review } from '#contracts/datapath.js';
 import { notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 
-/** The result of an attach. `missing`: the configured interface names that no interface has. */
+/** The result of attaching the hooks. `missing`: the configured interface names that no interface has. */
 export type Attached = Review & { readonly missing: readonly string[] };
 
 export type InterfacesInput = {
@@ -22,7 +22,7 @@ type InterfacesContext = InterfacesInput & {
   readonly trouble: Troubles;
   readonly notices: Troubles;
 };
-/** The dataplane chart sends these events. */
+/** The dataplane chart sends these two events to the interfaces chart. */
 export type InterfacesEvent =
   | { readonly type: 'interfaces.attached'; readonly attached: Attached }
   | { readonly type: 'datapath.changed'; readonly change: DatapathChange };

@@ -36,7 +36,7 @@ export type PolicyContext = PolicyInput & {
   /** Generation and answer of the current write if the write is stored and its flip has failed; else null. */
   readonly unflipped: { readonly generation: number; readonly outcome: PolicyOutcome } | null;
   readonly draining: boolean;
-  /** The reason why the dataplane does not enforce now; null if the dataplane enforces or may do so soon. */
+  /** The reason why the dataplane is lost; null while the dataplane enforces or still starts. */
   readonly dataplaneLost: string | null;
   readonly attempts: number;
   readonly trouble: Troubles;
@@ -48,7 +48,7 @@ type PolicyEvent =
       Fact,
       { type: 'dataplane.attached' | 'dataplane.enforcing' | 'dataplane.lost' | 'program.rejected' | 'node.draining' }
     >
-  /** This chart raises the following events itself. */
+  /** This chart raises `deadline.passed`, `policy.settled` and `replay.needed` itself. */
   | { readonly type: 'deadline.passed'; readonly id: string }
   | { readonly type: 'policy.settled' }
   | { readonly type: 'replay.needed' };

@@ -25,8 +25,8 @@ export type Standing = (typeof STANDINGS)[number];
 export type PartName = CheckName | 'performance_mode';
 
 /**
- * A tag of a state. If a region reports a part, each state of the region must have exactly one tag of that
- * part.
+ * A readiness tag of a state: the name of a part and its condition. If a region reports a part, each state of
+ * the region must have exactly one tag of that part.
  */
 export type ReadinessTag = `${PartName}:${Standing}`;
 
@@ -37,7 +37,7 @@ export type ReadinessTag = `${PartName}:${Standing}`;
 export type ReadinessMeta = { readonly part: PartName; readonly detail: string };
 
 /**
- * Texts in the context of a chart, by part. The readiness report shows them after the detail of the state; an
- * example is the message of the latest error.
+ * Texts that the readiness report shows after the detail of a state, by part. An example is the message of
+ * the latest error.
  */
 export type Troubles = Readonly<Partial<Record<PartName, string>>>;

@@ -10,7 +10,7 @@ export type SupervisedPartContext = SupervisedPartInput & {
   readonly failure: string | null;
   readonly attempts: number;
 };
-/** The supervised part sends these events. */
+/** The supervised part sends `part.failed` and `part.recovered`. */
 export type SupervisedPartEvent =
   | { readonly type: 'part.failed'; readonly reason: string }
   | { readonly type: 'part.recovered' };
@@ -21,8 +21,8 @@ const noteError = {
 } as const;
 
 /**
- * Supervises a part without a chart: a thread, or a file that the node follows. After a failure the part is
- * started again, with a back-off.
+ * The chart of a part that has no chart of its own: a thread, or a file that the node follows. After a
+ * failure the part is started again, with a back-off.
  */
 export const supervisedPartChart = setup({
   types: {

@@ -57,7 +57,8 @@ const swap = setup({
   },
   actors: {
     /**
-     * Fills the idle slot of the datapath with a compiled policy. Resolves with its number of cache lines.
+     * Fills the idle slot of the datapath with a compiled policy. Resolves with the number of cache lines of
+     * that policy.
      */
     stage: fromPromise<{ lines: number }, Desired>(notProvided('stage')),
     /**

@@ -66,8 +66,8 @@ export type WriteOutput =
   | { readonly kind: 'ended' }
   | { readonly kind: 'activated'; readonly inForce: PolicyInForce; readonly epoch: number | null }
   /**
-   * The policy is stored, but the flip failed. The write chart has not answered the request; the policy chart
-   * must do that.
+   * The policy is stored, but the flip failed. The write chart has not answered the request, so the policy
+   * chart must answer it.
    */
   | { readonly kind: 'unflipped'; readonly inForce: PolicyInForce; readonly outcome: PolicyOutcome };
 

@@ -88,7 +88,10 @@ function ownEvents({ machine, outputs = {}, errors = {} }: Walk, value: unknown)
   ]);
 }
 
-/** Returns every snapshot that the chart can reach by the events of the walk. Runs no effects. */
+/**
+ * Returns every snapshot that the chart can reach by the events of the walk. Computes the snapshots without
+ * running the effects of the chart.
+ */
 export function reachable(walk: Walk): AnyMachineSnapshot[] {
   const paths = getShortestPaths(walk.machine, {
     events: (snapshot) => [...walk.events, ...ownEvents(walk, snapshot.value)] as never[],

@@ -5,8 +5,8 @@ import { ignored, inlineBehaviour, leavesIn, leavesOf, reachable, unhandledInvok
 import { WALKS } from './walks.js';
 
 /**
- * Returns the readiness tags of a part in a snapshot, and the number of its details. Each must be exactly
- * one.
+ * Returns the readiness tags of a part in a snapshot, and the number of details for that part. The tests
+ * require exactly one tag and one detail.
  */
 function sayings(snapshot: AnyMachineSnapshot, part: string): { tags: string[]; details: number } {
   const tags = STANDINGS.map((standing) => `${part}:${standing}`).filter((tag) => snapshot.hasTag(tag));
@@ -24,7 +24,7 @@ for (const [name, walks] of Object.entries(WALKS)) {
       expect(inlineBehaviour(machine)).toEqual([]);
     });
 
-    test('has an id and an onError for every invoked actor', () => {
+    test('has an id and an onError transition for every invoked actor', () => {
       expect(unhandledInvokes(machine)).toEqual([]);
     });
 

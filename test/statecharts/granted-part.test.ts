@@ -32,13 +32,13 @@ describe.each([
   ['DNS proxy', dnsProxyChart],
   ['service plane', servicePlaneChart],
 ])('the %s', (_, chart) => {
-  test('listens without a back-off once the address that the node lacked is there', async () => {
+  test('listens again without a back-off when the node gets the address that it lacked', async () => {
     const { actor } = failingOnce(chart, Object.assign(new Error(sentence), { code: 'EADDRNOTAVAIL' }));
     await waitFor(actor, (snapshot) => snapshot.matches({ running: 'serving' }));
     actor.stop();
   });
 
-  test('waits for the back-off if the error is not EADDRNOTAVAIL, whatever its message', async () => {
+  test('waits for the back-off if listening fails with an error other than EADDRNOTAVAIL', async () => {
     const { actor, clock } = failingOnce(chart, Object.assign(new Error(sentence), { code: 'EADDRINUSE' }));
     await waitFor(actor, (snapshot) => snapshot.matches({ running: 'backing_off' }));
     await new Promise((resolve) => setImmediate(resolve));

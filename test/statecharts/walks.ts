@@ -139,8 +139,8 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         { type: 'policy.drained' },
         { type: 'dataplane.closed' },
       ],
-      // The regions of the parts do not influence each other, so states with two parts down add nothing to
-      // the walk.
+      // The regions of the parts do not influence each other. So the walk need not continue from states in
+      // which two parts are down.
       within: (({ value }: { value: object }) =>
         Object.values(value).filter((state) => state === 'down').length < 2) as never,
       regions: { phase: 'draining' },

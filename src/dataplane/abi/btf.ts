@@ -33,8 +33,8 @@ type Member = { readonly name: string; readonly type: number; readonly offset: n
 type BtfType = {
   readonly kind: number;
   /**
-   * For a struct, union, enum or integer: its size in bytes. For a typedef or qualifier: the id of the BTF
-   * type that it refers to.
+   * For a struct, union, enum or integer: its size in bytes. For a typedef or a qualifier such as `const`:
+   * the id of the BTF type that the typedef or qualifier refers to.
    */
   readonly sizeOrType: number;
   readonly members: readonly Member[];

@@ -62,8 +62,8 @@ export type Flow = {
   readonly icmpQuery: number;
   readonly state: FlowState;
   /**
-   * The flow was opened from an interface that is not policed. No rule was applied to the flow, and policed
-   * interfaces let in only its replies.
+   * True if the flow was opened from an interface that is not policed. No rule was applied to such a flow,
+   * and policed interfaces let in only replies of the flow.
    */
   readonly foreign: boolean;
   readonly halfOpen: boolean;

@@ -39,13 +39,15 @@ export type Settings = {
   readonly policeLocal: boolean;
   readonly judgeAll: boolean;
   readonly traceWord: boolean;
-  /** The datapath may send allowed packets directly to the next interface, without the network stack. */
+  /**
+   * Whether the datapath may send allowed packets directly to the next interface, without the network stack.
+   */
   readonly direct: boolean;
   /** Flags that the datapath passes to `bpf_fib_lookup`. */
   readonly fibFlags: number;
   /**
-   * The datapath looks up next hops in the copy of plain routes, while that copy is in force; needs Linux
-   * 6.2.
+   * Whether the datapath looks up next hops in its copy of the plain routes, while the copy is up to date;
+   * needs Linux 6.2.
    */
   readonly copiesRoutes?: boolean;
   /**
@@ -53,7 +55,7 @@ export type Settings = {
    * its predecessor.
    */
   readonly bridges?: boolean;
-  /** The datapath redirects DNS lookups to the DNS proxy, for every destination address. */
+  /** Whether the datapath redirects DNS lookups to the DNS proxy, for every destination address. */
   readonly divertDns?: boolean;
   /**
    * The address and port where the service plane accepts connections to inspect; undefined if no service

@@ -30,8 +30,9 @@ export class Slots {
   readonly #directUntil: BigUint64Array;
   #staged = false;
   /**
-   * The active word of the predecessor, from whose datapath this process takes over; 0 if there is no
-   * predecessor. The epochs continue from that word, and `fill` does not overwrite the slot that it selects.
+   * The active word of the predecessor, the datapath that this process takes over from; 0 if there is no
+   * predecessor. The epochs continue from that word. `fill` does not overwrite the slot that the word
+   * selects.
    */
   #wordBefore = 0;
   /**
@@ -60,7 +61,10 @@ export class Slots {
     return before === MAX_EPOCH ? 1 : before + 1;
   }
 
-  /** The slot in force, also that of a predecessor; undefined before the first activation. */
+  /**
+   * The slot in force. Before the first flip of this datapath: the slot that its predecessor has in force;
+   * undefined if there is no predecessor.
+   */
   get slotInForce(): 0 | 1 | undefined {
     if ((this.#word() || this.#wordBefore) === 0) return undefined;
     return this.idleSlot === 0 ? 1 : 0;
@@ -199,8 +203,8 @@ export class Slots {
   }
 
   /**
-   * Waits for a grace period if a packet may still read the idle slot. The next call of `fill` does not wait
-   * then.
+   * If a packet may still be reading the idle slot, waits for a grace period, so that the next call of `fill`
+   * need not wait.
    */
   settle(): void {
     if (!this.#graceDue) return;

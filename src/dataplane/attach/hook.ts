@@ -11,8 +11,8 @@ const REPLACE = 1;
 export const CLSACT = { handle: 0x57e1, priority: 1 };
 
 /**
- * Attaches a BPF program to the TCX hook of an interface. If the pinned link already attaches a program
- * there, replaces that program.
+ * Attaches a BPF program to the TCX hook of an interface. If the pinned link already attaches a program to
+ * that interface, replaces that program.
  */
 export function attachTcx(programFd: number, ifindex: number, direction: Direction, pinPath: string): void {
   const held = tcxProgram(ifindex, pinPath);
@@ -39,7 +39,7 @@ export function attachTcx(programFd: number, ifindex: number, direction: Directi
 
 /**
  * Returns the id of the BPF program that the link pinned at `pinPath` attaches to this interface; undefined
- * if no pinned link attaches one.
+ * if the pinned link does not exist or belongs to another interface.
  */
 export function tcxProgram(ifindex: number, pinPath: string): number | undefined {
   if (!existsSync(pinPath)) return undefined;
@@ -63,7 +63,8 @@ export function tcxPrograms(ifindex: number, direction: Direction): number[] {
 }
 
 /**
- * Returns true if `error`, from an attach to a TCX hook, means that the kernel is older than Linux 6.6 and has no TCX.
+ * Returns true if `error`, from an attach to a TCX hook, means that the kernel is older than Linux 6.6 and
+ * has no TCX.
  */
 export function isTcxUnsupported(error: unknown): boolean {
   return error instanceof KernelFailure && (error.code === 'EINVAL' || error.code === 'EOPNOTSUPP');

@@ -11,8 +11,8 @@ const IFF = { up: 1, loopback: 8 } as const;
 const RTEXT_FILTER_SKIP_STATS = 8;
 
 /**
- * An interface and its relation to other interfaces. `master` and `lower` are 0 if there is no such interface
- * in this namespace.
+ * A network interface and its relation to other interfaces. `master` and `lower` are interface indexes, or 0
+ * if the interface has no master or lower interface in this namespace.
  */
 export type Link = Interface & {
   /** The type of the interface as in `ip link add type`; empty for hardware. */

@@ -27,9 +27,9 @@ export function networkNamespace(): string {
 }
 
 /**
- * The locks that make this process the only Weir in its network namespace and the only user of its pin path.
- * They are `flock` locks on the namespace file and on the pin folder. The kernel releases the locks when the
- * process ends.
+ * Two `flock` locks, on the file of the network namespace and on the pin folder. With them this process is
+ * the only Weir process that polices the namespace and the only one that uses the pin path. The kernel
+ * releases the locks when the process ends.
  */
 export class Ownership {
   readonly #fds = new Map<string, number>();
@@ -37,8 +37,8 @@ export class Ownership {
   constructor(readonly pinPath: string) {}
 
   /**
-   * Locks the network namespace, calls `prepare`, which must create the pin path, and locks the pin path.
-   * Throws `OtherProcess` if another process has one of the locks. If the pin path was removed and created
+   * Locks the network namespace, calls `prepare`, which must create the pin folder, and locks the pin folder.
+   * Throws `OtherProcess` if another process has one of the locks. If the pin folder was removed and created
    * again since the last call, locks the new folder.
    */
   take(prepare: () => void): void {

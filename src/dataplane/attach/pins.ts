@@ -30,8 +30,8 @@ export class Pins {
       check(`mount bpffs on ${STANDARD_MOUNT}`, libc.mount('bpf', STANDARD_MOUNT, 'bpf', 0, null));
     }
     mkdirSync(this.links, { recursive: true });
-    // Builds with layout version 1 had only ingress hooks, and named the pin of a link by the interface
-    // alone.
+    // Builds with layout version 1 had only ingress hooks, and named the pin of a link by the interface index
+    // alone. Rename such pins to the present form.
     for (const name of readdirSync(this.links)) {
       if (/^\d+$/.test(name)) renameSync(join(this.links, name), join(this.links, `${name}-ingress`));
     }
@@ -46,8 +46,8 @@ export class Pins {
   }
 
   /**
-   * Removes the link folders of other network namespaces whose interfaces no longer exist. Throws
-   * `OwnedElsewhere` if a link there is still attached to an interface.
+   * Removes link folders of other network namespaces, if the interfaces of their links no longer exist.
+   * Throws `OwnedElsewhere` if a link in such a folder is still attached to an interface.
    */
   refuseOthers(): void {
     if (!existsSync(this.path)) return;

@@ -5,8 +5,8 @@ import { judgesBy, weirHooks } from './weir-hooks.js';
 
 /**
  * Throws `OwnedElsewhere` if BPF programs of another Weir node, with another pin path, are on the same
- * interfaces: two policies would apply to each packet. A clsact program without any pin belongs to no node,
- * so this function accepts it and a later attach replaces it.
+ * interfaces, since two policies would then apply to each packet. Ignores a clsact program without any pin,
+ * which belongs to no node; a later attach replaces that program.
  */
 export function refuseForeign(pinPath: string, policed: readonly Interface[], held: readonly number[]): void {
   const sets = mapSetsIn(pinPath);

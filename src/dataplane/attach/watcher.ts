@@ -3,8 +3,8 @@ import type { DatapathChange, FlowRefusal, Review } from '#contracts/datapath.js
 import type { Interface } from './interfaces.js';
 
 /**
- * The interfaces of this network namespace at the time of the check, and those of them that the configuration
- * polices.
+ * All interfaces of this network namespace at the time of a check, and the interfaces among them that the
+ * configuration polices.
  */
 type FoundInterfaces = { readonly all: readonly Interface[]; readonly policed: readonly Interface[] };
 
@@ -13,13 +13,15 @@ type FoundInterfaces = { readonly all: readonly Interface[]; readonly policed: r
  * returns the differences. Reports each loss only once until the next call of `attached`.
  */
 export class Watcher {
-  /** The policed interfaces: name → index. Undefined before the first call of `attached`. */
+  /**
+   * The policed interfaces: interface name → interface index. Undefined before the first call of `attached`.
+   */
   #known: Map<string, number> | undefined;
   readonly #told = new Set<string>();
   #guardToldLost = false;
   #diversionToldLost = false;
   #pinsToldLost = false;
-  /** The last review that was reported; undefined before the first report. */
+  /** The last result of the configuration review that was reported; undefined before the first report. */
   #review: Review | undefined;
   #refusing: readonly FlowRefusal[] = [];
 

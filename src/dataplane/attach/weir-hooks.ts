@@ -57,8 +57,8 @@ export function programsOn(
 }
 
 /**
- * Returns the one of the given sets of maps that the BPF program classifies packets by; undefined if the
- * program uses other maps.
+ * Returns the set of pinned maps that the BPF program uses to classify packets; undefined if the program uses
+ * the maps of none of the given sets.
  */
 export function judgesBy(program: ProgramInfo, sets: readonly MapSet[]): MapSet | undefined {
   return sets.findLast((set) => program.mapIds.includes(set.id('active')));

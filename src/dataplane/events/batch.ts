@@ -18,7 +18,7 @@ export type PackedEvents = {
    */
   readonly lost: number;
   /**
-   * The monotonic clock and the wall clock, read at the same moment as the batch; they convert event times to
+   * The time of the batch on the monotonic clock and on the wall clock. The pair converts event times to
    * dates.
    */
   readonly monotonicNs: number;

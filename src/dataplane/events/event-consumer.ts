@@ -3,7 +3,10 @@ import type { EventFact, EventSource } from '#contracts/event-source.js';
 import { EventBatch, type PackedEvents } from './batch.js';
 import type { Surroundings } from './surroundings.js';
 
-/** Returns the message ports that a `postMessage` of the source must transfer. */
+/**
+ * Returns the message ports of an event source, which must be in the transfer list when the source is posted
+ * to another thread.
+ */
 export function portsOf({ batches, facts }: EventSource): readonly MessagePort[] {
   return [batches, facts];
 }
@@ -24,7 +27,7 @@ export class EventConsumer {
     batches.on('message', (packed: PackedEvents) => {
       try {
         // Node.js does not keep the order between messages on two ports. Read the facts before the batch, or
-        // its rule names may be missing.
+        // the rule names of the batch may be missing.
         this.learn();
         onBatch(new EventBatch(packed));
       } finally {
@@ -34,8 +37,8 @@ export class EventConsumer {
   }
 
   /**
-   * Reads the facts that have arrived. While no batch arrives, nothing calls this method, so a caller that
-   * needs new facts must call it.
+   * Reads the rule names and interface names that have arrived. The arrival of a batch also triggers this
+   * read. While no batch arrives, only a caller of this method does.
    */
   learn(): void {
     const { facts } = this.#source;

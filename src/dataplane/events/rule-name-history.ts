@@ -46,8 +46,8 @@ export class RuleNameHistory {
   }
 
   /**
-   * Adds the rule names of a policy that is in force from the given epoch on, and drops the oldest names
-   * above the limits.
+   * Adds the rule names of a policy that is in force from the given epoch on. Drops the oldest rule names
+   * beyond the limits `FORMER` and `FORMER_RANKS`.
    */
   place(placed: PlacedRuleNames): void {
     const kept: PlacedRuleNames[] = [placed];

@@ -10,7 +10,8 @@ const RANK_SHIFT = 4;
  */
 const LONG_AGO = 0xc000;
 /**
- * Value of `hit_check` when no rule counts this flow. Unlike 0, it says that the search for the rule is done.
+ * Value of `hit_check` when no rule counts this flow. The value 0 means instead that the rule is not
+ * determined yet.
  */
 const NOBODY = 1;
 
@@ -22,8 +23,8 @@ const FIELDS = ['judgement', 'opened', 'opened_ns', 'hit', 'hit_check'] as const
 type Offsets = Readonly<Record<(typeof FIELDS)[number], number>>;
 
 /**
- * Returns undefined for layout versions before 4: they have no field `opened`, and their flows are always
- * complete.
+ * Returns the offsets of these fields in a layout of flows. Returns undefined if one is missing, as in layout
+ * versions before 4, whose flows are always complete.
  */
 export function settlingOffsets({ fields }: StructLayout): Offsets | undefined {
   const found = FIELDS.map((name) => [name, fields[name]?.offset] as const);
@@ -31,8 +32,8 @@ export function settlingOffsets({ fields }: StructLayout): Offsets | undefined {
 }
 
 /**
- * Completes in place the fields of `struct tally` that the kernel fills in only at the first flush of a
- * flow's counters. Must compute the same values as `complete_tally` of `bpf/flow/flush.h`. `ranks` is the
+ * Completes in place the fields of `struct tally` that the kernel leaves 0 until the first flush of the
+ * flow's counters. The result must equal that of `complete_tally` in `bpf/flow/flush.h`. `ranks` is the
  * content of the map `rank_hits` of the datapath that classified the flow. `nowNs` reads the monotonic clock.
  */
 export function settle(flow: DataView, at: Offsets, ranks: Uint32Array, nowNs = monotonicNs): void {

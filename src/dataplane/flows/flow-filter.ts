@@ -14,7 +14,7 @@ export type FilterContext = {
    * selects that rule, else 0. Undefined if the filter names no rule or group.
    */
   readonly checks: Uint32Array | undefined;
-  /** The epoch in force. */
+  /** The epoch of the policy in force; a flow of another epoch is not `current`. */
   readonly epoch: number;
 };
 
@@ -34,9 +34,7 @@ const CHECK = FLOW_OFFSETS.hit_check / 4;
 const BY_HIGH = 1 << 8;
 const FOREIGN = 2 << 8;
 
-/**
- * Compiles a filter into a test of undecoded flows, so that only flows that pass the test must be decoded.
- */
+/** Compiles a filter into a test of undecoded flows, so that flows that do not match need no decoding. */
 export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): FlowTest {
   const tests: FlowTest[] = [];
   const add = (wanted: boolean, test: FlowTest): void => {

@@ -3,8 +3,8 @@ import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
 import { counterReader } from '#dataplane/loader/counters.js';
 
 /**
- * Time in milliseconds for which a refusal of flows is reported. It is longer than the seconds that a refused
- * client waits until its next SYN.
+ * Milliseconds for which a refusal of new flows is reported. The time is longer than the seconds that a
+ * refused client waits until its next SYN.
  */
 const LASTS_MS = 10_000;
 
@@ -18,8 +18,8 @@ export class FlowTablePressure {
   constructor(countersFd: number) {
     const read = counterReader(countersFd);
     this.#packets = (reason) => read(COUNTER_INDEX.drops + DROP_REASON[reason]).packets;
-    // Drops from before the start are not reported: another process saw them, or the flow table was smaller
-    // then.
+    // Flows that were refused before the start are not reported, since they belong to another process or to a
+    // smaller flow table.
     this.#seen = FLOW_REFUSALS.map((reason) => ({ reason, packets: this.#packets(reason), lastMs: -Infinity }));
   }
 

@@ -8,7 +8,10 @@ import type { MappedFlows } from './mapped-flows.js';
 /** Number of slots of the flow table that `find` reads between two reads of the clock. */
 const PART = 4_096;
 const TURN_MS = 10;
-/** Offsets in bytes in `struct cut_request` of the datapath, which begins with the key of the flow to end. */
+/**
+ * Offsets in bytes in `struct cut_request` of the datapath: `found` is the number of ended flows, and `bytes`
+ * the size. The struct begins with the key of the flow to end.
+ */
 const CUT_REQUEST = { found: FLOW_KEY_BYTES, bytes: FLOW_KEY_BYTES + 8 } as const;
 
 export type FoundFlows = {

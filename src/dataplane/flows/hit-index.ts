@@ -4,8 +4,8 @@ const WORDS = HIT_BYTES / 4;
 const LOW = HIT_OFFSETS.identity / 4;
 
 /**
- * Finds the index of the entry of the map `hits` that counts for an identity, and finds free entries. The
- * constructor reads the whole map once.
+ * Finds the entry of the map `hits` that counts for an identity, and finds free entries. The constructor
+ * reads the whole map once.
  */
 export class HitIndex {
   /** Hash table of indexes of `hits`, hashed by the low 32 bits of the identity; 0 marks an empty place. */
@@ -34,7 +34,7 @@ export class HitIndex {
 
   /**
    * Returns the index of the entry of `hits` that has this identity; 0 if no entry has it. `low` and `high`
-   * are its halves.
+   * are the halves of the 64-bit identity.
    */
   find(low: number, high: number): number {
     for (let at = low & this.#mask; ; at = (at + 1) & this.#mask) {

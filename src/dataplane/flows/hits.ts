@@ -12,8 +12,8 @@ const REF_WORDS = HIT_REF_BYTES / 4;
 const REF_HIT = HIT_REF_OFFSETS.hit / 4;
 const REF_CHECK = HIT_REF_OFFSETS.check / 4;
 /**
- * When `hits` is full, this fraction (one eighth) of its entries is freed together, because each search for
- * entries to free reads the whole map.
+ * When the map `hits` is full, one eighth of its entries is freed together, because the search for entries to
+ * free reads the whole map.
  */
 const FREED_SHARE = 8;
 const NOTHING = new Uint32Array(0);
@@ -142,8 +142,8 @@ export class Hits {
 
   /**
    * Writes the entries of a policy's ranks into one program slot of `rank_hits`, and returns the entries.
-   * Before the call, no packet may read that slot any more. Each flow that the slot decided must already have
-   * its own copy of the hit reference, made by a flush.
+   * Before the call, no packet may read that slot any more. The counters of each flow that the slot decided
+   * must have been flushed, because the flush stores the hit reference in the flow.
    */
   fill(slot: number, { ruleNames, entries, missing }: Placement, activeSlot: number | undefined): Uint32Array {
     if (this.#index.count + missing >= this.capacity) this.#makeRoom(entries, missing, activeSlot);

@@ -13,8 +13,8 @@ export class LeastFlows {
   readonly #words: Uint32Array;
   #count = 0;
   /**
-   * A flow whose key is equal to this key or higher is not among the `limit` lowest; null while that is not
-   * known.
+   * Upper bound of the keys: a flow with this key or a higher key is not among the `limit` lowest. Null until
+   * more than `limit` flows were offered.
    */
   #bound: Uint32Array | null = null;
   /** True if a flow was left out because there were more than `limit`, so that a next page exists. */

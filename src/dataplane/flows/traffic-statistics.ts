@@ -68,16 +68,16 @@ export class TrafficStatistics {
   }
 
   /**
-   * Returns the entry of `hits` for each rank of a compiled policy. The result is valid until the next call
-   * of `stage`.
+   * Returns the index in the map `hits` where each rank of a compiled policy counts. The result is valid
+   * until the next call of `stage`.
    */
   find(ruleNames: RuleNames): Placement {
     return this.#hits.find(ruleNames, this.ruleNameHistory.inForce?.entries);
   }
 
   /**
-   * Returns how many ranks, and how many entries of `hits`, are necessary for the given policy and the policy
-   * in force together.
+   * Returns how many ranks, and how many entries of the map `hits`, the given policy and the policy in force
+   * need together.
    */
   need(placement: Placement): { readonly ranks: number; readonly hits: number } {
     return this.#hits.need(placement, this.#activeSlot());
@@ -97,16 +97,20 @@ export class TrafficStatistics {
     this.ruleNameHistory.stage({ ruleNames: placement.ruleNames, generation, entries });
   }
 
-  /** Must be called before each flip: after it, flows of the slot that becomes idle need a new `settle`. */
+  /**
+   * Must be called before each flip. The flip makes another slot idle, so the next call of `settle` must
+   * flush the flows that this slot decided.
+   */
   expectFlip(): void {
     if (this.ruleNameHistory.staged === undefined) throw new Error('nothing is staged');
     this.#unsettled = true;
   }
 
   /**
-   * Flushes the counters of flows that the idle slot decided, unless no flip followed the last call. Must run
-   * before the idle slot is refilled, because the old slot content says which rule counts these flows. Waits
-   * before the sweep for packets that still read the slot, and after it for flushes that had already begun.
+   * Flushes the counters of flows that the idle slot decided; does nothing if no flip followed the last call.
+   * Must run before the idle slot is refilled, because the old content of the slot determines which rule
+   * counts these flows. Waits for packets that still read the slot before it sweeps, and for running flushes
+   * after the sweep.
    */
   settle(): void {
     if (!this.#unsettled) return;

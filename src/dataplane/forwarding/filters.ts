@@ -21,8 +21,8 @@ export function foreignFilters(ifindex: number): string[] {
       const kind = Buffer.from(attributesIn(filter, TCMSG.size).get(TCA_KIND) ?? [])
         .toString('latin1')
         .replace(/\0$/, '');
-      // The kernel first lists the classifier with handle 0, and then each filter of that classifier. Both
-      // messages belong to Weir's filter.
+      // The kernel first lists the classifier with handle 0, and then each filter of that classifier. For
+      // Weir's filter, the two messages are both ignored.
       const isWeir = kind === 'bpf' && priority === CLSACT.priority && (handle === CLSACT.handle || handle === 0);
       return isWeir ? [] : [kind];
     });

@@ -45,14 +45,17 @@ export class Forwarding {
     return this.#now;
   }
 
-  /** Writes the configured choice, over that of an earlier process. `auto` begins with the network stack. */
+  /**
+   * Writes the configured choice to the maps, and replaces the choice of an earlier process. `auto` begins
+   * with the network stack.
+   */
   begin(slots: Slots): void {
     slots.setDirectUntil(this.options.forwarding === 'direct' ? DIRECT_ALWAYS : 0n);
   }
 
   /**
-   * With `forwarding: auto`, looks for third-party hooks and renews or stops direct forwarding; returns a
-   * change event if the result differs from the last one. The caller must call it more often than every
+   * With `forwarding: auto`, looks for third-party hooks, and renews or stops direct forwarding. Returns a
+   * change event if the result differs from the last one. Must be called more often than every
    * `DIRECT_FOR_NS` nanoseconds, and after each change of hooks.
    */
   look(slots: Slots): DatapathChange[] {
@@ -116,8 +119,8 @@ function loadOthers(): ThirdPartyProgram | Error {
   try {
     return new ThirdPartyProgram();
   } catch (error) {
-    // A lack of file descriptors is thrown and not returned, so that the next call of `look` loads the BPF
-    // program again.
+    // The error for a lack of file descriptors is thrown and not returned, so that the next call of `look`
+    // loads the BPF program again.
     if (isOutOfDescriptors(error)) throw error;
     return error as Error;
   }

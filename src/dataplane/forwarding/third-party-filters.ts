@@ -28,7 +28,7 @@ const FORWARDED = [0, 2, 4] as const;
 const DEVICE_HOOK = { ingress: 0, egress: 1 } as const;
 /**
  * Kernel functions on these hooks that let every forwarded packet pass, so that direct forwarding may skip
- * them. `ip_sabotage_in` is on prerouting on every machine that ever had a bridge; it only keeps bridged
+ * them. `ip_sabotage_in` is on prerouting on every machine that ever had a bridge, and only keeps bridged
  * packets from passing netfilter twice. The AppArmor functions inspect only packets of the node's own
  * sockets.
  */
@@ -40,7 +40,7 @@ const WITHOUT_SAY: ReadonlySet<string> = new Set([
 const STRICTNESS: Readonly<Record<ReversePath, number>> = { off: 0, loose: 1, strict: 2 };
 /**
  * How strict the kernel's reverse path filter is, by the value of `rp_filter`. The value 0 counts as 1
- * (loose), since the kernel even then refuses its own addresses as sources.
+ * (loose), since even with 0 the kernel drops packets whose source is an address of the node.
  */
 const STRICTNESS_OF_STACK: Readonly<Record<string, number>> = { 0: 1, 1: 2, 2: 1 };
 

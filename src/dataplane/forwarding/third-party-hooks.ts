@@ -4,7 +4,7 @@ import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { TestRun } from '#libc/test-run.js';
 
-/** The numbers of `enum other_kind` of `bpf/third_party_hooks.h`. */
+/** The numbers of the kinds of hooks, as in `enum other_kind` of `bpf/third_party_hooks.h`. */
 export const OTHER_KIND = {
   prerouting: 1,
   forward: 2,
@@ -56,8 +56,8 @@ export class ThirdPartyProgram {
   }
 
   /**
-   * Returns all hooks that forwarded packets pass, the guard's hooks included. Throws if the BPF program did
-   * not reach the end of a kernel list.
+   * Returns all hooks that forwarded packets pass, the guard's hooks included. Throws if the BPF program
+   * could not read one of the kernel's lists to its end.
    */
   look(): ThirdPartyHook[] {
     const step = this.#run.run();

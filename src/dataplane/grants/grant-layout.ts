@@ -36,16 +36,16 @@ export const PATTERN = { words: 8, names: 0, digest: 2, digestBytes: 24 } as con
 export const PATTERNS = 1 << 18;
 
 /**
- * Returns the number of home lines for a capacity in addresses. There is one home line of five places for
- * each two addresses, so that an address is stored near its home line.
+ * Returns the number of home lines for a capacity in addresses. A home line has room for five addresses, but
+ * there is one for each two addresses of the capacity, so that most addresses are stored in their home line.
  */
 function homesFor(capacity: number): number {
   return Math.ceil(capacity / 2);
 }
 
 /**
- * Returns the number of cache lines of the map `grants`: the header, the home lines with `PROBES - 1` more
- * lines behind the last home line, and one set line for each address.
+ * Returns the number of cache lines of the map `grants`. It has the header, the home lines with `PROBES - 1`
+ * more lines behind them, and for each address one line for a set of grants.
  */
 export function linesFor(capacity: number): number {
   return 1 + homesFor(capacity) + PROBES - 1 + capacity;

@@ -1,19 +1,22 @@
 import { PATTERNS, regionsFor } from './grant-layout.js';
 
 /**
- * Counters of the grant table by pattern, and the list of its free set lines. They are not in the memory that
- * the kernel reads.
+ * Counters of the grant table by pattern, and the list of the cache lines that are free for sets of grants.
+ * This data is not in the memory that the kernel reads.
  */
 export class Ledger {
-  /** Stack of the indexes of free set lines; its first `#freeLines` elements are valid. */
+  /**
+   * Stack of the indexes of cache lines that are free for sets of grants; the first `#freeLines` elements are
+   * valid.
+   */
   readonly #free: Uint32Array;
   #freeLines = 0;
   /** Number of addresses granted to each pattern, by the number of the pattern. */
   readonly #holdings = new Uint32Array(PATTERNS);
   #count = 0;
   /**
-   * True if more than one pattern is in use. A pattern with many addresses then leaves the last part of the
-   * table to other patterns.
+   * True if more than one pattern is in use. A pattern with many addresses must then leave the last sixteenth
+   * of the table to other patterns.
    */
   isShared = false;
 
@@ -39,7 +42,7 @@ export class Ledger {
     this.#count--;
   }
 
-  /** Returns the index of a free set line and removes it from the free lines; 0 if no line is free. */
+  /** Takes a free cache line for a set of grants, and returns its index; 0 if no line is free. */
   takeLine(): number {
     return this.#freeLines === 0 ? 0 : (this.#free[--this.#freeLines] ?? 0);
   }

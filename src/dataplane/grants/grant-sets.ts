@@ -22,8 +22,8 @@ export class GrantSets {
   }
 
   /**
-   * Frees the set lines that `drop` removed. The caller must have waited for a grace period since those
-   * calls.
+   * Frees the cache lines of dropped sets. The caller must have waited for a grace period since the calls of
+   * `drop`.
    */
   afterGrace(): void {
     for (const line of this.#resting) this.ledger.giveLine(line);
@@ -31,8 +31,8 @@ export class GrantSets {
   }
 
   /**
-   * Makes a set of two grants, each a pair of pattern and expiry. Returns the index of its line; 0 if no set
-   * line is free.
+   * Makes a set of two grants, each a pair of pattern number and expiry. Returns the index of the cache line
+   * of the set; 0 if no line is free.
    */
   make(first: readonly [number, number], second: readonly [number, number]): number {
     const line = this.#take();

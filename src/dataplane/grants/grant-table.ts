@@ -5,8 +5,8 @@ import { GrantSets, type IsDead } from './grant-sets.js';
 import { SharedMemory } from './memory.js';
 
 /**
- * Fraction of the capacity. If several patterns are in use, the last such fraction of the table is reserved
- * for patterns that have no more addresses than that fraction.
+ * Fraction of the table's capacity. If several patterns are in use, the last part of the table, of this size,
+ * is reserved for patterns that have at most so many addresses.
  */
 const SHARE = 1 / 16;
 
@@ -19,7 +19,7 @@ export class GrantTable {
   readonly #header: Uint32Array;
   readonly #sets: GrantSets;
   readonly #ledger: Ledger;
-  /** Indexes of the places of removed grants, in 64-bit words; `afterGrace` frees them. */
+  /** Indexes of removed grants, in 64-bit words. Their places are reused only after `afterGrace`. */
   readonly #resting: number[] = [];
   readonly #endOfTable: number;
   #cursor = 1;
@@ -65,14 +65,14 @@ export class GrantTable {
     return this.#ledger.count;
   }
 
-  /** The number of address places and set lines that wait for a grace period before reuse. */
+  /** The number of address places and of cache lines of sets that wait for a grace period before reuse. */
   get resting(): number {
     return this.#resting.length + this.#sets.resting;
   }
 
   /**
-   * Adds a grant, or extends the expiry of an existing one. Returns false, and changes nothing, if the table
-   * has no room, or has no room for this pattern.
+   * Adds a grant, or extends the expiry of an existing grant. Returns false, and changes nothing, if the
+   * table is full or has no room for this pattern.
    */
   add(address: number, pattern: number, expiry: number, isDead: IsDead): boolean {
     if (address === 0) return false;
@@ -134,8 +134,8 @@ export class GrantTable {
   }
 
   /**
-   * Frees the places of addresses that were removed before. The caller must have waited for a grace period
-   * since.
+   * Frees the places of removed addresses for reuse. The caller must have waited for a grace period since
+   * these removals.
    */
   afterGrace(): void {
     for (const long of this.#resting) this.#memory.storeLong(long, 0, 0);

@@ -12,11 +12,14 @@ const LINES_OF_A_SWEEP = 8_192;
  * microseconds.
  */
 const LINES_AT_ONCE = 2_048;
-/** `isGraceDue` is true if more than one part in this many of the capacity waits for a grace period. */
+/**
+ * Divisor of the capacity: `isGraceDue` is true if more than one sixteenth of the capacity waits for a grace
+ * period.
+ */
 const RESTING_PART = 16;
 /**
- * Nanoseconds for which an expired grant is kept while the table is less than half full, so that flows that the
- * grant admitted continue. One day is the longest time that D12 allows.
+ * Nanoseconds for which an expired grant is kept while the table is less than half full, so that flows that
+ * the grant admitted continue. One day is the longest time that D12 allows.
  */
 const KEPT_NS = 86_400_000_000_000n;
 
@@ -62,8 +65,8 @@ export class Grants {
   }
 
   /**
-   * True if so many places wait for reuse that the caller should wait for a grace period and call
-   * `afterGrace`.
+   * True if more than one sixteenth of the capacity waits for reuse. The caller should then wait for a grace
+   * period and call `afterGrace`.
    */
   get isGraceDue(): boolean {
     return this.#table.resting * RESTING_PART > this.#table.capacity;
@@ -85,8 +88,8 @@ export class Grants {
         refused.push(() => this.#table.add(address, number, expiry, isDead));
       }
     }
-    // Second attempt: another pattern of the same call may have added the address meanwhile. Then a pattern
-    // that is over its share of the table may also use the address.
+    // Second attempt for the refused addresses. Another pattern of the same call may have added an address
+    // meanwhile; then a pattern that is over its share of the table may also use the address.
     const left = refused.filter((add) => !add()).length;
     this.#refused += left;
     return left;
@@ -159,7 +162,7 @@ export class Grants {
   }
 
   /**
-   * Writes the numbers of a policy's pattern names for one slot. Must be called after `makeRoom`, and no
+   * Stores for one slot which patterns its compiled policy has. Must be called after `makeRoom`, and no
    * packet may read the slot. Calls `breathe` between parts of the work; `breathe` may add grants.
    */
   fill(slot: Slot, patterns: readonly string[], breathe: () => void = () => {}): void {
@@ -168,7 +171,7 @@ export class Grants {
   }
 
   /**
-   * Must be called after the policy in this slot was put in force: retires the patterns that only the other
+   * Must be called after the policy in this slot was put in force. Retires the patterns that only the other
    * slot has.
    */
   activated(slot: Slot): void {

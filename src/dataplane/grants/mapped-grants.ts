@@ -17,8 +17,8 @@ export type GrantOptions = {
   /** The slot of the adopted program, whose patterns stay; undefined if no program was adopted. */
   readonly inForce: 0 | 1 | undefined;
   /**
-   * True if the maps come from an earlier process. Packets may still be reading places that it freed, so a
-   * grace period must pass before a place is reused.
+   * True if the maps come from an earlier process. Packets may still be reading places that the earlier
+   * process freed, so a grace period must pass before such a place is reused.
    */
   readonly isAdopted: boolean;
 };

@@ -6,8 +6,8 @@ export type Slot = 0 | 1;
 /**
  * Assigns numbers to patterns, and stores for each slot which patterns its compiled policy has, in memory
  * that the kernel reads (`bpf/classify/grants.h`). A pattern keeps its number as long as one of the two slots
- * has the pattern, and is then retired. The number of a retired pattern is reused after two steps. First no
- * grant may have the number (`cleared`), then a grace period must pass (`afterGrace`).
+ * has the pattern; afterwards the pattern is retired. The number of a retired pattern is reused after two
+ * steps. First no grant may have the number (`cleared`), then a grace period must pass (`afterGrace`).
  */
 export class PatternTable {
   readonly capacity: number;
@@ -72,9 +72,9 @@ export class PatternTable {
   }
 
   /**
-   * Gives numbers to the patterns of a policy, and writes the number of each pattern's name in the policy for
-   * one slot. No packet may read the slot, and `shortage` must be 0. Calls `breathe` between parts of the
-   * work; `breathe` may add grants.
+   * Gives numbers to the patterns of a policy, and stores that the policy in one slot has these patterns. No
+   * packet may read the slot, and `shortage` must be 0. Calls `breathe` between parts of the work; `breathe`
+   * may add grants.
    */
   fill(slot: Slot, texts: readonly string[], breathe: () => void = () => {}): void {
     for (const [at, text] of texts.filter((each) => !this.#numbers.has(each)).entries()) {
@@ -118,8 +118,8 @@ export class PatternTable {
   }
 
   /**
-   * Gives a number to a pattern that has none. A pattern of the adopted program gets the number that the
-   * earlier process gave it.
+   * Gives a number to a pattern that has no number in this process. A pattern of the adopted program keeps
+   * the number that the earlier process gave it.
    */
   #number(text: string): void {
     const digest = digestOf(text);

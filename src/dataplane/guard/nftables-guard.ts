@@ -55,8 +55,8 @@ export class Guard {
    */
   #earlier: readonly number[] = [];
   /**
-   * True while BPF programs of an earlier build mark packets. They set no `skb->priority`, so the guard must
-   * accept the mark without it.
+   * True while BPF programs of an earlier build mark packets. These programs do not set `skb->priority`, so
+   * the chain `marks` must be empty and the guard must accept the mark alone.
    */
   #trustsMarks = false;
 

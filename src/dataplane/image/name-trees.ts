@@ -4,9 +4,9 @@ import { addTree, type Resolver } from './tree.js';
 import type { Trees } from './trees.js';
 
 /**
- * Returns a function that returns the ref of a rule block's search tree of hostnames. The function adds the
- * tree to the image at the first call for that block. The tree maps the number of a hostname + 1 to the value
- * of that hostname, and all other keys to `NONE`.
+ * Returns a function that returns the ref (position in the image) of a rule block's search tree of hostnames.
+ * The function adds the tree to the image at the first call for that block. The tree maps the number of a
+ * hostname + 1 to the value of that hostname, and all other keys to `NONE`.
  */
 export function nameTrees(
   lines: Lines,

@@ -25,25 +25,29 @@ export const HEADER = {
 } as const;
 
 /**
- * Offset, in 32-bit words, in the line of a rule list: the position of the leaves of the first destination
- * tree. The field exists only if the list has fewer than `MAX_SEGMENTS` rule blocks.
+ * Offset in the cache line of a rule list, in 32-bit words. The word there tells where the port maps of the
+ * list's first destination tree begin. Only lists with fewer than `MAX_SEGMENTS` rule blocks have room for
+ * the word.
  */
 const LIST_LEAVES = 14;
 const LINES_OF_LEAVES = 4;
 const BOTTOM_KEYS = LINE_WORDS / 2;
-/** Images of fewer cache lines stay in the CPU caches, so a prefetch would cost time and gain nothing. */
+/**
+ * Images with fewer cache lines than this stay in the CPU caches. For them the kernel skips a prefetch, which
+ * would gain nothing.
+ */
 const CACHED_LINES = 8_192;
 /**
- * Number of cache lines that the kernel prefetches behind a rule list; must equal the constant in
+ * Number of cache lines behind a rule list that the kernel prefetches; must equal the constant in
  * `bpf/classify/rules.h`.
  */
 const LINES_BEHIND_LIST = 6;
 const NAMED = 0x100;
 
 /**
- * Lays out a compiled policy as an image. Each rule list is followed by its trees, port maps and port slices,
- * so that a lookup with cold caches touches few memory pages. Data that several lists use follows the first
- * of them. The returned image is a view of `lines`, and is valid until `lines` is changed.
+ * Lays out a compiled policy as an image. The trees, port maps and port slices of a rule list follow the
+ * list, so that a lookup with cold caches touches few memory pages. Data that several lists use follows the
+ * first of these lists. The returned image is a view of `lines`, and is valid until `lines` is changed.
  */
 export function layout(program: Program, lines = new Lines()): Image {
   lines.clear(enoughLines(program));
@@ -113,8 +117,8 @@ function addLists(
       const bottoms = lines.count;
       lines.set(line, 2 + 2 * place, destinations.ref(tree));
       if (place === 0 && count < MAX_SEGMENTS && lines.count - bottoms > CACHED_LINES) {
-        // The eight port maps of a bottom line take half a line each, and follow all bottom lines in the same
-        // order.
+        // A bottom line of the tree refers to eight port maps of half a cache line each. All these port maps
+        // follow the bottom lines, in the same order.
         const size = at(program.destinations.offsets, tree + 1) - at(program.destinations.offsets, tree);
         const first = bottoms + Math.ceil(size / BOTTOM_KEYS);
         lines.set(line, LIST_LEAVES, (first - LINES_OF_LEAVES * bottoms) >>> 0);

@@ -6,14 +6,14 @@ const BOTTOM_KEYS = LINE_WORDS / 2;
 const FAN_OUT = LINE_WORDS;
 const HALF_KEYS = LINE_WORDS / 4;
 /**
- * In a ref, 6 and 7 replace the depth of the tree: the whole tree is the first (6) or second (7) half of one
- * cache line.
+ * In a ref (position of a tree in the image), the values 6 and 7 replace the depth of the tree: the whole
+ * tree is the first (6) or second (7) half of one cache line.
  */
 const FIRST_HALF = 6;
 
 /**
- * Converts values of the compiled policy to refs of the image, in the 32-bit words with indexes `from`
- * (inclusive) to `to` (exclusive). May add cache lines.
+ * Converts values of the compiled policy to refs (positions in the image), in the 32-bit words with indexes
+ * `from` (inclusive) to `to` (exclusive). May add cache lines.
  */
 export type Resolver = { resolve(from: number, to: number): void };
 
@@ -70,7 +70,10 @@ function put(
   for (let key = count; key < keys; key++) words[firstValue + key] = last;
 }
 
-/** Adds the levels of inner lines above adjacent bottom lines. Returns the ref of the root. */
+/**
+ * Adds the levels of inner lines above adjacent bottom lines of a search tree. Returns the ref of the root:
+ * `line of the root << 3 | number of inner levels`.
+ */
 function addInner(lines: Lines, bottom: number, bottoms: number): number {
   let first = bottom;
   let count = bottoms;

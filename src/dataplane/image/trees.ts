@@ -4,12 +4,15 @@ import type { Lines } from './cache-lines.js';
 import { addTree, type Resolver } from './tree.js';
 
 /**
- * Lays out the interval maps of a pool, each at its first use. In the maps that refer to this pool, a value
- * of `base` or more is a reference: `base` + the number of a map. `resolve` replaces it by `base` + the ref
- * of that map's tree, and leaves smaller values unchanged.
+ * Lays out the interval maps of a pool as search trees, each at its first use. In the maps that refer to this
+ * pool, a value of `base` or more is `base` + the number of an interval map. `resolve` replaces such a value
+ * by `base` + the ref (position) of that map's tree, and leaves smaller values unchanged.
  */
 export class Trees implements Resolver {
-  /** By map number: the ref of the tree in the image; `NONE` if the map is not laid out yet. */
+  /**
+   * By the number of an interval map: the ref (position) of its tree in the image; `NONE` if the map is not
+   * laid out yet.
+   */
   private readonly refs: Uint32Array;
 
   constructor(
@@ -25,7 +28,10 @@ export class Trees implements Resolver {
     return this.refs.length === 0;
   }
 
-  /** Returns the ref of a map, and lays the map out if it has none yet; for `NONE` returns `NONE`. */
+  /**
+   * Returns the ref (position in the image) of an interval map's tree, and adds the tree if it is not there
+   * yet. For `NONE` returns `NONE`.
+   */
   ref(map: number): number {
     if (map === NONE) return NONE;
     const known = this.refs[map];

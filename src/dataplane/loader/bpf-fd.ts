@@ -78,8 +78,8 @@ export type ProgramInfo = {
   readonly id: number;
   readonly name: string;
   /**
-   * 16 hexadecimal digits: the kernel's hash of the instructions, equal for two programs with the same
-   * instructions.
+   * The kernel's hash of the program's instructions, as 16 hexadecimal digits. Two programs with the same
+   * instructions have the same tag.
    */
   readonly tag: string;
   readonly mapIds: readonly number[];
@@ -87,7 +87,10 @@ export type ProgramInfo = {
 
 const MAX_MAPS = 64;
 
-/** Returns undefined if no BPF program has this id any more, or if the process has no CAP_SYS_ADMIN. */
+/**
+ * Returns the description of a BPF program by its id; undefined if the program no longer exists, or if the
+ * process has no CAP_SYS_ADMIN.
+ */
 export function programInfo(id: number): ProgramInfo | undefined {
   const fd = libbpf().bpf_prog_get_fd_by_id(id);
   if (fd < 0) return undefined;

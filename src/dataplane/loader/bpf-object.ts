@@ -118,7 +118,7 @@ export class BpfObject {
     return layouts;
   }
 
-  /** Makes `load` use the existing map behind `fd` instead of creating a new one. */
+  /** Makes `load` use the existing map with the file descriptor `fd` instead of creating a new map. */
   reuse(name: MapName, fd: number): void {
     // The layouts must be read before the reuse. Afterwards libbpf returns type ids that refer to the BTF of
     // the process that created the map.

@@ -7,9 +7,9 @@ import { type BpfObject, MAPS, type MapLayouts, type MapName } from './bpf-objec
 export type Layouts = Readonly<Partial<Record<MapName, MapLayouts>>>;
 
 /**
- * Writes the layouts of all maps of an object into its map `layouts`, as JSON with a final zero byte. The
- * next process compares these layouts with its own. The kernel has the layouts as BTF too, but shows the BTF
- * of a pinned map only to a process with CAP_SYS_ADMIN.
+ * Writes the layouts of all maps of a BPF object into its map `layouts`, as JSON with a final zero byte. The
+ * next process compares these layouts with those of its own maps. The kernel has the layouts as BTF too, but
+ * shows the BTF of a pinned map only to a process with CAP_SYS_ADMIN.
  */
 export function writeLayouts(object: BpfObject): void {
   const fd = object.mapFd('layouts');

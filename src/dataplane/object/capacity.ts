@@ -7,7 +7,7 @@ import { CapacityExceeded } from '#contracts/datapath.js';
 export type Capacity = {
   /** Number of cache lines (64 bytes) in each of the two program slots. */
   readonly slotLines: number;
-  /** Number of ranks in each of the two program slots of `rank_hits`; a rank takes 8 bytes. */
+  /** Number of ranks that `rank_hits` can contain for each of the two program slots; a rank takes 8 bytes. */
   readonly rankCapacity: number;
   /** Number of entries of the map `hits`, of 32 bytes each. */
   readonly hitCapacity: number;
@@ -42,9 +42,9 @@ export function smallestCapacity(programCapacity: number): Capacity {
 export type Need = { readonly lines: number; readonly ranks: number; readonly hits: number };
 
 /**
- * Returns the smallest capacity in steps that has room for `need` and is not below `present`. Throws
- * `CapacityExceeded` if the policy needs more cache lines than `programCapacity`. For more ranks or hits than
- * the largest step, returns that step.
+ * Returns the smallest step of each size that has room for `need` and is not below `present`. Throws
+ * `CapacityExceeded` if the policy needs more cache lines than `programCapacity`. If more ranks or hits are
+ * needed than the largest step, returns the largest step.
  */
 export function capacityFor(need: Need, present: Capacity | undefined, programCapacity: number): Capacity {
   const limit = Math.max(programCapacity, present?.slotLines ?? 0);

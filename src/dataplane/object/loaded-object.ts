@@ -25,7 +25,10 @@ export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly grantCapacity: number;
 };
 
-/** A loaded BPF object of the datapath with its mapped maps. Its programs are not attached to hooks yet. */
+/**
+ * A loaded BPF object of the datapath, whose maps are mapped into memory. Its programs are not attached to
+ * hooks yet.
+ */
 export type LoadedObject = {
   readonly options: ObjectOptions;
   readonly object: BpfObject;

@@ -22,14 +22,14 @@ const NEEDS_SYS_ADMIN =
   'an earlier build of Weir pinned these maps, and the kernel describes them to CAP_SYS_ADMIN only: start this build once with that capability';
 
 /**
- * File descriptors of the BPF objects that a folder of pins contains, by the name of the pin: all maps, and
- * the BPF programs of the two hooks.
+ * File descriptors of the BPF maps and programs that one folder of pins contains, by the name of the pin.
+ * They are all maps, and the BPF programs of the two hooks.
  */
 export type Pinned = ReadonlyMap<string, number>;
 
 /**
- * Returns the descriptors to pin: the maps of one object, and the programs of an object that uses the same
- * maps.
+ * Returns the file descriptors to pin: those of the maps of one BPF object, and those of the hook programs of
+ * an object that uses the same maps.
  */
 export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
   const onHooks = DIRECTIONS.map((direction) => `weir_${direction}` as const);
@@ -89,7 +89,7 @@ export class MapSet {
     }
   }
 
-  /** Returns the active word of this set of maps; 0 if no compiled policy is in force in this set. */
+  /** Returns the active word of this datapath (epoch and slot in force); 0 if it has no policy in force. */
   word(): number {
     if (!this.has('active')) return 0;
     const value = new Uint8Array(mapShape(this.fd('active')).valueSize);
@@ -135,16 +135,16 @@ export class MapSet {
   }
 
   /**
-   * Returns the names of the pins that are missing from the folder, or that refer to other BPF objects than
-   * the given ones.
+   * Returns the names of the pins that are missing from the folder, or that refer to other BPF maps and
+   * programs than the given ones.
    */
   lost(pinned: Pinned): string[] {
     return [...pinned].flatMap(([name, fd]) => (this.#holds(name, objectId(fd)) ? [] : [name]));
   }
 
   /**
-   * Pins the given BPF objects in the folder. Each pin appears, or replaces another pin, in one atomic
-   * rename; a missing folder also appears in one rename.
+   * Pins the given BPF maps and programs in the folder. Each pin appears, or replaces another pin, in one
+   * atomic rename; a missing folder also appears in one rename.
    */
   put(pinned: Pinned): void {
     const filling = join(dirname(this.folder), `${FILLING}${this.number}`);
@@ -198,8 +198,8 @@ export class MapSet {
 }
 
 /**
- * Returns the sets of maps under a pin path, oldest first. Leaves out a folder that a killed process left
- * incomplete.
+ * Returns the folders of pinned maps under a pin path, oldest first. Leaves out a folder that a killed
+ * process left incomplete.
  */
 export function mapSetsIn(path: string): MapSet[] {
   if (!existsSync(path)) return [];

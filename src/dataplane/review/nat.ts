@@ -22,8 +22,8 @@ const TARGETS: readonly string[] = ['MASQUERADE', 'SNAT', 'DNAT', 'REDIRECT', 'N
 const NAME_BYTES = 16;
 
 /**
- * The interface tests of a NAT rule that translates addresses, or jumps to a chain that may. `incoming` and
- * `outgoing` are undefined if the rule matches every incoming or outgoing interface.
+ * The interface tests of a NAT rule that translates addresses, or that jumps to another chain, which may
+ * translate them. `incoming` or `outgoing` is undefined if the rule does not test that interface.
  */
 type Translation = { readonly incoming: IsMet | undefined; readonly outgoing: IsMet | undefined };
 type IsMet = (found: Interface) => boolean;
@@ -99,8 +99,8 @@ function translates({ name, data }: Expression): boolean {
       return LEADS_ON.includes(numberIn(verdict, NFTA_VERDICT_CODE) | 0);
     }
     case 'lookup':
-      // A lookup whose destination is register 0, the verdict register, is a verdict map, which may jump to a
-      // chain that translates.
+      // An nftables lookup whose destination is register 0, the verdict register, is a verdict map. A verdict
+      // map may jump to a chain that translates addresses.
       return attributesIn(data, 0).has(NFTA_LOOKUP_DREG) && numberIn(data, NFTA_LOOKUP_DREG) === 0;
     default:
       return false;

@@ -58,8 +58,8 @@ export class RouteCopy {
   }
 
   /**
-   * Returns whether the copy is present and no route has changed since it was made, so that the datapath uses
-   * the copy.
+   * Returns whether the datapath uses the copy of the routes: the copy is present, and no route has changed
+   * since it was made.
    */
   get isInForce(): boolean {
     const { words } = this.#memory;

@@ -35,7 +35,7 @@ export type DataplaneStatus = {
   readonly unpoliced: readonly string[];
   /** Whether the guard's rules are in the kernel; null if the configuration is not known. */
   readonly guardStands: boolean | null;
-  /** Null if no compiled policy is in force. */
+  /** How allowed packets are forwarded, and why; null if no compiled policy is in force. */
   readonly forwarding: ForwardingNow | null;
   /** The compiled policy in force; null if no policy was ever put in force with this pin path. */
   readonly inForce: InForce | null;
@@ -55,7 +55,10 @@ type HookStatus = {
   readonly direction: Direction;
   readonly by: Attachment['by'];
   readonly program: Pick<ProgramInfo, 'id' | 'name' | 'tag'>;
-  /** The folder with the pins of the BPF program's maps or link; null if neither is pinned. */
+  /**
+   * The folder with the pins of the BPF program's maps or of its link; null if neither the maps nor the link
+   * are pinned.
+   */
   readonly pinPath: string | null;
   readonly layout: number | null;
 };

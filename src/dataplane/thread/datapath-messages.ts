@@ -42,7 +42,7 @@ export type SentError = {
 };
 export type FromDatapath =
   | { readonly kind: 'change'; readonly change: DatapathChange }
-  /** A new kernel-watch thread runs, and `source` delivers the events that it reads. */
+  /** Sent when a new kernel-watch thread has started; `source` delivers the events that this thread reads. */
   | { readonly kind: 'events'; readonly source: EventSource };
 
 /**

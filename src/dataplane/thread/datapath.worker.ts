@@ -84,8 +84,8 @@ function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }:
     }));
     ({ refused } = datapath.grant(grants));
   } catch {
-    // The datapath is not open, so `refused` stays null. The requester must then treat the addresses as not
-    // granted.
+    // `datapath.grant` throws if the datapath is not open. `refused` then stays null, and the requester must
+    // treat the addresses as not granted.
   }
   grantor.postMessage({ id, refused } satisfies GrantAnswer);
 }

@@ -159,8 +159,8 @@ export class LocalDatapath {
   }
 
   /**
-   * Finds faults of the configuration and stores them. A later `look` reports a change if the faults have
-   * changed since.
+   * Finds faults of the configuration and returns them. A later call of `look` reports a change if the faults
+   * differ from those returned here.
    */
   review(): Review {
     const found = this.#review();
@@ -296,10 +296,7 @@ export class LocalDatapath {
     return this.#opened().loaded.grants.learned(process.hrtime.bigint());
   }
 
-  /**
-   * Frees the places of expired grants. The kernel itself checks the expiry, so this is needed only to make
-   * room.
-   */
+  /** Frees the places of expired grants to make room. The kernel itself checks the expiry of each grant. */
   sweepGrants(): void {
     const grants = this.#upgrade?.loaded.grants;
     grants?.sweep(process.hrtime.bigint(), () => this.breathe());
@@ -387,7 +384,7 @@ export class LocalDatapath {
     return this.#trafficStatistics;
   }
 
-  /** Maps the tables of traffic statistics again, after a larger object has replaced the loaded one. */
+  /** Maps the maps for traffic statistics again, after a larger BPF object has replaced the loaded object. */
   #renewTrafficStatistics(): void {
     const { object, slots } = this.#opened().loaded;
     const { ruleNameHistory } = this.#accountsOf();

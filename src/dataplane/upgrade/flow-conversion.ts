@@ -54,8 +54,8 @@ export function flowConversion(from: StructLayout, to: StructLayout, sameProgram
 }
 
 /**
- * Returns a function that converts what member names do not cover in flows of layout version 1. That layout
- * had one flow table, three states and times in nanoseconds. It had no hits, so earlier packets of its flows
+ * Returns a function that sets the fields that layout version 1 stored in another form: it had one flow
+ * table, three states and times in nanoseconds. Layout version 1 had no hits, so earlier packets of its flows
  * are counted for no rule.
  */
 function fromLayout1(from: StructLayout, to: StructLayout) {

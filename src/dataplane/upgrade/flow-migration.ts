@@ -35,8 +35,9 @@ export class FlowMigration {
   }
 
   /**
-   * Adds the flow in the buffer `flow` to the flow table. Returns false if the table is full, or if the same
-   * flow already exists there; the existing flow then gets the counts added.
+   * Adds the flow in the buffer `flow` to the flow table of this datapath. Returns false in two cases: the
+   * table is full, or the same flow already exists there. In the second case, the existing flow gets the
+   * counts of the buffer added.
    */
   carry(table: FlowTable): boolean {
     const { size } = this.layout;
@@ -48,7 +49,7 @@ export class FlowMigration {
 
   /**
    * Adds the packets that the earlier datapath has counted since the last call of `carry` for the same flow.
-   * `read` must write the present state of the flow to its argument.
+   * `read` must write the present state of the flow to its argument `flow`.
    */
   carryAgain(read: (flow: DataView) => void): void {
     const { size } = this.layout;

@@ -3,7 +3,9 @@ import type { MapDescription } from '#dataplane/loader/bpf-object.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { conversion } from './struct-conversion.js';
 
-/** A map `hits` with its description, of this or of an earlier layout version. */
+/**
+ * A map `hits` and its description; the map belongs to a datapath of this or of an earlier layout version.
+ */
 export type HitsMap = { readonly fd: number; readonly description: MapDescription };
 
 /**
@@ -71,7 +73,7 @@ class Hits {
   last = (entry: number): bigint => this.#words[this.#at(entry, 'last_ns')] ?? 0n;
   identity = (entry: number): bigint => this.#words[this.#at(entry, 'identity')] ?? 0n;
 
-  /** Adds atomically, since the kernel adds to the same entry at the same time. */
+  /** Adds packets and bytes atomically, since the kernel adds to the same entry at the same time. */
   add(entry: number, packets: bigint, bytes: bigint, lastNs: bigint): void {
     Atomics.add(this.#words, this.#at(entry, 'packets'), packets);
     Atomics.add(this.#words, this.#at(entry, 'bytes'), bytes);

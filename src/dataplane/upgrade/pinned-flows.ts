@@ -26,7 +26,7 @@ const LINES: Lines = { flows: 'flows', tallies: 'tallies' };
 /** Names of the maps of half-open flows in layout version 2. */
 const HALF_OPEN_LINES: Lines = { flows: 'half_open', tallies: 'half_open_tallies' };
 
-/** Returns the flows of a pinned datapath, whose layout version is the present one or an earlier one. */
+/** Returns the flows of a pinned datapath of this or of an earlier layout version. */
 export function pinnedFlows(set: MapSet): PinnedFlows[] {
   if (!set.has('tallies')) return [{ table: 'flows', layout: set.describe('flows').value, flows: hashed(set) }];
   const of = (table: FlowTable, lines: Lines, marked?: boolean): PinnedFlows => {

@@ -48,8 +48,8 @@ function openUnpinned(
 }
 
 /**
- * Empties the map `predecessors`. Must be called when the datapath in force no longer hands packets to its
- * predecessors.
+ * Empties the map `predecessors`, so that no BPF program hands packets to the earlier datapath any more. Must
+ * be called after the flows of the earlier datapath were migrated.
  */
 export function clearPredecessors(object: BpfObject): void {
   for (const direction of DIRECTIONS) {

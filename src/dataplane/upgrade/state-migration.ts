@@ -19,7 +19,7 @@ const ENOMEM = 12;
 
 /**
  * Copies flows, fragments and counters from the maps of an earlier datapath into the maps of this datapath.
- * An entry that already exists in the target stays unchanged, except that counts are added.
+ * Does not overwrite an entry that already exists in this datapath, but adds the counts to it.
  */
 export class StateMigration {
   constructor(

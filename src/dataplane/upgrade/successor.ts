@@ -27,11 +27,11 @@ export type Successor = {
 };
 
 export type Inheritance = {
-  /** The set of maps in force; undefined if there is none. */
+  /** The pinned map folder of the datapath in force; undefined if no datapath is in force. */
   readonly inForce: MapSet | undefined;
-  /** Sets of maps whose flows must be migrated, newest first. */
+  /** The pinned map folders of earlier datapaths whose flows must be migrated, newest first. */
   readonly predecessors: readonly MapSet[];
-  /** Sets of maps that contain nothing to migrate and can be removed. */
+  /** The pinned map folders that contain nothing to migrate and can be removed. */
   readonly superfluous: readonly MapSet[];
 };
 
@@ -39,14 +39,14 @@ const ITS_OWN: ReadonlySet<MapName> = new Set(['active', 'predecessors', 'layout
 const OF_THE_POLICY: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
 const OF_FLOWS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals', 'flow_shares'];
 /**
- * If both maps are shared, an address that is learned during the takeover is granted in the old and the new
- * datapath by the same store.
+ * If these two maps are shared during a takeover, one store grants a learned address in the old and in the
+ * new datapath.
  */
 const LEARNED: readonly MapName[] = ['grants', 'patterns'];
 
 /**
  * Loads the BPF object for this process. If the maps in force have the wanted layouts and sizes, the object
- * uses them. Otherwise it gets new maps beside them, and a bridge is loaded. Changes neither the hooks nor
+ * uses these maps. Otherwise the object gets new maps, and a bridge is loaded. Changes neither the hooks nor
  * the policy in force. `heldPrograms` are the ids of the programs on the hooks.
  */
 export function prepareSuccessor(
@@ -96,8 +96,8 @@ export function mapsOf(object: BpfObject, names: readonly MapName[]): Map<MapNam
 }
 
 /**
- * Returns the set of maps that this process can use as it is: the set in force, or the newest set if no
- * policy was put in force in that set yet. Undefined if the layouts or sizes differ.
+ * Returns the pinned map folder whose maps this process can use unchanged: that of the datapath in force, or
+ * the newest folder if no policy was put in force in it yet. Undefined if layouts or sizes differ.
  */
 function adoptable(
   sets: readonly MapSet[],
@@ -118,7 +118,8 @@ function shared(inForce: MapSet | undefined, wanted: ReadonlyMap<MapName, MapDes
   if (inForce === undefined) return new Map();
   const equal = new Set(MAPS.filter((name) => !ITS_OWN.has(name) && isAsWanted(inForce, name, wanted)));
   if (!isOfThisLayout(inForce)) return fdsOf(inForce, LEARNED.every((name) => equal.has(name)) ? LEARNED : []);
-  // The flow maps are shared together or not at all, since one hash seed places the entries of all of them.
+  // The flow maps are shared together or not at all, since the same hash seed places the entries of all these
+  // maps.
   if (!OF_FLOWS.every((name) => equal.has(name))) for (const name of OF_FLOWS) equal.delete(name);
   // The maps of the policy are shared together or not at all, except that `patterns` can be shared alone.
   const keepsPolicy = OF_THE_POLICY.every((name) => equal.has(name));

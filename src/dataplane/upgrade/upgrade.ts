@@ -39,12 +39,12 @@ export type SwitchHooks = () => void;
 export class Upgrade {
   readonly #programCapacity: number;
   readonly #pinPath: string;
-  /** True if a datapath of an earlier process was in force at the start. */
+  /** True if the datapath of an earlier process was in force when this process opened it. */
   readonly adopted: boolean;
   #present: Successor;
   #inheritance: Inheritance;
   /**
-   * The copy of the earlier datapath's hits; at the end, the hits that were counted after the copy are added.
+   * Copies the hits of the earlier datapath; at the end it adds the hits that were counted after the copy.
    */
   #hits: HitsMigration | undefined;
   #sweeps = false;
@@ -172,8 +172,8 @@ export class Upgrade {
   }
 
   /**
-   * Makes room for a policy. Returns true if a larger BPF object was loaded for that. If this method throws,
-   * nothing has changed.
+   * Replaces the maps by larger ones if a policy does not fit. Returns true if that was necessary. If this
+   * method throws, nothing has changed.
    */
   grow(need: Need, switchHooks: SwitchHooks): boolean {
     const before = this.#present;
@@ -257,8 +257,8 @@ export class Upgrade {
   }
 
   /**
-   * Begins the migration of hits to a larger map. While the earlier datapath classifies, its hits are copied
-   * again, and not those of the smaller map.
+   * Begins the migration of hits to a larger map. While the earlier datapath classifies, the hits of its map
+   * are copied, and not those of the smaller map of this process.
    */
   #transferHits(from: LoadedObject, to: LoadedObject): HitsMigration | undefined {
     if (!this.awaitsFlip) return new HitsMigration(hitsOf(from), hitsOf(to));

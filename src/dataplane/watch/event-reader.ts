@@ -42,8 +42,8 @@ export class EventReader {
   }
 
   /**
-   * Milliseconds to wait before the next call of `read`. The time is halved after a read with records and
-   * doubled after an empty read; longer still while no events are selected.
+   * Milliseconds to wait before the next call of `read`. Each read with records halves the time, and each
+   * empty read doubles it. While no kind of event is selected, the time is 500 ms.
    */
   get pauseMs(): number {
     const wanted = Atomics.load(this.#active.words, ACTIVE.eventsWanted) !== 0;

@@ -2,7 +2,7 @@ import { RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
 import { EVENT_BYTES } from '#dataplane/events/event.js';
 import { MappedMemory, PAGE_BYTES } from '#libc/mapped-memory.js';
 
-// BPF_RINGBUF_BUSY_BIT and BPF_RINGBUF_DISCARD_BIT of the kernel, in the length field of a record header.
+// The kernel's bits BPF_RINGBUF_BUSY_BIT and BPF_RINGBUF_DISCARD_BIT, in the length field of a record header.
 const BUSY = 0x8000_0000;
 const DISCARDED = 0x4000_0000;
 const ALIGNMENT = 8;
@@ -56,7 +56,8 @@ export class EventRing {
       if (header !== EVENT_BYTES) throw new Error(`the ring of events holds a record of ${header} bytes`);
     }
     const records = this.#data.slice(start, at);
-    // Advance the consumer position only after the copy: from then on the kernel may overwrite the records.
+    // Advance the consumer position only after the copy of the records, since from then on the kernel may
+    // overwrite the records.
     this.#consume(produced - (end - at));
     return records;
   }

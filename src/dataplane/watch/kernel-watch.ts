@@ -55,7 +55,8 @@ export class KernelWatch {
     });
     this.#worker.on('message', onNotifications);
     this.#worker.on('error', (failure) => {
-      // A kernel-watch thread that could not start does not set this word, and `end` would wait in vain.
+      // A kernel-watch thread that could not start does not set the word `ended`, and without this store the
+      // method `end` would wait until its time-out.
       Atomics.store(this.#shared, KERNEL_WATCH.ended, 1);
       onFailure(failure);
     });
