@@ -24,7 +24,10 @@ type DnsProxyContext = DnsProxyInput &
     /** The upstream servers that reply and those that do not; null until the DNS proxy has reported them. */
     readonly upstreams: Upstreams | null;
   };
-/** The DNS proxy sends `dns.upstreams_changed` when a server begins or stops to reply. */
+/**
+ * The DNS proxy sends `dns.upstreams_changed` with the upstream servers that reply and those that do not,
+ * when one of them changes.
+ */
 type UpstreamsChanged = { readonly type: 'dns.upstreams_changed' } & Upstreams;
 type DnsProxyEvent = GrantedEvent | UpstreamsChanged | { readonly type: 'dns.died'; readonly reason: string };
 

@@ -49,8 +49,8 @@ export function nameTrees(
 }
 
 /**
- * Returns the index of the first entry of a rule block; the entries of a block are adjacent and end before
- * `end`.
+ * Returns the index in `owners` where the elements with the value `segment` (a rule block) begin. These
+ * elements are adjacent, and the last one is before `end`.
  */
 function firstOf(owners: Uint32Array, segment: number, end: number): number {
   let first = end;

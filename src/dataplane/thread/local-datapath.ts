@@ -410,8 +410,8 @@ export class LocalDatapath {
   }
 
   /**
-   * Returns whether the hooks of these interfaces have no other BPF programs of Weir than those of the
-   * present object.
+   * Returns true if each hook of these interfaces has either Weir's present BPF program or no program of
+   * Weir.
    */
   #isOnHooks(policed: readonly Interface[]): boolean {
     const own = programIds(this.#opened().programs);
