@@ -2,7 +2,7 @@ import type { Bus } from './bus.js';
 import type { AnswerMessage, Exchange, Exchanges, Message, RequestMessage } from './bus-messages.js';
 import type { Refusal, RefusalCode } from './policy-requests.js';
 
-/** The refusal of a request whose response did not arrive in time. */
+/** For each kind of request, the refusal code if the response does not arrive in time. */
 const LATE = {
   'policy.write': 'activation_timeout',
   'performance_mode.write': 'store_unavailable',
@@ -12,8 +12,8 @@ const LATE = {
 } as const satisfies Record<Exchange, RefusalCode>;
 
 /**
- * Publishes a request and resolves with its response. Never rejects: after `timeoutMs` it resolves with a
- * refusal. The outcome is then unknown: the request may still be carried out.
+ * Publishes a request and resolves with its response. The promise never rejects: after `timeoutMs`
+ * milliseconds it resolves with a refusal. The recipient may still execute the request after the timeout.
  */
 export function ask<E extends Exchange>(
   bus: Bus<Message>,

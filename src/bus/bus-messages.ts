@@ -5,40 +5,43 @@ import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample, SampleOrPromise } from '#contracts/proof-types.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from './policy-requests.js';
 
-/** The parts of the node that the active policy requires. */
+/** For each part of the node, whether the active policy requires this part. */
 export type Needs = { readonly dataplane: boolean; readonly dns: boolean; readonly servicePlane: boolean };
 
 export type PerformanceMode = {
   readonly enabled: boolean;
   readonly source: 'local' | 'cluster' | null;
-  /** Incremented by each write; 0 while the built-in default applies. */
+  /** The number of writes of the setting; 0 while the built-in default applies. */
   readonly revision: number;
 };
 export type PerformanceModeWrite = {
   readonly enabled: boolean;
   readonly author: string;
   /**
-   * The revision that must be stored now; any if omitted. Otherwise the write fails with
-   * `precondition_failed`.
+   * The write fails with `precondition_failed` if the stored revision differs from this number. If omitted,
+   * the write accepts any stored revision.
    */
   readonly expectedRevision?: number;
 };
 
-/** All requests over the bus with their responses. Every request can also return a `Refusal`. */
+/**
+ * All kinds of requests on the bus, with the content of the request (`asks`) and of its response (`outcome`).
+ * Every request can also return a `Refusal`.
+ */
 export type Exchanges = {
   'policy.write': { readonly asks: { readonly write: PolicyWrite }; readonly outcome: PolicyOutcome };
   'performance_mode.write': {
     readonly asks: { readonly write: PerformanceModeWrite };
     readonly outcome: { readonly kind: 'changed'; readonly mode: PerformanceMode };
   };
-  /** Fills the inactive slot of the datapath, and checks it with the sample of packets (B5). */
+  /** The dataplane writes the program to the idle slot, and proves it with the sample of packets (B5). */
   'program.stage': {
     readonly asks: { readonly program: Program; readonly sample: SampleOrPromise; readonly generation: number };
     readonly outcome: { readonly kind: 'staged'; readonly lines: number; readonly proof: Proof };
   };
   /**
-   * Activates the staged program. The response follows the activation, also if the datapath had to be opened
-   * again for it.
+   * The dataplane puts the staged program in force. The response is sent after the activation. If the
+   * datapath is lost meanwhile, the dataplane first opens it again.
    */
   'program.flip': {
     readonly asks: { readonly generation: number };
@@ -62,42 +65,46 @@ export type AnswerMessage<E extends Exchange = Exchange> = {
   };
 }[E];
 
-/** A fact: something that has happened. */
+/** A message about an event that has already happened. It has no response. */
 export type Fact =
   | {
       readonly type: 'policy.activated';
-      /** Null: no policy is active, and `policy.fallback` decides. */
+      /** The record of the activated policy. Null: no policy is active, and `policy.fallback` decides. */
       readonly record: PolicyRecord | null;
       readonly generation: number;
-      /** Null without a dataplane. */
+      /** The epoch of the activation in the kernel; null on a node without a dataplane. */
       readonly epoch: number | null;
       readonly needs: Needs;
       readonly lookups: Lookups;
       readonly inspection: InspectionImage;
     }
-  /** The program that the dataplane must enforce from now on, in whatever state it is. */
+  /**
+   * The dataplane must enforce this program from now on. The dataplane actor accepts this message in every
+   * state.
+   */
   | {
       readonly type: 'program.desired';
       readonly program: Program;
       readonly sample: ProofSample;
       readonly generation: number;
     }
-  /** The staged program was checked against the policy with every packet of its sample (B5). */
+  /** The datapath classified every packet of the sample as the policy demands (B5). */
   | { readonly type: 'program.proved'; readonly generation: number; readonly proof: Proof }
   | { readonly type: 'program.disproved'; readonly generation: number; readonly detail: string }
   | { readonly type: 'program.rejected'; readonly generation: number; readonly refusal: Refusal }
   /**
-   * The dataplane was opened over a program that an earlier process left in the kernel; 0: there was none.
+   * The dataplane adopted the program that an earlier process left in the kernel. `generation` is 0 if the
+   * kernel had no program.
    */
   | { readonly type: 'dataplane.adopted'; readonly generation: number }
-  /** The hooks are attached, but the dataplane has no program. The policy actor must send one. */
+  /** The hooks are attached, but the dataplane has no program. The policy actor must send a program. */
   | { readonly type: 'dataplane.attached' }
   | { readonly type: 'dataplane.enforcing'; readonly generation: number; readonly epoch: number }
   | { readonly type: 'dataplane.lost'; readonly reason: string }
   | { readonly type: 'dataplane.closed' }
   | { readonly type: 'performance_mode.changed'; readonly mode: PerformanceMode }
   | { readonly type: 'node.draining' }
-  /** No policy write is in progress any more. */
+  /** The policy actor is draining, and its last policy write has finished. */
   | { readonly type: 'policy.drained' }
   | { readonly type: 'dataplane.release_requested' };
 

@@ -6,8 +6,9 @@ export type Bus<Message> = {
 };
 
 /**
- * Delivers every message to all subscribers before the next message, also if a subscriber publishes while it
- * handles one. The queue must stand before `share`: one queue per subscriber would reorder messages.
+ * Delivers each message to all subscribers before the next message, also if a subscriber publishes during its
+ * call. `observeOn` must precede `share`: a separate queue for each subscriber would change the order of
+ * messages.
  */
 export function createBus<Message>(): Bus<Message> {
   const inbox = new Subject<Message>();

@@ -3,7 +3,7 @@ import type { Problem, Warning } from '#contracts/policy-problem.js';
 import type { StoredPolicy } from '#contracts/policy-record.js';
 import type { Proof } from '#contracts/proof-types.js';
 
-/** The target of a request of the API to the policy actor. Bodies are passed as the received bytes. */
+/** The policy record that a write of the API addresses. */
 export type PolicyTarget =
   | { readonly by: 'active' }
   | { readonly by: 'new' }
@@ -11,64 +11,74 @@ export type PolicyTarget =
   | { readonly by: 'name'; readonly name: string };
 
 export type PolicyWrite = {
-  /** `activate` activates a stored record without rewriting it (D5). */
+  /**
+   * `put` writes a record or group, `delete` removes it. `activate` activates a stored record without
+   * rewriting it (D5).
+   */
   readonly operation: 'put' | 'delete' | 'activate';
   readonly target: PolicyTarget;
-  /** The id of the one source group that is written. If omitted, the whole policy is written. */
+  /** The id of the source group that the request writes. If omitted, the request writes the whole policy. */
   readonly sourceGroup?: string;
-  /** The form of the body. A single group has the form of its policy. */
+  /** The form of the body. The body of a single group has the form of the policy that contains the group. */
   readonly form: Form;
-  /** Empty for `delete` and `activate`. */
+  /** The bytes of the request body; empty for `delete` and `activate`. */
   readonly body: Uint8Array;
   readonly ifMatch: string | undefined;
   readonly ifNoneMatch: string | undefined;
-  /** `?activate=false` stores without activating (D5). */
+  /**
+   * Whether a stored policy is also activated. The query `?activate=false` stores the policy without
+   * activating it (D5).
+   */
   readonly activate: boolean;
   readonly dryRun: boolean;
-  /** The subject of the token of the request. */
+  /** The subject of the API token with which the request was sent. */
   readonly author: string;
 };
 
-/** Why a request was not carried out. The API maps each code to one status (docs/errors.md). */
+/** The reason why a request was not executed. The API maps each code to one HTTP status (docs/errors.md). */
 export type Refusal = {
   readonly kind: 'refused';
   readonly code: RefusalCode;
-  /** One plain sentence. */
+  /** One plain sentence that describes the refusal to the operator. */
   readonly detail: string;
   readonly problems?: readonly Problem[];
 };
 
 export type RefusalCode =
-  | 'invalid_body' // 400, does not parse as JSON, duplicate keys, too deep
-  | 'invalid_policy' // 400, with problems
-  | 'invalid_ca' // 400, with problems
-  | 'not_found' // 404
-  | 'name_taken' // 409
-  | 'would_deactivate' // 409, `?activate=false` on the active record
-  | 'cannot_activate' // 409, the stored record is disabled or no longer valid
-  | 'integration_in_use' // 409
-  | 'already_exists' // 409
-  | 'capacity_exceeded' // 409, names limit, need and table (D7)
-  | 'precondition_failed' // 412
-  | 'proof_failed' // 500, names the packet (B5)
-  | 'too_many_questions' // 429, too many questions of this subject are waiting
-  | 'too_costly' // 503, the question exceeded its time limit
-  | 'activation_timeout' // 503
-  | 'dataplane_unavailable' // 503
-  | 'store_unavailable' // 503
-  | 'draining' // 503
-  | 'feature_unavailable'; // 503, the part does not run
+  | 'invalid_body' // HTTP 400: the body is not JSON, has duplicate keys, or is nested too deeply
+  | 'invalid_policy' // HTTP 400: the policy has errors; `problems` lists them
+  | 'invalid_ca' // HTTP 400: the intercept CA has errors; `problems` lists them
+  | 'not_found' // HTTP 404: the requested record or source group does not exist
+  | 'name_taken' // HTTP 409: another policy record has the name
+  | 'would_deactivate' // HTTP 409: `?activate=false` is not possible for the active record
+  | 'cannot_activate' // HTTP 409: the stored record is disabled or no longer valid
+  | 'integration_in_use' // HTTP 409: the active policy uses the integration
+  | 'already_exists' // HTTP 409: an object with this id or name exists
+  | 'capacity_exceeded' // HTTP 409: the policy is too large; the detail names table, need and limit (D7)
+  | 'precondition_failed' // HTTP 412: the stored revision is not the expected revision
+  | 'proof_failed' // HTTP 500: the proof of the program failed; the detail names the packet (B5)
+  | 'too_many_questions' // HTTP 429: too many explain requests of this subject are waiting
+  | 'too_costly' // HTTP 503: the explain request exceeded its time limit
+  | 'activation_timeout' // HTTP 503: the policy write did not finish in time
+  | 'dataplane_unavailable' // HTTP 503: the dataplane cannot stage or activate a program
+  | 'store_unavailable' // HTTP 503: the store cannot read or write
+  | 'draining' // HTTP 503: the node shuts down
+  | 'feature_unavailable'; // HTTP 503: the part that provides the feature does not run
 
 export type PolicyWritten = {
   readonly kind: 'written';
   readonly created: boolean;
   /**
-   * The record with the text that was written: the PolicyConfig or the source group. Empty after a removal.
+   * The record, and as `body` the text that was written: the PolicyConfig or the source group. The body is
+   * empty after a removal.
    */
   readonly stored: StoredPolicy;
   readonly generation: number;
   readonly warnings: readonly Warning[];
-  /** Null if nothing was activated, or if no dataplane enforces. */
+  /**
+   * The proof of the activated program. Null if no program was activated, or if no dataplane enforces
+   * policies.
+   */
   readonly proof: Proof | null;
 };
 export type PolicyDeleted = {
@@ -76,13 +86,16 @@ export type PolicyDeleted = {
   readonly generation: number;
   readonly warnings: readonly Warning[];
 };
-/** The result of a dry run: all steps of a write before the commit, and the record that it would store. */
+/**
+ * The result of a dry run. A dry run performs all steps of a write before the commit, and returns the record
+ * that the write would store.
+ */
 export type PolicyChecked = {
   readonly kind: 'checked';
-  /** As for a write. */
+  /** The record, and as `body` the text that the write would store: the PolicyConfig or the source group. */
   readonly stored: StoredPolicy;
   readonly warnings: readonly Warning[];
-  /** The size of the compiled program in lines of its image. */
+  /** The size of the compiled program in cache lines of 64 bytes. */
   readonly programLines: number;
   readonly proof: Proof | null;
 };

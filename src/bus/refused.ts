@@ -1,6 +1,8 @@
 import type { Refusal } from './policy-requests.js';
 
-/** A request that was refused, as an error. Charts return its refusal to the requester. */
+/**
+ * An error that contains a refusal. A statechart that catches the error returns the refusal to the requester.
+ */
 export class Refused extends Error {
   override readonly name = 'Refused';
   constructor(readonly refusal: Refusal) {
@@ -8,7 +10,7 @@ export class Refused extends Error {
   }
 }
 
-/** Returns the outcome, or throws the refusal. */
+/** Returns the outcome of a request if it succeeded; throws a `Refused` error if the outcome is a refusal. */
 export function accepted<T extends { readonly kind: string }>(outcome: T | Refusal): T {
   if (isRefusal(outcome)) throw new Refused(outcome);
   return outcome;

@@ -1,14 +1,17 @@
-/** Fields that the Stately inspector protocol puts into every message. */
+/** The fields that every message of the Stately inspector protocol contains. */
 type Stamp = {
   readonly sessionId: string;
   readonly rootId: string;
-  /** Milliseconds since 1970. */
+  /** Milliseconds since 1970, as a decimal string. */
   readonly createdAt: string;
   readonly _version: '0.7.2';
   readonly id: null;
 };
 
-/** The snapshot of an actor without a statechart: a status and nothing else. */
+/**
+ * The snapshot of an actor in the Stately inspector protocol. An actor without a statechart has only a
+ * status.
+ */
 export type InspectedSnapshot = {
   readonly status: 'active' | 'done' | 'error' | 'stopped';
   readonly value?: unknown;
@@ -19,13 +22,13 @@ export type InspectedSnapshot = {
 };
 type InspectedEvent = { readonly type: string; readonly [member: string]: unknown };
 
-/** An event of an actor in the protocol of the Stately inspector, without secrets. */
+/** A message about an actor in the Stately inspector protocol. Secrets are removed from the message. */
 export type Inspection =
   | (Stamp & {
       readonly type: '@xstate.actor';
       readonly name: string;
       readonly parentId: string | undefined;
-      /** The configuration of the machine, as JSON. */
+      /** The configuration of the XState machine as JSON text. */
       readonly definition: string;
       readonly snapshot: InspectedSnapshot;
     })
@@ -36,33 +39,39 @@ export type Inspection =
       readonly snapshot: InspectedSnapshot;
     });
 
-/** A running actor with its statechart. Times are ISO 8601, UTC. */
+/** A running actor with its statechart. Times are in ISO 8601, UTC. */
 export type Statechart = {
   readonly name: string;
   readonly sessionId: string;
   readonly parentId: string | null;
-  /** The configuration of the machine. */
+  /** The configuration of the XState machine as a JSON value. */
   readonly definition: unknown;
   readonly status: InspectedSnapshot['status'];
   readonly value: unknown;
   readonly tags: readonly string[];
   readonly context: Readonly<Record<string, unknown>>;
-  /** When the current state was entered. */
+  /** The time when the statechart entered its current state. */
   readonly since: string;
-  /** The latest events, oldest first, including those of ended actors with this name. */
+  /**
+   * The latest events of actors with this name, the oldest event first. Events of earlier, ended actors are
+   * included.
+   */
   readonly recent: readonly { readonly time: string; readonly event: string; readonly value: unknown }[];
 };
 
-/** The inspection of the node's actors. */
+/** Gives access to the statecharts of all actors on the node and to their transitions. */
 export type Statecharts = {
   charts(): readonly Statechart[];
-  /** An `@xstate.actor` message with a current snapshot for every running actor, parents first. */
+  /**
+   * Returns an `@xstate.actor` message with a current snapshot for every running actor; a parent precedes its
+   * children.
+   */
   actors(): readonly Inspection[];
-  /** The latest messages of all actors, oldest first. */
+  /** Returns the latest inspection messages of all actors, the oldest message first. */
   recent(): readonly Inspection[];
   /**
-   * Calls the listener for every later message, in order and synchronously. Returns a function that stops
-   * this.
+   * Calls the listener synchronously for every later inspection message, in order. Returns a function that
+   * removes the listener.
    */
   watch(listener: (inspection: Inspection) => void): () => void;
 };

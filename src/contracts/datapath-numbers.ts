@@ -1,4 +1,7 @@
-/** Numbers of `bpf/weir.h`. A test compares the two by the BTF of the object. */
+/**
+ * The constants in this file repeat constants of `bpf/weir.h`. A test compares them with the BTF of the
+ * compiled object.
+ */
 export const LAYOUT_VERSION = 6;
 export const LINE_WORDS = 16;
 export const LINE_BYTES = LINE_WORDS * 4;
@@ -30,7 +33,10 @@ export const DROP_REASON = {
   flow_share: 22,
 } as const;
 
-/** The meaning of each drop reason, and the remedy. `docs/errors.md` is generated from this table. */
+/**
+ * The meaning of each drop reason and the remedy for the operator. `docs/errors.md` is generated from this
+ * table.
+ */
 export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REASON, 'none'>, string>> = {
   malformed: 'A header is invalid or truncated.',
   non_ipv4:
@@ -63,7 +69,7 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
     'The flow table is more than half full, and the source has used its share of it; raise `dataplane.flow_share` or `dataplane.flow_capacity`.',
 };
 
-/** `enum priority` of `bpf/weir.h`. */
+/** The values of `enum priority` in `bpf/weir.h`. The ingress hook writes them to `skb->priority`. */
 export const PRIORITY = { passed: 0x7765_6900, redirected: 0x7765_6910 } as const;
 
 export const COUNTER_INDEX = {
@@ -89,7 +95,7 @@ export const COUNTER_INDEX = {
 } as const;
 export const COUNTERS = 96;
 
-/** Bits of `events_wanted`. */
+/** The bits of `enum events_wanted` in `bpf/weir.h`: the kinds of events that the datapath reports. */
 export const EVENTS_WANTED = { packets: 1, flows: 2 } as const;
 
 export const REVERSE_PATH = { off: 0, loose: 1, strict: 2 } as const;
@@ -111,12 +117,14 @@ export const FLOW_STATE = {
 } as const;
 export type FlowState = keyof typeof FLOW_STATE;
 export const FLOW_STATES = 16;
-/** The unit of flow times: 2^20 ns. */
+/** The datapath counts flow times in ticks. One tick is 2^20 ns. */
 export const TICK_NS = 1 << 20;
-/** The unit of the opening time of a flow is 2^23 ns. */
+/** The datapath stores the opening time of a flow in units of 2^23 ns. */
 export const OPENED_SHIFT = 23;
 
-/** The inverse of a table of numbers; undefined for a number without a name. */
+/**
+ * Returns an array that maps each number of `numbers` back to its name. An unused number maps to undefined.
+ */
 export function namesByNumber<N extends string>(numbers: Readonly<Record<N, number>>): readonly (N | undefined)[] {
   const names: (N | undefined)[] = [];
   for (const [name, number] of Object.entries<number>(numbers)) names[number] = name as N;

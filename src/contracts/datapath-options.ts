@@ -1,45 +1,53 @@
 import type { FlowState, ReversePath } from './datapath-numbers.js';
 
-/** How long a flow stays in a state without a packet, in milliseconds. */
+/** For each flow state, the milliseconds without a packet after which a flow in this state ends. */
 export type FlowTimeouts = Readonly<Record<FlowState, number>>;
 
 export type DatapathOptions = {
-  /** Names of policed interfaces. A name may end in `*`. */
+  /** Names of the interfaces whose traffic Weir polices. A name may end in the wildcard `*`. */
   readonly interfaces: readonly string[];
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: ReversePath;
   /**
-   * How long established TCP connections are picked up after the first activation on a new flow table (D18).
+   * Milliseconds after the first activation during which the datapath accepts TCP connections without a SYN.
+   * The period applies only to a new flow table (D18).
    */
   readonly pickupMs: number;
   readonly flowCapacity: number;
-  /** The share of the flow table that one source may use while the table is more than half full (D18). */
+  /**
+   * The fraction of the flow table that the flows of one source may use. The limit applies while more than
+   * half of the table is full (D18).
+   */
   readonly flowShare: number;
   readonly timeoutsMs: FlowTimeouts;
   /**
-   * `direct`: allowed packets are sent at once and skip the rest of the network stack. `auto`: `direct` as
-   * long as no third-party hook, netfilter rule or qdisc would be skipped.
+   * `direct`: the datapath forwards allowed packets without the rest of the network stack. `stack`: the stack
+   * forwards all packets. `auto`: `direct`, unless direct forwarding would skip a third-party hook, a
+   * netfilter rule or a qdisc.
    */
   readonly forwarding: 'auto' | 'stack' | 'direct';
-  /** Whether packets to and from the node itself are classified too (D17). */
+  /** Whether the datapath also classifies packets to and from the node itself (D17). */
   readonly policeLocal: boolean;
-  /** Whether lookups are handed to the DNS proxy, whatever their destination address is. */
+  /** Whether the datapath redirects DNS lookups for any destination address to the DNS proxy. */
   readonly divertDns?: boolean;
-  /** The address and port of the service plane; null if there is none. */
+  /** The IPv4 address and port where the service plane listens; null without a service plane. */
   readonly servicePlane?: { readonly address: number; readonly port: number } | null;
-  /** The number of addresses that can be granted at the same time. */
+  /** The maximum number of addresses that can be granted at the same time. */
   readonly grantCapacity: number;
-  /** The lowest bit belongs to the guard. */
+  /** The bits of the packet mark (`skb->mark`) that Weir uses. The guard uses the lowest bit of this mask. */
   readonly markMask: number;
-  /** A folder in a BPF file system. */
+  /** The folder in a BPF file system where the datapath pins its maps and links. */
   readonly pinPath: string;
-  /** The number of 64-byte cache lines that a policy may use. */
+  /** The maximum size of a program, in cache lines of 64 bytes. */
   readonly programCapacity: number;
-  /** Attach by clsact even if the kernel has TCX. */
+  /** Whether to attach the TC programs by a clsact qdisc even if the kernel supports TCX. */
   readonly forceClsact?: boolean;
-  /** The interval at which `watch` polls; 1000 by default. */
+  /**
+   * The interval in milliseconds at which the datapath thread checks for the changes that `Datapath.watch`
+   * reports. The default is 1000.
+   */
   readonly watchIntervalMs?: number;
-  /** The compiled object; `dist/bpf/weir.bpf.o` by default. */
+  /** The path of the compiled BPF object; `dist/bpf/weir.bpf.o` by default. */
   readonly objectPath?: string;
 };
 

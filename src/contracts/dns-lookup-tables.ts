@@ -2,25 +2,26 @@ import type { Intervals } from './interval-map.js';
 import type { Texts } from './texts.js';
 
 /**
- * The tables that decide lookups (D11), read by `LookupIndex`. They contain only arrays of numbers, so that
- * threads can share them. Patterns are numbered as in `Program.names`; words are verdict words.
+ * The tables by which `LookupIndex` decides DNS lookups (D11). They contain only arrays of numbers, so that
+ * threads can share them. Patterns have the numbers of `Program.names`; `words` and `defaults` contain
+ * verdict words.
  */
 export type LookupTables = {
-  /** Source address → class. All sources of a class have the same groups that decide lookups. */
+  /** Maps a source address to its class. The same groups decide the lookups of all sources in a class. */
   readonly sources: Intervals;
   readonly classes: {
     /**
-     * The groups of class `c` that decide lookups by hostname: `offsets[c]` … `offsets[c + 1]` of `groups`,
-     * ascending.
+     * Class `c` uses the elements `offsets[c]` … `offsets[c + 1] - 1` of `groups`. They are the groups that
+     * decide lookups by hostname, in ascending order.
      */
     readonly offsets: Uint32Array;
     readonly groups: Uint32Array;
-    /** For each class, the word that decides if no hostname rule decides before it. */
+    /** For each class, the verdict word for lookups that no hostname rule decides earlier. */
     readonly defaults: Uint32Array;
   };
   /**
-   * The groups that decide lookups by pattern `p`: `offsets[p]` … `offsets[p + 1]`, ascending, with a word
-   * for each.
+   * Pattern `p` uses the elements `offsets[p]` … `offsets[p + 1] - 1` of `groups` and `words`: the groups
+   * that decide lookups by this pattern, ascending, and the verdict word of each group.
    */
   readonly patterns: {
     readonly offsets: Uint32Array;
@@ -31,18 +32,22 @@ export type LookupTables = {
 };
 
 /**
- * The tables that find the patterns that match a name, read by `NameIndex`. Patterns are numbered as in
+ * The tables by which `NameIndex` finds the patterns that match a name. Patterns have the numbers of
  * `Program.names`.
  */
 export type NameTables = {
   /**
-   * For each pattern its name in wire form, without the `*.` of a suffix; empty for a pattern without a name.
+   * For each pattern, its name in DNS wire format, without the `*.` of a suffix pattern. The name is empty
+   * for `*` and for a regular expression.
    */
   readonly wires: { readonly bytes: Uint8Array; readonly offsets: Uint32Array };
-  /** Two words for each slot: the hash of a name, and the number of its pattern or `NONE`. */
+  /**
+   * A hash table of exact names. Each hash slot has two 32-bit numbers: the hash of the name, and the number
+   * of its pattern or `NONE`.
+   */
   readonly exact: Uint32Array;
   readonly suffixes: Uint32Array;
-  /** The pattern `*`, or `NONE`. */
+  /** The number of the pattern `*`; `NONE` if the policy does not contain this pattern. */
   readonly any: number;
   readonly regexes: { readonly numbers: Uint32Array; readonly texts: Texts };
 };

@@ -1,10 +1,10 @@
 import type { LookupTables } from './dns-lookup-tables.js';
 import type { Program } from './program.js';
 
-/** The tables that decide lookups, from the program of a generation. */
+/** The tables that decide DNS lookups, taken from the program with this generation. */
 export type Lookups = {
   readonly generation: number;
-  /** Texts of the patterns, as numbered by `LookupTables`. */
+  /** The text of each pattern. The index is the pattern number in `LookupTables`. */
   readonly patterns: readonly string[];
   readonly tables: LookupTables;
 };

@@ -1,51 +1,59 @@
 /**
- * Whether the node can inspect. `no_ca`: it inspects everything except connections that a rule intercepts.
+ * Whether the service plane of the node can inspect connections. `no_ca`: it cannot inspect connections that
+ * a rule intercepts, because the intercept CA is missing.
  */
 export type PlaneState = 'inspecting' | 'no_ca' | 'absent';
 
-/** The state of a node, beside the policy, that decides about a packet. */
+/** The state of a node that, in addition to the policy, affects the decision about a packet. */
 export type ExplainNode = {
-  /** The patterns that the destination is granted for now; null if unknown. */
+  /** The patterns for which the destination has a grant now; null if the grants are unknown. */
   readonly granted: readonly string[] | null;
   readonly plane: PlaneState;
   readonly policesNode: boolean;
-  /** The node's own addresses. */
+  /** The IPv4 addresses of the node itself. */
   readonly own: readonly number[];
   /**
-   * `absent`: the configuration has no `dataplane` section. `away`: the dataplane does not run at the moment.
+   * `absent`: the configuration has no `dataplane` section. `away`: the dataplane is configured but does not
+   * run now.
    */
   readonly dataplane: 'running' | 'absent' | 'away';
   /**
-   * Lookups sent to other servers: `none` is diverted; the DNS proxy receives them; or the DNS proxy should
-   * receive them and does not run.
+   * Where DNS lookups for other servers go. `none`: to those servers. `proxy`: to the DNS proxy. `absent`:
+   * redirection to the DNS proxy is configured, but the proxy does not run.
    */
   readonly diverts: 'none' | 'proxy' | 'absent';
   readonly reversePath: 'strict' | 'loose' | 'off';
-  /** Null if unknown. */
+  /** The interfaces on which packets from the source arrive; null if they are unknown. */
   readonly arrival: Arrival | null;
-  /** The live flow of the packet; null if there is none, or if it is unknown. */
+  /** The live flow of the packet; null if the packet has no flow, or if its flow is unknown. */
   readonly flow: OpenFlow | null;
 };
 
-/** The interfaces where packets of a source arrive, by the routes of the node. */
+/** The interfaces on which packets from a source arrive, according to the routes of the node. */
 export type Arrival = {
-  /** Names of the policed interfaces. */
+  /** Names of the policed interfaces on the node. */
   readonly policed: readonly string[];
   /**
-   * The interface by which the source is reached. `nowhere`: there is no route to it. `unknown`: the route
-   * depends on more than the address.
+   * The interface through which the route to the source leads. `nowhere`: the node has no route to the
+   * source. `unknown`: the route depends on more than the source address.
    */
   readonly by: { readonly interface: string } | 'nowhere' | 'unknown';
 };
 
 export type OpenFlow = {
-  /** Whether the packet comes from the side that did not open the flow. */
+  /** Whether the packet is a reply: sent by the endpoint that did not open the flow. */
   readonly isReply: boolean;
-  /** Whether the policy in force decided the flow; if not, the next packet is classified again. */
+  /**
+   * Whether the policy in force decided the flow. If not, the datapath classifies the next packet of the flow
+   * again.
+   */
   readonly isCurrent: boolean;
-  /** Null for a flow that no policy decided. */
+  /** The verdict for the flow; null if no policy decided the flow. */
   readonly verdict: 'allow' | 'audit' | 'redirect' | null;
-  /** Null if a default decided, or if the names of that policy are no longer known. */
+  /**
+   * The id of the group that decided the flow. Null if a default of the policy decided, or if the rule names
+   * of the policy were discarded.
+   */
   readonly group: string | null;
   readonly rule: string | null;
 };

@@ -1,35 +1,40 @@
 import type { Decider } from './rule-names.js';
 
-/** Messages between the datapath thread and the threads of the DNS proxy and the service plane. */
+/** A request of a DNS or service-plane thread to the datapath thread: grant addresses for patterns. */
 export type GrantRequest = {
   readonly id: number;
   /**
-   * A row is an address granted for the text of a pattern until a time of the monotonic clock in nanoseconds.
+   * The three arrays have one element for each grant: the pattern text, the address, and the expiry in
+   * nanoseconds on the monotonic clock.
    */
   readonly patterns: readonly string[];
   readonly addresses: Uint32Array;
   readonly expiriesNs: Float64Array;
 };
 /**
- * Sent when the grants are in force. `refused`: the number of addresses not granted because the table was
- * full; null if no grant was possible.
+ * The reply to a `GrantRequest`, sent when the grants are in force. `refused` is the number of addresses that
+ * were not granted because the grant table was full; null if no grant was possible.
  */
 export type GrantAnswer = { readonly id: number; readonly refused: number | null };
 
 /**
- * Requests the patterns that an address is granted for. `expiredToo`: also those whose grant ended recently.
+ * Requests the patterns for which an address has a grant. `expiredToo`: also the patterns whose grant expired
+ * recently.
  */
 export type GrantedRequest = { readonly id: number; readonly address: number; readonly expiredToo: boolean };
-/** `patterns` is null if the grants cannot be read now. */
+/** The reply to a `GrantedRequest`. `patterns` is null if the datapath thread cannot read the grants now. */
 export type GrantedAnswer = { readonly id: number; readonly patterns: readonly string[] | null };
 
-/** Decisions of one rule or default since the last message. There is no reply. */
+/**
+ * Counts of decisions by rule or default since the previous `HitsMessage`. The datapath thread sends no
+ * reply.
+ */
 export type HitsMessage = { readonly hits: readonly DecidedHit[] };
 export type DecidedHit<By = number | Decider> = {
   readonly generation: number;
-  /** The rank in the program of that generation, or the names of the rule or default. */
+  /** The deciding rule or default: its rank in the program of `generation`, or its names. */
   readonly by: By;
   readonly count: number;
-  /** On the monotonic clock. */
+  /** The time of the last decision, in nanoseconds on the monotonic clock. */
   readonly lastNs: bigint;
 };

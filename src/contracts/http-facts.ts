@@ -1,20 +1,26 @@
-/** A request as a rule matches it, the same for every version of HTTP. */
+/** The facts about an HTTP request that rules match. All versions of HTTP have this form. */
 export type RequestFacts = {
-  /** As sent; methods are case-sensitive (RFC 9110, 9.1). */
+  /** The method as the client sent it; methods are case-sensitive (RFC 9110, 9.1). */
   readonly method: string;
-  /** Lower case, without the port and the last dot. */
+  /** The host in lower case, without the port and without a final dot. */
   readonly host: string;
-  /** As sent: from the first `/` to the `?`. */
+  /** The path as the client sent it: from the first `/` up to the `?`, which is excluded. */
   readonly path: string;
-  /** As sent, without the `?`; null if there is none. */
+  /** The query as the client sent it, without the `?`; null if the target has no `?`. */
   readonly query: string | null;
   readonly headers: Headers;
 };
 
 export type ResponseFacts = { readonly headers: Headers };
 
-/** In the order of arrival, without hop-by-hop headers: exactly the headers that are forwarded. */
+/**
+ * Header fields in the order of arrival. Hop-by-hop fields are removed, because the service plane does not
+ * forward them.
+ */
 export type Headers = readonly Header[];
 
-/** The name in lower case. `sent`: the name as written, if the version of HTTP allows upper case. */
+/**
+ * A header field. `name` is in lower case. `sent` is the name with the case that the sender used, if the
+ * version of HTTP preserves case.
+ */
 export type Header = readonly [name: string, value: string, sent?: string];

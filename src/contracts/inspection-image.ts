@@ -1,25 +1,28 @@
 import type { Policy } from './policy-model.js';
 import type { Program } from './program.js';
 
-/** The policy, or only its program if no rule has TLS matchers or names: then the program alone decides. */
+/**
+ * The whole policy if a rule has TLS matchers or a hostname; otherwise only its program. A program alone can
+ * decide connections by addresses and ports.
+ */
 type PolicyOrProgram<P> =
   | { readonly program: Program; readonly policy: null }
   | { readonly program: null; readonly policy: P };
 
-/** The policy or program by which redirected connections are decided, and its generation. */
+/** The policy or program by which the service plane decides redirected connections, and its generation. */
 export type Inspection = PolicyOrProgram<Policy> & { readonly generation: number };
 
-/** An `Inspection` as it is sent to a thread. */
+/** The form in which an `Inspection` is sent to a service-plane thread. */
 export type InspectionImage = PolicyOrProgram<PolicyImage> & {
   readonly generation: number;
-  /** Whether a rule intercepts TLS. */
+  /** Whether at least one rule of the policy intercepts TLS. */
   readonly intercepts: boolean;
 };
 
-/** A policy in memory that threads share. */
+/** A serialised policy in memory that several threads share. */
 export type PolicyImage = {
-  /** The policy without its rules, as written by `v8.serialize`. */
+  /** The policy without its rules, serialised by `v8.serialize`. */
   readonly heads: Uint8Array;
-  /** The memory that holds the JSON texts of the groups. */
+  /** Memory chunks that contain the JSON texts of the source groups. */
   readonly chunks: readonly Uint8Array[];
 };

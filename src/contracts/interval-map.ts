@@ -1,5 +1,10 @@
-/** A sorted list of starts. Each value holds from its start to the next one. The first start is 0. */
+/**
+ * An interval map of unsigned 32-bit numbers. `starts` is sorted and begins with 0. `values[i]` applies from
+ * `starts[i]` up to the next start, which is excluded.
+ */
 export type Intervals = { readonly starts: Uint32Array; readonly values: Uint32Array };
 
-/** Many interval maps in one pair of arrays. Map `m` is the slice `offsets[m]` … `offsets[m + 1]`. */
+/**
+ * Many interval maps in one pair of arrays. Map `m` has the intervals `offsets[m]` … `offsets[m + 1] - 1`.
+ */
 export type IntervalPool = Intervals & { readonly offsets: Uint32Array };

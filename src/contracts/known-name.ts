@@ -1,5 +1,6 @@
 /**
- * A name that was looked up, and its grants. Addresses are in host order, times in milliseconds since 1970.
+ * A hostname that a client looked up, and the grants of its addresses. Addresses are in host byte order,
+ * times in milliseconds since 1970.
  */
 export type KnownName = {
   readonly hostname: string;

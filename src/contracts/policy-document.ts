@@ -1,6 +1,6 @@
 /**
- * The policy as an operator wrote it: the shapes of the management API, returned unchanged (D6).
- * `policy-schema.ts` checks these shapes; `normalise.ts` converts them into the model that is evaluated.
+ * The shapes of a policy document as operators write it. The management API returns the document unchanged
+ * (D6). `policy-schema.ts` checks these shapes; `normalise.ts` converts a document into the policy model.
  */
 export type ActionWord = string;
 type Mode = 'audit' | 'enforce';

@@ -1,45 +1,59 @@
 import type { TlsMatchConfig } from './policy-document.js';
 
 /**
- * The policy as it is evaluated: defaults filled in, words in lower case, addresses as numbers, groups and
- * rules in the order of evaluation (D3). Addresses are unsigned 32-bit numbers in host order: 10.0.0.1 is
- * 0x0a000001.
+ * This file defines the policy model that evaluators and the compiler use. The model has all defaults,
+ * keywords in lower case, and groups and rules in the order of evaluation (D3). IPv4 addresses are unsigned
+ * 32-bit numbers in host order: 10.0.0.1 is 0x0a000001.
  */
 export type Action = 'allow' | 'deny';
 export type Mode = 'audit' | 'enforce';
 
-/** The decision about a packet. `audit` is a deny that passes and is recorded (D4). */
+/**
+ * The result for a packet. `audit`: the packet matches a deny under audit, so the datapath passes and reports
+ * it (D4).
+ */
 export type Verdict = 'allow' | 'deny' | 'audit' | 'redirect';
 
 export type Prefix = { readonly address: number; readonly length: number };
-/** Both ends are included. */
+/** A range of numbers that includes both `low` and `high`. */
 export type Range = { readonly low: number; readonly high: number };
 
 export type HostnamePattern =
   | { readonly kind: 'exact'; readonly labels: readonly string[]; readonly text: string }
-  /** `*.example.com`: one or more labels before `labels`. */
+  /** A pattern such as `*.example.com`: it matches names with at least one label before `labels`. */
   | { readonly kind: 'suffix'; readonly labels: readonly string[]; readonly text: string }
   | { readonly kind: 'any'; readonly text: '*' }
   | { readonly kind: 'regex'; readonly text: string };
 
 export type Rule = {
   readonly id: string;
-  /** JSON pointer of the rule relative to its group, so that a rule does not change if its group moves. */
+  /**
+   * JSON pointer of the rule, relative to its group. So a rule object stays equal when its group moves in the
+   * document.
+   */
   readonly pointer: string;
   readonly action: Action;
-  /** The effective mode: the mode of the rule, else the mode of its group. */
+  /** The effective mode of the rule: its own mode, or the mode of its group if the rule has no mode. */
   readonly mode: Mode;
-  /** Union of `dst_cidrs` and `dst_ips`; empty means any destination. */
+  /** The union of `dst_cidrs` and `dst_ips`. An empty list matches any destination. */
   readonly destinations: readonly Prefix[];
   readonly hostname: HostnamePattern | undefined;
   readonly protocol: number | 'any';
-  /** Both lists: empty means any. A rule with ports matches only protocols that have ports (D2). */
+  /**
+   * An empty list of ports matches any port. A rule with ports matches only protocols that have ports (D2).
+   */
   readonly sourcePorts: readonly Range[];
   readonly destinationPorts: readonly Range[];
-  /** After the types of D14 were added; empty means any. Types and codes are tested independently. */
+  /**
+   * The ICMP types, including the default types of D14. An empty list matches any type. Types and codes are
+   * tested independently of each other.
+   */
   readonly icmpTypes: readonly number[];
   readonly icmpCodes: readonly number[];
-  /** A TLS rule matches TCP only and is decided by the service plane (D22). */
+  /**
+   * The TLS matchers. A rule with TLS matchers matches TCP only, and the service plane decides its
+   * connections (D22).
+   */
   readonly tls: TlsMatchConfig | undefined;
 };
 
@@ -48,20 +62,20 @@ export type Group = {
   /** JSON pointer of the group in the document. */
   readonly pointer: string;
   readonly mode: Mode;
-  /** Static sources. */
+  /** The source prefixes that the document lists. Addresses from selectors are not included. */
   readonly sources: readonly Prefix[];
   /**
-   * Whether the group has selectors. No selector was ever resolved: for sources that are not static, its
-   * denies match and its allows do not (D19a).
+   * Whether the group has selectors. No selector was resolved yet. So for a source outside `sources`, the
+   * deny rules of the group match and its allow rules do not match (D19a).
    */
   readonly dynamic: boolean;
-  /** In the order of evaluation. */
+  /** The rules of the group in the order of evaluation (D3). */
   readonly rules: readonly Rule[];
   readonly defaultAction: Action | undefined;
 };
 
 export type Policy = {
-  /** In the order of evaluation. */
+  /** The source groups in the order of evaluation (D3). */
   readonly groups: readonly Group[];
   readonly default: {
     readonly action: Action;
@@ -70,7 +84,10 @@ export type Policy = {
   };
 };
 
-/** Ports are 0 if the protocol has none. Type and code are 0 unless the protocol is ICMP. */
+/**
+ * The packet fields that rules match. Ports are 0 for a protocol without ports. ICMP type and code are 0 for
+ * other protocols.
+ */
 export type Packet = {
   readonly source: number;
   readonly destination: number;
@@ -81,13 +98,16 @@ export type Packet = {
   readonly icmpCode: number;
 };
 
-/** Addresses that were granted for a hostname pattern (D12). The key of a pattern is its `text`. */
+/**
+ * Tells whether an address is granted for a hostname pattern (D12). Patterns with equal `text` have the same
+ * grants.
+ */
 export type Grants = { has(pattern: HostnamePattern, address: number): boolean };
 export const noGrants: Grants = { has: () => false };
 
 export const IPPROTO = { icmp: 1, tcp: 6, udp: 17, dccp: 33, sctp: 132, udplite: 136 } as const;
 
-/** Protocols whose header begins with two ports (D2). */
+/** The IP protocols whose header begins with the source port and the destination port (D2). */
 export const PORT_PROTOCOLS: readonly number[] = [
   IPPROTO.tcp,
   IPPROTO.udp,

@@ -1,6 +1,9 @@
-/** An error in a document. `pointer` is an RFC 6901 JSON pointer into the body that was sent. */
+/** An error in a policy document. `pointer` is a JSON pointer (RFC 6901) into the body of the request. */
 export type Problem = { readonly pointer: string; readonly code: ProblemCode; readonly message: string };
-/** A valid part of a document that is probably a mistake (D16). A warning never blocks a write. */
+/**
+ * A warning about a valid element of a document that is probably a mistake (D16). A warning never prevents a
+ * write.
+ */
 export type Warning = { readonly pointer: string; readonly code: WarningCode; readonly message: string };
 
 export type ProblemCode = keyof typeof PROBLEM_CODES;

@@ -8,28 +8,31 @@ export type PolicyRecord = {
   readonly name: string | null;
   readonly form: Form;
   readonly mode: EnvelopeMode;
-  /** Counts the writes of this record from 1. The ETag consists of id and revision. */
+  /**
+   * The number of writes of this record, starting with 1. The ETag consists of the id and the revision of the
+   * record.
+   */
   readonly revision: number;
-  /** ISO 8601, UTC. */
+  /** The creation time in ISO 8601, UTC. */
   readonly created_at: string;
   readonly updated_at: string;
   readonly updated_by: string;
   readonly active: boolean;
 };
 
-/** A record with the JSON text of its PolicyConfig (UTF-8). */
+/** A record, and the JSON text of its PolicyConfig in UTF-8. */
 export type StoredPolicy = { readonly record: PolicyRecord; readonly body: Uint8Array };
 
-/** Replaces the bytes of a text from `from` to `to`, the end excluded. */
+/** An edit of a text: `text` replaces the bytes from offset `from` up to offset `to`, which is excluded. */
 export type TextEdit = { readonly from: number; readonly to: number; readonly text: Uint8Array };
 
-/** The edit of the text of an earlier revision of the same record. */
+/** An edit of the policy text that the record had at `revision`. */
 type BodyEdit = TextEdit & { readonly revision: number };
 
-/** A policy to store: with its text, or with the edit that makes the text from an earlier revision. */
+/** A policy to store: its whole text, or an edit that produces the text from an earlier revision. */
 export type PolicyPut = StoredPolicy | { readonly record: PolicyRecord; readonly edit: BodyEdit };
 
-/** The ETag of D8: the same in all views of one revision. */
+/** Returns the ETag of a policy record (D8). All API representations of one revision have the same ETag. */
 export function etagOf(record: Pick<PolicyRecord, 'id' | 'revision'> | null): string {
   return record === null ? '"none"' : `"${record.id}.${record.revision}"`;
 }

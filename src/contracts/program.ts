@@ -4,16 +4,16 @@ import type { HostnamePattern } from './policy-model.js';
 import type { RuleNames } from './rule-names.js';
 
 /**
- * A program is a compiled policy: a deterministic function of the policy, independent of any kernel. Every
- * search is in an interval map and always finds an interval.
+ * A program is a compiled policy: a deterministic function of the policy, independent of any kernel. Its
+ * lookups are searches in interval maps, and every search finds an interval.
  */
 export type Program = {
-  /** Source address → list. */
+  /** Maps a source address to the number of its list in `lists`. */
   readonly sources: Intervals;
   /**
-   * A list decides the packets of one population of sources. It has at most `MAX_SEGMENTS` segments (rule
-   * blocks), searched in order, and then a default word. Every rank of a segment is below every rank of the
-   * next.
+   * A list decides the packets of sources to which the same groups apply. It has up to `MAX_SEGMENTS`
+   * segments (rule blocks), searched in order, and then a default verdict word. Each segment has only lower
+   * ranks than the segments after it.
    */
   readonly lists: {
     readonly offsets: Uint32Array;
@@ -21,31 +21,35 @@ export type Program = {
     readonly defaults: Uint32Array;
   };
   /**
-   * For each segment: its map in `destinations`; the leaf (port map) of rules with any destination; and the
-   * leaf of all its hostname rules together, which is a lower bound for the word that a granted name can
-   * give. `NONE` if absent.
+   * Three numbers for each segment, `NONE` if absent. `destinations`: its interval map in
+   * `Program.destinations`. `wildcards`: the port map of rules with any destination. `named`: a port map with
+   * the lowest verdict word of all its hostname rules, so a search can skip higher words.
    */
   readonly segments: {
     readonly destinations: Uint32Array;
     readonly wildcards: Uint32Array;
     readonly named: Uint32Array;
   };
-  /** Destination address → leaf, or `NONE`. */
+  /** Maps a destination address to the number of a port map in `leaves`, or to `NONE`. */
   readonly destinations: IntervalPool;
-  /** `leafKey` → word, `NO_MATCH`, or `SLICE | map of slices`. Equal leaves are stored once. */
+  /**
+   * The port maps. They map a `leafKey` to a verdict word, to `NO_MATCH`, or to `SLICE | s`, where `s` is a
+   * map in `slices`. Equal port maps are stored once.
+   */
   readonly leaves: IntervalPool;
-  /** Source port → word or `NO_MATCH`. */
+  /** Maps a source port to a verdict word or to `NO_MATCH`. */
   readonly slices: IntervalPool;
-  /** The patterns of all hostname rules, each once. */
+  /** The hostname patterns of all rules; each pattern appears once. */
   readonly names: readonly HostnamePattern[];
   /**
-   * The leaf that a granted name adds to the leaves of a segment: a leaf, or `MAP | map of destinations` if
-   * rules of the name have destinations too (D10). Sorted by segment, then by name.
+   * For a segment and a granted name, the additional port map to search. If rules with this name have
+   * destinations, `leaves` contains `MAP | d`, where `d` is a map in `destinations` (D10). The rows are
+   * sorted by segment, then by name.
    */
   readonly nameLeaves: { readonly segments: Uint32Array; readonly names: Uint32Array; readonly leaves: Uint32Array };
-  /** The tables that decide lookups. */
+  /** The tables that decide DNS lookups. */
   readonly lookups: LookupTables;
-  /** Number of ranks in the policy. */
+  /** The number of ranks in the policy: the count of its rules and defaults. */
   readonly ranks: number;
   readonly ruleNames: RuleNames;
 };
@@ -55,7 +59,10 @@ export const NONE = 0xffff_ffff;
 export const SLICE = 0x8000_0000;
 export const MAP = 0x8000_0000;
 
-/** The key of a leaf. For ICMP, type and code take the place of the destination port. */
+/**
+ * Returns the key of a packet in a port map. `low16` is the destination port; for ICMP, it is the type and
+ * code.
+ */
 export function leafKey(protocol: number, low16: number): number {
   return protocol * 0x1_0000 + low16;
 }

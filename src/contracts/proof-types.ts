@@ -1,32 +1,35 @@
 import type { Packet } from './policy-model.js';
 
 /**
- * Packets, each with the verdict word of the reference evaluator. A compiled policy is checked against them
- * (B5).
+ * Packets for the proof, each with the verdict word of the reference evaluator. The datapath classifies the
+ * packets, and a different verdict word fails the proof (B5).
  */
 export type ProofSample = {
-  /** `PACKET_CELLS` cells for each packet; see `packetAt`. */
+  /** The packets as 32-bit numbers, `PACKET_CELLS` numbers for each packet. `packetAt` decodes a packet. */
   readonly packets: Uint32Array;
-  /** The word of each packet. */
+  /** For each packet, the verdict word of the reference evaluator. */
   readonly expected: Uint32Array;
-  /** Number of equivalence classes of the policy; null if there are too many to count. */
+  /** The number of equivalence classes of the policy; null if they are too many to count. */
   readonly classes: number | null;
-  /** Whether the sample has a packet of every class. */
+  /** Whether the sample contains a packet of every equivalence class. */
   readonly complete: boolean;
 };
 
-/** A sample, or the promise of one that is computed while its program is staged. */
+/** A proof sample, or the promise of a sample that is computed while its program is staged. */
 export type SampleOrPromise = ProofSample | Promise<ProofSample>;
 
-/** The result of the check before a program came into force. */
+/** The result of the proof of a program before its activation. */
 export type Proof = {
   readonly classes: number | null;
-  /** Number of packets that the datapath decided as the policy says. */
+  /** The number of packets for which the datapath returned the expected verdict word. */
   readonly checked: number;
   readonly complete: boolean;
 };
 
-/** A packet that the datapath decides differently from the policy. Both are verdict words. */
+/**
+ * A packet for which the datapath and the reference evaluator differ. `expected` and `found` are verdict
+ * words.
+ */
 export type ProofMismatch = { readonly packet: Packet; readonly expected: number; readonly found: number };
 
 export const PACKET_CELLS = 4;

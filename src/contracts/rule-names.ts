@@ -2,18 +2,24 @@ import type { PolicyRecord } from './policy-record.js';
 import type { Texts } from './texts.js';
 
 /**
- * The rule or default at each rank of a program: the identity under which its hits are counted, and its
- * names.
+ * For each rank of a program, the names of its rule or default, and the identity under which hits are
+ * counted.
  */
 export type RuleNames = {
-  /** The record of the policy; null if none is active. */
+  /** Id and revision of the policy record; null if no policy is active. */
   readonly policy: Pick<PolicyRecord, 'id' | 'revision'> | null;
-  /** Low and high word for each rank. The low word is 0 if and only if the rank is unused. */
+  /**
+   * For each rank, the low and then the high 32 bits of the hit identity. The low 32 bits are 0 if and only
+   * if the rank is unused.
+   */
   readonly identities: Uint32Array;
-  /** Rank → group, in the order of evaluation; `NONE` for the default of the policy. */
+  /**
+   * Maps each rank to the index of its group in the order of evaluation; `NONE` for the default of the
+   * policy.
+   */
   readonly groups: Uint32Array;
   readonly groupIds: Texts;
-  /** By rank; empty for defaults. */
+  /** For each rank, the id of its rule. The text is empty for the rank of a default. */
   readonly ruleIds: Texts;
 };
 

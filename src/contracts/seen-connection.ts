@@ -2,7 +2,7 @@ import type { Verdict } from './policy-model.js';
 import type { Decider } from './rule-names.js';
 
 /**
- * A connection or a request that the service plane decided. Addresses are in host order, times in
+ * A connection or HTTP request that the service plane decided. Addresses are in host byte order, times in
  * milliseconds since 1970.
  */
 export type SeenConnection = {
@@ -13,21 +13,24 @@ export type SeenConnection = {
   readonly destination: number;
   readonly destinationPort: number;
   readonly generation: number;
-  /** Null if no rule was reached. */
+  /** The rule or default that decided the connection; null if no rule was evaluated. */
   readonly decider: Decider | null;
   readonly verdict: Verdict;
-  /** The reason in addition to the rule; null if the rule alone decided. */
+  /**
+   * An additional reason for the verdict besides the deciding rule; null if the rule alone explains the
+   * verdict.
+   */
   readonly reason: string | null;
   readonly sni: string | null;
-  /** The path without its query. A truncated path ends with `…`. */
+  /** The HTTP request. `path` excludes the query, and ends with `…` if it was truncated. */
   readonly http: { readonly method: string; readonly host: string; readonly path: string } | null;
 };
 
-/** Connections that the service plane decided since its last report. */
+/** The connections that the service plane decided since its previous report. */
 export type SeenConnections = {
   readonly connections: readonly SeenConnection[];
-  /** Number of connections that were not recorded for lack of room. */
+  /** The number of connections that the report omits because its buffer was full. */
   readonly lost: number;
-  /** How many of the lost connections were denied, or would have been without audit. */
+  /** The number of omitted connections whose verdict was deny or audit. */
   readonly lostDenied: number;
 };

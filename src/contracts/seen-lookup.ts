@@ -1,15 +1,15 @@
 /**
- * Equal lookups within a short time: from one source, for one name and type, with the same decision.
- * Addresses are in host order, times in milliseconds since 1970.
+ * Equal DNS lookups within a short time: the same source, name, query type and decision. Addresses are in
+ * host byte order, times in milliseconds since 1970.
  */
 export type SeenLookup = {
   readonly source: number;
-  /** In presentation form, in lower case. */
+  /** The name in DNS presentation format, in lower case. */
   readonly hostname: string;
-  /** The number in the query, such as 1 for A. */
+  /** The number of the query type, such as 1 for A. */
   readonly type: number;
   readonly generation: number;
-  /** The verdict word in the program of that generation. */
+  /** The verdict word of the decision, from the program with this generation. */
   readonly word: number;
   readonly count: number;
   readonly lastMs: number;
@@ -19,20 +19,20 @@ export type SeenRebinding = {
   readonly source: number;
   readonly hostname: string;
   readonly address: number;
-  /** A sentence for the operator. */
+  /** A sentence that tells the operator why the address was removed. */
   readonly reason: string;
   readonly generation: number;
   readonly count: number;
   readonly lastMs: number;
 };
-/** Lookups that the DNS proxy handled since its last report. */
+/** The lookups that the DNS proxy handled since its previous report. */
 export type SeenLookups = {
   readonly lookups: readonly SeenLookup[];
   readonly rebindings: readonly SeenRebinding[];
-  /** Addresses that were granted for names and were not granted before. */
+  /** Addresses that received a grant for a name, and had no grant for this name before. */
   readonly named: readonly { readonly address: number; readonly hostname: string }[];
-  /** Number of lookups that were not recorded for lack of room. */
+  /** The number of lookups that the report omits because its buffer was full. */
   readonly lost: number;
-  /** How many of the lost lookups were denied, or would have been without audit. */
+  /** The number of omitted lookups whose verdict was deny or audit. */
   readonly lostDenied: number;
 };

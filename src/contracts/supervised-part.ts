@@ -1,7 +1,13 @@
-/** A part of the node without a chart of its own: a thread, or a file that is followed. */
+/**
+ * A part of the node without a statechart: a thread, or a follower that re-reads a file when the file
+ * changes.
+ */
 export type SupervisedPart = {
-  /** Resolves when the part runs; rejects with the reason why it does not. */
+  /** Starts the part. Resolves when the part runs, and rejects with the reason if the part cannot start. */
   begin(): Promise<void>;
-  /** Calls back with the reason of each failure, and with null when the part runs again without `begin`. */
+  /**
+   * Calls the listener with the reason of each failure of the part. Calls it with null when the part recovers
+   * without another `begin`.
+   */
   watch(listener: (failure: string | null) => void): () => void;
 };

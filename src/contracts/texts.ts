@@ -1,6 +1,9 @@
 import { sharedBytes, sharedWords } from './shared-array.js';
 
-/** Many short texts in one array, as sent between threads: UTF-8, and the end of each text. */
+/**
+ * Many short texts in one UTF-8 byte array, for messages between threads. `ends` contains the byte offset of
+ * the end of each text.
+ */
 export type Texts = { readonly bytes: Uint8Array; readonly ends: Uint32Array };
 
 const encoder = new TextEncoder();
@@ -14,7 +17,8 @@ export function textsOf(list: readonly string[]): Texts {
     ends[index] = units;
   }
   const joined = encoder.encode(list.join(''));
-  // ASCII only, as nearly all ids are: every UTF-16 unit became one byte.
+  // Equal lengths mean that all texts are ASCII, as ids usually are. Then the UTF-16 lengths in `ends` are
+  // also byte offsets, and need no second encoding.
   if (joined.length === units) return { bytes: shared(joined), ends };
   const bytes = new Uint8Array(3 * units);
   let end = 0;
@@ -25,10 +29,10 @@ export function textsOf(list: readonly string[]): Texts {
   return { bytes: shared(bytes.subarray(0, end)), ends };
 }
 
-/** The elements of `texts` from `from` to `to`, the end excluded. */
+/** The texts from index `from` up to index `to`, which is excluded. */
 export type TextRun = { readonly texts: Texts; readonly from: number; readonly to: number };
 
-/** Concatenates runs of texts. */
+/** Copies the texts of all runs, in order, into one `Texts`. */
 export function joinedTexts(runs: readonly TextRun[]): Texts {
   const bytesOf = ({ texts: { ends }, from, to }: TextRun) => ({ first: startOf(ends, from), end: startOf(ends, to) });
   const lengths = runs.map(bytesOf).map(({ first, end }) => end - first);
@@ -49,7 +53,10 @@ export function textAt({ bytes, ends }: Texts, index: number): string {
   return decoder.decode(bytes.subarray(startOf(ends, index), ends[index] ?? 0));
 }
 
-/** Returns a function that tells whether the text at an index is one of `wanted`, without decoding it. */
+/**
+ * Returns a function that tells whether the text at an index equals one of `wanted`. The function compares
+ * bytes, to avoid the cost of decoding every text.
+ */
 export function textFinder({ bytes, ends }: Texts, wanted: readonly string[]): (index: number) => boolean {
   const encoded = wanted.map((text) => encoder.encode(text));
   return (index) => {

@@ -1,12 +1,13 @@
 import type { Verdict } from './policy-model.js';
 
 /**
- * A verdict word is `rank << 4 | audited << 3 | verdict`. The smallest matching word decides. The rank has 27
- * bits; bit 31 is never set. `enum verdict` of `bpf/weir.h` has the same numbers.
+ * A verdict word is `rank << 4 | audited << 3 | verdict`. The smallest matching verdict word decides a
+ * packet. The rank has 27 bits, and bit 31 is never set. `enum verdict` of `bpf/weir.h` has the same numbers
+ * as this table.
  */
 export const VERDICT_NUMBER = { allow: 1, deny: 2, audit: 3, redirect: 4 } as const satisfies Record<Verdict, number>;
 export const MAX_RANKS = 1 << 26;
-/** Larger than every verdict word. */
+/** The number that stands for "no rule matches". It is larger than every verdict word. */
 export const NO_MATCH = 0x7fff_ffff;
 
 const RANK_SHIFT = 4;
@@ -21,12 +22,12 @@ export function verdictWord(rank: number, verdict: Verdict, audited: boolean): n
   return wordAt(rank, outcomeBits(verdict, audited));
 }
 
-/** The verdict word of rank 0. */
+/** Returns the verdict word for this verdict and audit bit at rank 0. */
 export function outcomeBits(verdict: Verdict, audited: boolean): number {
   return (audited ? AUDITED : 0) | VERDICT_NUMBER[verdict];
 }
 
-/** The word with the same verdict and mode at another rank. */
+/** Returns `word` with its rank replaced by `rank`; verdict and audit bit stay unchanged. */
 export function wordAt(rank: number, word: number): number {
   return (rank << RANK_SHIFT) | (word & (AUDITED | VERDICT_BITS));
 }
@@ -35,7 +36,7 @@ export function rankOf(word: number): number {
   return word >>> RANK_SHIFT;
 }
 
-/** `undefined` for a word that no program contains. */
+/** Returns the verdict of a verdict word; `undefined` if the bits contain no valid verdict. */
 export function verdictOf(word: number): Verdict | undefined {
   return VERDICTS[word & VERDICT_BITS];
 }
