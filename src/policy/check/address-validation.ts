@@ -20,7 +20,7 @@ export function validateAddresses(ips: readonly (string | undefined)[], at: stri
   }
 }
 
-/** A hint for a text that is not an IPv4 address. */
+/** Returns a sentence for the user that explains why `text` is not an IPv4 address. */
 export function addressFault(text: string): string {
   if (isIpv6(text)) return 'IPv6 is not supported; write an IPv4 address such as "192.0.2.7".';
   const hint =

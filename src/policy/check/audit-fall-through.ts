@@ -2,14 +2,17 @@ import type { Group, Policy } from '#contracts/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { containsAll, overlapPrefixes } from '#policy/model/rule-coverage.js';
 
-/** A group under audit, and the enforced default that denies packets that no rule of the group matches. */
+/**
+ * `pointer` is a group under audit. `to` is the enforced default that denies packets which match no rule of
+ * the group.
+ */
 export type FallThrough = { readonly pointer: string; readonly to: string };
 
 const COMPARISONS = 1_000_000;
 
 /**
- * Finds groups under audit without a default action whose packets reach an enforced deny. Very large policies
- * are searched only in part.
+ * Finds groups under audit without a default action whose unmatched packets reach an enforced default deny.
+ * Stops after `COMPARISONS` comparisons, so some groups of very large policies are not checked.
  */
 export function auditFallThroughs({ groups, default: last }: Policy): FallThrough[] {
   const found: FallThrough[] = [];

@@ -3,16 +3,16 @@ import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { covers, overlapPrefixes, overlaps } from '#policy/model/rule-coverage.js';
 
 /**
- * The pointer of a deny under audit, and the enforced deny behind it: a later rule, or the default of a
- * group.
+ * `pointer` is a deny rule under audit. `behind` is the enforced deny that would drop the same packets: a
+ * later rule, or the default of a group.
  */
 export type AuditOverlap = { readonly pointer: string; readonly behind: string };
 
 const COMPARISONS = 1_000_000;
 
 /**
- * Finds denies under audit that let packets pass which a later enforced deny would drop. Very large policies
- * are searched only in part.
+ * Finds deny rules under audit that pass packets which a later enforced deny would drop. Stops after
+ * `COMPARISONS` comparisons, so some rules of very large policies are not checked.
  */
 export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
   const found: AuditOverlap[] = [];
@@ -52,7 +52,10 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
   return found;
 }
 
-/** A selector may select any address, so a dynamic group may share sources with every group. */
+/**
+ * Whether a source address can belong to both groups. A selector may resolve to any address, so a dynamic
+ * group may share sources with every group.
+ */
 function haveCommonSource(one: Group, other: Group): boolean {
   return one.dynamic || other.dynamic || overlapPrefixes(one.sources, other.sources);
 }

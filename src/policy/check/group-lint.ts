@@ -7,22 +7,28 @@ import { whyNoNameMatches } from './hostname-lint.js';
 import { expressionsOf } from './rule-expressions.js';
 import { WarningList } from './warning-list.js';
 
-/** Whether the parts of the node run that some rules need. */
+/** Facts about the node that the warnings depend on. `dns` and `servicePlane`: whether this part runs. */
 export type LintContext = {
   readonly dns: boolean;
   readonly servicePlane: boolean;
-  /** The addresses of the node if packets to and from the node are classified too. */
+  /** The addresses of the node; undefined if the datapath does not classify packets to and from the node. */
   readonly ownAddresses?: ReadonlySet<number> | undefined;
-  /** Whether the selectors of an integration resolve to addresses; undefined if none does yet. */
+  /**
+   * Returns whether the selectors of an integration were resolved to addresses. Undefined: no selector was
+   * resolved yet.
+   */
   readonly resolves?: ((integration: string) => boolean) | undefined;
 };
 
-/** Warnings of a group that do not depend on other groups: about its document, and about its rules. */
+/**
+ * Warnings about one group that do not depend on other groups. `document`: about the JSON document of the
+ * group. `rules`: about its rules.
+ */
 export type GroupWarnings = { readonly document: WarningList; readonly rules: WarningList };
 
 /**
- * Finds valid parts of a group that are probably mistakes (D16), independently of the rest of the policy.
- * Pointers are relative to the group.
+ * Finds valid elements of a group that are probably mistakes (D16). The warnings do not depend on other
+ * groups. Pointers are relative to the group.
  */
 export function lintGroup(config: SourceGroupConfig, group: Group, context: LintContext): GroupWarnings {
   const warnings = { document: new WarningList(), rules: new WarningList() };
@@ -93,7 +99,7 @@ function lintRule(rule: Rule, group: Group, context: LintContext, warnings: Warn
   }
 }
 
-/** Whether every packet that a rule can match comes from the node, or every one goes to the node. */
+/** Whether all packets that a rule can match come from the node, or all of them go to the node. */
 function isOfNode({ destinations }: Rule, { sources, dynamic }: Group, { ownAddresses }: LintContext): boolean {
   if (ownAddresses === undefined) return false;
   const areOwn = (prefixes: readonly Prefix[]): boolean =>

@@ -15,7 +15,10 @@ import type { SourceHolders } from './source-holders.js';
 import { validateSourceGroup } from './validate.js';
 import type { ValidationContext } from './validation-context.js';
 
-/** A policy as it is kept in memory between writes. */
+/**
+ * A policy in memory, with the positions of its groups in the JSON text. The next write of one group changes
+ * only that group.
+ */
 export type HeldPolicy = { readonly parts: PolicyParts; readonly outline: Outline };
 
 export type GroupWriteContext = Omit<ValidationContext, 'form'> &
@@ -27,12 +30,12 @@ export type GroupWrite =
       readonly created: boolean;
       readonly held: HeldPolicy;
       readonly edit: TextEdit;
-      /** The JSON text of the group as it is stored; null if the group was removed. */
+      /** The JSON text of the written group; null if the group was removed. */
       readonly groupJson: Uint8Array | null;
       readonly policy: Policy;
       /**
-       * Warnings about the written group come first; their pointers are relative to the group. The pointers
-       * of the others are relative to the record as returned by a read.
+       * Warnings about the written group come first, with pointers relative to the group. The other warnings
+       * have pointers relative to the record in an API response.
        */
       readonly warnings: readonly Warning[];
     }
@@ -43,8 +46,9 @@ export type GroupWrite =
     };
 
 /**
- * Replaces the group with the id `id`, or appends it. The result is equal to that of writing the whole edited
- * document. Pointers of problems are relative to the body, or to the record for problems of other groups.
+ * Replaces the group with the id `id`, or appends a new group. The resulting policy is equal to the result of
+ * writing the whole edited document. Problems of the written group have pointers relative to `body`; problems
+ * of other groups have pointers relative to the record.
  */
 export function putGroup(held: HeldPolicy, id: string, body: Uint8Array, context: GroupWriteContext): GroupWrite {
   const { parts, outline } = held;
@@ -77,7 +81,7 @@ export function putGroup(held: HeldPolicy, id: string, body: Uint8Array, context
   return written({ ...parts, groups }, change, context, part, { created: index === undefined, groupJson: named.text });
 }
 
-/** Removes the group `id`; returns null if there is none. */
+/** Removes the group with the id `id`. Returns null if the policy has no such group. */
 export function deleteGroup({ parts, outline }: HeldPolicy, id: string, context: GroupWriteContext): GroupWrite | null {
   const index = indexOf(parts, id);
   if (index === undefined) return null;
@@ -120,7 +124,7 @@ function indexOf({ groups }: PolicyParts, id: string): number | undefined {
 
 type Named = { readonly value: unknown; readonly text: Uint8Array; readonly id: unknown };
 
-/** The group of a body. If the body has no id, the id of the path is inserted. */
+/** The group in a request body. If the body has no id, the function inserts the id from the request path. */
 function withId(value: unknown, body: Uint8Array, id: string): Named {
   const text = trimmed(body);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return { value, text, id: undefined };
@@ -133,7 +137,7 @@ function withId(value: unknown, body: Uint8Array, id: string): Named {
   return { value: { id, ...value }, text: whole, id };
 }
 
-/** The text without surrounding white space. */
+/** Returns the text without white space at its start and end. */
 function trimmed(text: Uint8Array): Uint8Array {
   const isSpace = (byte: number | undefined) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
   let from = 0;
@@ -155,7 +159,10 @@ function checkTotals(others: readonly GroupPart[], value: unknown, problems: Pro
   }
 }
 
-/** An integration may have been removed since the groups that name it were written. */
+/**
+ * Checks the integrations of all groups, because an integration may have been removed after an earlier group
+ * was written.
+ */
 function checkIntegrations(
   others: readonly GroupPart[],
   { integrations: known }: GroupWriteContext,

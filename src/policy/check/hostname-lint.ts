@@ -3,14 +3,15 @@ const LONGEST_NAME = 253;
 const LONGEST_LABEL = 63;
 
 /**
- * One character that every match contains: the character itself, `dot` for a dot, or `any` for an unknown
- * one.
+ * One element that every match of an expression contains: a literal character, `dot` for a dot, `any` for an
+ * unknown character, or `gap` where more characters may follow.
  */
 type Piece = string;
 
 /**
- * The reason why no name can match a regular expression; undefined if a name may match. Only expressions
- * without alternatives and groups are analysed. False negatives are possible, false positives are not.
+ * Returns the reason why a regular expression cannot match any hostname; undefined if it may match.
+ * Expressions with alternatives or groups are not analysed. False negatives are possible, false positives are
+ * not.
  */
 export function whyNoNameMatches(expression: string): string | undefined {
   const pieces = requiredPieces(expression);
@@ -32,8 +33,8 @@ export function whyNoNameMatches(expression: string): string | undefined {
 }
 
 /**
- * The characters of every match, in order; `gap` where more characters may follow. Undefined if the
- * expression is too complex.
+ * Returns the pieces that every match of the expression contains, in order. Returns undefined if the
+ * expression is too complex to analyse.
  */
 function requiredPieces(expression: string): Piece[] | undefined {
   const text = expression.replace(/^\^/, '').replace(/\$$/, '');

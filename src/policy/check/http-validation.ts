@@ -85,7 +85,9 @@ function validateHeaderNames(names: readonly (string | undefined)[], at: string,
   }
 }
 
-/** Reports the problems of a map key. */
+/**
+ * A function that reports the problems of a key in a map of matchers. `at` is the JSON pointer of the key.
+ */
 type KeyCheck = (key: string, at: string, validation: Validation) => void;
 
 const queryKey: KeyCheck = (key, at, { problems }) => {
@@ -120,8 +122,8 @@ function validateExpressions(map: Expressions | undefined, at: string, validatio
 }
 
 /**
- * The members of a map without `__proto__`. The schema cannot check that member, so it is reported as a
- * problem.
+ * Returns the members of a map without the key `__proto__`, and reports that key as a problem. The schema
+ * check skips `__proto__`.
  */
 function entries<T>(map: Readonly<Record<string, T>> | undefined, at: string, { problems }: Validation): [string, T][] {
   const all = Object.entries(map ?? {});
@@ -130,7 +132,7 @@ function entries<T>(map: Readonly<Record<string, T>> | undefined, at: string, { 
   return safe;
 }
 
-/** Whether an object contains only empty lists and empty maps. */
+/** Whether a matcher object contains only empty lists and empty maps. */
 function isEmpty(matcher: object, { damaged }: Validation): boolean {
   if (damaged.has(matcher)) return false;
   return Object.entries(matcher as Record<string, unknown>).every(([field, value]) => {

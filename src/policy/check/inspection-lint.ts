@@ -1,14 +1,17 @@
 import type { Policy, Rule } from '#contracts/policy-model.js';
 import { covers, overlaps } from '#policy/model/rule-coverage.js';
 
-/** An allow rule that inspects, and the later allow that passes the connections it does not match. */
+/**
+ * `pointer` is an allow rule with TLS or HTTP matchers. `by` is the later allow that passes the connections
+ * which the rule does not match.
+ */
 export type Widened = { readonly pointer: string; readonly by: string };
 
 const COMPARISONS = 1_000_000;
 
 /**
- * Finds allow rules with TLS or HTTP matchers that exclude nothing, because a wider allow of their group
- * follows.
+ * Finds allow rules whose TLS or HTTP matchers have no effect: a wider allow of the same group passes the
+ * connections that the matchers exclude.
  */
 export function widenedInspections({ groups }: Policy): Widened[] {
   const found: Widened[] = [];
@@ -37,8 +40,8 @@ export function widenedInspections({ groups }: Policy): Widened[] {
 const withoutName = (rule: Rule): Rule => ({ ...rule, hostname: undefined });
 
 /**
- * A rule that matches responses, or a certificate that may be hidden (D22a), can deny connections that it
- * matches, so it is not only a filter.
+ * Whether a rule can only allow connections. A rule that matches responses, or a certificate that may be
+ * hidden (D22a), can also deny connections.
  */
 function isOnlyAFilter({ action, tls }: Rule): boolean {
   if (action !== 'allow' || tls === undefined) return false;

@@ -10,9 +10,9 @@ import type { SourceHolders } from './source-holders.js';
 import { WarningList } from './warning-list.js';
 
 /**
- * Finds valid parts of a policy that are probably mistakes (D16). Pointers are relative to the PolicyConfig.
- * The search is bounded: false negatives are possible, false positives are not. `groups` are in the order of
- * the document. Warnings about the group at the pointer `first` come first.
+ * Finds valid elements of a policy that are probably mistakes (D16). Warnings at the pointer `first` precede
+ * the others. Pointers are relative to the PolicyConfig, and `groups` are in the order of the document. The
+ * search is bounded: false negatives are possible, false positives are not.
  */
 export function lint(
   groups: readonly GroupPart[],

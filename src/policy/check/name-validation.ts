@@ -14,7 +14,7 @@ function validateNames(names: readonly (string | undefined)[], at: string, valid
   validateExact(names, at, validation);
 }
 
-/** A matcher of exact names and an expression. At least one of them is required. */
+/** Validates a name matcher. It must have exact names, an expression, or both. */
 export function validateNameObject(matcher: Intact<NameMatchObject>, at: string, validation: Validation): void {
   const { exact = [], regex } = matcher;
   if (exact.length === 0 && regex === undefined && !validation.damaged.has(matcher)) {
@@ -24,7 +24,7 @@ export function validateNameObject(matcher: Intact<NameMatchObject>, at: string,
   if (regex !== undefined) validateRegex(regex, `${at}/regex`, validation);
 }
 
-/** Reports empty elements of a list of texts. */
+/** Reports every empty string in a list of exact names. */
 export function validateExact(texts: readonly (string | undefined)[], at: string, { problems }: Validation): void {
   for (const [index, text] of texts.entries()) {
     if (text === '') problems.add(`${at}/${index}`, 'empty_matcher', 'An empty text matches nothing.');

@@ -4,37 +4,40 @@ import { normaliseAction, normaliseGroup } from '#policy/model/normalise.js';
 import { type GroupWarnings, type LintContext, lintGroup } from './group-lint.js';
 import { instructionsOf } from './rule-expressions.js';
 
-/** A policy in parts, so that one group can be written without processing the others again. */
+/**
+ * A policy divided into its groups. A write of one group reuses the other groups without parsing or
+ * validating them again.
+ */
 export type PolicyParts = {
   readonly form: Form;
   /**
-   * The mode of the record. It applies to `default_policy` and the fallback, and in the envelope form to all
-   * groups (D4).
+   * The mode of the policy record. It applies to `default_policy` and the fallback. In the envelope form it
+   * also applies to all groups (D4).
    */
   readonly mode: EnvelopeMode;
   readonly defaultPolicy: ActionWord | undefined;
-  /** In the order of the document. */
+  /** The source groups in the order of the document. */
   readonly groups: readonly GroupPart[];
 };
 
 export type GroupPart = {
-  /** The JSON text of the group; undefined if it is not kept. */
+  /** The JSON text of the group; undefined if the caller did not request to keep the text. */
   readonly text: Uint8Array | undefined;
   readonly priority: number | undefined;
   readonly group: Group;
-  /** The integrations of the dynamic sources, in their order. */
+  /** The integration name of each Kubernetes selector of the group, in the order of the document. */
   readonly integrations: readonly string[];
-  /** The total of the regular expressions of the group. */
+  /** The total number of compiled instructions of the regular expressions in the group. */
   readonly instructions: number;
-  /** Pointers are relative to the group. */
+  /** The warnings about the group. Their pointers are relative to the group. */
   readonly warnings: GroupWarnings;
 };
 
 export type PartsOptions = { readonly form: Form; readonly mode: EnvelopeMode; readonly context: LintContext };
 
 /**
- * The parts of a valid document. `texts` are the JSON texts of its groups, in their order, if they are to be
- * kept.
+ * Converts a valid document into parts. If the caller passes `texts`, the JSON texts of the groups in
+ * document order, then each part keeps its text.
  */
 export function partsOf(document: PolicyConfig, options: PartsOptions, texts: readonly Uint8Array[] = []): PolicyParts {
   const { form, mode } = options;
@@ -61,7 +64,7 @@ export function groupPart(
   };
 }
 
-/** Updates the pointer of each group to its current index. */
+/** Returns the groups with JSON pointers that match their present indexes in the list. */
 export function renumbered(groups: readonly GroupPart[]): GroupPart[] {
   return groups.map((part, index) => {
     const pointer = pointerAt(index);
@@ -69,7 +72,7 @@ export function renumbered(groups: readonly GroupPart[]): GroupPart[] {
   });
 }
 
-/** The model of the policy. A disabled policy is modelled as if it were enforced. */
+/** Returns the policy model. A disabled policy gives the same model as an enforced policy. */
 export function policyOf(parts: PolicyParts, fallback: Action): Policy {
   const mode = recordMode(parts.mode);
   return {
@@ -82,8 +85,8 @@ export function policyOf(parts: PolicyParts, fallback: Action): Policy {
 }
 
 /**
- * The groups by ascending priority. The default priority is the index in the list. Groups with equal priority
- * keep their sequence (D3).
+ * Returns the groups by ascending priority. The default priority of a group is its index in the list. Groups
+ * with equal priority keep their order (D3).
  */
 export function walkOf(groups: readonly GroupPart[]): readonly GroupPart[] {
   if (groups.every(({ priority }) => priority === undefined)) return groups;

@@ -2,9 +2,9 @@ import type { Prefix } from '#contracts/policy-model.js';
 import { mask } from '#policy/model/ipv4.js';
 
 /**
- * An index of numbers by prefix and tag. A lookup visits the values of a prefix and of all wider ones, the
- * newest first, at most `VISITS` for each length. Buckets may contain values of other prefixes, so `accept`
- * must check the value itself.
+ * A hash index of numbers by prefix and tag. A lookup visits the numbers of a prefix and of all wider
+ * prefixes: the newest first, at most `VISITS` for each prefix length. Hash buckets also contain numbers of
+ * other prefixes, so the callback `accept` must check each number.
  */
 export class PrefixIndex {
   readonly #heads: Int32Array;
@@ -24,7 +24,10 @@ export class PrefixIndex {
     this.#heads[bucket] = this.#values.length - 1;
   }
 
-  /** The first value for which `accept` is true. */
+  /**
+   * Returns the first visited number for which `accept` returns true; undefined if `accept` returns true for
+   * no number.
+   */
   find(prefix: Prefix, tag: number, accept: (value: number) => boolean): number | undefined {
     for (const length of this.#lengths) {
       if (length > prefix.length) continue;

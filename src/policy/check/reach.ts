@@ -3,9 +3,9 @@ import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { boundsOf } from '#policy/model/rule-coverage.js';
 
 /**
- * The indexes of the groups that no packet reaches: earlier groups with a default action, or with a rule that
- * matches every packet, contain all their sources. A dynamic group may gain sources, so it is unreachable
- * only if all addresses are covered.
+ * Returns the indexes of groups that no packet reaches. All sources of such a group are in earlier groups
+ * with a default action or with a rule that matches every packet. A dynamic group may gain any source, so it
+ * is unreachable only if earlier groups cover all addresses.
  */
 export function unreachableGroups({ groups }: Policy): ReadonlySet<number> {
   const found = new Set<number>();
@@ -22,8 +22,8 @@ export function unreachableGroups({ groups }: Policy): ReadonlySet<number> {
 }
 
 /**
- * All addresses, divided at every bound of a source. Closed intervals are skipped through `next`, a
- * union-find structure.
+ * The IPv4 address space, divided into intervals at every bound of a source prefix. A search skips closed
+ * intervals through `#next`, a union-find structure.
  */
 class Addresses {
   readonly #cuts: Float64Array;
@@ -58,7 +58,7 @@ class Addresses {
     }
   }
 
-  /** The first open interval at or after `from`. */
+  /** Returns the index of the first interval at or after `from` that is not closed. */
   #open(from: number): number {
     let root = from;
     while (this.#next[root] !== root) root = this.#next[root] as number;

@@ -13,24 +13,30 @@ import type { ValidationContext } from './validation-context.js';
 
 export type ReadContext = ValidationContext &
   LintContext & {
-    /** The mode of the record to which a singleton body is written. An envelope contains its own mode. */
+    /**
+     * The mode of the stored record, used for a body in singleton form. A body in envelope form contains its
+     * own mode.
+     */
     readonly recordMode: EnvelopeMode;
-    /** The setting `policy.fallback` of the node. */
+    /** The setting `policy.fallback` of the node: the action for packets if the policy has no `default_policy`. */
     readonly fallback: Action;
-    /** A cache from the policy that was read before. */
+    /** A cache of source comparisons from the policy that was read before. */
     readonly holders?: SourceHolders;
   };
 
 export type ReadPolicy =
   | {
       readonly ok: true;
-      /** The JSON text of the PolicyConfig alone, as it was sent. */
+      /** The JSON text of the PolicyConfig within the body, byte for byte as the client sent it. */
       readonly policyJson: Uint8Array;
-      /** Trimmed; null if the envelope has no name, and in the singleton form. */
+      /**
+       * The name in the envelope, without surrounding white space. Null if the body has no name; a singleton
+       * body never has a name.
+       */
       readonly name: string | null;
       readonly held: HeldPolicy;
       readonly policy: Policy;
-      /** Pointers are relative to the body, as those of problems are. */
+      /** The warnings about the policy. Their pointers are relative to the request body. */
       readonly warnings: readonly Warning[];
     }
   | {
@@ -39,7 +45,7 @@ export type ReadPolicy =
       readonly problems: readonly Problem[];
     };
 
-/** Parses the body of a policy write into the model, or returns all problems of the body. */
+/** Parses and validates the body of a policy write. Returns the policy model, or all problems of the body. */
 export function readPolicy(body: Uint8Array | string, context: ReadContext): ReadPolicy {
   const envelope = context.form === 'envelope';
   const json = parseStrictJson(body, envelope ? ['policy', 'source_groups'] : ['source_groups']);

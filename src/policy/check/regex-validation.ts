@@ -3,9 +3,9 @@ import { type CompiledRegex, compileRegex, type RegexOptions } from '#policy/mod
 import type { Validation } from './validation-context.js';
 
 /**
- * Compiles an expression of a policy within the bounds of D13, and reports its problems. Returns null once
- * the policy exceeds its total of instructions: otherwise the compilation of many large expressions would
- * take minutes.
+ * Compiles an expression of a policy within the limits of D13, and reports its problems. Returns null without
+ * compiling once the policy has exceeded its total instruction limit. Otherwise, the compilation of many
+ * large expressions would take minutes.
  */
 export function validateExpression(
   source: string,

@@ -3,7 +3,10 @@ import type { Rule } from '#contracts/policy-model.js';
 import { escapeStep } from '#policy/model/pointer.js';
 import { compileRegex } from '#policy/model/regex.js';
 
-/** A regular expression of a rule. `whole`: it is searched in a name, so both ends should be anchored. */
+/**
+ * A regular expression of a rule. `whole`: the expression must match a whole name, so it should be anchored
+ * at both ends.
+ */
 export type Expression = { readonly pointer: string; readonly source: string; readonly whole: boolean };
 
 export function expressionsOf(rule: Rule): Expression[] {
@@ -17,8 +20,8 @@ export function expressionsOf(rule: Rule): Expression[] {
 }
 
 /**
- * The total number of instructions of the expressions of some rules. An expression that is used twice counts
- * twice.
+ * Returns the total number of compiled instructions of the expressions in the rules. An expression that
+ * appears twice counts twice.
  */
 export function instructionsOf(rules: readonly Rule[]): number {
   let instructions = 0;

@@ -2,7 +2,10 @@ import type { Prefix, Rule } from '#contracts/policy-model.js';
 import { covers, decidesLookupsOf, hasAnyDestination } from '#policy/model/rule-coverage.js';
 import { PrefixIndex } from './prefix-index.js';
 
-/** An index that finds an earlier rule that covers a later one. It may miss some. */
+/**
+ * An index that finds an earlier rule which covers a later rule. The search is bounded, so it may miss a
+ * covering rule.
+ */
 export class RuleIndex {
   readonly #rules: Rule[] = [];
   readonly #index: PrefixIndex;
@@ -19,7 +22,10 @@ export class RuleIndex {
     else for (const destination of rule.destinations) this.#index.add(destination, tag, number);
   }
 
-  /** An earlier rule that decides every packet and every lookup of the given later rule. */
+  /**
+   * Returns an earlier rule that decides every packet and every DNS lookup which `later` matches; undefined
+   * if none is found.
+   */
   findCover(later: Rule): Rule | undefined {
     const prefix = hasAnyDestination(later) ? EVERYTHING : (later.destinations[0] ?? EVERYTHING);
     const accept = (number: number): boolean => {

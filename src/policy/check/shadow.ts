@@ -3,16 +3,16 @@ import { isContradictory } from '#policy/model/rule-coverage.js';
 import { RuleIndex } from './rule-index.js';
 import { SourceHolders } from './source-holders.js';
 
-/** The pointer of a rule that can never match, and the earlier rule that decides all its packets. */
+/** `pointer` is a rule that can never match. `by` is the earlier rule that decides all its packets. */
 export type Shadow = { readonly pointer: string; readonly by: string };
 
-/** The search in other groups stops after this many lookups. */
+/** The search in other groups stops after it has compared this many rules. */
 const CROSS_GROUP_SEARCHES = 300_000;
 
 /**
  * Finds rules that can never match because one earlier rule decides all their packets. The earlier rule is in
- * the same group, or in a group that contains all its sources. Rules that are hidden only by several rules
- * together are not found.
+ * the same group, or in a group that contains all sources of the later group. A rule that only several
+ * earlier rules cover together is not found.
  */
 export function shadowedRules(
   { groups }: Policy,
@@ -40,7 +40,7 @@ export function shadowedRules(
 
 type Hidden = { readonly holder: Group; readonly pairs: readonly Pair[] };
 
-/** In the order of the rules, each with the first rule that hides it. */
+/** Returns the shadowed rules in rule order. For each rule, `by` is the first rule that covers it. */
 function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow[] {
   const by = new Map<number, string>();
   for (const { holder, pairs } of hidden) {
@@ -52,7 +52,7 @@ function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow
 }
 
 type Rules = readonly Rule[];
-/** The index of a rule in its list, and the rule that hides it. */
+/** `place` is the index of a shadowed rule in its group. `by` is the earlier rule that covers it. */
 type Pair = { readonly place: number; readonly by: Rule };
 
 const within = new WeakMap<Rules, readonly Pair[]>();

@@ -12,15 +12,15 @@ type Found = {
 };
 
 /**
- * Finds the earlier groups that contain all sources of a group. The result is reused for policies that differ
- * only in their rules.
+ * Finds the earlier groups that contain all sources of a group. Caches the result for the next policy if the
+ * two policies have equal sources.
  */
 export class SourceHolders {
   #latest: Found | undefined;
 
   /**
-   * For the index of each group, up to `MAX_HOLDERS` earlier groups that contain its sources, the nearest
-   * first. Unreachable groups are left out.
+   * Maps the index of a group to at most `MAX_HOLDERS` earlier groups that contain all its sources, the
+   * nearest group first. Unreachable groups are not included.
    */
   of(groups: readonly Group[], unreachable: ReadonlySet<number>): Found['holders'] {
     const known = this.#latest;

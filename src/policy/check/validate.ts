@@ -26,7 +26,10 @@ import { validateMatch } from './match-validation.js';
 import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from './regex-validation.js';
 import type { Validation, ValidationContext } from './validation-context.js';
 
-/** Every problem of a PolicyConfig at once (D15). A document without problems has the shape of its type. */
+/**
+ * Returns all problems of a PolicyConfig in one pass (D15). A document without problems conforms to the type
+ * `PolicyConfig`.
+ */
 export function validatePolicy(document: unknown, context: ValidationContext): Problem[] {
   const schema = context.form === 'envelope' ? envelopePolicySchema : policySchema;
   const validation = begin(schema, document, context, []);
@@ -34,7 +37,7 @@ export function validatePolicy(document: unknown, context: ValidationContext): P
   return validation.problems.all();
 }
 
-/** Every problem of a policy envelope at once, including its name and mode. */
+/** Returns all problems of a policy envelope in one pass, including problems of its name and mode. */
 export function validateEnvelope(document: unknown, context: ValidationContext): Problem[] {
   const validation = begin(envelopeSchema, document, context, ['policy']);
   if (!isObject(document)) return validation.problems.all();
@@ -46,7 +49,10 @@ export function validateEnvelope(document: unknown, context: ValidationContext):
   return validation.problems.all();
 }
 
-/** Every problem of one source group at once, except those that depend on the other groups of its policy. */
+/**
+ * Returns all problems of one source group in one pass, except problems that depend on the other groups of
+ * the policy.
+ */
 export function validateSourceGroup(document: unknown, context: ValidationContext): Problem[] {
   const schema = context.form === 'envelope' ? envelopeGroupSchema : groupSchema;
   const problems = new ProblemList();
@@ -64,14 +70,14 @@ export function validateSourceGroup(document: unknown, context: ValidationContex
   return problems.all();
 }
 
-/** The name as it is stored: trimmed. */
+/** Returns the name without surrounding white space. The store contains names in this form. */
 export function trimName(name: string): string {
   return name.trim();
 }
 
 export const NAME_RULE = `A name is 1 to ${LIMITS.nameLength} printable characters; blanks around it are left out.`;
 
-/** Whether a policy can have this name (D5). The limit counts Unicode code points. */
+/** Whether a policy can have this name (D5). The length limit counts Unicode code points. */
 export function isValidName(name: string): boolean {
   const trimmed = trimName(name);
   const { length } = [...trimmed];
@@ -88,7 +94,7 @@ function begin(schema: z.ZodType, document: unknown, context: ValidationContext,
   return { problems, context, damaged: keepIntact(document, shape), expressions: { instructions: 0 } };
 }
 
-/** Members that a response has and a request body does not. */
+/** Members that a policy record has in responses but not in request bodies. */
 const RECORD_MEMBERS = new Set([
   'id',
   'form',
@@ -102,7 +108,10 @@ const RECORD_MEMBERS = new Set([
   'program_lines',
 ]);
 
-/** Combines the unknown members of a record that a client read and sent back into one problem. */
+/**
+ * Combines into one problem the members that a record has only in responses. They appear when a client sends
+ * back a response as a request.
+ */
 function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonly ShapeProblem[] {
   if (schema !== envelopeSchema) return shape;
   const isOfRecord = ({ path, code }: ShapeProblem) =>
@@ -115,8 +124,8 @@ function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonl
 }
 
 /**
- * The two forms differ only in the mode of a group, so a wrong mode gets a message of its own. `depth` is the
- * depth of a group in the document.
+ * Replaces the message of a problem with the mode of a group, because the mode is the only difference between
+ * the two document forms. `depth` is the depth of a group in the document.
  */
 function aboutMode(problem: ShapeProblem, depth: number): ShapeProblem {
   const { path, code } = problem;
@@ -193,7 +202,10 @@ function validateSources(sources: Intact<SourcesConfig>, at: string, validation:
   }
 }
 
-/** An id in a list. `ids` maps the ids before it to their indexes. `what` names an element of the list. */
+/**
+ * An element of a list, with its id. `ids` maps the ids of the earlier elements to their indexes. `what` is
+ * the noun for an element in messages.
+ */
 type ListedId = {
   readonly id: string | undefined;
   readonly index: number;

@@ -1,15 +1,23 @@
 import type { Warning, WarningCode } from '#contracts/policy-problem.js';
 
-/** A response lists at most this many warnings of one code, and then the number of the others. */
+/**
+ * A response lists at most this many warnings with the same code, and then the number of omitted warnings.
+ */
 export const MAX_WARNINGS_OF_A_CODE = 100;
 
-/** Collects warnings: the first ones of each code, and the number of all. */
+/**
+ * Collects warnings. Keeps the first `MAX_WARNINGS_OF_A_CODE` warnings of each code, and the total number for
+ * each code.
+ */
 export class WarningList {
   readonly #warnings: Warning[] = [];
   readonly #counts = new Map<WarningCode, number>();
   readonly #first: { readonly pointer: string; readonly warnings: WarningList } | undefined;
 
-  /** Warnings at or below the pointer `first` are listed first and counted separately. */
+  /**
+   * Warnings at or below the JSON pointer `first` are listed before the others, and have a limit of their
+   * own.
+   */
   constructor(first?: string) {
     this.#first = first === undefined ? undefined : { pointer: first, warnings: new WarningList() };
   }
@@ -29,7 +37,7 @@ export class WarningList {
     if (count <= MAX_WARNINGS_OF_A_CODE) this.#warnings.push({ pointer, code, message });
   }
 
-  /** Adds the warnings of a part of the document. `base` is the pointer of that part. */
+  /** Adds the warnings about one element of the document. `base` is the JSON pointer of that element. */
   addAll(base: string, part: WarningList): void {
     if (part.isEmpty) return;
     for (const { pointer, code, message } of part.#warnings) this.add(base + pointer, code, message);

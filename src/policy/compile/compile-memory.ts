@@ -11,9 +11,9 @@ import { Sequences } from './sequences.js';
 import { type Populations, populations } from './source-populations.js';
 
 /**
- * Results of earlier compilations that the next one reuses: rule blocks by their lists of rules, populations,
- * rule names, and work tables. Rule blocks that the latest compilation did not use are discarded once they
- * outnumber those that it used.
+ * Caches results of earlier compilations for the next compilation: rule blocks, source populations, rule
+ * names and work tables. When unused rule blocks outnumber the rule blocks of the latest compilation, the
+ * unused rule blocks are discarded.
  */
 export class CompileMemory {
   readonly tables = new ProgramTables();
@@ -32,7 +32,10 @@ export class CompileMemory {
     this.wanted = 0;
   }
 
-  /** The populations of a policy. They are computed again only if the sources change. */
+  /**
+   * Returns the source populations of a policy. Computes them again only if the sources of the groups have
+   * changed.
+   */
   populations(policy: Policy, budget: Budget): Populations {
     const { groups } = policy;
     const { known } = this;
@@ -58,8 +61,8 @@ export class CompileMemory {
   }
 
   /**
-   * `lists` are the numbers of lists of rules, in order. Returns null if the rule block is known to match
-   * nothing, undefined if it is unknown.
+   * Returns the cached rule block of a sequence of rule lists, given by their numbers. Returns null if these
+   * rules match no packet, and undefined if the cache does not contain them.
    */
   find(lists: GrowingWords): RuleBlock | null | undefined {
     const run = this.runs.find(lists.array, 0, lists.length);

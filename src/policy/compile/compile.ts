@@ -18,15 +18,16 @@ const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks:
 export type CompileOptions = {
   readonly limits?: Partial<CompileLimits>;
   /**
-   * At most this many copies of rules are compiled before large groups become rule blocks that lists share.
+   * The limit on compiled copies of rules. Above it, large groups become rule blocks of their own, which
+   * several lists of the program share.
    */
   readonly copies?: number;
-  /** Results for equal lists of rules are taken from this memory, and stored in it. */
+  /** A cache. Compilation reuses its results for equal lists of rules, and adds new results. */
   readonly memory?: CompileMemory;
 };
 
 /**
- * The program of a policy. Equal policies give equal bytes, whatever was compiled before. Throws
+ * Compiles a policy into a program. Equal policies give equal bytes, whatever the cache contains. Throws
  * `CompileTooLarge` if the rules overlap so much that the program would exceed the limits.
  */
 export function compile(policy: Policy, options: CompileOptions = {}): Program {
@@ -55,7 +56,8 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
 }
 
 /**
- * The distinct runs of groups, and the runs of each population in sequence, each sequence ended by `NONE`.
+ * Returns the distinct runs of groups. For each population of sources, `ofPopulations` contains the numbers
+ * of its runs, followed by `NONE`.
  */
 function runsOf(
   { groups }: Populations,
@@ -100,18 +102,24 @@ function listsOfRuns(
 }
 
 type Words = {
-  /** The words of the rules of all views, one view after the other. */
+  /** The verdict words of the rules of all group views, one view after the other. */
   readonly rules: Uint32Array;
-  /** For each view the index of its first rule in `rules`, and the first rank of its group. */
+  /**
+   * `first`: for each group view, the index of its first rule in `rules`. `firstRanks`: the first rank of its
+   * group.
+   */
   readonly first: Uint32Array;
   readonly firstRanks: Uint32Array;
-  /** For each view; `undefined` if it has no default action. */
+  /**
+   * For each group view, the verdict word of its default action; `undefined` if the view has no default
+   * action.
+   */
   readonly defaults: readonly (number | undefined)[];
   readonly policy: number;
   readonly ranks: number;
 };
 
-/** The verdict words of all places, by their ranks in the policy. */
+/** Computes the verdict words of all rules and defaults from their ranks in the policy. */
 function wordsOf({ groups, default: decides }: Policy, views: GroupViews, budget: Budget): Words {
   const ranksOfGroups = new Uint32Array(groups.length);
   let ranks = 1;
@@ -152,13 +160,14 @@ function wordOf(rank: number, action: Action, mode: Mode): number {
 }
 
 /**
- * Adds the rule blocks of a policy to the tables of its program. Known rule blocks are not compiled again.
+ * Adds the rule blocks of a policy to the program tables. Takes a rule block from the cache if the cache
+ * contains it.
  */
 class SegmentSource {
   private readonly compiler: RuleBlockCompiler;
   private readonly facts: readonly RuleFacts[];
   private readonly lists = new GrowingWords(16);
-  /** For each group, the number of runs that contain it. */
+  /** For each group, the number of runs (sequences of groups) that contain the group. */
   private readonly uses: Uint32Array;
 
   constructor(
@@ -178,7 +187,10 @@ class SegmentSource {
     }
   }
 
-  /** The number of the segment of a run of groups, or `NONE` if none of their rules can match anything. */
+  /**
+   * Compiles a run of groups to a segment, and returns the segment number. Returns `NONE` if no rule of the
+   * run can match a packet.
+   */
   segment(run: number): number {
     const from = this.runs.start(run);
     const to = this.runs.end(run);

@@ -1,15 +1,19 @@
 import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
 
 /**
- * The groups as they are compiled. A group with unresolved selectors has two views: all its rules for its
- * static sources, and its denies for every source (D19a). A deny has the same rank in both views.
+ * The groups in the form that is compiled. A group with unresolved selectors has two views: all its rules for
+ * its static sources, and its deny rules for every source (D19a). A deny rule has the same rank in both
+ * views.
  */
 export type GroupViews = {
-  /** The original policy if no group is dynamic. */
+  /** A policy whose groups are the views; the original policy object if no group is dynamic. */
   readonly policy: Policy;
-  /** For each view the index of its group. */
+  /** For each view, the index of its group in the original policy. */
   readonly groups: Uint32Array;
-  /** For each view the index in the group of each of its rules; null if the view has all of them. */
+  /**
+   * For each view, the index in the original group of each of its rules; null if the view contains all rules
+   * of the group.
+   */
   readonly places: readonly (Uint32Array | null)[];
 };
 
@@ -38,7 +42,10 @@ export function viewsOf(policy: Policy): GroupViews {
 
 type Denies = { readonly rules: readonly Rule[]; readonly places: Uint32Array };
 
-/** Returns the same list object for the same rules, so that the compile memory finds it again. */
+/**
+ * A cache of deny rules by the rule list of a group. It returns the same list object each time, because
+ * `CompileMemory` finds cached rule blocks by list identity.
+ */
 const known = new WeakMap<readonly Rule[], Denies>();
 
 function deniesOf(rules: readonly Rule[]): Denies {

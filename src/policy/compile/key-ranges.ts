@@ -5,7 +5,8 @@ import { mergedRanges } from '#policy/model/ranges.js';
 const EVERY_KEY: Range = { low: 0, high: leafKey(255, 0xffff) };
 
 /**
- * The leaf keys that a rule matches, ascending. They do not cover source ports, hostname and destinations.
+ * Returns the ascending ranges of `leafKey` values that a rule matches. The ranges ignore source ports,
+ * hostname and destinations.
  */
 export function keyRanges(rule: Rule): readonly Range[] {
   const withPorts = rule.sourcePorts.length > 0 || rule.destinationPorts.length > 0;

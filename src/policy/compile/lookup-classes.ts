@@ -5,25 +5,30 @@ import { GrowingWords } from '#policy/model/growing-words.js';
 import { Sequences } from './sequences.js';
 import { type Populations, sourceMap } from './source-populations.js';
 
-/** The group has rules that decide lookups by hostname. */
+/** A mark of a group: the group has rules that decide DNS lookups by hostname. */
 export const BY_NAME = 1;
-/** The group decides every lookup. */
+/** A mark of a group: the group decides every DNS lookup that reaches it. */
 export const FINAL = 2;
 
-/** Classes of sources. All sources of a class have the same groups that decide lookups. */
+/**
+ * Source addresses grouped into classes. The same groups decide the DNS lookups of all sources in a class.
+ */
 export type LookupClasses = {
   readonly found: Populations;
   readonly marks: Uint8Array;
   readonly sources: Intervals;
   readonly offsets: Uint32Array;
   readonly groups: Uint32Array;
-  /** For each class the group that decides every lookup, or `NONE`. */
+  /**
+   * For each class, the index of the group that decides every remaining DNS lookup; `NONE` if the class has
+   * no such group.
+   */
   readonly finals: Uint32Array;
 };
 
 /**
- * `marks` holds for each group a combination of `BY_NAME` and `FINAL`. Returns `known` if neither the
- * populations nor the marks changed.
+ * Computes the classes of sources for DNS lookups. `marks` contains `BY_NAME`, `FINAL` or both for each
+ * group. Returns `known` if neither the populations nor the marks have changed.
  */
 export function lookupClasses(found: Populations, marks: Uint8Array, known?: LookupClasses): LookupClasses {
   if (known?.found === found && isSame(known.marks, marks)) return known;

@@ -12,14 +12,14 @@ import { nameTables } from './name-tables.js';
 import type { ProgramTables } from './program-tables.js';
 import type { Populations } from './source-populations.js';
 
-/** Compiles the lookup tables of successive policies, and reuses the parts that did not change. */
+/** Compiles the DNS lookup tables of successive policies, and reuses tables that did not change. */
 export class LookupCompiler {
   private classes: LookupClasses | undefined;
   private named: { readonly pool: NamePool; readonly tables: NameTables } = NO_NAMES;
 
   /**
-   * Numbers every pattern of the policy, including those that no source reaches: their grants must stay valid
-   * as long as the policy contains the pattern (D12).
+   * Compiles the DNS lookup tables. Numbers every pattern of the policy, also patterns of rules that no
+   * source reaches. The grants of a pattern stay valid while the policy contains the pattern (D12).
    */
   compile(views: GroupViews, words: GroupWords, found: Populations, tables: ProgramTables): LookupTables {
     const { marks, finals, patterns } = walk(views, words, tables);
@@ -51,7 +51,7 @@ export class LookupCompiler {
 const nothing = namePool([]);
 const NO_NAMES = { pool: nothing, tables: nameTables(nothing) };
 
-/** The first rank of each view, and the words of the defaults for packets. */
+/** For each group view, the first rank and the verdict word of the default for packets. */
 type GroupWords = {
   readonly firstRanks: Uint32Array;
   readonly defaults: readonly (number | undefined)[];
@@ -60,7 +60,10 @@ type GroupWords = {
 
 type Walk = {
   readonly marks: Uint8Array;
-  /** For each group the word that decides every lookup, or `NONE`. */
+  /**
+   * For each group view, the verdict word that decides every remaining DNS lookup; `NONE` if the view decides
+   * lookups only by hostname.
+   */
   readonly finals: Uint32Array;
   readonly patterns: LookupPatterns;
 };
@@ -94,13 +97,16 @@ function walk(
   return { marks, finals, patterns };
 }
 
-/** The word of a rule of a view at the rank of that rule in its group. */
+/** Moves a rule's verdict word, relative to its view, to the rank of the rule in the policy. */
 function placedWord(word: number, firstRank: number, places: Uint32Array | null): number {
   const place = rankOf(word);
   return wordAt(firstRank + (places === null ? place : (places[place] as number)), word);
 }
 
-/** Converts the word of a default for packets into the word for lookups: an allow is never audited. */
+/**
+ * Converts the verdict word of a default from packets to DNS lookups: the word of an allow loses its audit
+ * bit.
+ */
 function lookupWord(word: number): number {
   return verdictOf(word) === 'allow' ? verdictWord(rankOf(word), 'allow', false) : word;
 }

@@ -3,20 +3,26 @@ import { NONE } from '#contracts/program.js';
 import { sharedWords } from '#contracts/shared-array.js';
 import { GrowingWords } from '#policy/model/growing-words.js';
 
-/** Collects, group by group, the groups that decide lookups by each pattern. */
+/** For each hostname pattern, collects the groups that decide DNS lookups by this pattern. */
 export class LookupPatterns {
   private readonly numbers = new GrowingWords(0);
   private readonly groups = new GrowingWords(0);
   private readonly words = new GrowingWords(0);
 
-  /** Call with ascending groups, and with ascending words within a group. */
+  /**
+   * Adds the verdict word with which a group decides DNS lookups by a pattern. The caller must add groups in
+   * ascending order, and within a group verdict words in ascending order.
+   */
   add(number: number, group: number, word: number): void {
     this.numbers.push(number);
     this.groups.push(group);
     this.words.push(word);
   }
 
-  /** The tables of `count` patterns. If a group has a pattern several times, its first word counts. */
+  /**
+   * Returns the tables of patterns 0 … `count` - 1. If a group has a pattern several times, the table
+   * contains the first verdict word.
+   */
   tables(count: number): LookupTables['patterns'] {
     const { first, offsets } = this.firsts(count);
     const total = offsets[count] as number;
@@ -35,8 +41,8 @@ export class LookupPatterns {
   }
 
   /**
-   * For each entry whether it is the first of its pattern in its group, and for each pattern where its groups
-   * begin.
+   * `first`: for each added row, 1 if the row is the first with its pattern in its group. `offsets`: for each
+   * pattern, the index where its rows begin in the result.
    */
   private firsts(count: number): { readonly first: Uint8Array; readonly offsets: Uint32Array } {
     const first = new Uint8Array(this.numbers.length);

@@ -7,13 +7,16 @@ export const KIND = { exact: 0, suffix: 1, any: 2, regex: 3 } as const satisfies
   number
 >;
 
-/** The names of patterns in wire form, concatenated, each with its hash. */
+/** The names of all patterns in DNS wire format, one after the other in `bytes`. Each name has a hash. */
 export type NamePool = {
   readonly patterns: readonly HostnamePattern[];
   readonly kinds: Uint8Array;
   readonly hashes: Uint32Array;
   readonly bytes: Uint8Array;
-  /** Name `n` is `offsets[n]` … `offsets[n + 1]` of `bytes`; empty for a pattern without a name. */
+  /**
+   * Name `n` is the range `offsets[n]` … `offsets[n + 1] - 1` of `bytes`. The range is empty for `*` and for
+   * a regular expression.
+   */
   readonly offsets: Uint32Array;
 };
 
@@ -38,8 +41,8 @@ export function namePool(patterns: readonly HostnamePattern[]): NamePool {
 }
 
 /**
- * The pool of `patterns`, computed from the pool of other patterns. Only the names that differ are computed
- * again.
+ * Computes the pool of `patterns` from an earlier pool. Encodes only names that the earlier pool does not
+ * have at the same end of the list.
  */
 export function namePoolAfter(known: NamePool, patterns: readonly HostnamePattern[]): NamePool {
   const before = known.patterns;
@@ -76,7 +79,10 @@ export function namePoolAfter(known: NamePool, patterns: readonly HostnamePatter
 }
 
 const SUFFIX_MARK = '*.'.length;
-/** The length byte of the first label, and the 0 byte of the root. */
+/**
+ * The bytes of a wire-format name besides one byte per character: the length byte of the first label and the
+ * zero byte of the root.
+ */
 const WIRE_EXTRA = 2;
 const DOT = 0x2e;
 
@@ -85,7 +91,10 @@ function wireLength({ kind, text }: HostnamePattern): number {
   return kind === 'suffix' ? text.length - SUFFIX_MARK + WIRE_EXTRA : 0;
 }
 
-/** Writes the part of `text` from `from` in wire form, ending at `end`. Returns its hash. */
+/**
+ * Writes `text`, from character `from` on, in DNS wire format so that the name ends at byte `end`. Returns
+ * the hash of the name.
+ */
 function writeWire(text: string, from: number, bytes: Uint8Array, end: number): number {
   let at = end - 1;
   let hash = hashWith(HASH_OF_END, 0);

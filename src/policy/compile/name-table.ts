@@ -4,7 +4,7 @@ import { GrowingWords } from '#policy/model/growing-words.js';
 
 export type NameLeaf = { readonly name: number; readonly leaf: number };
 
-/** The names of a program, and the leaves that they add to each segment. */
+/** The hostname patterns of a program, and the port maps that each pattern adds to segments. */
 export class NameTable {
   private readonly names: HostnamePattern[] = [];
   private readonly numbers = new Map<string, number>();
@@ -12,12 +12,12 @@ export class NameTable {
   private readonly members = new GrowingWords(16);
   private readonly leaves = new GrowingWords(16);
 
-  /** The patterns; the index is their number. */
+  /** The hostname patterns. The index of a pattern is its number. */
   get patterns(): readonly HostnamePattern[] {
     return this.names;
   }
 
-  /** The number of a pattern, which is added if it is new. */
+  /** Returns the number of a pattern. Adds the pattern if the table does not contain it. */
   number(pattern: HostnamePattern): number {
     const known = this.numbers.get(pattern.text);
     if (known !== undefined) return known;
@@ -26,7 +26,7 @@ export class NameTable {
     return added;
   }
 
-  /** `leaves` must be sorted by name. */
+  /** Adds the port maps of hostname patterns to a segment. `leaves` must be sorted by pattern number. */
   add(segment: number, leaves: readonly NameLeaf[]): void {
     for (const { name, leaf } of leaves) {
       this.owners.push(segment);

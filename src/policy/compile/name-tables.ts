@@ -25,7 +25,10 @@ export function nameTables({ patterns, kinds, hashes, bytes, offsets }: NamePool
   };
 }
 
-/** A hash table that is at most half full and has at least one free slot, so that probing ends. */
+/**
+ * Creates an open-addressing hash table for `count` names. At most half of its slots will be used, so each
+ * probe sequence ends at a free slot.
+ */
 function slotsFor(count: number): Uint32Array {
   return sharedWords(2 * 2 ** Math.ceil(Math.log2(2 * (count + 1)))).fill(NONE);
 }

@@ -6,7 +6,7 @@ import { GrowingWords } from '#policy/model/growing-words.js';
 import type { Sequences } from './sequences.js';
 import type { SourcePortMaps } from './source-port-maps.js';
 
-/** The leaf (port map) of each rule alone: pairs of start and value. */
+/** The port map of each single rule, as pairs of a start key and the value from that key on. */
 export class RuleLeaves {
   readonly cells = new GrowingWords(1 << 16);
   readonly offsets = new GrowingWords();
@@ -20,7 +20,10 @@ export class RuleLeaves {
     this.offsets.length = 1;
   }
 
-  /** Adds the leaf of the next rule: `value` at the keys in `ranges`, which ascend with gaps between them. */
+  /**
+   * Adds the port map of the next rule: it has `value` at the keys in `ranges`, and `NO_MATCH` elsewhere.
+   * `ranges` must be ascending, with a gap between neighbours.
+   */
   add(ranges: readonly Range[], value: number): void {
     const { cells } = this;
     let next = 0;
@@ -44,7 +47,10 @@ export class RuleLeaves {
 
 const LAST_KEY = 0xff_ffff;
 
-/** A stack of leaves under construction. The value of a leaf at a key is the lowest word of its rules. */
+/**
+ * A stack of port maps under construction. The value at a key is the lowest number of the rules that match
+ * the key.
+ */
 export class PortMapStack {
   private readonly cells = new GrowingWords(1 << 16);
   private readonly bottoms: number[] = [];
@@ -60,14 +66,17 @@ export class PortMapStack {
     this.cells.length = 0;
   }
 
-  /** Pushes the leaf of some rules, merged with the leaf on top. That leaf stays below it. */
+  /**
+   * Merges the port maps of some rules with the port map on top of the stack, and pushes the result. The
+   * previous top stays on the stack.
+   */
   pushInside(rules: readonly number[]): void {
     const outer = this.bottoms.length - 1;
     this.push(rules);
     if (outer >= 0) this.lower(outer, outer + 1);
   }
 
-  /** Pushes the leaf of some rules alone. */
+  /** Pushes the merged port map of some rules. */
   push(rules: readonly number[]): void {
     this.pushHalf(rules, 0, rules.length);
   }
@@ -76,7 +85,10 @@ export class PortMapStack {
     this.cells.length = this.bottoms.pop() ?? 0;
   }
 
-  /** The number of the leaf on top, or `NONE` if the stack is empty or the leaf matches nothing. */
+  /**
+   * Stores the top port map in `leaves` and returns its number. Returns `NONE` if the stack is empty or the
+   * port map matches nothing.
+   */
   intern(leaves: Sequences): number {
     const bottom = this.bottoms.at(-1);
     if (bottom === undefined) return NONE;
@@ -105,7 +117,8 @@ export class PortMapStack {
   }
 
   /**
-   * Replaces the leaf on top, which is `right`, by the lower values of it and of the leaf `left` just below.
+   * Merges the two port maps on top of the stack, and replaces the upper port map by the result. The result
+   * has the lower value at each key.
    */
   private lower(left: number, right: number): void {
     const a0 = this.bottoms[left] as number;

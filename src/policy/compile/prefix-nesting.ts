@@ -2,13 +2,17 @@ import type { Prefix } from '#contracts/policy-model.js';
 import { lastAddress, mask } from '#policy/model/ipv4.js';
 
 /**
- * Distinct prefixes, each before the prefixes inside it. The number of a prefix is its index in this order.
+ * Distinct prefixes in an order where each prefix precedes the prefixes that it contains. The number of a
+ * prefix is its index.
  */
 export type PrefixOrder = {
   readonly first: Uint32Array;
   readonly last: Uint32Array;
   readonly keys: Float64Array;
-  /** How many prefixes begin before each 65,536th address; undefined if there are few prefixes. */
+  /**
+   * For each block of 65,536 addresses, the number of prefixes that begin before the block. Undefined if
+   * there are few prefixes.
+   */
   readonly blocks: Uint32Array | undefined;
 };
 
@@ -69,7 +73,8 @@ function sortKey(prefix: Prefix): number {
 }
 
 /**
- * A prefix and one of its members as one number. Sorted, the numbers are in order of prefix, then of member.
+ * Encodes a prefix number and a member number as one number. Sorted encodings are in the order of prefixes,
+ * then of members.
  */
 export function membership(prefix: number, member: number): number {
   return prefix * MEMBERS + member;
@@ -77,19 +82,26 @@ export function membership(prefix: number, member: number): number {
 
 export const MEMBERS = 2 ** 26;
 
-/** The callbacks of `walkNesting`, called in ascending order of addresses. */
+/** The callbacks of `walkNesting`. The walk visits addresses in ascending order. */
 export type NestingVisitor = {
   /**
-   * A prefix begins inside the innermost open one. Its members ascend. The array is reused after the call.
+   * Called at the start of a prefix that lies inside all open prefixes. `members` ascend. The caller of this
+   * callback reuses the array, so copy the members to keep them.
    */
   open(members: readonly number[]): void;
-  /** The innermost open prefix ends. */
+  /** Called at the end of the prefix that was opened last. */
   close(): void;
-  /** From `start` up to the next call, exactly the open prefixes contain the addresses. */
+  /**
+   * Called at the start of an address interval. All addresses up to the next call are in exactly the open
+   * prefixes.
+   */
   interval(start: number): void;
 };
 
-/** Walks the intervals of addresses between the bounds of nested prefixes. `memberships` must be sorted. */
+/**
+ * Calls the visitor for each interval of addresses between the bounds of nested prefixes. `memberships` must
+ * be sorted.
+ */
 export function walkNesting(order: PrefixOrder, memberships: Float64Array, visitor: NestingVisitor): void {
   const ends: number[] = [];
   const members: number[] = [];

@@ -9,12 +9,12 @@ import { Sequences } from './sequences.js';
 
 type Tables = Pick<Program, 'segments' | 'destinations' | 'leaves' | 'slices' | 'names' | 'nameLeaves'>;
 
-/** The words of the rules of a rule block: the word of rule `n` is `words[first + n]`. */
+/** The verdict words of the rules in a rule block. The verdict word of rule `n` is `words[first + n]`. */
 export type RuleWords = { readonly words: Uint32Array; readonly first: number };
 
 /**
- * The tables of a program, assembled from rule blocks. Leaves that several rule blocks may share are stored
- * once.
+ * The tables of a program, assembled from rule blocks. Port maps that several rule blocks have in common are
+ * stored once.
  */
 export class ProgramTables {
   private readonly maps = new GrowingWords();
@@ -25,12 +25,12 @@ export class ProgramTables {
   private readonly slices = new Pool();
   private names = new NameTable();
   private readonly sharedLeaves = new Sequences(Budget.unlimited, 'leaves', 1);
-  /** For each shared leaf its number among all leaves. */
+  /** For each port map in `sharedLeaves`, its number among all port maps of the program. */
   private readonly sharedNumbers = new GrowingWords();
   private readonly knownSlices = new Sequences(Budget.unlimited, 'slices', 1);
   private readonly scratch = new GrowingWords();
 
-  /** Clears the tables for the next program. */
+  /** Empties the tables before the compilation of the next program. */
   clear(): void {
     for (const cells of [this.maps, this.wildcards, this.named, this.sharedNumbers]) cells.length = 0;
     for (const pool of [this.destinations, this.leaves, this.slices]) pool.clear();
@@ -39,19 +39,19 @@ export class ProgramTables {
     this.knownSlices.clear();
   }
 
-  /** The number of a pattern, even if no segment contains it. */
+  /** Returns the number of a hostname pattern, and adds a new pattern even if no segment contains it. */
   addName(pattern: HostnamePattern): number {
     return this.names.number(pattern);
   }
 
-  /** The patterns; the index is their number. */
+  /** The hostname patterns of the program. The index of a pattern is its number. */
   get patterns(): readonly HostnamePattern[] {
     return this.names.patterns;
   }
 
   /**
-   * Adds a rule block as a segment, and returns its number. `shared`: another rule block contains some of its
-   * rules too.
+   * Adds a rule block as a segment, and returns the segment number. `shared`: another rule block contains
+   * some of the same rules, so equal port maps are likely.
    */
   add({ cells, names }: RuleBlock, words: RuleWords, shared: boolean): number {
     const number = this.maps.length;
@@ -162,8 +162,8 @@ export class ProgramTables {
 }
 
 /**
- * Maps the leaves of a rule block to their numbers among all leaves. If `numbers` is undefined, they are
- * consecutive from `base`.
+ * Maps the port-map numbers of a rule block to port-map numbers of the program. If `numbers` is undefined,
+ * port map `n` of the rule block becomes `base + n`.
  */
 type LeafNumbers = { readonly base: number; readonly numbers: readonly number[] | undefined };
 
@@ -172,7 +172,7 @@ function leafAt({ base, numbers }: LeafNumbers, leaf: number): number {
   return numbers === undefined ? base + leaf : (numbers[leaf] as number);
 }
 
-/** An `IntervalPool` that grows. */
+/** An `IntervalPool` under construction. */
 class Pool {
   private readonly starts = new GrowingWords();
   private readonly values = new GrowingWords();
@@ -188,7 +188,7 @@ class Pool {
     this.offsets.length = 1;
   }
 
-  /** The number of complete maps. */
+  /** The number of maps that `end` has completed. */
   get count(): number {
     return this.offsets.length - 1;
   }
@@ -198,14 +198,14 @@ class Pool {
     this.values.push(value);
   }
 
-  /** Completes a map. */
+  /** Completes the current map; later intervals belong to the next map. */
   end(): void {
     this.offsets.push(this.starts.length);
   }
 
   /**
-   * Adds maps of destinations from this layout: the ends of the maps, the starts of all intervals, the
-   * leaves.
+   * Copies destination maps from a rule block. The rule block contains, in this order, the ends of the maps,
+   * the starts of all intervals, and their port maps.
    */
   addMaps(cells: Uint32Array, ends: number, starts: number, intervals: number, leaves: LeafNumbers): void {
     const before = this.starts.length;
@@ -219,7 +219,10 @@ class Pool {
     for (let at = ends; at < starts; at++) this.offsets.push(before + (cells[at] as number));
   }
 
-  /** Adds leaves without slices from this layout: the ends of the leaves, then pairs of start and value. */
+  /**
+   * Copies port maps without source-port maps from a rule block. The rule block contains the ends of the port
+   * maps, and then pairs of start key and rule number.
+   */
   addLeaves(cells: Uint32Array, ends: number, count: number, { words, first }: RuleWords): void {
     const before = this.starts.length;
     const from = ends + count;

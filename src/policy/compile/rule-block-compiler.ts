@@ -16,10 +16,16 @@ import { type NamedLeaf, packed, type RuleBlock } from './rule-block.js';
 import { Sequences } from './sequences.js';
 import { SourcePortMaps } from './source-port-maps.js';
 
-/** The cost of sorting one member and of opening and closing its prefix, in steps of a merge. */
+/**
+ * The cost of one member: sorting it, and opening and closing its prefix. The unit is one step of a port-map
+ * merge.
+ */
 const STEPS_OF_A_MEMBER = 16;
 
-/** Compiles rule blocks one after the other, each from a sequence of rules. The work tables are reused. */
+/**
+ * Compiles rule blocks, each from a sequence of rules. One compiler reuses its work tables for all rule
+ * blocks.
+ */
 export class RuleBlockCompiler implements NestingVisitor {
   private rules: readonly Rule[] = [];
   private order: PrefixOrder = prefixOrder([]);
@@ -39,7 +45,10 @@ export class RuleBlockCompiler implements NestingVisitor {
     this.stack = new PortMapStack(this.ruleLeaves, this.slices, budget);
   }
 
-  /** The rule block of some rules in the order of evaluation; null if none of them can match anything. */
+  /**
+   * Compiles rules, given in the order of evaluation, to a rule block. Returns null if no rule can match a
+   * packet.
+   */
   compile(rules: readonly Rule[]): RuleBlock | null {
     const before = this.budget.used;
     this.begin(rules);
@@ -154,7 +163,10 @@ export class RuleBlockCompiler implements NestingVisitor {
     return found;
   }
 
-  /** The leaf that a granted name adds, or a map of destinations if its rules have destinations (D10). */
+  /**
+   * Returns the port map that a granted name adds. Returns `MAP` plus a destination map if a rule of the name
+   * has destinations (D10).
+   */
   private nameLeaf(rules: readonly number[]): number {
     if (rules.every((rule) => !hasDestination((this.rules[rule] as Rule).destinations))) return this.leafOf(rules);
     let count = 0;
@@ -166,8 +178,8 @@ export class RuleBlockCompiler implements NestingVisitor {
 }
 
 /**
- * The prefixes under which a rule is stored: none if it belongs to the wildcard leaf, all addresses if it has
- * only a hostname.
+ * The destination prefixes under which a rule is compiled. A rule with only a hostname has all addresses. A
+ * rule without hostname and destinations has none, because it is in the wildcard port map.
  */
 function prefixesOf({ destinations, hostname }: Rule): readonly Prefix[] {
   if (hasDestination(destinations)) return destinations;

@@ -4,19 +4,24 @@ import type { Sequences } from './sequences.js';
 import type { Populations } from './source-populations.js';
 
 /**
- * The number of copies of rules allowed before groups are shared: a multiple of all rules, plus a constant.
+ * The allowed number of rule copies before groups become shared segments: this multiple of all rules, plus
+ * `SMALL`.
  */
 const MULTIPLE = 3;
 const SMALL = 1 << 16;
-/** A group with at least this many rules that several populations share is always a segment of its own. */
+/**
+ * A group with at least this many rules always becomes a segment of its own if several populations of sources
+ * use it.
+ */
 const LARGE = 1_024;
 
-/** A part of the groups of a population that becomes one segment. */
+/** A sequence of adjacent groups of one population that becomes one segment. */
 type Run = { readonly from: number; to: number; rules: number; readonly saving: number };
 
 /**
- * Divides the groups of each population into runs, one segment each. Normally there is one run. If this would
- * copy the rules too often, the groups with the highest cost get runs of their own, which populations share.
+ * Divides the groups of each population of sources into runs; each run becomes one segment. Normally a
+ * population has one run. If the populations would copy rules too often, the groups with the highest cost get
+ * their own runs, and populations share these runs.
  */
 export class Division {
   private readonly uses: Float64Array;
@@ -38,7 +43,7 @@ export class Division {
     this.sharing = this.shared.includes(1);
   }
 
-  /** The ends of the runs of a population, as offsets into `populations.groups`. */
+  /** Returns the ends of the runs of a population, as offsets into `populations.groups`. */
   ends(population: number): readonly number[] {
     const { groups } = this.populations;
     const from = groups.start(population);
@@ -56,8 +61,8 @@ export class Division {
       for (let at = groups.start(population); at < end; at++) {
         const group = cells[at] as number;
         this.uses[group] = (this.uses[group] as number) + 1;
-        // Groups with equal hashes are used by the same populations. A rare collision only makes the program
-        // larger.
+        // Groups with equal hashes are used by the same populations. A hash collision is rare, and only makes
+        // the program larger.
         this.users[group] = Math.imul((this.users[group] as number) ^ (population + 1), 0x01000193);
       }
     }
@@ -125,7 +130,8 @@ export class Division {
 }
 
 /**
- * Separates the shared runs with the highest saving, as many as `MAX_SEGMENTS` allows, and merges the others.
+ * Gives own segments to the shared runs with the highest saving, up to `MAX_SEGMENTS`. Merges all other
+ * adjacent runs.
  */
 function merged(runs: readonly Run[], to: number): readonly number[] {
   if (runs.length <= MAX_SEGMENTS) return runs.map((run) => run.to);

@@ -5,16 +5,20 @@ import type { GrowingWords } from '#policy/model/growing-words.js';
 import type { Sequences } from './sequences.js';
 
 /**
- * The compiled form of a sequence of rules, independent of its position in a policy. Values are indexes of
- * rules in the sequence instead of words. Leaves, maps and slices are numbered from 0.
+ * The compiled form of a sequence of rules, independent of their ranks. Its port maps contain rule numbers
+ * (indexes in the sequence) instead of verdict words. Port maps, destination maps and source-port maps are
+ * numbered from 0.
  */
 export type RuleBlock = {
   /**
-   * `SEGMENT` in order, then the end of each map, the starts and then the values of the intervals of all
-   * maps, then leaves and slices.
+   * The numbers of `SEGMENT`, then the destination maps: the end of each map, the starts of all intervals,
+   * and their values. Port maps and then source-port maps follow.
    */
   readonly cells: Uint32Array;
-  /** In the order of first appearance. `leaf` is a leaf, or `MAP | map`. */
+  /**
+   * The hostname patterns in the order of first appearance. `leaf` is the number of a port map, or `MAP` plus
+   * the number of a destination map.
+   */
   readonly names: readonly NamedLeaf[];
   readonly used: Used;
 };
@@ -22,8 +26,8 @@ export type RuleBlock = {
 export type NamedLeaf = { readonly pattern: HostnamePattern; readonly leaf: number };
 
 /**
- * The first cells of a rule block: the numbers of a segment as in a program, then the sizes of the parts that
- * follow.
+ * The first numbers of a rule block: `map`, `wildcard` and `named` as in `Program.segments`, then the sizes
+ * of the tables that follow.
  */
 export const SEGMENT = {
   map: 0,
@@ -41,7 +45,7 @@ export type SegmentParts = {
   readonly map: number;
   readonly wildcard: number;
   readonly named: number;
-  /** The end of each map, counted in intervals. */
+  /** The end of each destination map, as an index into `starts`. */
   readonly ends: GrowingWords;
   readonly starts: GrowingWords;
   readonly values: GrowingWords;
@@ -49,7 +53,7 @@ export type SegmentParts = {
   readonly slices: Sequences;
 };
 
-/** Packs a rule block into one array. Slices that no leaf uses any more are left out. */
+/** Packs a rule block into one array. Omits source-port maps that no port map refers to. */
 export function packed(parts: SegmentParts, names: readonly NamedLeaf[], used: Used): RuleBlock {
   const { ends, starts, values, leaves, slices } = parts;
   const kept = keptSlices(leaves);
@@ -91,7 +95,7 @@ export function packed(parts: SegmentParts, names: readonly NamedLeaf[], used: U
   return { cells, names, used };
 }
 
-/** The slices that leaves refer to, with their new numbers in the order of first appearance. */
+/** Finds the source-port maps that port maps refer to, and numbers them in the order of first appearance. */
 function keptSlices(leaves: Sequences): ReadonlyMap<number, number> {
   const kept = new Map<number, number>();
   const { array, length } = leaves.cells;

@@ -3,15 +3,20 @@ import { GrowingWords } from '#policy/model/growing-words.js';
 
 const SLOTS = 256;
 
-/** Interned sequences of numbers: each is stored once and numbered in the order of first appearance. */
+/**
+ * Interned sequences of numbers: equal sequences are stored once. Sequences are numbered in the order of
+ * first appearance.
+ */
 export class Sequences {
   readonly cells = new GrowingWords();
-  /** Sequence `n` is `offsets[n]` … `offsets[n + 1]` of `cells`. */
+  /** Sequence `n` consists of `cells[offsets[n]]` … `cells[offsets[n + 1] - 1]`. */
   readonly offsets = new GrowingWords();
   private readonly hashes = new GrowingWords();
   private slots = new Int32Array(SLOTS).fill(-1);
 
-  /** In the budget, a sequence counts as its length divided by `width` entries of `table`. */
+  /**
+   * For the compile budget, `table` is the table that grows, and one table entry consists of `width` numbers.
+   */
   constructor(
     private readonly budget: Budget,
     private readonly table: CompileTable,
@@ -32,13 +37,18 @@ export class Sequences {
     return this.offsets.array[sequence + 1] as number;
   }
 
-  /** The number of the sequence `from` … `to` of `source`; undefined if it is not stored. */
+  /**
+   * Returns the number of the sequence `source[from]` … `source[to - 1]`; undefined if the sequence is not
+   * stored.
+   */
   find(source: Uint32Array, from: number, to: number): number | undefined {
     const found = this.slots[this.slotOf(hashOf(source, from, to), source, from, to)] as number;
     return found < 0 ? undefined : found;
   }
 
-  /** The number of the sequence `from` … `to` of `source`. A new sequence is added. */
+  /**
+   * Returns the number of the sequence `source[from]` … `source[to - 1]`. Stores the sequence if it is new.
+   */
   intern(source: Uint32Array, from: number, to: number): number {
     this.budget.steps((to - from) / this.width);
     const hash = hashOf(source, from, to);
@@ -64,7 +74,7 @@ export class Sequences {
     this.hashes.length = 0;
   }
 
-  /** The slot of the sequence, or the free slot for it. */
+  /** Returns the hash-table slot of the sequence, or the free slot where the sequence belongs. */
   private slotOf(hash: number, source: Uint32Array, from: number, to: number): number {
     const mask = this.slots.length - 1;
     for (let slot = hash & mask; ; slot = (slot + 1) & mask) {
@@ -94,7 +104,7 @@ export class Sequences {
   }
 }
 
-/** The mixing of MurmurHash3, one word at a time. */
+/** The MurmurHash3 hash of 32-bit numbers. */
 function hashOf(source: Uint32Array, from: number, to: number): number {
   let hash = to - from;
   for (let index = from; index < to; index++) {

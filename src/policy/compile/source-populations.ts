@@ -6,18 +6,23 @@ import { MEMBERS, membership, type PrefixOrder, prefixNumber, prefixOrder, walkN
 import { Sequences } from './sequences.js';
 
 /**
- * The populations of sources: address intervals, and for each interval the ordered groups that apply to it.
+ * Source addresses divided into intervals. A population is the set of addresses to which the same sequence of
+ * groups applies.
  */
 export type Populations = {
   readonly starts: GrowingWords;
-  /** For each interval, the sequence of its groups in `groups`. */
+  /**
+   * For each interval, the number of its population. This is also the number of its group sequence in
+   * `groups`.
+   */
   readonly numbers: GrowingWords;
   readonly groups: Sequences;
 };
 
 /**
- * Divides the source addresses into intervals with equal groups. The groups are those of `viewsOf`. A group
- * without rules and default is left out. Groups behind a group with a default action are left out too.
+ * Divides the source addresses into intervals with equal groups. The policy is that of `viewsOf`. A group
+ * without rules and default action is omitted. Groups after a group with a default action are omitted too,
+ * because no packet reaches them.
  */
 export function populations(policy: Policy, budget: Budget): Populations {
   const order = prefixOrder(policy.groups.flatMap(({ sources }) => sources));
@@ -30,8 +35,8 @@ export function populations(policy: Policy, budget: Budget): Populations {
   const bottoms = [0];
 
   /**
-   * The view with the denies of a dynamic group follows the view with all its rules. If both apply to a
-   * source, the second one would only repeat denies.
+   * Whether a view repeats the previous view. The view with the deny rules of a dynamic group directly
+   * follows the view with all its rules. If both views apply to a source, the second view adds nothing.
    */
   const isRepeated = (group: number, bottom: number): boolean =>
     stack.length > bottom && stack.array[stack.length - 1] === group - 1 && policy.groups[group - 1]?.dynamic === true;
@@ -70,7 +75,7 @@ export function populations(policy: Policy, budget: Budget): Populations {
   return { starts, numbers, groups };
 }
 
-/** Source address → the element of `values` for its population. */
+/** Maps each source address to the element of `values` that belongs to its population. */
 export function sourceMap({ starts, numbers }: Populations, values: GrowingWords): Intervals {
   const keptStarts = new GrowingWords();
   const keptValues = new GrowingWords();

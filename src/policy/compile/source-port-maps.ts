@@ -7,8 +7,8 @@ import { mergedRanges } from '#policy/model/ranges.js';
 import { Sequences } from './sequences.js';
 
 /**
- * Functions of the source port, as values of a leaf: a word, `NO_MATCH`, or the number of an interval map. A
- * map is a sequence of pairs of start and value. A function with a single interval is never stored as a map.
+ * Builds the values of a port map that depend on the source port. A value is a rule number, `NO_MATCH`, or
+ * `SLICE` plus the number of a source-port map. A map with a single interval is stored as its plain value.
  */
 export class SourcePortMaps {
   readonly maps: Sequences;
@@ -18,7 +18,7 @@ export class SourcePortMaps {
     this.maps = new Sequences(budget, 'slices', 2);
   }
 
-  /** `word` for the source ports in `ranges`. */
+  /** Returns the value that is `word` for source ports in `ranges`, and `NO_MATCH` for other source ports. */
   of(ranges: readonly Range[], word: number): number {
     this.scratch.length = 0;
     for (const { low, high } of mergedRanges(ranges)) {
@@ -28,7 +28,7 @@ export class SourcePortMaps {
     return this.finish();
   }
 
-  /** The lower word of two values at each source port. */
+  /** Merges two values: the result has the lower rule number at each source port. */
   lower(left: number, right: number): number {
     if (left < SLICE && right < SLICE) return left < right ? left : right;
     const { maps } = this;

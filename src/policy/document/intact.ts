@@ -1,19 +1,23 @@
 import type { ShapeProblem } from './shape.js';
 import { valueAt } from './shape.js';
 
-/** A document of which parts may be missing because they had the wrong shape and were removed. */
+/** A document after `keepIntact`: values with a wrong shape were removed, so every member may be missing. */
 export type Intact<T> = T extends string | number | boolean
   ? T
   : T extends readonly (infer E)[]
     ? readonly (Intact<E> | undefined)[]
     : { readonly [K in keyof T]?: Intact<T[K]> | undefined };
 
-/** Objects from which a part was removed. Do not report that part as missing. */
+/**
+ * Objects from which `keepIntact` removed a member, or that lack a required member. Validation must not
+ * report this member as missing again.
+ */
 export type Damaged = WeakSet<object>;
 
 /**
- * Removes every value that has the wrong shape from a document, in place, so that the rest can be validated
- * in the same pass. Elements of arrays become undefined, so that the other elements keep their index.
+ * Removes from a document, in place, every value that has the wrong shape. So validation can check the rest
+ * of the document in the same pass. An array element becomes undefined, so the other elements keep their
+ * indexes.
  */
 export function keepIntact(root: unknown, problems: readonly ShapeProblem[]): Damaged {
   const damaged: Damaged = new WeakSet();

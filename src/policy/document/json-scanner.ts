@@ -3,10 +3,10 @@ import { pointerOf } from '#policy/model/pointer.js';
 
 const MAX_DEPTH = 32;
 
-/** The position of a value: byte offsets, the end excluded. */
+/** The position of a JSON value: byte offsets from `start` up to `end`, which is excluded. */
 export type Span = { readonly start: number; readonly end: number };
 
-/** The position of a list, brackets included, and of each of its items. */
+/** The positions of a JSON list, including its brackets, and of each item in the list. */
 export type ListSpans = Span & { readonly items: readonly Span[] };
 
 const QUOTE = 0x22;
@@ -18,29 +18,32 @@ const CLOSE_OBJECT = 0x7d;
 const OPEN_ARRAY = 0x5b;
 const CLOSE_ARRAY = 0x5d;
 
-/** An object with more keys looks up its keys in a set instead of comparing hashes one by one. */
+/**
+ * An object with more keys than this finds duplicate keys with a `Set`. For fewer keys, a comparison of all
+ * hashes is faster.
+ */
 const MANY_KEYS = 24;
 const MAX_DUPLICATES = 100;
 
 type Frame = {
   object: boolean;
-  /** Index of the current element in an array; -1 before the first. */
+  /** The index of the current array element or object member; -1 before the first. */
   index: number;
   keyStart: number;
   keyEnd: number;
-  /** Where the keys of this object begin on the key stack. */
+  /** The index in `#hashes`, `#starts` and `#ends` where the keys of this object begin. */
   base: number;
   seen: Set<string> | undefined;
 };
 
-/** Checks the JSON of a valid UTF-8 text in one pass, and records the positions of its parts. */
+/** Checks in one pass that a valid UTF-8 text is JSON, and records the positions of its values. */
 export class Scanner {
   readonly members = new Map<string, Span>();
   readonly duplicates: Problem[] = [];
   list: { start: number; end: number; items: { start: number; end: number }[] } | undefined;
   readonly #bytes: Uint8Array;
   readonly #path: readonly string[];
-  /** The depth of the wanted list while the scanner is inside it; else -1. */
+  /** The nesting depth of the list at `#path` while the scanner is inside this list; otherwise -1. */
   #listDepth = -1;
   #itemStart = 0;
   readonly #frames: Frame[] = [];
@@ -62,7 +65,10 @@ export class Scanner {
     }
   }
 
-  /** Returns the first fault, if any. Duplicate keys are collected in `duplicates` instead. */
+  /**
+   * Scans the whole text. Returns the first syntax error, or undefined. Adds duplicate keys to `duplicates`
+   * and continues.
+   */
   scan(): Problem | undefined {
     try {
       this.#document();
@@ -80,7 +86,7 @@ export class Scanner {
     if (this.#at < this.#bytes.length) this.#unexpected('the end of the body');
   }
 
-  /** Scans one more element or member of the innermost open container, or its end. */
+  /** Scans the next element or member of the innermost open array or object, or its closing bracket. */
   #step(): void {
     const frame = this.#frame();
     const close = frame.object ? CLOSE_OBJECT : CLOSE_ARRAY;
@@ -154,13 +160,13 @@ export class Scanner {
     this.#ended();
   }
 
-  /** Records the end of a value in the container that is open now. */
+  /** Records in the innermost open array or object that a value in it has ended. */
   #ended(): void {
     if (this.#depth === 1) this.#member();
     else if (this.#depth === this.#listDepth) this.list?.items.push({ start: this.#itemStart, end: this.#at });
   }
 
-  /** Whether the keys that lead to the array just entered are equal to the wanted path. */
+  /** Whether the keys that lead to the array at the current position are equal to `#path`. */
   #isWanted(): boolean {
     if (this.#path.length === 0 || this.#depth !== this.#path.length + 1) return false;
     return this.#path.every((key, at) => {
@@ -217,7 +223,8 @@ export class Scanner {
   }
 
   /**
-   * Leaves `#at` behind the closing quote, and in `#stringHash` the hash of the raw bytes between the quotes.
+   * Scans a string. Moves `#at` behind the closing quote, and stores the hash of the raw bytes between the
+   * quotes in `#stringHash`.
    */
   #string(): void {
     const bytes = this.#bytes;
@@ -268,7 +275,7 @@ export class Scanner {
     this.#unexpected('a pair of surrogates');
   }
 
-  /** Reads `\uXXXX`. */
+  /** Reads the escape `\uXXXX` and returns the UTF-16 code unit. */
   #unit(): number {
     this.#at += 2;
     let unit = 0;
@@ -312,7 +319,7 @@ export class Scanner {
     this.#at += word.length;
   }
 
-  /** Skips white space. Returns the next byte, or -1 at the end. */
+  /** Skips white space. Returns the next byte, or -1 at the end of the text. */
   #space(): number {
     const bytes = this.#bytes;
     let at = this.#at;
@@ -326,7 +333,7 @@ export class Scanner {
     return this.#frames[this.#depth] as Frame;
   }
 
-  /** The text of a key that is known to be well-formed. The span includes both quotes. */
+  /** Decodes the text of a key that was already checked. The range `start` … `end` includes both quotes. */
   #text(start: number, end: number): string {
     return JSON.parse(new TextDecoder().decode(this.#bytes.subarray(start, end))) as string;
   }

@@ -2,10 +2,10 @@ import { z } from 'zod';
 import type { Form } from '#contracts/policy-document.js';
 import { envelopeSchema, policySchema } from './policy-schema.js';
 
-/** The form of a document; `any` for either form. */
+/** The form of the documents that a JSON Schema describes. `any`: envelope form and singleton form. */
 export type SchemaForm = Form | 'any';
 
-/** A JSON Schema of draft 2020-12, or a part of one. */
+/** A JSON Schema of draft 2020-12, or a subschema in it. */
 export type JsonSchema = {
   readonly $ref?: string;
   readonly $defs?: Readonly<Record<string, JsonSchema>>;
@@ -20,9 +20,9 @@ export type JsonSchema = {
 };
 
 /**
- * The JSON Schema of a policy document. `any`: a document of either form, such as a file for `weir policy
- * apply`. The schema describes only the shape. Rules between fields, such as "tls needs TCP", are checked by
- * the node and by a dry run.
+ * Returns the JSON Schema of policy documents. `any`: a document in either form, such as a file for `weir
+ * policy apply`. The schema describes only the shape of a document. The node checks rules between fields,
+ * such as "tls needs TCP".
  */
 export function policyJsonSchema(form: SchemaForm): JsonSchema {
   const schemas = { singleton: policySchema, envelope: envelopeSchema, any: z.union([envelopeSchema, policySchema]) };

@@ -7,15 +7,15 @@ export type ParsedJson =
       readonly value: unknown;
       readonly bytes: Uint8Array;
       readonly members: ReadonlyMap<string, Span>;
-      /** Undefined if the document has no such list. */
+      /** The positions of the list at `path` and of its items; undefined if the document has no such list. */
       readonly list: ListSpans | undefined;
     }
   | { readonly ok: false; readonly problems: readonly Problem[] };
 
 /**
- * Parses JSON of RFC 8259 with the strictness of I-JSON: valid UTF-8, no duplicate key in an object, no lone
- * surrogate, nested at most 32 deep (D1). `members` has the positions of the values of the outermost object,
- * and `list` the position of the list at `path`.
+ * Parses JSON (RFC 8259) with the limits of I-JSON (D1): valid UTF-8, no duplicate key in an object, no lone
+ * surrogate, nesting depth at most 32. `members` has the positions of the values in the outermost object.
+ * `list` has the positions of the list at `path`.
  */
 export function parseStrictJson(input: Uint8Array | string, path: readonly string[] = []): ParsedJson {
   const bytes = typeof input === 'string' ? new TextEncoder().encode(input) : input;

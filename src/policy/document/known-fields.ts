@@ -3,7 +3,10 @@ import type { Path } from '#policy/model/pointer.js';
 
 const LONGEST_KEY = 64;
 
-/** The fields that a schema defines for the object at a path; empty if it defines no object there. */
+/**
+ * Returns the field names that a schema defines for the object at `path`; an empty list if the schema defines
+ * no object there.
+ */
 export function knownFields(schema: z.core.$ZodType, path: Path): readonly string[] {
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable) {
     return knownFields(schema.def.innerType, path);
@@ -19,7 +22,10 @@ export function knownFields(schema: z.core.$ZodType, path: Path): readonly strin
   return member === undefined ? [] : knownFields(member, rest);
 }
 
-/** The known field that was probably meant: at most two letters differ, or it begins with the given key. */
+/**
+ * Returns the known field that is most similar to a mistyped key: at most two letters differ, or the field
+ * begins with the key. Undefined if no field is similar.
+ */
 export function nearest(key: string, known: readonly string[]): string | undefined {
   if (key.length > LONGEST_KEY) return undefined;
   const wanted = plain(key);
@@ -33,7 +39,7 @@ export function nearest(key: string, known: readonly string[]): string | undefin
 
 const plain = (key: string) => key.toLowerCase().replace(/[-_ ]/g, '');
 
-/** The Levenshtein distance: the number of letters to insert, remove or replace. */
+/** The Levenshtein distance: the minimum number of letters to insert, remove or replace. */
 function distance(from: string, to: string): number {
   let above = Array.from({ length: to.length + 1 }, (_, column) => column);
   for (let row = 1; row <= from.length; row++) {

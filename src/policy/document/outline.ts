@@ -1,23 +1,34 @@
 import type { TextEdit } from '#contracts/policy-record.js';
 import type { ListSpans } from './json-scanner.js';
 
-/** The positions of the groups of a policy in its JSON text; byte offsets, ends excluded. */
+/**
+ * The positions of the source groups in the JSON text of a policy: byte offsets of the start and of the end
+ * (excluded) of each group.
+ */
 export type Outline = {
-  /** The offset of the closing brace of the policy, and whether there is a member before it. */
+  /**
+   * `close`: the byte offset of the closing brace of the policy. `hasMembers`: whether the policy object has
+   * any member.
+   */
   readonly close: number;
   readonly hasMembers: boolean;
-  /** The offset of the list of groups, its bracket included; undefined if the policy has no such member. */
+  /**
+   * The byte offset of the opening bracket of `source_groups`; undefined if the policy has no such member.
+   */
   readonly list: number | undefined;
   readonly starts: readonly number[];
   readonly ends: readonly number[];
 };
 
-/** A change of the list of groups: the edit of the text, and the outline after it. */
+/** A change in the list of groups: the edit of the JSON text, and the outline of the edited text. */
 export type OutlineEdit = { readonly edit: TextEdit; readonly outline: Outline };
 
 const CLOSE_OBJECT = 0x7d;
 
-/** The outline of the policy `text`. `list` is its list of groups, in offsets counted from `base`. */
+/**
+ * Returns the outline of the policy in `text`. `list` has the positions of `source_groups` in
+ * the request body; `text` begins at byte `base` of the body.
+ */
 export function outlineOf(text: Uint8Array, hasMembers: boolean, list: ListSpans | undefined, base: number): Outline {
   return {
     close: text.lastIndexOf(CLOSE_OBJECT),
@@ -42,7 +53,7 @@ export function replaceGroup(outline: Outline, index: number, text: Uint8Array):
   };
 }
 
-/** Appends a group to the list. */
+/** Appends a group, given as JSON text, to the list of groups. Creates the list if the policy has none. */
 export function appendGroup(outline: Outline, text: Uint8Array): OutlineEdit {
   const { list, ends } = outline;
   const last = ends.at(-1);
@@ -63,7 +74,9 @@ export function appendGroup(outline: Outline, text: Uint8Array): OutlineEdit {
   };
 }
 
-/** Removes a group with the comma behind it, or with the comma before it if the group is the last. */
+/**
+ * Removes a group and a neighbouring comma: the comma after the group, or the comma before the last group.
+ */
 export function removeGroup(outline: Outline, index: number): OutlineEdit {
   const { starts, ends } = outline;
   const [from, to] =

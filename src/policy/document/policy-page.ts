@@ -1,8 +1,8 @@
 import { type JsonSchema, policyJsonSchema } from './json-schema.js';
 
 /**
- * Generates parts of `docs/policy.md`: the table of fields behind each `<!-- fields NAME -->`, where NAME is
- * a definition of the JSON Schema, and the file behind each `<!-- example FILE -->`. Each part ends at `<!--
+ * Fills the generated sections of `docs/policy.md`. `<!-- fields NAME -->` receives the field table of the
+ * JSON Schema definition NAME, `<!-- example FILE -->` receives the text of FILE. Each section ends at `<!--
  * end -->`.
  */
 export function policyPage(page: string, exampleOf: (file: string) => string): string {
@@ -27,8 +27,8 @@ function fieldTable(definition: JsonSchema): string {
 type Row = { readonly field: string; readonly type: string; readonly required: boolean; readonly description: string };
 
 /**
- * The rows of an object. If a field is an object without a definition of its own, its fields follow as
- * `path.exact`.
+ * Returns the table rows of an object. The fields of a nested object without its own definition follow as
+ * rows such as `path.exact`.
  */
 function rowsOf({ properties = {}, required = [] }: JsonSchema, parent: string): readonly Row[] {
   return Object.entries(properties).flatMap(([name, schema]) => {

@@ -4,8 +4,8 @@ import { MAX_REGEX_BYTES } from '#policy/model/regex.js';
 import { LIMITS } from './limits.js';
 
 /**
- * The JSON shapes of a policy, all of them strict. The contents of strings are checked by `validate.ts`; the
- * patterns and examples here are for the OpenAPI document.
+ * The Zod schemas of policy documents. Every schema rejects unknown fields. `validate.ts` checks the contents
+ * of strings; the patterns and examples in these schemas only document the OpenAPI description.
  */
 const ADDRESS = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}$';
 const CIDR = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}(/[0-9]{1,2})?$';
@@ -300,7 +300,7 @@ export const storedGroupSchema = z.strictObject({ id: idSchema, mode: modeSchema
 const DEFAULT_POLICY = 'Decides for a packet that no group decided for. Left out: the fallback of the node.';
 const GROUPS = 'At most 100,000, with at most 100,000 rules together. Default: none.';
 
-/** The body of `PUT /api/v1/policy`. */
+/** The schema of the body of `PUT /api/v1/policy`. */
 export const policySchema = z
   .strictObject({
     default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
@@ -323,7 +323,7 @@ export const envelopePolicySchema = z
     examples: [{ default_policy: 'deny', source_groups: [groupExample] }],
   });
 
-/** A policy as the collection endpoints return it. */
+/** The schema of a policy in the responses of the collection endpoints. */
 export const storedPolicySchema = z
   .strictObject({
     default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
@@ -335,7 +335,7 @@ export const storedPolicySchema = z
     examples: [{ default_policy: 'deny', source_groups: [groupExample] }],
   });
 
-/** The body of the writes of `/api/v1/policies`. */
+/** The schema of the body of writes to `/api/v1/policies`. */
 export const envelopeSchema = z
   .strictObject({
     mode: envelopeModeSchema,

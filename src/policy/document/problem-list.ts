@@ -1,10 +1,10 @@
 import type { Problem, ProblemCode } from '#contracts/policy-problem.js';
 import { type Path, pointerOf } from '#policy/model/pointer.js';
 
-/** A response lists at most this many problems, and then the number of the others. */
+/** A response lists at most this many problems, and then the number of omitted problems. */
 export const MAX_PROBLEMS = 1000;
 
-/** Collects the problems of one document. */
+/** Collects the problems of one policy document. */
 export class ProblemList {
   readonly #problems: Problem[] = [];
   #more = 0;

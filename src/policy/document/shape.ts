@@ -3,12 +3,17 @@ import type { ProblemCode } from '#contracts/policy-problem.js';
 import type { Path } from '#policy/model/pointer.js';
 import { knownFields, nearest } from './known-fields.js';
 
-/** A problem of shape. `path` ends at the wrong value, or at the missing or unknown field. */
+/**
+ * A value that differs from the schema. `path` ends at the wrong value, or at the missing or unknown field.
+ */
 export type ShapeProblem = { readonly path: Path; readonly code: ProblemCode; readonly message: string };
 
 type Issue = z.core.$ZodIssue;
 
-/** The differences between a value and a schema, in plain sentences; empty if the value fits. */
+/**
+ * Returns the differences between a value and a schema, each with a plain sentence. Returns an empty list if
+ * the value conforms to the schema.
+ */
 export function shapeProblems(schema: z.ZodType, value: unknown): ShapeProblem[] {
   const parsed = schema.safeParse(value);
   if (parsed.success) return [];
@@ -19,7 +24,8 @@ export function shapeProblems(schema: z.ZodType, value: unknown): ShapeProblem[]
 const REQUIRED = { code: 'required', message: 'This field is required.' } as const;
 
 /**
- * The search for a similar field takes time, so a document with very many errors gets only this many hints.
+ * A document gets at most this many hints to similar field names, because each search for a similar name is
+ * slow.
  */
 const MAX_HINTS = 100;
 type Hint = (path: Path, key: string) => string;
@@ -33,7 +39,7 @@ function hints(schema: z.ZodType): Hint {
   };
 }
 
-/** The value at a path. Reads own properties only. */
+/** Returns the value at a path. Ignores inherited properties, so a path cannot reach `Object.prototype`. */
 export function valueAt(root: unknown, path: Path): unknown {
   let value = root;
   for (const step of path) {
@@ -74,8 +80,8 @@ function describe(issue: Issue, root: unknown, base: Path, hint: Hint): ShapePro
 }
 
 /**
- * A union without a tag is resolved by the JSON type of the value: the branch for that type was meant, and
- * its problems are reported. If no branch has that type, the message lists all possible types.
+ * Reports a value that conforms to no branch of a union. If one branch has the JSON type of the value,
+ * reports the problems of that branch. Otherwise the message lists all possible types.
  */
 function union(
   issue: z.core.$ZodIssueInvalidUnion,

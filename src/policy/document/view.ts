@@ -1,8 +1,8 @@
 import type { EnvelopeMode, Form, PolicyConfig } from '#contracts/policy-document.js';
 
 /**
- * A stored policy as returned by `GET /api/v1/policy`: each group with its mode (D5). A client may send this
- * back by a singleton `PUT`. It is then stored in the singleton form, so no inverse function is necessary.
+ * Returns a stored policy as `GET /api/v1/policy` shows it: each group has its mode (D5). A client may send
+ * this document back with a singleton `PUT`; the node then stores it in the singleton form.
  */
 export function singletonView(config: PolicyConfig, form: Form, mode: EnvelopeMode): PolicyConfig {
   if (form === 'singleton' || config.source_groups === undefined) return config;

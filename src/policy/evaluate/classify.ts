@@ -7,8 +7,8 @@ import { cell, valueAt } from './interval-search.js';
 const noNames: ReadonlySet<number> = new Set();
 
 /**
- * The word that decides a packet, found by the same searches as in the kernel. `names` are the names of the
- * program for which the destination of the packet is granted.
+ * Returns the verdict word for a packet. Searches the tables of the program in the same order as the kernel.
+ * `names` are the numbers of the hostname patterns for which the destination has a grant.
  */
 export function classify(program: Program, packet: Packet, names: ReadonlySet<number> = noNames): number {
   const { sources, lists, segments, destinations } = program;
@@ -34,7 +34,7 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
   return cell(lists.defaults, list);
 }
 
-/** The names of a program for which an address is granted. */
+/** Returns the numbers of the hostname patterns in a program for which the address has a grant. */
 export function grantedNames(program: Program, address: number, grants: Grants): ReadonlySet<number> {
   const granted = new Set<number>();
   for (const [index, pattern] of program.names.entries()) {
@@ -43,7 +43,10 @@ export function grantedNames(program: Program, address: number, grants: Grants):
   return granted;
 }
 
-/** The leaves or maps that granted names add to a segment. The table is sorted by segment. */
+/**
+ * Yields the port maps or destination maps that granted hostname patterns add to a segment. The binary search
+ * needs rows sorted by segment.
+ */
 function* nameLeaves({ nameLeaves }: Program, segment: number, names: ReadonlySet<number>): Generator<number> {
   if (names.size === 0) return;
   const { segments } = nameLeaves;

@@ -24,20 +24,24 @@ import { mismatch } from './mismatch.js';
 import { matchTlsBlock } from './tls-block.js';
 
 /**
- * A rule or default that matches the addresses and ports of a connection, in the order of evaluation (D3).
+ * A rule or default that matches the addresses and ports of a connection. The evaluation of a connection
+ * visits its steps in order (D3).
  */
 export type Step = {
   readonly decider: Decider;
   readonly action: Action;
   readonly mode: Mode;
   /**
-   * The matchers of a TLS rule, which need the content of the connection. Null: the step decides by addresses
-   * and ports alone.
+   * The TLS matchers of the rule; they need data from the connection. Null: addresses and ports alone decide
+   * the step.
    */
   readonly tls: Rule['tls'] | null;
 };
 
-/** Why a step decided: its matchers matched, they are unknown, or the certificate is hidden. */
+/**
+ * Why a step decided the connection. `matched`: its matchers matched. `unknown`: its matchers are
+ * undecidable. `hidden`: the server certificate is hidden.
+ */
 type Reason = 'matched' | 'unknown' | 'hidden';
 
 export type Decided = {
@@ -49,14 +53,23 @@ export type Decided = {
 
 export type ConnectionDecision =
   | Decided
-  /** A rule that is evaluated before any that decides reads the certificate of the server. */
+  /**
+   * Evaluation reached a rule that reads the server certificate. The caller must fetch the certificate before
+   * evaluation can continue.
+   */
   | { readonly kind: 'needs_certificate' }
-  /** The requests of the connection are evaluated from this step on. */
+  /**
+   * The service plane must intercept the connection. It decides each HTTP request with the steps from index
+   * `from` on.
+   */
   | { readonly kind: 'intercept'; readonly from: number };
 
 const everyGrant: Grants = { has: () => true };
 
-/** Finds the steps of connections. Created once for each inspection. */
+/**
+ * Finds the steps of connections under one policy. Create one `StepFinder` for each `Inspection`, because it
+ * builds an index of sources.
+ */
 export class StepFinder {
   readonly #sources: SourceIndex;
 
@@ -65,8 +78,8 @@ export class StepFinder {
   }
 
   /**
-   * In the order of evaluation. The last step always decides. `grants` is null if the grants are unknown
-   * (D19a).
+   * Returns the steps of a connection in the order of evaluation. The last step has no TLS matchers, so it
+   * always decides. `grants` is null if the grants are unknown (D19a).
    */
   stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
     const { policy, program } = this.inspection;
@@ -92,7 +105,7 @@ export class StepFinder {
   }
 }
 
-/** Decides a connection by the known facts (D22, D22a). */
+/** Decides a connection by the TLS facts that are known so far (D22, D22a). */
 export function decideConnection(steps: readonly Step[], facts: TlsFacts): ConnectionDecision {
   for (const [index, step] of steps.entries()) {
     if (step.tls == null) return decided(step);
@@ -109,8 +122,8 @@ export function decideConnection(steps: readonly Step[], facts: TlsFacts): Conne
 }
 
 /**
- * Decides a request of a connection that is intercepted from this step on (D24). The certificate of the
- * server is known by now.
+ * Decides an HTTP request of an intercepted connection (D24). Evaluation starts at step `from`. The server
+ * certificate must be known.
  */
 export function decideRequest(steps: readonly Step[], from: number, facts: TlsFacts, request: RequestFacts): Decided {
   for (let index = from; index < steps.length; index++) {
@@ -145,8 +158,8 @@ function decideByMetadata(step: Step, facts: TlsFacts): Decided | { readonly kin
 }
 
 /**
- * D19a: an allow does not match, a deny matches. Under audit an unreadable connection passes, whatever the
- * next steps are (D4).
+ * Decides a step whose matchers are undecidable. A deny matches, an allow does not match (D19a). Under audit,
+ * an unreadable connection passes, whatever the later steps decide (D4).
  */
 function unknown(step: Step, { hello }: TlsFacts): Decided | null {
   if (step.action === 'deny') return { ...decided(step), reason: 'unknown' };
@@ -166,7 +179,7 @@ function stepOfProgram(program: Program, packet: Packet): Step {
   return { decider, action, mode: isAudited(word) ? 'audit' : 'enforce', tls: null };
 }
 
-/** The grants of one address, by the texts of their patterns. */
+/** Returns the grants of one address. `patterns` contains the texts of its granted hostname patterns. */
 export function grantsOf(address: number, patterns: ReadonlySet<string>): Grants {
   return { has: (pattern: HostnamePattern, asked: number) => asked === address && patterns.has(pattern.text) };
 }

@@ -3,15 +3,15 @@ import { matchesHostname } from '#policy/model/hostname.js';
 import type { Place } from '#policy/model/rank.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
 
-/** A lookup is never redirected, and only a deny is audited. */
+/** The result for a DNS lookup. A lookup is never redirected, and only a deny can be audited. */
 export type LookupOutcome = { readonly verdict: 'allow' | 'deny' | 'audit'; readonly audited: boolean };
 
-/** The decision about a lookup, with the rule or default that made it. */
+/** The decision about a DNS lookup. `place` is the rule or default that decided. */
 export type LookupDecision = LookupOutcome & { readonly rank: number; readonly place: Place };
 
 /**
- * The reference evaluator for D11: whether `source` may look up `name`. The form of `name` is that of
- * `matchesHostname`.
+ * The reference evaluator for DNS lookups (D11): decides whether `source` may look up `name`. `name` has the
+ * form that `matchesHostname` accepts.
  */
 export function evaluateLookup(policy: Policy, source: number, name: string | readonly string[]): LookupDecision {
   let rank = 0;
@@ -43,7 +43,7 @@ export function lookupOutcome(action: Action, mode: Mode): LookupOutcome {
   return { verdict: audited ? 'audit' : action, audited };
 }
 
-/** The reason why a rule does not decide a lookup. */
+/** The reason why a rule does not decide a DNS lookup. */
 export type LookupMismatch =
   | 'hostname'
   | 'destination_without_hostname'
@@ -55,7 +55,10 @@ export function lookupMismatch(rule: Rule, name: string | readonly string[]): Lo
   return lookupExclusion(rule);
 }
 
-/** The reason why a rule decides no lookup of any name. */
+/**
+ * Returns the reason why a rule decides no DNS lookup, whatever the name is; undefined if the rule can decide
+ * lookups.
+ */
 export function lookupExclusion(rule: Rule): Exclude<LookupMismatch, 'hostname'> | undefined {
   if (rule.hostname === undefined && hasDestination(rule)) return 'destination_without_hostname';
   if (rule.action === 'deny') return hasOtherMatchers(rule) ? 'deny_has_other_matchers' : undefined;
@@ -73,7 +76,7 @@ function hasOtherMatchers(rule: Rule): boolean {
   return listed || hasDestination(rule) || protocol !== 'any' || tls !== undefined;
 }
 
-/** Whether an allow rule without a hostname allows TCP, or UDP to port 53. */
+/** Whether an allow rule without a hostname allows TCP, or allows UDP to port 53. */
 function allowsTcpOrDns({ protocol, destinationPorts, icmpTypes, icmpCodes }: Rule): boolean {
   if (icmpTypes.length > 0 || icmpCodes.length > 0) return false;
   if (protocol === 'any' || protocol === IPPROTO.tcp) return true;

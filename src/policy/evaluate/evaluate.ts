@@ -3,12 +3,12 @@ import { type Outcome, outcomeAt, type Place } from '#policy/model/rank.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
 import { mismatch } from './mismatch.js';
 
-/** The decision about a packet, with the rule or default that made it. */
+/** The decision about a packet. `place` is the rule or default that decided. */
 export type Decision = Outcome & { readonly rank: number; readonly place: Place };
 
 /**
- * The reference evaluator: the walk of D3, one group and one rule after the other. All other evaluators are
- * tested against it.
+ * The reference evaluator of packets: visits one group and one rule after the other (D3). Tests compare all
+ * other evaluators with this function.
  */
 export function evaluate(policy: Policy, packet: Packet, grants: Grants = noGrants): Decision {
   let rank = 0;

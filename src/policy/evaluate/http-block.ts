@@ -7,9 +7,9 @@ import { QueryMatchers } from './http-query.js';
 import { exactTest, regexTest, type TextTest } from './http-values.js';
 
 /**
- * Whether the HTTP block of a rule matches a request (D24). An undecidable matcher is "no" for an allow and
- * "yes" for a deny (D19a). The same holds for a path that servers interpret differently, if the rule has a
- * path matcher.
+ * Whether the HTTP matchers of a rule match a request (D24). An undecidable matcher is "no" for an allow rule
+ * and "yes" for a deny rule (D19a). A path that servers interpret differently is undecidable for a path
+ * matcher.
  */
 export function matchRequest(
   config: HttpRequestMatchConfig | undefined,
@@ -27,7 +27,8 @@ export function matchRequest(
 }
 
 /**
- * JSON pointer, within the HTTP block, of the first matcher that a response violates; null if there is none.
+ * Returns a JSON pointer to the first matcher that a response violates, relative to the HTTP block. Returns
+ * null if the response violates no matcher.
  */
 export function violatedMatcher(config: HttpMatchConfig['response'], facts: ResponseFacts): string | null {
   if (config?.headers === undefined) return null;
@@ -45,7 +46,10 @@ type RequestTest = (facts: RequestFacts, action: Action) => boolean;
 const compiled = new WeakMap<HttpRequestMatchConfig, readonly RequestTest[]>();
 const responses = new WeakMap<NonNullable<HttpMatchConfig['response']>, HeaderMatchers>();
 
-/** Cheap tests first. All tests must hold. */
+/**
+ * Compiles the matchers to tests; a request matches if all tests succeed. Cheap tests come first, to save
+ * time.
+ */
 function compile({ methods = [], host, path, query, headers }: HttpRequestMatchConfig): readonly RequestTest[] {
   const tests: RequestTest[] = [];
   if (methods.length > 0) {
@@ -74,7 +78,8 @@ function hostTest({ exact = [], regex }: NameMatchObject): RequestTest {
 }
 
 /**
- * Tests the path as sent and as normalised. A deny matches if one of them matches, an allow only if both do.
+ * Compiles a path test. It tests the path as sent and the normalised path. A deny rule matches if either path
+ * matches. An allow rule matches only if both paths match.
  */
 function pathTest({ exact = [], prefix = [], regex }: NonNullable<HttpRequestMatchConfig['path']>): RequestTest {
   const searched = regex === undefined ? [] : [regexTest(regex)];

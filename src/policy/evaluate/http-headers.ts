@@ -7,11 +7,11 @@ import { exactTests, regexTests, type TextTest } from './http-values.js';
 type Matcher = {
   readonly kind: keyof HeaderMatchConfig;
   readonly name: string;
-  /** Null for a matcher that tests only presence. */
+  /** The test of the header values; null for a matcher that tests only whether the header is present. */
   readonly test: TextTest | null;
 };
 
-/** A compiled header matcher. All of its kinds must hold (D24). */
+/** Compiled header matchers. A message matches if all kinds of matchers succeed (D24). */
 export class HeaderMatchers {
   readonly #matchers: readonly Matcher[];
   readonly #names: ReadonlySet<string>;
@@ -28,21 +28,26 @@ export class HeaderMatchers {
     this.#dashed = new Set([...this.#names].map(dashed));
   }
 
-  /** Whether a rule with this action matches. */
+  /**
+   * Whether the headers match for a rule with this action. An undecidable header matches a deny rule only.
+   */
   match(headers: Headers, action: Action): boolean {
     if (this.#hasAlias(headers)) return action === 'deny';
     return this.#matchers.every((matcher) => holds(matcher, headers, action));
   }
 
-  /** JSON pointer, within the matcher, of the first part that does not hold; null if all hold. */
+  /**
+   * Returns a JSON pointer to the first header matcher that fails, relative to the block of header matchers.
+   * Returns null if all matchers succeed.
+   */
   broken(headers: Headers): string | null {
     const broken = this.#matchers.find((matcher) => !holds(matcher, headers, 'allow'));
     return broken === undefined ? null : `/${broken.kind}/${escapeStep(broken.name)}`;
   }
 
   /**
-   * Gateways (RFC 3875, 4.1.18) treat `x_role` and `x-role` as the same header. If a header differs from a
-   * named one only in that, both are undecidable.
+   * Whether a header name differs from a configured name only in `_` and `-`. Gateways (RFC 3875, 4.1.18)
+   * treat such names as the same header, so the matchers are undecidable.
    */
   #hasAlias(headers: Headers): boolean {
     for (let index = 0; index < headers.length; index++) {
@@ -66,8 +71,8 @@ function isPresent(headers: Headers, name: string): boolean {
 }
 
 /**
- * The values that a server may read: each line, each member of a list, and all lines as one list (RFC 9110,
- * 5.3).
+ * Returns all values that a server may read from the lines of a header: each line, each comma-separated
+ * member, and all lines joined to one list (RFC 9110, 5.3).
  */
 function readings(values: readonly string[]): readonly string[] {
   const members = values.flatMap((value) => (value.includes(',') ? value.split(',').map((part) => part.trim()) : []));

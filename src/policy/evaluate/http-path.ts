@@ -1,7 +1,7 @@
 /**
- * A path as most servers normalise it (RFC 3986, 6.2.2, and the practice of servers beyond it). Escapes of
- * visible characters are decoded, except those of `/`, `\`, `%`, `?` and `#`. The other escapes are in upper
- * case. `\` becomes `/`. Parameters of segments, empty segments and dot segments are removed.
+ * Normalises a path as most servers do (RFC 3986, 6.2.2, and common practice). Decodes escapes of visible
+ * characters except `/`, `\`, `%`, `?` and `#`, and writes other escapes in upper case. Replaces `\` by `/`.
+ * Removes path parameters, empty segments and dot segments.
  */
 export function normalPath(path: string): string {
   if (!path.startsWith('/') || !/[%;\\]|\/[/.]/.test(path)) return path;
@@ -19,19 +19,19 @@ export function normalPath(path: string): string {
   return isFolder && kept.length > 0 ? `${joined}/` : joined;
 }
 
-/** Whether servers interpret a path differently, so that no normal form is reliable. */
+/** Whether servers interpret a path differently. Then no normalised path is reliable. */
 export function isAmbiguousPath(path: string): boolean {
   return AMBIGUOUS.test(path);
 }
 
-/** Escapes the characters of a configured path that no request contains unescaped. */
+/** Percent-encodes the characters of a configured path that no HTTP request contains unescaped. */
 export function writtenPath(path: string): string {
   return path.replace(/[^!-~]+/g, escapesOf);
 }
 
 /**
- * Escapes of `/`, `\` and NUL, also when escaped twice; dots that are escaped twice; dot segments before an
- * escaped `;`; an incomplete escape; a character that no path contains.
+ * Matches ambiguous paths: escapes of `/`, `\` and NUL, also double escapes; double escapes of dots; dot
+ * segments before an escaped `;`; an incomplete escape; a character that is invalid in a path.
  */
 const AMBIGUOUS = /%(?:2f|5c|00|25(?:2f|5c|00|2e|25)|(?![0-9a-f]{2}))|\/(?:\.|%2e){1,2}%3b|[^!-~]|#/i;
 

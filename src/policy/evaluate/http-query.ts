@@ -2,7 +2,7 @@ import type { HttpRequestMatchConfig } from '#contracts/policy-document.js';
 import type { Action } from '#contracts/policy-model.js';
 import { exactTests, regexTests, type TextTest } from './http-values.js';
 
-/** A compiled query matcher. All of its kinds must hold (D24). */
+/** Compiled query matchers. A request matches if all kinds of matchers succeed (D24). */
 export class QueryMatchers {
   readonly #present: readonly string[];
   readonly #tests: readonly (readonly [key: string, test: TextTest])[];
@@ -13,12 +13,12 @@ export class QueryMatchers {
   }
 
   /**
-   * Whether a rule with this action matches. If a key is repeated, servers use different values: an allow
-   * needs all values to match, a deny needs one.
+   * Whether the query matches for a rule with this action. Servers read different values of a repeated key.
+   * So an allow rule needs a match of all values, and a deny rule needs a match of one value.
    */
   match(query: string | null, action: Action): boolean {
-    // Keys and values are decoded as in forms (WHATWG URL, 5.1). The `&` preserves a leading `?`, which would
-    // be dropped.
+    // Decode keys and values like HTML forms (WHATWG URL, 5.1). `URLSearchParams` would remove a leading `?`;
+    // the `&` before the query prevents the removal.
     const pairs = new URLSearchParams(`&${query ?? ''}`);
     if (!this.#present.every((key) => pairs.has(key))) return false;
     return this.#tests.every(([key, test]) => {

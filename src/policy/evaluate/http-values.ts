@@ -1,9 +1,12 @@
 import { compileRegex } from '#policy/model/regex.js';
 
-/** Expressions are not searched in longer texts; a matcher of such a text is undecidable (D19a). */
+/**
+ * The maximum number of characters in which an expression is searched. For a longer text, the matcher is
+ * undecidable (D19a).
+ */
 const MAX_SEARCHED = 8192;
 
-/** Whether a text matches. `unresolved` is the result if this is undecidable. */
+/** Returns whether a text matches. If the match is undecidable, returns `unresolved`. */
 export type TextTest = (text: string, unresolved: boolean) => boolean;
 
 export function regexTest(source: string, caseInsensitive = false): TextTest {

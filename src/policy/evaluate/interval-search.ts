@@ -1,8 +1,8 @@
 import type { Intervals } from '#contracts/interval-map.js';
 
 /**
- * The value of the last interval that starts at or before `point`, among the intervals `from` … `to`, the end
- * excluded.
+ * Returns the value of the last interval that starts at or before `point`. Searches the intervals from index
+ * `from` up to `to`, which is excluded.
  */
 export function valueAt({ starts, values }: Intervals, point: number, from = 0, to = starts.length): number {
   let low = from;

@@ -4,15 +4,20 @@ import { verdictWord } from '#contracts/verdict-word.js';
 import { GrowingWords } from '#policy/model/growing-words.js';
 import { lookupExclusion, lookupOutcome } from './evaluate-lookup.js';
 
-/** How the rules of a group decide lookups (D11). Words are for a group whose first rank is 0. */
+/**
+ * How the rules of one group decide DNS lookups (D11). The verdict words assume that the first rule of the
+ * group has rank 0.
+ */
 export type LookupFacts = {
-  /** The word of the first rule that decides every lookup, or `NONE`. */
+  /**
+   * The verdict word of the first rule that decides every DNS lookup; `NONE` if the group has no such rule.
+   */
   readonly final: number;
-  /** The hostnames of the rules in their order, with repetitions. */
+  /** The hostname patterns of the rules in rule order. A pattern may appear several times. */
   readonly names: readonly HostnamePattern[];
   /**
-   * The word with which each of them decides lookups; `NONE` if it decides none, or if an earlier rule
-   * decides every lookup.
+   * For each element of `names`, the verdict word for DNS lookups that match the pattern. `NONE` if the rule
+   * decides no lookup, or if an earlier rule decides every lookup.
    */
   readonly words: Uint32Array;
 };

@@ -3,10 +3,9 @@ import { NameIndex } from './name-index.js';
 import { SourceClasses } from './source-classes.js';
 
 /**
- * Decides lookups by the tables of a program (D11). The key of a name is its wire form in lower case, one
- * character for each byte: length byte, label, and so on to the 0 byte of the root:
- * `"\x03api\x07example\x03com\x00"`. A dot inside a label is not a separator. Throws a RangeError if a key is
- * not in this form.
+ * Decides DNS lookups by the tables of a program (D11). A key is a name in DNS wire format and lower case,
+ * with one character for each byte, such as `"\x03api\x07example\x03com\x00"`. A dot within a label is an
+ * ordinary byte. Throws a RangeError for a key in another form.
  */
 export class LookupIndex {
   readonly #tables: LookupTables;
@@ -19,7 +18,7 @@ export class LookupIndex {
     this.#sources = new SourceClasses(tables.sources);
   }
 
-  /** The word that decides whether `source` may look up a name. */
+  /** Returns the verdict word that decides whether `source` may look up the name `key`. */
   decide(source: number, key: string): number {
     const { classes } = this.#tables;
     const number = this.#sources.of(source);
@@ -32,15 +31,15 @@ export class LookupIndex {
     return best;
   }
 
-  /** The numbers of the patterns that match a name, ascending. */
+  /** Returns the numbers of the hostname patterns that match the name `key`, ascending. */
   matching(key: string): readonly number[] {
     const count = this.#names.find(key);
     return this.#names.found.slice(0, count).sort((left, right) => left - right);
   }
 
   /**
-   * The word of the first of the groups `from` … `to` that decides lookups by a pattern, if it is below
-   * `best`; else `best`.
+   * Returns the lower of two verdict words: `best`, and the word of the first group that decides lookups by
+   * `pattern`. Only the groups `from` … `to` - 1 of the class count.
    */
   #better(best: number, pattern: number, from: number, to: number): number {
     const { classes, patterns } = this.#tables;
@@ -58,7 +57,10 @@ export class LookupIndex {
   }
 }
 
-/** The index from `from`, below `to`, of the first number that is at least `wanted`; else `to`. */
+/**
+ * Searches an ascending array from index `from` up to `to`, which is excluded. Returns the index of the first
+ * number that is at least `wanted`, or `to` if all numbers are smaller.
+ */
 function firstFrom(ascending: Uint32Array, from: number, to: number, wanted: number): number {
   let low = from;
   let step = 1;

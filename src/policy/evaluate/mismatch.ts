@@ -1,7 +1,7 @@
 import { type Grants, IPPROTO, type Packet, PORT_PROTOCOLS, type Range, type Rule } from '#contracts/policy-model.js';
 import { covers } from '#policy/model/prefix-covers.js';
 
-/** The first matcher of a rule that a packet does not satisfy. */
+/** The first matcher of a rule that does not match a packet. */
 export type Mismatch =
   | 'destination'
   | 'hostname'
@@ -15,8 +15,8 @@ export type Mismatch =
   | 'icmp_code';
 
 /**
- * The reason why the rule does not match the packet; `undefined` if it matches. The TLS matchers are not
- * evaluated here (D22).
+ * Returns the first matcher of the rule that does not match the packet, or undefined if the rule matches.
+ * Ignores TLS matchers, because the service plane evaluates them (D22).
  */
 export function mismatch(rule: Rule, packet: Packet, grants: Grants): Mismatch | undefined {
   const { destinations, hostname, protocol, sourcePorts, destinationPorts, icmpTypes, icmpCodes, tls } = rule;

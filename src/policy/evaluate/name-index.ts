@@ -6,20 +6,24 @@ import { HASH_OF_END, hashWith, slotOf } from '#policy/model/name-hash.js';
 import { RegexSet } from '#policy/model/regex.js';
 
 const KEPT_NAMES = 65_536;
-/** The maximum length of a name (RFC 1035, 3.1). */
+/** The maximum length of a DNS name in bytes (RFC 1035, 3.1). */
 const MAX_BYTES = 255;
 
-/** Finds the patterns that match a name, by the tables of a program. */
+/** Finds the hostname patterns that match a name, by the tables of a program. */
 export class NameIndex {
-  /** The result of the last `find`: its first elements, as many as `find` returned. */
+  /**
+   * The pattern numbers that the last call of `find` found. Only the first n elements are valid, where n is
+   * the return value of `find`.
+   */
   readonly found: number[] = [];
   readonly #tables: NameTables;
   readonly #regexes: RegexSet;
-  /** The offset of each label of a name. */
+  /** The byte offset of each label in the name of the last `find`. */
   readonly #starts = new Uint8Array(MAX_BYTES);
   /**
-   * A cache of the regexes that matched a name, in two generations. A name that is not used during a whole
-   * generation is dropped.
+   * A cache from names to the regular expressions that match them. It has two maps; when `#young` is full,
+   * `#young` becomes `#old` and the previous `#old` is discarded. So names that are not used for a long time
+   * disappear.
    */
   #young = new Map<string, readonly number[]>();
   #old = new Map<string, readonly number[]>();
@@ -31,7 +35,10 @@ export class NameIndex {
     this.#regexes = new RegexSet(sources, { caseInsensitive: true });
   }
 
-  /** Writes the numbers of the patterns that match the name `key` to `found`, and returns their count. */
+  /**
+   * Finds the hostname patterns that match the name `key`. Writes their numbers to `found`, and returns their
+   * count.
+   */
   find(key: string): number {
     const { any, exact, suffixes, regexes } = this.#tables;
     const labels = this.#cut(key);
@@ -51,7 +58,7 @@ export class NameIndex {
     return count;
   }
 
-  /** Records the offset of each label, and returns the number of labels. */
+  /** Records the byte offset of each label in `#starts`, and returns the number of labels. */
   #cut(key: string): number {
     if (key.length > MAX_BYTES) throw new RangeError('the name is too long');
     let labels = 0;
@@ -72,7 +79,7 @@ export class NameIndex {
     }
   }
 
-  /** Whether the name of a pattern is equal to the part of `key` from `start`. */
+  /** Whether the name of pattern `number` equals `key` from byte `start` on. */
   #isNamed(number: number, key: string, start: number): boolean {
     const { bytes, offsets } = this.#tables.wires;
     const first = offsets[number] as number;

@@ -4,16 +4,22 @@ import { outcomeOf } from '#policy/model/rank.js';
 import { isCatchAll } from '#policy/model/rule-coverage.js';
 import { type LookupFacts, lookupFacts } from './lookup-facts.js';
 
-/** Facts about the rules of a group that are used often, computed once for each list of rules. */
+/**
+ * Facts about the rules of a group. They are computed once for each list of rules, because many functions use
+ * them.
+ */
 export type RuleFacts = {
-  /** Identifies this list of rules within the thread. */
+  /** A number that identifies this list of rules within the thread. */
   readonly number: number;
-  /** For each rule its verdict word at rank 0. */
+  /** For each rule, the verdict word that the rule would have at rank 0. */
   readonly outcomes: Uint8Array;
   readonly hasHostname: boolean;
   readonly hasTls: boolean;
   readonly hasCatchAll: boolean;
-  /** The indexes of denies under audit, and whether there is an enforced deny. TLS rules do not count. */
+  /**
+   * `auditDenies`: the indexes of deny rules under audit. `hasEnforcedDeny`: whether the list has an enforced
+   * deny rule. Both fields ignore TLS rules.
+   */
   readonly auditDenies: readonly number[];
   readonly hasEnforcedDeny: boolean;
   readonly lookup: LookupFacts;
@@ -32,7 +38,7 @@ function factsOf(rules: readonly Rule[]): RuleFacts {
 
 const ofGroups = new WeakMap<readonly Group[], readonly RuleFacts[]>();
 
-/** The facts of the rules of each group. */
+/** Returns the facts about the rules of each group. */
 export function factsOfGroups(groups: readonly Group[]): readonly RuleFacts[] {
   const found = ofGroups.get(groups);
   if (found !== undefined) return found;

@@ -3,12 +3,12 @@ import { valueAt } from './interval-search.js';
 
 const SLOT_BITS = 12;
 
-/** Finds the class of a source, with a cache of recent sources. */
+/** Maps a source address to its class. Caches the classes of recent sources. */
 export class SourceClasses {
   readonly #sources: Intervals;
   /**
-   * An unused slot contains 0. Source 0 belongs to slot 0, whose class is set in the constructor, so no
-   * source hits an unused slot.
+   * A cache slot contains a source address, and 0 if it is unused. Address 0 can hit only slot 0, and the
+   * constructor sets the class of address 0. So no lookup takes an unused slot for a cached source.
    */
   readonly #kept = new Uint32Array(2 ** SLOT_BITS);
   readonly #classes = new Uint32Array(2 ** SLOT_BITS);

@@ -5,18 +5,18 @@ import { isNameList } from '#policy/model/tls.js';
 
 /**
  * The result of matching a TLS block against a connection (D22a). `unknown`: undecidable. `hidden`: all
- * visible parts match, and the certificate is hidden. `needs_certificate`: all known parts match, and no
- * handshake with the server was made yet.
+ * visible facts match, but the certificate is hidden. `needs_certificate`: all known facts match, and the
+ * certificate was not requested yet.
  */
 export type TlsBlockMatch = 'yes' | 'no' | 'unknown' | 'hidden' | 'needs_certificate';
 
 /**
- * Matches the metadata of a connection against a normalised block. If one matcher fails, the result is `no`,
- * even if other matchers are undecidable. The names in a certificate count if its chain is trusted, or if the
- * block pins the certificate by its fingerprint and has no anchors. If the names match and do not count, the
- * result is `unknown`.
+ * Matches the facts of a connection against a normalised TLS block. If one matcher fails, the result is `no`,
+ * even if other matchers are undecidable. The names in a certificate are reliable if its chain is trusted.
+ * They are also reliable if the block pins the fingerprint of the certificate and has no anchors. If
+ * unreliable names match, the result is `unknown`.
  *
- * @throws Error for an expression that does not compile: validation lets none through.
+ * @throws Error for an invalid regular expression; validation rejects such expressions.
  */
 export function matchTlsBlock(tls: TlsMatchConfig, { hello, certificate }: TlsFacts): TlsBlockMatch {
   if (hello.kind === 'unreadable') return 'unknown';
@@ -72,7 +72,10 @@ function matchCertificate(block: TlsBlock, certificate: SeenCertificate): Match 
   return looksAtNames ? 'unknown' : 'no';
 }
 
-/** Configurations are immutable, so the compiled form is cached for each object. */
+/**
+ * Caches the compiled form of each configuration object. The cache is correct because configurations are
+ * immutable.
+ */
 const compiled = new WeakMap<TlsMatchConfig, TlsBlock>();
 
 function compiledOf(tls: TlsMatchConfig): TlsBlock {
@@ -83,7 +86,7 @@ function compiledOf(tls: TlsMatchConfig): TlsBlock {
   return block;
 }
 
-/** An empty list of fingerprints or anchors is treated like a missing one. */
+/** Compiles a TLS block. An empty list of fingerprints or anchors has the same effect as a missing list. */
 function compile(tls: TlsMatchConfig): TlsBlock {
   const { fingerprint_sha256: fingerprints = [], trust_anchors_pem: anchors = [] } = tls;
   const names = {

@@ -12,20 +12,23 @@ import {
 } from '#policy/evaluate/connection-steps.js';
 
 /**
- * The facts of a connection that a question contains. A fact that is left out counts as absent from the
- * connection.
+ * The facts about a connection that an explain request contains. The evaluation treats an omitted fact as
+ * absent from the connection.
  */
 export type ConnectionFacts = {
   readonly sni?: string | undefined;
   readonly tls?:
     | {
         /**
-         * The first bytes of the client: a hello with its name in clear (the default), a hello with ECH, or
-         * no TLS.
+         * The first bytes that the client sends. `plain` (default): a ClientHello with a visible name. `ech`:
+         * a ClientHello with Encrypted Client Hello. `not_tls`: other data.
          */
         readonly hello?: 'plain' | 'ech' | 'not_tls' | undefined;
         readonly version?: '1.2' | '1.3' | undefined;
-        /** Whether the chain of the server leads to a root or to an anchor of the rule; true by default. */
+        /**
+         * Whether the server certificate chain leads to a system root or to an anchor of the rule. The
+         * default is true.
+         */
         readonly trusted?: boolean | undefined;
         readonly server_dn?: string | undefined;
         readonly server_san?: readonly string[] | undefined;
@@ -44,16 +47,21 @@ export type ConnectionFacts = {
     | undefined;
 };
 
-/** `special`: a sentence if something other than the text of the rule decided. */
+/**
+ * The decision about a connection. `special` is a sentence about the reason if a circumstance other than the
+ * rule decided; otherwise null.
+ */
 export type ExplainedConnection = {
   readonly step: Step;
   readonly verdict: Verdict;
   readonly special: string | null;
-  /** Members that are missing in the question and that an evaluated rule needs. */
+  /** Facts that the explain request omits and that an evaluated rule needs. */
   readonly unknown: readonly string[];
 };
 
-/** Continues the evaluation of a redirected connection as the service plane does (D22). */
+/**
+ * Decides a redirected connection in the same order as the service plane (D22), and explains the decision.
+ */
 export function explainConnection(
   policy: Policy,
   packet: Packet,
@@ -153,8 +161,8 @@ const isDescribed = ({
   [server_dn, server_san, server_cn, fingerprint_sha256].some((member) => member !== undefined);
 
 /**
- * If the question has no certificate, the certificate counts as hidden, as by TLS 1.3. A certificate in the
- * question counts as trusted unless `trusted` is false.
+ * Returns the certificate facts of an explain request. Without a certificate in the request, the certificate
+ * is treated as hidden by TLS 1.3. A certificate in the request is trusted unless `trusted` is false.
  */
 function certificateOf(tls: ConnectionFacts['tls']): CertificateFacts {
   const { version, server_dn: subject, server_san: names, server_cn: name, fingerprint_sha256: print } = tls ?? {};

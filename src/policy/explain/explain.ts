@@ -14,17 +14,23 @@ import { type ConnectionFacts, explainConnection, factsOf } from './explain-conn
 import { protocolText } from './listing.js';
 import { decideByNode, NO_NODE, type NodeDecision, nodeEffects } from './node-effects.js';
 
-/** A packet, optionally with a name for which its destination counts as granted; or a lookup of a name. */
+/**
+ * The subject of an explain request: a packet or a DNS lookup. `hostname` is a name for which the destination
+ * of the packet is treated as granted.
+ */
 export type ExplainQuery =
   | {
       readonly packet: Packet;
       readonly hostname?: string | undefined;
       /**
-       * The question has no source port. If the result depends on the source port, the explanation says so.
+       * Whether the request omits the source port. If the decision depends on the source port, the
+       * explanation names it as unknown.
        */
       readonly sourcePortAssumed?: boolean;
       readonly connection?: ConnectionFacts;
-      /** The interface where the packet arrives. */
+      /**
+       * The name of the interface on which the packet arrives; undefined if the request omits the interface.
+       */
       readonly ingress?: string | undefined;
       readonly node?: ExplainNode;
     }
@@ -34,31 +40,36 @@ export type Explanation = {
   readonly decision: 'allow' | 'deny';
   readonly effective_action: 'allow' | 'deny';
   readonly mode: Mode;
-  /** The ids of the group and rule that decided; null if a default did. */
+  /**
+   * The id of the group that decided. `source_group` and `rule` are null if a default without group or rule
+   * decided.
+   */
   readonly source_group: string | null;
   readonly rule: string | null;
   readonly reason: string;
-  /** In the order of evaluation; the deciding step is the last. */
+  /** The steps of the evaluation in order. The last step is the step that decided. */
   readonly walk: readonly WalkStep[];
-  /** The number of steps just before the last one that are not shown. */
+  /** The number of omitted steps just before the last step. */
   readonly walk_omitted: number;
   /**
-   * Members that are missing in the question and would matter. `grants`: the node could not be asked for
-   * them.
+   * Facts that the request omits and that can change the decision. `grants`: the grants of the node are not
+   * available.
    */
   readonly unknown: readonly string[];
 };
 
 type WalkStep = {
-  /** Null for the default of the policy. */
+  /** The id of the group in this step; null for the default of the policy. */
   readonly source_group: string | null;
-  /** Null for a group that does not contain the source, and for defaults. */
+  /**
+   * The id of the rule in this step. Null for a default, and for a group that does not contain the source.
+   */
   readonly rule: string | null;
   readonly matched: boolean;
   readonly why: string;
 };
 
-/** Explains the decision of the policy for the query. Names are in lower case, without their last dot. */
+/** Explains how the policy decides the query. Names in the query are in lower case, without a final dot. */
 export function explain(
   policy: Policy,
   query: ExplainQuery,
@@ -127,7 +138,10 @@ function placeOf({ groups }: Policy, decider: Decider): Place {
   return { kind: 'rule', group, rule: groups[group]?.rules.findIndex(({ id }) => id === decider.rule) ?? -1 };
 }
 
-/** Explains why a TLS rule does not match although its other matchers match. */
+/**
+ * Returns a sentence that explains why a TLS rule does not match although its address and port matchers
+ * match.
+ */
 function tlsSentence(tls: TlsMatchConfig, question: ConnectionFacts): string {
   if (tls.mode === 'intercept') return 'its HTTP matchers do not match the request';
   return matchTlsBlock(tls, factsOf(question)) === 'no'
@@ -135,7 +149,10 @@ function tlsSentence(tls: TlsMatchConfig, question: ConnectionFacts): string {
     : 'the facts for its TLS matchers are not known, and an allow does not match unknown facts';
 }
 
-/** Whether the evaluation of a rule, up to the one that decided, reached the source port of the packet. */
+/**
+ * Whether the decision depends on the source port: a rule up to the deciding rule compared the source port of
+ * the packet.
+ */
 function looksAtSourcePort(policy: Policy, place: Place, packet: Packet, grants: Grants): boolean {
   const last = place.kind === 'policy_default' ? policy.groups.length - 1 : place.group;
   return policy.groups.slice(0, last + 1).some((group, index) => {

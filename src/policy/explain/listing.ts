@@ -7,7 +7,7 @@ import { formatAddress } from '#policy/model/ipv4.js';
 const LAST_KEY = leafKey(255, 0xffff);
 const PROTOCOL_NAMES = new Map<number, string>(Object.entries(IPPROTO).map(([name, number]) => [number, name]));
 
-/** A program as text. Equal programs have equal texts. Intervals in which nothing matches are left out. */
+/** Formats a program as text. Equal programs have equal texts. Intervals that match nothing are omitted. */
 export function listing(program: Program): string {
   return [
     `ranks ${program.ranks}`,
@@ -27,13 +27,13 @@ export function listing(program: Program): string {
   ].join('\n');
 }
 
-/** A word as `#12 deny`, with `audited` if the mode is audit. */
+/** Formats a verdict word, such as `#12 deny`; ` audited` follows if the mode is audit. */
 export function wordText(word: number): string {
   const verdict = verdictOf(word) ?? `verdict ${word & 7}`;
   return `#${rankOf(word)} ${verdict}${isAudited(word) ? ' audited' : ''}`;
 }
 
-/** `tcp`, or the number of a protocol without a name here. */
+/** Formats a protocol as a name such as `tcp`, or as `protocol N` if `IPPROTO` has no name for the number. */
 export function protocolText(protocol: number): string {
   return PROTOCOL_NAMES.get(protocol) ?? `protocol ${protocol}`;
 }
@@ -113,7 +113,10 @@ function sourcePorts(low: number, end = 2 ** 16): string {
   return between(`${low}`, `${end - 1}`);
 }
 
-/** Keys by protocol: `any`, `tcp`, `tcp/443-444`, `icmp/8.0`, or several of these. */
+/**
+ * Formats a range of `leafKey` values, such as `any`, `tcp`, `tcp/443-444` or `icmp/8.0`. A range over
+ * several protocols gives several such texts, separated by commas.
+ */
 function keys(low: number, end = LAST_KEY + 1): string {
   if (low === 0 && end > LAST_KEY) return 'any';
   const first = Math.floor(low / 2 ** 16);

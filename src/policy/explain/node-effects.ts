@@ -14,7 +14,7 @@ export const NO_NODE: ExplainNode = {
   flow: null,
 };
 
-/** A decision about a packet that does not depend on the policy. */
+/** A decision that the state of the node makes before the policy is evaluated. */
 export type NodeDecision = {
   readonly decision: 'allow' | 'deny';
   readonly reason: string;
@@ -24,7 +24,10 @@ export type NodeDecision = {
   readonly unknown: readonly string[];
 };
 
-/** `ingress`: the name of the interface, if the question contains it. Returns null if the policy decides. */
+/**
+ * Decides a packet by the state of the node. `ingress` is the interface on which the packet arrives, if
+ * known. Returns null if the policy must decide.
+ */
 export function decideByNode(packet: Packet, ingress: string | undefined, node: ExplainNode): NodeDecision | null {
   const { source, destination } = packet;
   const isLoopback = (address: number) => address >>> 24 === LOOPBACK;
@@ -60,7 +63,10 @@ export function decideByNode(packet: Packet, ingress: string | undefined, node: 
   return nodeDecision('allow', 'packets from and to the node are not policed, because dataplane.police_local is false');
 }
 
-/** The effect on this node of a decision of the policy, in words, and the facts that are unknown. */
+/**
+ * Returns sentences about what this node does with a packet after the decision of the policy, and the facts
+ * that are unknown.
+ */
 export function nodeEffects(packet: Packet, ingress: string | undefined, node: ExplainNode) {
   const { arrival, flow, dataplane, reversePath } = node;
   const isForwarded = !node.own.includes(packet.source);

@@ -1,6 +1,6 @@
 /**
- * The maximum number of intervals of all tables of a program, intermediate tables included, and of steps and
- * ranks.
+ * The limits of one compilation. `entries`: the intervals of all tables, including intermediate tables.
+ * `steps`: merge steps. `ranks`: rules and defaults.
  */
 export type CompileLimits = { readonly entries: number; readonly steps: number; readonly ranks: number };
 
@@ -15,16 +15,16 @@ export type CompileTable =
   | 'ranks'
   | 'steps';
 
-/** The share of the budget that a part of a compilation used. */
+/** The table entries and merge steps that one section of a compilation used. */
 export type Used = { readonly entries: number; readonly steps: number };
 
-/** The rules of the policy overlap so much that its program would exceed the limits. */
+/** The program of the policy would exceed a limit, because its rules overlap too much. */
 export class CompileTooLarge extends Error {
   readonly code = 'compile_too_large';
   constructor(
-    /** The table that was growing when the limit was exceeded. */
+    /** The name of the table that was growing when the limit was exceeded. */
     readonly table: CompileTable,
-    /** A lower bound of the need. */
+    /** A lower bound of the required size. */
     readonly need: number,
     readonly limit: number,
   ) {
@@ -32,7 +32,7 @@ export class CompileTooLarge extends Error {
   }
 }
 
-/** Counts the resources of a compilation, and stops it before it exceeds the limits. */
+/** Counts the resources of one compilation. Throws `CompileTooLarge` when a count exceeds its limit. */
 export class Budget {
   static readonly unlimited = new Budget({
     entries: Number.POSITIVE_INFINITY,

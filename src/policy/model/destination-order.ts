@@ -1,13 +1,16 @@
 import type { Rule } from '#contracts/policy-model.js';
 
-/** With fewer rules, the evaluated data fits into the CPU caches in any order. */
+/**
+ * The minimum number of rules for sorting. The data of fewer rules fits into the CPU caches, so their order
+ * has no effect on speed.
+ */
 const WORTH_IT = 1_024;
 
 const known = new WeakMap<readonly Rule[], Uint32Array>();
 
 /**
- * Returns the order in which to visit rules: many rules by their first destination, which is their order in a
- * program; few rules as listed.
+ * Returns a function that maps a turn to a rule index. Many rules are visited in the order of their first
+ * destination, as in a program; a few rules are visited in list order.
  */
 export function destinationOrder(rules: readonly Rule[]): (turn: number) => number {
   if (rules.length < WORTH_IT) return (turn) => turn;

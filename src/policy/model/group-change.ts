@@ -1,14 +1,14 @@
 import type { Group } from '#contracts/policy-model.js';
 
 /**
- * Where two lists of groups differ: the first `from` groups are alike, and so are the groups from `before` in
- * the first list and from `after` in the second list to the end.
+ * The difference between two lists of groups. The first `from` groups are equal. The groups from index
+ * `before` of the first list equal the groups from index `after` of the second list.
  */
 export type GroupChange = { readonly from: number; readonly before: number; readonly after: number };
 
 /**
- * Compares rules and sources by object identity. That is sufficient because a write of one group reuses the
- * objects of the others.
+ * Finds the difference between two lists of groups. Compares lists of rules and sources by identity, because
+ * a write of one group reuses the lists of all other groups.
  */
 export function groupChange(before: readonly Group[], after: readonly Group[]): GroupChange {
   const shorter = Math.min(before.length, after.length);
@@ -19,7 +19,7 @@ export function groupChange(before: readonly Group[], after: readonly Group[]): 
   return { from, before: before.length - behind, after: after.length - behind };
 }
 
-/** Ignores the position in the document. */
+/** Compares two groups, but ignores their positions in the document. */
 function isAlike(one: Group | undefined, other: Group | undefined): boolean {
   return (
     one?.rules === other?.rules &&
@@ -31,7 +31,7 @@ function isAlike(one: Group | undefined, other: Group | undefined): boolean {
   );
 }
 
-/** The number of ranks of the groups `from` to `to`, the end excluded. */
+/** Returns the number of ranks of the groups from index `from` up to `to`, which is excluded. */
 export function ranksOf(groups: readonly Group[], from: number, to: number): number {
   let ranks = 0;
   for (let group = from; group < to; group++) {

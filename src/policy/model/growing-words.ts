@@ -1,9 +1,12 @@
 import { sharedWords } from '#contracts/shared-array.js';
 
-/** From this length on, the copy of the JavaScript engine is faster than a loop. */
+/** The minimum length for a copy by `TypedArray.set`. For shorter arrays, a loop is faster. */
 const LONG = 256;
 
-/** A Uint32Array that grows. Growth replaces `array`: do not keep a reference over a call that may append. */
+/**
+ * A Uint32Array that grows. Growth replaces `array`, so do not keep a reference to `array` during a call that
+ * may append.
+ */
 export class GrowingWords {
   array: Uint32Array;
   length = 0;
@@ -28,7 +31,7 @@ export class GrowingWords {
     this.length += to - from;
   }
 
-  /** Makes room for `count` more words. */
+  /** Makes room for `count` more elements. */
   reserve(count: number): void {
     const need = this.length + count;
     if (need <= this.array.length) return;
@@ -38,7 +41,8 @@ export class GrowingWords {
   }
 
   /**
-   * A copy of exactly the pushed words. A large copy is in shared memory, so that threads need not copy it.
+   * Returns a copy of the pushed elements without unused capacity. A large copy is in shared memory, so that
+   * threads need not copy it.
    */
   trimmed(): Uint32Array {
     const shared = sharedWords(this.length);

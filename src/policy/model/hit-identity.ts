@@ -1,14 +1,14 @@
 /**
- * Computes 64 bits in two lanes that identify a rule, a group default or a policy default permanently. The
- * kernel keeps hit counts under these identities over restarts and upgrades. If the algorithm changes, all
- * counts are lost.
+ * Computes a 64-bit identity (`low` and `high`) for a rule, a group default or a policy default. The kernel
+ * keeps hit counts under this identity over restarts and upgrades. A change of the algorithm would lose all
+ * counts.
  */
 export class HitIdentity {
-  /** Unsigned. */
+  /** The low 32 bits of the state, as an unsigned number. */
   low = 0;
   high = 0;
 
-  /** Starts the identity of an empty sequence of texts. */
+  /** Resets the state to that of an empty sequence of texts. */
   begin(): void {
     this.low = 0x9e37_79b9;
     this.high = 0x85eb_ca6b;
@@ -19,7 +19,10 @@ export class HitIdentity {
     this.high = high;
   }
 
-  /** Adds a text. `mark` separates the texts, and is a number that no UTF-16 code unit has. */
+  /**
+   * Appends a text to the hashed sequence. `mark` ends the text, and must be a number above all UTF-16 code
+   * units.
+   */
   text(text: string, mark: number): void {
     let { low, high } = this;
     for (let at = 0; at < text.length; at++) {
@@ -33,7 +36,10 @@ export class HitIdentity {
     this.high = Math.imul(high ^ mark, 0x5f35_6495) >>> 0;
   }
 
-  /** Mixes the state over all bits, and writes the low and the high word. The low word is never 0. */
+  /**
+   * Mixes all bits of the state, and writes the low and the high 32 bits to `words`. The low 32 bits are
+   * never 0, because 0 means an unused rank.
+   */
   write(words: Uint32Array, index: number): void {
     const low = mixed(this.low ^ Math.imul(this.high, 0x85eb_ca77));
     words[2 * index] = low || 1;
@@ -41,7 +47,10 @@ export class HitIdentity {
   }
 }
 
-/** A bijection of 32 bits in which every output bit depends on every input bit (MurmurHash3). */
+/**
+ * A bijection of 32-bit numbers in which each output bit depends on all input bits (the finalizer of
+ * MurmurHash3).
+ */
 export function mixed(word: number): number {
   let bits = word;
   bits = Math.imul(bits ^ (bits >>> 16), 0x85eb_ca6b);

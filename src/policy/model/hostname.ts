@@ -8,12 +8,14 @@ export type ParsedHostname =
       readonly fault: string;
     };
 
-/** Whether a pattern is parsed as a regular expression. */
+/** Whether the text of a hostname pattern is parsed as a regular expression. */
 export function isHostnameExpression(text: string): boolean {
   return !/^[A-Za-z0-9\-_.*]*$/.test(text);
 }
 
-/** A pattern of D9: a name, `*.` before a name, `*`, or else a regular expression. */
+/**
+ * Parses a hostname pattern (D9): a name, `*.` and a name, or `*`. Any other text is a regular expression.
+ */
 export function parseHostname(text: string): ParsedHostname {
   if (text === '') return { code: 'empty_matcher', fault: 'an empty hostname matches nothing' };
   if (text === '*') return { pattern: { kind: 'any', text: '*' } };
@@ -36,8 +38,8 @@ export function parseHostname(text: string): ParsedHostname {
 }
 
 /**
- * Whether a pattern matches a name. Names are compared label by label, without regard to case or a last dot.
- * If `name` is an array of labels, as in a DNS message, a dot inside a label is not a separator.
+ * Whether a pattern matches a name. The comparison works label by label, and ignores case and a final dot. If
+ * `name` is an array of labels, as in a DNS message, a dot within a label is an ordinary character.
  */
 export function matchesHostname(pattern: HostnamePattern, name: string | readonly string[]): boolean {
   if (pattern.kind === 'any') return true;
@@ -51,7 +53,7 @@ export function matchesHostname(pattern: HostnamePattern, name: string | readonl
   return pattern.labels.every((label, index) => label === labels[extra + index]);
 }
 
-/** The form of a name in which regular expressions are searched. */
+/** Converts a name to the text in which regular expressions are searched. */
 export function searchedText(name: string | readonly string[]): string {
   return labelsOf(name)
     .map((label) => label.replaceAll('.', '\\.'))

@@ -1,16 +1,24 @@
 import type { Prefix } from '#contracts/policy-model.js';
 
-/** A parsed network. `hostBits` is true if bits behind the prefix were set; they have been masked. */
+/**
+ * A parsed network. `hostBits`: the text had non-zero bits behind the prefix, and the parser cleared these
+ * bits.
+ */
 export type ParsedCidr = { readonly prefix: Prefix; readonly hostBits: boolean };
 
-/** Four decimal octets without leading zeros; undefined for everything else. */
+/**
+ * Parses an IPv4 address: four decimal numbers without leading zeros. Returns undefined for any other text.
+ */
 export function parseAddress(text: string): number | undefined {
   const end = text.length;
   if (end > 15) return undefined;
   return octets(text, end);
 }
 
-/** An address with `/0` to `/32` behind it, or a bare address, which stands for a /32. */
+/**
+ * Parses a network: an address with `/0` to `/32`, or an address alone, which means /32. Returns undefined
+ * for any other text.
+ */
 export function parseCidr(text: string): ParsedCidr | undefined {
   if (text.length > 18) return undefined;
   const slash = text.indexOf('/');
@@ -27,7 +35,7 @@ export function mask(address: number, length: number): number {
   return length === 0 ? 0 : (address & (-1 << (32 - length))) >>> 0;
 }
 
-/** The last address of a prefix. */
+/** Returns the last address that a prefix contains. */
 export function lastAddress({ address, length }: Prefix): number {
   return address + 2 ** (32 - length) - 1;
 }

@@ -1,15 +1,18 @@
 /**
- * The initial hash. A name is hashed from its last byte to its first, so that one pass hashes all its
- * suffixes.
+ * The initial hash of a DNS name. A hash starts at the last byte of a name, so one pass from the last byte to
+ * the first computes the hashes of all suffixes.
  */
 export const HASH_OF_END = 0x811c_9dc5 | 0;
 
-/** One step of FNV-1a. */
+/** Adds one byte to a hash (FNV-1a). */
 export function hashWith(hash: number, byte: number): number {
   return Math.imul(hash ^ byte, 0x0100_0193);
 }
 
-/** The first slot to probe in a table of `slots` slots: a power of two, at least two. */
+/**
+ * Returns the first slot to probe in a hash table. The number of slots must be a power of two, and at least
+ * two.
+ */
 export function slotOf(hash: number, slots: number): number {
   return Math.imul(hash ^ (hash >>> 15), 0x85eb_ca6b) >>> Math.clz32(slots - 1);
 }

@@ -8,12 +8,12 @@ import { parsePorts } from './parse-ports.js';
 import { parseProtocol } from './protocol.js';
 import { normaliseTls } from './tls.js';
 
-/** The types of a rule with protocol icmp and without types and codes (D14). */
+/** The default ICMP types of a rule with protocol icmp that lists neither types nor codes (D14). */
 const COMMON_ICMP_TYPES: readonly number[] = [0, 3, 8, 11, 12];
 
 type Placed<T> = { readonly order: number; readonly value: T };
 
-/** Sorts by ascending order. Elements with equal order keep their sequence (D3). */
+/** Sorts elements by ascending `order`. Elements with equal `order` keep their sequence (D3). */
 function walk<T>(placed: Placed<T>[]): T[] {
   for (let at = 1; at < placed.length; at++) {
     if ((placed[at] as Placed<T>).order >= (placed[at - 1] as Placed<T>).order) continue;
@@ -23,7 +23,10 @@ function walk<T>(placed: Placed<T>[]): T[] {
   return placed.map(({ value }) => value);
 }
 
-/** The model of a valid group. `mode` is the mode of the group, or of its record. */
+/**
+ * Converts a valid group to its model. `mode` is the mode of the group, or the mode of the record if the
+ * group has none.
+ */
 export function normaliseGroup(config: SourceGroupConfig, pointer: string, mode: Mode): Group {
   const { cidrs, ips, kubernetes = [] } = config.sources;
   const rules = (config.rules ?? []).map((ruleConfig, index) => ({

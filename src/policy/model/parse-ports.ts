@@ -2,12 +2,15 @@ import type { PortSpec } from '#contracts/policy-document.js';
 import type { Range } from '#contracts/policy-model.js';
 
 export const MAX_PORT = 65_535;
-/** The pattern of a port written as a string. `parsePorts` checks the bounds. */
+/** The pattern of a port or port range as a string. It does not limit the numbers; `parsePorts` does. */
 export const PORT_PATTERN = '^(0|[1-9][0-9]{0,4})(-(0|[1-9][0-9]{0,4}))?$';
 
 export type ParsedPorts = { readonly range: Range } | { readonly fault: string };
 
-/** Parses a port, or a range `low-high` with both ends included. */
+/**
+ * Parses a port, or a range `low-high` that includes both ends. Returns a sentence in `fault` for an invalid
+ * port.
+ */
 export function parsePorts(spec: PortSpec): ParsedPorts {
   if (typeof spec === 'number') {
     if (!Number.isInteger(spec) || spec < 0 || spec > MAX_PORT) return { fault: `a port is 0 to ${MAX_PORT}` };

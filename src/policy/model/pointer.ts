@@ -1,4 +1,4 @@
-/** The keys and indexes of an RFC 6901 JSON pointer. */
+/** The steps of a JSON pointer (RFC 6901): object keys and array indexes. */
 export type Path = readonly (string | number)[];
 
 export function pointerOf(path: Path): string {

@@ -8,8 +8,8 @@ const NAMES = new Map<string, number | 'any'>([
 ]);
 
 /**
- * Parses a ProtoValue: `tcp`, `udp`, `icmp` or `any` in any case, or a number. If it is undefined, the
- * protocol is `any`.
+ * Parses a protocol: a number, or `tcp`, `udp`, `icmp` or `any` in upper or lower case. A missing value means
+ * `any`. Returns undefined for an invalid value.
  */
 export function parseProtocol(value: string | number | undefined): number | 'any' | undefined {
   if (value === undefined) return 'any';

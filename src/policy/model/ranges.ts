@@ -1,6 +1,9 @@
 import type { Range } from '#contracts/policy-model.js';
 
-/** The same numbers as ascending ranges with gaps between them. */
+/**
+ * Merges overlapping and adjacent ranges. The result contains the same numbers, is ascending, and has gaps
+ * between neighbours.
+ */
 export function mergedRanges(ranges: readonly Range[]): readonly Range[] {
   if (ranges.length < 2) return ranges;
   const merged: { low: number; high: number }[] = [];

@@ -1,16 +1,15 @@
 import type { Policy, Rule, Verdict } from '#contracts/policy-model.js';
 
 /**
- * A rank is a position in the order of evaluation (D3): every rule of every group in order, each group
- * default (if the group has one) after its rules, the policy default last. The lowest rank that matches a
- * packet decides.
+ * The rule or default at a rank. Ranks number the order of evaluation (D3): the rules of each group, then the
+ * default of that group, and finally the policy default. The lowest rank that matches a packet decides.
  */
 export type Place =
   | { readonly kind: 'rule'; readonly group: number; readonly rule: number }
   | { readonly kind: 'group_default'; readonly group: number }
   | { readonly kind: 'policy_default' };
 
-/** The places of a policy; the index is the rank. */
+/** Returns the rules and defaults of a policy. The index of an element is its rank. */
 export function places(policy: Policy): Place[] {
   const found: Place[] = [];
   for (const [group, { rules, defaultAction }] of policy.groups.entries()) {
@@ -21,7 +20,10 @@ export function places(policy: Policy): Place[] {
   return found;
 }
 
-/** The verdict at a place, and whether its mode is audit (then out-of-state TCP passes, D4). */
+/**
+ * The result at a rank. `audited`: the mode is audit, so that TCP packets without a known connection pass too
+ * (D4).
+ */
 export type Outcome = { readonly verdict: Verdict; readonly audited: boolean };
 
 export function outcomeAt(policy: Policy, place: Place): Outcome {

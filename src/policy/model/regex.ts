@@ -2,18 +2,21 @@ import { RE2JS, RE2JSException, RE2JSSyntaxException, RE2Set } from 're2js';
 
 export const MAX_REGEX_BYTES = 1024;
 
-/** A compiled RE2 expression. It may match anywhere in the text (D13). */
+/** A compiled RE2 expression. `test` searches the whole text, so a match may begin at any position (D13). */
 type Regex = { test(text: string): boolean };
 
 export type CompiledRegex =
-  /** `instructions`: the size of the compiled program, which bounds the time of a search. */
+  /**
+   * `instructions` is the number of instructions of the compiled expression. It limits the time of a search.
+   */
   | { readonly ok: true; readonly regex: Regex; readonly instructions: number }
   | { readonly ok: false; readonly code: 'invalid_regex' | 'regex_too_long' | 'empty_matcher'; readonly fault: string };
 
 export type RegexOptions = { readonly caseInsensitive?: boolean };
 
 /**
- * Every use of the regular expression engine goes through this function or `RegexSet`. Results are cached.
+ * Compiles a regular expression, or returns the cached result. All code must use this function or `RegexSet`,
+ * so that the limits of D13 apply.
  */
 export function compileRegex(source: string, { caseInsensitive = false }: RegexOptions = {}): CompiledRegex {
   const cache = caseInsensitive ? insensitive : sensitive;
@@ -25,7 +28,7 @@ export function compileRegex(source: string, { caseInsensitive = false }: RegexO
   return compiled;
 }
 
-/** Searches a text for many valid expressions at once. */
+/** Searches a text for many valid regular expressions in one pass. */
 export class RegexSet {
   readonly #sets: readonly RE2Set[];
 
@@ -40,16 +43,19 @@ export class RegexSet {
     this.#sets = sets;
   }
 
-  /** The indexes of the expressions that match. */
+  /** Returns the indexes of the expressions that match the text. */
   matching(text: string): readonly number[] {
     return this.#sets.flatMap((set, index) => set.match(text).map((place) => place + index * IN_ONE_SET));
   }
 }
 
-/** A search by the automaton of a set of 1,000 expressions can take milliseconds for each text. */
+/**
+ * The maximum number of expressions in one automaton. A search with an automaton of 1,000 expressions can
+ * take milliseconds.
+ */
 const IN_ONE_SET = 64;
 
-/** The ends of the text to which an expression is anchored in every alternative. */
+/** Whether every alternative of an expression is anchored to the start of the text, and to the end. */
 export type Anchors = { readonly start: boolean; readonly end: boolean };
 
 export function anchorsOf(source: string): Anchors {
@@ -84,8 +90,8 @@ function compile(source: string, caseInsensitive: boolean): CompiledRegex {
 }
 
 /**
- * The position of a syntax error. The engine returns only the fragment, and the whole expression for an
- * unmatched parenthesis.
+ * Describes the position of a syntax error. The RE2 engine returns only the faulty fragment; for an unmatched
+ * parenthesis, it returns the whole expression.
  */
 function place(source: string, description: string, fragment: string | null): string {
   if (fragment === null || fragment === '') return ` at character ${source.length}`;
@@ -113,7 +119,9 @@ function anchorsOfPart(part: string): Anchors {
   };
 }
 
-/** Whether an odd number of backslashes before the last character makes it literal. */
+/**
+ * Whether an odd number of backslashes precedes the last character, so that the last character is a literal.
+ */
 function endsEscaped(source: string): boolean {
   let backslashes = 0;
   for (let at = source.length - 2; at >= 0 && source[at] === '\\'; at--) backslashes++;
@@ -132,7 +140,10 @@ function alternatives(source: string): string[] {
   return found;
 }
 
-/** The index of the parenthesis that closes the group at the start of a part. */
+/**
+ * Returns the index of the parenthesis that closes the group at the start of an expression; -1 without such a
+ * parenthesis.
+ */
 function groupEnd(part: string): number {
   let end = -1;
   walkBrackets(part, (character, at, depth) => {
@@ -141,7 +152,10 @@ function groupEnd(part: string): number {
   return end;
 }
 
-/** Visits every character outside of classes and escapes, with the depth of groups around it. */
+/**
+ * Calls `visit` for every character outside character classes and escapes, with the number of groups around
+ * the character.
+ */
 function walkBrackets(source: string, visit: (character: string, at: number, depth: number) => void): void {
   let depth = 0;
   let classStart = -1;

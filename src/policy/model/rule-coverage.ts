@@ -18,12 +18,15 @@ export function covers(earlier: Rule, later: Rule): boolean {
   );
 }
 
-/** Whether each prefix of `inner` lies in one prefix of `outer`. */
+/** Whether each prefix in `inner` is contained in a single prefix of `outer`. */
 export function containsAll(outer: readonly Prefix[], inner: readonly Prefix[]): boolean {
   return inner.every((prefix) => outer.some((candidate) => containsPrefix(candidate, prefix)));
 }
 
-/** Whether both rules can match the same packet, as far as this is known without grants. */
+/**
+ * Whether both rules can match the same packet. Returns false for rules with different hostnames, because
+ * their grants are unknown.
+ */
 export function overlaps(a: Rule, b: Rule): boolean {
   return (
     a.hostname?.text === b.hostname?.text &&
@@ -44,20 +47,20 @@ export function hasAnyDestination({ destinations }: Rule): boolean {
   return destinations.length === 0 || destinations.some(({ length }) => length === 0);
 }
 
-/** Whether a rule matches, and decides, every packet. */
+/** Whether a rule matches every packet and decides it without the service plane. */
 export function isCatchAll(rule: Rule): boolean {
   return rule.tls === undefined && rule.hostname === undefined && hasAnyDestination(rule) && !isNarrow(rule);
 }
 
-/** Whether no packet can satisfy the matchers of a rule. */
+/** Whether the matchers of a rule contradict each other, so that the rule matches no packet. */
 export function isContradictory(rule: Rule): boolean {
   const possible = protocolsOf(rule);
   return typeof possible !== 'string' && possible.length === 0;
 }
 
 /**
- * Whether `later` decides no lookup that `earlier` has not decided (D11). A rule that no packet reaches can
- * still decide whether a name may be looked up.
+ * Whether `earlier` decides all DNS lookups that `later` would decide (D11). A rule that no packet reaches
+ * can still decide lookups.
  */
 export function decidesLookupsOf(earlier: Rule, later: Rule): boolean {
   if (isCatchAll(earlier) || !takesPartInLookups(later)) return true;
@@ -85,7 +88,7 @@ function hasPorts({ sourcePorts, destinationPorts }: Rule): boolean {
   return sourcePorts.length > 0 || destinationPorts.length > 0;
 }
 
-/** The protocols of the packets that a rule can match. */
+/** Returns the IP protocols of the packets that a rule can match. */
 function protocolsOf(rule: Rule): readonly number[] | 'any' {
   if (rule.protocol === 'any' && rule.tls === undefined && !isNarrow(rule)) return 'any';
   let found: readonly number[] | 'any' = rule.protocol === 'any' ? 'any' : [rule.protocol];
@@ -139,7 +142,7 @@ function overlapNumbers(a: readonly number[], b: readonly number[]): boolean {
   return a.length === 0 || b.length === 0 || a.some((number) => b.includes(number));
 }
 
-/** The addresses of a prefix, the end excluded. */
+/** Returns the first address of a prefix, and the address after its last address. */
 export function boundsOf(prefix: Prefix): { readonly start: number; readonly end: number } {
   return { start: prefix.address, end: lastAddress(prefix) + 1 };
 }

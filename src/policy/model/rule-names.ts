@@ -12,7 +12,10 @@ const GROUP_DEFAULT = 0x1_0001;
 const POLICY_DEFAULT = 0x1_0002;
 const RECORD = 0x1_0003;
 
-/** The rule names of the ranks that `places` returns, without a record. */
+/**
+ * Returns the names of the rule or default at each rank. Hit identities do not depend on a policy record yet;
+ * `ruleNamesOfRecord` adds the record.
+ */
 export function ruleNamesOf({ groups }: Policy): RuleNames {
   const ranks = ranksOf(groups, 0, groups.length) + 1;
   const identities = sharedWords(2 * ranks);
@@ -49,8 +52,8 @@ export function ruleNamesOf({ groups }: Policy): RuleNames {
 }
 
 /**
- * The rule names of `policy`, computed from those of the groups `before`. Only the parts that differ are
- * computed again.
+ * Returns the rule names of `policy`. Reuses the names in `known` for groups that are equal in `before`, and
+ * computes only the others.
  */
 export function ruleNamesAfter(known: RuleNames, before: readonly Group[], policy: Policy): RuleNames {
   const { groups } = policy;
@@ -89,8 +92,8 @@ export function ruleNamesAfter(known: RuleNames, before: readonly Group[], polic
 }
 
 /**
- * The same rule names with the identities of a record, so that rules with equal names in different records
- * are counted apart.
+ * Derives new hit identities from the id of a policy record. So equally named rules of two records have
+ * separate hit counts.
  */
 export function ruleNamesOfRecord(ruleNames: RuleNames, record: Pick<PolicyRecord, 'id' | 'revision'>): RuleNames {
   const identities = sharedWords(ruleNames.identities.length);
@@ -99,8 +102,8 @@ export function ruleNamesOfRecord(ruleNames: RuleNames, record: Pick<PolicyRecor
 }
 
 /**
- * Low and high word of the identity of a decider in the rule names of this record. `policy` is null if there
- * is no record.
+ * Returns the low and the high 32 bits of the hit identity for a rule or default. `policy` is the policy
+ * record, and null if no record is active.
  */
 export function identityOf(policy: RuleNames['policy'], decider: Decider): readonly [low: number, high: number] {
   const words = new Uint32Array(2);
@@ -139,7 +142,10 @@ export function deciderAt({ groups, groupIds, ruleIds }: RuleNames, rank: number
   return rule === '' ? { kind: 'group_default', group: id } : { kind: 'rule', group: id, rule };
 }
 
-/** A key that is unique for each decider, because ids contain no line break. */
+/**
+ * Returns a unique key for a rule or default. A line break separates group and rule, because ids contain no
+ * line break.
+ */
 export function deciderKey(decider: Decider): string {
   if (decider.kind === 'policy_default') return '';
   return decider.kind === 'group_default' ? decider.group : `${decider.group}\n${decider.rule}`;

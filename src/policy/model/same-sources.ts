@@ -1,8 +1,8 @@
 import type { Group, Prefix } from '#contracts/policy-model.js';
 
 /**
- * Whether two lists of groups have the same source populations: equal sources at each index, and the same
- * answer to whether a group has rules and a default.
+ * Whether two lists of groups have the same source populations. Groups at the same index must have equal
+ * sources. Both or neither must have rules, and both or neither must have a default action.
  */
 export function sameSources(one: readonly Group[], other: readonly Group[]): boolean {
   return one.length === other.length && one.every((group, index) => isAlike(group, other[index] as Group));

@@ -4,12 +4,12 @@ import type { Scope } from './source-scope.js';
 
 const KEPT_SOURCES = 4096;
 
-/** The number of a group, and the part of its rules that applies to a source. */
+/** The index of a group that applies to a source, and which of its rules apply. */
 export type ScopedGroup = { readonly group: number; readonly scope: Scope };
 
 /**
- * Finds the groups that contain a source. It is for the reference evaluator and shares no code with the
- * compiler.
+ * Finds the groups that apply to a source. The reference evaluator uses this index. It shares no code with
+ * the compiler, because proofs compare the two.
  */
 export class SourceIndex {
   readonly #bySource = new Map<number, number[]>();
@@ -32,7 +32,7 @@ export class SourceIndex {
     this.#dynamic = [...groups.keys()].filter((index) => groups[index]?.dynamic === true);
   }
 
-  /** The groups that apply to a source, in the order of evaluation. */
+  /** Returns the groups that apply to a source, in the order of evaluation. */
   groupsOf(source: number): readonly ScopedGroup[] {
     const kept = this.#kept.get(source | 0);
     if (kept !== undefined) return kept;

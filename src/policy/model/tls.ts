@@ -8,8 +8,9 @@ import type {
 } from '#contracts/policy-document.js';
 
 /**
- * A TLS block with its defaults filled in: explicit modes, methods in upper case, names and header names in
- * lower case, fingerprints as lower-case digits without colons. Maps have no prototype.
+ * Normalises a TLS block. The result has explicit modes, HTTP methods in upper case, and hostnames and header
+ * names in lower case. Fingerprints are lower-case digits without colons. Maps have no prototype, so a key
+ * such as `__proto__` is safe.
  */
 export function normaliseTls(tls: TlsMatchConfig): TlsMatchConfig {
   return defined({
@@ -87,7 +88,7 @@ function bare<T>(map: Readonly<Record<string, T>>, key: (text: string) => string
   return copy;
 }
 
-/** Necessary because `Array.isArray` does not narrow a readonly array. */
+/** A type guard: `Array.isArray` does not narrow a readonly array. */
 export function isNameList(matcher: Exclude<TlsNameMatch, string>): matcher is readonly string[] {
   return Array.isArray(matcher);
 }
@@ -96,7 +97,7 @@ function mapped<T, R>(value: T | undefined, map: (value: T) => R): R | undefined
   return value === undefined ? undefined : map(value);
 }
 
-/** A copy without the members that are undefined. */
+/** Returns a copy of an object without members whose value is undefined. */
 function defined<T extends object>(value: T): T {
   return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== undefined)) as T;
 }

@@ -1,18 +1,22 @@
 import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy-model.js';
 import { lastAddress } from '#policy/model/ipv4.js';
 
-/** The first value of each interval of a field in which the same rules match, ascending. The first is 0. */
+/**
+ * Divides the values of a packet field into intervals; the same rules match all values of an interval.
+ * Contains the first value of each interval, ascending and beginning with 0.
+ */
 export type Axis = readonly number[];
 
 /**
- * The protocols `low` … `high`, and the intervals of their two other fields: ports, or ICMP type and code.
+ * A range of protocols that rules treat alike, `low` to `high` (included). `major` and `minor` are the
+ * intervals of their other fields: ports, or ICMP type and code.
  */
 export type KeyAxes = {
   readonly low: number;
   readonly high: number;
-  /** The destination port, or the ICMP type. */
+  /** The intervals of the destination port, or of the ICMP type. */
   readonly major: Axis;
-  /** The source port, or the ICMP code. */
+  /** The intervals of the source port, or of the ICMP code. */
   readonly minor: Axis;
 };
 
@@ -22,7 +26,7 @@ export function hasPorts(protocol: number): boolean {
   return PORT_PROTOCOLS.includes(protocol);
 }
 
-/** The last value of the other fields of a protocol; 0 if it has none. */
+/** Returns the largest value of the ports, or of ICMP type and code; 0 for a protocol without such fields. */
 export function lastOfFields(protocol: number): number {
   if (hasPorts(protocol)) return 0xffff;
   return protocol === IPPROTO.icmp ? 255 : 0;
@@ -34,12 +38,12 @@ export function addressAxis(prefixes: Iterable<Prefix>): Axis {
   return ascending(starts);
 }
 
-/** The last value of an interval. */
+/** Returns the last value of the interval with index `at`. `last` is the last value of the whole field. */
 export function endOf(axis: Axis, at: number, last: number): number {
   return (axis[at + 1] ?? last + 1) - 1;
 }
 
-/** The intervals of protocols and of their fields that these rules distinguish. */
+/** Returns the ranges of protocols, and the intervals of their other fields, that the rules distinguish. */
 export function keyAxes(rules: readonly Rule[]): readonly KeyAxes[] {
   const starts = new Set([0]);
   for (const rule of rules) for (const protocol of namedProtocols(rule)) add(starts, protocol, protocol, 255);
@@ -55,7 +59,7 @@ export function keyAxes(rules: readonly Rule[]): readonly KeyAxes[] {
   });
 }
 
-/** The protocols that a rule names explicitly or implicitly. */
+/** Returns the protocols that a rule names, or that its ports, ICMP types or TLS matchers imply. */
 export function namedProtocols(rule: Rule): readonly number[] {
   if (rule.protocol !== 'any') return [rule.protocol];
   if (rule.tls !== undefined) return [IPPROTO.tcp];

@@ -5,12 +5,15 @@ import { type Axis, addressAxis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, las
 import type { ProofPackets } from './proof-packets.js';
 import type { ProofRandom } from './random-numbers.js';
 
-/** The limit of rule visits for counting the classes. Beyond it, there are too many classes. */
+/**
+ * The limit of rule visits while `classesOf` counts equivalence classes. Above it, the policy has too many
+ * classes to count.
+ */
 const MAX_LOOKS = 1 << 21;
-/** Beyond this number of packets, only those that a class needs are added. */
+/** The number of packets after which `addClasses` omits the additional packets for ICMP types. */
 const ENOUGH = 1 << 16;
 
-/** Classes with the same sources and destinations. */
+/** Equivalence classes that have the same interval of sources and the same interval of destinations. */
 type Region = {
   readonly sourceFirst: number;
   readonly sourceLast: number;
@@ -19,13 +22,13 @@ type Region = {
   readonly keys: readonly KeyAxes[];
 };
 
-/** The equivalence classes of a policy, and their number. */
+/** The equivalence classes of a policy, grouped by region. `count` is the number of classes. */
 export type Classes = { readonly regions: readonly Region[]; readonly count: number };
 
 /**
- * The classes of packets that a policy distinguishes: intervals of sources, within each of destinations,
- * within each of protocol, ports, types and codes, divided at each bound of a rule that applies there. Null
- * above `limit`.
+ * Returns the equivalence classes of a policy. Intervals of sources are divided by destination, then by
+ * protocol, ports, types and codes, at each bound of an applicable rule. Returns null if the policy has more
+ * than `limit` classes.
  */
 export function classesOf({ groups }: Policy, limit: number): Classes | null {
   const sources = addressAxis(groups.flatMap((group) => group.sources));
@@ -60,8 +63,9 @@ export function classesOf({ groups }: Policy, limit: number): Classes | null {
 }
 
 /**
- * Adds two packets of each class: one with the first value of every field, and one with the last. Adds four
- * packets just outside of its bounds in source and destination, which detect an interval that is too long.
+ * Adds two packets of each equivalence class: one with the first value of every field, and one with the last.
+ * Then adds four packets just outside its source and destination bounds. They detect a compiled interval that
+ * is too long.
  */
 export function addClasses(packets: ProofPackets, { regions }: Classes, random: ProofRandom): void {
   for (const { sourceFirst, sourceLast, destinationFirst, destinationLast, keys } of regions) {
@@ -83,7 +87,7 @@ export function addClasses(packets: ProofPackets, { regions }: Classes, random: 
           packets.add(source, before(destinationFirst), protocol, between, firstMinor);
           packets.add(source, behind(destinationLast), protocol, between, lastMinor);
           if (low !== IPPROTO.icmp || minor.length === 1 || packets.count > ENOUGH) continue;
-          // The compiled tables hold the codes of each type separately, so every type is sampled.
+          // Sample every ICMP type, because the compiled tables store the codes of each type separately.
           for (let type = firstMajor + 1; type < lastMajor; type++) {
             packets.add(source, destination, low, type, firstMinor);
             packets.add(source, destination, low, type, lastMinor);
@@ -94,11 +98,14 @@ export function addClasses(packets: ProofPackets, { regions }: Classes, random: 
   }
 }
 
-/** Wraps around at the ends of the address space. */
+/** Returns the previous address; the address before 0.0.0.0 is 255.255.255.255. */
 const before = (address: number): number => (address === 0 ? LAST_ADDRESS : address - 1);
 const behind = (address: number): number => (address === LAST_ADDRESS ? 0 : address + 1);
 
-/** For each interval of destinations, the rules whose destinations contain it; null after `looks` visits. */
+/**
+ * For each interval of destinations, finds the rules with destinations that contain the interval. Returns
+ * null if this needs more than `looks` rule visits.
+ */
 function rulesByInterval(rules: readonly Rule[], axis: Axis, looks: number): readonly (readonly Rule[])[] | null {
   const found: Rule[][] = axis.map(() => []);
   const places = new Map(axis.map((start, at) => [start, at]));

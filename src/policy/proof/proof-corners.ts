@@ -9,26 +9,29 @@ import { ProofRandom } from './random-numbers.js';
 const USUAL_PROTOCOLS: readonly number[] = [...PORT_PROTOCOLS, IPPROTO.icmp, 0, 2, 47, 50, 255];
 
 /**
- * The number of packets of each kind beside a rule. Below 1: one packet for every 1/density rules; a power of
- * two.
+ * The number of packets of each kind that are made for a rule. A value below 1 is a power of two: one packet
+ * for every 1/density rules.
  */
 export type Density = number;
 
-/** Seeds that separate the random numbers of the three kinds of packets. */
+/**
+ * The seed of packets inside a rule. Each kind of packets has its own seed, and therefore its own random
+ * numbers.
+ */
 const INSIDE = 0;
 const BESIDE = 0x1_0000;
 const ACROSS = 0x2_0000;
 
 /**
- * Adds packets at the corners of rules, from sources at the ends of their groups. The random numbers of a
- * rule depend only on its group, and for packets across groups on one other group. So equal groups give equal
- * packets, whatever the other groups are.
+ * Adds packets with field values at the bounds of rules, from addresses at the bounds of their sources. The
+ * random numbers depend only on the own group, and for a packet across groups also on one other group. So an
+ * unchanged group gives the same packets in the next sample.
  */
 export class ProofCorners {
   readonly #random = new ProofRandom();
   readonly #groups: readonly Group[];
   readonly #stride: number;
-  // The fields of the last corner.
+  // The field values of the packet under construction.
   #destination = 0;
   #protocol = 0;
   #major = 0;
@@ -42,7 +45,7 @@ export class ProofCorners {
     this.#stride = Math.max(1, 1 / density);
   }
 
-  /** Adds one packet inside each rule of a group. */
+  /** Adds one packet that each rule of the group matches. */
   addInside(group: number): void {
     const { rules } = this.#reached(group);
     const placeAt = destinationOrder(rules);
@@ -56,7 +59,10 @@ export class ProofCorners {
     this.#add(this.#end(sources));
   }
 
-  /** Adds packets just outside of one field of a rule, or from just outside of the group. */
+  /**
+   * Adds packets that narrowly miss a rule of the group: one field, or the source address, is just outside
+   * its bounds.
+   */
   addBeside(group: number): void {
     const { sources, rules } = this.#reached(group);
     const placeAt = destinationOrder(rules);
@@ -78,9 +84,9 @@ export class ProofCorners {
   }
 
   /**
-   * Adds packets from sources of another group, or just outside of one field to a destination of another
-   * group. Skips a packet if `known` returns true for its other group: then it was kept from the previous
-   * sample.
+   * Adds packets that combine a rule of the group with the sources or destinations of another group. `known`
+   * returns true if the packet with this other group was copied from the previous sample; then no packet is
+   * added.
    */
   addAcross(group: number, known: (other: number) => boolean = () => false): void {
     const own = this.#reached(group);
@@ -103,7 +109,10 @@ export class ProofCorners {
     }
   }
 
-  /** No packets are made for a group that no source reaches. */
+  /**
+   * Returns the sources and rules of a group. Returns empty lists for a group that no source reaches, so that
+   * no packets are made for it.
+   */
   #reached(group: number): Pick<Group, 'sources' | 'rules'> {
     const found = this.#groups[group] as Group;
     if (found.dynamic) return { sources: affectedSources(found), rules: found.rules };
@@ -118,7 +127,10 @@ export class ProofCorners {
     this.#random.begin(Math.imul(seed ^ (seed >>> 13), 0xc2b2_ae35) + Math.imul(place, 0x9e37_79b1));
   }
 
-  /** The first rule of a group with packets of this kind; the others follow at a distance of `#stride`. */
+  /**
+   * Returns the index of the first rule in a group for which a packet of this kind is made. Further packets
+   * follow every `#stride` rules.
+   */
   #firstOf(group: number, kind: number): number {
     if (this.#stride === 1 || this.#reached(group) === UNREACHED) return 0;
     this.#begin(group, 0, kind);
@@ -149,14 +161,14 @@ export class ProofCorners {
     }
   }
 
-  /** Moves the corner just outside of one field that the rule names. */
+  /** Changes one field of the packet to a value just outside the values that the rule names. */
   #stepOut(rule: Rule): void {
     const random = this.#random;
     const isIcmp = this.#protocol === IPPROTO.icmp;
     const majors = isIcmp ? rule.icmpTypes.length : rule.destinationPorts.length;
     const minors = isIcmp ? rule.icmpCodes.length : rule.sourcePorts.length;
     const last = lastOfFields(this.#protocol);
-    // Four fields. If the rule does not name the chosen field, the next one is tried.
+    // Choose one of four fields at random. If the rule does not name this field, try the next field.
     for (let turn = random.below(4), turns = 0; turns < 4; turn = (turn + 1) & 3, turns++) {
       if (turn === 0 && rule.destinations.length > 0) {
         this.#destination = this.#beside(rule.destinations);
@@ -177,13 +189,13 @@ export class ProofCorners {
     }
   }
 
-  /** The first or last address of one of the prefixes. */
+  /** Returns the first or last address of a randomly chosen prefix. */
   #end(prefixes: readonly Prefix[]): number {
     const prefix = this.#random.pick(prefixes);
     return this.#random.flip() ? prefix.address : lastAddress(prefix);
   }
 
-  /** The address just before or behind one of the prefixes. */
+  /** Returns the address just before or just after a randomly chosen prefix. */
   #beside(prefixes: readonly Prefix[]): number {
     const prefix = this.#random.pick(prefixes);
     return this.#random.nextTo(prefix.address, lastAddress(prefix), LAST_ADDRESS);

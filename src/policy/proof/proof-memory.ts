@@ -9,26 +9,26 @@ import { ReferenceWalk } from './proof-walk.js';
 import { SourceRanges } from './source-ranges.js';
 
 /**
- * Neighbouring rules are taken together because they are adjacent in memory. Each round takes every
- * `ROUNDS`th run.
+ * The number of neighbouring rules in a run. Neighbouring rules are adjacent in memory, so a run is fast to
+ * evaluate. Each round takes every `ROUNDS`th run.
  */
 const RUN = 8;
 const ROUNDS = 64;
-/** Room for the additional packets of a policy that is similar to the previous one. */
+/** The number of additional packets to reserve memory for, beyond the size of the previous sample. */
 const FEW = 1 << 12;
-/** The factor of the rank in a verdict word: a rank of 1. */
+/** The difference between the verdict words of two neighbouring ranks. */
 const RANK = 16;
 
 type KeptSample = { readonly policy: Policy; readonly density: Density; readonly decided: DecidedPackets };
 
 /**
- * The packets at the corners of the rules of large policies: first a run for each group alone, then a run for
- * each group across groups.
+ * Makes the proof packets for large policies, and keeps those of the latest policy. The packets consist of
+ * one run for each group alone, and then one run for each group combined with other groups.
  *
- * The packets of the latest policy are kept. If the next policy differs in a few groups, only packets that
- * involve these groups are decided again: packets made of their rules, and packets from their sources. All
- * others are decided by the same rule as before, because only groups that contain a source apply to it. Only
- * the rank of that rule moves if groups before it grew or shrank.
+ * If the next policy differs in a few groups, only two kinds of packets are decided again: packets made of
+ * rules in these groups, and packets from sources of these groups. For all other packets the deciding rule
+ * stays the same, because a group applies only to its own sources. Only the rank of the deciding rule changes
+ * if an earlier group has more or fewer rules.
  */
 export class ProofMemory {
   #kept: KeptSample | undefined;
@@ -91,8 +91,8 @@ function addChanged({ policy, decided }: KeptSample, corners: ProofCorners): voi
     packets.beginRun();
     const isChanged = (number: number): boolean => number >= change.from && number < change.after;
     if (before.length !== groups.length || isChanged(group)) {
-      // The number of groups determines which groups are combined, so all packets across groups are made
-      // again.
+      // Make all packets across groups again: the number of groups changed, and it determines which groups
+      // are combined.
       corners.addAcross(group);
       continue;
     }
@@ -116,7 +116,10 @@ function renewalOf(before: readonly Group[], after: readonly Group[], change: Gr
   };
 }
 
-/** The fallback if the whole sample would take too long: rules from all parts of the policy. */
+/**
+ * Makes a smaller sample if the whole sample exceeds the work limit. Takes rules from all regions of the
+ * policy, so that no group is omitted.
+ */
 function fromEverywhere(packets: ProofPackets, density: Density): DecidedPackets {
   const { groups } = packets.walk.policy;
   const corners = new ProofCorners(packets, density);

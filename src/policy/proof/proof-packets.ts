@@ -7,26 +7,26 @@ import type { SourceRanges } from './source-ranges.js';
 
 type Fields = { -readonly [K in keyof Packet]: Packet[K] };
 
-/** The work limit of one sample, for any policy: about 100 ms. */
+/** The work limit of one sample in steps of `ReferenceWalk`. For any policy, this takes about 100 ms. */
 const MAX_STEPS = 1 << 24;
 
-/** Packets that were decided, in consecutive runs. */
+/** Packets with the verdict words of the reference evaluator, in consecutive runs. */
 export type DecidedPackets = {
   readonly packets: Uint32Array;
   readonly expected: Uint32Array;
-  /** The work to decide each packet. */
+  /** For each packet, the number of steps that its decision took. */
   readonly steps: Uint32Array;
-  /** Run → its first packet. The last element is the number of packets. */
+  /** Maps a run to the index of its first packet. The last element is the number of packets. */
   readonly runs: Uint32Array;
 };
 
 /**
- * How the decisions of packets of an earlier policy change: packets from `sources` must be decided again. For
- * the others, words from `behind` on are increased by `by`.
+ * How to reuse the decisions of packets from an earlier policy. Packets from `sources` must be decided again.
+ * For other packets, verdict words that are at least `behind` increase by `by`.
  */
 export type Renewal = { readonly sources: SourceRanges; readonly behind: number; readonly by: number };
 
-/** Collects packets and decides each by the reference evaluator. */
+/** Collects proof packets, and decides each packet by the reference evaluator. */
 export class ProofPackets {
   readonly #packets: GrowingWords;
   readonly #expected: GrowingWords;
@@ -43,7 +43,7 @@ export class ProofPackets {
     icmpCode: 0,
   };
 
-  /** `expected` is the number of packets to reserve room for; there may be more. */
+  /** `expected` is the number of packets to reserve memory for. The sample may contain more packets. */
   constructor(
     readonly walk: ReferenceWalk,
     expected = 1 << 12,
@@ -57,7 +57,7 @@ export class ProofPackets {
     return this.#expected.length;
   }
 
-  /** Whether the work limit is reached, so that no more packets are added. */
+  /** Whether the work limit is reached. Then the caller must add no more packets. */
   get exhausted(): boolean {
     return this.#total > MAX_STEPS;
   }
@@ -67,8 +67,8 @@ export class ProofPackets {
   }
 
   /**
-   * `major` and `minor` are destination and source port, or ICMP type and code; they are ignored for other
-   * protocols.
+   * Adds a packet. `major` and `minor` are destination and source port, or ICMP type and code. Other
+   * protocols ignore these two arguments.
    */
   add(source: number, destination: number, protocol: number, major: number, minor: number): void {
     const packet = this.#packet;
@@ -91,14 +91,14 @@ export class ProofPackets {
     this.#judge(packet, place);
   }
 
-  /** Adds the runs `from` … `to` of other packets, the end excluded. */
+  /** Copies the runs from `from` up to `to`, which is excluded, from an earlier sample. */
   keepRuns(kept: DecidedPackets, from: number, to: number, renewal: Renewal): void {
     const by = this.count - (kept.runs[from] ?? 0);
     for (let run = from; run < to; run++) this.#runs.push((kept.runs[run] ?? 0) + by);
     this.keep(kept, kept.runs[from] ?? 0, kept.runs[to] ?? 0, renewal);
   }
 
-  /** Adds other packets from `from` to `to`, the end excluded. */
+  /** Copies the packets from index `from` up to `to`, which is excluded, from an earlier sample. */
   keep(kept: DecidedPackets, from: number, to: number, renewal: Renewal): void {
     const { packets, expected, steps } = kept;
     const { behind, by, sources } = renewal;

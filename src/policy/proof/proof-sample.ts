@@ -8,19 +8,26 @@ import { type DecidedPackets, ProofPackets } from './proof-packets.js';
 import { ReferenceWalk } from './proof-walk.js';
 import { ProofRandom } from './random-numbers.js';
 
-/** Up to this many classes, every class is checked, with six packets each. */
+/** The maximum number of equivalence classes for a complete sample, which has six packets of each class. */
 const MAX_CLASSES = 1 << 13;
-/** With more rules, classes are not counted: there are more than `MAX_CLASSES`. */
+/**
+ * The maximum number of rules for counting equivalence classes. More rules are assumed to have more than
+ * `MAX_CLASSES` classes.
+ */
 const MAX_RULES_TO_COUNT = 1 << 12;
-/** The approximate number of packets beside rules, both within a group and across groups. */
+/**
+ * The approximate number of packets of each kind that narrowly miss a rule, within a group and across groups.
+ */
 const BESIDE = 1 << 14;
-/** The maximum number of packets beside each rule if every class is checked. */
+/**
+ * The maximum number of packets that narrowly miss each rule, if the sample contains every equivalence class.
+ */
 const BESIDE_EACH = 8;
 
 /**
- * Packets to check a compiled policy with: packets of each equivalence class, or, if there are too many
- * classes, one packet inside each rule. In both cases others beside the rules are added. Equal policies give
- * equal samples, whatever is in `memory`.
+ * Returns the packets for the proof of a compiled policy. They contain packets of each equivalence class, or,
+ * if there are too many classes, one packet inside each rule. Packets that narrowly miss a rule follow. Equal
+ * policies give equal samples, whatever `memory` contains.
  */
 export function sampleOf(policy: Policy, memory: ProofMemory = new ProofMemory()): ProofSample {
   const rules = policy.groups.reduce((sum, group) => sum + group.rules.length, 0);
@@ -39,7 +46,8 @@ export function sampleOf(policy: Policy, memory: ProofMemory = new ProofMemory()
 }
 
 /**
- * Rarely changes if one group of many changes, so that the kept packets of the other groups can be reused.
+ * Returns the number of packets for each rule. Small changes of `rules` rarely change the result, because a
+ * different density would make the kept packets useless.
  */
 function densityOf(rules: number): number {
   return rules <= BESIDE ? Math.floor(BESIDE / Math.max(1, rules)) : 2 ** -Math.ceil(Math.log2(rules / BESIDE));
@@ -49,7 +57,7 @@ function sample({ packets, expected }: DecidedPackets, classes: number | null, c
   return { packets, expected, classes, complete };
 }
 
-/** A seed that usually differs for different policies. */
+/** Returns a seed that is usually different for different policies. */
 function seedOf({ groups }: Policy): number {
   let mixed = groups.length;
   const mix = (number: number): void => {

@@ -16,26 +16,29 @@ import type { SourceIndex } from '#policy/model/source-index.js';
 import { isInScope, type Scope } from '#policy/model/source-scope.js';
 
 const ANY_PROTOCOL = 256;
-/** Up to this many rows are searched sequentially. */
+/** The maximum number of rows that `find` searches sequentially; more rows get an index. */
 const SHORT = 128;
 const STEPS_OF_A_GROUP = 4;
 const STEPS_OF_A_RULE = 16;
 
 /**
- * The reference evaluator for many packets, without grants. Groups are found by source. Rules that cannot
- * match are skipped by destination, protocol and port; the others are evaluated by `mismatch`. It shares no
- * code with the compiler, because the compiler is checked against it.
+ * The reference evaluator for many packets, without grants. Finds groups by source, and skips rules by
+ * destination, protocol and port. `mismatch` evaluates all other rules. Shares no code with the compiler,
+ * because a proof compares the two.
  */
 export class ReferenceWalk {
-  /** The work so far, in rows visited: some nanoseconds each. */
+  /** The work of this object so far. One step is the visit of one table row, some nanoseconds. */
   steps = 0;
   readonly #tables: (RuleTable | undefined)[];
-  /** The rank of the first rule of each group; the last element is the rank of the policy default. */
+  /** The rank of the first rule in each group. The last element is the rank of the policy default. */
   readonly #firstRanks: Uint32Array;
 
   readonly #sources: SourceIndex;
 
-  /** `sources` is the index of the groups of the policy, or of groups with the same sources. */
+  /**
+   * `sources` is an index of the groups in `policy`, or of an earlier policy whose groups have the same
+   * sources.
+   */
   constructor(
     readonly policy: Policy,
     sources: SourceIndex,
@@ -49,7 +52,7 @@ export class ReferenceWalk {
     }
   }
 
-  /** The word that decides a packet. */
+  /** Returns the verdict word that decides a packet. */
   wordOf(packet: Packet): number {
     const groups = this.#sources.groupsOf(packet.source);
     this.steps += groups.length;
@@ -83,15 +86,15 @@ export class ReferenceWalk {
 }
 
 /**
- * The rules of a group in the order of evaluation: one row for each destination. Rules that need a grant are
- * left out.
+ * The rules of a group in the order of evaluation, with one row for each destination. Rules with a hostname
+ * have no row, because they match only with a grant.
  */
 class RuleTable {
-  /** The work of the last `find`, in rows visited. */
+  /** The number of rows that the last call of `find` visited. */
   steps = 0;
   readonly #rules: readonly Rule[];
   readonly #rows: Int32Array;
-  /** Mask → address → offsets of rows; undefined if there are few rows. */
+  /** Maps a netmask and then a masked address to the offsets of rows; undefined if the table has few rows. */
   readonly #index: Map<number, Map<number, number[]>> | undefined;
 
   constructor(rules: readonly Rule[]) {
@@ -124,7 +127,7 @@ class RuleTable {
     }
   }
 
-  /** The first matching rule of the scope; -1 if there is none. */
+  /** Returns the index of the first rule that matches the packet within the scope; -1 if no rule matches. */
   find(packet: Packet, scope: Scope): number {
     this.steps = 0;
     return this.#index === undefined
@@ -169,15 +172,20 @@ class RuleTable {
   }
 }
 
-/** Cached by list of rules, as long as a policy refers to the list. */
+/**
+ * Caches the table of each list of rules. A table is discarded when no policy refers to its list of rules.
+ */
 const tables = new WeakMap<readonly Rule[], RuleTable>();
 
-/** Cells of a row. */
+/** The meaning of the numbers in a row. */
 const ROW = { mask: 0, address: 1, protocol: 2, lowPort: 3, highPort: 4, rule: 5, cells: 6 } as const;
 const ANYWHERE: Prefix = { address: 0, length: 0 };
 const NO_ROWS: readonly number[] = [];
 
-/** Without grants a rule with a hostname matches nothing. */
+/**
+ * Returns the number of rows of a rule. A rule with a hostname has no row, because it matches nothing without
+ * a grant.
+ */
 function rowsOf({ hostname, destinations }: Rule): number {
   return hostname === undefined ? Math.max(1, destinations.length) : 0;
 }

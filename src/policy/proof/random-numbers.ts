@@ -1,4 +1,7 @@
-/** Pseudo-random numbers, equal for equal seeds (mulberry32). */
+/**
+ * Generates pseudo-random numbers (mulberry32). Equal seeds give equal numbers, so that equal policies have
+ * equal samples.
+ */
 export class ProofRandom {
   #state = 0;
 
@@ -6,7 +9,7 @@ export class ProofRandom {
     this.#state = seed | 0;
   }
 
-  /** 0 … 2³² − 1. */
+  /** Returns a random integer from 0 to 2³² − 1. */
   word(): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0;
     let mixed = this.#state;
@@ -15,7 +18,7 @@ export class ProofRandom {
     return (mixed ^ (mixed >>> 14)) >>> 0;
   }
 
-  /** 0 … `bound` − 1. */
+  /** Returns a random integer from 0 to `bound` − 1. */
   below(bound: number): number {
     return Math.floor((this.word() / 2 ** 32) * bound);
   }
@@ -24,13 +27,13 @@ export class ProofRandom {
     return this.word() >= 2 ** 31;
   }
 
-  /** One of the ends, or a number between them. */
+  /** Returns `low`, `high` or a random number between them. */
   within(low: number, high: number): number {
     const which = this.below(3);
     return which === 0 ? low : which === 1 ? high : low + this.below(high - low + 1);
   }
 
-  /** The number before `low` or behind `high`, within 0 … `last`. Wraps around at the ends. */
+  /** Returns `low` − 1 or `high` + 1. The result wraps around within 0 … `last`. */
   nextTo(low: number, high: number, last: number): number {
     if (this.flip()) return high >= last ? 0 : high + 1;
     return low === 0 ? last : low - 1;

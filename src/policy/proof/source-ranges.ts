@@ -2,7 +2,7 @@ import type { Prefix, Range } from '#contracts/policy-model.js';
 import { lastAddress } from '#policy/model/ipv4.js';
 import { mergedRanges } from '#policy/model/ranges.js';
 
-/** The addresses of many prefixes. */
+/** A set of addresses, given by many prefixes. */
 export class SourceRanges {
   readonly #ranges: readonly Range[];
 
