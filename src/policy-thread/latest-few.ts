@@ -1,4 +1,7 @@
-/** A map that keeps only the values that were used last, up to a limit. */
+/**
+ * A map with a maximum number of values. When the map is full, a new value replaces the least recently used
+ * value.
+ */
 export class LatestFew<T> {
   readonly #values = new Map<string, T>();
 

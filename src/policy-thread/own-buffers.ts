@@ -1,8 +1,9 @@
 const WORTH_IT_BYTES = 64 * 1024;
 
 /**
- * The buffers of a message that may be transferred instead of copied: large buffers that belong to one typed
- * array as a whole. A small buffer may be part of a pool that others use.
+ * Returns the buffers of a message that can be transferred instead of copied: large buffers that one typed
+ * array covers completely. A typed array that covers only a part may lie in a pool of Node.js, and a transfer
+ * would detach the whole pool.
  */
 export function ownBuffers(message: unknown): ArrayBuffer[] {
   const found = new Set<ArrayBuffer>();
@@ -14,7 +15,8 @@ export function ownBuffers(message: unknown): ArrayBuffer[] {
       return;
     }
     if (Array.isArray(value)) {
-      // Arrays of plain numbers or strings hold no buffer, so their elements are not visited.
+      // Skip arrays of plain numbers or strings: they contain no buffers, and a visit of each element would
+      // be slow.
       if (typeof value[0] === 'object') value.forEach(visit);
     } else if (typeof value === 'object' && value !== null) Object.values(value).forEach(visit);
   };

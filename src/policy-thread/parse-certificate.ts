@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 
-/** Returns undefined for a valid PEM certificate, else the fault. */
+/** Returns undefined for a valid PEM certificate, and otherwise a sentence about the fault. */
 export function parseCertificate(pem: string): string | undefined {
   try {
     new X509Certificate(pem);

@@ -35,8 +35,9 @@ import { inRecord } from './stored-text.js';
 const KEPT_POLICIES = 2;
 
 /**
- * Executes the tasks of the policy thread. It keeps the policies that were explained last and, for those
- * prepared last, the data to write one of their groups. For any other policy the task must include its text.
+ * Returns the function that executes the tasks of a policy thread. The thread caches the policies that it
+ * explained last. It also caches the policies that it prepared last, so that their groups can be written. For
+ * any other policy, the task must include the policy text.
  */
 export function createPolicyWorkshop(): <W extends PolicyWork>(work: W) => PolicyResult<W> {
   const workshop = new Workshop();
@@ -135,7 +136,10 @@ class Workshop {
     }
   }
 
-  /** Undefined if the thread holds neither the policy nor its text. */
+  /**
+   * Returns the policy `key` from the cache, or parses `text`. Returns undefined if the policy is not in the
+   * cache and `text` is null.
+   */
   #hold({ key, text }: PrepareGroup['base'], surroundings: PolicySurroundings): HeldPolicy | Unreadable | undefined {
     const known = this.#held.get(key);
     if (known !== undefined || text === null) return known;
@@ -168,7 +172,10 @@ class Workshop {
     }
   }
 
-  /** Writes the image in this thread, into memory that threads share. */
+  /**
+   * Serialises the policy for the service plane, or returns null if the program alone can decide connections.
+   * The result is in shared memory, so other threads need no copy.
+   */
   #inspected(policy: Policy, parts: readonly GroupPart[]): Inspected | null {
     if (!factsOfGroups(policy.groups).some(({ hasTls, hasHostname }) => hasTls || hasHostname)) return null;
     const texts = walkOf(parts).map(({ text }) => {
@@ -180,10 +187,11 @@ class Workshop {
   }
 }
 
-/** Runs `make` after the task that requested it was answered. */
+/** Runs `make` after the thread has replied to the task. So the reply does not wait for the proof sample. */
 function afterwards<T>(make: () => T): Promise<T> {
   const made = new Promise((resolve) => setImmediate(resolve)).then(make);
-  // The requester of the sample gets this failure; without a requester it must not be an unhandled rejection.
+  // Mark the promise as handled: a failure is returned to the requester of the sample. Without this line, a
+  // sample that no thread requests could end the thread by an unhandled rejection.
   made.catch(() => {});
   return made;
 }

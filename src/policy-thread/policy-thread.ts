@@ -5,14 +5,15 @@ import { ownBuffers } from './own-buffers.js';
 import type { PolicyAsks, PolicyResult, PolicyWork } from './policy-work.js';
 
 /**
- * Reads, compiles and explains policies outside the main thread. A thread that was ended on purpose has not
- * failed.
+ * A thread that reads, compiles and explains policies, so that the main thread is not blocked. It reports a
+ * failure if the thread dies, but not if `close` or an abort ends the thread.
  */
 export type PolicyThread = SupervisedPart & {
   /**
-   * Rejects with `PolicyThreadDied` if the thread dies during the task; the next task starts another thread.
-   * With `transfer` the buffers of the task are detached afterwards. An abort ends the thread, since nothing
-   * else stops a compilation.
+   * Executes a task in the thread. Rejects with `PolicyThreadDied` if the thread dies during the task; the
+   * next task starts a new thread. With `transfer`, the large buffers of the task are transferred and become
+   * unusable for the caller. An abort terminates the thread, because a compilation cannot be stopped
+   * otherwise.
    */
   perform<W extends PolicyWork>(
     work: W,
@@ -28,17 +29,19 @@ export class PolicyThreadDied extends Error {
 
 export type PolicyThreadOptions = {
   readonly maxHeapMiB?: number;
-  /** Called with the duration of each task, including its wait for the thread. */
+  /**
+   * Called after each task with its duration in seconds. The duration includes the wait for a busy thread.
+   */
   readonly onPerformed?: (kind: PolicyWork['kind'], seconds: number) => void;
 };
 
 /**
- * Most objects of a large policy survive. With the default size, the garbage collector would copy them
- * repeatedly.
+ * The size of the young generation in the V8 heap. Most objects of a large policy live long, and with the
+ * default size the garbage collector would copy them repeatedly.
  */
 const YOUNG_HEAP_MIB = 96;
 
-/** Starts no thread before the first task. */
+/** Returns a policy thread. The worker thread itself starts with the first call of `begin` or `perform`. */
 export function createPolicyThread({
   maxHeapMiB = 2048,
   onPerformed = () => {},
@@ -86,8 +89,8 @@ export function createPolicyThread({
     if (!('sample' in result)) return result;
     if (sampleId === null) return result;
     const sample = thread.ask('sample', [sampleId]);
-    // The requester of the sample gets this failure; without a requester it must not be an unhandled
-    // rejection.
+    // Mark the promise as handled: a failure is returned to the requester of the sample. Without this line, a
+    // sample that is not requested could end the process by an unhandled rejection.
     sample.catch(() => {});
     return { ...result, sample };
   };

@@ -8,18 +8,23 @@ import type { Program } from '#contracts/program.js';
 import type { ProofSample } from '#contracts/proof-types.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 
-/** Facts of the node that validation and warnings depend on. */
+/** Facts about the node that affect the validation, the warnings and the program of a policy. */
 export type PolicySurroundings = {
-  /** The node's `policy.fallback`. */
+  /**
+   * The setting `policy.fallback` of the node: the action for packets if the policy has no `default_policy`.
+   */
   readonly fallback: Action;
-  /** Whether these parts run (D16). */
+  /** Whether the DNS proxy and the service plane run. Warnings depend on these two facts (D16). */
   readonly dns: boolean;
   readonly servicePlane: boolean;
-  /** Whether packets to and from the node itself are classified. */
+  /** Whether the datapath also classifies packets to and from the node itself. */
   readonly policesNode: boolean;
 };
 
-/** A policy as JSON text: an envelope, or a PolicyConfig with the mode of its record. */
+/**
+ * A policy as JSON text. The body is an envelope, or a PolicyConfig; `recordMode` is the mode of the policy
+ * record.
+ */
 export type PolicyText = {
   readonly body: Uint8Array;
   readonly form: Form;
@@ -27,32 +32,41 @@ export type PolicyText = {
 };
 
 /**
- * Task: read, validate and lint a policy. It also compiles, unless the mode is `disabled` or no program is
- * requested.
+ * A task for the policy thread: parse, validate and lint a policy. The thread also compiles the policy if
+ * `compile` is true and the mode is not `disabled`.
  */
 export type PreparePolicy = {
   readonly kind: 'prepare';
   readonly text: PolicyText;
   readonly surroundings: PolicySurroundings;
-  /** Names of the existing integrations; null if the record was checked when it was written. */
+  /**
+   * The names of the existing integrations. Null skips their check, because the check was made when the
+   * policy was stored.
+   */
   readonly integrations: readonly string[] | null;
   readonly compile: boolean;
-  /** Key of the policy for later tasks: the ETag that it has once it is stored. */
+  /** The cache key of the policy for later tasks: the ETag that the policy will have after it is stored. */
   readonly key: string;
 };
 
-/** Task: write one group of a policy that the thread holds, or whose text is included. */
+/**
+ * A task for the policy thread: write one group of a policy. The policy is in the cache of the thread, or the
+ * task includes its text.
+ */
 export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations'> & {
   readonly kind: 'prepare_group';
-  /** The policy as stored: its ETag, and its text if the thread did not hold it. */
+  /**
+   * The stored policy: its ETag, and its text. The text is null if the policy may be in the cache of the
+   * thread.
+   */
   readonly base: { readonly key: string; readonly text: PolicyText | null };
   readonly group: string;
-  /** The JSON text of the group; null removes it. */
+  /** The JSON text of the group; null removes the group. */
   readonly body: Uint8Array | null;
   readonly integrations: readonly string[];
 };
 
-/** Task: find one group in the text of a policy. */
+/** A task for the policy thread: find the position of one group in the text of a policy. */
 export type LocateGroup = {
   readonly kind: 'locate_group';
   readonly base: PrepareGroup['base'];
@@ -61,36 +75,42 @@ export type LocateGroup = {
 };
 type LocatedGroup = {
   readonly kind: 'located';
-  /** Byte offsets in the text of the PolicyConfig, the end excluded; null if there is no such group. */
+  /**
+   * The byte offsets of the group in the PolicyConfig text; `to` is excluded. Null if the policy has no such
+   * group.
+   */
   readonly span: { readonly from: number; readonly to: number } | null;
 };
 
 export type Inspected = Pick<InspectionImage, 'intercepts'> & { readonly policy: PolicyImage };
 
-/** The program that a write puts in force, and its warnings. */
+/**
+ * The result of a task that prepares a write: the program to activate, the warnings, and what the other parts
+ * of the node need.
+ */
 export type Prepared = {
   readonly mode: EnvelopeMode;
   readonly warnings: readonly Warning[];
   readonly needs: Needs;
   readonly integrations: readonly string[];
   readonly program: Program | null;
-  /** The policy for the service plane; null if the service plane needs none. */
+  /** The policy for the service plane; null if the program alone can decide connections. */
   readonly inspected: Inspected | null;
-  /** The sample for the proof, made while the program is staged; null if there is none. */
+  /** The packets for the proof, computed while the program is staged; null if no program was compiled. */
   readonly sample: Promise<ProofSample> | null;
 };
 type PreparedPolicy = Prepared & {
   readonly kind: 'prepared';
-  /** The JSON text of the PolicyConfig, as it was sent. */
+  /** The JSON text of the PolicyConfig, byte for byte as the client sent it. */
   readonly policyJson: Uint8Array;
   readonly name: string | null;
 };
 type PreparedGroup = Prepared & {
   readonly kind: 'prepared_group';
   readonly created: boolean;
-  /** The change of the text of the stored PolicyConfig. */
+  /** The edit that changes the stored PolicyConfig text to the new text. */
   readonly edit: TextEdit;
-  /** The JSON text of the group; empty if it was removed. */
+  /** The JSON text of the written group; empty if the task removed the group. */
   readonly groupJson: Uint8Array;
 };
 type NoSuchGroup = { readonly kind: 'no_such_group' };
@@ -99,13 +119,16 @@ export type Unreadable = {
   readonly code: 'invalid_body' | 'invalid_policy';
   readonly problems: readonly Problem[];
 };
-/** The compiler stopped at a limit; `detail` names the limit. */
+/** The result if the policy exceeds a compile limit. `detail` is a sentence that names the limit. */
 export type TooLarge = { readonly kind: 'too_large'; readonly detail: string };
 
-/** Task: explain a packet by a policy that the thread holds, or whose text is included. */
+/**
+ * A task for the policy thread: explain the decision of a policy. The policy is in the cache of the thread,
+ * or the task includes its text.
+ */
 export type ExplainPolicy = {
   readonly kind: 'explain';
-  /** Key of a policy that the thread may hold; null for a draft. */
+  /** The cache key of the policy; null for a draft, which is not cached. */
   readonly key: string | null;
   readonly text: PolicyText | null;
   readonly surroundings: PolicySurroundings;
@@ -114,18 +137,18 @@ export type ExplainPolicy = {
 type ExplainedPolicy = { readonly kind: 'explained'; readonly explanation: Explanation };
 type UnknownPolicy = { readonly kind: 'unknown' };
 
-/** Task: lint a policy and list its program. */
+/** A task for the policy thread: lint a policy and format its program as text. */
 export type DescribePolicy = {
   readonly kind: 'describe';
   readonly text: PolicyText;
   readonly surroundings: PolicySurroundings;
-  /** A longer listing is truncated to this size. */
+  /** The maximum size of the listing in bytes. The thread truncates a longer listing. */
   readonly maxBytes: number;
 };
 type DescribedPolicy = {
   readonly kind: 'described';
   readonly warnings: readonly Warning[];
-  /** UTF-8. */
+  /** The program as text, in UTF-8. */
   readonly listing: Uint8Array;
 };
 
@@ -139,10 +162,13 @@ type ResultOfKind = {
 };
 export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
 
-/** The sample is made after the answer, so the answer carries an id and `sample` fetches it. */
+/**
+ * The result of a task as the thread sends it. The thread computes the sample after its reply, so the reply
+ * contains a sample id. The parent requests the sample with this id.
+ */
 type WithoutPromise<R> = R extends Prepared ? Omit<R, 'sample'> & { readonly sample: null } : R;
 export type PolicyAsks = {
-  /** Returns when the thread has started. */
+  /** Returns as soon as the thread is running. */
   begin(): void;
   perform(work: PolicyWork): {
     readonly result: WithoutPromise<PolicyResult<PolicyWork>>;

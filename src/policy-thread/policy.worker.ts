@@ -9,7 +9,10 @@ const perform = createPolicyWorkshop();
 const samples = new Map<number, Promise<ProofSample>>();
 let lastSample = 0;
 
-/** The requester fetches the sample by this id, and also gets its failure. */
+/**
+ * Stores the promise of a sample and returns its id. The main thread fetches the sample with this id, and
+ * receives a failure then.
+ */
 function keep(sample: Promise<ProofSample>): number {
   sample.catch(() => {});
   samples.set(++lastSample, sample);

@@ -3,7 +3,10 @@ import { type ReadContext, type ReadPolicy, readPolicy } from '#policy/check/rea
 import { parseCertificate } from './parse-certificate.js';
 import type { PolicySurroundings, PolicyText } from './policy-work.js';
 
-/** Facts of the node that warnings depend on. */
+/**
+ * Returns the addresses of the node if the datapath classifies packets to and from the node. Some warnings
+ * depend on these addresses.
+ */
 export function nodeOf({ policesNode }: PolicySurroundings): Pick<ReadContext, 'ownAddresses'> {
   return policesNode ? { ownAddresses: ownAddresses() } : {};
 }

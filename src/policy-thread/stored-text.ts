@@ -1,7 +1,10 @@
 import type { StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyText } from './policy-work.js';
 
-/** A stored policy as input for `prepare`: an envelope is stored without its envelope fields. */
+/**
+ * Returns a stored policy as input for the task `prepare`. The store contains only the PolicyConfig, so an
+ * envelope gets its `mode` and `policy` members again.
+ */
 export function storedText({ record, body }: StoredPolicy): PolicyText {
   const { form, mode } = record;
   if (form === 'singleton') return { body, form, recordMode: mode };
@@ -10,7 +13,8 @@ export function storedText({ record, body }: StoredPolicy): PolicyText {
 }
 
 /**
- * Moves the pointer of a problem of a stored text to its place in the record of `GET /api/v1/policies/:id`.
+ * Converts a JSON pointer into the stored text to a JSON pointer into the response of `GET
+ * /api/v1/policies/:id`.
  */
 export function inRecord({ form }: Pick<PolicyText, 'form'>) {
   return <T extends { readonly pointer: string }>(told: T): T =>

@@ -38,17 +38,20 @@ export type PrepareWritePorts = {
   readonly integrations: IntegrationStore;
   readonly thread: PolicyThread;
   readonly surroundings: PolicySurroundings;
-  /** Whether a dataplane enforces policies. */
+  /** Whether this node has a dataplane that enforces policies. */
   readonly enforced: boolean;
   readonly now: () => Date;
-  /** The generation that was in force in the kernel at the start; 0: none. */
+  /**
+   * Returns the generation that the kernel enforced when this process started; 0 if the kernel had no
+   * program.
+   */
   readonly adoptedGeneration: () => number;
   readonly hasInterceptCa: () => boolean;
 };
 
 /**
- * All steps of a write before anything is staged or stored (D7). `statecharts/write.chart.ts` stages, commits
- * and flips.
+ * Performs all steps of a policy write before the program is staged or the policy is stored (D7).
+ * `statecharts/write.chart.ts` then stages, commits and flips.
  */
 export async function prepareWrite(
   ports: PrepareWritePorts,
@@ -102,7 +105,10 @@ async function prepareGroupWrite(
   }
 }
 
-/** If the thread does not hold the policy, the task is repeated with the stored text. */
+/**
+ * Prepares a group write in the policy thread. If the policy is not in the cache of the thread, repeats the
+ * task with the stored text.
+ */
 async function prepareGroup(
   { policies, thread, surroundings, ...ports }: PrepareWritePorts,
   existing: PolicyRecord,
@@ -130,7 +136,7 @@ async function prepareGroup(
   return prepared;
 }
 
-/** The ETag that the written record will have. */
+/** Returns the ETag that the record will have after the write. */
 function keyOf({ existing }: Located, { newId }: Circumstances): string {
   return etagOf({ id: existing?.id ?? newId, revision: (existing?.revision ?? 0) + 1 });
 }
@@ -269,8 +275,8 @@ function activationOf(
 }
 
 /**
- * Computes the program that must be in force according to the store. Throws if the stored policy cannot be
- * read.
+ * Compiles the program that must be in force according to the store, for example after a start. Throws if the
+ * stored policy cannot be read.
  */
 export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay> {
   const { policies, thread, surroundings } = ports;
@@ -338,7 +344,10 @@ function ofRecord(program: Program, record: PolicyRecord): Program {
   return { ...program, ruleNames: ruleNamesOfRecord(program.ruleNames, record) };
 }
 
-/** No groups: the fallback decides every packet and every lookup. */
+/**
+ * Returns the program without an active policy. It has no groups, so the fallback decides every packet and
+ * every DNS lookup.
+ */
 function withoutPolicy(
   fallback: Action,
   generation: number,

@@ -6,26 +6,33 @@ import { etagOf, type PolicyRecord, type StoredPolicy } from '#contracts/policy-
 import { refusal } from '#statecharts/refusal.js';
 import type { PolicyChange } from '#statecharts/write.chart.js';
 
-/** The records in the store that a write concerns (D5). */
+/** The stored records that a policy write affects (D5). */
 export type Located = {
-  /** The record that is written; null if the write creates one. */
+  /** The record to write; null if the write creates a record. */
   readonly existing: PolicyRecord | null;
   readonly active: PolicyRecord | null;
-  /** The name of a record that this write creates, unless the envelope has a name. */
+  /**
+   * The name of a record that this write creates if the body contains no name. Null: such a record has no
+   * name.
+   */
   readonly nameOfNew: string | null;
 };
 
-/** The name of the record that `PUT /api/v1/policy` writes if none is active. */
+/** The name of the record that `PUT /api/v1/policy` creates or replaces if no record is active. */
 export const DEFAULT_NAME = 'default';
 
 const sameName = (one: string, other: string): boolean => one.trim().toLowerCase() === other.trim().toLowerCase();
 
-/** Refusals that do not depend on the body: 404 and 412 (D5, D8). */
+/**
+ * Returns the refusal of a write if the request fails independently of its body: `not_found`,
+ * `precondition_failed` or `would_deactivate` (D5, D8). Returns null if the write may continue.
+ */
 export function refusalWithoutBody(write: PolicyWrite, { existing, active }: Located): Refusal | null {
   const { target, operation, ifMatch, ifNoneMatch } = write;
   const mustExist = target.by === 'id' || operation !== 'put';
   if (mustExist && existing === null) return refusal('not_found', `there is no policy ${textOf(target)}`);
-  // The singleton resource is the active record, also if a write creates or finds another record.
+  // Compare preconditions with the active record if the target is the active policy, even if the write
+  // replaces another record.
   const seen = target.by === 'active' ? active : existing;
   const etag = seen === null && target.by !== 'active' ? null : etagOf(seen);
   if (ifMatch !== undefined && !matchesTag(ifMatch, etag))
@@ -40,12 +47,15 @@ export function refusalWithoutBody(write: PolicyWrite, { existing, active }: Loc
   return null;
 }
 
-/** Whether the policy is stored after the write. This holds also for the removal of one of its groups. */
+/** Whether the policy is in the store after the write. The removal of one group also stores the policy. */
 export function storesPolicy({ operation, sourceGroup }: PolicyWrite): boolean {
   return operation !== 'delete' || sourceGroup !== undefined;
 }
 
-/** The preconditions of a group write that concern the group itself. */
+/**
+ * Returns the refusal of a group write if `If-Match` or `If-None-Match` fails for the group; null if neither
+ * fails.
+ */
 export function refusalOfGroup({ operation, ifMatch, ifNoneMatch }: PolicyWrite, created: boolean): Refusal | null {
   if (operation === 'put' && ifNoneMatch !== undefined && !created)
     return refusal('precondition_failed', 'there is such a source group already');
@@ -72,23 +82,23 @@ function textOf(target: PolicyTarget): string {
   }
 }
 
-/** The fields of a body that concern its record, and the text to store. */
+/** A policy to store, and the fields of the request body that change its record. */
 export type WrittenPolicy = {
   readonly form: Form;
   readonly mode: EnvelopeMode;
   readonly name: string | null;
-  /** The text of the policy, or the edit of the stored text. */
+  /** The whole policy text, or the edit that changes the stored text. */
   readonly text: { readonly body: Uint8Array } | { readonly edit: TextEdit };
-  /** The text that the answer shows. */
+  /** The JSON text that the response contains: the whole policy, or the written group. */
   readonly shown: Uint8Array;
 };
 
-/** A record keeps its name unless the body names another. */
+/** Returns the name of the record after the write. A record keeps its name if the body contains no name. */
 export function nameAfter({ existing, nameOfNew }: Located, name: string | null): string | null {
   return name ?? (existing === null ? nameOfNew : existing.name);
 }
 
-/** A write by name keeps that name; only a write by id renames (D5). */
+/** Refuses a write by name whose body contains another name. Only a write by id can rename a record (D5). */
 export function refusalOfName(target: PolicyTarget, name: string | null): Refusal | null {
   if (target.by !== 'name' || name === null || sameName(target.name, name)) return null;
   const message = `The name must be ${target.name.trim()}, as in the path, or left out; a write by id renames a policy.`;
@@ -102,7 +112,7 @@ export type Decision = {
   readonly change: PolicyChange;
   readonly created: boolean;
   readonly stored: StoredPolicy;
-  /** The policy that decides after the write: this one, none, or the same as before. */
+  /** The policy in force after the write: the written policy, no policy, or the same policy as before. */
   readonly decides: 'this' | 'none' | 'unchanged';
   readonly warnings: readonly Warning[];
 };
@@ -110,9 +120,11 @@ export type Decision = {
 export type Circumstances = {
   readonly now: string;
   readonly newId: string;
-  /** The newest generation of the store. */
+  /** The newest generation in the store. */
   readonly generation: number;
-  /** The newest generation that was found in the kernel. A new program must be newer. */
+  /**
+   * The newest generation that the process found in the kernel. A new program must have a higher generation.
+   */
   readonly adoptedGeneration: number;
 };
 
@@ -120,7 +132,7 @@ function nextGeneration({ generation, adoptedGeneration: enforced }: Circumstanc
   return Math.max(generation, enforced) + 1;
 }
 
-/** The record that a PUT writes, and its effect on the active record (D5). */
+/** Decides which record a PUT writes, and how the write changes the active record (D5). */
 export function decidePut(write: PolicyWrite, located: Located, written: WrittenPolicy, at: Circumstances): Decision {
   const { existing, active } = located;
   const activates = write.activate && written.mode !== 'disabled';
@@ -157,7 +169,7 @@ export function decidePut(write: PolicyWrite, located: Located, written: Written
   };
 }
 
-/** Activates a stored record unchanged: with its revision, times and author. */
+/** Decides the activation of a stored record. The record keeps its revision, times and author. */
 export function decideActivation(
   { record, body }: StoredPolicy,
   active: PolicyRecord | null,
