@@ -12,42 +12,54 @@ import type { PolicyStore } from '#store/store-types.js';
 import { FairQueue, inTurn } from './fair-queue.js';
 
 /**
- * `policy` is a draft in singleton form, with a valid shape but not yet validated. If it is omitted, the
- * active policy is used.
+ * An explain request. `policy` is a draft in singleton form; its shape was checked, its contents were not
+ * validated. Without `policy`, the active policy is explained.
  */
 export type ExplainQuestion = { readonly policy?: PolicyConfig; readonly query: ExplainQuery };
 
 export type ExplainPorts = {
   readonly policies: PolicyStore;
   readonly active: ExplainLane;
-  /** Drafts have a thread of their own: a costly draft ends its thread, and its cache is lost. */
+  /**
+   * The thread and queue for drafts. Drafts need their own thread: a costly draft terminates the thread, and
+   * the cached active policy would be lost.
+   */
   readonly drafts: ExplainLane;
   readonly surroundings: PolicySurroundings;
-  /** The state of the node for a packet. `ofDraft`: the question is about a draft. */
+  /** Returns the state of the node that affects a packet. `ofDraft`: the request is about a draft. */
   readonly node: (packet: Packet, ofDraft: boolean) => Promise<ExplainNode>;
 };
 
-/** A policy thread, and the queue of questions for it. */
+/**
+ * A policy thread, the queue of explain requests for this thread, and the time limit of a request in
+ * milliseconds.
+ */
 export type ExplainLane = { readonly thread: PolicyThread; readonly queue: FairQueue; readonly budgetMs: number };
 
 export const WAITING_PER_SUBJECT = 32;
 
 /**
- * `budgetMs`: the time limit of a question from its turn on. At the limit the thread is ended, and the next
- * question starts another.
+ * Creates a lane. `budgetMs` is the time limit of a request, measured from the end of its wait in the queue.
+ * When the limit expires, the thread is terminated, and the next request starts a new thread.
  */
 export function explainLane(thread: PolicyThread, budgetMs: number): ExplainLane {
   return { thread, queue: new FairQueue(WAITING_PER_SUBJECT), budgetMs };
 }
 
-/** Reading the largest policy takes less. */
+/**
+ * The time limit of an explain request for the active policy. The thread reads the largest policy in less
+ * time.
+ */
 export const ACTIVE_BUDGET_MS = 30_000;
-/** A draft has at most 1 MiB: a thread starts and reads it within a second. */
+/**
+ * The time limit of an explain request for a draft. A draft has at most 1 MiB, and a new thread starts and
+ * reads it within one second.
+ */
 export const DRAFT_BUDGET_MS = 4_000;
 
 /**
- * Sends the key of the policy first. If the thread does not hold the policy, the question is repeated with
- * the text.
+ * Explains a draft or the active policy. For the active policy, first sends only the cache key. If the policy
+ * is not in the cache of the thread, repeats the request with the policy text.
  */
 export async function explainPolicy(
   ports: ExplainPorts,

@@ -3,24 +3,27 @@ import { refusal } from '#statecharts/refusal.js';
 
 type Waiting = { readonly begin: () => void };
 
-/** Too many tasks of the subject wait. */
+/** The queue already contains the maximum number of tasks for this subject. */
 export class QueueFull extends Error {
   override readonly name = 'QueueFull';
   readonly code = 'queue_full';
 }
 
 /**
- * Runs one task at a time, and serves waiting subjects in turn: a subject does not wait for all tasks of
- * another.
+ * Runs one task at a time. Subjects with waiting tasks alternate, so a subject need not wait for all tasks of
+ * another subject.
  */
 export class FairQueue {
-  /** In the order of their turns. */
+  /** The waiting tasks of each subject. The map is in the order in which the subjects run their next task. */
   readonly #waiting = new Map<string, Waiting[]>();
   #isBusy = false;
 
   constructor(private readonly mostPerSubject: number) {}
 
-  /** Rejects with `QueueFull` at once if too many tasks of the subject wait. */
+  /**
+   * Runs a task when the queue reaches it. Rejects immediately with `QueueFull` if too many tasks of the
+   * subject are waiting.
+   */
   async run<T>(subject: string, work: () => Promise<T>): Promise<T> {
     if (this.#isBusy) await this.#turn(subject);
     this.#isBusy = true;
@@ -52,12 +55,12 @@ export class FairQueue {
     this.#waiting.delete(subject);
     const next = own.shift();
     if (own.length > 0) this.#waiting.set(subject, own);
-    // The queue stays busy until the next task has started, so no other task can start in between.
+    // The queue stays busy until the next task starts, so `run` cannot start another task in between.
     next?.begin();
   }
 }
 
-/** Runs a task in the turn of its subject. Returns a refusal if too many tasks of the subject wait. */
+/** Runs a task when the queue reaches it. Returns a refusal if too many tasks of the subject are waiting. */
 export async function inTurn<T>(queue: FairQueue, subject: string, work: () => Promise<T>): Promise<T | Refusal> {
   try {
     return await queue.run(subject, work);

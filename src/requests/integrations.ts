@@ -3,15 +3,18 @@ import { refusal } from '#statecharts/refusal.js';
 import type { Integration, IntegrationRecord, IntegrationStore } from '#store/store-types.js';
 import { orRefusal } from './or-refusal.js';
 
-/** An integration as the API shows it: without its token. */
+/** An integration as the API returns it: without its service-account token, which is secret. */
 type IntegrationView = Omit<IntegrationRecord, 'service_account_token'>;
 
 type IntegrationWrite = {
   readonly integration: Integration;
   readonly author: string;
-  /** The revision that must be stored now, 0 for none; omitted for any. Else `precondition_failed`. */
+  /**
+   * The write fails with `precondition_failed` if the stored revision differs; 0 means that no integration is
+   * stored. If omitted, any revision is accepted.
+   */
   readonly expectedRevision?: number;
-  /** A dry run: returns the answer of the write and stores nothing. */
+  /** Whether to return the result of the write without storing anything. */
   readonly dryRun?: boolean;
 };
 type IntegrationWritten = {
@@ -28,7 +31,10 @@ export type Integrations = {
   remove(removal: IntegrationRemoval): Promise<{ readonly kind: 'deleted' } | Refusal>;
 };
 
-/** `inUse` returns the names of the integrations of the policy in force; null while they are unknown. */
+/**
+ * Returns the functions that read and write integrations. `inUse` returns the names of the integrations in
+ * the active policy, or null while they are unknown. An integration in use cannot be removed.
+ */
 export function integrationsOver(store: IntegrationStore, inUse: () => readonly string[] | null): Integrations {
   return {
     list: async () => (await store.list()).map(viewOf),

@@ -9,13 +9,13 @@ import { StoreError } from '#store/store-error.js';
 import type { InterceptCaRecord, InterceptCaStore } from '#store/store-types.js';
 import { orRefusal } from './or-refusal.js';
 
-/** The CA that the service plane signs with; null if there is none. */
+/** The intercept CA with which the service plane signs certificates. Null is used where no CA is stored. */
 export type InterceptCaMaterial =
   | { readonly kind: 'ca'; readonly ca: InterceptCa }
-  /** There is one, and its key cannot be had. */
+  /** A CA is stored, but its private key cannot be read or decrypted. */
   | { readonly kind: 'unreadable'; readonly reason: string };
 
-/** The intercept CA as the API shows it: without its key. Times are ISO 8601, UTC. */
+/** The intercept CA as the API returns it: without its private key. Times are in ISO 8601, UTC. */
 type InterceptCaView = {
   readonly subject: string;
   readonly fingerprint_sha256: string;
@@ -33,29 +33,40 @@ type InterceptCaWritten = {
 };
 type By = {
   readonly author: string;
-  /** The revision that must be stored now, 0 for none; omitted for any. Else `precondition_failed`. */
+  /**
+   * The write fails with `precondition_failed` if the stored revision differs; 0 means that no CA is stored.
+   * If omitted, any revision is accepted.
+   */
   readonly expectedRevision?: number;
 };
 
 export type InterceptCaSetting = {
   read(): Promise<InterceptCaView | null>;
-  /** `dryRun`: returns the answer of the write and stores nothing. */
+  /**
+   * Stores a CA that the operator provides. `dryRun`: returns the result of the write without storing the CA.
+   */
   put(
     write: By & { readonly certPem: string; readonly keyPem: string; readonly dryRun: boolean },
   ): Promise<InterceptCaWritten | Refusal>;
-  /** Generates a CA that replaces the present one. */
+  /** Generates a CA that replaces the stored CA. */
   generate(write: By): Promise<InterceptCaWritten | Refusal>;
   remove(removal: Pick<By, 'expectedRevision'>): Promise<{ readonly kind: 'deleted' } | Refusal>;
-  /** Emits the CA in force at once, and after each change. */
+  /** Emits the present CA to each new subscriber immediately, and then after each change. */
   readonly changed: Observable<InterceptCaMaterial | null>;
 };
 
-/** Ten years, since an operator must install each new CA in all clients by hand. */
+/**
+ * The validity of a generated CA: ten years, because operators must install each new CA in all clients by
+ * hand.
+ */
 const LIFE_DAYS = 3650;
-/** RFC 5280, ub-common-name. */
+/** The maximum length of a common name (`ub-common-name` in RFC 5280). */
 const LONGEST_COMMON_NAME = 64;
 
-/** Reads the stored CA first. */
+/**
+ * Creates the setting of the intercept CA. Resolves after the stored CA was read, so that `changed` has a
+ * first value.
+ */
 export async function interceptCaOver(store: InterceptCaStore, nodeId: string): Promise<InterceptCaSetting> {
   const changed = new ReplaySubject<InterceptCaMaterial | null>(1);
   changed.next(await materialOf(store));

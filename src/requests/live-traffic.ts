@@ -14,14 +14,17 @@ import type { Packet, Prefix, Range } from '#contracts/policy-model.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { refusal } from '#statecharts/refusal.js';
 
-/** Hits, flows and grants of the datapath. Each function returns a `Refusal` while no datapath is open. */
+/**
+ * Access to the hits, flows and grants of the datapath. Each function returns a `Refusal` while no datapath
+ * is open.
+ */
 export type Traffic = {
   hits(query: HitQuery): Promise<HitReport | Refusal>;
   flows(query: FlowQuery): Promise<FlowPage | Refusal>;
   cutFlows(filter: FlowFilter): Promise<{ readonly cut: number } | Refusal>;
-  /** The present grants; see `Datapath.learned`. */
+  /** Returns the present grants; see `Datapath.learned`. */
   learned(): Promise<readonly Learned[] | Refusal>;
-  /** See `Datapath.arrival`. */
+  /** Returns the interfaces on which packets from `source` arrive; see `Datapath.arrival`. */
   arrival(source: number): Promise<Arrival | Refusal>;
 };
 
@@ -29,7 +32,10 @@ const ABSENT = refusal('feature_unavailable', 'the configuration has no dataplan
 const NOT_RUNNING = refusal('dataplane_unavailable', 'the dataplane is not running at the moment; see /ready');
 const NOTHING_YET = refusal('dataplane_unavailable', 'nothing was put in force since this process began; see /ready');
 
-/** `isEngaged` returns whether the datapath is open. */
+/**
+ * Creates access to a datapath; null stands for a node without a dataplane. `isEngaged` returns whether the
+ * datapath is open.
+ */
 export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean): Traffic {
   const ask = async <T>(question: (asked: Datapath) => Promise<T>): Promise<T | Refusal> => {
     if (datapath === null) return ABSENT;
@@ -44,7 +50,10 @@ export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean)
   };
 }
 
-/** The patterns that an address is granted for now; null if the datapath cannot tell. */
+/**
+ * Returns the hostname patterns for which an address has a grant; null if the datapath does not return its
+ * grants.
+ */
 export async function grantedFor(
   traffic: Pick<Traffic, 'learned'>,
   address: number,
@@ -54,13 +63,18 @@ export async function grantedFor(
   return learned.filter(({ addresses }) => addresses.includes(address >>> 0)).map(({ pattern }) => pattern);
 }
 
-/** Null if the datapath cannot tell. */
+/**
+ * Returns the interfaces on which packets from `source` arrive; null if the datapath does not return them.
+ */
 export async function arrivalOf(traffic: Pick<Traffic, 'arrival'>, source: number): Promise<Arrival | null> {
   const arrival = await traffic.arrival(source);
   return 'kind' in arrival ? null : arrival;
 }
 
-/** The live flow of a packet; null if there is none, or if the datapath cannot tell. */
+/**
+ * Returns the live flow of a packet. Returns null if the packet has no flow, or if the datapath does not
+ * return its flows.
+ */
 export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet): Promise<OpenFlow | null> {
   const { source, destination, sourcePort, destinationPort, protocol } = packet;
   const [ends, ports] = [[source, destination].map(alone), [sourcePort, destinationPort].map(portAlone)];
@@ -86,5 +100,5 @@ export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet
 
 const alone = (address: number): Prefix => ({ address: address >>> 0, length: 32 });
 const portAlone = (port: number): Range => ({ low: port, high: port });
-/** The flows between two addresses with two ports. */
+/** The number of possible flows between two addresses with two ports: two directions, and four pairs of ports. */
 const BETWEEN_TWO = 8;

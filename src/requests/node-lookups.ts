@@ -5,12 +5,15 @@ import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { DnsProxy, DnsStats } from '#dns/dns-proxy.js';
 import { refusal } from '#statecharts/refusal.js';
 
-/** The names that the DNS proxy has resolved, and its lookups. */
+/** Access to the names that the DNS proxy resolved, to its DNS lookups and to its statistics. */
 export type NodeLookups = {
-  /** Null while no proxy is open. */
+  /** Returns the statistics of the DNS proxy; null while the proxy is not open. */
   stats(): Promise<DnsStats | null>;
   names(): Promise<readonly KnownName[] | Refusal>;
-  /** The lookups as they happen. Allowed lookups are included only while a reader wants them. Never ends. */
+  /**
+   * Emits DNS lookups as they happen, and never completes. Allowed lookups are included only after
+   * `setWanted(true)`.
+   */
   readonly seen: Observable<SeenLookups>;
   setWanted(wanted: boolean): void;
 };
@@ -24,7 +27,10 @@ const NOT_RUNNING = refusal(
   'the DNS proxy of this node is not running at the moment; see /ready',
 );
 
-/** `isServing` returns whether the proxy is open. */
+/**
+ * Creates access to a DNS proxy; null stands for a node without one. `isServing` returns whether the proxy is
+ * open.
+ */
 export function lookupsOver(proxy: DnsProxy | null, isServing: () => boolean): NodeLookups {
   return {
     stats: async () => (proxy !== null && isServing() ? proxy.stats() : null),

@@ -2,7 +2,7 @@ import type { Refusal, RefusalCode } from '#bus/policy-requests.js';
 import { refusal } from '#statecharts/refusal.js';
 import { StoreError } from '#store/store-error.js';
 
-/** Turns a `StoreError` into a refusal; other errors are thrown. */
+/** Runs `act`, and converts a `StoreError` to a refusal. Rethrows all other errors. */
 export async function orRefusal<T>(act: () => Promise<T | Refusal>): Promise<T | Refusal> {
   try {
     return await act();

@@ -4,19 +4,25 @@ import type { PolicySurroundings } from '#policy-thread/policy-work.js';
 import { storedText } from '#policy-thread/stored-text.js';
 import type { PolicyStore } from '#store/store-types.js';
 
-/** The active policy: its warnings, and its program as text (UTF-8). */
+/** A description of the active policy: its warnings, and its program as UTF-8 text. */
 export type PolicyDescription = { readonly warnings: readonly Warning[]; readonly listing: Uint8Array };
 
 export type DescriptionPorts = {
   readonly policies: PolicyStore;
-  /** Reading a large policy takes seconds, so this thread serves no other request. */
+  /**
+   * Creates the policy thread for one description. A large policy takes seconds to read, so the thread of
+   * other requests must not be used.
+   */
   readonly createThread: () => PolicyThread;
   readonly surroundings: PolicySurroundings;
 };
 
 const MAX_LISTING_BYTES = 32 << 20;
 
-/** Null while no policy is active. Rejects if the stored policy cannot be read. */
+/**
+ * Describes the active policy; returns null if no policy is active. Rejects if the stored policy cannot be
+ * read.
+ */
 export async function describePolicy(
   { policies, createThread, surroundings }: DescriptionPorts,
   signal: AbortSignal,

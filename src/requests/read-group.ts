@@ -8,12 +8,18 @@ import type { PolicyStore } from '#store/store-types.js';
 
 type GroupPorts = {
   readonly policies: PolicyStore;
-  /** The thread of writes: it holds the group offsets of the policies that it wrote last. */
+  /**
+   * The policy thread that executes writes. Its cache contains the byte offsets of the groups in recently
+   * written policies.
+   */
   readonly thread: PolicyThread;
   readonly surroundings: PolicySurroundings;
 };
 
-/** The record of a policy with the text of one of its groups; null if either is missing. */
+/**
+ * Returns the record of a policy and the JSON text of one group. Returns null if the policy or the group does
+ * not exist.
+ */
 export async function readGroup(ports: GroupPorts, id: string, group: string): Promise<StoredPolicy | Refusal | null> {
   try {
     return await read(ports, id, group);

@@ -2,19 +2,22 @@ import { NEVER, Observable, share } from 'rxjs';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { ServicePlane, ServicePlaneStats } from '#service-plane/service-plane.js';
 
-/** Statistics and connections of the service plane. */
+/** Access to the statistics and decided connections of the service plane. */
 export type Inspecting = {
-  /** Null while no plane is open. */
+  /** Returns the statistics of the service plane; null while the plane is not open. */
   stats(): Promise<ServicePlaneStats | null>;
   /**
-   * The connections as they are decided. Allowed ones are included only while a reader wants them. Never
-   * ends.
+   * Emits connections when the service plane has decided them, and never completes. Allowed connections are
+   * included only after `setWanted(true)`.
    */
   readonly seen: Observable<SeenConnections>;
   setWanted(wanted: boolean): void;
 };
 
-/** `isServing` returns whether the plane is open. */
+/**
+ * Creates access to a service plane; null stands for a node without one. `isServing` returns whether the
+ * plane is open.
+ */
 export function inspectingOver(plane: ServicePlane | null, isServing: () => boolean): Inspecting {
   return {
     stats: async () => (plane !== null && isServing() ? plane.stats().catch(() => null) : null),
