@@ -12,20 +12,26 @@ import { refusal } from '#statecharts/refusal.js';
 import { type Desired, swapChart } from '#statecharts/swap.chart.js';
 
 export type DataplanePorts = {
-  /** When its worker thread ends, the next `open` starts a new one. */
+  /**
+   * The datapath that the actor controls. If its worker thread ends, the next call of `open` starts a new
+   * thread.
+   */
   readonly datapath: Datapath;
-  /** Interface names of the configuration; a name may end in `*`. */
+  /** The interface names in the configuration. A name may end in the wildcard `*`. */
   readonly interfaces: readonly string[];
-  /** Called with the failure of each attempt to open the datapath. */
+  /** Called with the error each time the datapath cannot be opened. */
   readonly openFailed?: ((failure: unknown) => void) | undefined;
   /**
-   * Closes the DNS proxy and the service plane. Afterwards the datapath thread adds their last decisions to
-   * the hits.
+   * Closes the DNS proxy and the service plane before the datapath closes. So the datapath thread can still
+   * add their last decisions to the hits.
    */
   readonly beforeClose?: () => Promise<unknown>;
 };
 
-/** Binds the dataplane chart to a datapath. Without a datapath, no effect of the chart is ever called. */
+/**
+ * Binds the dataplane chart to a datapath. Without a datapath, the chart never invokes the actors that need
+ * one.
+ */
 export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) {
   const datapath = (): Datapath => {
     if (ports === null) throw new Error('the configuration has no dataplane section');
@@ -87,7 +93,7 @@ const swapActors = (datapath: () => Datapath) => ({
   unstage: fromPromise(() => datapath().unstage()),
 });
 
-/** The configured names that match no attached interface. */
+/** Returns the configured interface names that match no attached interface. */
 export function withoutInterface(patterns: readonly string[], attachments: readonly Attachment[]): string[] {
   return patterns.filter((pattern) => !attachments.some(({ interface: name }) => matches(pattern, name)));
 }
@@ -105,7 +111,10 @@ function capacityRefused(failure: unknown): unknown {
   return new CapacityRefused(refusal('capacity_exceeded', failure.message));
 }
 
-/** Without a sample there is no proof, and a program without a proof is never activated (B5). */
+/**
+ * Waits for the proof sample. Throws a refusal if the sample fails, because a program is never activated
+ * without a proof (B5).
+ */
 async function sampleOf({ sample }: Desired): Promise<ProofSample> {
   try {
     return await sample;

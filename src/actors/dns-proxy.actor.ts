@@ -5,8 +5,8 @@ import { AddressChanges } from '#sockets/address-change.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 
 /**
- * Binds the chart of the DNS proxy to a proxy, and the proxy to the datapath. Without a proxy, no effect is
- * ever called.
+ * Binds the DNS proxy chart to a DNS proxy, and the proxy to the datapath. Without a proxy, the chart never
+ * invokes the actors that need one.
  */
 export function dnsProxyActor(proxy: DnsProxy | null, datapath: Datapath | null) {
   const asked = (): DnsProxy => {

@@ -1,15 +1,15 @@
 import type { Datapath } from '#contracts/datapath.js';
 
 /**
- * Selects the events that the kernel sends: none while performance mode is disabled (D34), and flow events
- * only while a reader wants them.
+ * Selects the events that the kernel sends. While performance mode is disabled, the kernel sends no events
+ * (D34). Flow events are also off while no reader requests them.
  */
 export class EventSwitch {
   readonly #datapath: Pick<Datapath, 'setEventsWanted'> | null;
   #enabled = false;
   #flowsWanted = true;
 
-  /** Null without a dataplane. */
+  /** `datapath` is null on a node without a dataplane; then the switch has no effect. */
   constructor(datapath: Pick<Datapath, 'setEventsWanted'> | null) {
     this.#datapath = datapath;
   }

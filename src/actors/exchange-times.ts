@@ -3,15 +3,18 @@ import type { AnswerMessage, Exchange, Message, RequestMessage } from '#bus/bus-
 
 export type ExchangeDone = {
   readonly exchange: Exchange;
-  /** The kind of the outcome; for a refusal, its code. */
+  /** The kind of the response, such as `staged`. For a refusal, its refusal code. */
   readonly outcome: string;
   readonly seconds: number;
 };
 
-/** Upper bound of the requests under way. The oldest request without an answer is dropped. */
+/**
+ * The maximum number of pending requests with a recorded start time. When this number is reached, all start
+ * times are discarded, so the memory is bounded even if responses get lost.
+ */
 const MOST_UNDER_WAY = 1_000;
 
-/** Reports how long each request on the bus took. */
+/** Calls `onDone` for each response on the bus, with the time since its request in seconds. */
 export function timeExchanges({ messages }: Bus<Message>, onDone: (done: ExchangeDone) => void): void {
   const begun = new Map<string, number>();
   messages.subscribe((message) => {

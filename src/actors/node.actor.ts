@@ -17,9 +17,9 @@ import { supervisedPartActor } from './supervised-part.actor.js';
 export type NodePorts = {
   readonly policyWrites: PrepareWritePorts;
   readonly dataplane: DataplanePorts | null;
-  /** Null without a `dns` section. */
+  /** The DNS proxy; null if the configuration has no `dns` section. */
   readonly dns: DnsProxy | null;
-  /** Null without a `service_plane` section. */
+  /** The service plane; null if the configuration has no `service_plane` section. */
   readonly servicePlane: ServicePlanePorts | null;
   readonly settings: SettingsStore;
   readonly supervised: Readonly<
@@ -29,7 +29,7 @@ export type NodePorts = {
   readonly now: () => Date;
 };
 
-/** Binds the node chart to the actors that it supervises. */
+/** Binds the node chart to the actors of all parts that the node supervises. */
 export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
   const { policyWrites, dataplane, dns, servicePlane, settings, supervised, events, now } = ports;
   return nodeChart.provide({

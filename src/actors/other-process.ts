@@ -1,9 +1,10 @@
-/** A process that is killed or drains releases its locks within this time. */
+/** Another Weir process that is killed or shuts down releases its locks within this time. */
 const PATIENCE_MS = 2_000;
 
 /**
- * Counts failures to open the datapath. Calls `giveUp` with the first failure that reports another owner
- * (`code` `other_process`) 2 s or more after the first such failure.
+ * Returns a function that receives each failure to open the datapath. A failure with `code` `other_process`
+ * means that another process owns the datapath. The function calls `giveUp` if such failures continue for at
+ * least 2 s.
  */
 export function givingUpToOther(giveUp: (failure: Error) => void, now: () => number = () => performance.now()) {
   let since: number | undefined;

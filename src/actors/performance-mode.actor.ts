@@ -7,7 +7,7 @@ import type { EventSwitch } from './event-switch.js';
 
 const KEY = 'performance_mode';
 
-/** The stored setting. */
+/** The stored setting of performance mode, with the time and author of its last write. */
 type Setting = {
   readonly enabled: boolean;
   readonly revision: number;
@@ -17,7 +17,7 @@ type Setting = {
 
 export type PerformanceModePorts = {
   readonly settings: SettingsStore;
-  /** Enabled while the mode is enabled. */
+  /** The switch of kernel events: enabled if and only if performance mode is enabled. */
   readonly events: Pick<EventSwitch, 'setEnabled'>;
   readonly now: () => Date;
 };
@@ -27,7 +27,7 @@ export function performanceModeActor(bus: Bus<Message>, { settings, events, now 
     actions: { publish: (_, { message }) => bus.publish(message) },
     actors: {
       read: fromPromise(async () => {
-        // The built-in default applies until the stored setting is read.
+        // Enable events first: the built-in default applies until the store returns the setting.
         await events.setEnabled(true);
         const setting = (await settings.get(KEY)) as Setting | null;
         if (setting === null) return null;

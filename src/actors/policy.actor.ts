@@ -12,11 +12,11 @@ import { refusal } from '#statecharts/refusal.js';
 import { type PolicyChange, writeChart } from '#statecharts/write.chart.js';
 import { StoreError } from '#store/store-error.js';
 
-/** Upper bound of the time between a request to the dataplane and its answer. */
+/** The maximum time to wait for the dataplane to stage or unstage a program. */
 const STAGE_TIMEOUT_MS = 60_000;
 const FLIP_TIMEOUT_MS = 5_000;
 
-/** Binds the policy chart to the store, to the policy thread and, over the bus, to the dataplane. */
+/** Binds the policy chart to the store and the policy thread, and over the bus to the dataplane. */
 export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts) {
   const publish = (_: unknown, { message }: { message: Message | null }): void => {
     if (message !== null) bus.publish(message);

@@ -9,14 +9,14 @@ import {
   type Troubles,
 } from '#statecharts/readiness.js';
 
-/** One line of the readiness report (D27). */
+/** One check in the readiness report (D27). */
 type Check = {
   readonly name: CheckName;
   readonly ok: boolean;
-  /** The state of the chart that the check is computed from. */
+  /** The name of the statechart state from which the check is computed. */
   readonly state: string;
   readonly detail: string;
-  /** ISO 8601, UTC: the time when the state was entered. */
+  /** The time when the chart entered this state, in ISO 8601, UTC. */
   readonly since: string;
 };
 export type ReadinessReport = { readonly ready: boolean; readonly checks: readonly Check[] };
@@ -28,23 +28,26 @@ export type PartSnapshot = {
   readonly getMeta: () => Readonly<Record<string, unknown>>;
   readonly matches?: (value: never) => boolean;
   /**
-   * `trouble` is shown for a part that is not ready, `notices` for a part that is ready, and `failure` for a
-   * supervised part.
+   * Sentences for the report. `trouble`: why a check is not ready. `notices`: remarks on a ready check.
+   * `failure`: why a supervised part is down.
    */
   readonly context: { readonly trouble?: Troubles; readonly notices?: Troubles; readonly failure?: string | null };
   readonly children?: Readonly<Record<string, { getSnapshot(): unknown } | undefined>>;
 };
 
 /**
- * The snapshot of each actor, undefined for an actor that does not run, and the failure of each actor that
- * has ended.
+ * The state of all actors. `snapshots`: undefined for an actor that does not run. `ended`: the failure of
+ * each actor that has ended.
  */
 export type NodeView = {
   readonly snapshots: Readonly<Record<Part | 'node', PartSnapshot | undefined>>;
   readonly ended: Readonly<Partial<Record<Part, string>>>;
 };
 
-/** The actor whose chart, or whose child's chart, has the states of a check. */
+/**
+ * For each check, the actor from whose chart the check is computed. `child`: the chart of this child actor is
+ * used instead.
+ */
 const SPEAKER: Readonly<Record<CheckName, { readonly actor: Part | 'node'; readonly child?: string }>> = {
   dataplane_running: { actor: 'dataplane' },
   dataplane_config: { actor: 'dataplane', child: 'interfaces' },
@@ -56,10 +59,13 @@ const SPEAKER: Readonly<Record<CheckName, { readonly actor: Part | 'node'; reado
   policy_replication: { actor: 'cluster' },
 };
 
-/** Ordered from the worst. It decides if a chart has two tags for one part. */
+/**
+ * The standings from the worst to the best. If a chart has two standings for one check, the worse standing
+ * applies.
+ */
 const WORST_FIRST: readonly Standing[] = [...STANDINGS].reverse();
 
-/** The conditions of the eight checks, in the order of the specification. */
+/** Returns the conditions of the eight checks in the order of the specification. */
 export function conditionsOf(view: NodeView): Condition[] {
   return CHECKS.map((name) => {
     const { actor, child } = SPEAKER[name];
@@ -69,13 +75,19 @@ export function conditionsOf(view: NodeView): Condition[] {
   });
 }
 
-/** A child runs as long as its actor, and keeps its snapshot if the actor died. */
+/**
+ * Returns the snapshot of a child actor; undefined if its parent does not run. The parent must be checked
+ * first, because a child of a dead actor still has its last snapshot.
+ */
 function childOf(snapshot: PartSnapshot | undefined, child: string): PartSnapshot | undefined {
   if (snapshot?.status !== 'active') return undefined;
   return snapshot.children?.[child]?.getSnapshot() as PartSnapshot | undefined;
 }
 
-/** An actor that died keeps the tags of its last state, so its status is read first. */
+/**
+ * Computes one check from the snapshot of its actor. The status must be read before the tags, because a dead
+ * actor keeps the tags of its last state.
+ */
 export function conditionOf(name: CheckName, snapshot: PartSnapshot | undefined, ended?: string): Condition {
   if (snapshot === undefined || snapshot.status !== 'active') {
     const reason = ended === undefined ? '' : `: ${ended}`;
@@ -102,8 +114,8 @@ function standingOf(part: PartName, snapshot: PartSnapshot): Standing | undefine
 }
 
 /**
- * The supervised parts, the check whose detail reports each of them while it is down, and the effect of its
- * absence.
+ * The supervised parts. `check`: the check whose detail reports the part while it is down. `what`: the name
+ * of the part in that detail.
  */
 const SUPERVISED = [
   { name: 'observer', check: 'dataplane_running', what: 'the observer (findings, wiretap)' },
@@ -113,7 +125,7 @@ const SUPERVISED = [
   { name: 'draftThread', check: 'policy_ready', what: 'the thread that explains drafts' },
 ] as const satisfies readonly { name: Part; check: CheckName; what: string }[];
 
-/** A supervised part. It does not change the readiness of the node. */
+/** The state of a supervised part. A part that is down does not make the node unready. */
 type PartState = {
   readonly name: (typeof SUPERVISED)[number]['name'];
   readonly check: CheckName;

@@ -6,7 +6,7 @@ import { refusal } from '#statecharts/refusal.js';
 
 type Recipient = Part | 'node';
 
-/** The recipients of each message type. */
+/** The actors that receive each type of message. */
 export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'policy.write_requested': ['policy'],
   'performance_mode.write_requested': ['performanceMode'],
@@ -27,7 +27,7 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'policy.drained': ['node'],
   'node.draining': ['policy'],
   'performance_mode.changed': [],
-  // The actor that sent the request subscribes to the answer itself.
+  // Responses have no recipients here: each requester subscribes to its response on the bus.
   'policy.write_answered': [],
   'performance_mode.write_answered': [],
   'program.stage_answered': [],
@@ -36,7 +36,8 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
 };
 
 /**
- * Sends every message to its recipients. A request to an actor that is being restarted is refused at once.
+ * Sends every bus message to its recipients. If a recipient is being restarted, immediately publishes a
+ * refusal for the request.
  */
 export function routeMessages(
   bus: Bus<Message>,

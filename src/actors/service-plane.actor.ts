@@ -5,15 +5,15 @@ import type { ServicePlane } from '#service-plane/service-plane.js';
 import { AddressChanges } from '#sockets/address-change.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 
-/** The plane, and the intercept CA that signs its leaf certificates. */
+/** The service plane, and the intercept CA that signs its leaf certificates. */
 export type ServicePlanePorts = {
   readonly plane: ServicePlane;
   readonly interceptCa: Pick<InterceptCaSetting, 'changed'>;
 };
 
 /**
- * Binds the chart of the service plane to a plane, and the plane to the datapath. Without a plane, no effect
- * is ever called.
+ * Binds the service plane chart to a service plane, and the plane to the datapath. Without a plane, the chart
+ * never invokes the actors that need one.
  */
 export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Datapath | null) {
   const asked = (): ServicePlanePorts => {

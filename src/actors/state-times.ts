@@ -3,10 +3,10 @@ import type { CheckName } from '#statecharts/readiness.js';
 
 type Name = CheckName | Part;
 
-/** The time when the state of each check, and of each supervised part, was entered. */
+/** Records when each check and each supervised part entered its present state. */
 export type StateTimes = {
   note(states: readonly { readonly name: Name; readonly state: string }[]): void;
-  /** ISO 8601, UTC. */
+  /** Returns the time when the check or part entered its present state, in ISO 8601, UTC. */
   since(name: Name): string;
 };
 

@@ -52,34 +52,36 @@ export type SystemPorts = {
     readonly settings: SettingsStore;
     readonly integrations: IntegrationStore;
   };
-  /** Null without a `dataplane` section. */
+  /** The datapath and its settings; null if the configuration has no `dataplane` section. */
   readonly dataplane: {
     readonly datapath: Datapath;
     readonly interfaces: readonly string[];
-    /** Whether packets to and from the node itself are classified too. */
+    /** Whether the datapath also classifies packets to and from the node itself. */
     readonly policeLocal?: boolean;
-    /** `dns.transparent`. */
+    /** The setting `dns.transparent`: whether the datapath redirects DNS lookups to the DNS proxy. */
     readonly divertsDns?: boolean;
     readonly reversePath?: ExplainNode['reversePath'];
     readonly openFailed?: DataplanePorts['openFailed'];
   } | null;
-  /** `policy.fallback`. */
+  /** The setting `policy.fallback`: the action for packets if the policy has no `default_policy`. */
   readonly fallback: PolicySurroundings['fallback'];
   readonly activationTimeoutMs: number;
-  /** Null without a `dns` section. */
+  /** The DNS proxy; null if the configuration has no `dns` section. */
   readonly dns: DnsProxy | null;
-  /** Null without a `service_plane` section. */
+  /** The service plane; null if the configuration has no `service_plane` section. */
   readonly servicePlane: ServicePlanePorts | null;
-  /** Whether the configuration has this section. */
+  /** Whether the configuration has a `cluster` section. */
   readonly sections: { readonly cluster: boolean };
   /**
-   * The observer and the follower of `policy.file`; the node starts them. Null or omitted: the node has none.
+   * The observer, and the follower of `policy.file`. The node actor starts these parts. Null or omitted: the
+   * node does not have the part.
    */
   readonly observer?: SupervisedPart | null;
   readonly policyFile?: SupervisedPart | null;
   readonly now?: () => Date;
   /**
-   * Starts a policy thread. One thread writes, another explains the active policy, a third explains drafts.
+   * Creates a policy thread. The system uses three threads: one for writes, one to explain the active policy,
+   * and one to explain drafts.
    */
   readonly createThread?: () => PolicyThread;
 };
@@ -89,23 +91,34 @@ type PolicyChoice =
   | { readonly by: 'id'; readonly id: string }
   | { readonly by: 'name'; readonly name: string };
 
-/** The running node, as the composition root hands it to the API. */
+/** All functions of the running node that the API uses. */
 export type System = {
   readonly bus: Bus<Message>;
   readonly policies: {
-    /** Never rejects because of the caller's input: that is a `Refusal`. */
+    /**
+     * Writes a policy. An invalid request does not reject the promise; the promise resolves with a `Refusal`.
+     */
     write(write: PolicyWrite): Promise<PolicyOutcome>;
     read(which: PolicyChoice): Promise<StoredPolicy | null>;
-    /** The record of a policy with the text of one of its source groups; null where either is missing. */
+    /**
+     * Returns the record of a policy and the JSON text of one source group; null if the policy or the group
+     * does not exist.
+     */
     readGroup(id: string, group: string): Promise<StoredPolicy | Refusal | null>;
     list(): Promise<readonly PolicyRecord[]>;
     history(id: string): Promise<readonly PolicyRecord[]>;
-    /** The generation in force; 0 before the first. */
+    /** Returns the generation in force; 0 before the first activation. */
     generation(): number;
   };
-  /** `subject` is the caller; the questions of subjects take turns. */
+  /**
+   * Explains the decision of a policy. `subject` is the caller: requests of different subjects alternate in
+   * the queue.
+   */
   explain(question: ExplainQuestion, subject: string): Promise<Explanation | Refusal>;
-  /** The active policy, read and compiled again in a separate thread; null while none is active. */
+  /**
+   * Describes the active policy; null if no policy is active. A separate thread reads and compiles the policy
+   * again.
+   */
   describe(signal: AbortSignal): Promise<PolicyDescription | null>;
   readonly performanceMode: {
     read(): Promise<PerformanceMode>;
@@ -113,32 +126,35 @@ export type System = {
   };
   readonly integrations: Integrations;
   readiness(): ReadinessReport;
-  /** The counters of the kernel; null while the datapath is not open. */
+  /** Returns the counters of the datapath; null while the datapath is not open. */
   datapathStats(): Promise<DatapathStats | null>;
-  /** See `Datapath.takeEvents`; no effect without a dataplane. */
+  /** Requests the event source, see `Datapath.takeEvents`. Has no effect on a node without a dataplane. */
   takeEvents(taker: (source: EventSource) => void): void;
-  /** Whether the kernel also sends flow events while performance mode is enabled; true at first. */
+  /** Sets whether the kernel also sends flow events while performance mode is enabled. Initially it does. */
   setFlowsWanted(wanted: boolean): Promise<void>;
   readonly traffic: Traffic;
   readonly lookups: NodeLookups;
   readonly inspecting: Inspecting;
-  /** Recorded transitions of all actors, without secrets. */
+  /** The recorded transitions of all actors. Secrets are removed. */
   readonly debug: Statecharts;
-  /** The snapshot of every actor that runs, by name. */
+  /** Returns the snapshots of all running actors; the key is the name of the actor. */
   snapshots(): Readonly<Record<string, AnyMachineSnapshot>>;
-  /** Finishes the current write and closes the datapath, which keeps enforcing. Idempotent. */
+  /**
+   * Finishes the current policy write and closes the datapath. The BPF programs in the kernel continue to
+   * enforce. A repeated call has no further effect.
+   */
   shutdown(): Promise<void>;
 };
 
 /**
- * Added to the activation timeout: a commit that waits for the disk, and a dataplane that is restored after
- * it.
+ * Additional time beyond the activation timeout. A commit may wait for the disk, and the dataplane may be
+ * opened again afterwards.
  */
 const WRITE_PATIENCE_MS = 30_000;
 const SETTING_TIMEOUT_MS = 10_000;
 const FIRST_READ_TIMEOUT_MS = 2_000;
 
-/** Starts the node actor and all its parts. */
+/** Creates the system, and starts the node actor with all its parts. */
 export function createSystem(ports: SystemPorts): System {
   const { store, dataplane, dns, servicePlane, fallback, activationTimeoutMs, sections } = ports;
   const now = ports.now ?? (() => new Date());
@@ -264,11 +280,13 @@ export function createSystem(ports: SystemPorts): System {
       diverts: dataplane?.divertsDns !== true ? 'none' : isAnswering() ? 'proxy' : 'absent',
       reversePath: dataplane?.reversePath ?? 'off',
       arrival: await arrivalOf(traffic, packet.source),
-      // Explain treats a draft as if it were in force, and then open flows would be classified again.
+      // Omit the flow for a draft. An explain request treats the draft as the policy in force, and a policy
+      // change would classify open flows again.
       flow: ofDraft || packet.sourcePort === 0 ? null : await openFlowOf(traffic, packet),
     };
   };
-  // Readers may send dry runs. A write waits for at most one of them.
+  // The queue of dry runs. API clients that may only read policies can send dry runs. So a policy write must
+  // wait for at most one dry run.
   const dryRuns = new FairQueue(WAITING_PER_SUBJECT);
   return {
     bus,

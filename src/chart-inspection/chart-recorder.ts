@@ -5,7 +5,7 @@ import { definitionOf, shownEvent, shownSnapshot } from './shown-snapshot.js';
 const KEPT = 2_000;
 const KEPT_OF_A_CHART = 100;
 
-/** An actor as XState passes it to an inspector, with the fields that its type omits. */
+/** An actor as XState passes it to an inspector. This type adds the fields that the type of XState omits. */
 type Inspected = ActorRefLike & {
   readonly id: string;
   readonly _parent?: { readonly sessionId: string };
@@ -16,7 +16,7 @@ type Running = {
   readonly rootId: string;
   readonly name: string;
   readonly createdAt: Date;
-  /** The id of its machine; undefined if the actor is not a chart. */
+  /** The id of the actor's statechart; undefined if the actor has no statechart. */
   readonly chart: string | undefined;
   snapshot: InspectedSnapshot;
   state: string;
@@ -24,8 +24,8 @@ type Running = {
 };
 
 /**
- * Keeps the latest transitions of the actors, bounded, and publishes them. Of contexts, inputs, outputs and
- * events it keeps only the fields that `shown-snapshot.ts` lists.
+ * Records the latest transitions of all actors, and publishes each transition. It records only the fields
+ * that `shown-snapshot.ts` lists, because other fields may contain secrets.
  */
 export class ChartRecorder implements Statecharts {
   readonly #running = new Map<string, Running>();
@@ -36,12 +36,12 @@ export class ChartRecorder implements Statecharts {
 
   constructor(readonly now: () => Date) {}
 
-  /** For the `inspect` option of the root actor. */
+  /** The callback for the `inspect` option of the root actor in XState. */
   inspect(inspected: InspectionEvent): void {
     const actor = inspected.actorRef as Inspected;
     switch (inspected.type) {
       case '@xstate.event': {
-        // An actor is announced before it has a state. This is its first event with a state.
+        // Record the actor at its first event: when XState announces an actor, the actor has no state yet.
         this.#meet(actor, inspected.rootId);
         const { event, sourceRef, rootId } = inspected;
         this.#noteDeath(sourceRef as Inspected | undefined, event);
@@ -54,7 +54,8 @@ export class ChartRecorder implements Statecharts {
         break;
       }
       case '@xstate.snapshot':
-        // The parent of a failed actor is notified first, so the failure is recorded there.
+        // Ignore the snapshot of a failed actor. XState notifies its parent first, and `#noteDeath` has
+        // already recorded the failure.
         if (this.#running.has(actor.sessionId) || inspected.snapshot.status === 'active')
           this.#noteSnapshot(this.#meet(actor, inspected.rootId), inspected.event, inspected.snapshot);
         break;
@@ -106,7 +107,7 @@ export class ChartRecorder implements Statecharts {
       actor,
       rootId,
       chart,
-      // The root is named by the id of its chart.
+      // The root actor has no name, so use the id of its statechart.
       name: actor.id === actor.sessionId ? (chart ?? actor.id) : actor.id,
       createdAt: at,
       snapshot,
@@ -132,7 +133,10 @@ export class ChartRecorder implements Statecharts {
     if (ofChart.length > KEPT_OF_A_CHART) ofChart.shift();
   }
 
-  /** An actor that throws ends without a snapshot of its own. Only its parent is notified. */
+  /**
+   * Records the failure of an actor from the event that its parent receives. An actor that throws emits no
+   * snapshot of its own.
+   */
   #noteDeath(actor: Inspected | undefined, event: AnyEventObject): void {
     const dead = actor === undefined ? undefined : this.#running.get(actor.sessionId);
     if (actor === undefined || dead === undefined || event.type !== `xstate.error.actor.${actor.id}`) return;

@@ -2,8 +2,8 @@ import type { AnyEventObject, AnyMachineSnapshot } from 'xstate';
 import type { InspectedSnapshot, Inspection } from '#bus/statecharts.js';
 
 /**
- * The fields of a context that may be shown. Contexts hold programs and policy texts, so every field that is
- * not listed here is omitted.
+ * For each statechart, the context fields that may be shown. All other fields are omitted, because contexts
+ * contain programs and policy texts.
  */
 export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
   node: ['configured', 'activationTimeoutMs', 'needs', 'restarts', 'ended', 'trouble'],
@@ -40,7 +40,10 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
   supervisedPart: ['beginsAtOnce', 'failure', 'attempts'],
 };
 
-/** The same for the fields of events besides their type. */
+/**
+ * The event fields that may be shown besides `type`. All other fields are omitted, because events contain
+ * programs and policy texts.
+ */
 const SHOWN_OF_EVENTS = ['generation', 'epoch', 'alive', 'dead'] as const;
 
 export function shownEvent(event: AnyEventObject): Extract<Inspection, { type: '@xstate.event' }>['event'] {
@@ -48,7 +51,7 @@ export function shownEvent(event: AnyEventObject): Extract<Inspection, { type: '
   return { ...(Object.fromEntries(shown) as Record<string, unknown>), type: event.type };
 }
 
-/** `chart` is the id of a machine. */
+/** Returns a snapshot with only the fields that may be shown. `chart` is the id of the statechart. */
 export function shownSnapshot(chart: string, snapshot: AnyMachineSnapshot): InspectedSnapshot {
   const context = snapshot.context as Readonly<Record<string, unknown>>;
   const names = (SHOWN_CONTEXT[chart] ?? []).filter((name) => name in context);
@@ -67,7 +70,10 @@ export function shownSnapshot(chart: string, snapshot: AnyMachineSnapshot): Insp
   };
 }
 
-/** The configuration of a machine as JSON; functions are represented by their names. */
+/**
+ * Returns the configuration of a statechart as JSON text. Each function is replaced by an object with its
+ * name.
+ */
 export function definitionOf(config: object): string {
   const named = (_: string, value: unknown): unknown => (typeof value === 'function' ? { type: value.name } : value);
   return JSON.stringify(config, named);
