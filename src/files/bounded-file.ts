@@ -7,10 +7,10 @@ const CHUNK_BYTES = 64 * 1024;
 const KIB = 1024;
 const MIB = 1024 * KIB;
 
-/** The maximum size of a file, by its content. */
+/** The maximum size in bytes for each kind of file. */
 export const MOST_BYTES = { secret: 64 * KIB, config: MIB, certificates: 16 * MIB, policy: 64 * MIB } as const;
 
-/** A file is not regular or is too large. System errors keep their class and code, and name the path. */
+/** The error for a file that is not regular or too large. System errors are not converted to this class. */
 class UnfitFile extends Error {
   override readonly name = 'UnfitFile';
   constructor(
@@ -22,9 +22,9 @@ class UnfitFile extends Error {
 }
 
 /**
- * Reads a regular file of at most `maxBytes`. It never waits for a writer: a FIFO would block a thread of
- * Node's pool, and the process could not end. The limit is checked during the read, because files can grow
- * and files in /proc have size 0.
+ * Reads a regular file of at most `maxBytes`. Refuses a FIFO: a read could wait forever for a writer, and
+ * block a thread of Node's thread pool. Checks the size during the read, because files can grow and files in
+ * /proc have size 0.
  */
 export async function readBounded(path: string, maxBytes: number): Promise<Buffer> {
   try {
@@ -41,20 +41,20 @@ export async function readBounded(path: string, maxBytes: number): Promise<Buffe
   }
 }
 
-/** Like `readBounded`, but synchronous. */
+/** Reads a regular file of at most `maxBytes` synchronously; otherwise like `readBounded`. */
 export function readBoundedSync(path: string, maxBytes: number): Buffer {
   return readOpened(path, maxBytes, O_NONBLOCK, regular);
 }
 
 /**
- * Like `readBoundedSync`, for a file that a user named on the command line. It also accepts a pipe such as
- * the shell's `<(…)`, and waits for its writer.
+ * Reads a file that a user named on the command line; otherwise like `readBoundedSync`. Also accepts a pipe
+ * such as the shell's `<(…)`, and waits for the writer of the pipe.
  */
 export function readPipeOrFile(path: string, maxBytes: number): Buffer {
   return readOpened(path, maxBytes, 0, (_, stats) => (stats.isFIFO() ? stats : regular(path, stats)));
 }
 
-/** Throws the errors of `readBoundedSync` that are known before the file is read. */
+/** Throws the errors that `readBoundedSync` would throw before it reads the first byte. */
 export function checkBounded(path: string, maxBytes: number): void {
   withOpened(path, O_NONBLOCK, (fd) => new Content(path, maxBytes, regular(path, fstatSync(fd))));
 }
@@ -97,7 +97,10 @@ function kindOf(stats: Stats): string {
   return 'a socket';
 }
 
-/** The bytes of a file read so far. */
+/**
+ * The bytes of a file that were already read. Throws an `UnfitFile` error if the file is larger than
+ * `maxBytes`.
+ */
 class Content {
   readonly #chunks: Buffer[] = [];
   #length = 0;
@@ -111,13 +114,16 @@ class Content {
     this.#limit(stats.size);
   }
 
-  /** The buffer for the next bytes. */
+  /** Returns an empty buffer for the next read. */
   chunk(): { readonly buffer: Buffer } {
     this.#next = Buffer.allocUnsafe(CHUNK_BYTES);
     return { buffer: this.#next };
   }
 
-  /** Accepts the first bytes of the chunk. Returns false at the end of the file. */
+  /**
+   * Adds the first `bytes` bytes of the buffer from `chunk`. Returns false if `bytes` is 0, which means the
+   * end of the file.
+   */
   add(bytes: number): boolean {
     this.#limit(this.#length + bytes);
     this.#chunks.push(this.#next.subarray(0, bytes));

@@ -1,13 +1,16 @@
 import { getSystemErrorMap } from 'node:util';
 
-/** The reason of a failure. For a system error its text, such as `no such file or directory`. */
+/**
+ * Returns the reason of a failure as text. For a system error, the text is a description such as `no such
+ * file or directory`.
+ */
 export function reasonOf(failure: unknown): string {
   return wordsOf(failure) ?? (failure instanceof Error ? failure.message : String(failure));
 }
 
 /**
- * Returns the failure with its class and code. The message of a system error becomes `PATH: no such file or
- * directory`.
+ * Changes the message of a system error to `PATH: no such file or directory`. Returns the same error object,
+ * so class and code stay unchanged.
  */
 export function withPath(path: string, failure: unknown): unknown {
   const words = wordsOf(failure);
@@ -18,6 +21,6 @@ export function withPath(path: string, failure: unknown): unknown {
 function wordsOf(failure: unknown): string | undefined {
   if (!(failure instanceof Error)) return undefined;
   const { errno, syscall } = failure as NodeJS.ErrnoException;
-  // Errors of zlib have an errno from another table, and no system call.
+  // Ignore errors without `syscall`: zlib errors also have an `errno`, but from another table of numbers.
   return errno === undefined || syscall === undefined ? undefined : getSystemErrorMap().get(errno)?.[1];
 }

@@ -2,7 +2,7 @@ import { check, libc } from './libc.js';
 
 const EFD_CLOEXEC = 0x80000;
 
-/** An eventfd: its descriptor becomes readable at the first `ring`, and stays so. */
+/** An eventfd. The first call of `ring` makes its descriptor readable, and the descriptor stays readable. */
 export class Bell {
   constructor(readonly fd: number = check('make eventfd', libc.eventfd(0, EFD_CLOEXEC))) {}
 

@@ -10,7 +10,7 @@ const NUMBERS = {
 } as const;
 export type Capability = keyof typeof NUMBERS;
 
-/** The capabilities that this process lacks. */
+/** Returns the Linux capabilities from the list that this process does not have. */
 export function lacking(capabilities: readonly Capability[]): readonly Capability[] {
   const status = readFileSync('/proc/self/status', 'utf8');
   const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0'}`);

@@ -111,11 +111,15 @@ const LIBBPF: Record<keyof Libbpf, string> = {
 };
 
 let loaded: Libbpf | undefined;
-/** Throws if libbpf is not installed; `probe` reports that. */
+/**
+ * Loads libbpf on the first call. Throws if libbpf is not installed; `Datapath.probe` reports this to the
+ * operator.
+ */
 export function libbpf(): Libbpf {
   if (loaded === undefined) {
     loaded = bindLibrary<Libbpf>('libbpf.so.1', LIBBPF);
-    // The messages of libbpf (the verifier's log) become part of errors, and are not printed to stderr.
+    // Stop libbpf from printing to stderr. Its messages, such as the log of the BPF verifier, become part of
+    // errors.
     loaded.libbpf_set_print(null);
   }
   return loaded;

@@ -66,7 +66,7 @@ const LIBC: Record<keyof Libc, string> = {
   connect: 'int connect(int fd, const void *address, uint32_t length)',
   listen: 'int listen(int fd, int backlog)',
   socketpair: 'int socketpair(int domain, int type, int protocol, _Out_ void *pair)',
-  // The address is passed as a number, since koffi would create a pointer value for each call.
+  // Pass addresses as numbers: for a pointer, koffi would create a JavaScript value at each call.
   recvmmsg: 'int recvmmsg(int fd, uint64_t headers, uint32_t count, int flags, void *timeout)',
   sendmmsg: 'int sendmmsg(int fd, uint64_t headers, uint32_t count, int flags)',
   epoll_create1: 'int epoll_create1(int flags)',
@@ -80,7 +80,8 @@ const LIBC: Record<keyof Libc, string> = {
   fcntl: 'int fcntl(int fd, int command, long argument)',
   pipe2: 'int pipe2(_Out_ void *ends, int flags)',
   shutdown: 'int shutdown(int fd, int how)',
-  // The offsets must be null, and are passed as the number 0.
+  // Declare the offsets as numbers and always pass 0: a null pointer is required here, and koffi creates no
+  // value for a number.
   splice: 'long splice(int from, uint64_t from_offset, int to, uint64_t to_offset, size_t length, uint32_t flags)',
   getpagesize: 'int getpagesize()',
   getrlimit: 'int getrlimit(int resource, _Out_ void *limits)',
@@ -91,7 +92,7 @@ const LIBC: Record<keyof Libc, string> = {
 };
 export const libc = bindLibrary<Libc>(null, LIBC);
 
-/** The errno of the last failed call. */
+/** Returns the errno of the last failed libc call in this thread. */
 export function errno(): number {
   return koffi.errno();
 }
@@ -100,23 +101,26 @@ export function errorName(): string {
   return getSystemErrorName(-errno());
 }
 
-/** Returns `result`, or throws `KernelFailure` if it is negative. */
+/**
+ * Returns `result` if it is not negative; otherwise throws a `KernelFailure`. `doing` describes the operation
+ * for the message.
+ */
 export function check(doing: string, result: number, detail?: () => string): number {
   if (result >= 0) return result;
-  // libbpf returns -errno; libc returns -1 and sets errno.
+  // libbpf functions return -errno. libc functions return -1 and set errno.
   throw new KernelFailure(doing, result < -1 ? -result : errno(), detail?.());
 }
 
 const F_DUPFD_CLOEXEC = 1_030;
 
-/** Duplicates a descriptor; the copy stays open when the first one is closed. */
+/** Duplicates a file descriptor. The copy stays open when the original descriptor is closed. */
 export function duplicate(doing: string, fd: number): number {
   return check(doing, libc.fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }
 
 const MEMBARRIER: Record<string, number> = { x64: 324, arm64: 283 };
 
-/** membarrier(2), for which libc has no function. */
+/** Calls membarrier(2) by its system call number, because libc has no function for it. */
 export function membarrier(command: number): number {
   const number = MEMBARRIER[process.arch];
   if (number === undefined) throw new Error(`Weir does not know the system calls of ${process.arch}`);

@@ -10,15 +10,17 @@ export const PAGE_BYTES = libc.getpagesize();
 
 export type MappingOptions = { readonly offset?: number; readonly readOnly?: boolean };
 
-/** Memory shared with the kernel: an mmapable map, or a part of a ring buffer. */
+/** Memory shared with the kernel: a memory-mapped BPF map, or a section of a ring buffer. */
 export class MappedMemory {
   readonly #address: bigint;
   readonly #length: number;
-  /** With `readOnly`, a write to this buffer ends the process. */
+  /** The mapped memory. If the mapping is read-only, a write to this buffer ends the process by SIGSEGV. */
   readonly buffer: ArrayBuffer;
   readonly words: Uint32Array;
 
-  /** `offset` must be a multiple of `PAGE_BYTES`. */
+  /**
+   * Maps `bytes` bytes of the descriptor `fd` from `offset` on. `offset` must be a multiple of `PAGE_BYTES`.
+   */
   constructor(name: string, fd: number, bytes: number, { offset = 0, readOnly = false }: MappingOptions = {}) {
     this.#length = Math.ceil(bytes / PAGE_BYTES) * PAGE_BYTES;
     const protection = readOnly ? PROT_READ : PROT_READ | PROT_WRITE;
@@ -28,7 +30,7 @@ export class MappedMemory {
     this.words = new Uint32Array(this.buffer);
   }
 
-  /** After this, an access to `buffer` or `words` ends the process. */
+  /** Unmaps the memory. A later access to `buffer` or `words` ends the process by SIGSEGV. */
   unmap(): void {
     libc.munmap(this.#address, this.#length);
   }

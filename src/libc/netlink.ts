@@ -24,12 +24,15 @@ export const NLM_F_DUMP = 0x300;
 export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
 
-/** `type` is defined by the protocol, `flags` by netlink; `payload` follows the netlink header. */
+/**
+ * A netlink message. The netlink protocol defines `type`, the netlink header defines `flags`, and `payload`
+ * is the data after the header.
+ */
 export type NetlinkMessage = { readonly type: number; readonly flags: number; readonly payload: DataView };
 
 /**
- * A netlink socket in this thread's network namespace, subscribed to `groups` (a bit mask; the first group is
- * bit 0).
+ * A netlink socket in the network namespace of this thread. `groups` is the bit mask of multicast groups to
+ * subscribe to; bit 0 is the first group.
  */
 export class NetlinkSocket {
   readonly fd: number;
@@ -37,7 +40,7 @@ export class NetlinkSocket {
 
   constructor(protocol: number, groups: number) {
     this.fd = check('open netlink socket', libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
-    // struct sockaddr_nl; port 0: the kernel chooses
+    // A `struct sockaddr_nl` with port id 0, so that the kernel chooses the port id.
     const address = new DataView(new ArrayBuffer(12));
     address.setUint16(0, AF_NETLINK, true);
     address.setUint32(8, groups, true);
@@ -49,7 +52,10 @@ export class NetlinkSocket {
     }
   }
 
-  /** Makes the kernel check and apply the filters of dump requests; without it the kernel ignores them. */
+  /**
+   * Sets NETLINK_GET_STRICT_CHK. The kernel then checks and applies the filters in dump requests; without
+   * this option, the kernel ignores the filters.
+   */
   checkStrictly(): void {
     const on = new Uint8Array(Uint32Array.of(1).buffer);
     check('set NETLINK_GET_STRICT_CHK', libc.setsockopt(this.fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK, on, on.length));
@@ -66,7 +72,8 @@ export class NetlinkSocket {
   }
 
   /**
-   * Requests a dump. Returns the messages of type `answer`. Throws `KernelFailure` if the dump is incomplete.
+   * Sends a dump request, and returns the payloads of the messages with type `answer`. Throws `KernelFailure`
+   * if the dump is incomplete.
    */
   dump(request: number, answer: number, payload: Uint8Array): DataView[] {
     const doing = `dump by netlink message ${request}`;
@@ -81,7 +88,10 @@ export class NetlinkSocket {
     return messages.filter(({ type }) => type === answer).map((message) => message.payload);
   }
 
-  /** Returns only the first part of a dump. The socket cannot be used afterwards. */
+  /**
+   * Sends a dump request, and returns only the messages in the first datagram of the dump. Close the socket
+   * afterwards, because it still receives the rest of the dump.
+   */
   beginDump(request: number, answer: number, payload: Uint8Array): DataView[] {
     this.send(request, NLM_F_REQUEST | NLM_F_DUMP, payload);
     const length = check('receive from netlink', libc.recv(this.fd, this.#buffer, DATAGRAM_BYTES, MSG_DONTWAIT));
@@ -94,7 +104,10 @@ export class NetlinkSocket {
     return this.receive();
   }
 
-  /** All waiting messages; 'lost' if the kernel had to drop some. */
+  /**
+   * Returns all messages that wait in the socket; 'lost' if the kernel dropped messages because the socket
+   * buffer was full.
+   */
   receive(): NetlinkMessage[] | 'lost' {
     const messages: NetlinkMessage[] = [];
     let lost = false;
@@ -116,12 +129,12 @@ export class NetlinkSocket {
   }
 }
 
-/** The dumped state changed during the dump. */
+/** Whether the kernel state changed during the dump, so that the dump may be inconsistent. */
 function isInterrupted(messages: readonly NetlinkMessage[] | 'lost'): boolean {
   return messages !== 'lost' && messages.some(({ flags }) => (flags & NLM_F_DUMP_INTR) !== 0);
 }
 
-/** The messages of one datagram. */
+/** Returns the netlink messages in one datagram. */
 function messagesIn(datagram: Uint8Array): NetlinkMessage[] {
   const view = new DataView(datagram.buffer, datagram.byteOffset, datagram.byteLength);
   const messages: NetlinkMessage[] = [];
@@ -135,18 +148,21 @@ function messagesIn(datagram: Uint8Array): NetlinkMessage[] {
   return messages;
 }
 
-/** The attributes after `offset` bytes of a payload, by type. */
+/** Returns the attributes of a payload from byte `offset` on. The key is the attribute type. */
 export function attributesIn(payload: DataView, offset: number): Map<number, Uint8Array> {
   return new Map(attributeList(payload, offset));
 }
 
-/** The same in order: a list may have several attributes of one type. */
+/**
+ * Returns the attributes of a payload from byte `offset` on, in order. The list can contain several
+ * attributes of one type.
+ */
 export function attributeList(payload: DataView, offset: number): (readonly [type: number, value: Uint8Array])[] {
   const found: [number, Uint8Array][] = [];
   for (let at = offset; at + 4 <= payload.byteLength; ) {
     const length = payload.getUint16(at, true);
     if (length < 4 || at + length > payload.byteLength) break;
-    // The two upper bits of the type are flags.
+    // Clear the two upper bits of the attribute type, because they are flags.
     const type = payload.getUint16(at + 2, true) & 0x3fff;
     found.push([type, new Uint8Array(payload.buffer, payload.byteOffset + at + 4, length - 4)]);
     at += aligned(length);

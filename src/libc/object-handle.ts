@@ -2,12 +2,18 @@ import type { PassedObject } from '#contracts/bpf-object-handle.js';
 import { libbpf } from './libbpf.js';
 import { check, duplicate, libc } from './libc.js';
 
-/** Makes a handle for other threads. The owner must keep `fd` open while they may take it. */
+/**
+ * Makes a handle of a BPF object for other threads. The owner must keep `fd` open while another thread may
+ * call `takeObject`.
+ */
 export function passedObject(fd: number): PassedObject {
   return { fd, id: objectId(fd) };
 }
 
-/** Returns a new descriptor, which the caller closes. Throws if the owner has closed the object. */
+/**
+ * Returns a new descriptor of the BPF object; the caller must close it. Throws if the owner has closed its
+ * own descriptor.
+ */
 export function takeObject(doing: string, { fd, id }: PassedObject): number {
   const taken = duplicate(doing, fd);
   try {
@@ -19,7 +25,10 @@ export function takeObject(doing: string, { fd, id }: PassedObject): number {
   }
 }
 
-/** `struct bpf_map_info` and `struct bpf_prog_info` both begin with the type and the id. */
+/**
+ * Returns the kernel id of a BPF map or BPF program. `struct bpf_map_info` and `struct bpf_prog_info` both
+ * begin with type and id, so 8 bytes suffice.
+ */
 export function objectId(fd: number): number {
   const head = new Uint32Array(2);
   const bytes = new Uint8Array(head.buffer);

@@ -1,10 +1,10 @@
 import { getEnvironmentData, setEnvironmentData, type Worker } from 'node:worker_threads';
 
 /**
- * If a worker thread is terminated while koffi creates a value or a function for it, the JavaScript engine
- * fails koffi's request, then fails the report of that error, and the process aborts. So the thread holds its
- * guard, a word shared with its parent, while it loads and during such calls. The parent terminates it only
- * when the guard is free.
+ * The states of a termination guard, a 32-bit number that a worker thread shares with its parent. If a worker
+ * thread is terminated while koffi creates a JavaScript value, V8 aborts the whole process. So the thread
+ * holds its guard while it loads its modules and during such koffi calls. The parent terminates the thread
+ * only when the guard is free.
  */
 const FREE = 0;
 const HELD = 1;
@@ -12,14 +12,17 @@ const ENDING = 2;
 
 const ENVIRONMENT = 'weir.hold';
 const LOOK_MS = 2;
-/** A thread that holds the guard for longer is considered hung. */
+/**
+ * The maximum time for which the parent waits for the guard. A thread that holds its guard longer is
+ * considered hung.
+ */
 const MOST_MS = 10_000;
 
-/** The parent's side of the guard. */
+/** The guard of one worker thread, used by its parent. */
 export class TerminationGuard {
   readonly #word = new Int32Array(new SharedArrayBuffer(4)).fill(HELD);
 
-  /** Starts a thread that holds the guard until its first `terminationPoint`. */
+  /** Starts a worker thread. The thread holds the guard until its first call of `terminationPoint`. */
   begin(make: () => Worker): Worker {
     setEnvironmentData(ENVIRONMENT, this.#word);
     try {
@@ -30,8 +33,8 @@ export class TerminationGuard {
   }
 
   /**
-   * Resolves when the thread may be terminated: at once if the guard is free. `isGone`: the thread has
-   * already ended.
+   * Resolves when the thread may be terminated: immediately if the guard is free. `isGone` returns whether
+   * the thread has already ended.
    */
   async ended(isGone: () => boolean): Promise<void> {
     const until = performance.now() + MOST_MS;
@@ -43,19 +46,20 @@ export class TerminationGuard {
 
 const given = getEnvironmentData(ENVIRONMENT);
 const word = given instanceof Int32Array ? given : undefined;
-// Cleared, because threads that this one starts have guards of their own.
+// Clear the environment data: worker threads of this thread must not inherit its guard, because each thread
+// has its own guard.
 if (word !== undefined) setEnvironmentData(ENVIRONMENT, undefined);
 let depth = word === undefined ? 0 : 1;
 
-/** Releases the guard. A worker thread calls this when it has loaded its modules. */
+/** Releases the termination guard. A worker thread calls this function after it has loaded its modules. */
 export function terminationPoint(): void {
   if (word === undefined || --depth > 0) return;
   Atomics.store(word, 0, FREE);
 }
 
 /**
- * Runs work during which the thread must not be terminated: the calls described above, and work that must be
- * completed.
+ * Runs work during which the thread must not be terminated: koffi calls that create JavaScript values, and
+ * work that must be completed.
  */
 export function guarded<T>(work: () => T): T {
   if (word === undefined) return work();
@@ -67,7 +71,7 @@ export function guarded<T>(work: () => T): T {
   }
 }
 
-/** The same for asynchronous work: the thread is not terminated before the promise settles. */
+/** Runs asynchronous work. The parent does not terminate the thread before the promise settles. */
 export async function guardedUntilDone<T>(work: () => Promise<T>): Promise<T> {
   if (word === undefined) return work();
   return guarded(async () => {

@@ -3,7 +3,7 @@ import { libbpf } from './libbpf.js';
 import { check } from './libc.js';
 import { addressOf } from './library.js';
 
-// struct bpf_test_run_opts
+// The size of `struct bpf_test_run_opts`, and the offsets of its fields.
 const SIZE = 80;
 const AT = {
   dataIn: 8,
@@ -19,7 +19,10 @@ const AT = {
   duration: 64,
 } as const;
 
-/** Runs a loaded program once with its own buffers: a frame for `tc`, none for `syscall`, and a context. */
+/**
+ * Runs a loaded BPF program with `BPF_PROG_TEST_RUN`. A `tc` program needs a frame; a `syscall` program needs
+ * only a context.
+ */
 export class TestRun {
   readonly #options = new Uint8Array(SIZE);
   readonly #view = new DataView(this.#options.buffer);
@@ -29,7 +32,7 @@ export class TestRun {
     readonly frame: Uint8Array | undefined,
     readonly context: Uint8Array | undefined,
     readonly contextOut: Uint8Array | undefined,
-    /** Receives the frame as the program left it. */
+    /** The buffer that receives the frame as the BPF program left it. */
     readonly frameOut?: Uint8Array,
   ) {
     this.#view.setBigUint64(0, BigInt(SIZE), true);
@@ -39,19 +42,25 @@ export class TestRun {
     if (contextOut !== undefined) this.#view.setBigUint64(AT.contextOut, addressOf(contextOut), true);
   }
 
-  /** Returns the program's return value. `frameLength` bytes of the frame are the packet. */
+  /**
+   * Runs the BPF program, and returns its return value. The packet consists of the first `frameLength` bytes
+   * of the frame.
+   */
   run(frameLength = this.frame?.length ?? 0, repeat = this.frame === undefined ? 0 : 1): number {
     this.#prepare(frameLength, repeat);
     check('run program', libbpf().bpf_prog_test_run_opts(this.programFd, this.#options));
     return this.#view.getInt32(AT.returned, true);
   }
 
-  /** Nanoseconds for each repetition of the last run. */
+  /** The average duration of one repetition in the last run, in nanoseconds. */
   get durationNs(): number {
     return this.#view.getUint32(AT.duration, true);
   }
 
-  /** Like `run`, on a thread of the pool. The object must not be used before the promise settles. */
+  /**
+   * Like `run`, but runs the BPF program in the thread pool for asynchronous koffi calls. Do not use this
+   * object before the promise settles.
+   */
   runBeside(frameLength: number, repeat: number): Promise<number> {
     this.#prepare(frameLength, repeat);
     return new Promise((resolve, reject) => {
@@ -64,8 +73,8 @@ export class TestRun {
 
   #prepare(frameLength: number, repeat: number): void {
     this.#view.setUint32(AT.dataSizeIn, frameLength, true);
-    // Set again for each run, because the kernel overwrites the sizes, and a smaller one would limit the next
-    // run.
+    // Set the sizes for each run: the kernel overwrites them with the sizes of its output, and a smaller size
+    // would truncate the next output.
     this.#view.setUint32(AT.dataSizeOut, this.frameOut?.length ?? 0, true);
     this.#view.setUint32(AT.contextSizeIn, this.context?.length ?? 0, true);
     this.#view.setUint32(AT.contextSizeOut, this.contextOut?.length ?? 0, true);

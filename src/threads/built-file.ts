@@ -6,7 +6,10 @@ const root = here.endsWith(marker)
   ? here.slice(0, -marker.length)
   : fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '');
 
-/** The path of a file in the build. Worker threads run built code, even if the parent runs the sources. */
+/**
+ * Returns the path of a file in the build folder. Worker threads run built code, even if the parent runs
+ * TypeScript sources.
+ */
 export function built(path: string): string {
   return `${root}/dist/${path}`;
 }

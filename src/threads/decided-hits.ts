@@ -4,9 +4,9 @@ import type { DecidedHit } from '#contracts/grant-messages.js';
 type Counted<By> = { readonly by: By; count: number; lastMs: number };
 
 /**
- * Counts connections, requests or lookups by the rule or default that decided them. `send` sends the counts
- * to the datapath, which adds them to the hits of the rule. Equal deciders share one entry, so there are
- * never more entries than rules.
+ * Counts connections, requests or DNS lookups by the rule or default that decided them. `send` sends the
+ * counts to the datapath thread, which adds them to the hits of the rule. Equal deciders have one count, so
+ * there are never more counts than rules and defaults.
  */
 export class DecidedHits<By> {
   #port: MessagePort | null = null;
@@ -15,7 +15,10 @@ export class DecidedHits<By> {
   /** `keyOf` must return equal keys for equal deciders. */
   constructor(private readonly keyOf: (by: By) => number | string) {}
 
-  /** Without a port, only the counts of the newest generation are kept. */
+  /**
+   * Sets the port for `send`. While no port is set, only the counts of the newest generation are kept, so
+   * that memory is bounded.
+   */
   sendBy(port: MessagePort | null): void {
     this.#port = port;
     port?.on('close', () => {
@@ -23,7 +26,7 @@ export class DecidedHits<By> {
     });
   }
 
-  /** `by`: the decider in the policy of that generation. */
+  /** Counts one decision. `by` is the rule or default that decided, in the policy with this generation. */
   add(generation: number, by: By): void {
     let counts = this.#counts.get(generation);
     if (counts === undefined) {

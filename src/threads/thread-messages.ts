@@ -1,6 +1,6 @@
 /**
- * The requests that a thread serves: a function type for each name. Arguments and results are cloned or
- * transferred.
+ * The requests that a worker thread serves: for each name, a function type. Messages clone or transfer
+ * arguments and results.
  */
 export type Asks<A> = Readonly<Record<keyof A, (...asked: never[]) => unknown>>;
 export type Asked<A extends Asks<A>, What extends keyof A> = Parameters<A[What]>;
@@ -17,6 +17,7 @@ export type AnswerMessage =
   | { readonly kind: 'failure'; readonly id: number; readonly failure: unknown };
 
 /**
- * An error in a message between threads: its class is lost. `code`: the name of an errno, or a code of Weir.
+ * The form of an error in a message between threads; the class of the error is lost. `code` is the name of an
+ * errno, or an error code of Weir.
  */
 export type SentFailure = { readonly message: string; readonly code: string | undefined };

@@ -4,32 +4,35 @@ import { built } from './built-file.js';
 import type { Answer, AnswerMessage, Asked, AskMessage, Asks, SentFailure } from './thread-messages.js';
 
 export type WorkerClientOptions = Pick<WorkerOptions, 'workerData' | 'transferList' | 'resourceLimits'> & {
-  /** The thread's file in the build. */
+  /** The path of the thread's entry file, relative to the build folder. */
   readonly entry: string;
-  /** The name of the thread in messages. */
+  /** The name of the thread in error messages. */
   readonly name: string;
-  /** Whether the thread keeps the process alive while no request is pending; true by default. */
+  /** Whether the thread keeps the process alive while no request is pending. The default is true. */
   readonly holdsProcess?: boolean;
 };
 
 export type ThreadListener<Said> = {
-  /** Called with each message that is not a reply. */
+  /** Called with each message from the thread that is not a reply. */
   said?(message: Said): void;
-  /** Called when the thread ended although `end` was not called. Its pending requests have failed. */
+  /** Called when the thread ended without a call of `end`. The pending requests have already failed. */
   died(reason: string): void;
-  /** Called when the thread no longer runs, whatever ended it. */
+  /** Called when the thread no longer runs, whether it died or `end` terminated it. */
   gone?(): void;
-  /** Makes the error for a failure that the thread sent; by default an error with its message and code. */
+  /**
+   * Converts a failure that the thread sent to an error. By default, the error has the message and code of
+   * the failure.
+   */
   failureOf?(sent: unknown): Error;
-  /** Makes the error for requests that were pending when the thread ended. */
+  /** Creates the error for requests that were pending when the thread ended. */
   endOf?(reason: string): Error;
 };
 
 type Waiting = { readonly resolve: (value: never) => void; readonly reject: (failure: Error) => void };
 
 /**
- * The parent's side of a worker thread: sends messages and requests, and receives replies (`WorkerServer` is
- * the other side).
+ * Starts a worker thread, sends messages and requests to the thread, and receives its replies. The thread
+ * must run a `WorkerServer`.
  */
 export class WorkerClient<A extends Asks<A>, Told = never, Said = never> {
   readonly #hold = new TerminationGuard();
@@ -44,7 +47,8 @@ export class WorkerClient<A extends Asks<A>, Told = never, Said = never> {
     private readonly listener: ThreadListener<Said>,
   ) {
     const { entry, name, holdsProcess: _, ...options } = given;
-    // Built code needs none of the conditions and loaders of the sources.
+    // Clear `execArgv`: built code needs none of the Node.js options with which the parent may run TypeScript
+    // sources.
     this.#worker = this.#hold.begin(() => new Worker(built(entry), { ...options, execArgv: [] }));
     let reason: string | null = null;
     this.#worker.on('message', (message: AnswerMessage | Said) => this.#hear(message));
@@ -58,12 +62,12 @@ export class WorkerClient<A extends Asks<A>, Told = never, Said = never> {
     });
   }
 
-  /** Whether the thread has ended or is about to. */
+  /** Whether the thread has ended, or `end` was called. */
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** Does nothing if the thread has ended. */
+  /** Sends a message without a reply. Has no effect if the thread has ended. */
   tell(message: Told, transferred: readonly Transferable[] = []): void {
     if (!this.#isOver) this.#worker.postMessage(message, transferred);
   }
@@ -82,7 +86,7 @@ export class WorkerClient<A extends Asks<A>, Told = never, Said = never> {
     });
   }
 
-  /** Terminates the thread; pending requests fail with `reason`. */
+  /** Terminates the thread. Pending requests reject with an error that contains `reason`. */
   async end(reason: string): Promise<void> {
     this.#over(reason);
     await this.#hold.ended(() => this.#isGone);

@@ -7,19 +7,22 @@ type Answers<A extends Asks<A>> = {
 };
 
 type ServeOptions<A> = {
-  /** Converts a failure to the value that is sent; by default a `SentFailure`. */
+  /** Converts an error to the value that is sent to the parent. By default, the value is a `SentFailure`. */
   readonly failed?: (failure: unknown) => unknown;
-  /** Called after a reply was sent. */
+  /** Called after the reply to a request was sent. */
   readonly answered?: (what: keyof A) => void;
-  /** The objects of a result to transfer instead of copying. */
+  /** Returns the objects in a result that are transferred instead of copied. */
   readonly transferredWith?: (value: unknown) => readonly Transferable[];
 };
 
-/** The worker thread's side: serves the requests of the parent's `WorkerClient`. */
+/** Runs in a worker thread, and serves the requests that the parent sends with its `WorkerClient`. */
 export class WorkerServer<A extends Asks<A>, Told = never, Said = never> {
   readonly #port: MessagePort;
 
-  /** Create one per thread, after its modules are loaded. */
+  /**
+   * Create one server in each thread, after its modules are loaded. The constructor releases the termination
+   * guard.
+   */
   constructor(name: string) {
     if (parentPort === null) throw new Error(`${name} runs in a worker thread`);
     this.#port = parentPort;
@@ -30,7 +33,10 @@ export class WorkerServer<A extends Asks<A>, Told = never, Said = never> {
     this.#port.postMessage(message, transferred);
   }
 
-  /** Replies to requests and passes on messages, in the order of their arrival. */
+  /**
+   * Starts to serve: calls a function of `answers` for each request and sends its result as the reply. Passes
+   * other messages to `heard`, in the order of their arrival.
+   */
   serve(answers: Answers<A>, heard: (message: Told) => void = () => {}, options: ServeOptions<A> = {}): void {
     this.#port.on('message', (message: AskMessage | Told) => {
       if (isAsk(message)) void this.#answer(message, answers, options);
