@@ -60,8 +60,8 @@ const SPEAKER: Readonly<Record<CheckName, { readonly actor: Part | 'node'; reado
 };
 
 /**
- * The standings from the worst to the best. If a chart has two standings for one check, the worse standing
- * applies.
+ * The states of a check, such as `ready` or `failed`, from the worst to the best. If a chart has tags for two
+ * states of one check, the worse state applies.
  */
 const WORST_FIRST: readonly Standing[] = [...STANDINGS].reverse();
 

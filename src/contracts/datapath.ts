@@ -323,8 +323,8 @@ export type LiveFlow = {
   readonly icmpId: number | null;
   readonly state: FlowState;
   /**
-   * The verdict for the flow. Null for a foreign flow: a flow that was opened from an unpoliced interface,
-   * without a policy decision.
+   * The verdict for the flow. Null if no policy decided the flow, because it was opened from an interface
+   * that is not policed (`foreign`).
    */
   readonly verdict: FlowVerdict | null;
   /**

@@ -20,8 +20,8 @@ export type LookupTables = {
     readonly defaults: Uint32Array;
   };
   /**
-   * Pattern `p` uses the elements `offsets[p]` … `offsets[p + 1] - 1` of `groups` and `words`: the groups
-   * that decide lookups by this pattern, ascending, and the verdict word of each group.
+   * The groups that decide lookups by pattern `p` have the indexes `offsets[p]` … `offsets[p + 1] - 1` in
+   * `groups`, ascending. `words` contains the verdict word of each such group.
    */
   readonly patterns: {
     readonly offsets: Uint32Array;

@@ -21,9 +21,10 @@ export type Program = {
     readonly defaults: Uint32Array;
   };
   /**
-   * Three numbers for each segment, `NONE` if absent. `destinations`: its interval map in
+   * Three numbers for each segment (rule block), `NONE` if absent. `destinations`: its interval map in
    * `Program.destinations`. `wildcards`: the port map of rules with any destination. `named`: a port map with
-   * the lowest verdict word of all its hostname rules, so a search can skip higher words.
+   * the lowest verdict words of its hostname rules; a search can skip all granted names if these words are
+   * too high.
    */
   readonly segments: {
     readonly destinations: Uint32Array;
@@ -42,9 +43,9 @@ export type Program = {
   /** The hostname patterns of all rules; each pattern appears once. */
   readonly names: readonly HostnamePattern[];
   /**
-   * For a segment and a granted name, the additional port map to search. If rules with this name have
-   * destinations, `leaves` contains `MAP | d`, where `d` is a map in `destinations` (D10). The rows are
-   * sorted by segment, then by name.
+   * For a segment (rule block) and a granted name, the additional port map to search. If rules with this name
+   * have destinations, `leaves` contains `MAP | d`, where `d` is a map in `Program.destinations` (D10). The
+   * rows are sorted by segment, then by name.
    */
   readonly nameLeaves: { readonly segments: Uint32Array; readonly names: Uint32Array; readonly leaves: Uint32Array };
   /** The tables that decide DNS lookups. */

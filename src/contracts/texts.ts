@@ -32,7 +32,7 @@ export function textsOf(list: readonly string[]): Texts {
 /** The texts from index `from` up to index `to`, which is excluded. */
 export type TextRun = { readonly texts: Texts; readonly from: number; readonly to: number };
 
-/** Copies the texts of all runs, in order, into one `Texts`. */
+/** Copies several ranges of texts, in order, into one `Texts`. */
 export function joinedTexts(runs: readonly TextRun[]): Texts {
   const bytesOf = ({ texts: { ends }, from, to }: TextRun) => ({ first: startOf(ends, from), end: startOf(ends, to) });
   const lengths = runs.map(bytesOf).map(({ first, end }) => end - first);

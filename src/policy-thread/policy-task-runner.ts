@@ -187,7 +187,10 @@ class Workshop {
   }
 }
 
-/** Runs `make` after the thread has replied to the task. So the reply does not wait for the proof sample. */
+/**
+ * Runs `make` after the thread has replied to its current task, so that the reply need not wait for the proof
+ * sample.
+ */
 function afterwards<T>(make: () => T): Promise<T> {
   const made = new Promise((resolve) => setImmediate(resolve)).then(make);
   // Mark the promise as handled: a failure is returned to the requester of the sample. Without this line, a

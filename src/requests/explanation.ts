@@ -39,8 +39,9 @@ export type ExplainLane = { readonly thread: PolicyThread; readonly queue: FairQ
 export const WAITING_PER_SUBJECT = 32;
 
 /**
- * Creates a lane. `budgetMs` is the time limit of a request, measured from the end of its wait in the queue.
- * When the limit expires, the thread is terminated, and the next request starts a new thread.
+ * Creates a lane: a policy thread with a queue. `budgetMs` is the time limit of a request in milliseconds,
+ * measured from the end of its wait in the queue. When the limit expires, the thread is terminated, and the
+ * next request starts a new thread.
  */
 export function explainLane(thread: PolicyThread, budgetMs: number): ExplainLane {
   return { thread, queue: new FairQueue(WAITING_PER_SUBJECT), budgetMs };

@@ -53,8 +53,8 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
 }
 
 /**
- * Whether a source address can belong to both groups. A selector may resolve to any address, so a dynamic
- * group may share sources with every group.
+ * Whether a source address can belong to both groups. A selector may resolve to any address, so a group with
+ * selectors (`dynamic`) may share sources with every group.
  */
 function haveCommonSource(one: Group, other: Group): boolean {
   return one.dynamic || other.dynamic || overlapPrefixes(one.sources, other.sources);

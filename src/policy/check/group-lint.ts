@@ -7,7 +7,10 @@ import { whyNoNameMatches } from './hostname-lint.js';
 import { expressionsOf } from './rule-expressions.js';
 import { WarningList } from './warning-list.js';
 
-/** Facts about the node that the warnings depend on. `dns` and `servicePlane`: whether this part runs. */
+/**
+ * Facts about the node that the warnings depend on. `dns`: whether the DNS proxy runs. `servicePlane`:
+ * whether the service plane runs.
+ */
 export type LintContext = {
   readonly dns: boolean;
   readonly servicePlane: boolean;

@@ -3,8 +3,8 @@ const LONGEST_NAME = 253;
 const LONGEST_LABEL = 63;
 
 /**
- * One element that every match of an expression contains: a literal character, `dot` for a dot, `any` for an
- * unknown character, or `gap` where more characters may follow.
+ * One element that every match of an expression contains. It is a literal character, `dot` for a dot, `any`
+ * for an unknown character, or `gap` where more characters may follow.
  */
 type Piece = string;
 
@@ -33,8 +33,8 @@ export function whyNoNameMatches(expression: string): string | undefined {
 }
 
 /**
- * Returns the pieces that every match of the expression contains, in order. Returns undefined if the
- * expression is too complex to analyse.
+ * Returns the elements (characters, `dot`, `any` or `gap`) that every match of the expression contains, in
+ * order. Returns undefined if the expression is too complex to analyse.
  */
 function requiredPieces(expression: string): Piece[] | undefined {
   const text = expression.replace(/^\^/, '').replace(/\$$/, '');

@@ -4,8 +4,8 @@ import { boundsOf } from '#policy/model/rule-coverage.js';
 
 /**
  * Returns the indexes of groups that no packet reaches. All sources of such a group are in earlier groups
- * with a default action or with a rule that matches every packet. A dynamic group may gain any source, so it
- * is unreachable only if earlier groups cover all addresses.
+ * with a default action or with a rule that matches every packet. A group with selectors may gain any source,
+ * so earlier groups must cover all addresses to make it unreachable.
  */
 export function unreachableGroups({ groups }: Policy): ReadonlySet<number> {
   const found = new Set<number>();

@@ -94,7 +94,7 @@ function begin(schema: z.ZodType, document: unknown, context: ValidationContext,
   return { problems, context, damaged: keepIntact(document, shape), expressions: { instructions: 0 } };
 }
 
-/** Members that a policy record has in responses but not in request bodies. */
+/** JSON members that a policy record has in responses but not in request bodies. */
 const RECORD_MEMBERS = new Set([
   'id',
   'form',
@@ -109,8 +109,8 @@ const RECORD_MEMBERS = new Set([
 ]);
 
 /**
- * Combines into one problem the members that a record has only in responses. They appear when a client sends
- * back a response as a request.
+ * Combines all unknown members that only responses contain into one problem. Such members appear when a
+ * client sends a response back as a request.
  */
 function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonly ShapeProblem[] {
   if (schema !== envelopeSchema) return shape;

@@ -11,9 +11,9 @@ import { Sequences } from './sequences.js';
 import { type Populations, populations } from './source-populations.js';
 
 /**
- * Caches results of earlier compilations for the next compilation: rule blocks, source populations, rule
- * names and work tables. When unused rule blocks outnumber the rule blocks of the latest compilation, the
- * unused rule blocks are discarded.
+ * Caches results of earlier compilations for the next compilation: rule blocks, source intervals with their
+ * groups, rule names and work tables. When unused rule blocks outnumber the rule blocks of the latest
+ * compilation, the unused rule blocks are discarded.
  */
 export class CompileMemory {
   readonly tables = new ProgramTables();
@@ -33,8 +33,8 @@ export class CompileMemory {
   }
 
   /**
-   * Returns the source populations of a policy. Computes them again only if the sources of the groups have
-   * changed.
+   * Returns the source addresses of a policy, divided by the groups that apply to them. Computes the result
+   * again only if the sources of the groups have changed.
    */
   populations(policy: Policy, budget: Budget): Populations {
     const { groups } = policy;

@@ -56,8 +56,8 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
 }
 
 /**
- * Returns the distinct runs of groups. For each population of sources, `ofPopulations` contains the numbers
- * of its runs, followed by `NONE`.
+ * Returns the distinct runs, which are sequences of groups that become one rule block. For each population
+ * (sources with the same groups), `ofPopulations` contains the numbers of its runs, followed by `NONE`.
  */
 function runsOf(
   { groups }: Populations,
@@ -102,16 +102,16 @@ function listsOfRuns(
 }
 
 type Words = {
-  /** The verdict words of the rules of all group views, one view after the other. */
+  /** The verdict words of the rules in all elements of `GroupViews`, one element after the other. */
   readonly rules: Uint32Array;
   /**
-   * `first`: for each group view, the index of its first rule in `rules`. `firstRanks`: the first rank of its
-   * group.
+   * For each element of `GroupViews`: the index of its first rule in `rules` (`first`), and the first rank of
+   * its group (`firstRanks`).
    */
   readonly first: Uint32Array;
   readonly firstRanks: Uint32Array;
   /**
-   * For each group view, the verdict word of its default action; `undefined` if the view has no default
+   * For each element of `GroupViews`, the verdict word of its default action; `undefined` without a default
    * action.
    */
   readonly defaults: readonly (number | undefined)[];
@@ -167,7 +167,10 @@ class SegmentSource {
   private readonly compiler: RuleBlockCompiler;
   private readonly facts: readonly RuleFacts[];
   private readonly lists = new GrowingWords(16);
-  /** For each group, the number of runs (sequences of groups) that contain the group. */
+  /**
+   * For each group, the number of distinct runs that contain the group. A run is a sequence of groups that
+   * become one rule block.
+   */
   private readonly uses: Uint32Array;
 
   constructor(
@@ -188,8 +191,8 @@ class SegmentSource {
   }
 
   /**
-   * Compiles a run of groups to a segment, and returns the segment number. Returns `NONE` if no rule of the
-   * run can match a packet.
+   * Compiles a run (sequence of groups) to a rule block of the program, and returns its segment number.
+   * Returns `NONE` if no rule of the run can match a packet.
    */
   segment(run: number): number {
     const from = this.runs.start(run);

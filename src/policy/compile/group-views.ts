@@ -1,18 +1,18 @@
 import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
 
 /**
- * The groups in the form that is compiled. A group with unresolved selectors has two views: all its rules for
- * its static sources, and its deny rules for every source (D19a). A deny rule has the same rank in both
- * views.
+ * The groups in the form that is compiled. A group with unresolved selectors is compiled as two views: all
+ * its rules for the sources that it lists, and its deny rules for every source (D19a). A deny rule has the
+ * same rank in both views.
  */
 export type GroupViews = {
-  /** A policy whose groups are the views; the original policy object if no group is dynamic. */
+  /** A policy whose groups are the compiled views; the original policy object if no group has selectors. */
   readonly policy: Policy;
-  /** For each view, the index of its group in the original policy. */
+  /** For each compiled view of a group, the index of the group in the original policy. */
   readonly groups: Uint32Array;
   /**
-   * For each view, the index in the original group of each of its rules; null if the view contains all rules
-   * of the group.
+   * For each compiled view of a group, the index of each of its rules in the group. Null if the view contains
+   * all rules of the group.
    */
   readonly places: readonly (Uint32Array | null)[];
 };

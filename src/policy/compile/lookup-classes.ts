@@ -27,8 +27,8 @@ export type LookupClasses = {
 };
 
 /**
- * Computes the classes of sources for DNS lookups. `marks` contains `BY_NAME`, `FINAL` or both for each
- * group. Returns `known` if neither the populations nor the marks have changed.
+ * Groups source addresses into classes for DNS lookups. `marks` contains, for each group, `BY_NAME`, `FINAL`
+ * or both. Returns `known` if neither `found` nor `marks` has changed.
  */
 export function lookupClasses(found: Populations, marks: Uint8Array, known?: LookupClasses): LookupClasses {
   if (known?.found === found && isSame(known.marks, marks)) return known;

@@ -51,7 +51,10 @@ export class LookupCompiler {
 const nothing = namePool([]);
 const NO_NAMES = { pool: nothing, tables: nameTables(nothing) };
 
-/** For each group view, the first rank and the verdict word of the default for packets. */
+/**
+ * For each element of `GroupViews`, the first rank of its group, and the verdict word of its default for
+ * packets.
+ */
 type GroupWords = {
   readonly firstRanks: Uint32Array;
   readonly defaults: readonly (number | undefined)[];
@@ -61,8 +64,8 @@ type GroupWords = {
 type Walk = {
   readonly marks: Uint8Array;
   /**
-   * For each group view, the verdict word that decides every remaining DNS lookup; `NONE` if the view decides
-   * lookups only by hostname.
+   * For each element of `GroupViews`, the verdict word that decides every remaining DNS lookup. `NONE` if the
+   * element decides lookups only by hostname.
    */
   readonly finals: Uint32Array;
   readonly patterns: LookupPatterns;
@@ -97,7 +100,10 @@ function walk(
   return { marks, finals, patterns };
 }
 
-/** Moves a rule's verdict word, relative to its view, to the rank of the rule in the policy. */
+/**
+ * Converts the verdict word of a rule from the rank within `GroupViews` to the rank within the policy. Null
+ * `places`: the two orders of rules are equal.
+ */
 function placedWord(word: number, firstRank: number, places: Uint32Array | null): number {
   const place = rankOf(word);
   return wordAt(firstRank + (places === null ? place : (places[place] as number)), word);

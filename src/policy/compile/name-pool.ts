@@ -41,8 +41,8 @@ export function namePool(patterns: readonly HostnamePattern[]): NamePool {
 }
 
 /**
- * Computes the pool of `patterns` from an earlier pool. Encodes only names that the earlier pool does not
- * have at the same end of the list.
+ * Computes the pool of `patterns` from an earlier pool. Copies the names at the beginning and end of the list
+ * that are equal, and encodes only the names between them.
  */
 export function namePoolAfter(known: NamePool, patterns: readonly HostnamePattern[]): NamePool {
   const before = known.patterns;

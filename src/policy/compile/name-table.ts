@@ -4,7 +4,7 @@ import { GrowingWords } from '#policy/model/growing-words.js';
 
 export type NameLeaf = { readonly name: number; readonly leaf: number };
 
-/** The hostname patterns of a program, and the port maps that each pattern adds to segments. */
+/** The hostname patterns of a program, and the port maps that each pattern adds to rule blocks. */
 export class NameTable {
   private readonly names: HostnamePattern[] = [];
   private readonly numbers = new Map<string, number>();
@@ -26,7 +26,10 @@ export class NameTable {
     return added;
   }
 
-  /** Adds the port maps of hostname patterns to a segment. `leaves` must be sorted by pattern number. */
+  /**
+   * Adds the port maps of hostname patterns to a rule block (`segment`). `leaves` must be sorted by pattern
+   * number.
+   */
   add(segment: number, leaves: readonly NameLeaf[]): void {
     for (const { name, leaf } of leaves) {
       this.owners.push(segment);

@@ -73,8 +73,8 @@ function sortKey(prefix: Prefix): number {
 }
 
 /**
- * Encodes a prefix number and a member number as one number. Sorted encodings are in the order of prefixes,
- * then of members.
+ * Encodes the number of a prefix and the number of one of its members, such as a rule, as one number. Sorting
+ * the results sorts by prefix, then by member.
  */
 export function membership(prefix: number, member: number): number {
   return prefix * MEMBERS + member;
@@ -85,8 +85,8 @@ export const MEMBERS = 2 ** 26;
 /** The callbacks of `walkNesting`. The walk visits addresses in ascending order. */
 export type NestingVisitor = {
   /**
-   * Called at the start of a prefix that lies inside all open prefixes. `members` ascend. The caller of this
-   * callback reuses the array, so copy the members to keep them.
+   * Called at the start of a prefix that lies inside all open prefixes. `members` ascend. `walkNesting`
+   * reuses the array for the next call, so copy the members to keep them.
    */
   open(members: readonly number[]): void;
   /** Called at the end of the prefix that was opened last. */

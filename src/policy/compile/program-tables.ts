@@ -39,7 +39,10 @@ export class ProgramTables {
     this.knownSlices.clear();
   }
 
-  /** Returns the number of a hostname pattern, and adds a new pattern even if no segment contains it. */
+  /**
+   * Returns the number of a hostname pattern. Adds a new pattern, even if no rule block of the program
+   * contains the pattern.
+   */
   addName(pattern: HostnamePattern): number {
     return this.names.number(pattern);
   }
@@ -50,8 +53,8 @@ export class ProgramTables {
   }
 
   /**
-   * Adds a rule block as a segment, and returns the segment number. `shared`: another rule block contains
-   * some of the same rules, so equal port maps are likely.
+   * Adds a rule block to the program tables, and returns its number as a segment. `shared`: another rule
+   * block contains some of the same rules, so equal port maps are likely.
    */
   add({ cells, names }: RuleBlock, words: RuleWords, shared: boolean): number {
     const number = this.maps.length;

@@ -17,8 +17,8 @@ import { Sequences } from './sequences.js';
 import { SourcePortMaps } from './source-port-maps.js';
 
 /**
- * The cost of one member: sorting it, and opening and closing its prefix. The unit is one step of a port-map
- * merge.
+ * The cost of compiling one pair of rule and prefix: sort the pair, and open and close the prefix. The unit
+ * is one step of a port-map merge.
  */
 const STEPS_OF_A_MEMBER = 16;
 

@@ -4,24 +4,24 @@ import type { Sequences } from './sequences.js';
 import type { Populations } from './source-populations.js';
 
 /**
- * The allowed number of rule copies before groups become shared segments: this multiple of all rules, plus
- * `SMALL`.
+ * The limit on copies of rules in the program: `MULTIPLE` times the number of all rules, plus `SMALL`. Above
+ * the limit, groups become rule blocks that several lists share.
  */
 const MULTIPLE = 3;
 const SMALL = 1 << 16;
 /**
- * A group with at least this many rules always becomes a segment of its own if several populations of sources
- * use it.
+ * A group with at least this many rules always becomes a rule block of its own if it applies to several
+ * populations (source sets with different groups).
  */
 const LARGE = 1_024;
 
-/** A sequence of adjacent groups of one population that becomes one segment. */
+/** A sequence of adjacent groups that becomes one rule block of the program. */
 type Run = { readonly from: number; to: number; rules: number; readonly saving: number };
 
 /**
- * Divides the groups of each population of sources into runs; each run becomes one segment. Normally a
- * population has one run. If the populations would copy rules too often, the groups with the highest cost get
- * their own runs, and populations share these runs.
+ * Divides the groups of each population (sources with the same groups) into runs; each run becomes one rule
+ * block. Normally a population has one run. If too many rules would be copied, expensive groups become runs
+ * of their own, which populations share.
  */
 export class Division {
   private readonly uses: Float64Array;
@@ -43,7 +43,10 @@ export class Division {
     this.sharing = this.shared.includes(1);
   }
 
-  /** Returns the ends of the runs of a population, as offsets into `populations.groups`. */
+  /**
+   * Returns the ends of the runs of a population, as offsets into `populations.groups`. A run is a sequence
+   * of groups that becomes one rule block.
+   */
   ends(population: number): readonly number[] {
     const { groups } = this.populations;
     const from = groups.start(population);
@@ -61,8 +64,8 @@ export class Division {
       for (let at = groups.start(population); at < end; at++) {
         const group = cells[at] as number;
         this.uses[group] = (this.uses[group] as number) + 1;
-        // Groups with equal hashes are used by the same populations. A hash collision is rare, and only makes
-        // the program larger.
+        // Groups with equal hashes apply to the same populations of sources. A hash collision is rare, and
+        // only makes the program larger.
         this.users[group] = Math.imul((this.users[group] as number) ^ (population + 1), 0x01000193);
       }
     }
@@ -130,8 +133,8 @@ export class Division {
 }
 
 /**
- * Gives own segments to the shared runs with the highest saving, up to `MAX_SEGMENTS`. Merges all other
- * adjacent runs.
+ * Chooses which runs become rule blocks of their own: the shared runs with the highest saving, at most
+ * `MAX_SEGMENTS`. Merges all other adjacent runs. Returns the ends of the rule blocks.
  */
 function merged(runs: readonly Run[], to: number): readonly number[] {
   if (runs.length <= MAX_SEGMENTS) return runs.map((run) => run.to);

@@ -15,7 +15,8 @@ export class Sequences {
   private slots = new Int32Array(SLOTS).fill(-1);
 
   /**
-   * For the compile budget, `table` is the table that grows, and one table entry consists of `width` numbers.
+   * `budget` limits the size. New sequences count as entries of `table`; `width` numbers count as one table
+   * entry.
    */
   constructor(
     private readonly budget: Budget,

@@ -35,8 +35,8 @@ export function populations(policy: Policy, budget: Budget): Populations {
   const bottoms = [0];
 
   /**
-   * Whether a view repeats the previous view. The view with the deny rules of a dynamic group directly
-   * follows the view with all its rules. If both views apply to a source, the second view adds nothing.
+   * Whether a group in `viewsOf` would only repeat deny rules. The deny rules of a group with selectors
+   * directly follow all rules of the group. If both apply to a source, the second element adds nothing.
    */
   const isRepeated = (group: number, bottom: number): boolean =>
     stack.length > bottom && stack.array[stack.length - 1] === group - 1 && policy.groups[group - 1]?.dynamic === true;
@@ -75,7 +75,10 @@ export function populations(policy: Policy, budget: Budget): Populations {
   return { starts, numbers, groups };
 }
 
-/** Maps each source address to the element of `values` that belongs to its population. */
+/**
+ * Maps each source address to the element of `values` that belongs to the population (set of sources) of the
+ * address.
+ */
 export function sourceMap({ starts, numbers }: Populations, values: GrowingWords): Intervals {
   const keptStarts = new GrowingWords();
   const keptValues = new GrowingWords();

@@ -13,9 +13,9 @@ export type ParsedJson =
   | { readonly ok: false; readonly problems: readonly Problem[] };
 
 /**
- * Parses JSON (RFC 8259) with the limits of I-JSON (D1): valid UTF-8, no duplicate key in an object, no lone
- * surrogate, nesting depth at most 32. `members` has the positions of the values in the outermost object.
- * `list` has the positions of the list at `path`.
+ * Parses JSON (RFC 8259, D1). Requires valid UTF-8, unique keys in each object, no lone surrogate, and a
+ * nesting depth of at most 32. `members` has the positions of the values in the outermost object. `list` has
+ * the positions of the list at `path`.
  */
 export function parseStrictJson(input: Uint8Array | string, path: readonly string[] = []): ParsedJson {
   const bytes = typeof input === 'string' ? new TextEncoder().encode(input) : input;

@@ -2,8 +2,8 @@ import type { TextEdit } from '#contracts/policy-record.js';
 import type { ListSpans } from './json-scanner.js';
 
 /**
- * The positions of the source groups in the JSON text of a policy: byte offsets of the start and of the end
- * (excluded) of each group.
+ * The positions of the source groups in the JSON text of a policy, as byte offsets. The end of each group is
+ * excluded.
  */
 export type Outline = {
   /**

@@ -44,8 +44,8 @@ export function grantedNames(program: Program, address: number, grants: Grants):
 }
 
 /**
- * Yields the port maps or destination maps that granted hostname patterns add to a segment. The binary search
- * needs rows sorted by segment.
+ * Yields the port maps or destination maps that granted hostname patterns add to a rule block (`segment`).
+ * The binary search requires rows that are sorted by segment.
  */
 function* nameLeaves({ nameLeaves }: Program, segment: number, names: ReadonlySet<number>): Generator<number> {
   if (names.size === 0) return;

@@ -59,16 +59,16 @@ export type ConnectionDecision =
    */
   | { readonly kind: 'needs_certificate' }
   /**
-   * The service plane must intercept the connection. It decides each HTTP request with the steps from index
-   * `from` on.
+   * The service plane must intercept the connection. It decides each HTTP request with the steps (rules and
+   * defaults) from index `from` on.
    */
   | { readonly kind: 'intercept'; readonly from: number };
 
 const everyGrant: Grants = { has: () => true };
 
 /**
- * Finds the steps of connections under one policy. Create one `StepFinder` for each `Inspection`, because it
- * builds an index of sources.
+ * Finds the rules and defaults that may decide a connection. Create one `StepFinder` for each `Inspection`,
+ * because the constructor builds an index of sources.
  */
 export class StepFinder {
   readonly #sources: SourceIndex;
@@ -78,8 +78,8 @@ export class StepFinder {
   }
 
   /**
-   * Returns the steps of a connection in the order of evaluation. The last step has no TLS matchers, so it
-   * always decides. `grants` is null if the grants are unknown (D19a).
+   * Returns the rules and defaults that may decide a connection, in the order of evaluation. The last step
+   * has no TLS matchers, so it always decides. `grants` is null if the grants are unknown (D19a).
    */
   stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
     const { policy, program } = this.inspection;
@@ -122,8 +122,8 @@ export function decideConnection(steps: readonly Step[], facts: TlsFacts): Conne
 }
 
 /**
- * Decides an HTTP request of an intercepted connection (D24). Evaluation starts at step `from`. The server
- * certificate must be known.
+ * Decides an HTTP request of an intercepted connection (D24). Evaluation starts at the rule with index `from`
+ * in `steps`. The server certificate must be known.
  */
 export function decideRequest(steps: readonly Step[], from: number, facts: TlsFacts, request: RequestFacts): Decided {
   for (let index = from; index < steps.length; index++) {
@@ -158,8 +158,9 @@ function decideByMetadata(step: Step, facts: TlsFacts): Decided | { readonly kin
 }
 
 /**
- * Decides a step whose matchers are undecidable. A deny matches, an allow does not match (D19a). Under audit,
- * an unreadable connection passes, whatever the later steps decide (D4).
+ * Decides by a rule or default whose matchers are undecidable. A deny matches, an allow does not match
+ * (D19a). Under audit, an unreadable connection passes, whatever later rules decide (D4). Null: continue with
+ * the next step.
  */
 function unknown(step: Step, { hello }: TlsFacts): Decided | null {
   if (step.action === 'deny') return { ...decided(step), reason: 'unknown' };

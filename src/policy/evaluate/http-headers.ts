@@ -71,8 +71,8 @@ function isPresent(headers: Headers, name: string): boolean {
 }
 
 /**
- * Returns all values that a server may read from the lines of a header: each line, each comma-separated
- * member, and all lines joined to one list (RFC 9110, 5.3).
+ * Returns all values that a server may read from a repeated header (RFC 9110, 5.3). They are each line, each
+ * comma-separated member, and all lines joined to one list.
  */
 function readings(values: readonly string[]): readonly string[] {
   const members = values.flatMap((value) => (value.includes(',') ? value.split(',').map((part) => part.trim()) : []));

@@ -30,8 +30,10 @@ export function writtenPath(path: string): string {
 }
 
 /**
- * Matches ambiguous paths: escapes of `/`, `\` and NUL, also double escapes; double escapes of dots; dot
- * segments before an escaped `;`; an incomplete escape; a character that is invalid in a path.
+ * Matches paths that servers interpret differently:
+ * - escapes of `/`, `\` and NUL, also double escapes; double escapes of dots;
+ * - dot segments before an escaped `;`;
+ * - an incomplete escape, or a character that is invalid in a path.
  */
 const AMBIGUOUS = /%(?:2f|5c|00|25(?:2f|5c|00|2e|25)|(?![0-9a-f]{2}))|\/(?:\.|%2e){1,2}%3b|[^!-~]|#/i;
 

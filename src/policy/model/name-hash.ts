@@ -1,6 +1,6 @@
 /**
- * The initial hash of a DNS name. A hash starts at the last byte of a name, so one pass from the last byte to
- * the first computes the hashes of all suffixes.
+ * The initial hash of a DNS name. The hash includes bytes from the last to the first, so one pass over a name
+ * computes the hashes of all its suffixes.
  */
 export const HASH_OF_END = 0x811c_9dc5 | 0;
 

@@ -1,8 +1,8 @@
 import type { Group, Prefix } from '#contracts/policy-model.js';
 
 /**
- * Whether two lists of groups have the same source populations. Groups at the same index must have equal
- * sources. Both or neither must have rules, and both or neither must have a default action.
+ * Whether each source address has the same groups in both lists of groups. Groups at the same index must have
+ * equal sources. Both or neither must have rules, and both or neither must have a default action.
  */
 export function sameSources(one: readonly Group[], other: readonly Group[]): boolean {
   return one.length === other.length && one.every((group, index) => isAlike(group, other[index] as Group));

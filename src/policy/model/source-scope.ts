@@ -5,16 +5,16 @@ import { covers } from './prefix-covers.js';
 export type Scope = 'all' | 'denies';
 
 /**
- * Returns the scope of a group for a source; null if no rule applies. Selectors were never resolved, so they
- * may select any address. For a source that is not listed, deny rules of a dynamic group match and allow
- * rules do not match (D19a).
+ * Returns which rules of a group apply to a source; null if no rule applies. Selectors were never resolved,
+ * so they may select any address. For a source that is not listed, deny rules of a group with selectors match
+ * and allow rules do not match (D19a).
  */
 export function scopeOf({ sources, dynamic }: Pick<Group, 'sources' | 'dynamic'>, source: number): Scope | null {
   if (sources.some((prefix) => covers(prefix, source))) return 'all';
   return dynamic ? 'denies' : null;
 }
 
-/** Whether a rule or default with this action applies in a scope. */
+/** Whether a rule or default with this action applies to a source with this scope. */
 export function isInScope(scope: Scope | null, action: Action): boolean {
   return scope === 'all' || (scope === 'denies' && action === 'deny');
 }

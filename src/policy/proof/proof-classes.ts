@@ -22,7 +22,10 @@ type Region = {
   readonly keys: readonly KeyAxes[];
 };
 
-/** The equivalence classes of a policy, grouped by region. `count` is the number of classes. */
+/**
+ * The equivalence classes of a policy, grouped by their sources and destinations. `count` is the number of
+ * classes.
+ */
 export type Classes = { readonly regions: readonly Region[]; readonly count: number };
 
 /**

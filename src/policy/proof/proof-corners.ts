@@ -23,9 +23,9 @@ const BESIDE = 0x1_0000;
 const ACROSS = 0x2_0000;
 
 /**
- * Adds packets with field values at the bounds of rules, from addresses at the bounds of their sources. The
- * random numbers depend only on the own group, and for a packet across groups also on one other group. So an
- * unchanged group gives the same packets in the next sample.
+ * Adds packets with field values at the bounds of rules. The random numbers of a packet depend only on its
+ * group, and for a packet with fields of two groups also on the second group. So an unchanged group gives the
+ * same packets in the next sample.
  */
 export class ProofCorners {
   readonly #random = new ProofRandom();

@@ -9,8 +9,8 @@ import { ReferenceWalk } from './proof-walk.js';
 import { SourceRanges } from './source-ranges.js';
 
 /**
- * The number of neighbouring rules in a run. Neighbouring rules are adjacent in memory, so a run is fast to
- * evaluate. Each round takes every `ROUNDS`th run.
+ * The number of neighbouring rules that `fromEverywhere` evaluates together; neighbours are adjacent in
+ * memory, which is fast. Each round takes every `ROUNDS`th such run of rules.
  */
 const RUN = 8;
 const ROUNDS = 64;
@@ -22,13 +22,12 @@ const RANK = 16;
 type KeptSample = { readonly policy: Policy; readonly density: Density; readonly decided: DecidedPackets };
 
 /**
- * Makes the proof packets for large policies, and keeps those of the latest policy. The packets consist of
- * one run for each group alone, and then one run for each group combined with other groups.
- *
- * If the next policy differs in a few groups, only two kinds of packets are decided again: packets made of
- * rules in these groups, and packets from sources of these groups. For all other packets the deciding rule
- * stays the same, because a group applies only to its own sources. Only the rank of the deciding rule changes
- * if an earlier group has more or fewer rules.
+ * Makes the proof packets for large policies, and keeps the packets of the latest policy. They consist of one
+ * run of packets for each group alone, then one run for each group combined with other groups.
+ * - If the next policy differs in a few groups, only packets made of rules in these groups, or from their
+ *   sources, are decided again.
+ * - For all other packets the deciding rule stays the same, because a group applies only to its own sources.
+ *   Only the rank of the deciding rule changes if an earlier group has more or fewer rules.
  */
 export class ProofMemory {
   #kept: KeptSample | undefined;
@@ -91,8 +90,8 @@ function addChanged({ policy, decided }: KeptSample, corners: ProofCorners): voi
     packets.beginRun();
     const isChanged = (number: number): boolean => number >= change.from && number < change.after;
     if (before.length !== groups.length || isChanged(group)) {
-      // Make all packets across groups again: the number of groups changed, and it determines which groups
-      // are combined.
+      // Make all packets again that combine this group with other groups. The group changed, or the number of
+      // groups changed, which determines the chosen other groups.
       corners.addAcross(group);
       continue;
     }

@@ -10,13 +10,19 @@ type Fields = { -readonly [K in keyof Packet]: Packet[K] };
 /** The work limit of one sample in steps of `ReferenceWalk`. For any policy, this takes about 100 ms. */
 const MAX_STEPS = 1 << 24;
 
-/** Packets with the verdict words of the reference evaluator, in consecutive runs. */
+/**
+ * Packets with the verdict words of the reference evaluator. A run is a sequence of packets that belong to
+ * one group.
+ */
 export type DecidedPackets = {
   readonly packets: Uint32Array;
   readonly expected: Uint32Array;
   /** For each packet, the number of steps that its decision took. */
   readonly steps: Uint32Array;
-  /** Maps a run to the index of its first packet. The last element is the number of packets. */
+  /**
+   * Maps a run (the packets of one group) to the index of its first packet. The last element is the number of
+   * packets.
+   */
   readonly runs: Uint32Array;
 };
 
@@ -91,7 +97,10 @@ export class ProofPackets {
     this.#judge(packet, place);
   }
 
-  /** Copies the runs from `from` up to `to`, which is excluded, from an earlier sample. */
+  /**
+   * Copies runs from an earlier sample: the run with index `from` up to the run with index `to`, which is
+   * excluded. A run contains the packets of one group.
+   */
   keepRuns(kept: DecidedPackets, from: number, to: number, renewal: Renewal): void {
     const by = this.count - (kept.runs[from] ?? 0);
     for (let run = from; run < to; run++) this.#runs.push((kept.runs[run] ?? 0) + by);

@@ -16,7 +16,8 @@ const MAX_CLASSES = 1 << 13;
  */
 const MAX_RULES_TO_COUNT = 1 << 12;
 /**
- * The approximate number of packets of each kind that narrowly miss a rule, within a group and across groups.
+ * The approximate number of packets that narrowly miss rules of their own group. The sample has about as many
+ * packets that combine two groups.
  */
 const BESIDE = 1 << 14;
 /**
