@@ -14,7 +14,9 @@ export type ExchangeDone = {
  */
 const MOST_UNDER_WAY = 1_000;
 
-/** Calls `onDone` for each response on the bus, with the time since its request in seconds. */
+/**
+ * Calls `onDone` for each response on the bus, with the number of seconds since the request of the response.
+ */
 export function timeExchanges({ messages }: Bus<Message>, onDone: (done: ExchangeDone) => void): void {
   const begun = new Map<string, number>();
   messages.subscribe((message) => {

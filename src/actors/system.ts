@@ -285,8 +285,8 @@ export function createSystem(ports: SystemPorts): System {
       flow: ofDraft || packet.sourcePort === 0 ? null : await openFlowOf(traffic, packet),
     };
   };
-  // The queue of dry runs. API clients that may only read policies can send dry runs. So a policy write must
-  // wait for at most one dry run.
+  // Runs one dry run at a time. API clients that may only read policies can send dry runs, and a policy write
+  // must wait for at most one of them.
   const dryRuns = new FairQueue(WAITING_PER_SUBJECT);
   return {
     bus,

@@ -41,7 +41,7 @@ export type Exchanges = {
   };
   /**
    * The dataplane puts the staged program in force. The response is sent after the activation. If the
-   * datapath is lost meanwhile, the dataplane first opens it again.
+   * datapath fails before the activation, the dataplane first opens the datapath again.
    */
   'program.flip': {
     readonly asks: { readonly generation: number };

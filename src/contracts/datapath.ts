@@ -139,7 +139,7 @@ export type Attachment = {
  * Faults and warnings are sentences for the operator. Each sentence names an interface or an nftables chain.
  */
 export type Review = {
-  /** Reasons why the traffic of a policed interface is not policed as D17 demands. */
+  /** Reasons why Weir does not police all traffic of an interface that it should police (D17). */
   readonly faults: readonly string[];
   readonly warnings: readonly string[];
 };
@@ -323,8 +323,8 @@ export type LiveFlow = {
   readonly icmpId: number | null;
   readonly state: FlowState;
   /**
-   * The verdict for the flow. Null if no policy decided the flow, because it was opened from an interface
-   * that is not policed (`foreign`).
+   * The verdict for the flow. Null if no policy decided the flow, because the flow was opened from an
+   * interface that is not policed (`foreign`).
    */
   readonly verdict: FlowVerdict | null;
   /**

@@ -56,8 +56,8 @@ export type PreparePolicy = {
 export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations'> & {
   readonly kind: 'prepare_group';
   /**
-   * The stored policy: its ETag, and its text. The text is null if the policy may be in the cache of the
-   * thread.
+   * The stored policy: its ETag and its text. If the text is null, the thread searches only its cache for the
+   * policy.
    */
   readonly base: { readonly key: string; readonly text: PolicyText | null };
   readonly group: string;

@@ -11,10 +11,7 @@ export type Located = {
   /** The record to write; null if the write creates a record. */
   readonly existing: PolicyRecord | null;
   readonly active: PolicyRecord | null;
-  /**
-   * The name of a record that this write creates if the body contains no name. Null: such a record has no
-   * name.
-   */
+  /** The name that a created record gets if the body contains no name; null for a record without a name. */
   readonly nameOfNew: string | null;
 };
 
@@ -31,8 +28,8 @@ export function refusalWithoutBody(write: PolicyWrite, { existing, active }: Loc
   const { target, operation, ifMatch, ifNoneMatch } = write;
   const mustExist = target.by === 'id' || operation !== 'put';
   if (mustExist && existing === null) return refusal('not_found', `there is no policy ${textOf(target)}`);
-  // Compare preconditions with the active record if the target is the active policy, even if the write
-  // replaces another record.
+  // Compare `If-Match` and `If-None-Match` with the active record if the target is the active policy, even if
+  // the write replaces another record.
   const seen = target.by === 'active' ? active : existing;
   const etag = seen === null && target.by !== 'active' ? null : etagOf(seen);
   if (ifMatch !== undefined && !matchesTag(ifMatch, etag))

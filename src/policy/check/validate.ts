@@ -124,8 +124,9 @@ function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonl
 }
 
 /**
- * Replaces the message of a problem with the mode of a group, because the mode is the only difference between
- * the two document forms. `depth` is the depth of a group in the document.
+ * Gives a problem with the mode of a group a clearer message. The mode of a group is the only difference
+ * between the two document forms: singleton requires it, envelope forbids it. `depth` is the depth of a group
+ * in the document.
  */
 function aboutMode(problem: ShapeProblem, depth: number): ShapeProblem {
   const { path, code } = problem;

@@ -15,8 +15,8 @@ export class WarningList {
   readonly #first: { readonly pointer: string; readonly warnings: WarningList } | undefined;
 
   /**
-   * Warnings at or below the JSON pointer `first` are listed before the others, and have a limit of their
-   * own.
+   * Warnings at or below the JSON pointer `first` are listed before all other warnings. They do not count
+   * toward the limits of the other warnings.
    */
   constructor(first?: string) {
     this.#first = first === undefined ? undefined : { pointer: first, warnings: new WarningList() };

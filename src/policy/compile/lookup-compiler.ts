@@ -64,8 +64,8 @@ type GroupWords = {
 type Walk = {
   readonly marks: Uint8Array;
   /**
-   * For each element of `GroupViews`, the verdict word that decides every remaining DNS lookup. `NONE` if the
-   * element decides lookups only by hostname.
+   * For each element of `GroupViews`, the verdict word for DNS lookups that its hostname rules do not decide.
+   * `NONE` if the element does not decide such lookups.
    */
   readonly finals: Uint32Array;
   readonly patterns: LookupPatterns;

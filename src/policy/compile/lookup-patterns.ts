@@ -20,8 +20,8 @@ export class LookupPatterns {
   }
 
   /**
-   * Returns the tables of patterns 0 … `count` - 1. If a group has a pattern several times, the table
-   * contains the first verdict word.
+   * Returns the tables of patterns 0 … `count` - 1. If several rules of a group have the same pattern, the
+   * table contains only the verdict word of the first rule.
    */
   tables(count: number): LookupTables['patterns'] {
     const { first, offsets } = this.firsts(count);

@@ -53,8 +53,8 @@ export class ProgramTables {
   }
 
   /**
-   * Adds a rule block to the program tables, and returns its number as a segment. `shared`: another rule
-   * block contains some of the same rules, so equal port maps are likely.
+   * Adds a rule block to the program tables, and returns its segment number (index in `Program.segments`).
+   * `shared`: another rule block contains some of the same rules, so equal port maps are likely.
    */
   add({ cells, names }: RuleBlock, words: RuleWords, shared: boolean): number {
     const number = this.maps.length;
@@ -201,7 +201,7 @@ class Pool {
     this.values.push(value);
   }
 
-  /** Completes the current map; later intervals belong to the next map. */
+  /** Completes the current interval map; `push` then adds intervals to the next map. */
   end(): void {
     this.offsets.push(this.starts.length);
   }

@@ -178,8 +178,9 @@ export class RuleBlockCompiler implements NestingVisitor {
 }
 
 /**
- * The destination prefixes under which a rule is compiled. A rule with only a hostname has all addresses. A
- * rule without hostname and destinations has none, because it is in the wildcard port map.
+ * The destination prefixes under which a rule is compiled. A rule with a hostname but no destinations has all
+ * addresses. A rule without hostname and destinations has no prefix, because the wildcard port map contains
+ * the rule.
  */
 function prefixesOf({ destinations, hostname }: Rule): readonly Prefix[] {
   if (hasDestination(destinations)) return destinations;

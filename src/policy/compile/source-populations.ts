@@ -20,9 +20,9 @@ export type Populations = {
 };
 
 /**
- * Divides the source addresses into intervals with equal groups. The policy is that of `viewsOf`. A group
- * without rules and default action is omitted. Groups after a group with a default action are omitted too,
- * because no packet reaches them.
+ * Divides the source addresses into intervals with equal groups. `policy` must be the result of `viewsOf`. A
+ * group without rules and default action is omitted. Groups after a group with a default action are omitted
+ * too, because no packet reaches them.
  */
 export function populations(policy: Policy, budget: Budget): Populations {
   const order = prefixOrder(policy.groups.flatMap(({ sources }) => sources));

@@ -39,7 +39,7 @@ export class LookupIndex {
 
   /**
    * Returns the lower of two verdict words: `best`, and the word of the first group that decides lookups by
-   * `pattern`. Only the groups `from` … `to` - 1 of the class count.
+   * `pattern`. Considers only the groups with indexes `from` … `to` - 1 in `classes.groups`.
    */
   #better(best: number, pattern: number, from: number, to: number): number {
     const { classes, patterns } = this.#tables;

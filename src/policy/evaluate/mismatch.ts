@@ -1,7 +1,7 @@
 import { type Grants, IPPROTO, type Packet, PORT_PROTOCOLS, type Range, type Rule } from '#contracts/policy-model.js';
 import { covers } from '#policy/model/prefix-covers.js';
 
-/** The first matcher of a rule that does not match a packet. */
+/** The name of a matcher. `mismatch` returns the first matcher of a rule that does not match a packet. */
 export type Mismatch =
   | 'destination'
   | 'hostname'

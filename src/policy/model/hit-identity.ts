@@ -8,7 +8,7 @@ export class HitIdentity {
   low = 0;
   high = 0;
 
-  /** Resets the state to that of an empty sequence of texts. */
+  /** Resets `low` and `high` to the state before the first text. */
   begin(): void {
     this.low = 0x9e37_79b9;
     this.high = 0x85eb_ca6b;

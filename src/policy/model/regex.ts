@@ -141,8 +141,8 @@ function alternatives(source: string): string[] {
 }
 
 /**
- * Returns the index of the parenthesis that closes the group at the start of an expression; -1 without such a
- * parenthesis.
+ * Returns the index of the parenthesis that closes the group at the start of an expression. Returns -1 if no
+ * parenthesis closes the group.
  */
 function groupEnd(part: string): number {
   let end = -1;

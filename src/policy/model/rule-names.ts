@@ -53,7 +53,7 @@ export function ruleNamesOf({ groups }: Policy): RuleNames {
 
 /**
  * Returns the rule names of `policy`. Reuses the names in `known` for groups that are equal in `before`, and
- * computes only the others.
+ * computes only the names of the other groups.
  */
 export function ruleNamesAfter(known: RuleNames, before: readonly Group[], policy: Policy): RuleNames {
   const { groups } = policy;

@@ -9,7 +9,7 @@ export type ScopedGroup = { readonly group: number; readonly scope: Scope };
 
 /**
  * Finds the groups that apply to a source. The reference evaluator uses this index. It shares no code with
- * the compiler, because proofs compare the two.
+ * the compiler, because a proof compares the results of evaluator and compiler.
  */
 export class SourceIndex {
   readonly #bySource = new Map<number, number[]>();

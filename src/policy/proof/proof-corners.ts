@@ -45,7 +45,7 @@ export class ProofCorners {
     this.#stride = Math.max(1, 1 / density);
   }
 
-  /** Adds one packet that each rule of the group matches. */
+  /** For each rule of the group, adds one packet that matches the rule. */
   addInside(group: number): void {
     const { rules } = this.#reached(group);
     const placeAt = destinationOrder(rules);

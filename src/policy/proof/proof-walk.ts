@@ -24,7 +24,7 @@ const STEPS_OF_A_RULE = 16;
 /**
  * The reference evaluator for many packets, without grants. Finds groups by source, and skips rules by
  * destination, protocol and port. `mismatch` evaluates all other rules. Shares no code with the compiler,
- * because a proof compares the two.
+ * because a proof compares the results of evaluator and compiler.
  */
 export class ReferenceWalk {
   /** The work of this object so far. One step is the visit of one table row, some nanoseconds. */
