@@ -18,11 +18,14 @@ const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks:
 export type CompileOptions = {
   readonly limits?: Partial<CompileLimits>;
   /**
-   * The limit on compiled copies of rules. Above it, large groups become rule blocks of their own, which
-   * several lists of the program share.
+   * The maximum number of copies of rules in the program. If sources in several groups would need more
+   * copies, large groups become rule blocks of their own, which several lists of the program share.
    */
   readonly copies?: number;
-  /** A cache. Compilation reuses its results for equal lists of rules, and adds new results. */
+  /**
+   * A cache that maps equal lists of rules to their rule blocks. Compilation reads the cache and adds new
+   * rule blocks.
+   */
   readonly memory?: CompileMemory;
 };
 
@@ -102,17 +105,17 @@ function listsOfRuns(
 }
 
 type Words = {
-  /** The verdict words of the rules in all elements of `GroupViews`, one element after the other. */
+  /** The verdict words of the rules in all groups of `GroupViews.policy`, one group after the other. */
   readonly rules: Uint32Array;
   /**
-   * For each element of `GroupViews`: the index of its first rule in `rules` (`first`), and the first rank of
-   * its group (`firstRanks`).
+   * `first`: for each group of `GroupViews.policy`, the index of its first rule in `rules`. `firstRanks`: the
+   * first rank of the original group.
    */
   readonly first: Uint32Array;
   readonly firstRanks: Uint32Array;
   /**
-   * For each element of `GroupViews`, the verdict word of its default action; `undefined` without a default
-   * action.
+   * For each group of `GroupViews.policy`, the verdict word of its default action; `undefined` without a
+   * default action.
    */
   readonly defaults: readonly (number | undefined)[];
   readonly policy: number;

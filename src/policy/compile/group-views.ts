@@ -43,8 +43,8 @@ export function viewsOf(policy: Policy): GroupViews {
 type Denies = { readonly rules: readonly Rule[]; readonly places: Uint32Array };
 
 /**
- * A cache of deny rules by the rule list of a group. It returns the same list object each time, because
- * `CompileMemory` finds cached rule blocks by list identity.
+ * Maps the rule list of a group to its deny rules. `deniesOf` must return the same list object each time,
+ * because `CompileMemory` finds cached rule blocks by list identity.
  */
 const known = new WeakMap<readonly Rule[], Denies>();
 

@@ -52,8 +52,8 @@ const nothing = namePool([]);
 const NO_NAMES = { pool: nothing, tables: nameTables(nothing) };
 
 /**
- * For each element of `GroupViews`, the first rank of its group, and the verdict word of its default for
- * packets.
+ * For each group of `GroupViews.policy`, the first rank of the original group, and the verdict word of the
+ * default for packets.
  */
 type GroupWords = {
   readonly firstRanks: Uint32Array;
@@ -64,8 +64,8 @@ type GroupWords = {
 type Walk = {
   readonly marks: Uint8Array;
   /**
-   * For each element of `GroupViews`, the verdict word for DNS lookups that its hostname rules do not decide.
-   * `NONE` if the element does not decide such lookups.
+   * For each group of `GroupViews.policy`, the verdict word for DNS lookups that its hostname rules do not
+   * decide. `NONE` if the group does not decide such lookups.
    */
   readonly finals: Uint32Array;
   readonly patterns: LookupPatterns;
@@ -101,8 +101,8 @@ function walk(
 }
 
 /**
- * Converts the verdict word of a rule from the rank within `GroupViews` to the rank within the policy. Null
- * `places`: the two orders of rules are equal.
+ * Converts the verdict word of a rule in `GroupViews.policy` to its rank in the original policy. `places` is
+ * null if the original group has the same rules.
  */
 function placedWord(word: number, firstRank: number, places: Uint32Array | null): number {
   const place = rankOf(word);

@@ -35,8 +35,8 @@ export function populations(policy: Policy, budget: Budget): Populations {
   const bottoms = [0];
 
   /**
-   * Whether a group in `viewsOf` would only repeat deny rules. The deny rules of a group with selectors
-   * directly follow all rules of the group. If both apply to a source, the second element adds nothing.
+   * Whether a group in `GroupViews.policy` only repeats deny rules. A group with selectors is followed by a
+   * copy that contains only its deny rules. If both apply to a source, the copy adds nothing.
    */
   const isRepeated = (group: number, bottom: number): boolean =>
     stack.length > bottom && stack.array[stack.length - 1] === group - 1 && policy.groups[group - 1]?.dynamic === true;

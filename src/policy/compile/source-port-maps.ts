@@ -28,7 +28,7 @@ export class SourcePortMaps {
     return this.finish();
   }
 
-  /** Merges two values: the result has the lower rule number at each source port. */
+  /** Merges two values of a port map: the result has the lower rule number at each source port. */
   lower(left: number, right: number): number {
     if (left < SLICE && right < SLICE) return left < right ? left : right;
     const { maps } = this;
