@@ -124,7 +124,10 @@ function indexOf({ groups }: PolicyParts, id: string): number | undefined {
 
 type Named = { readonly value: unknown; readonly text: Uint8Array; readonly id: unknown };
 
-/** The group in a request body. If the body has no id, the function inserts the id from the request path. */
+/**
+ * Returns the group in a request body. If the body has no id, the function inserts the id from the request
+ * path.
+ */
 function withId(value: unknown, body: Uint8Array, id: string): Named {
   const text = trimmed(body);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return { value, text, id: undefined };

@@ -59,8 +59,8 @@ export type ConnectionDecision =
    */
   | { readonly kind: 'needs_certificate' }
   /**
-   * The service plane must intercept the connection. It decides each HTTP request with the steps (rules and
-   * defaults) from index `from` on.
+   * The service plane must intercept the connection. The service plane decides each HTTP request with the
+   * steps (rules and defaults) from index `from` on.
    */
   | { readonly kind: 'intercept'; readonly from: number };
 

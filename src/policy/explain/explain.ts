@@ -41,8 +41,8 @@ export type Explanation = {
   readonly effective_action: 'allow' | 'deny';
   readonly mode: Mode;
   /**
-   * The id of the group that decided. `source_group` and `rule` are null if a default without group or rule
-   * decided.
+   * The id of the group that decided; null if the policy default decided. `rule` is null if the default of
+   * the policy or of a group decided.
    */
   readonly source_group: string | null;
   readonly rule: string | null;

@@ -24,7 +24,7 @@ export class CompileTooLarge extends Error {
   constructor(
     /** The name of the table that was growing when the limit was exceeded. */
     readonly table: CompileTable,
-    /** A lower bound of the required size. */
+    /** A lower bound of the size that the table would need. */
     readonly need: number,
     readonly limit: number,
   ) {

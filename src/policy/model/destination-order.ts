@@ -9,8 +9,8 @@ const WORTH_IT = 1_024;
 const known = new WeakMap<readonly Rule[], Uint32Array>();
 
 /**
- * Returns a function that maps a turn to a rule index. Many rules are visited in the order of their first
- * destination, as in a program; a few rules are visited in list order.
+ * Returns a function that maps a position in the visiting order (0, 1, …) to a rule index. Many rules are
+ * visited in the order of their first destination, as in a program; a few rules are visited in list order.
  */
 export function destinationOrder(rules: readonly Rule[]): (turn: number) => number {
   if (rules.length < WORTH_IT) return (turn) => turn;

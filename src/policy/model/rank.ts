@@ -21,8 +21,8 @@ export function places(policy: Policy): Place[] {
 }
 
 /**
- * The result at a rank. `audited`: the mode is audit, so that TCP packets without a known connection pass too
- * (D4).
+ * The result at a rank. `audited`: the mode is audit, so that TCP packets outside any known connection pass
+ * too (D4).
  */
 export type Outcome = { readonly verdict: Verdict; readonly audited: boolean };
 

@@ -15,8 +15,8 @@ export type CompiledRegex =
 export type RegexOptions = { readonly caseInsensitive?: boolean };
 
 /**
- * Compiles a regular expression, or returns the cached result. All code must use this function or `RegexSet`,
- * so that the limits of D13 apply.
+ * Compiles a regular expression, or returns the cached result. All code that uses the RE2 engine must call
+ * this function or `RegexSet`.
  */
 export function compileRegex(source: string, { caseInsensitive = false }: RegexOptions = {}): CompiledRegex {
   const cache = caseInsensitive ? insensitive : sensitive;

@@ -67,8 +67,8 @@ export function classesOf({ groups }: Policy, limit: number): Classes | null {
 
 /**
  * Adds two packets of each equivalence class: one with the first value of every field, and one with the last.
- * Then adds four packets just outside its source and destination bounds. They detect a compiled interval that
- * is too long.
+ * Then adds four packets just outside its source and destination bounds. These packets detect a compiled
+ * interval that is too long.
  */
 export function addClasses(packets: ProofPackets, { regions }: Classes, random: ProofRandom): void {
   for (const { sourceFirst, sourceLast, destinationFirst, destinationLast, keys } of regions) {

@@ -9,14 +9,15 @@ import { ProofRandom } from './random-numbers.js';
 const USUAL_PROTOCOLS: readonly number[] = [...PORT_PROTOCOLS, IPPROTO.icmp, 0, 2, 47, 50, 255];
 
 /**
- * The number of packets of each kind that are made for a rule. A value below 1 is a power of two: one packet
- * for every 1/density rules.
+ * The number of packets that are made for each rule, separately for packets that narrowly miss the rule and
+ * for packets that combine two groups. A value below 1 is a power of two: one packet for every 1/density
+ * rules.
  */
 export type Density = number;
 
 /**
- * The seed of packets inside a rule. Each kind of packets has its own seed, and therefore its own random
- * numbers.
+ * The seeds of the random numbers: for packets that match a rule, that narrowly miss a rule, and that combine
+ * two groups. Different seeds give each kind of packets its own random numbers.
  */
 const INSIDE = 0;
 const BESIDE = 0x1_0000;

@@ -22,8 +22,8 @@ const RANK = 16;
 type KeptSample = { readonly policy: Policy; readonly density: Density; readonly decided: DecidedPackets };
 
 /**
- * Makes the proof packets for large policies, and keeps the packets of the latest policy. They consist of one
- * run of packets for each group alone, then one run for each group combined with other groups.
+ * Makes the proof packets for large policies, and keeps the packets of the latest policy. The packets consist
+ * of one run for each group alone, then one run for each group combined with other groups.
  * - If the next policy differs in a few groups, only packets made of rules in these groups, or from their
  *   sources, are decided again.
  * - For all other packets the deciding rule stays the same, because a group applies only to its own sources.
@@ -116,8 +116,8 @@ function renewalOf(before: readonly Group[], after: readonly Group[], change: Gr
 }
 
 /**
- * Makes a smaller sample if the whole sample exceeds the work limit. Takes rules from all regions of the
- * policy, so that no group is omitted.
+ * Makes a smaller sample if the whole sample exceeds the work limit. Takes rules from all groups in turn, so
+ * that the sample does not consist of the first groups only.
  */
 function fromEverywhere(packets: ProofPackets, density: Density): DecidedPackets {
   const { groups } = packets.walk.policy;
