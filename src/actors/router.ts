@@ -36,8 +36,8 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
 };
 
 /**
- * Sends every bus message to its recipients. If a recipient is being restarted, immediately publishes a
- * refusal for the request.
+ * Sends every bus message to its recipients. If the recipient of a request is being restarted, immediately
+ * publishes a refusal of the request.
  */
 export function routeMessages(
   bus: Bus<Message>,

@@ -6,13 +6,16 @@ import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
  * same rank in both views.
  */
 export type GroupViews = {
-  /** A policy whose groups are the compiled views; the original policy object if no group has selectors. */
+  /**
+   * A policy with the compiled groups: each original group, and for a group with selectors also a copy with
+   * only its deny rules. The original policy object if no group has selectors.
+   */
   readonly policy: Policy;
-  /** For each compiled view of a group, the index of the group in the original policy. */
+  /** For each group of `policy`, the index of its group in the original policy. */
   readonly groups: Uint32Array;
   /**
-   * For each compiled view of a group, the index of each of its rules in the group. Null if the view contains
-   * all rules of the group.
+   * For each group of `policy`, the index of each of its rules in the original group. Null if the group has
+   * all rules of the original group.
    */
   readonly places: readonly (Uint32Array | null)[];
 };

@@ -15,8 +15,8 @@ export class Sequences {
   private slots = new Int32Array(SLOTS).fill(-1);
 
   /**
-   * `budget` limits the size. New sequences count as entries of `table`; `width` numbers count as one table
-   * entry.
+   * A new sequence counts in the compile budget as entries of `table`. One table entry consists of `width`
+   * numbers.
    */
   constructor(
     private readonly budget: Budget,
