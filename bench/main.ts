@@ -67,17 +67,25 @@ console.log(
   `${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB, Linux ${machine.kernel}, Node ${machine.node}`,
 );
 const results: Record<string, readonly Row[]> = {};
-for (const bench of benches.filter(({ name }) => wanted.length === 0 || wanted.includes(name))) {
-  console.log(`\n${bench.name}`);
-  const rows = await bench.run();
-  results[bench.name] = rows;
-  console.log(tableOf(rows));
-}
+const failed: string[] = [];
 await mkdir('bench/results', { recursive: true });
 const file = `bench/results/${new Date().toISOString().replace(/[:.]/g, '-')}.json`;
-await writeFile(file, `${JSON.stringify({ machine, results }, null, 2)}\n`);
+for (const bench of benches.filter(({ name }) => wanted.length === 0 || wanted.includes(name))) {
+  console.log(`\n${bench.name}`);
+  try {
+    results[bench.name] = await bench.run();
+  } catch (failure) {
+    failed.push(bench.name);
+    console.error(failure);
+    continue;
+  }
+  console.log(tableOf(results[bench.name] ?? []));
+  // Written after each benchmark, so that a later failure loses no figures.
+  await writeFile(file, `${JSON.stringify({ machine, results }, null, 2)}\n`);
+}
 const missed = Object.values(results)
   .flat()
   .filter((row) => !isKept(row)).length;
 console.log(`\n${file}\n${missed === 0 ? 'every bound kept' : `${missed} bounds missed`}`);
-process.exitCode = missed === 0 ? 0 : 1;
+if (failed.length > 0) console.log(`failed: ${failed.join(', ')}`);
+process.exitCode = missed === 0 && failed.length === 0 ? 0 : 1;
