@@ -26,10 +26,13 @@ import { openMemoryStore } from '#store/store.js';
 import { nodesOf } from '#test/statecharts/chart-walk.js';
 import { threadHere } from './running-system.js';
 
-/** Effects that a chart declares and its actor does not bind. */
-/** Actions with an effect outside of the chart. */
+/** The XState actions that have an effect outside the statechart; `unprovided` checks only these actions. */
 const EFFECTS = ['publish', 'use'];
 
+/**
+ * Returns the names of all invoked actors of `chart`, and of the actions in `EFFECTS`, for which `actor` has
+ * no implementation.
+ */
 function unprovided(chart: AnyStateMachine, actor: AnyStateMachine): string[] {
   const effectsOf = ({ implementations }: AnyStateMachine): Record<string, unknown> => ({
     ...implementations.actors,
@@ -39,7 +42,7 @@ function unprovided(chart: AnyStateMachine, actor: AnyStateMachine): string[] {
   return Object.entries(effectsOf(chart)).flatMap(([name, effect]) => (bound[name] === effect ? [name] : []));
 }
 
-test('every actor provides every effect that its chart declares', async () => {
+test('each actor implements all invoked actors and all `publish` and `use` actions of its statechart', async () => {
   const bus = createBus<Message>();
   const store = await openMemoryStore();
   const now = () => new Date();
@@ -80,7 +83,7 @@ test('every actor provides every effect that its chart declares', async () => {
   expect(unprovided(performanceModeChart, performanceModeChart)).toEqual(['read', 'write', 'publish']);
 });
 
-test('every message goes to an actor that has a transition for it', () => {
+test('the router sends each bus message only to actors whose statechart has a transition for that message type', () => {
   const charts = {
     node: nodeChart,
     policy: policyChart,
@@ -100,6 +103,6 @@ test('every message goes to an actor that has a transition for it', () => {
   expect(deaf).toEqual([]);
 });
 
-test('the node supervises each part in a region of its own', () => {
+test('the node statechart has one region for the phase of the node and one region for each supervised part', () => {
   expect(Object.keys(nodeChart.states)).toEqual(['phase', ...PARTS]);
 });

@@ -19,8 +19,8 @@ const PING = {
   icmpCode: 0,
 };
 
-describe('the dataplane', () => {
-  test('enforces the fallback before the first policy is written', async () => {
+describe('dataplane actor', () => {
+  test('puts the configured fallback in force while no policy was ever written', async () => {
     const { datapath, until, system } = await startSystem();
     await until('policy_ready', 'never_activated');
     expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'prove 0', 'flip 0']);
@@ -35,7 +35,7 @@ describe('the dataplane', () => {
     ]);
   });
 
-  test('keeps an adopted policy that is newer than the data folder until a policy is written', async () => {
+  test('keeps an adopted program, newer than the data folder, in force until a policy is written and activated', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '' };
     const { until, system, stateOf } = await startSystem({ datapath });
@@ -63,7 +63,7 @@ describe('the dataplane', () => {
     expect(stateOf('dataplane_running')).toBe('enforcing');
   });
 
-  test('keeps the program in force when the proof of a written policy fails', async () => {
+  test('keeps the adopted program in force if the proof of a newly written policy fails', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '' };
     datapath.on.prove = () => {
@@ -77,7 +77,7 @@ describe('the dataplane', () => {
     expect(datapath.inForce).toBe(null);
   });
 
-  test('opens the datapath again after its worker died, and puts the same program in force', async () => {
+  test('opens the datapath again after the datapath thread died, and puts the same policy in force again', async () => {
     const { datapath, until, system, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     await system.policies.write(singleton('lan'));
@@ -98,7 +98,7 @@ describe('the dataplane', () => {
     expect((await system.policies.write(singleton('wan'))).kind).toBe('written');
   });
 
-  test('refuses a write at once when its worker dies while the program is staged', async () => {
+  test('refuses a policy write without delay if the datapath thread dies while the policy is being staged', async () => {
     const { datapath, until, system } = await startSystem({ activationTimeoutMs: 60_000 });
     await until('policy_ready', 'never_activated');
     let staging = (): void => {};
@@ -120,7 +120,7 @@ describe('the dataplane', () => {
     expect(system.readiness().checks[0]?.state).toBe('backing_off');
   });
 
-  test('does not activate a stored policy whose proof fails', async () => {
+  test('puts a stored policy in force only after the proof of that policy has passed', async () => {
     const datapath = fakeDatapath();
     datapath.on.prove = () => {
       throw new ProofFailed({ packet: PING, expected: verdictWord(0, 'deny', false), found: 0 });
@@ -136,7 +136,7 @@ describe('the dataplane', () => {
     expect(datapath.inForce).toBe(0);
   });
 
-  test('retries when the datapath fails to open', async () => {
+  test('opens the datapath again after the first attempt to open the datapath has failed', async () => {
     const datapath = fakeDatapath();
     let attempts = 0;
     datapath.on.open = () => {
@@ -148,7 +148,7 @@ describe('the dataplane', () => {
     expect(attempts).toBe(2);
   });
 
-  test('reports what the machine lacks, and refuses writes without storing them', async () => {
+  test('reports a missing capability such as CAP_BPF, and refuses policy writes without storing the policies', async () => {
     const datapath = fakeDatapath();
     datapath.missing = [{ what: 'CAP_BPF', sentence: 'Run as root, or grant CAP_BPF.' }];
     const { until, system, store } = await startSystem({ datapath });
@@ -168,7 +168,7 @@ describe('the dataplane', () => {
     expect(datapath.log).toEqual([]);
   });
 
-  test('is not ready while a configured interface is missing, and attaches when it appears', async () => {
+  test('fails the check `dataplane_config` while a configured interface is missing, until that interface appears', async () => {
     const datapath = fakeDatapath();
     datapath.interfaces = ['lan0'];
     const { until, system } = await startSystem({ datapath });
@@ -179,7 +179,7 @@ describe('the dataplane', () => {
     await until('dataplane_config', 'configured');
   });
 
-  test('reports the new name of a renamed interface until the configured name exists again', async () => {
+  test('shows the new name of a renamed interface until an interface with the configured name exists again', async () => {
     const datapath = fakeDatapath();
     const { until, system } = await startSystem({ datapath });
     await until('dataplane_config', 'configured');
@@ -198,7 +198,7 @@ describe('the dataplane', () => {
     expect(system.readiness().checks[1]?.detail).toBe('no interface has this name: lan0');
   });
 
-  test('reports that the flow table refuses new flows, stays ready, and does not attach again', async () => {
+  test('reports that the flow table refuses new flows, but stays ready and does not attach its hooks again', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_running', 'enforcing');
     const running = () => system.readiness().checks[0];
@@ -224,7 +224,7 @@ describe('the dataplane', () => {
     expect(running()?.detail).toBe('enforcing');
   });
 
-  test('attaches again when a link is lost, and reports a fault while it cannot', async () => {
+  test('attaches its hooks again after a link was lost, and fails the check `dataplane_config` if attaching fails', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_running', 'enforcing');
     datapath.on.attach = () => {
@@ -238,7 +238,7 @@ describe('the dataplane', () => {
     expect(system.readiness().checks[0]?.state).toBe('enforcing');
   });
 
-  test('names lost pins until they are restored', async () => {
+  test('names removed pins in the check `dataplane_config` until the pins are restored', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_config', 'configured');
     let restore = (): void => {};
@@ -262,7 +262,7 @@ describe('the dataplane', () => {
   });
 });
 
-test('a configured name that ends in * matches every interface with that prefix', () => {
+test('the configured interface name `wan*` matches every interface whose name begins with `wan`', () => {
   const attachment = (name: string) => ({ interface: name, ifindex: 1, by: 'tcx' as const });
   const attachments = [attachment('lan0'), attachment('wan7')];
   expect(withoutInterface(['lan0', 'wan*', 'lan', 'dmz*'], attachments)).toEqual(['lan', 'dmz*']);

@@ -3,7 +3,7 @@ import { type ExchangeDone, timeExchanges } from '#actors/exchange-times.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 
-it('reports the outcome of each bus request exactly once', () => {
+it('`timeExchanges` reports the outcome of each request on the bus once, even if a second response arrives', () => {
   const bus = createBus<Message>();
   const done: ExchangeDone[] = [];
   timeExchanges(bus, (exchange) => done.push(exchange));

@@ -8,20 +8,26 @@ import type {
   Review,
 } from '#contracts/datapath.js';
 
-/** A datapath that records its calls and behaves as a test specifies. */
+/**
+ * A fake `Datapath` for tests: `log` lists its calls, and a test changes its behaviour through the other
+ * members.
+ */
 export type FakeDatapath = Datapath & {
   readonly log: string[];
-  /** The generation in force. */
+  /** The generation of the last flipped program. Null: no program was flipped yet. */
   readonly inForce: number | null;
-  /** The generation that an earlier process left in force. */
+  /** The program that `open` reports as left in force by an earlier process. Null: no such program. */
   left: Adoption['inForce'];
   missing: readonly Missing[];
   interfaces: string[];
   reviewed: Review;
-  /** Called in place of the success of a step; may throw or wait. */
+  /**
+   * Functions of the test. The fake calls the function of an operation after it has logged the operation. If
+   * the function throws, the operation fails; if it returns a promise, the operation waits for that promise.
+   */
   readonly on: { open?: Hook; attach?: Hook; stage?: Hook; prove?: Hook; flip?: Hook; unstage?: Hook };
   tell(change: DatapathChange): void;
-  /** The argument of the last `setEventsWanted`. */
+  /** The argument of the last call of `setEventsWanted`. Null: the function was not called yet. */
   readonly eventsWanted: EventsWanted | null;
 };
 type Hook = (() => Promise<void> | void) | undefined;

@@ -31,7 +31,7 @@ const started = () => {
 const conditionIn = (actor: ReturnType<typeof started>, ended?: string) =>
   conditionOf('dns_allowlist', actor.getSnapshot() as never, ended);
 
-test('a readiness check shows the state of its chart, and the cause while it is not ready', () => {
+test('a readiness check shows the state of its statechart, and the cause of the failure if the check fails', () => {
   const actor = started();
   expect(conditionIn(actor)).toEqual({ name: 'dns_allowlist', ok: true, state: 'serving', detail: 'serving' });
   actor.send({ type: 'failed' });
@@ -43,7 +43,7 @@ test('a readiness check shows the state of its chart, and the cause while it is 
   });
 });
 
-test('an actor that died in a ready state is reported as down', () => {
+test('a readiness check reports the state `down` if its actor died, even in a state that is tagged as ready', () => {
   const actor = started();
   actor.send({ type: 'bug' });
   expect(actor.getSnapshot().hasTag('dns_allowlist:ready')).toBe(true);
@@ -52,7 +52,7 @@ test('an actor that died in a ready state is reported as down', () => {
   expect(conditionOf('dns_allowlist', undefined)).toEqual({ ...down, detail: 'its actor ended and is started again' });
 });
 
-test('the field since is the time when the state was entered, not the time of the last request', () => {
+test('the field `since` of a readiness check is the time of the last state change, not of the last request', () => {
   let now = 0;
   const times = createStateTimes(() => new Date(now));
   const actor = started();
@@ -68,7 +68,7 @@ test('the field since is the time when the state was entered, not the time of th
   expect(look()).toBe('1970-01-01T00:00:02.000Z');
 });
 
-test('the readiness report is ready only if every check is ready', () => {
+test('the readiness report is ready only if every readiness check passes', () => {
   const good = { name: 'cluster', ok: true, state: 'alone', detail: '' } as const;
   const bad = { name: 'draining', ok: false, state: 'draining', detail: '' } as const;
   const since = () => 'then';

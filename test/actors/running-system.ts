@@ -8,7 +8,7 @@ import { type FakeDatapath, fakeDatapath } from './fake-datapath.js';
 
 const NOW = '2026-01-01T00:00:00.000Z';
 
-/** Executes the tasks of the policy thread in this thread. */
+/** A fake policy thread: runs the tasks of the policy thread in the calling thread. */
 export function threadHere(): PolicyThread {
   const perform = createPolicyWorkshop();
   return {
@@ -23,7 +23,7 @@ export type Running = {
   readonly system: System;
   readonly store: Store;
   readonly datapath: FakeDatapath;
-  /** Resolves when a check of `/ready` reaches a state. */
+  /** Resolves when the readiness check with the name `check` has the state `state`. */
   readonly until: (check: string, state: string) => Promise<void>;
   readonly stateOf: (check: string) => string;
 };
@@ -64,7 +64,7 @@ export async function stopSystems(): Promise<void> {
   await Promise.all(running.splice(0).map((system) => system.shutdown()));
 }
 
-/** A policy with one group of this id and one rule. */
+/** A policy with one source group, whose id is `id`, and one rule. */
 export function config(id: string, mode?: 'audit' | 'enforce'): unknown {
   return {
     source_groups: [

@@ -3,7 +3,7 @@ import { createActor, SimulatedClock, waitFor } from 'xstate';
 import { supervisedPartActor } from '#actors/supervised-part.actor.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 
-/** A part that starts only while `works` is true. */
+/** Runs the actor of a fake supervised part. `begin` of this part fails while `given.works` is false. */
 function startPart(beginsAtOnce: boolean) {
   const clock = new SimulatedClock();
   const given = { begun: 0, works: true, report: (_: string | null): void => {} };
@@ -22,7 +22,7 @@ function startPart(beginsAtOnce: boolean) {
   return { actor, clock, given, settled };
 }
 
-test('a part that fails begins again after 1 s, then after 2 s and 4 s', async () => {
+test('a supervised part that fails is started again after 1 s, then after 2 s and 4 s if each start fails', async () => {
   const { actor, clock, given, settled } = startPart(true);
   await settled('up');
   given.works = false;
@@ -42,7 +42,7 @@ test('a part that fails begins again after 1 s, then after 2 s and 4 s', async (
   actor.stop();
 });
 
-test('a part that begins by itself is up until it fails, and up again when it reports that', async () => {
+test('a supervised part with its own start is up until the part reports a failure, and again after it reports recovery', async () => {
   const { actor, given, settled } = startPart(false);
   await settled('up');
   given.report('the thread ended');
@@ -53,7 +53,7 @@ test('a part that begins by itself is up until it fails, and up again when it re
   actor.stop();
 });
 
-test('a quiet time wipes out earlier failures', async () => {
+test('60 s without a failure reset the restart delay of a supervised part', async () => {
   const { actor, clock, given, settled } = startPart(true);
   await settled('up');
   given.report('the thread ended');

@@ -34,7 +34,7 @@ function supervising(policy: () => Promise<void>) {
   return { node, clock, inputs };
 }
 
-test('an actor that ends with an error is restarted with a growing delay; the other actors stay', async () => {
+test('the node restarts an actor that ends with an error, after a growing delay, and restarts no other actor', async () => {
   let starts = 0;
   const { node, clock, inputs } = supervising(() => {
     starts++;
@@ -54,7 +54,7 @@ test('an actor that ends with an error is restarted with a growing delay; the ot
   node.stop();
 });
 
-test('a period without failures resets the restart delay', async () => {
+test('60 s without a failure reset the restart delay of an actor of the node', async () => {
   let starts = 0;
   const { node, clock } = supervising(() =>
     starts++ === 0 ? Promise.reject(new Error('bug')) : new Promise(() => {}),
@@ -67,7 +67,7 @@ test('a period without failures resets the restart delay', async () => {
   node.stop();
 });
 
-test('shutdown completes at its deadlines when parts do not respond', () => {
+test('the node stops 10 s after a shutdown request although its parts do not respond', () => {
   const { node, clock } = supervising(() => new Promise(() => {}));
   node.send({
     type: 'policy.activated',
@@ -87,7 +87,7 @@ test('shutdown completes at its deadlines when parts do not respond', () => {
   node.stop();
 });
 
-test('a request to an actor that is restarting is refused, not lost', () => {
+test('the router refuses a request to an actor that is being restarted, instead of dropping the request', () => {
   const bus = createBus<Message>();
   const seen: Message[] = [];
   bus.messages.subscribe((message) => seen.push(message));
@@ -104,7 +104,7 @@ test('a request to an actor that is restarting is refused, not lost', () => {
   });
 });
 
-test('the dataplane ends with an error of its interfaces, so that the node starts it again', async () => {
+test('the dataplane actor ends with an error if its interfaces actor fails, so that the node restarts the dataplane', async () => {
   const interfaces = fromPromise(() => Promise.reject(new Error('bug')));
   const actors = {
     interfaces: interfaces as never,

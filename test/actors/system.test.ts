@@ -5,8 +5,8 @@ import { config, envelope, removal, singleton, startSystem, stopSystems, write }
 
 afterEach(stopSystems);
 
-describe('a node without a dataplane section', () => {
-  test('stores policies, reports that nothing enforces them, and is not ready', async () => {
+describe('a node whose configuration has no `dataplane` section', () => {
+  test('stores a policy with the warning `not_enforced`, and is not ready', async () => {
     const { system, store, until } = await startSystem({ dataplane: null });
     await until('policy_ready', 'never_activated');
     const outcome = await system.policies.write(singleton('lan'));
@@ -28,7 +28,7 @@ describe('a node without a dataplane section', () => {
   });
 });
 
-describe('parts that this build does not have', () => {
+describe('a part that the node does not run', () => {
   const rules = [
     { id: 'name', action: 'allow', match: { dns_hostname: 'example.com' } },
     { id: 'tls', action: 'allow', match: { proto: 'tcp', dst_ports: [443], tls: { sni: ['example.com'] } } },
@@ -38,7 +38,7 @@ describe('parts that this build does not have', () => {
     policy: { source_groups: [{ id: 'lan', sources: { ips: ['10.0.0.1'] }, rules }] },
   };
 
-  test('are reported as needed but absent while the active policy needs them', async () => {
+  test('has the readiness state `needed_but_absent` while the active policy needs this part', async () => {
     const { system, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     const outcome = await system.policies.write(write(needy));
@@ -48,7 +48,7 @@ describe('parts that this build does not have', () => {
     expect([stateOf('dns_allowlist'), stateOf('service_plane')]).toEqual(['disabled', 'disabled']);
   });
 
-  test('are never reported as serving although they are configured', async () => {
+  test('has the readiness state `unserved` if this part is the cluster and the configuration has a cluster section', async () => {
     const { system } = await startSystem({ sections: { cluster: true } });
     const failing = system
       .readiness()
@@ -61,8 +61,8 @@ describe('parts that this build does not have', () => {
   });
 });
 
-describe('a stored policy that cannot be read', () => {
-  test('leaves the kernel unchanged, and a write repairs it', async () => {
+describe('a stored policy that is invalid', () => {
+  test('is not put in force at startup, and is replaced by the next policy write', async () => {
     const store = await openMemoryStore();
     await store.policies.commit({
       generation: 7,
@@ -92,8 +92,8 @@ describe('a stored policy that cannot be read', () => {
   });
 });
 
-describe('shutdown', () => {
-  test('finishes the current write, refuses the next, and leaves the datapath in place', async () => {
+describe('shutdown of a node', () => {
+  test('completes the current policy write, refuses later policy writes, and leaves the datapath in force', async () => {
     const { system, datapath, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     let release = (): void => {};
@@ -119,7 +119,7 @@ describe('shutdown', () => {
     expect(datapath.inForce).toBe(1);
   });
 
-  test('can be requested twice, and no write is accepted afterwards', async () => {
+  test('closes the datapath once if the shutdown is requested twice, and refuses later policy writes', async () => {
     const { system, datapath } = await startSystem();
     await Promise.all([system.shutdown(), system.shutdown()]);
     expect(await system.policies.write(singleton('lan'))).toMatchObject({ kind: 'refused', code: 'draining' });
@@ -128,7 +128,7 @@ describe('shutdown', () => {
 });
 
 describe('performance mode', () => {
-  test('is enabled by default, and a written mode survives a restart', async () => {
+  test('is enabled by default, and keeps a written value after a restart of the node', async () => {
     const { system, store } = await startSystem();
     expect(await system.performanceMode.read()).toEqual({ enabled: true, source: null, revision: 0 });
     const written = { enabled: false, source: 'local', revision: 1 };
@@ -139,7 +139,7 @@ describe('performance mode', () => {
     expect(await again.system.performanceMode.read()).toEqual(written);
   });
 
-  test('selects the events that the kernel sends, also after a restart', async () => {
+  test('requests all kernel events while enabled and no kernel events while disabled, also after a restart of the node', async () => {
     const { system, store, datapath, until } = await startSystem();
     await until('dataplane_running', 'enforcing');
     expect(datapath.eventsWanted).toEqual(ALL_EVENTS);
@@ -153,7 +153,7 @@ describe('performance mode', () => {
     expect(again.datapath.eventsWanted).toEqual(ALL_EVENTS);
   });
 
-  test('refuses a write that expects another revision, and answers writes in order', async () => {
+  test('refuses a write whose expected revision is outdated, and performs concurrent writes in their order', async () => {
     const { system } = await startSystem();
     const outcomes = await Promise.all([
       system.performanceMode.write({ enabled: false, author: 'alice', expectedRevision: 0 }),
@@ -168,7 +168,7 @@ describe('performance mode', () => {
   });
 });
 
-describe('integrations', () => {
+describe('Kubernetes integrations', () => {
   const integration = {
     name: 'prod',
     kind: 'kubernetes' as const,
@@ -185,7 +185,7 @@ describe('integrations', () => {
     ],
   };
 
-  test('are shown without their token', async () => {
+  test('are returned by `list`, `read` and `write` without their service account token', async () => {
     const { system } = await startSystem();
     const outcome = await system.integrations.write({ integration, author: 'alice', expectedRevision: 0 });
     expect(outcome).toMatchObject({ kind: 'written', created: true });
@@ -198,7 +198,7 @@ describe('integrations', () => {
     });
   });
 
-  test('are not changed by dry runs, which return the answer of the write', async () => {
+  test('are not changed by a dry run, which returns the same answer as the real write', async () => {
     const { system } = await startSystem();
     const dry = await system.integrations.write({ integration, author: 'alice', expectedRevision: 0, dryRun: true });
     expect(dry).toMatchObject({ kind: 'written', created: true, integration: { name: 'prod', revision: 1 } });
@@ -211,7 +211,7 @@ describe('integrations', () => {
     expect(await system.integrations.read('prod')).toMatchObject({ revision: 1, updated_by: 'alice' });
   });
 
-  test('keep a policy with unresolved selectors not ready', async () => {
+  test('fail the check `policy_ready` while the pod selectors of the active policy are not resolved to addresses', async () => {
     const { system, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     await system.integrations.write({ integration, author: 'alice' });
@@ -223,7 +223,7 @@ describe('integrations', () => {
     expect(stateOf('policy_ready')).toBe('active');
   });
 
-  test('cannot be deleted while the active policy names them', async () => {
+  test('are not deleted while the active policy names them', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     await system.integrations.write({ integration, author: 'alice' });
@@ -238,7 +238,7 @@ describe('integrations', () => {
   });
 });
 
-describe('explain', () => {
+describe('explain request', () => {
   const query = {
     packet: {
       source: 0x0a000001,
@@ -251,7 +251,7 @@ describe('explain', () => {
     },
   };
 
-  test('evaluates the active policy, a draft, or the fallback while no policy is active', async () => {
+  test('evaluates the draft in the request, or the active policy, or the fallback if no policy is active', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     expect(await system.explain({ query }, 'alice')).toMatchObject({ decision: 'deny', source_group: null });
@@ -270,7 +270,7 @@ describe('explain', () => {
     });
   });
 
-  test('refuses an invalid draft with JSON pointers into the request', async () => {
+  test('refuses an invalid draft policy, with a JSON pointer into the request for each problem', async () => {
     const { system } = await startSystem();
     expect(await system.explain({ policy: config('') as never, query }, 'alice')).toMatchObject({
       kind: 'refused',
