@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createBus } from '#bus/bus.js';
 
-test('the bus delivers a message published during delivery after the current message, to every subscriber', () => {
+test('the bus delivers a message that a subscriber publishes only after all subscribers received the current message', () => {
   const bus = createBus<string>();
   const seen: string[] = [];
   bus.messages.subscribe((message) => {
@@ -12,7 +12,7 @@ test('the bus delivers a message published during delivery after the current mes
   expect(seen).toEqual(['A', 'B']);
 });
 
-test('the bus delivers nothing after an unsubscribe', () => {
+test('the bus delivers no further message to a subscriber that has unsubscribed', () => {
   const bus = createBus<string>();
   const seen: string[] = [];
   const subscription = bus.messages.subscribe((message) => seen.push(message));
