@@ -14,7 +14,10 @@ const clock = () => {
   return () => new Date(ms++);
 };
 
-/** The recorded events without the fields that differ between runs. */
+/**
+ * Each inspection event as text, without times and session ids, because times and ids differ between test
+ * runs.
+ */
 const told = (inspections: readonly Inspection[]) =>
   inspections.map((inspection) => {
     if (inspection.type === '@xstate.actor') return `actor ${inspection.name}`;
@@ -41,8 +44,8 @@ const lamp = setup({
   },
 });
 
-describe('the recorder of the statecharts', () => {
-  it('reports all transitions in the format of the Stately inspector, without context, input or output', async () => {
+describe('ChartRecorder', () => {
+  it('records actors, events and snapshots in the format of the Stately inspector, without context, input or output', async () => {
     const now = clock();
     const recorder = new ChartRecorder(now);
     const seen: Inspection[] = [];
@@ -116,7 +119,7 @@ describe('the recorder of the statecharts', () => {
     expect(recorder.actors()).toEqual([]);
   });
 
-  it('reports the end of an actor that throws', async () => {
+  it('records the end of an actor whose action throws, without the text of the error', async () => {
     const recorder = new ChartRecorder(clock());
     const parent = createMachine({
       id: 'parent',
@@ -154,7 +157,7 @@ describe('the recorder of the statecharts', () => {
     expect(JSON.stringify(recorder.recent().slice(-4))).not.toContain('"planted"');
   });
 
-  it('lists the charts of a node, and bounds the records of a busy chart', async () => {
+  it('lists all statecharts of a running node, and keeps at most 2,000 records, and at most 100 for each statechart', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     const running = system.debug.charts();
