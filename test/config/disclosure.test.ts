@@ -6,7 +6,7 @@ import { leavesOf, SHOWN } from '#config/disclosure.js';
 import { readConfig } from '#config/load.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
-test('the disclosure list has exactly the keys of the configuration', () => {
+test('the list of configuration keys that Weir may disclose (`SHOWN`) has exactly the keys of the configuration schema', () => {
   expect(Object.keys(SHOWN).sort()).toEqual(
     leavesOf(configSchema)
       .map((keys) => keys.join('.'))
@@ -14,7 +14,7 @@ test('the disclosure list has exactly the keys of the configuration', () => {
   );
 });
 
-test('the disclosed configuration gives the source of each value and omits values from the environment', () => {
+test('the disclosed configuration names the source of each value, and omits values that come from the environment', () => {
   const file = join(temporaryFolder(), 'weir.yaml');
   writeFileSync(
     file,

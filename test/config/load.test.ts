@@ -70,14 +70,14 @@ const dataplane = {
   pinPath: '/sys/fs/bpf/weir',
 };
 
-describe('configuration', () => {
-  it('requires only the version; every other key has a default', () => {
+describe('configuration file', () => {
+  it('requires only the key `version`; every other key has a default', () => {
     expect(parse('version: 1')).toEqual(defaults);
     expect(problemsOf('')).toEqual(['missing_key weir.yaml: version: is required']);
     expect(problemsOf('version: 2')).toEqual(['invalid_value weir.yaml:1:10: version: must be 1']);
   });
 
-  it('reads every section', () => {
+  it('sets every key of every section in the loaded configuration', () => {
     const folder = temporaryFolder();
     const pem = join(folder, 'any.pem');
     writeFileSync(pem, CERTIFICATE + KEY);
@@ -201,13 +201,13 @@ cluster:
     });
   });
 
-  it('is frozen recursively', () => {
+  it('is loaded as an object that is frozen recursively', () => {
     const config = parse('version: 1\ndataplane: { interfaces: [lan0] }');
     expect(() => Object.assign(config.api.listen, { port: 1 })).toThrow(TypeError);
     expect(() => (config.dataplane?.interfaces as string[] | undefined)?.push('wan0')).toThrow(TypeError);
   });
 
-  it('reports all problems at once, each with its key and its place', () => {
+  it('is refused with all problems at once, each with its key, line and column', () => {
     expect(
       problemsOf(`version: 1
 nodes: { id: a }
@@ -246,18 +246,18 @@ log:
     ]);
   });
 
-  it('reports the place of a syntax error and of a repeated key', () => {
+  it('is refused with the line and column of a syntax error or of a repeated key', () => {
     expect(problemsOf('version: 1\napi: {listen')[0]).toMatch(/^syntax weir\.yaml:2:\d+: /);
     expect(problemsOf('version: 1\nversion: 1')).toEqual(['syntax weir.yaml:2:1: Map keys must be unique']);
     expect(problemsOf('just text')).toEqual(['invalid_value weir.yaml: must be a section with keys']);
   });
 
-  it('names the file that cannot be read', () => {
+  it('is named in the error message if the file cannot be read', () => {
     expect(() => loadConfig('/no/such/file.yaml', {})).toThrow(/^\/no\/such\/file\.yaml: no such file or directory$/);
   });
 
-  describe('configuration from the environment', () => {
-    it('replaces variables in values, and keeps an escaped one', () => {
+  describe('with environment variables', () => {
+    it('contains references to variables, which are replaced by their values; an escaped reference stays as text', () => {
       const yaml = `version: 1
 node:
   id: "\${ZONE}-\${N}"
@@ -271,14 +271,14 @@ dataplane:
       expect(dataplane).toMatchObject({ interfaces: ['lan0'], flowCapacity: 2000 });
     });
 
-    it('reports each variable that is not set', () => {
+    it('is refused with one problem for each referenced variable that is not set', () => {
       expect(problemsOf(`version: 1\nnode:\n  id: $\{ZONE}-$\{ID}`)).toEqual([
         'unset_variable weir.yaml:3:7: the environment variable ZONE is not set',
         'unset_variable weir.yaml:3:7: the environment variable ID is not set',
       ]);
     });
 
-    it('prefers WEIR_SECTION__KEY over the file, splits lists at commas, and creates missing sections', () => {
+    it('is overridden by WEIR_SECTION__KEY, whose value is split at commas for a list key and may create a section', () => {
       const config = parse('version: 1\napi: { listen: 127.0.0.1:1 }', {
         WEIR_API__LISTEN: '127.0.0.1:2',
         WEIR_POLICY__FALLBACK: 'allow',
@@ -296,7 +296,7 @@ dataplane:
       });
     });
 
-    it('refuses overrides of unknown keys, and names the variable of an invalid value', () => {
+    it('is refused if a variable overrides an unknown key or has an invalid value; the problem names the variable', () => {
       expect(
         problemsOf('version: 1', {
           WEIR_API__LSTEN: 'x',
@@ -313,7 +313,7 @@ dataplane:
     });
   });
 
-  it('accepts a webhook URL of http or https without credentials, whose secret file exists', () => {
+  it('may name a webhook URL of HTTP or HTTPS without credentials, and a secret file that exists', () => {
     const urls = [
       'ftp://a.example',
       'https://u:p@a.example/',
@@ -337,7 +337,7 @@ dataplane:
   });
 
   it.each(['0.0.0.0:8080', '192.0.2.1:8080', '[::]:8080', 'weir.example.com:8080', '128.0.0.1:80'])(
-    'refuses to listen on %s without TLS',
+    'is refused if the API listens on %s without TLS',
     (listen) => {
       const host = listen.replace(/:\d+$/, '').replace(/[[\]]/g, '');
       expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([
@@ -346,12 +346,15 @@ dataplane:
     },
   );
 
-  it.each(['127.0.0.1:8080', '127.9.9.9:0', '[::1]:8080', 'localhost:8080'])('listens on %s without TLS', (listen) => {
-    expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([]);
-  });
+  it.each(['127.0.0.1:8080', '127.9.9.9:0', '[::1]:8080', 'localhost:8080'])(
+    'is accepted if the API listens on %s without TLS',
+    (listen) => {
+      expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([]);
+    },
+  );
 
   it.each(['127.0.0.1', ':8080', '127.0.0.1:65536', '256.0.0.1:80', '::1:80', '[127.0.0.1]:80', 'a b:80', '1.2.3:80'])(
-    'refuses %s as a listen address',
+    'is refused if the listen address of the API is %s',
     (listen) => {
       expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([
         'invalid_value weir.yaml:2:16: api.listen: must be `host:port`, such as 127.0.0.1:8080',
@@ -359,7 +362,7 @@ dataplane:
     },
   );
 
-  it('refuses addresses and names that the DNS proxy cannot use', () => {
+  it('is refused if a DNS listener or upstream has an IPv6 address, or if a `rebind_allow` name is malformed', () => {
     const text = `version: 1
 dns: { listen: ["[::1]:53"], upstreams: ["[2001:db8::1]:53"], rebind_allow: ["*.a.*", "ok.example"] }
 `;
@@ -370,7 +373,7 @@ dns: { listen: ["[::1]:53"], upstreams: ["[2001:db8::1]:53"], rebind_allow: ["*.
     ]);
   });
 
-  it('refuses missing files, and values that this build does not support', () => {
+  it('is refused if a TLS file is missing, or if `dns.min_grant` is longer than `dns.max_grant`', () => {
     expect(
       problemsOf(`version: 1
 api: { tls: { cert: /no/cert.pem, key: /no/key.pem } }
@@ -384,7 +387,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     ]);
   });
 
-  it('refuses an API certificate and key that are not PEM or do not match', () => {
+  it('is refused if the API certificate or key is not PEM, or if the key does not match the certificate', () => {
     const folder = temporaryFolder();
     const file = (name: string, text: string): string => {
       const path = join(folder, name);
@@ -423,11 +426,11 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     ['5 s', false],
     ['-5s', false],
     ['5d', false],
-  ])('evaluates %s as activation_timeout: %s', (value, taken) => {
+  ])('with %s as policy.activation_timeout is valid: %s', (value, taken) => {
     expect(problemsOf(`version: 1\npolicy: { activation_timeout: "${value}" }`).length).toBe(taken ? 0 : 1);
   });
 
-  it('loads the example file', () => {
+  it('examples/weir.yaml is loaded without problems', () => {
     const example = new URL('../../examples/weir.yaml', import.meta.url).pathname;
     expect(loadConfig(example, {})).toEqual({
       ...defaults,
@@ -437,7 +440,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     expect(readFileSync(example, 'utf8')).toContain('docs/configuration.md');
   });
 
-  it('explains that a variable inside braces or brackets needs quotes', () => {
+  it('is refused if a variable inside braces or brackets has no quotes; the problem asks for the quotes', () => {
     for (const [yaml, where] of [
       [`version: 1\nnode: { id: \${X} }`, '2:14'],
       [`version: 1\ndataplane:\n  interfaces: [\${X}, b]`, '3:17'],
@@ -448,7 +451,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     }
   });
 
-  it('refuses an existing pin path outside a BPF file system', () => {
+  it('is refused if `dataplane.pin_path` exists outside a BPF file system', () => {
     const at = (path: string) => problemsOf(`version: 1\ndataplane: { interfaces: [a], pin_path: ${path} }`);
     expect(at('/tmp')).toEqual([
       'invalid_value weir.yaml:2:41: dataplane.pin_path: /tmp is not in a BPF file system, such as /sys/fs/bpf',

@@ -4,7 +4,10 @@ import { expect, test } from 'vitest';
 import { FollowedPolicyFile } from '#config/policy-file.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
-/** Follows a file whose policy is refused with these failures in turn, and then taken. */
+/**
+ * Follows a policy file. `take`, which activates a policy, rejects with each error of `refusals` in turn,
+ * then resolves. `isFinal`: a refusal of a text also applies to later attempts with that text.
+ */
 function following(isFinal: boolean, refusals: Error[]) {
   const path = join(temporaryFolder(), 'policy.yaml');
   const seen = { taken: 0, failed: [] as unknown[] };
@@ -20,7 +23,7 @@ function following(isFinal: boolean, refusals: Error[]) {
   return { file: new FollowedPolicyFile(path, events, Promise.resolve()), path, seen };
 }
 
-test('a file that cannot be read is read again when it begins again, and reported once', async () => {
+test('`begin` reads a policy file again after a read error, and reports equal read errors once', async () => {
   const { file, path, seen } = following(true, []);
   await expect(file.begin()).rejects.toThrow('no such file or directory');
   await expect(file.begin()).rejects.toThrow('no such file or directory');
@@ -30,7 +33,7 @@ test('a file that cannot be read is read again when it begins again, and reporte
   expect(seen).toMatchObject({ taken: 1, failed: [expect.any(Error)] });
 });
 
-test('a text that would be refused again is taken once', async () => {
+test('`begin` does not activate a policy text again if the node refused that text with a final error', async () => {
   const refusal = new Error('invalid_policy');
   const { file, path, seen } = following(true, [refusal]);
   writeFileSync(path, 'default_policy: deny');
@@ -39,7 +42,7 @@ test('a text that would be refused again is taken once', async () => {
   expect(seen).toEqual({ taken: 1, failed: [refusal] });
 });
 
-test('a text that was refused for now is taken again', async () => {
+test('`begin` activates a policy text again if the node refused that text with a temporary error', async () => {
   const refusal = new Error('dataplane_unavailable');
   const { file, path, seen } = following(false, [refusal]);
   writeFileSync(path, 'default_policy: deny');
@@ -48,7 +51,7 @@ test('a text that was refused for now is taken again', async () => {
   expect(seen).toEqual({ taken: 2, failed: [refusal] });
 });
 
-test('a closed file is taken no more', async () => {
+test('`begin` activates no policy after the policy file was closed', async () => {
   const { file, path, seen } = following(false, []);
   writeFileSync(path, 'default_policy: deny');
   file.close();

@@ -12,7 +12,7 @@ source_groups:
 `;
 
 describe('policy text', () => {
-  it('is YAML or JSON, and an envelope if it has a member "policy"', () => {
+  it('may be YAML or JSON, and is an envelope if it has a member "policy"', () => {
     const { form, value, json } = readPolicyText('mode: audit\npolicy: { default_policy: deny }\n');
     const read = { mode: 'audit', policy: { default_policy: 'deny' } };
     expect({ form, value, json: JSON.parse(json) as unknown }).toEqual({ form: 'envelope', value: read, json: read });
@@ -20,7 +20,7 @@ describe('policy text', () => {
     expect(readPolicyText('# nothing\n')).toMatchObject({ form: 'singleton', value: {}, json: '{}' });
   });
 
-  it('is sent unchanged if it is JSON, so that the node sees repeated keys', () => {
+  it('in JSON is sent to the node unchanged, so that the node can refuse repeated keys', () => {
     const text = ' {"default_policy": "deny", "default_policy": "allow"}\n';
     expect(readPolicyText(text).json).toBe(text);
   });
@@ -35,24 +35,27 @@ describe('policy text', () => {
     ['/source_groups/0/rules/0/action', 7, 9],
     ['/nothing/here', 1, 1],
     ['', 1, 1],
-  ])('locates %s, or its nearest parent, at %i:%i', (pointer, line, column) => {
-    expect(readPolicyText(YAML).where(pointer)).toEqual({ line, column });
-  });
+  ])(
+    'has the value of the JSON pointer %s, or its nearest existing parent, at line:column %i:%i',
+    (pointer, line, column) => {
+      expect(readPolicyText(YAML).where(pointer)).toEqual({ line, column });
+    },
+  );
 
-  it('locates keys that a JSON pointer escapes, and places in JSON', () => {
+  it('in JSON has a line and a column for a JSON pointer with the escapes ~0 and ~1', () => {
     expect(readPolicyText('{\n "a/b": {"c~d": 1}}').where('/a~1b/c~0d')).toEqual({ line: 2, column: 17 });
   });
 
-  it('gives no places for a text that would take long to parse for them', () => {
+  it('with 600,000 values has no line numbers for JSON pointers, because finding the positions would take too long', () => {
     const ids = Array.from({ length: 300_000 }, (_, id) => id);
     expect(readPolicyText(JSON.stringify({ ids, more: ids })).where('/ids/0')).toBeNull();
   });
 
-  it.each(['a: [', 'a: 1\na: 2\n', '- a\n', '"text"'])('is refused where it is %j', (text) => {
+  it.each(['a: [', 'a: 1\na: 2\n', '- a\n', '"text"'])('%j is refused because it is not a policy document', (text) => {
     expect(() => readPolicyText(text)).toThrow(PolicyTextError);
   });
 
-  it('is refused if its YAML aliases expand without bound', () => {
+  it('is refused if its nested YAML aliases expand to too many values', () => {
     const levels = ['a: &a [x,x,x,x,x,x,x,x,x]'];
     for (const [one, before] of [
       ['b', 'a'],
