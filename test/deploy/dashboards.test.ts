@@ -35,7 +35,10 @@ const VARIABLE = 'datasource';
 const OF_PROMETHEUS = ['instance', 'job'];
 const FUNCTIONS = ['absent', 'histogram_quantile', 'increase', 'max', 'rate', 'sum'];
 
-/** The series of a scrape: metric names, each with its labels and their values. */
+/**
+ * Maps each metric name of a scrape to its label names, and each label name to the values that the scrape
+ * contains.
+ */
 async function seriesOfScrape() {
   const metrics = metricsOfEveryPart();
   const series = new Map<string, Map<string, Set<string>>>();
@@ -61,7 +64,10 @@ async function seriesOfScrape() {
 }
 const series = await seriesOfScrape();
 
-/** The names in an expression that no scrape contains. */
+/**
+ * Returns the metrics, labels and label values in the PromQL expression that no scrape contains, and the
+ * functions that are not in `FUNCTIONS`.
+ */
 function unknownIn(expression: string): string[] {
   const { selectors, functions, groupings } = readQuery(expression);
   const known = new Set([
@@ -90,11 +96,11 @@ const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
 );
 
 describe('Grafana dashboard', () => {
-  it.each(queries)('%s reads existing metrics only: %s', (_, expression) => {
+  it.each(queries)('panel %s queries only metrics and labels that a scrape of Weir contains: %s', (_, expression) => {
     expect(unknownIn(expression.replaceAll('$__rate_interval', '5m'))).toEqual([]);
   });
 
-  it('uses only labels in legends that the query keeps', () => {
+  it('uses in each legend only labels that the result of the query keeps', () => {
     const wrong = dashboard.panels.flatMap(({ title, targets = [] }) =>
       targets.flatMap(({ expr, legendFormat }) => {
         const { groupings, selectors } = readQuery(expr.replaceAll('$__rate_interval', '5m'));
@@ -107,7 +113,7 @@ describe('Grafana dashboard', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('has a row for each part and described panels that do not overlap', () => {
+  it('has the eight expected rows, and its panels have a description and do not overlap', () => {
     const rows = dashboard.panels.filter(({ type }) => type === 'row').map(({ title }) => title);
     expect(rows).toEqual([
       'Readiness',
@@ -136,12 +142,12 @@ describe('Grafana dashboard', () => {
   });
 });
 
-describe('Prometheus alerts', () => {
+describe('alert %s queries only metrics and labels that a scrape of Weir contains: %s', () => {
   it.each(alerts.map(({ alert, expr }) => [alert, expr]))('%s reads existing metrics only: %s', (_, expression) => {
     expect(unknownIn(expression)).toEqual([]);
   });
 
-  it('describe the event, its meaning and the remedy', () => {
+  it('have a non-empty summary, description and action, and a known severity', () => {
     for (const { labels, annotations } of alerts) {
       expect(Object.keys(annotations)).toEqual(['summary', 'description', 'action']);
       expect(Object.values(annotations).filter((text) => text.trim() === '')).toEqual([]);
@@ -150,7 +156,7 @@ describe('Prometheus alerts', () => {
     expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length);
   });
 
-  it('use only labels in texts that the expression keeps', () => {
+  it('use in their texts only labels that the result of the alert expression keeps', () => {
     const wrong = alerts.flatMap(({ alert, expr, annotations }) => {
       const { groupings, selectors } = readQuery(expr);
       const own = selectors.flatMap(({ metric }) => [...(series.get(metric)?.keys() ?? [])]);
@@ -162,8 +168,8 @@ describe('Prometheus alerts', () => {
   });
 });
 
-describe('PromQL reader of these tests', () => {
-  it('finds selectors, functions and grouping labels', () => {
+describe('PromQL parser of the dashboard tests', () => {
+  it('returns the selectors, functions and grouping labels of an expression', () => {
     const text = 'histogram_quantile(0.9, sum by (le, a) (rate(x_bucket{b=~"c|d", e!="f"}[5m]))) > 0 or y / on(g) z';
     expect(readQuery(text)).toEqual({
       selectors: [
@@ -182,9 +188,12 @@ describe('PromQL reader of these tests', () => {
     });
   });
 
-  it.each(['sum(x', 'x{a="b"', 'x{a=b}', 'x]', 'x & y'])('refuses %s', (text) => {
-    expect(() => readQuery(text)).toThrow(SyntaxError);
-  });
+  it.each(['sum(x', 'x{a="b"', 'x{a=b}', 'x]', 'x & y'])(
+    'throws a SyntaxError for the malformed expression %s',
+    (text) => {
+      expect(() => readQuery(text)).toThrow(SyntaxError);
+    },
+  );
 
   it.each([
     ['weir_nothing', ['weir_nothing']],
@@ -192,7 +201,7 @@ describe('PromQL reader of these tests', () => {
     ['weir_events_lost_total{where="rign"}', ['weir_events_lost_total{where="rign"}']],
     ['sum by (nothing) (weir_ready)', ['nothing']],
     ['rat(weir_ready)', ['rat']],
-  ])('finds an unknown name in %s', (expression, unknown) => {
+  ])('lets `unknownIn` find the metric, label, value or function in %s that does not exist', (expression, unknown) => {
     expect(unknownIn(expression)).toEqual(unknown);
   });
 });

@@ -1,7 +1,7 @@
 /**
- * A parser for the part of PromQL that determines which series an expression reads: brackets, selectors with
- * their matchers, functions, and the labels of `by`, `without`, `on` and `ignoring`. It ignores types, the
- * number of arguments, and operator precedence.
+ * The result of a partial PromQL parser: the selectors with their matchers, the functions, and the labels of
+ * `by`, `without`, `on` and `ignoring`. The selectors and labels determine which series an expression reads.
+ * The parser ignores types, the number of arguments, and operator precedence.
  */
 export type Query = {
   readonly selectors: readonly { readonly metric: string; readonly matchers: readonly Matcher[] }[];
@@ -15,7 +15,10 @@ const GROUPING = new Set(['by', 'without', 'on', 'ignoring', 'group_left', 'grou
 const OPERATORS = new Set(['and', 'or', 'unless', 'bool', 'offset']);
 const CLOSING: Readonly<Record<string, string>> = { '(': ')', '{': '}', '[': ']' };
 
-/** Throws for a character that PromQL does not have, and for unbalanced brackets. */
+/**
+ * Parses a PromQL expression. Throws a SyntaxError for a character that PromQL does not have, for unbalanced
+ * brackets, and for a malformed matcher.
+ */
 export function readQuery(text: string): Query {
   const tokens = tokensOf(text);
   checkBrackets(tokens);
