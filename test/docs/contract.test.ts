@@ -5,14 +5,14 @@ const OWN = 'test/docs/contract.test.ts';
 const FOLDERS = ['bench', 'bin', 'deploy', 'docs', 'examples', 'scripts', 'src', 'statecharts', 'test'];
 const READ = /\.(ts|js|cjs|c|h|md|sh|yaml|json|snap)$/;
 /**
- * A number that stands alone: not a part of a word, a colour, an escape such as `%C3`, base64, a file name or
- * a MAC address.
+ * Matches a reference such as `D12` or `F7` (one letter and a number), but not inside a word, a colour, an
+ * escape such as `%C3`, base64 text, a file name or a MAC address.
  */
 const REFERENCE = /(?<![\w%\\#+.-]|[0-9A-F]:)([BDFHKNRT]\d{1,2}[a-z]?)(?![\w+=-]|:[0-9A-F]{2}\b)/g;
 
 const numbersIn = (text: string): string[] => [...text.matchAll(REFERENCE)].map(([, number]) => number ?? '');
 
-/** Each number in use, with the files that refer to it. */
+/** Maps each reference number in use, such as `B5`, to the paths of the files that contain this number. */
 function references(): Map<string, string[]> {
   const found = new Map<string, string[]>();
   for (const { path, text } of [...rootPages, ...filesIn(FOLDERS, READ)]) {
@@ -35,11 +35,11 @@ const without = (entries: readonly string[], letters: string): string[] =>
 describe('docs/contract.md', () => {
   const headings = numbersOf('docs/contract.md', /^### ([BD]\d+[a-z]?)\. \S/gm);
 
-  test('has a heading for every D and B number that source, tests or docs refer to', () => {
+  test('has a heading for every D and B reference (such as D12) that source, tests or docs contain', () => {
     expect(without(headings, 'BD')).toEqual([]);
   });
 
-  test('has every number once, in order', () => {
+  test('has exactly one heading for each D and B number, in ascending order', () => {
     const order = new Intl.Collator('en', { numeric: true });
     const sorted = (letter: string): string[] =>
       [...new Set(headings)].filter((number) => number.startsWith(letter)).sort(order.compare);
@@ -48,18 +48,18 @@ describe('docs/contract.md', () => {
 });
 
 describe('docs/bypass-classes.md', () => {
-  test('has a row for every F, H, K, N, R and T number that source, tests or docs refer to', () => {
+  test('has a table row for every F, H, K, N, R and T reference (such as F7) in source, tests or docs', () => {
     expect(without(numbersOf('docs/bypass-classes.md', /^\| ([FHKNRT]\d+) \|/gm), 'FHKNRT')).toEqual([]);
   });
 });
 
-describe('the search for references', () => {
-  test('finds numbers that stand alone, and both ends of a range', () => {
+describe('the search for references such as D12', () => {
+  test('finds references that are not part of a word, and both references of a range such as D9–D12', () => {
     expect(numbersIn('(D9–D12), D17a. K1: N1/N3; "F10"')).toEqual(['D9', 'D12', 'D17a', 'K1', 'N1', 'N3', 'F10']);
     expect(numbersIn('%D1%B4 \\D1 0xD1 #D17 MIID12 D0:9F:12 T12= x.B3 H264 RFC1858')).toEqual([]);
   });
 
-  test('reads TypeScript, C and Markdown', () => {
+  test('finds references in TypeScript, C and Markdown files', () => {
     const endings = new Set([...used.values()].flat().map((file) => file.slice(file.lastIndexOf('.'))));
     expect([...endings]).toEqual(expect.arrayContaining(['.ts', '.h', '.md']));
   });

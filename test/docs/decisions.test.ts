@@ -29,19 +29,19 @@ function pageOf(file: string): Page & { readonly number: number } {
   return { number: Number(number), file, title, status, date };
 }
 
-describe('the index of decisions', () => {
-  test('has one row for each number, in order', () => {
+describe('the table of decisions in docs/decisions/README.md', () => {
+  test('has one row for each decision number, in ascending order', () => {
     const numbers = rows.map(({ number }) => number);
     expect(numbers).toEqual([...new Set(numbers)].sort());
   });
 
-  test('states number, title, status and date of each page', () => {
+  test('states the number, title, status and date of each decision as the page of that decision does', () => {
     expect(rows.flatMap(({ number, page }) => (page === null ? [] : { number: Number(number), ...page }))).toEqual(
       files.sort().map(pageOf),
     );
   });
 
-  test('names an accepted page or a design page in place of each replaced one', () => {
+  test('links each replaced decision to the accepted decision page or the design page that replaces it', () => {
     const accepted = new Set(rows.flatMap(({ page }) => (page?.status === 'accepted' ? page.file : [])));
     const isThere = (file: string): boolean =>
       accepted.has(file) || (file.startsWith('../design/') && existsSync(new URL(`${FOLDER}/${file}`, root)));
@@ -52,7 +52,7 @@ describe('the index of decisions', () => {
   });
 });
 
-test('each decision that is named has a row', () => {
+test('each decision number that source, tests or docs mention has a row in docs/decisions/README.md', () => {
   const known = new Set(rows.map(({ number }) => Number(number)));
   const named = [
     ...filesIn(['src', 'statecharts', 'test', 'bench', 'scripts', 'docs'], /\.(ts|js|c|h|md|sh)$/),

@@ -5,7 +5,7 @@ export const root = new URL('../../', import.meta.url);
 
 export type TextFile = { readonly path: string; readonly text: string };
 
-/** The files with these endings in these folders, recursively. */
+/** Reads all files in `folders` and their subfolders whose name matches `endings`. */
 export function filesIn(folders: readonly string[], endings: RegExp): readonly TextFile[] {
   return folders.flatMap((folder) =>
     readdirSync(fileURLToPath(new URL(folder, root)), { recursive: true, encoding: 'utf8' })
@@ -18,7 +18,7 @@ export function fileAt(path: string): TextFile {
   return { path, text: readFileSync(new URL(path, root), 'utf8') };
 }
 
-/** The pages in the root folder of the repository. */
+/** The Markdown pages in the root folder of the repository. */
 export const rootPages = ['ARCHITECTURE.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'README.md', 'SECURITY.md']
   .filter((path) => existsSync(new URL(path, root)))
   .map(fileAt);

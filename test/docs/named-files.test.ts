@@ -2,19 +2,19 @@ import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { filesIn, root, rootPages } from './files.js';
 
-/** A path of the repository in backticks. */
+/** Matches a path of the repository that stands in backticks in a Markdown page. */
 const NAMED = /`((?:src|statecharts|test|bench|scripts|docs)\/[^`\s*{}<>]*)`/g;
 const LINKED = /\]\(([^)\s#]+)(?:#[^)]*)?\)/g;
 
 const pages = [...rootPages, ...filesIn(['docs'], /\.md$/)];
 
-test('files that the docs name exist', () => {
+test('each repository path in backticks in the docs belongs to an existing file or folder', () => {
   const named = pages.flatMap(({ path, text }) => [...text.matchAll(NAMED)].map(([, file = '']) => ({ path, file })));
   expect(named.length).toBeGreaterThan(0);
   expect(named.filter(({ file }) => !existsSync(new URL(file, root)))).toEqual([]);
 });
 
-test('relative links of the docs lead to files', () => {
+test('each relative link in the docs leads to an existing file', () => {
   const linked = pages.flatMap(({ path, text }) =>
     [...text.matchAll(LINKED)].map(([, to = '']) => ({ path, to })).filter(({ to }) => !/^[a-z]+:/.test(to)),
   );
@@ -22,7 +22,7 @@ test('relative links of the docs lead to files', () => {
   expect(linked.filter(({ path, to }) => !existsSync(new URL(to, new URL(path, root))))).toEqual([]);
 });
 
-test('functions of the walks in ARCHITECTURE.md are in the files that it names', () => {
+test('each function in the tables of "Five walks" in ARCHITECTURE.md occurs in the file of the same table row', () => {
   const text = readFileSync(new URL('ARCHITECTURE.md', root), 'utf8');
   const steps = [...text.matchAll(/^\| `([^`]+)` \| `([^`]+)` \|/gm)].map(([, file = '', name = '']) => ({
     file,
