@@ -22,7 +22,7 @@ const outcome = (reader: Reader, path: string): Promise<string> =>
     (failure: Error) => failure.message.replaceAll(path, 'FILE'),
   );
 
-describe.each(EVERY)('%s', (reader) => {
+describe.each(EVERY)('bounded file reader %s', (reader) => {
   it.each<[string, (path: string) => unknown, string]>([
     ['an empty file', (path) => writeFileSync(path, ''), '0 bytes'],
     ['a file of the maximum size', (path) => writeFileSync(path, Buffer.alloc(BOUND)), `${BOUND} bytes`],
@@ -32,24 +32,24 @@ describe.each(EVERY)('%s', (reader) => {
     ['a missing file', () => {}, 'FILE: no such file or directory'],
     ['a dangling link', (path) => symlinkSync('/no/such', path), 'FILE: no such file or directory'],
     ['a loop of links', (path) => symlinkSync(path, path), 'FILE: too many symbolic links encountered'],
-  ])('reads or refuses %s', async (_, make, expected) => {
+  ])('returns the bytes of, or the expected error for, %s', async (_, make, expected) => {
     const path = join(temporaryFolder(), 'file');
     make(path);
     expect(await outcome(reader, path)).toBe(expected);
   });
 
-  it('reads a regular file through a link', async () => {
+  it('reads a regular file through a symbolic link', async () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'file'), 'text');
     symlinkSync('file', join(folder, 'link'));
     expect(await outcome(reader, join(folder, 'link'))).toBe('4 bytes');
   });
 
-  it('reads a file in /proc, whose reported size is 0', async () => {
+  it('reads a file in /proc although its reported size is 0', async () => {
     expect(await outcome(reader, '/proc/self/status')).toMatch(/^[1-9]\d+ bytes$/);
   });
 
-  it('refuses a socket', async () => {
+  it('refuses to read a Unix domain socket', async () => {
     const path = join(temporaryFolder(), 'socket');
     const server = createServer().listen(path);
     onTestFinished(() => void server.close());
@@ -66,7 +66,7 @@ describe('FIFO', () => {
   };
 
   it.each(['readBounded', 'readBoundedSync'] as const)(
-    'is refused by %s without waiting for a writer',
+    'is refused by the bounded file reader %s without waiting for a writer',
     async (reader) => {
       expect(await outcome(reader, fifo())).toBe('FILE is a FIFO, not a regular file');
     },
@@ -75,26 +75,29 @@ describe('FIFO', () => {
   it.each([
     [BOUND, `${BOUND} bytes`],
     [BOUND + 1, 'FILE is larger than 128 KiB'],
-  ])('with %i bytes is read by readPipeOrFile up to the limit', async (bytes, expected) => {
-    const path = fifo();
-    const writer = spawn('sh', ['-c', `exec head -c ${bytes} /dev/zero > "$0"`, path], { stdio: 'ignore' });
-    const ended = once(writer, 'exit');
-    expect(await outcome('readPipeOrFile', path)).toBe(expected);
-    await ended;
-  });
+  ])(
+    'with %i bytes is read by readPipeOrFile if the size is at most 128 KiB, and is refused otherwise',
+    async (bytes, expected) => {
+      const path = fifo();
+      const writer = spawn('sh', ['-c', `exec head -c ${bytes} /dev/zero > "$0"`, path], { stdio: 'ignore' });
+      const ended = once(writer, 'exit');
+      expect(await outcome('readPipeOrFile', path)).toBe(expected);
+      await ended;
+    },
+  );
 });
 
-it.each(EVERY)('%s refuses a file that grew beyond the limit after it was opened', async (reader) => {
+it.each(EVERY)('%s refuses a file whose content exceeds the limit although its reported size is 0', async (reader) => {
   expect(await outcome(reader, '/proc/self/pagemap')).toBe('FILE is larger than 128 KiB');
 });
 
-it.each(EVERY)('%s keeps the class and code of a system error', async (reader) => {
+it.each(EVERY)('%s keeps the error code, system call and path of a system error', async (reader) => {
   const failure: unknown = await READERS[reader]('/no/such', BOUND).catch((caught: unknown) => caught);
   expect(failure).toBeInstanceOf(Error);
   expect(failure).toMatchObject({ code: 'ENOENT', syscall: 'open', path: '/no/such' });
 });
 
-it('checkBounded refuses the same files without reading them', () => {
+it('checkBounded refuses a file above the limit, a device and a missing file, without reading them', () => {
   const path = join(temporaryFolder(), 'file');
   writeFileSync(path, '');
   checkBounded(path, BOUND);

@@ -13,7 +13,10 @@ import { run, serverThatAnswers } from '#test/cli/rig.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 type Made = { readonly folder: string; readonly path: string };
-/** Reads the file at `path`, or `name` in `folder`. Resolves with the error message that a user sees. */
+/**
+ * Lets the code under test read the file at `path`. Code with a fixed file name reads that name in `folder`
+ * instead. The result is an error message, as rejection or as value.
+ */
 type Read = (made: Made) => Promise<unknown>;
 const failureOf = async (read: Read, made: Made): Promise<string> => {
   try {
@@ -59,8 +62,8 @@ const UNFIT: readonly [string, (path: string) => unknown, string][] = [
   ],
 ];
 
-describe.each(CONFIGURED)('%s', (_, name, read) => {
-  it.each(UNFIT)('refuses the path and names it if it is %s', async (_kind, make, reason) => {
+describe.each(CONFIGURED)('the reader of %s', (_, name, read) => {
+  it.each(UNFIT)('fails with the path in its error message if the file is %s', async (_kind, make, reason) => {
     const folder = temporaryFolder();
     const path = join(folder, name);
     make(path);
@@ -79,16 +82,19 @@ describe.each(COMMANDS)('weir %s', (name, words) => {
   const answer = { status: 200, body: { items: [] } };
   const environment: Record<string, string> = name === '--token-file' ? {} : { WEIR_TOKEN: 't' };
 
-  it.each(UNFIT.slice(1))('refuses a file that is %s', async (_, make, reason) => {
-    const { url, asked } = await serverThatAnswers(answer);
-    const path = join(temporaryFolder(), 'file');
-    make(path);
-    const { code, err } = await run(words(path, url), environment);
-    expect([code, asked.length]).toEqual([1, 0]);
-    expect(err).toContain(`${path} ${reason}`);
-  });
+  it.each(UNFIT.slice(1))(
+    'fails with the path in its error message, and sends no request, if the file is %s',
+    async (_, make, reason) => {
+      const { url, asked } = await serverThatAnswers(answer);
+      const path = join(temporaryFolder(), 'file');
+      make(path);
+      const { code, err } = await run(words(path, url), environment);
+      expect([code, asked.length]).toEqual([1, 0]);
+      expect(err).toContain(`${path} ${reason}`);
+    },
+  );
 
-  it("reads a pipe from the shell's <(…) up to the limit", async () => {
+  it("refuses a pipe from the shell's <(…) whose content exceeds the size limit", async () => {
     const { url } = await serverThatAnswers(answer);
     const path = join(temporaryFolder(), 'pipe');
     execFileSync('mkfifo', [path]);
@@ -101,7 +107,7 @@ describe.each(COMMANDS)('weir %s', (name, words) => {
   });
 });
 
-it('weir reads a token from a pipe', async () => {
+it('weir reads the token for its requests from a named pipe if --token-file names a pipe', async () => {
   const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
   const path = join(temporaryFolder(), 'pipe');
   execFileSync('mkfifo', [path]);
