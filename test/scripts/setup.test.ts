@@ -5,7 +5,10 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
-/** A folder with the commands of this machine, except some. */
+/**
+ * Creates a folder for PATH with links to all commands of this machine, except those whose name matches
+ * `absent`.
+ */
 function pathWithout(absent: RegExp): string {
   const folder = temporaryFolder();
   chmodSync(folder, 0o755);
@@ -20,7 +23,10 @@ function pathWithout(absent: RegExp): string {
   return folder;
 }
 
-/** Runs setup.sh without librocksdb and without the commands `absent`. */
+/**
+ * Runs scripts/setup.sh without librocksdb and without the commands whose name matches `absent`. `before` is
+ * a command that starts the script, such as `setpriv`.
+ */
 function setup(absent: RegExp, ...before: string[]): { status: number | null; said: string[] } {
   const folder = temporaryFolder();
   chmodSync(folder, 0o755);
@@ -42,7 +48,7 @@ const without = expect.stringMatching(/^setup: A node does not start without Roc
 const nobody = ['setpriv', '--reuid', '65534', '--regid', '65534', '--clear-groups'];
 
 describe.runIf(process.getuid?.() === 0)('setup script', () => {
-  it('lists all missing packages if there is no apt-get, and fails without RocksDB', () => {
+  it('lists all missing packages if the machine has no apt-get, and exits with 1 if RocksDB is missing', () => {
     expect(setup(/^(apt-get|clang.*)$/)).toEqual({
       status: 1,
       said: [
@@ -54,7 +60,7 @@ describe.runIf(process.getuid?.() === 0)('setup script', () => {
     });
   });
 
-  it('prints the command for root if the user is not root', () => {
+  it('prints the apt-get command that root must run if the user is not root', () => {
     expect(setup(/^clang.*$/, ...nobody)).toEqual({
       status: 1,
       said: [
