@@ -15,7 +15,7 @@ function received(port: Parameters<typeof receiveMessageOnPort>[0]) {
   return hits;
 }
 
-test('DecidedHits · sends equal decisions as one entry, once, with the time of the last decision', () => {
+test('DecidedHits · sends one hit count for equal decisions, only once, with the time of the last decision', () => {
   const { port1, port2 } = new MessageChannel();
   const hits = new DecidedHits((by: number | Decider) => (typeof by === 'number' ? by : deciderKey(by)));
   hits.sendBy(port1);
@@ -35,7 +35,8 @@ test('DecidedHits · sends equal decisions as one entry, once, with the time of 
     [1, 2, 3].flatMap((generation) => [...ruleNameResolver, 7].map((by, index) => [generation, by, 5 - index])),
   );
   for (const { lastNs } of sent.hits) {
-    // The two clocks are read one after the other.
+    // Allows 1 ms of error: `DecidedHits` computes `lastNs` from two clocks, which it cannot read at the same
+    // instant.
     expect(lastNs).toBeGreaterThan(before - 1_000_000n);
     expect(lastNs).toBeLessThanOrEqual(process.hrtime.bigint());
   }
@@ -43,7 +44,7 @@ test('DecidedHits · sends equal decisions as one entry, once, with the time of 
   port1.close();
 });
 
-test('DecidedHits · without a port keeps only the counts of the newest generation until there is a port', async () => {
+test('DecidedHits · without a port keeps the hit counts of the newest generation, and sends them through the next port', async () => {
   const { port1, port2 } = new MessageChannel();
   const hits = new DecidedHits((by: number | Decider) => (typeof by === 'number' ? by : deciderKey(by)));
   hits.sendBy(port1);

@@ -4,7 +4,7 @@ export type EchoAsks = {
   echo(what: string): string;
   double(bytes: Uint8Array): Uint8Array;
   fail(what: string, code?: string): void;
-  /** Never gets a reply. */
+  /** A request that stays open: its promise never settles. */
   hang(): void;
 };
 export type ToEcho = { readonly kind: 'note' | 'die'; readonly text: string };

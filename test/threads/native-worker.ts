@@ -6,7 +6,7 @@ import { WorkerServer } from '#threads/worker-server.js';
 
 export type NativeAsks = {
   work(): void;
-  /** Sets both numbers to 1, the second one some time after the first. */
+  /** Sets both numbers to 1, the second number 200 ms after the first, inside one call of `guarded`. */
   whole(both: Int32Array): void;
 };
 
@@ -18,7 +18,8 @@ new WorkerServer<NativeAsks>('a thread that calls native code').serve({
     const bytes = new Uint8Array(64);
     for (;;) {
       memoryAt(addressOf(bytes), bytes.length);
-      // Unguarded, as every call of a bound function is; this call returns a pointer.
+      // Not inside `guarded`, like every direct call of a bound C function. The call returns a pointer, for
+      // which koffi creates a JavaScript value.
       libc.mmap(null, bytes.length, 0, 0, -1, 0);
     }
   },

@@ -19,25 +19,25 @@ beforeEach(() => {
 });
 afterEach(() => thread.end('the test is over'));
 
-test('WorkerClient · returns to each request its own reply, after the messages sent before', async () => {
+test('WorkerClient · resolves each request with its own reply, after the thread has handled earlier messages', async () => {
   thread.tell({ kind: 'note', text: 'one' });
   const asked = ['a', 'b', 'c'].map((what) => thread.ask('echo', [what]));
   expect(await Promise.all(asked)).toEqual(['one a', 'one b', 'one c']);
   expect(heard).toEqual(['said one']);
 });
 
-test('WorkerClient · moves transferred objects to the thread and back', async () => {
+test('WorkerClient · transfers an ArrayBuffer to the thread and back instead of copying it', async () => {
   const bytes = Uint8Array.from([1, 2]);
   expect(await thread.ask('double', [bytes], [bytes.buffer])).toEqual(Uint8Array.from([2, 4]));
   expect(bytes.byteLength).toBe(0);
 });
 
-test('WorkerClient · a failed request does not prevent the next one', async () => {
+test('WorkerClient · performs the next request after a request has failed', async () => {
   await expect(thread.ask('fail', ['no'])).rejects.toThrow(/^no$/);
   expect(await thread.ask('echo', ['yes'])).toBe('yes');
 });
 
-test('WorkerClient · a failure keeps the error code of the thread, if it has one', async () => {
+test('WorkerClient · rejects a failed request with the error code from the thread, or without a code if the thread sets none', async () => {
   const bind = 'listen on 192.0.2.1:53: EADDRNOTAVAIL';
   await expect(thread.ask('fail', [bind, 'EADDRNOTAVAIL'])).rejects.toStrictEqual(
     Object.assign(new Error(bind), { code: 'EADDRNOTAVAIL' }),
@@ -45,7 +45,7 @@ test('WorkerClient · a failure keeps the error code of the thread, if it has on
   await expect(thread.ask('fail', ['no'])).rejects.not.toHaveProperty('code');
 });
 
-test('WorkerClient · requests fail that are pending when the thread dies, or come later', async () => {
+test('WorkerClient · rejects requests that are pending when the thread dies, and all later requests', async () => {
   const asked = thread.ask('hang', []);
   thread.tell({ kind: 'die', text: 'what kills it' });
   await expect(asked).rejects.toThrow(/^the echo died: what kills it$/);
@@ -54,7 +54,7 @@ test('WorkerClient · requests fail that are pending when the thread dies, or co
   await expect(thread.ask('echo', ['late'])).rejects.toThrow(/^the echo has ended$/);
 });
 
-test('WorkerClient · a thread ended by `end` is not reported as dead', async () => {
+test('WorkerClient · does not report a thread as dead if `end` has terminated that thread', async () => {
   const asked = thread.ask('hang', []);
   const failed = expect(asked).rejects.toThrow(/^that is all$/);
   await thread.end('that is all');
@@ -65,7 +65,7 @@ test('WorkerClient · a thread ended by `end` is not reported as dead', async ()
 const native = { entry: 'test/threads/native-worker.js', name: 'native' };
 const nobody = { died: (reason: string) => expect.fail(reason) };
 
-test('WorkerClient · guarded work is completed before the thread is terminated', async () => {
+test('WorkerClient · terminates a thread only after the work inside `guarded` in that thread is complete', async () => {
   const one = new WorkerClient<NativeAsks>(native, nobody);
   const both = new Int32Array(new SharedArrayBuffer(8));
   const asked = one.ask('whole', [both]).catch(() => {});
@@ -76,7 +76,7 @@ test('WorkerClient · guarded work is completed before the thread is terminated'
   await asked;
 });
 
-test('WorkerClient · ending a thread while it loads or calls native code does not abort the process', async () => {
+test('WorkerClient · does not abort the process if it ends a thread that loads or calls native code', async () => {
   for (let round = 0; round < 60; round++) {
     const threads = [0, 1].map(() => new WorkerClient<NativeAsks>(native, nobody));
     const asked = threads.map((one) => one.ask('work', []).catch(() => {}));
