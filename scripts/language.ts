@@ -3,16 +3,16 @@ import { existsSync, readFileSync } from 'node:fs';
 import ts from 'typescript';
 
 /**
- * Finds habits that make comments, test names and pages hard to read: a sentence that begins with Who,
- * Whoever, What or Nobody, and a comment line of more than 110 columns. `npm run language -- PATH...` limits
- * the search to some paths.
+ * Finds two faults in comments, test names and pages: a sentence that begins with Who, Whoever, What or
+ * Nobody, and a comment line of more than 110 columns. `npm run language -- PATH...` limits the search to the
+ * given paths.
  */
 const MAX_COLUMNS = 110;
 const SUBJECT = /(?:^|[.!?:;][*_]*\s+)["'*`]*(?:Who|Whoever|What|Nobody)(?:'s)?\b/;
-/** Texts that were not written for Weir. */
+/** Files that are not checked, because their text is generated or comes from outside the project. */
 const FOREIGN = /^(LICENSE|package-lock\.json|docs\/statecharts\/)/;
 
-/** A text that is read as prose. `line` counts from 1. `start`: the text begins a sentence. */
+/** One line of text of a comment or page, or one test name. `line` is the line number in the file, from 1. */
 type Prose = { readonly line: number; readonly text: string; readonly isComment: boolean };
 type Finding = { readonly line: number; readonly rule: string; readonly text: string };
 
@@ -56,8 +56,8 @@ const lineOf = (source: ts.SourceFile, position: number): number =>
 const capitalised = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 /**
- * The lines of one comment, each with the end of the line before it, so that a sentence may begin in the
- * middle of a line.
+ * Splits one comment into its lines of text, without comment marks. `first` is the number of its first line
+ * in the file.
  */
 function commentLines(comment: string, first: number): Prose[] {
   return comment.split('\n').map((line, index) => ({
@@ -87,7 +87,10 @@ function proseOfMarkdown(text: string): Prose[] {
   });
 }
 
-/** A line continues the sentence of the previous line unless that line ended it. */
+/**
+ * Finds the faults in `prose`. A line that continues the sentence of the previous line gets the prefix "…",
+ * because the first word of such a line does not begin a sentence.
+ */
 function findings(prose: readonly Prose[], lines: readonly string[]): Finding[] {
   const found: Finding[] = [];
   let before: Prose | undefined;

@@ -2,7 +2,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { boundOf, figureOf, isKept, type Row } from '../bench/bench.js';
 
-/** Copies the figures of bench/results/*.json, given as arguments, into the table of docs/performance.md. */
+/**
+ * Copies benchmark figures into the table of docs/performance.md. The arguments are files of bench/results/.
+ */
 const PAGE = new URL('../docs/performance.md', import.meta.url);
 const ROW = /^\| ([\w-]+) \| (.+?) \| .*? \| .*? \| \d{4}-\d\d-\d\d \| (`npm run bench -- [\w-]+`) \|$/gm;
 

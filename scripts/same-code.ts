@@ -6,9 +6,10 @@ import { join } from 'node:path';
 import ts from 'typescript';
 
 /**
- * Proves that a change touches only comments: `npm run same-code -- COMMIT` compares the work tree with a
- * commit. The JavaScript of `src` and `statecharts`, emitted without comments, must be equal file by file.
- * All sections of the BPF objects must be equal, except `.BTF` and `.BTF.ext`, which hold line numbers.
+ * Proves that the work tree differs from a commit only in comments: `npm run same-code -- COMMIT`. The
+ * JavaScript of `src` and `statecharts`, emitted without comments, must be equal file by file. All sections
+ * of the BPF objects must be equal, except `.BTF` and `.BTF.ext`, because these two sections contain line
+ * numbers.
  */
 const [base = 'HEAD'] = process.argv.slice(2);
 const folders = ['src', 'statecharts'];
@@ -27,11 +28,11 @@ function emitted(text: string, fileName: string): string {
       verbatimModuleSyntax: true,
     },
   });
-  // A removed comment may leave an empty line.
+  // Makes all white space equal, because a removed comment may leave an empty line.
   return outputText.replace(/\s+/g, ' ');
 }
 
-/** Name of each section that holds code or data → its SHA-256. */
+/** Compiles one BPF object. Maps the name of each section of code or data to the SHA-256 of the section. */
 function sectionsOf(root: string, name: string, folder: string): Map<string, string> {
   const object = join(folder, `${name}.o`);
   const include = `/usr/include/${execFileSync('uname', ['-m'], { encoding: 'utf8' }).trim()}-linux-gnu`;
