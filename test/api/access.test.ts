@@ -17,7 +17,7 @@ const routes = Object.entries(document.paths).flatMap(([path, operations]) =>
 
 await described.close();
 
-test('the public routes of the API are exactly those of D36', () => {
+test('the API requires no token for exactly four routes (D36): the OpenAPI document, /health, /ready and /metrics', () => {
   expect(routes.filter(({ needs }) => needs === 'nothing').map(({ path }) => path)).toEqual([
     '/openapi/service-v1.json',
     '/health',
@@ -26,7 +26,7 @@ test('the public routes of the API are exactly those of D36', () => {
   ]);
 });
 
-test('reads need either role and writes an admin; explain is a read', () => {
+test('the API accepts the role readonly for GET and explain requests, and requires the role admin for all other requests', () => {
   const roleOf = (method: string, path: string) =>
     method === 'GET' || path.endsWith('/explain') ? 'readonly' : 'admin';
   const guarded = routes.filter(({ needs }) => needs !== 'nothing');
@@ -35,49 +35,52 @@ test('reads need either role and writes an admin; explain is a read', () => {
 });
 
 test.each(routes.filter(({ needs }) => needs === 'nothing'))(
-  '$method $path refuses a request without a token',
+  '$method $path returns 200 without a token',
   async (route) => {
     const { ask } = await rig();
     expect((await ask(route.method, route.path, { token: null })).statusCode).toBe(200);
   },
 );
 
-test.each(routes.filter(({ needs }) => needs !== 'nothing'))('$method $path accepts its roles only', async (route) => {
-  const { method, path, needs } = route;
-  const own = await rig({ limits: { failedLoginsPerWindow: 100 } });
-  const asked = async (token: string | null) => {
-    const answer = await own.ask(method, path, { token });
-    return {
-      statusCode: answer.statusCode,
-      challenge: answer.headers['www-authenticate'],
-      type: JSON.parse(answer.body || '{}').type,
+test.each(routes.filter(({ needs }) => needs !== 'nothing'))(
+  '$method $path requires a valid token of the role $needs',
+  async (route) => {
+    const { method, path, needs } = route;
+    const own = await rig({ limits: { failedLoginsPerWindow: 100 } });
+    const asked = async (token: string | null) => {
+      const answer = await own.ask(method, path, { token });
+      return {
+        statusCode: answer.statusCode,
+        challenge: answer.headers['www-authenticate'],
+        type: JSON.parse(answer.body || '{}').type,
+      };
     };
-  };
-  expect(await asked(null)).toEqual({
-    statusCode: 401,
-    challenge: 'Bearer realm="weir"',
-    type: 'urn:weir:error:unauthenticated',
-  });
-  const invalid = {
-    statusCode: 401,
-    challenge: 'Bearer realm="weir", error="invalid_token"',
-    type: 'urn:weir:error:invalid_token',
-  };
-  expect(await asked('garbage')).toEqual(invalid);
-  expect(await asked(TOKENS.expired)).toEqual(invalid);
-  const asReader = await asked(TOKENS.readonly);
-  if (needs === 'admin') {
-    expect(asReader).toEqual({
-      statusCode: 403,
-      challenge: 'Bearer realm="weir", error="insufficient_scope"',
-      type: 'urn:weir:error:forbidden',
+    expect(await asked(null)).toEqual({
+      statusCode: 401,
+      challenge: 'Bearer realm="weir"',
+      type: 'urn:weir:error:unauthenticated',
     });
-    expect(own.node.changes).toEqual([]);
-  } else expect([401, 403]).not.toContain(asReader.statusCode);
-  expect([401, 403]).not.toContain((await asked(TOKENS.admin)).statusCode);
-});
+    const invalid = {
+      statusCode: 401,
+      challenge: 'Bearer realm="weir", error="invalid_token"',
+      type: 'urn:weir:error:invalid_token',
+    };
+    expect(await asked('garbage')).toEqual(invalid);
+    expect(await asked(TOKENS.expired)).toEqual(invalid);
+    const asReader = await asked(TOKENS.readonly);
+    if (needs === 'admin') {
+      expect(asReader).toEqual({
+        statusCode: 403,
+        challenge: 'Bearer realm="weir", error="insufficient_scope"',
+        type: 'urn:weir:error:forbidden',
+      });
+      expect(own.node.changes).toEqual([]);
+    } else expect([401, 403]).not.toContain(asReader.statusCode);
+    expect([401, 403]).not.toContain((await asked(TOKENS.admin)).statusCode);
+  },
+);
 
-test('an expired token is refused with its own reason', async () => {
+test('an expired token is refused with a detail text that says that the token has expired', async () => {
   const { ask } = await rig();
   const answer = await ask('GET', '/api/v1/policy', { token: TOKENS.expired });
   expect(answer.json()).toEqual({
@@ -89,7 +92,7 @@ test('an expired token is refused with its own reason', async () => {
   });
 });
 
-test('HEAD needs the same role as GET', async () => {
+test('a HEAD request requires the same role as a GET request for the same path', async () => {
   const { ask } = await rig();
   expect((await ask('HEAD', '/api/v1/policy', { token: null })).statusCode).toBe(401);
   const answer = await ask('HEAD', '/api/v1/policy', { token: TOKENS.readonly });
@@ -97,7 +100,7 @@ test('HEAD needs the same role as GET', async () => {
 });
 
 test.each(['Basic YWRtaW46YWRtaW4=', 'Bearer', 'Bearer a b', `bearer${TOKENS.admin}`])(
-  'the Authorization header %j is refused',
+  'the malformed Authorization header %j is refused with 401',
   async (authorization) => {
     const { ask } = await rig();
     const answer = await ask('GET', '/api/v1/policy', { token: null, headers: { authorization } });
@@ -105,7 +108,7 @@ test.each(['Basic YWRtaW46YWRtaW4=', 'Bearer', 'Bearer a b', `bearer${TOKENS.adm
   },
 );
 
-test('a token in the query is refused, even with a valid one in the header', async () => {
+test('a token in the query string is refused with 400, even if the Authorization header has a valid token', async () => {
   const { ask } = await rig();
   for (const query of ['token=x', 'access_token=x', 'q=eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2ln']) {
     const answer = await ask('GET', `/api/v1/policy?${query}`);
@@ -117,7 +120,7 @@ test('a token in the query is refused, even with a valid one in the header', asy
   }
 });
 
-test('too many failed logins of an address return 429, and a valid token is still accepted', async () => {
+test('too many failed logins from one address return 429, but a valid token from that address is still accepted', async () => {
   const own = await rig({ limits: { failedLoginsPerWindow: 2 } });
   const statuses: number[] = [];
   for (let attempt = 0; attempt < 4; attempt++) {
@@ -130,7 +133,7 @@ test('too many failed logins of an address return 429, and a valid token is stil
   expect((await own.ask('GET', '/api/v1/policy')).statusCode).toBe(200);
 });
 
-test('a request without a token is not a failed login', async () => {
+test('a request without a token does not count as a failed login', async () => {
   const own = await rig({ limits: { failedLoginsPerWindow: 1 } });
   for (let attempt = 0; attempt < 3; attempt++) await own.ask('GET', '/api/v1/policy', { token: null });
   expect((await own.ask('GET', '/api/v1/policy', { token: 'guess' })).statusCode).toBe(401);

@@ -26,7 +26,7 @@ type Bad = {
 
 const json = { 'content-type': 'application/json' };
 const unread: Bad[] = [
-  { name: 'nothing', asked: { headers: json }, status: 400, type: 'invalid_body', pointers: [''] },
+  { name: 'no body', asked: { headers: json }, status: 400, type: 'invalid_body', pointers: [''] },
   { name: 'an empty text', asked: { body: '' }, status: 400, type: 'invalid_body', pointers: [''] },
   ...[
     'text/plain',
@@ -40,7 +40,7 @@ const unread: Bad[] = [
     'application/json, text/plain',
     ' ',
   ].map((type) => ({
-    name: `the type ${JSON.stringify(type)}`,
+    name: `the content type ${JSON.stringify(type)}`,
     asked: { body: '{}', headers: { 'content-type': type } },
     status: 415,
     type: 'unsupported_media_type',
@@ -55,9 +55,15 @@ const unread: Bad[] = [
 
 const malformed: Bad[] = [
   { name: 'truncated JSON', asked: { body: '{"enabled":tr' }, status: 400, type: 'invalid_body', pointers: [''] },
-  { name: 'two documents', asked: { body: '{}{}' }, status: 400, type: 'invalid_body', pointers: [''] },
-  { name: 'a NUL', asked: { body: '{}\0' }, status: 400, type: 'invalid_body', pointers: [''] },
-  { name: 'a NUL in a string', asked: { body: '{"enabled":"\0"}' }, status: 400, type: 'invalid_body', pointers: [''] },
+  { name: 'two JSON documents', asked: { body: '{}{}' }, status: 400, type: 'invalid_body', pointers: [''] },
+  { name: 'a NUL byte after the JSON', asked: { body: '{}\0' }, status: 400, type: 'invalid_body', pointers: [''] },
+  {
+    name: 'a NUL byte in a string',
+    asked: { body: '{"enabled":"\0"}' },
+    status: 400,
+    type: 'invalid_body',
+    pointers: [''],
+  },
   {
     name: 'bytes that are not UTF-8',
     asked: { body: Buffer.from([0x22, 0xff, 0x22]) },
@@ -67,28 +73,28 @@ const malformed: Bad[] = [
   },
   { name: 'a byte order mark', asked: { body: '\ufeff{}' }, status: 400, type: 'invalid_body', pointers: [''] },
   {
-    name: 'a key twice',
+    name: 'a repeated JSON key',
     asked: { body: '{"enabled":true,"enabled":false}' },
     status: 400,
     type: 'invalid_body',
     pointers: ['/enabled'],
   },
   {
-    name: 'a key twice behind an escape',
+    name: 'a repeated JSON key that is written with an escape',
     asked: { body: '{"a":{"enabled":true,"\\u0065nabled":false}}' },
     status: 400,
     type: 'invalid_body',
     pointers: ['/a/enabled'],
   },
   {
-    name: '__proto__',
+    name: 'the JSON key __proto__',
     asked: { body: '{"enabled":true,"__proto__":{"enabled":false}}' },
     status: 400,
     type: 'invalid_body',
     pointers: ['/__proto__'],
   },
   {
-    name: '__proto__ further in',
+    name: 'the JSON key __proto__ in a nested object',
     asked: { body: '{"a":[{"__proto__":1}]}' },
     status: 400,
     type: 'invalid_body',
@@ -113,47 +119,47 @@ const expected = ({ status, type, pointers }: Omit<Bad, 'name' | 'asked'>) => ({
   pointers,
 });
 
-describe.each([...POLICY_WRITES, ...SMALL_WRITES])('%s %s', (method, path) => {
-  test.each(unread)('refuses $name', async ({ asked, ...bad }) => {
+describe.each([...POLICY_WRITES, ...SMALL_WRITES])('request body of %s %s', (method, path) => {
+  test.each(unread)('is refused if the client sends $name', async ({ asked, ...bad }) => {
     expect(await refusalOf(method, path, asked)).toEqual(expected(bad));
   });
 });
 
-describe.each(SMALL_WRITES)('%s %s', (method, path) => {
-  test.each(malformed)('refuses $name', async ({ asked, ...bad }) => {
+describe.each(SMALL_WRITES)('request body of %s %s', (method, path) => {
+  test.each(malformed)('is refused if the client sends $name', async ({ asked, ...bad }) => {
     expect(await refusalOf(method, path, asked)).toEqual(expected(bad));
   });
 
-  test('refuses deeply nested JSON', async () => {
+  test('is refused if its JSON is deeply nested', async () => {
     expect(await refusalOf(method, path, deep)).toMatchObject({ status: 400, type: 'urn:weir:error:invalid_body' });
   });
 
-  test('refuses more than 1 MiB', async () => {
+  test('is refused with 413 if it is larger than 1 MiB', async () => {
     const asked = { body: `{"a":"${'x'.repeat(1024 * 1024)}"}` };
     expect(await refusalOf(method, path, asked)).toEqual(expected({ status: 413, type: 'body_too_large' }));
   });
 
-  test.each(['null', '[]', '"x"', '7'])('refuses %s', async (body) => {
+  test.each(['null', '[]', '"x"', '7'])('is refused if it is %s instead of an object', async (body) => {
     expect(await refusalOf(method, path, { body })).toEqual(
       expected({ status: 400, type: 'invalid_request', pointers: [''] }),
     );
   });
 
-  test('names an unknown member', async () => {
+  test('is refused with the JSON pointer of an unknown member', async () => {
     const { status, pointers } = await refusalOf(method, path, { body: '{"a/b~c":1}' });
     expect(status).toBe(400);
     expect(pointers).toContain('/a~1b~0c');
   });
 });
 
-describe.each(POLICY_WRITES)('%s %s', (method, path) => {
-  test('passes the body to the worker without parsing it', async () => {
+describe.each(POLICY_WRITES)('policy body of %s %s', (method, path) => {
+  test('is passed on without being parsed, even if it is invalid JSON', async () => {
     const { ask, node } = await rig();
     await ask(method, path, { body: '{"a":1,"a":' });
     expect(node.changes.map(({ call }) => call)).toEqual(['policies.write']);
   });
 
-  test('refuses more than 64 MiB, with and without a declared length', async () => {
+  test('is refused with 413 if it is larger than 64 MiB', async () => {
     const asked = { body: Buffer.alloc(65 * 1024 * 1024, 0x20) };
     expect(await refusalOf(method, path, asked)).toEqual(expected({ status: 413, type: 'body_too_large' }));
   });
@@ -183,9 +189,12 @@ test.each([
     { policy: { source_groups: [{ id: 7 }] }, src: '10.0.0.1', query: 'a.test' },
     ['/policy/source_groups/0/id', '/policy/source_groups/0/mode', '/policy/source_groups/0/sources'],
   ],
-] as const)('%s %s with %j reports every problem', async (method, path, body, pointers) => {
-  const found = await refusalOf(method, path, { body: JSON.stringify(body) });
-  expect({ ...found, pointers: found.pointers?.sort() }).toEqual(
-    expected({ status: 400, type: 'invalid_request', pointers: [...pointers] }),
-  );
-});
+] as const)(
+  '%s %s with the body %j is refused with one JSON pointer for each problem',
+  async (method, path, body, pointers) => {
+    const found = await refusalOf(method, path, { body: JSON.stringify(body) });
+    expect({ ...found, pointers: found.pointers?.sort() }).toEqual(
+      expected({ status: 400, type: 'invalid_request', pointers: [...pointers] }),
+    );
+  },
+);

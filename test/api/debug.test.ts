@@ -66,7 +66,7 @@ async function serving() {
 }
 
 describe('debug routes of statecharts', () => {
-  it('return the states and latest events', async () => {
+  it('return the state and the latest events of each statechart', async () => {
     const { ask } = await serving();
     const answer = await ask('GET', '/api/v1/debug/statecharts', { token: TOKENS.readonly });
     expect(answer.json()).toEqual({
@@ -88,7 +88,7 @@ describe('debug routes of statecharts', () => {
     });
   });
 
-  it('stream all actors first, then every event', async () => {
+  it('stream one message for each running actor first, then one message for each event', async () => {
     const { url, tell, listeners } = await serving();
     const client = await openWebSocket(url, { token: TOKENS.readonly, protocol: PROTOCOL });
     await expect.poll(() => listeners.size).toBe(1);
@@ -102,7 +102,7 @@ describe('debug routes of statecharts', () => {
     await expect.poll(() => listeners.size).toBe(0);
   });
 
-  it('stream by WebSocket only, and only to callers with a token', async () => {
+  it('accept a stream request only as a WebSocket upgrade with a valid token in the Authorization header', async () => {
     const { url, ask } = await serving();
     const answer = await ask('GET', STREAM);
     expect([answer.statusCode, answer.json<{ type: string }>().type]).toEqual([426, 'urn:weir:error:upgrade_needed']);
@@ -110,7 +110,7 @@ describe('debug routes of statecharts', () => {
     await expect(openWebSocket(`${url}?token=x`, { token: TOKENS.admin })).rejects.toThrow('refused with 400');
   });
 
-  it('close the connection of a refused caller', async () => {
+  it('close the connection of a client whose WebSocket upgrade was refused', async () => {
     const { url, api } = await serving();
     const refused = Array.from({ length: 5 }, () => openWebSocket(url, { token: 'garbage' }).catch(String));
     expect(await Promise.all(refused)).toEqual(refused.map(() => 'Error: refused with 401'));
@@ -118,7 +118,7 @@ describe('debug routes of statecharts', () => {
     await expect.poll(open).toBe(0);
   });
 
-  it('report lost messages to a reader that paused, and send every actor again', async () => {
+  it('send the number of lost messages to a reader that paused, then one message for each running actor again', async () => {
     const { url, tell, readers, listeners } = await serving();
     const client = await openWebSocket(url, { token: TOKENS.admin, protocol: PROTOCOL });
     await expect.poll(() => listeners.size).toBe(1);
@@ -144,7 +144,7 @@ describe('debug routes of statecharts', () => {
     expect([count >= lost, after[1]]).toEqual([true, JSON.parse(JSON.stringify(introduced))]);
   });
 
-  it('disconnect a reader that does not read, and buffer a limited amount for it', async () => {
+  it('disconnect a reader that has lost more than 1,000 messages, and buffer less than 32 MiB for that reader', async () => {
     const { url, tell, readers, listeners } = await serving();
     const client = await openWebSocket(url, { token: TOKENS.admin, protocol: PROTOCOL });
     await expect.poll(() => listeners.size).toBe(1);
@@ -164,7 +164,7 @@ describe('debug routes of statecharts', () => {
     await expect.poll(readers).toEqual({ open: 0, dropped: 1_001, cut_off: 1 });
   });
 
-  it('send a close frame at shutdown, and do not wait for a reader that does not answer', async () => {
+  it('send a close frame to each reader at shutdown, and complete the shutdown even if a reader does not respond', async () => {
     const { url, tell, api, listeners } = await serving();
     const [hears, deaf] = await Promise.all([1, 2].map(() => openWebSocket(url, { token: TOKENS.admin })));
     await expect.poll(() => listeners.size).toBe(2);
@@ -177,7 +177,7 @@ describe('debug routes of statecharts', () => {
     deaf?.socket.destroy();
   });
 
-  it('limit the number of readers', async () => {
+  it('allow at most 32 readers at the same time', async () => {
     const { url, listeners } = await serving();
     const clients = await Promise.all(Array.from({ length: 33 }, () => openWebSocket(url, { token: TOKENS.admin })));
     const refused = await Promise.race(clients.map(({ closed }) => closed));
@@ -189,7 +189,7 @@ describe('debug routes of statecharts', () => {
 describe('POST /api/v1/support/sysdump/cluster', () => {
   const PATH = '/api/v1/support/sysdump/cluster';
 
-  it('streams the archive while it is made', async () => {
+  it('streams the archive while the node still collects files', async () => {
     const archive = new PassThrough();
     const { ask } = await rig(
       {},
@@ -209,13 +209,13 @@ describe('POST /api/v1/support/sysdump/cluster', () => {
   it.each([
     ['running', 409, 'sysdump_running'],
     ['closed', 503, 'draining'],
-  ] as const)('is refused while support is %s', async (state, status, code) => {
+  ] as const)('is refused if the sysdump collector of the node is in the state %s', async (state, status, code) => {
     const { ask } = await rig({}, fakeManagement({ support: { begin: () => state } }));
     const answer = await ask('POST', PATH);
     expect([answer.statusCode, answer.json<{ type: string }>().type]).toEqual([status, `urn:weir:error:${code}`]);
   });
 
-  it('stops collecting when the caller disconnects', async () => {
+  it('stops collecting files when the client disconnects', async () => {
     const archive = new PassThrough();
     const { api } = await rig({}, fakeManagement({ support: { begin: () => ({ fileName: 'a', archive }) } }));
     const port = await listening(api);

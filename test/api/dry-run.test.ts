@@ -22,7 +22,9 @@ const INTEGRATIONS = '/api/v1/integrations';
 const CA = '/api/v1/settings/tls-intercept-ca';
 const PERFORMANCE = '/api/v1/settings/performance-mode';
 
-/** Every write of the API, with a valid body. */
+/**
+ * Every write operation of the API, with a valid request body, or undefined for an operation without a body.
+ */
 const WRITES: readonly (readonly [method: string, path: string, body: object | undefined])[] = [
   ['PUT', '/api/v1/policy', JSON.parse(BODY) as object],
   ['POST', '/api/v1/policies', ENVELOPE],
@@ -43,10 +45,10 @@ const WRITES: readonly (readonly [method: string, path: string, body: object | u
   ['DELETE', '/api/v1/tokens/t-1', undefined],
   ['DELETE', '/api/v1/flows?all=true', undefined],
 ];
-/** POSTs that change nothing. */
+/** POST paths that change nothing and therefore have no dry run. */
 const NO_WRITES = ['/api/v1/policy/explain', '/api/v1/support/sysdump/cluster'];
 
-/** A node with an integration and an intercept CA. */
+/** Starts the API of a fake node that has one integration and one intercept CA. */
 async function filledRig() {
   const own = await rig();
   await own.ask('PUT', `${INTEGRATIONS}/there`, { body: INTEGRATION });
@@ -64,7 +66,7 @@ async function filledRig() {
 }
 
 describe('dry run', () => {
-  test('is supported by every write of the API', () => {
+  test('is supported by every write operation of the API', () => {
     const without = Object.entries(document.paths).flatMap(([path, operations]) =>
       Object.entries(operations)
         .filter(([method]) => method !== 'get' && !NO_WRITES.includes(path))
@@ -78,13 +80,13 @@ describe('dry run', () => {
     expect(WRITES).toHaveLength(writes.length);
   });
 
-  test.each(WRITES)('of %s %s is allowed for a reader, and changes nothing', async (method, path, body) => {
+  test.each(WRITES)('of %s %s is allowed for the role readonly, and changes nothing', async (method, path, body) => {
     const { ask, node } = await filledRig();
     const given = { token: TOKENS.readonly, ...(body === undefined ? {} : { body }) };
     const query = `${path.includes('?') ? '&' : '?'}dry_run=true`;
     const answer = await ask(method, path + query, given);
     expect([method, path, answer.statusCode]).toEqual([method, path, expect.toSatisfy((code) => code < 300)]);
-    // Every call on the node has the flag that keeps it from writing.
+    // A dry run may call the node only with `dryRun: true`, because the node then writes nothing.
     const asked = node.changes.map((change) => (change.with as { dryRun?: boolean }).dryRun);
     expect(asked).toEqual(asked.map(() => true));
     expect(node.recorded.filter(({ type }) => type === 'config_change')).toEqual([]);
@@ -96,7 +98,7 @@ describe('dry run', () => {
   test.each([
     ['DELETE', `${INTEGRATIONS}/other`, 404],
     ['DELETE', '/api/v1/tokens/t-9', 404],
-  ])('of %s %s is refused like the write', async (method, path, status) => {
+  ])('of %s %s is refused with the same status as the real write', async (method, path, status) => {
     const { ask } = await filledRig();
     expect((await ask(method, `${path}?dry_run=true`)).statusCode).toBe(status);
     expect((await ask(method, path)).statusCode).toBe(status);
@@ -108,14 +110,14 @@ describe('dry run', () => {
     ['DELETE', `${INTEGRATIONS}/there`, undefined],
     ['POST', `${CA}/generate`, undefined],
     ['DELETE', CA, undefined],
-  ])('of %s %s checks the preconditions', async (method, path, body) => {
+  ])('of %s %s is refused with 412 if its If-Match header does not match', async (method, path, body) => {
     const { ask } = await filledRig();
     const headers = { 'if-match': '"another"' };
     const answer = await ask(method, `${path}?dry_run=true`, body === undefined ? { headers } : { headers, body });
     expect(answer.statusCode).toBe(412);
   });
 
-  test('of an integration by POST checks If-None-Match, like the write', async () => {
+  test('of POST /api/v1/integrations is refused with 412 if If-None-Match fails, like the real write', async () => {
     const { ask } = await filledRig();
     const body = { name: 'there', ...INTEGRATION };
     const headers = { 'if-none-match': '*' };

@@ -3,11 +3,11 @@ import { expect, test } from 'vitest';
 import { errorsPage } from '#api/errors-page.js';
 import { DROP_REASON, DROP_REASON_MEANING } from '#contracts/datapath-numbers.js';
 
-test('docs/errors.md is up to date with the error tables', async () => {
+test('docs/errors.md equals the page that is generated from the error tables', async () => {
   const page = await readFile(new URL('../../docs/errors.md', import.meta.url), 'utf8');
   expect(page, 'run: npm run docs').toBe(errorsPage(DROP_REASON_MEANING));
 });
 
-test('every drop reason has a meaning', () => {
+test('every drop reason has an explanation in `DROP_REASON_MEANING`', () => {
   expect(Object.keys(DROP_REASON_MEANING)).toEqual(Object.keys(DROP_REASON).filter((reason) => reason !== 'none'));
 });

@@ -64,7 +64,7 @@ export const STATS: NodeStats = {
 };
 
 export type FakeManagement = Management & {
-  /** Every call that could change something, in order. */
+  /** All calls that could change the node, in order of arrival. */
   readonly changes: { readonly call: string; readonly with: unknown }[];
   readonly reads: {
     stored: StoredPolicy | null;
@@ -72,18 +72,21 @@ export type FakeManagement = Management & {
     readiness: ReadinessReport;
     hits: Awaited<ReturnType<Traffic['hits']>>;
     flows: Awaited<ReturnType<Traffic['flows']>>;
-    /** Calls of the traffic queries. */
+    /** The arguments of the queries for hits, flows and findings, in order of arrival. */
     readonly asked: unknown[];
     names: Awaited<ReturnType<Management['lookups']['names']>>;
-    /** Results of `findings.query`, one per call; the last one is repeated. */
+    /** Results of `findings.query`, one result per call; the last result is repeated. */
     findings: Awaited<ReturnType<Management['findings']['query']>>[];
   };
-  /** Recorded audit events, in order. */
+  /** The audit events that the API recorded, in order. */
   readonly recorded: AuditEvent[];
   answer: { policyWrite: (write: PolicyWrite) => PolicyOutcome | Promise<PolicyOutcome> };
 };
 
-/** A fake node that records its changes and returns what a test sets. */
+/**
+ * A fake node for the API. It records calls that could change the node, and returns the results that a test
+ * sets in `reads` and `answer`.
+ */
 export function fakeManagement(overrides: Partial<Management> = {}): FakeManagement {
   const changes: FakeManagement['changes'] = [];
   const reads: FakeManagement['reads'] = {

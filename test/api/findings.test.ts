@@ -51,8 +51,8 @@ const linesOf = (body: string) =>
     .slice(0, -1)
     .map((line) => JSON.parse(line) as { rule: string });
 
-describe.each([PATH, `${PATH}/local`])('%s', (path) => {
-  test('returns a page of this node, to both roles', async () => {
+describe.each([PATH, `${PATH}/local`])('GET %s', (path) => {
+  test('returns one page of the findings of this node to the role readonly', async () => {
     const { ask, node } = await rig();
     node.reads.findings = [{ items: [found()], next: CURSOR }];
     const answer = await ask('GET', path, { token: TOKENS.readonly });
@@ -70,7 +70,7 @@ describe.each([PATH, `${PATH}/local`])('%s', (path) => {
     expect(node.reads.asked).toEqual([{ filter: { ...ANY, types: DENIES }, limit: 100, cursor: null }]);
   });
 
-  test('passes every filter on, with repeated ones as alternatives', async () => {
+  test('passes all filters of the query on, with the values of a repeated filter as alternatives', async () => {
     const { ask, node } = await rig();
     const query =
       'finding_type=l4_deny&finding_type=gap&source_group=lan&rule=web&rule=dns&policy_id=p&src=10.0.0.7&src=10.1.2.3/8' +
@@ -98,7 +98,7 @@ describe.each([PATH, `${PATH}/local`])('%s', (path) => {
   });
 });
 
-test('accepts IPv6 networks in every notation', async () => {
+test('the findings route accepts IPv6 addresses and networks in every notation', async () => {
   const { ask, node } = await rig();
   const forms = ['2001:DB8:0:0::0001', '2001:db8::/32', '::', '::/0', 'fe80::ffff/10', '::ffff:10.0.0.7'];
   const query = forms.map((text) => `src=${encodeURIComponent(text)}`).join('&');
@@ -139,16 +139,19 @@ test.each([
   ['format=csv', '?format: Must be json or jsonl.'],
   ['since=2026-01-31', '?since: Must be a time in UTC such as 2026-01-31T12:00:00Z.'],
   [Array.from({ length: 65 }, (_, at) => `rule=${at}`).join('&'), '?rule: Must be given at most 64 times.'],
-])('%#: an invalid query is refused', async (query, problem) => {
-  const { ask, node } = await rig();
-  const { problems } = (await ask('GET', `${PATH}?${query}`)).json<{
-    problems: { pointer: string; message: string }[];
-  }>();
-  expect(problems.map(({ pointer, message }) => `${pointer}: ${message}`)).toEqual([problem]);
-  expect(node.reads.asked).toEqual([]);
-});
+])(
+  'the findings route refuses invalid query number %# with a problem that names the parameter',
+  async (query, problem) => {
+    const { ask, node } = await rig();
+    const { problems } = (await ask('GET', `${PATH}?${query}`)).json<{
+      problems: { pointer: string; message: string }[];
+    }>();
+    expect(problems.map(({ pointer, message }) => `${pointer}: ${message}`)).toEqual([problem]);
+    expect(node.reads.asked).toEqual([]);
+  },
+);
 
-test('shows who was refused and who wrote, and from which address', async () => {
+test('findings about refused and successful writes show the author, the client address and the ETag', async () => {
   const { ask, node } = await rig();
   const nobody = { policyId: null, sourceGroup: null, rule: null, decidedBy: null, destination: null, protocol: null };
   const api = { ...nobody, destinationPort: null, generation: null, actor: 'alice', operation: 'putPolicy' };
@@ -178,7 +181,7 @@ test('shows who was refused and who wrote, and from which address', async () => 
   ]);
 });
 
-test('returns a refusal of the ledger, for JSON and for lines', async () => {
+test('the findings route returns 503 in both formats, json and jsonl, if the findings cannot be read', async () => {
   const { ask, node } = await rig();
   node.reads.findings = [{ kind: 'refused', code: 'store_unavailable', detail: 'the findings cannot be read now' }];
   for (const format of ['json', 'jsonl']) {
@@ -187,14 +190,14 @@ test('returns a refusal of the ledger, for JSON and for lines', async () => {
   }
 });
 
-describe('findings as lines of JSON', () => {
+describe('findings in the format jsonl', () => {
   const pages = [
     { items: [found({ rule: 'a' }), found({ rule: 'b' })], next: CURSOR },
     { items: [], next: 'B'.repeat(30) },
     { items: [found({ rule: 'c' })], next: null },
   ];
 
-  test('contain every matching finding, although some pages are empty', async () => {
+  test('contain the matching findings of all pages, although some pages are empty', async () => {
     const { ask, node } = await rig();
     node.reads.findings = pages;
     const answer = await ask('GET', `${PATH}?format=jsonl&rule=x`);
@@ -209,19 +212,19 @@ describe('findings as lines of JSON', () => {
     );
   });
 
-  test('stop at the limit', async () => {
+  test('end when the number of findings reaches the limit of the query', async () => {
     const { ask, node } = await rig();
     node.reads.findings = pages;
     await ask('GET', `${PATH}?format=jsonl&limit=3`);
     expect(node.reads.asked.map((asked) => (asked as { limit: number }).limit)).toEqual([3, 1, 1]);
   });
 
-  test('are empty if no finding matches', async () => {
+  test('are an empty response body if no finding matches', async () => {
     const { ask } = await rig();
     expect((await ask('GET', `${PATH}?format=jsonl`)).body).toBe('');
   });
 
-  test('pause while the client does not read, and end when it disconnects', async () => {
+  test('are read only as fast as the client reads them, and no longer after the client disconnects', async () => {
     const { api, node } = await rig();
     const page = { items: Array.from({ length: 1_000 }, () => found({ hostname: 'x'.repeat(200) })), next: CURSOR };
     node.reads.findings = [page];
@@ -230,7 +233,8 @@ describe('findings as lines of JSON', () => {
     asking.setHeader('authorization', `Bearer ${TOKENS.admin}`);
     asking.end();
     const [answer] = await once(asking, 'response');
-    // When the sockets are full, the route stops reading pages from the ledger.
+    // When the socket buffers are full, the route must stop reading pages, so the number of page reads stays
+    // constant.
     let before = -1;
     await expect
       .poll(
@@ -248,7 +252,7 @@ describe('findings as lines of JSON', () => {
     expect(node.reads.asked.length).toBeLessThan(before + 3);
   });
 
-  test('are cut off if the ledger refuses a later page', async () => {
+  test('end with a broken connection if a later page cannot be read', async () => {
     const { api, node } = await rig();
     node.reads.findings = [
       { items: [found()], next: CURSOR },

@@ -13,7 +13,7 @@ describe('Host header', () => {
     'LOCALHOST',
     'weir.example:443',
     '192.0.2.1',
-  ])('%s is accepted', async (host) => {
+  ])('with the value %s is accepted', async (host) => {
     const { ask } = await rig({ hosts: ['weir.example', '192.0.2.1'] });
     expect((await ask('GET', '/health', { headers: { host } })).statusCode).toBe(200);
   });
@@ -25,7 +25,7 @@ describe('Host header', () => {
     '192.0.2.2',
     'a b',
     'x@localhost',
-  ])('%j is refused by every route', async (host) => {
+  ])('with the value %j is refused by every route with 403', async (host) => {
     const { ask, node } = await rig({ hosts: ['weir.example'] });
     for (const [method, path] of [
       ['GET', '/health'],
@@ -44,14 +44,14 @@ describe('Host header', () => {
   });
 });
 
-describe('write from a browser', () => {
+describe('write request from a browser', () => {
   test.each([
     { origin: 'http://evil.example' },
     { origin: 'null' },
     { origin: 'http://localhost:9999' },
     { 'sec-fetch-site': 'cross-site' },
     { 'sec-fetch-site': 'same-site' },
-  ])('is refused with %j', async (headers) => {
+  ])('is refused with 403 if it has the header %j', async (headers) => {
     const { ask, node } = await rig();
     const answer = await ask('PUT', PATH, { ...PUT, headers: headers });
     expect({ status: answer.statusCode, type: answer.json().type }).toEqual({
@@ -61,14 +61,14 @@ describe('write from a browser', () => {
     expect(node.changes).toEqual([]);
   });
 
-  test('is accepted from the own origin', async () => {
+  test('is accepted if its page has the same origin as the API', async () => {
     const { ask } = await rig();
     const headers = { origin: 'http://localhost:8080', 'sec-fetch-site': 'same-origin' };
     expect((await ask('PUT', PATH, { ...PUT, headers })).statusCode).toBe(200);
   });
 });
 
-test('an address with too many requests gets Retry-After, and its probes are not counted', async () => {
+test('a client address with too many requests gets 429 and Retry-After, but requests to /health do not count', async () => {
   const { ask } = await rig({ limits: { requestsPerWindow: 2, requestWindowMs: 60_000 } });
   for (let times = 0; times < 5; times++) expect((await ask('GET', '/health')).statusCode).toBe(200);
   const statuses = [];
@@ -82,7 +82,7 @@ test('an address with too many requests gets Retry-After, and its probes are not
   expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0);
 });
 
-test('every response carries the security headers', async () => {
+test('every response has the headers nosniff, no-store and a Content-Security-Policy, and allows no other origin', async () => {
   const { ask } = await rig();
   for (const path of ['/health', '/api/v1/policy', '/nowhere']) {
     const { headers } = await ask('GET', path);
@@ -100,15 +100,18 @@ test('every response carries the security headers', async () => {
   }
 });
 
-describe('unknown path', () => {
-  test.each(['/', '/api', '/api/v1/policys', '/api/v2/policy', '/api/v1/policy/'])('%s answers 404', async (path) => {
-    const { ask } = await rig();
-    const answer = await ask('GET', path);
-    expect({ status: answer.statusCode, type: answer.json().type }).toEqual({
-      status: 404,
-      type: 'urn:weir:error:no_such_path',
-    });
-  });
+describe('request without a matching route', () => {
+  test.each(['/', '/api', '/api/v1/policys', '/api/v2/policy', '/api/v1/policy/'])(
+    'returns 404 for the path %s',
+    async (path) => {
+      const { ask } = await rig();
+      const answer = await ask('GET', path);
+      expect({ status: answer.statusCode, type: answer.json().type }).toEqual({
+        status: 404,
+        type: 'urn:weir:error:no_such_path',
+      });
+    },
+  );
 
   test.each([
     ['POST', '/health', 'GET, HEAD'],
@@ -117,7 +120,7 @@ describe('unknown path', () => {
     ['OPTIONS', '/api/v1/policies', 'GET, HEAD, POST'],
     ['GET', '/api/v1/policy/explain', 'POST'],
     ['POST', '/api/v1/audit/findings', 'GET, HEAD'],
-  ])('%s %s returns 405 with the allowed methods', async (method, path, allow) => {
+  ])('returns 405 with the allowed methods in the Allow header for %s %s', async (method, path, allow) => {
     const { ask } = await rig();
     const answer = await ask(method, path);
     expect({ status: answer.statusCode, allow: answer.headers.allow, type: answer.json().type }).toEqual({
@@ -127,7 +130,7 @@ describe('unknown path', () => {
     });
   });
 
-  test('an empty name, an invalid escape or an overlong name is a problem of the URL', async () => {
+  test('returns a problem of the URL for an empty name, an invalid percent escape or an overlong name in the path', async () => {
     const { ask } = await rig();
     const nameless = await ask('GET', '/api/v1/policies/by-name/');
     expect([nameless.statusCode, nameless.json().problems[0].pointer]).toEqual([400, '/name']);
@@ -139,7 +142,7 @@ describe('unknown path', () => {
 });
 
 test.each(['dryrun=true', 'dry_run=yes', 'dry_run=true&dry_run=false', 'x'])(
-  'the query %s is refused, so that a typing error does not write',
+  'the invalid query %s is refused, so that a typing error cannot turn a dry run into a write',
   async (query) => {
     const { ask, node } = await rig();
     const answer = await ask('PUT', `/api/v1/policy?${query}`, { body: '{}' });

@@ -20,7 +20,10 @@ const body = {
   key_pem: given.key.export({ type: 'pkcs8', format: 'pem' }) as string,
 };
 
-/** An API with the real CA setting, and the changes passed to the service plane. */
+/**
+ * Starts an API with the real intercept CA setting. `told` lists the values that this setting has passed to
+ * the service plane.
+ */
 async function real(store?: Awaited<ReturnType<typeof openMemoryStore>>) {
   const interceptCa = await interceptCaOver((store ?? (await openMemoryStore())).interceptCa, 'node-a');
   const told: (InterceptCaMaterial | null)[] = [];
@@ -30,7 +33,7 @@ async function real(store?: Awaited<ReturnType<typeof openMemoryStore>>) {
 }
 
 describe('intercept CA', () => {
-  test('is created, read, replaced and removed, and each change is passed to the service plane', async () => {
+  test('can be created, read, replaced and removed, and the service plane receives each change', async () => {
     const { ask, subjects } = await real();
     expect((await ask('GET', PATH)).json().type).toBe('urn:weir:error:not_found');
     expect((await ask('GET', `${PATH}/cert`)).statusCode).toBe(404);
@@ -71,7 +74,7 @@ describe('intercept CA', () => {
     expect(subjects()).toEqual([null, 'CN=Weir intercept CA node-a', 'CN=given', null]);
   });
 
-  test('is not replaced if another ETag was expected', async () => {
+  test('is not replaced if the If-Match or If-None-Match header of the request fails', async () => {
     const { ask, subjects } = await real();
     await ask('PUT', PATH, { body });
     const late = { headers: { 'if-none-match': '*' } };
@@ -81,7 +84,7 @@ describe('intercept CA', () => {
     expect(subjects()).toEqual([null, 'CN=given']);
   });
 
-  test('is available as a file to install on clients', async () => {
+  test('can be downloaded as a PEM file for installation on clients', async () => {
     const { ask } = await real();
     await ask('PUT', PATH, { body });
     const file = await ask('GET', `${PATH}/cert`, { token: TOKENS.readonly });
@@ -93,7 +96,7 @@ describe('intercept CA', () => {
     ]);
   });
 
-  test('that clients would reject is refused with all its problems', async () => {
+  test('is refused with a list of problems if its key does not belong to its certificate', async () => {
     const { ask, subjects } = await real();
     const answer = await ask('PUT', PATH, { body: { cert_pem: CERTIFICATE, key_pem: body.key_pem } });
     expect([answer.statusCode, answer.json().type, answer.json().problems]).toEqual([
@@ -110,7 +113,7 @@ describe('intercept CA', () => {
     expect(subjects()).toEqual([null]);
   });
 
-  test('can be written by an admin only', async () => {
+  test('can be written and removed only with a token of the role admin', async () => {
     const { ask, subjects } = await real();
     const token = TOKENS.readonly;
     const answers = [
@@ -122,7 +125,7 @@ describe('intercept CA', () => {
     expect(subjects()).toEqual([null]);
   });
 
-  test('is recorded in the audit trail by its ETag, without its content', async () => {
+  test('is recorded in the audit trail with its ETag, but without its certificate and key', async () => {
     const { ask, node } = await real();
     await ask('PUT', PATH, { body });
     await ask('POST', `${PATH}/generate`);
@@ -142,7 +145,7 @@ describe('intercept CA', () => {
   });
 });
 
-test('the key of the CA appears in no response, no file of the data folder and no audit record', async () => {
+test('the private key of the intercept CA appears in no response, no file of the data folder and no audit record', async () => {
   const dataDir = temporaryFolder();
   const store = await openStore(dataDir, () => {});
   const { ask, node, told } = await real(store);
@@ -151,7 +154,8 @@ test('the key of the CA appears in no response, no file of the data folder and n
     await ask('PUT', PATH, { body }),
     await ask('GET', PATH),
     await ask('GET', `${PATH}/cert`),
-    // The key in the wrong member, of another certificate, truncated, and in a body that is not JSON.
+    // Faulty bodies: the key in place of the certificate, a certificate or a key of another pair, a truncated
+    // key, a key in an array, and invalid JSON.
     await ask('PUT', PATH, { body: { cert_pem: body.key_pem, key_pem: body.key_pem } }),
     await ask('PUT', PATH, { body: { cert_pem: CERTIFICATE, key_pem: body.key_pem } }),
     await ask('PUT', PATH, { body: { cert_pem: given.certPem, key_pem: KEY } }),
@@ -168,13 +172,13 @@ test('the key of the CA appears in no response, no file of the data folder and n
     if (!file.isFile()) continue;
     expect([file.name, foundIn(readFileSync(join(file.parentPath, file.name)), traces)]).toEqual([file.name, []]);
   }
-  // The service plane has the key, but its JSON does not.
+  // The service plane receives the key as an object; the JSON text of this object must not contain the key.
   const last = told.at(-1);
   expect(last?.kind === 'ca' && last.ca.key.equals(given.key)).toBe(true);
   expect(foundIn(JSON.stringify(told), traces)).toEqual([]);
 });
 
-test('a restarted node has its CA, and reports a key that it cannot read', async () => {
+test('a restarted node loads its stored intercept CA, and reports the CA as unreadable if the seal key is missing', async () => {
   const dataDir = temporaryFolder();
   const begin = async () => {
     const store = await openStore(dataDir, () => {});

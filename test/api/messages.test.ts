@@ -14,7 +14,7 @@ const told = async (method: string, path: string, asked: Asked = {}) => {
   return { detail, problems: problems.map(({ pointer, code, message }) => `${code} ${pointer}: ${message}`) };
 };
 
-test('docs/errors.md lists every problem code of the sources', () => {
+test('docs/errors.md lists every problem code that occurs in the sources', () => {
   const page = errorsPage({});
   const codes = ['api', 'policy', 'policy-write', 'requests', 'actors'].flatMap((folder) => {
     const url = new URL(`../../src/${folder}/`, import.meta.url);
@@ -30,7 +30,7 @@ test('docs/errors.md lists every problem code of the sources', () => {
   expect([...new Set(codes)].filter((code) => !page.includes(`| \`${code}\` |`))).toEqual([]);
 });
 
-test('docs/errors.md describes the header Weir-Warnings', () => {
+test('docs/errors.md describes the response header Weir-Warnings', () => {
   expect(errorsPage({})).toContain('carry the header `Weir-Warnings`: the codes of this table');
 });
 
@@ -39,28 +39,31 @@ describe('explain request', () => {
   const asking = async (body: object) => (await told('POST', '/api/v1/policy/explain', { body })).problems;
   const NEEDED = 'A packet of this protocol has one: it is required.';
 
-  test.each(['tcp', 'UDP', 33, 132, 136])('needs the destination port for %s', async (proto) => {
-    expect(await asking({ ...packet, proto })).toEqual([`required /dst_port: ${NEEDED}`]);
-    expect(await asking({ ...packet, proto, dst_port: 0 })).toEqual([]);
-  });
-  test('requires the type for ICMP, and neither type nor port for other protocols', async () => {
+  test.each(['tcp', 'UDP', 33, 132, 136])(
+    'for the protocol %s is refused without a destination port',
+    async (proto) => {
+      expect(await asking({ ...packet, proto })).toEqual([`required /dst_port: ${NEEDED}`]);
+      expect(await asking({ ...packet, proto, dst_port: 0 })).toEqual([]);
+    },
+  );
+  test('for ICMP is refused without an ICMP type, and for GRE is accepted without type and port', async () => {
     expect(await asking({ ...packet, proto: 'icmp' })).toEqual([`required /icmp_type: ${NEEDED}`]);
     expect(await asking({ ...packet, proto: 'icmp', icmp_type: 0 })).toEqual([]);
     expect(await asking({ ...packet, proto: 47 })).toEqual([]);
   });
-  test('reports that a source port was assumed', async () => {
+  test('without a source port is passed to the node with `sourcePortAssumed: true`', async () => {
     const { ask, node } = await rig({}, asked());
     await ask('POST', '/api/v1/policy/explain', { body: { ...packet, proto: 'tcp', dst_port: 1 } });
     expect(node.changes).toMatchObject([{ with: { query: { sourcePortAssumed: true } } }]);
   });
-  test('reports missing proto and dst alike, and requires IPv4', async () => {
+  test('gets one problem each for a missing protocol, a missing destination and an IPv6 source', async () => {
     expect(await asking({ src: 'fe80::1' })).toEqual([
       'invalid_value /src: IPv6 is not supported; write an IPv4 address such as "192.0.2.7".',
       'required /dst: This field is required.',
       'required /proto: This field is required.',
     ]);
   });
-  test('suggests the field that was probably meant', async () => {
+  test('with the unknown field dest_port gets a problem that suggests dst_port', async () => {
     expect(await asking({ ...packet, proto: 47, dest_port: 1 })).toEqual([
       'unknown_field /dest_port: There is no field "dest_port" here (did you mean "dst_port"?).',
     ]);
@@ -76,15 +79,15 @@ describe('explain request', () => {
   }
 });
 
-describe('error detail', () => {
+describe('detail text of an error', () => {
   test.each([
     ['PUT', '/api/v1/settings/performance-mode'],
     ['PUT', '/api/v1/policy'],
-  ])('of %s %s without a body says only that the body is empty', async (method, path) => {
+  ])('for %s %s without a body says only that the body is empty', async (method, path) => {
     const { detail } = await told(method, path, { headers: { 'content-type': 'application/json' } });
     expect(detail).toBe('The body is empty; JSON is needed.');
   });
-  test('names the body if the pointer is empty', async () => {
+  test('contains "the body" if the JSON pointer of the problem is empty', async () => {
     expect((await told('PUT', '/api/v1/settings/performance-mode', { body: '[]' })).detail).toBe(
       'the body: Must be an object, not an array.',
     );
@@ -94,19 +97,19 @@ describe('error detail', () => {
       'the body: Must be an object.',
     );
   });
-  test('of a 412 says how to proceed', async () => {
+  test('for status 412 tells the client to read again and to write with the new ETag', async () => {
     const { ask, node } = await rig();
     node.answer.policyWrite = () => ({ kind: 'refused', code: 'precondition_failed', detail: 'the ETag is "x"' });
     expect((await ask('PUT', '/api/v1/policy', { body: '{}' })).json<Told>().detail).toBe(
       'the ETag is "x"; read it again, and write with the new ETag in If-Match',
     );
   });
-  test('of a refused host names it and the key that allows it', async () => {
+  test('for a refused Host header names the host and the configuration key api.allowed_hosts', async () => {
     expect((await told('GET', '/health', { headers: { host: 'gw.example:8080' } })).detail).toBe(
       'this node does not go by the name gw.example: use the address that the node listens on, or add the name to api.allowed_hosts',
     );
   });
-  test('of a 415 names the content type', async () => {
+  test('for status 415 names the required content type', async () => {
     const { detail } = await told('PUT', '/api/v1/policy', { body: '{}', headers: { 'content-type': 'text/plain' } });
     expect(detail).toContain('`Content-Type: application/json`');
   });
@@ -118,11 +121,14 @@ describe('error detail', () => {
     ],
     ['/ready/', '/ready/ is not a path of this API; write it without the slash at its end: /ready'],
     [`/api/v1/policies/${RECORD.id}/`, expect.stringContaining('write it without the slash at its end')],
-  ])('of GET %s points to the right path', async (path, detail) => {
-    const { ask } = await rig();
-    const answer = await ask('GET', path);
-    expect([answer.statusCode, answer.json<Told>().detail]).toEqual([404, detail]);
-  });
+  ])(
+    'for the unknown path GET %s names the correct path, or the document that lists all paths',
+    async (path, detail) => {
+      const { ask } = await rig();
+      const answer = await ask('GET', path);
+      expect([answer.statusCode, answer.json<Told>().detail]).toEqual([404, detail]);
+    },
+  );
 });
 
 test.each([
@@ -150,12 +156,15 @@ test.each([
     '/api/v1/audit/findings?finding_type=x',
     'invalid_parameter ?finding_type: Must be one of l4_deny, icmp_deny, dns_deny, tls_deny, http_deny, auth_denied, config_change, gap.',
   ],
-])('%s %s is refused in plain words', async (method, path, problem) => {
-  const { problems } = await told(method, path, method === 'POST' ? { body: '{}' } : {});
-  expect(problems).toEqual([problem]);
-});
+])(
+  '%s %s is refused with a problem that names the invalid parameter and the valid values',
+  async (method, path, problem) => {
+    const { problems } = await told(method, path, method === 'POST' ? { body: '{}' } : {});
+    expect(problems).toEqual([problem]);
+  },
+);
 
-test('for the role readonly the list of tokens contains its own token only', async () => {
+test('a readonly token gets a list of tokens that contains only that token', async () => {
   const record = { subject: 's', role: 'readonly' as const, created_at: SINCE, expires_at: null, revoked_at: null };
   const node = fakeManagement();
   const tokens = [

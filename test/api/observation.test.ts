@@ -17,7 +17,7 @@ const failing = () => {
 };
 
 describe('readiness route', () => {
-  test('returns every check, with 200 if all pass and 503 if one fails', async () => {
+  test('returns every readiness check, with status 200 if all checks pass and status 503 if a check fails', async () => {
     const { ask } = await rig();
     const good = await ask('GET', '/ready', { token: null });
     expect([good.statusCode, good.json(), good.headers['cache-control']]).toEqual([200, READY, 'no-store']);
@@ -33,7 +33,7 @@ describe('readiness route', () => {
     ['/ready?verbose', {}],
     ['/ready?verbose=true', {}],
     ['/ready', { accept: 'text/plain' }],
-  ])('%s with %j returns text with one line per check', async (url, headers) => {
+  ])('with %s and the headers %j returns plain text with one line per readiness check', async (url, headers) => {
     const answer = await (await failing()).ask('GET', url, { headers });
     expect([answer.statusCode, answer.body, answer.headers['content-type']]).toEqual([
       503,
@@ -42,7 +42,7 @@ describe('readiness route', () => {
     ]);
   });
 
-  test('ignores an excluded check, and refuses an unknown one', async () => {
+  test('ignores readiness checks that the query excludes, and refuses a query that excludes an unknown check', async () => {
     const { ask } = await failing();
     const answer = await ask('GET', '/ready?exclude=dns_allowlist');
     expect([answer.statusCode, answer.json()]).toEqual([200, { ready: true, checks: [FAILING.checks[0]] }]);
@@ -54,13 +54,13 @@ describe('readiness route', () => {
   });
 });
 
-test('liveness returns ok', async () => {
+test('GET /health returns the status ok', async () => {
   const { ask } = await rig();
   expect((await ask('GET', '/health', { token: null })).json()).toEqual({ status: 'ok' });
 });
 
 describe('stats route', () => {
-  test('returns all members, with null counters for a part that does not run', async () => {
+  test('returns every member, with 0 or null for the counters of a part that does not run', async () => {
     const { ask } = await rig();
     expect((await ask('GET', '/api/v1/stats')).json()).toEqual({
       generation: 7,
@@ -113,7 +113,7 @@ describe('stats route', () => {
     });
   });
 
-  test('returns the counters of running parts', async () => {
+  test('returns the counters of each part that runs', async () => {
     const stats = {
       ...STATS,
       dataplane: null,
@@ -206,7 +206,7 @@ describe('explain route', () => {
     return { status: answer.statusCode, body: answer.json(), questions };
   };
 
-  test('accepts a packet', async () => {
+  test('passes a packet query to the node in normal form, and returns the evaluation', async () => {
     const packet = {
       src: '10.0.0.7',
       dst: '192.0.2.10',
@@ -242,17 +242,20 @@ describe('explain route', () => {
     ['udp', '/dst_port'],
     [132, '/dst_port'],
     ['icmp', '/icmp_type'],
-  ])('assumes no value that a rule for %s depends on', async (proto, pointer) => {
-    const { status, body, questions } = await asking({ src: '10.0.0.7', dst: '192.0.2.10', proto });
-    const problems = (body as { problems: { pointer: string; code: string }[] }).problems;
-    expect({ status, questions, problems: problems.map(({ pointer, code }) => ({ pointer, code })) }).toEqual({
-      status: 400,
-      questions: [],
-      problems: [{ pointer, code: 'required' }],
-    });
-  });
+  ])(
+    'refuses a query for the protocol %s without a destination port or ICMP type instead of assuming a value',
+    async (proto, pointer) => {
+      const { status, body, questions } = await asking({ src: '10.0.0.7', dst: '192.0.2.10', proto });
+      const problems = (body as { problems: { pointer: string; code: string }[] }).problems;
+      expect({ status, questions, problems: problems.map(({ pointer, code }) => ({ pointer, code })) }).toEqual({
+        status: 400,
+        questions: [],
+        problems: [{ pointer, code: 'required' }],
+      });
+    },
+  );
 
-  test('accepts a lookup, and a draft policy', async () => {
+  test('passes a query for a DNS lookup, with a draft policy, to the node', async () => {
     const policy = { default_policy: 'allow' };
     expect(await asking({ policy, src: '10.0.0.7', query: 'API.test.' })).toEqual({
       status: 200,
@@ -261,7 +264,7 @@ describe('explain route', () => {
     });
   });
 
-  test('reports the problems of a draft policy', async () => {
+  test('returns 400 with the problems of an invalid draft policy', async () => {
     const problems = [
       { pointer: '/policy/default_policy', code: 'invalid_action' as const, message: 'Must be allow or deny.' },
     ];
@@ -289,7 +292,7 @@ describe('metrics route', () => {
     return answer.body.split('\n');
   };
 
-  test('returns kernel counters, checks, and requests by route', async () => {
+  test('returns kernel counters, readiness checks, and the number of requests of each route', async () => {
     const lines = await scraped();
     expect(lines).toEqual(
       expect.arrayContaining([
@@ -320,7 +323,7 @@ describe('metrics route', () => {
     expect(lines.some((line) => line.startsWith('weir_nodejs_eventloop_lag_seconds '))).toBe(true);
   });
 
-  test('omits kernel counters while they cannot be read', async () => {
+  test('omits the kernel counters while the node cannot read them', async () => {
     const metrics = createMetrics({
       version: '0.1.0',
       stats: () => Promise.reject(new Error('no kernel')),
@@ -331,7 +334,7 @@ describe('metrics route', () => {
     expect(lines.filter((line) => /^weir_dataplane_packets_total\{/.test(line))).toEqual([]);
   });
 
-  test('returns the metrics of the DNS proxy while it runs', async () => {
+  test('returns the metrics of the DNS proxy while the proxy runs', async () => {
     const dns = {
       queriesAllow: 1,
       queriesDeny: 2,
@@ -377,7 +380,7 @@ describe('metrics route', () => {
     ]);
   });
 
-  test('counts proofs by their outcome, and the packets of passed ones', async () => {
+  test('counts passed and failed proofs, and the packets of passed proofs', async () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     metrics.proved({ checked: 24, complete: true });
     metrics.proved({ checked: 100, complete: false });
@@ -391,7 +394,7 @@ describe('metrics route', () => {
     ]);
   });
 
-  test('a scrape does not count kernel events twice', async () => {
+  test('returns unchanged kernel counters in a second scrape if the kernel counted nothing in between', async () => {
     const { ask } = await rig();
     await ask('GET', '/metrics');
     const second = await ask('GET', '/metrics');

@@ -9,7 +9,7 @@ const described = await createApi(fakeManagement(), { version: '0.1.0' });
 const document = (await described.inject({ url: '/openapi/service-v1.json' })).json<Schema>();
 await described.close();
 
-/** Every schema of the document with examples, by its JSON pointer. */
+/** Returns the JSON pointer and the examples of every schema in the document that has examples. */
 function withExamples(value: unknown, pointer: string): [pointer: string, examples: readonly unknown[]][] {
   if (typeof value !== 'object' || value === null) return [];
   const { examples, schema } = value as { readonly examples?: unknown; readonly schema?: unknown };
@@ -27,11 +27,11 @@ describe('examples of the OpenAPI document', () => {
   ajv.addSchema({ ...document, $id: 'weir' });
   const found = withExamples(document, '');
 
-  test('exist', () => {
+  test('exist in more than 30 schemas', () => {
     expect(found.length).toBeGreaterThan(30);
   });
 
-  test.each(found)('match their schema: %s', (pointer, examples) => {
+  test.each(found)('are valid for their schema at the JSON pointer %s', (pointer, examples) => {
     const validate = ajv.compile({ $ref: `weir#${pointer}` });
     const faults = examples
       .filter((example) => !validate(example))

@@ -39,7 +39,7 @@ describe('OpenAPI document', () => {
     expect(validator.version).toBe('3.1');
   });
 
-  test('has every endpoint of the specification and of the decisions', () => {
+  test('has exactly the endpoints of the specification and of the decisions', () => {
     expect(operations.map(({ method, path }) => `${method.toUpperCase()} ${path}`).sort()).toEqual(
       [
         'GET /health',
@@ -90,7 +90,7 @@ describe('OpenAPI document', () => {
     );
   });
 
-  test('names, groups, summarises and protects every operation', () => {
+  test('gives each operation a unique id, one tag, a summary and a security requirement', () => {
     const ids = operations.map(({ operation }) => operation.operationId);
     expect(new Set(ids).size).toBe(ids.length);
     expect(
@@ -101,14 +101,15 @@ describe('OpenAPI document', () => {
     ).toEqual([]);
   });
 
-  test('describes every response, and every error as a problem document', () => {
+  test('describes every response, and describes every error as a problem document, except for /ready', () => {
     const answers = operations.flatMap(({ operation }) => Object.entries(operation.responses));
     expect(answers.filter(([, { description }]) => description === 'Default Response' || description === '')).toEqual(
       [],
     );
     const errors = answers.filter(([status]) => Number(status) >= 400);
     const bodies = new Set(errors.flatMap(([, { content }]) => Object.keys(content ?? {})));
-    // Readiness answers 503 with its report.
+    // The route /ready returns status 503 with the readiness report, as JSON or text, instead of a problem
+    // document.
     expect([...bodies].sort()).toEqual(['application/json', 'application/problem+json', 'text/plain']);
     for (const { operation, path } of operations.filter(({ operation: { security } }) => security.length > 0)) {
       expect({ path, has: ['400', '401', '429', '500'].every((status) => status in operation.responses) }).toEqual({
@@ -118,7 +119,7 @@ describe('OpenAPI document', () => {
     }
   });
 
-  test('has the schema of every policy body, although a worker parses it', () => {
+  test('has the schema of every policy body, although the API route does not parse that body', () => {
     const schemaOf = (path: string, method: string) => document.paths[path]?.[method]?.requestBody;
     const reference = (name: string) => ({ $ref: `#/components/schemas/${name}` });
     const holding = (schema: unknown) => ({ required: true, content: { 'application/json': { schema } } });
@@ -132,7 +133,7 @@ describe('OpenAPI document', () => {
     ]).toEqual([body('PolicyConfig'), body('PolicyEnvelope'), either, either]);
   });
 
-  test('shows an untagged union as anyOf', () => {
+  test('describes a union type without a discriminator as anyOf', () => {
     const types = (name: string) =>
       ((document.components.schemas[name]?.anyOf ?? []) as { type?: string; $ref?: string }[]).map(
         ({ type, $ref }) => type ?? $ref,
@@ -142,7 +143,7 @@ describe('OpenAPI document', () => {
     expect(types('ProtoValue')).toEqual(['string', 'integer']);
   });
 
-  test('has no repeated, unused or missing component', () => {
+  test('has no duplicate, unused or missing component schema', () => {
     const names = Object.keys(document.components.schemas);
     expect(names.filter((name) => name.endsWith('Input'))).toEqual([]);
     const used = [...JSON.stringify(document).matchAll(/"#\/components\/schemas\/(\w+)"/g)].map(
@@ -151,7 +152,7 @@ describe('OpenAPI document', () => {
     expect([...new Set(used)].sort()).toEqual(names.sort());
   });
 
-  test('lists the headers of each response', () => {
+  test('lists the headers of each response, such as ETag and Retry-After', () => {
     const headers = (path: string, method: string, status: string) =>
       Object.keys(document.paths[path]?.[method]?.responses[status]?.headers ?? {});
     expect(headers('/api/v1/policies', 'post', '201')).toEqual([
@@ -164,7 +165,7 @@ describe('OpenAPI document', () => {
     expect(headers('/api/v1/policy', 'get', '429')).toEqual(['Retry-After']);
   });
 
-  test('contains no secret in a response', () => {
+  test('has no token, key or secret member in the schema of a response', () => {
     const shown = ['Integration', 'WrittenIntegration', 'TlsInterceptCa', 'WrittenTlsInterceptCa', 'Token'].map(
       (name) => Object.keys(document.components.schemas[name]?.properties ?? {}),
     );
@@ -172,10 +173,10 @@ describe('OpenAPI document', () => {
   });
 });
 
-describe('merging of OpenAPI components', () => {
+describe('mergeComponents', () => {
   const ref = (name: string) => ({ $ref: `#/components/schemas/${name}` });
 
-  test('keeps both schemas if input and output differ, directly or in a referenced schema', () => {
+  test('keeps both schemas if the input and output schema differ, directly or in a referenced schema', () => {
     const document = {
       paths: {
         '/x': { put: { body: ref('AInput'), answer: ref('A') }, get: { body: ref('CInput'), answer: ref('C') } },
@@ -200,7 +201,7 @@ describe('merging of OpenAPI components', () => {
   });
 });
 
-test('the OpenAPI document has an ETag of its own', async () => {
+test('the route of the OpenAPI document returns an ETag, and 304 to a request with that ETag in If-None-Match', async () => {
   const { ask } = await rig();
   const first = await ask('GET', '/openapi/service-v1.json', { token: null });
   const again = await ask('GET', '/openapi/service-v1.json', {

@@ -13,8 +13,8 @@ const answering = (outcome: PolicyOutcome) => {
   return rig({}, node);
 };
 
-describe('reading policies', () => {
-  test('an active envelope shows its mode in every group, and all else as it was sent', async () => {
+describe('policy read', () => {
+  test('of an active envelope returns the mode of the envelope in every group, and all other bytes as stored', async () => {
     const { ask } = await rig();
     const answer = await ask('GET', '/api/v1/policy');
     expect(answer.body).toBe(
@@ -27,7 +27,7 @@ describe('reading policies', () => {
     ]);
   });
 
-  test('without an active policy the response is an empty policy with the ETag "none"', async () => {
+  test('without an active policy returns an empty policy with the ETag "none"', async () => {
     const node = fakeManagement();
     node.reads.stored = null;
     const { ask } = await rig({}, node);
@@ -36,7 +36,7 @@ describe('reading policies', () => {
   });
 
   test.each([`/api/v1/policies/${RECORD.id}`, '/api/v1/policies/by-name/Office'])(
-    '%s returns the record and the stored body',
+    'of %s returns the policy record and the stored body',
     async (path) => {
       const { ask } = await rig();
       const answer = await ask('GET', path);
@@ -45,26 +45,29 @@ describe('reading policies', () => {
     },
   );
 
-  test('the list has every record without its body', async () => {
+  test('of the list returns every policy record without its body', async () => {
     const { ask } = await rig();
     expect((await ask('GET', '/api/v1/policies')).json()).toEqual({ items: [RECORD] });
   });
 
-  test.each(['/api/v1/policies/nobody', '/api/v1/policies/by-name/nobody'])('%s answers 404', async (path) => {
-    const node = fakeManagement();
-    node.reads.stored = null;
-    const { ask } = await rig({}, node);
-    expect((await ask('GET', path)).json()).toEqual({
-      type: 'urn:weir:error:not_found',
-      title: 'Not found',
-      status: 404,
-      detail: 'there is no such policy',
-      error: 'there is no such policy.',
-    });
-  });
+  test.each(['/api/v1/policies/nobody', '/api/v1/policies/by-name/nobody'])(
+    'of %s returns 404 if the policy does not exist',
+    async (path) => {
+      const node = fakeManagement();
+      node.reads.stored = null;
+      const { ask } = await rig({}, node);
+      expect((await ask('GET', path)).json()).toEqual({
+        type: 'urn:weir:error:not_found',
+        title: 'Not found',
+        status: 404,
+        detail: 'there is no such policy',
+        error: 'there is no such policy.',
+      });
+    },
+  );
 
   test.each(['/api/v1/policy', `/api/v1/policies/${RECORD.id}`, '/api/v1/policies/by-name/office'])(
-    '%s returns 304 if the caller has this revision',
+    'of %s returns 304 if If-None-Match contains the current ETag',
     async (path) => {
       const { ask } = await rig();
       const known = await ask('GET', path, { headers: { 'if-none-match': `"old", W/${ETAG}` } });
@@ -74,7 +77,7 @@ describe('reading policies', () => {
   );
 });
 
-describe('singleton view', () => {
+describe('singletonView', () => {
   const view = (body: string) =>
     Buffer.from(singletonView({ record: { ...RECORD, mode: 'audit' }, body: Buffer.from(body) })).toString();
 
@@ -90,7 +93,7 @@ describe('singleton view', () => {
       '{"default_policy":"source_groups","source_groups":[{"id":"a"}]}',
       '{"default_policy":"source_groups","source_groups":[{"mode":"audit","id":"a"}]}',
     ],
-  ])('adds the group modes to %s', (body, expected) => {
+  ])('adds the mode of the envelope to each source group of %s', (body, expected) => {
     expect(view(body)).toBe(expected);
   });
 
@@ -100,7 +103,7 @@ describe('singleton view', () => {
   });
 });
 
-describe('writing policies', () => {
+describe('policy write', () => {
   test.each([
     ['POST', '/api/v1/policies', { by: 'new' }, 'envelope'],
     ['PUT', `/api/v1/policies/${RECORD.id}`, { by: 'id', id: RECORD.id }, 'envelope'],
@@ -108,32 +111,35 @@ describe('writing policies', () => {
     ['PUT', '/api/v1/policy', { by: 'active' }, 'singleton'],
     ['PUT', `/api/v1/policies/${RECORD.id}`, { by: 'id', id: RECORD.id }, 'singleton', '&form=singleton'],
     ['PUT', '/api/v1/policies/by-name/home', { by: 'name', name: 'home' }, 'singleton', '&form=singleton'],
-  ] as const)('%s %s passes the received bytes on', async (method, path, target, form, more: string = '') => {
-    const { ask, node } = await rig();
-    const body = '{ "mode": "enforce",  "policy": {"x": 1.0} }';
-    await ask(method, `${path}?activate=false&dry_run${more}`, { body, headers: { 'if-match': '"a", "b"' } });
-    expect(node.changes).toEqual([
-      {
-        call: 'policies.write',
-        with: {
-          operation: 'put',
-          target,
-          form,
-          body: Buffer.from(body),
-          ifMatch: '"a", "b"',
-          ifNoneMatch: undefined,
-          activate: false,
-          dryRun: true,
-          author: 'alice',
+  ] as const)(
+    'with %s %s passes the received body to the node unchanged, with its target, form and preconditions',
+    async (method, path, target, form, more: string = '') => {
+      const { ask, node } = await rig();
+      const body = '{ "mode": "enforce",  "policy": {"x": 1.0} }';
+      await ask(method, `${path}?activate=false&dry_run${more}`, { body, headers: { 'if-match': '"a", "b"' } });
+      expect(node.changes).toEqual([
+        {
+          call: 'policies.write',
+          with: {
+            operation: 'put',
+            target,
+            form,
+            body: Buffer.from(body),
+            ifMatch: '"a", "b"',
+            ifNoneMatch: undefined,
+            activate: false,
+            dryRun: true,
+            author: 'alice',
+          },
         },
-      },
-    ]);
-  });
+      ]);
+    },
+  );
 
   test.each([
     ['', false],
     ['?dry_run=true', true],
-  ])('POST /activate%s names the record and accepts no body', async (query, dryRun) => {
+  ])('with POST /activate%s asks the node to activate the policy record, without a body', async (query, dryRun) => {
     const { ask, node } = await rig();
     const answer = await ask('POST', `/api/v1/policies/${RECORD.id}/activate${query}`, {
       headers: { 'if-match': ETAG },
@@ -154,7 +160,7 @@ describe('writing policies', () => {
 
   const LONGEST = 'n'.repeat(253);
   test.each(['', ' ', '\u00a0', 'a\tb', 'a\nb', '\u0000', '\u200b', '\u2028', '\u{1f600}'.repeat(254), `${LONGEST}n`])(
-    'the name %j in the path is refused before anything is written',
+    'with the name %j in the path is refused, and nothing is written',
     async (name) => {
       const { ask, node } = await rig();
       const answer = await ask('PUT', `/api/v1/policies/by-name/${encodeURIComponent(name)}`, { body: ENVELOPE });
@@ -164,7 +170,7 @@ describe('writing policies', () => {
   );
 
   test.each([LONGEST, ` ${LONGEST} `, '\u{1f600}'.repeat(253), 'a/b?#%', 'é'])(
-    'the name %j in the path is accepted',
+    'with the name %j in the path is accepted',
     async (name) => {
       const { ask, node } = await rig();
       const answer = await ask('PUT', `/api/v1/policies/by-name/${encodeURIComponent(name)}`, { body: ENVELOPE });
@@ -173,7 +179,7 @@ describe('writing policies', () => {
     },
   );
 
-  test('a new record returns 201 with its location, ETag and warnings', async () => {
+  test('that creates a record returns 201 with the location, the ETag and the warnings', async () => {
     const { ask } = await answering({
       kind: 'written',
       created: true,
@@ -196,20 +202,23 @@ describe('writing policies', () => {
   test.each([
     [true, 201, `/api/v1/policies/${RECORD.id}`],
     [false, 200, undefined],
-  ])('a write by name with created = %s returns %i', async (created, status, location) => {
-    const { ask } = await answering({
-      kind: 'written',
-      created,
-      stored: STORED,
-      generation: 8,
-      warnings: [],
-      proof: PROOF,
-    });
-    const answer = await ask('PUT', '/api/v1/policies/by-name/office', { body: ENVELOPE });
-    expect([answer.statusCode, answer.headers.location]).toEqual([status, location]);
-  });
+  ])(
+    'by name returns a location only for a new record (created = %s returns %i)',
+    async (created, status, location) => {
+      const { ask } = await answering({
+        kind: 'written',
+        created,
+        stored: STORED,
+        generation: 8,
+        warnings: [],
+        proof: PROOF,
+      });
+      const answer = await ask('PUT', '/api/v1/policies/by-name/office', { body: ENVELOPE });
+      expect([answer.statusCode, answer.headers.location]).toEqual([status, location]);
+    },
+  );
 
-  test('a singleton write returns its PolicyConfig only, with the codes of warnings in a header', async () => {
+  test('in singleton form returns only the PolicyConfig, and the codes of warnings in the header Weir-Warnings', async () => {
     const { ask } = await answering({
       kind: 'written',
       created: true,
@@ -232,7 +241,7 @@ describe('writing policies', () => {
     ['PUT', '/api/v1/policy', '{}'],
     ['POST', '/api/v1/policies', ENVELOPE],
     ['DELETE', `/api/v1/policies/${RECORD.id}`, undefined],
-  ])('a dry run of %s %s returns the record that would be stored', async (method, path, body) => {
+  ])('in a dry run of %s %s returns the policy record that the real write would store', async (method, path, body) => {
     const { ask } = await answering({
       kind: 'checked',
       stored: STORED,
@@ -253,7 +262,7 @@ describe('writing policies', () => {
     });
   });
 
-  test('a delete returns 204, and a header says that no policy is active any more', async () => {
+  test('that deletes the active policy returns 204 and the warning none_active in the header Weir-Warnings', async () => {
     const { ask } = await answering({
       kind: 'deleted',
       generation: 9,
@@ -279,7 +288,7 @@ describe('writing policies', () => {
     ['dataplane_unavailable', 503],
     ['store_unavailable', 503],
     ['draining', 503],
-  ] as const)('the refusal %s returns %i as a problem document', async (code, status) => {
+  ] as const)('that the node refuses with %s returns %i and a problem document', async (code, status) => {
     const problems = [
       { pointer: '/default_policy', code: 'invalid_action' as const, message: 'Must be allow or deny.' },
     ];
@@ -299,7 +308,7 @@ describe('writing policies', () => {
   });
 
   test.each([{ 'if-match': 'unquoted' }, { 'if-match': '"a" "b"' }, { 'if-none-match': '"a"' }])(
-    'the precondition %j is refused before anything is written',
+    'with the invalid precondition header %j is refused, and nothing is written',
     async (headers) => {
       const { ask, node } = await rig();
       const answer = await ask('PUT', '/api/v1/policy', { body: '{}', headers: headers });
@@ -308,7 +317,7 @@ describe('writing policies', () => {
     },
   );
 
-  test('a bug returns 500 without details', async () => {
+  test('that fails because of a bug returns 500 without details of the error', async () => {
     const node = fakeManagement();
     node.answer.policyWrite = () => Promise.reject(new Error('/home/weir/src/secret.ts:12 exploded'));
     const { ask } = await rig({}, node);
@@ -323,7 +332,7 @@ describe('writing policies', () => {
   });
 });
 
-test('a store that cannot read returns 503 without a path', async () => {
+test('GET /api/v1/policy returns 503, without the path of the store, if the store cannot be read', async () => {
   const node = fakeManagement();
   const failure = Object.assign(new Error('read /var/lib/weir/store: EIO'), { code: 'store_unavailable' });
   const { ask } = await rig({}, { ...node, policies: { ...node.policies, read: () => Promise.reject(failure) } });
@@ -341,7 +350,7 @@ test('a store that cannot read returns 503 without a path', async () => {
   ]);
 });
 
-test('the total size of concurrent large bodies is limited', async () => {
+test('a policy write returns 503 while the bodies of running policy writes exceed the total size limit', async () => {
   let release: (outcome: PolicyOutcome) => void = () => {};
   const node = fakeManagement();
   node.answer.policyWrite = () =>

@@ -13,7 +13,7 @@ afterEach(async () => {
 export type Rig = {
   readonly api: Api;
   readonly node: FakeManagement;
-  /** Sends a request, as an admin unless the headers have another token. */
+  /** Sends a request with the admin token, or with the token of `request`; null sends no token. */
   readonly ask: (method: string, url: string, request?: Asked) => Promise<LightMyRequestResponse>;
 };
 export type Asked = {
@@ -43,7 +43,7 @@ export async function rig(options: Partial<ApiOptions> = {}, node = fakeManageme
   };
 }
 
-/** Listens on a free port of loopback, and returns the port. */
+/** Lets the API listen on a free port of 127.0.0.1, and returns that port. */
 export async function listening(api: Api): Promise<number> {
   await api.listen({ host: '127.0.0.1', port: 0 });
   const address = api.server.address();
@@ -51,5 +51,5 @@ export async function listening(api: Api): Promise<number> {
   return address.port;
 }
 
-/** Replaces the path parameters with example values. */
+/** Replaces each parameter in the path of a route, such as `{id}`, by the example value `x1`. */
 export const concrete = (path: string): string => path.replace(/[:{](id|name|group_id)\}?/g, 'x1');

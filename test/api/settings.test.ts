@@ -6,7 +6,7 @@ import { rig } from './rig.js';
 describe('performance mode', () => {
   const PATH = '/api/v1/settings/performance-mode';
 
-  test('is read and written with its ETag', async () => {
+  test('returns its ETag, and refuses a write with an outdated If-Match header with 412', async () => {
     const { ask, node } = await rig();
     const before = await ask('GET', PATH);
     expect([before.json(), before.headers.etag]).toEqual([{ enabled: true, source: null }, '"performance-mode.0"']);
@@ -30,7 +30,7 @@ describe('performance mode', () => {
     expect(node.changes).toHaveLength(1);
   });
 
-  test('a write that loses a race inside the node returns 412', async () => {
+  test('refuses a write with 412 if another write comes first inside the node', async () => {
     const node = await rig().then((made) => made.node);
     const { ask } = await rig(
       {},
@@ -46,7 +46,7 @@ describe('performance mode', () => {
   });
 
   test.each(['/api/v1/audit/findings', '/api/v1/audit/findings/local', '/api/v1/wiretap/stream'])(
-    'is required for %s',
+    'must be enabled for GET %s; otherwise that route returns 503',
     async (path) => {
       const { ask } = await rig();
       expect((await ask('GET', path)).json().type).not.toBe('urn:weir:error:performance_mode_disabled');
@@ -57,14 +57,14 @@ describe('performance mode', () => {
   );
 });
 
-test('GET /api/v1/dns-cache returns an error while the DNS proxy does not run', async () => {
+test('GET /api/v1/dns-cache returns 503 while the DNS proxy does not run', async () => {
   const { ask } = await rig();
   const answer = await ask('GET', '/api/v1/dns-cache');
   expect([answer.statusCode, answer.json().type]).toEqual([503, 'urn:weir:error:feature_unavailable']);
   expect(answer.json().error).toMatch(/\bthis node\b.*\.$/);
 });
 
-test('GET /api/v1/dns-cache returns names and their granted addresses', async () => {
+test('GET /api/v1/dns-cache returns each name with its granted addresses, patterns and expiry', async () => {
   const { ask, node } = await rig();
   node.reads.names = [
     {
@@ -88,7 +88,7 @@ test('GET /api/v1/dns-cache returns names and their granted addresses', async ()
   });
 });
 
-describe('integrations', () => {
+describe('routes of Kubernetes integrations', () => {
   const PATH = '/api/v1/integrations';
   const integration = {
     kind: 'kubernetes',
@@ -106,7 +106,7 @@ describe('integrations', () => {
     },
   ];
 
-  test('are created, read, replaced and deleted, and their token is never returned', async () => {
+  test('create, read, replace and delete an integration, and never return its token', async () => {
     const { ask, node } = await rig();
     const made = await ask('POST', PATH, { body: { name: 'prod', ...integration } });
     expect([made.statusCode, made.headers.location, made.headers.etag, made.json()]).toEqual([
@@ -142,7 +142,7 @@ describe('integrations', () => {
     ]);
   });
 
-  test('a second one of the same name returns 409, an old ETag 412', async () => {
+  test('return 409 for a second integration of the same name, and 412 for a precondition that fails', async () => {
     const { ask, node } = await rig();
     await ask('PUT', `${PATH}/prod`, { body: integration, headers: { 'if-none-match': '*' } });
     expect((await ask('POST', PATH, { body: { name: 'prod', ...integration } })).json().type).toBe(
@@ -156,7 +156,7 @@ describe('integrations', () => {
     expect(node.changes).toHaveLength(1);
   });
 
-  test('one that the active policy uses cannot be deleted: 409', async () => {
+  test('return 409 if the active policy uses the integration that a request deletes', async () => {
     const { node } = await rig();
     const { ask } = await rig(
       {},
@@ -173,7 +173,7 @@ describe('integrations', () => {
     expect([answer.statusCode, answer.json().error]).toEqual([409, 'group lan names it.']);
   });
 
-  test('the name in the body must equal that in the path', async () => {
+  test('refuse a write if the name in the body differs from the name in the path', async () => {
     const { ask, node } = await rig();
     const answer = await ask('PUT', `${PATH}/prod`, { body: { name: 'test', ...integration } });
     expect([answer.statusCode, answer.json().problems[0].pointer]).toEqual([400, '/name']);
@@ -189,7 +189,7 @@ describe('integrations', () => {
     'https://',
     'file:///etc/passwd',
     'https://kube example.com',
-  ])('the server %s is refused', async (url) => {
+  ])('refuse an integration with the API server URL %s', async (url) => {
     const { ask, node } = await rig();
     const answer = await ask('POST', PATH, { body: { name: 'prod', ...integration, api_server_url: url } });
     expect(answer.json().problems.map(({ pointer }: { pointer: string }) => pointer)).toEqual(['/api_server_url']);
@@ -197,8 +197,8 @@ describe('integrations', () => {
   });
 });
 
-describe('tokens', () => {
-  test('are issued once, listed without their text, and revoked', async () => {
+describe('API tokens', () => {
+  test('are returned only by the request that creates them, are listed without their text, and can be revoked', async () => {
     const { ask, node } = await rig();
     const issued = await ask('POST', '/api/v1/tokens', { body: { subject: 'ci', role: 'readonly', expires_in: 60 } });
     expect([issued.statusCode, issued.json()]).toEqual([

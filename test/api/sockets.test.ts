@@ -10,7 +10,10 @@ import { listening, rig } from './rig.js';
 const AUTHORIZED = `Host: localhost\r\nAuthorization: Bearer ${TOKENS.admin}\r\n`;
 const QUICK: Partial<ApiLimits> = { connectionsCheckingIntervalMs: 20, headersTimeoutMs: 100, requestTimeoutMs: 100 };
 
-/** Sends raw bytes, and returns everything received until the server closes. */
+/**
+ * Sends raw bytes to a new API. Resolves with the response and its duration when the server has closed the
+ * connection.
+ */
 async function converse(bytes: string | Buffer, limits: Partial<ApiLimits> = {}) {
   const { api, node } = await rig({ limits });
   const port = await listening(api);
@@ -34,27 +37,27 @@ async function converse(bytes: string | Buffer, limits: Partial<ApiLimits> = {})
   };
 }
 
-describe('bytes that are not an HTTP request', () => {
+describe('malformed HTTP request', () => {
   test.each([
-    ['not HTTP', 'hello\r\n\r\n', 400, 'malformed_request'],
+    ['text that is not HTTP', 'hello\r\n\r\n', 400, 'malformed_request'],
     ['an unknown method', `FOO / HTTP/1.1\r\n${AUTHORIZED}\r\n`, 400, 'malformed_request'],
-    ['no Host', 'GET /health HTTP/1.1\r\n\r\n', 400, undefined],
-    ['an empty Host', 'GET /health HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n', 403, 'host_refused'],
-    ['no Host in HTTP/1.0', 'GET /health HTTP/1.0\r\n\r\n', 403, 'host_refused'],
+    ['no Host header', 'GET /health HTTP/1.1\r\n\r\n', 400, undefined],
+    ['an empty Host header', 'GET /health HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n', 403, 'host_refused'],
+    ['no Host header in HTTP/1.0', 'GET /health HTTP/1.0\r\n\r\n', 403, 'host_refused'],
     [
-      'two Hosts',
+      'two Host headers',
       'GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\nConnection: close\r\n\r\n',
       400,
       'malformed_request',
     ],
     [
-      'two lengths',
+      'two Content-Length headers',
       `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}`,
       400,
       'malformed_request',
     ],
     [
-      'a length and chunks',
+      'both Content-Length and chunked encoding',
       `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
       400,
       'malformed_request',
@@ -71,7 +74,7 @@ describe('bytes that are not an HTTP request', () => {
       431,
       'headers_too_large',
     ],
-  ] as const)('%s', async (_name, bytes, status, code) => {
+  ] as const)('with %s gets an error response and changes nothing', async (_name, bytes, status, code) => {
     const answer = await converse(bytes);
     expect({ status: answer.status, type: answer.type, changes: answer.changes }).toEqual({
       status,
@@ -81,7 +84,7 @@ describe('bytes that are not an HTTP request', () => {
     expect(answer.text).not.toMatch(/node_modules|\n\s+at /);
   });
 
-  test('are answered with a problem document that has a content length', async () => {
+  test('gets a problem document with a Content-Length header', async () => {
     const { head, text } = await converse('hello\r\n\r\n');
     expect(head).toContain('Content-Type: application/problem+json; charset=utf-8');
     expect(head).toContain(`Content-Length: ${Buffer.byteLength(text.split('\r\n\r\n')[1] ?? '')}`);
@@ -89,13 +92,13 @@ describe('bytes that are not an HTTP request', () => {
 });
 
 describe('slow client', () => {
-  test('is disconnected while it sends headers', async () => {
+  test('is disconnected with 408 if its headers are not complete in time', async () => {
     const answer = await converse('GET /health HTTP/1.1\r\nHost: localhost\r\nX-', QUICK);
     expect([answer.status, answer.type]).toEqual([408, 'urn:weir:error:request_timeout']);
     expect(answer.ms).toBeLessThan(3_000);
   });
 
-  test('is disconnected while it sends a body', async () => {
+  test('is disconnected with 408 if its body is not complete in time', async () => {
     const answer = await converse(
       `POST /api/v1/tokens HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"sub`,
       QUICK,
@@ -104,7 +107,7 @@ describe('slow client', () => {
     expect(answer.ms).toBeLessThan(3_000);
   });
 
-  test('has a longer time limit for a policy', async () => {
+  test('has more time for the body of a policy write', async () => {
     const answer = await converse(
       `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"sou`,
       { ...QUICK, requestTimeoutMs: 10, policyRequestTimeoutMs: 200 },
@@ -113,15 +116,15 @@ describe('slow client', () => {
     expect(answer.ms).toBeGreaterThanOrEqual(190);
   });
 
-  test('is disconnected while its connection is idle', async () => {
+  test('is disconnected if no further request arrives within the keep-alive timeout', async () => {
     const answer = await converse('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n', { keepAliveTimeoutMs: 50 });
     expect([answer.status, answer.text.endsWith('{"status":"ok"}')]).toEqual([200, true]);
     expect(answer.ms).toBeLessThan(5_000);
   });
 });
 
-describe('oversized body', () => {
-  test('is refused before it is sent, and the connection ends', async () => {
+describe('oversized request body', () => {
+  test('is refused with 413 as soon as its Content-Length arrives, and the connection is closed', async () => {
     const answer = await converse(
       `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 68157440\r\n\r\n{`,
       { lingerMs: 20 },
@@ -130,7 +133,7 @@ describe('oversized body', () => {
     expect([answer.status, answer.type, answer.changes]).toEqual([413, 'urn:weir:error:body_too_large', []]);
   });
 
-  test('in chunks is refused at the limit', async () => {
+  test('in chunked encoding is refused with 413 when its size exceeds the limit', async () => {
     const chunk = `${(1 << 20).toString(16)}\r\n${'x'.repeat(1 << 20)}\r\n`;
     const answer = await converse(
       `POST /api/v1/tokens HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}${chunk}`,
@@ -139,7 +142,7 @@ describe('oversized body', () => {
     expect([answer.status, answer.type, answer.changes]).toEqual([413, 'urn:weir:error:body_too_large', []]);
   });
 
-  test('is answered if the client reads only after sending all of it', async () => {
+  test('gets the response 413 even if the client reads only after it has sent the whole body', async () => {
     const { api } = await rig();
     const port = await listening(api);
     const answer = await fetch(`http://127.0.0.1:${port}/api/v1/policy`, {
@@ -154,7 +157,7 @@ describe('oversized body', () => {
   });
 });
 
-test('the local address of the connection is accepted as Host without configuration', async () => {
+test('the API accepts the local address of a connection as Host header without configuration', async () => {
   const { api } = await rig();
   await api.listen({ host: '127.0.0.2', port: 0 });
   const address = api.server.address() as { port: number };
@@ -167,14 +170,14 @@ describe('API with TLS', () => {
     return listening(api);
   };
 
-  test('answers over TLS 1.2 and later only', async () => {
+  test('accepts TLS 1.2 and TLS 1.3, and refuses older versions', async () => {
     const port = await serving();
     expect(await handshake(port, {})).toBe('TLSv1.3');
     expect(await handshake(port, { maxVersion: 'TLSv1.2' })).toBe('TLSv1.2');
     expect(await handshake(port, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1' })).toBe('refused');
   });
 
-  test('does not answer plain HTTP', async () => {
+  test('refuses plain HTTP', async () => {
     const port = await serving();
     await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow('fetch failed');
   });
@@ -191,7 +194,8 @@ function handshake(port: number, versions: ConnectionOptions): Promise<string | 
 }
 
 /**
- * Sends requests on one connection, each after the response to the previous one. Ends when the node closes.
+ * Sends requests on one connection, each after the response to the previous request. Resolves with the
+ * response heads when the node closes the connection.
  */
 async function inTurn(requests: readonly string[], limits: Partial<ApiLimits>) {
   const { api } = await rig({ limits });
@@ -211,18 +215,18 @@ async function inTurn(requests: readonly string[], limits: Partial<ApiLimits>) {
   });
 }
 
-describe('connection with its last allowed request', () => {
+describe('connection that reaches its limit of requests', () => {
   const get = (path: string) => `GET ${path} HTTP/1.1\r\n${AUTHORIZED}\r\n`;
   const head = (path: string) => `HEAD ${path} HTTP/1.1\r\n${AUTHORIZED}\r\n`;
   test.each([
-    ['a response', head('/health'), 200],
-    ['an unknown path', head('/nope'), 404],
-    ['a method that is not allowed', `DELETE /health HTTP/1.1\r\n${AUTHORIZED}\r\n`, 405],
-    ['no token', 'HEAD /api/v1/policy HTTP/1.1\r\nHost: localhost\r\n\r\n', 401],
-    ['an invalid query', head('/api/v1/policy?a=b'), 400],
-    ['a broken path', head('/%zz'), 400],
-    ['a refused host', 'HEAD /health HTTP/1.1\r\nHost: evil\r\n\r\n', 403],
-  ])('announces and performs the close with %s', async (_, last, status) => {
+    ['a successful request', head('/health'), 200],
+    ['a request for an unknown path', head('/nope'), 404],
+    ['a request with a method that is not allowed', `DELETE /health HTTP/1.1\r\n${AUTHORIZED}\r\n`, 405],
+    ['a request without a token', 'HEAD /api/v1/policy HTTP/1.1\r\nHost: localhost\r\n\r\n', 401],
+    ['a request with an invalid query', head('/api/v1/policy?a=b'), 400],
+    ['a request with an invalid path', head('/%zz'), 400],
+    ['a request with a refused Host header', 'HEAD /health HTTP/1.1\r\nHost: evil\r\n\r\n', 403],
+  ])('is closed after %s, whose response has the header `Connection: close`', async (_, last, status) => {
     const heads = await inTurn([head('/health'), head('/health'), last, get('/health')], {
       requestsPerSocket: 3,
     });
@@ -230,7 +234,7 @@ describe('connection with its last allowed request', () => {
     expect(heads.map((text) => /\r\nconnection: close\r\n/i.test(text))).toEqual([false, false, true]);
   });
 
-  test('answers no request that was pipelined after it', async () => {
+  test('gets no response to the requests that the client pipelined beyond the limit of 1,000 requests', async () => {
     const { api } = await rig({ limits: { requestsPerSocket: 1_000, requestsPerWindow: 10_000 } });
     const text = await answerTo(await listening(api), get('/nope').repeat(1_100));
     expect(text.match(/HTTP\/1\.1 404/g)).toHaveLength(1_000);
@@ -238,10 +242,10 @@ describe('connection with its last allowed request', () => {
   });
 });
 
-describe('request', () => {
+describe('HTTP request', () => {
   const methods = METHODS.filter((method) => method !== 'CONNECT');
   test.each(['/health', '/api/v1/policy', '/api/v1/policies/x1', '/nope', '/', '*'])(
-    'of every method that Node parses gets a response below 500 at %s',
+    'of every method that Node parses gets a response with a status below 500 from %s',
     async (path) => {
       const { api } = await rig();
       const port = await listening(api);
@@ -261,7 +265,7 @@ describe('request', () => {
     },
   );
 
-  test.each(['CONNECT localhost:443', 'CONNECT /health'])('with %s is not allowed', async (line) => {
+  test.each(['CONNECT localhost:443', 'CONNECT /health'])('with %s is refused with 400 or 405', async (line) => {
     const { status, type } = await converse(`${line} HTTP/1.1\r\n${AUTHORIZED}\r\n`);
     expect([400, 405]).toContain(status);
     expect(type).toMatch(/^urn:weir:error:(method_not_allowed|malformed_request)$/);
@@ -281,7 +285,7 @@ describe('request', () => {
     '?a=b',
     'localhost:8080',
     '@evil/health',
-  ])('for the target %s is refused', async (target) => {
+  ])('with the request target %s is refused with 400', async (target) => {
     const { status, type } = await converse(`GET ${target} HTTP/1.1\r\n${AUTHORIZED}Connection: close\r\n\r\n`);
     expect(status).toBe(400);
     expect(type).toMatch(/^urn:weir:error:(invalid_url|malformed_request)$/);

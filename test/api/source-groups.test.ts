@@ -20,7 +20,7 @@ const answering = (outcome: PolicyOutcome) => {
   return rig({}, node);
 };
 
-test('a read of a source group returns it as it was sent, with the ETag of the policy', async () => {
+test('GET of a source group returns the stored bytes of the group, with the ETag of the policy', async () => {
   const { ask } = await rig();
   const answer = await ask('GET', PATH, { token: TOKENS.readonly });
   expect([answer.statusCode, answer.body, answer.headers.etag, answer.headers['weir-generation']]).toEqual([
@@ -32,7 +32,7 @@ test('a read of a source group returns it as it was sent, with the ETag of the p
   expect((await ask('GET', PATH, { headers: { 'if-none-match': ETAG } })).statusCode).toBe(304);
 });
 
-test('a read of a missing source group returns 404, and 503 if the policy thread fails', async () => {
+test('GET of a source group returns 404 if the policy does not exist, and 503 if the policy thread fails', async () => {
   const node = fakeManagement();
   node.reads.stored = null;
   const { ask } = await rig({}, node);
@@ -45,7 +45,7 @@ test('a read of a missing source group returns 404, and 503 if the policy thread
 test.each([
   ['PUT', '{"sources":{}}', 'put'],
   ['DELETE', undefined, 'delete'],
-] as const)('%s requests a write of one source group', async (method, body, operation) => {
+] as const)('%s of a source group asks the node to write only this source group', async (method, body, operation) => {
   const { ask, node } = await rig();
   await ask(method, `/api/v1/policies/${RECORD.id}/source-groups/a%2Fb%20%C3%A4?dry_run=true&activate=false`, {
     ...(body === undefined ? {} : { body }),
@@ -67,7 +67,7 @@ test.each([
   ]);
 });
 
-test('a write of a source group returns the record, the warnings and the group', async () => {
+test('PUT of a source group returns the policy record, the warnings and the source group', async () => {
   const { ask } = await answering(WRITTEN);
   const answer = await ask('PUT', PATH, { body: GROUP });
   expect([answer.statusCode, answer.headers.etag, answer.headers['weir-generation'], answer.headers.location]).toEqual([
@@ -79,7 +79,7 @@ test('a write of a source group returns the record, the warnings and the group',
   expect(answer.json()).toEqual({ ...RECORD, warnings: [WARNING], proof: null, source_group: JSON.parse(GROUP) });
 });
 
-test('a new source group returns 201 and its location', async () => {
+test('PUT of a new source group returns 201 and the location of the source group', async () => {
   const { ask } = await answering({ ...WRITTEN, created: true });
   const answer = await ask('PUT', `/api/v1/policies/${RECORD.id}/source-groups/a%2Fb`, { body: GROUP });
   expect([answer.statusCode, answer.headers.location]).toEqual([
@@ -88,7 +88,7 @@ test('a new source group returns 201 and its location', async () => {
   ]);
 });
 
-test('a removal of a source group returns 204 with the new ETag and the codes of warnings', async () => {
+test('DELETE of a source group returns 204, with the new ETag and the codes of warnings in headers', async () => {
   const { ask } = await answering({ ...WRITTEN, stored: { ...STORED, body: Buffer.alloc(0) } });
   const answer = await ask('DELETE', PATH);
   expect([answer.statusCode, answer.body, answer.headers.etag, answer.headers['weir-generation']]).toEqual([
@@ -103,17 +103,20 @@ test('a removal of a source group returns 204 with the new ETag and the codes of
 test.each([
   ['PUT', GROUP, JSON.parse(GROUP)],
   ['DELETE', undefined, null],
-] as const)('a dry run of %s returns what would be stored', async (method, body, shown) => {
-  const stored = { ...STORED, body: Buffer.from(body ?? '') };
-  const { ask } = await answering({ kind: 'checked', stored, warnings: [WARNING], programLines: 12, proof: null });
-  const answer = await ask(method, `${PATH}?dry_run=true`, body === undefined ? {} : { body });
-  expect([answer.statusCode, answer.json()]).toEqual([
-    200,
-    { ...RECORD, dry_run: true, warnings: [WARNING], program_lines: 12, proof: null, source_group: shown },
-  ]);
-});
+] as const)(
+  'a dry run of %s of a source group returns the result that the real write would store',
+  async (method, body, shown) => {
+    const stored = { ...STORED, body: Buffer.from(body ?? '') };
+    const { ask } = await answering({ kind: 'checked', stored, warnings: [WARNING], programLines: 12, proof: null });
+    const answer = await ask(method, `${PATH}?dry_run=true`, body === undefined ? {} : { body });
+    expect([answer.statusCode, answer.json()]).toEqual([
+      200,
+      { ...RECORD, dry_run: true, warnings: [WARNING], program_lines: 12, proof: null, source_group: shown },
+    ]);
+  },
+);
 
-test('writes of a source group need an admin and a group id', async () => {
+test('a write of a source group requires the role admin, and a group id in the path', async () => {
   const { ask, node } = await rig();
   expect((await ask('PUT', PATH, { body: GROUP, token: TOKENS.readonly })).statusCode).toBe(403);
   expect((await ask('DELETE', PATH, { token: TOKENS.readonly })).statusCode).toBe(403);

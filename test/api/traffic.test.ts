@@ -9,7 +9,7 @@ const NO_FILTER = anyFlow();
 const readonly = { token: TOKENS.readonly };
 
 describe('GET /api/v1/policy/hits', () => {
-  test('returns each rule and default with its hits, to both roles', async () => {
+  test('returns each rule and each default with its hits to the role readonly', async () => {
     const { ask, node } = await rig();
     const used = { packets: 5n, bytes: 500n, lastMs: SINCE_MS + 1_000, unusedSinceMs: null };
     const unused = { packets: 0n, bytes: 0n, lastMs: null, unusedSinceMs: SINCE_MS };
@@ -69,7 +69,7 @@ describe('GET /api/v1/policy/hits', () => {
     ]);
   });
 
-  test('passes filters and cursor on', async () => {
+  test('passes the filters and the cursor of the query to the node', async () => {
     const { ask, node } = await rig();
     await ask('GET', '/api/v1/policy/hits?group=a&group=b&rule=web&unused&limit=10&cursor=7.20');
     await ask('GET', '/api/v1/policy/hits?unused=false');
@@ -84,13 +84,13 @@ describe('GET /api/v1/policy/hits', () => {
     ['?cursor=x', '?cursor: Must be a cursor that an answer gave.'],
     ['?limit=1001', '?limit: Must be a whole number from 1 to 1000.'],
     ['?grup=x', '?grup: There is no parameter "grup" here (did you mean "group"?).'],
-  ])('refuses %s', async (query, detail) => {
+  ])('refuses the query %s with 400', async (query, detail) => {
     const { ask } = await rig();
     const answer = await ask('GET', `/api/v1/policy/hits${query}`);
     expect([answer.statusCode, answer.json().detail]).toEqual([400, detail]);
   });
 
-  test('returns a refusal while no dataplane runs', async () => {
+  test('returns 503 while no dataplane runs', async () => {
     const { ask, node } = await rig();
     node.reads.hits = refusal('dataplane_unavailable', 'the dataplane is not running at the moment; see /ready');
     const answer = await ask('GET', '/api/v1/policy/hits');
@@ -141,7 +141,7 @@ describe('GET /api/v1/flows', () => {
     interfaces: { in: 'lan0', out: null },
   };
 
-  test('returns flows, and a cursor that is passed back unchanged', async () => {
+  test('returns flows and a cursor; the next request passes this cursor to the node as a flow key', async () => {
     const { ask, node } = await rig();
     const key = Uint8Array.from({ length: 16 }, (_, at) => 250 - at);
     const echo = { ...flow, protocol: 1, ports: null, icmpId: 77, state: 'icmp_opened' } as const;
@@ -186,7 +186,7 @@ describe('GET /api/v1/flows', () => {
     ]);
   });
 
-  test('accepts every filter', async () => {
+  test('accepts every filter, and passes all filters to the node', async () => {
     const { ask, node } = await rig();
     const words = [
       'src=10.0.0.1&src=10.1.2.3/8&dst=192.0.2.0/24&port=53&src_port=1-2&dst_port=443&proto=TCP&proto=47',
@@ -227,7 +227,7 @@ describe('GET /api/v1/flows', () => {
     ['verdict=deny', '?verdict: Must be one of allow, audit, redirect.'],
     ['min_bytes=many', '?min_bytes: Must be a number of bytes.'],
     ['cursor=abc', '?cursor: Must be a cursor that an answer gave.'],
-  ])('refuses %s', async (query, detail) => {
+  ])('refuses the query %s with 400', async (query, detail) => {
     const { ask } = await rig();
     const answer = await ask('GET', `/api/v1/flows?${query}`);
     expect([answer.statusCode, answer.json().detail]).toEqual([400, detail]);
@@ -235,7 +235,7 @@ describe('GET /api/v1/flows', () => {
 });
 
 describe('DELETE /api/v1/flows', () => {
-  test('removes the selected flows, or all', async () => {
+  test('removes the flows that the filters select, or all flows if the query is ?all', async () => {
     const { ask, node } = await rig();
     const answers = [await ask('DELETE', '/api/v1/flows?src=10.0.0.1'), await ask('DELETE', '/api/v1/flows?all')];
     expect(answers.map((answer) => [answer.statusCode, answer.json()])).toEqual([
@@ -248,7 +248,7 @@ describe('DELETE /api/v1/flows', () => {
     ]);
   });
 
-  test('returns in a dry run how many flows it would remove, and removes none', async () => {
+  test('returns in a dry run the number of flows that the real request would remove, and removes no flow', async () => {
     const { ask, node } = await rig();
     node.reads.flows = { matched: 12, items: [], next: null };
     const answer = await ask('DELETE', '/api/v1/flows?proto=udp&dry_run');
@@ -261,13 +261,13 @@ describe('DELETE /api/v1/flows', () => {
     ['?all=false', '?all: Missing: no other parameter says which flows.'],
     ['?all&src=10.0.0.1', '?all: Not allowed beside parameters that say which flows.'],
     ['?srk=10.0.0.1', '?srk: There is no parameter "srk" here (did you mean "src"?).'],
-  ])('removes nothing for %j', async (query, detail) => {
+  ])('removes no flow if the query is %j', async (query, detail) => {
     const { ask, node } = await rig();
     const answer = await ask('DELETE', `/api/v1/flows${query}`);
     expect([answer.statusCode, answer.json().detail, node.changes]).toEqual([400, detail, []]);
   });
 
-  test('requires an admin', async () => {
+  test('requires the role admin', async () => {
     const { ask, node } = await rig();
     const answer = await ask('DELETE', '/api/v1/flows?all', readonly);
     expect([answer.statusCode, node.changes]).toEqual([403, []]);

@@ -3,18 +3,21 @@ import { type IncomingMessage, request } from 'node:http';
 import type { Socket } from 'node:net';
 
 export type WebSocketClient = {
-  /** The subprotocol that the server chose. */
+  /** The WebSocket subprotocol that the server chose, if any. */
   readonly protocol: string | undefined;
-  /** Every message so far, parsed from JSON. */
+  /** All messages received so far, parsed from JSON. */
   readonly messages: readonly unknown[];
   readonly socket: Socket;
-  /** The close code and reason of the server. Null if the connection ended without a close frame. */
+  /**
+   * Resolves with the close code and reason of the server, or with null if the connection ended without a
+   * close frame.
+   */
   readonly closed: Promise<{ readonly code: number; readonly reason: string } | null>;
 };
 
 /**
- * A minimal client. It reads all the time unless a test pauses it (`socket.pause`). Rejects if the upgrade is
- * refused.
+ * A minimal WebSocket client for tests. The client reads continuously unless a test calls `socket.pause`. The
+ * promise rejects if the server refuses the upgrade.
  */
 export function openWebSocket(
   url: string,
@@ -67,7 +70,10 @@ function reading({ headers }: IncomingMessage, socket: Socket, head: Buffer): We
   return { protocol: headers['sec-websocket-protocol'], messages, socket, closed };
 }
 
-/** The first frame, if it is complete. RFC 6455, 5.2; a server does not mask. */
+/**
+ * Parses the first WebSocket frame (RFC 6455, 5.2) if all bytes of the frame have arrived. Frames of a server
+ * have no mask.
+ */
 function frameIn(
   bytes: Buffer,
 ): { readonly opcode: number; readonly payload: Buffer; readonly end: number } | undefined {

@@ -17,7 +17,10 @@ const frame = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encod
 
 type Opened = { readonly filter: WiretapFilter; readonly replayMs: number; readonly sink: Sink };
 
-/** An API whose wiretap passes every reader to the test. */
+/**
+ * Starts an API with a fake wiretap. `opened` lists the readers that the API has opened, so that a test can
+ * send frames to a reader.
+ */
 async function tapped() {
   const opened: Opened[] = [];
   let closed = 0;
@@ -39,13 +42,13 @@ async function tapped() {
   return { ask, port, connect, opened, closed: () => closed };
 }
 const opened = (socket: WebSocket): Promise<void> => new Promise((resolve) => socket.once('open', () => resolve()));
-/** The status of a refused upgrade. */
+/** Resolves with the HTTP status of the response that refuses a WebSocket upgrade. */
 const refused = (socket: WebSocket): Promise<number | undefined> =>
   new Promise((resolve) => socket.once('unexpected-response', (_, response) => resolve(response.statusCode)));
 const message = (socket: WebSocket): Promise<string> =>
   new Promise((resolve) => socket.once('message', (data: Buffer) => resolve(data.toString('utf8'))));
 
-test('a WebSocket receives frames as text, and is closed with a reason', async () => {
+test('a wiretap client over WebSocket receives frames as text, and the reason when the node closes the stream', async () => {
   const { connect, opened: taps, closed } = await tapped();
   const socket = connect('?src=10.0.0.0/8&src=192.0.2.1&port=8000-8100&hostname=*.Example.com.&replay=10s');
   await opened(socket);
@@ -71,7 +74,7 @@ test('a WebSocket receives frames as text, and is closed with a reason', async (
   await expect.poll(closed).toBe(1);
 });
 
-test('Server-Sent Events carry frames in data lines', async () => {
+test('a wiretap client over Server-Sent Events receives each frame in a data line', async () => {
   const { port, opened: taps, closed } = await tapped();
   const headers = { authorization: `Bearer ${TOKENS.readonly}`, accept: 'text/event-stream' };
   const end = new AbortController();
@@ -90,7 +93,10 @@ test('Server-Sent Events carry frames in data lines', async () => {
 
 type Paused = { readonly resume: () => void; readonly messages: () => readonly unknown[]; readonly end: () => void };
 
-/** Opens a WebSocket client or an SSE client that reads nothing from the network until `resume`. */
+/**
+ * The two kinds of wiretap clients: WebSocket and SSE. A client reads nothing from the network until
+ * `resume`.
+ */
 const PAUSED: readonly (readonly [kind: string, open: (port: number) => Promise<Paused>])[] = [
   [
     'a WebSocket',
@@ -124,35 +130,38 @@ const PAUSED: readonly (readonly [kind: string, open: (port: number) => Promise<
   ],
 ];
 
-test.each(PAUSED)('%s receives a report of its loss within a second, even if no message follows', async (_, open) => {
-  const readers = new Readers({ more: () => {}, closed: () => {}, written: () => {} });
-  onTestFinished(() => readers.stop());
-  const read = (_filter: WiretapFilter, _replayMs: number, sink: Sink) => {
-    const number = readers.open(sink);
-    readers.joined(number, 1);
-    return { close: () => readers.close(number) };
-  };
-  const { api } = await rig({}, fakeManagement({ wiretap: { replayMs: 0, read } }));
-  const { resume, messages, end } = await open(await listening(api));
-  await expect.poll(() => readers.count).toBe(1);
-  const bytes = frame(JSON.stringify('x'.repeat(65_536)));
-  let sent = 0;
-  for (; readers.lost === 0 && sent < 4_096; sent++) {
-    readers.frame({ to: { channel: 1 }, bytes, messages: 1, lost: NOTHING_LOST });
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-  const lostAt = performance.now();
-  resume();
-  const lost = () => messages().filter((message) => typeof message === 'object');
-  // An open response would keep the API from closing.
-  await expect
-    .poll(lost, { timeout: 5_000, interval: 5 })
-    .toEqual([{ type: 'lost', count: 1, where: 'reader' }])
-    .finally(end);
-  const toldAfterMs = performance.now() - lostAt;
-  expect(messages().length - 1 + readers.lost).toBe(sent);
-  expect(toldAfterMs).toBeLessThan(1_000);
-});
+test.each(PAUSED)(
+  'a wiretap client over %s receives the number of lost messages within 1 s, even if no message follows',
+  async (_, open) => {
+    const readers = new Readers({ more: () => {}, closed: () => {}, written: () => {} });
+    onTestFinished(() => readers.stop());
+    const read = (_filter: WiretapFilter, _replayMs: number, sink: Sink) => {
+      const number = readers.open(sink);
+      readers.joined(number, 1);
+      return { close: () => readers.close(number) };
+    };
+    const { api } = await rig({}, fakeManagement({ wiretap: { replayMs: 0, read } }));
+    const { resume, messages, end } = await open(await listening(api));
+    await expect.poll(() => readers.count).toBe(1);
+    const bytes = frame(JSON.stringify('x'.repeat(65_536)));
+    let sent = 0;
+    for (; readers.lost === 0 && sent < 4_096; sent++) {
+      readers.frame({ to: { channel: 1 }, bytes, messages: 1, lost: NOTHING_LOST });
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const lostAt = performance.now();
+    resume();
+    const lost = () => messages().filter((message) => typeof message === 'object');
+    // Ends the client also if the check fails, because an open response would keep the API from closing.
+    await expect
+      .poll(lost, { timeout: 5_000, interval: 5 })
+      .toEqual([{ type: 'lost', count: 1, where: 'reader' }])
+      .finally(end);
+    const toldAfterMs = performance.now() - lostAt;
+    expect(messages().length - 1 + readers.lost).toBe(sent);
+    expect(toldAfterMs).toBeLessThan(1_000);
+  },
+);
 
 test.each([
   ['no token', 401, { authorization: '' }, ''],
@@ -162,26 +171,26 @@ test.each([
   ['an invalid address', 400, {}, '?src=10.0.0.256'],
   ['a replay longer than what is kept', 400, {}, '?replay=31s'],
   ['a token in the query', 400, {}, '?token=x'],
-])('an upgrade with %s is refused', async (_, status, headers, query) => {
+])('a wiretap upgrade with %s is refused with %i', async (_, status, headers, query) => {
   const { connect, opened: taps } = await tapped();
   expect(await refused(connect(query, headers))).toBe(status);
   expect(taps).toEqual([]);
 });
 
-test('a client that offers only other subprotocols is refused', async () => {
+test('a wiretap client that offers only an unknown WebSocket subprotocol gets no connection', async () => {
   const { connect } = await tapped();
   const socket = connect('', {}, 'other.v1');
   const failure = await new Promise<Error>((resolve) => socket.once('error', resolve));
   expect(failure.message).toBe('Server sent no subprotocol');
 });
 
-test('a request without an upgrade gets an error that explains how to ask', async () => {
+test('GET of the wiretap stream without an upgrade returns 426, and its error text names the media type for SSE', async () => {
   const { ask } = await tapped();
   const answer = await ask('GET', PATH);
   expect([answer.statusCode, answer.json().error]).toEqual([426, expect.stringContaining('text/event-stream')]);
 });
 
-test('a client that sends too much is disconnected', async () => {
+test('a wiretap client that sends a message above the size limit is disconnected with close code 1009', async () => {
   const { connect } = await tapped();
   const socket = connect();
   await opened(socket);
@@ -194,12 +203,15 @@ test.each([
   ['accepted', true],
   ['refused', false],
   ['failed', false],
-] as const)('a stream whose token is %s meanwhile continues: %s', async (outcome, goesOn) => {
-  const verify = async (): Promise<TokenVerdict> => {
-    if (outcome === 'failed') throw new Error('the store is closed');
-    if (outcome === 'refused') return { kind: 'refused', reason: 'revoked' };
-    return { kind: 'accepted', identity: { id: 'r', subject: 'rita', role: 'readonly' } };
-  };
-  const request = { headers: { authorization: `Bearer ${TOKENS.readonly}` } } as FastifyRequest;
-  expect(await isStillAllowed(request, { ...fakeManagement().tokens, verify })).toBe(goesOn);
-});
+] as const)(
+  '`isStillAllowed` returns the right value for a stream whose token check is %s: %s',
+  async (outcome, goesOn) => {
+    const verify = async (): Promise<TokenVerdict> => {
+      if (outcome === 'failed') throw new Error('the store is closed');
+      if (outcome === 'refused') return { kind: 'refused', reason: 'revoked' };
+      return { kind: 'accepted', identity: { id: 'r', subject: 'rita', role: 'readonly' } };
+    };
+    const request = { headers: { authorization: `Bearer ${TOKENS.readonly}` } } as FastifyRequest;
+    expect(await isStillAllowed(request, { ...fakeManagement().tokens, verify })).toBe(goesOn);
+  },
+);
