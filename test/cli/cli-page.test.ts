@@ -8,11 +8,11 @@ import { processTerminal } from '#cli/terminal.js';
 const tree = shapeOf(commandTree(processTerminal, () => {}));
 const page = () => readFile(new URL('../../docs/cli.md', import.meta.url), 'utf8');
 
-it('docs/cli.md is up to date with the commands', async () => {
+it('docs/cli.md equals the page that is generated from the command tree', async () => {
   expect(await page(), 'run: npm run docs').toBe(cliPage(tree));
 });
 
-it('docs/cli.md has a section for every command, and a line for every flag', async () => {
+it('docs/cli.md has a section for every command, and a table row for every flag', async () => {
   const text = await page();
   for (const { path, commands, options } of everyCommand(tree)) {
     if (commands.length > 0) continue;
@@ -21,11 +21,11 @@ it('docs/cli.md has a section for every command, and a line for every flag', asy
   }
 });
 
-it('every command that calls a node prints JSON and YAML', () => {
+it('every command that calls a node accepts --output json and --output yaml', () => {
   const remote = everyCommand(tree).filter(({ options }) => options.some(({ names }) => names.includes('--server')));
   expect(remote.map(({ path }) => path)).toContain('weir policy list');
   for (const { path, options } of remote) {
-    // This command writes an archive.
+    // This command writes an archive, and its flag --output names a file instead of a format.
     if (path === 'weir sysdump') continue;
     const output = options.find(({ names }) => names.includes('--output'));
     expect(output?.takes).toEqual(expect.arrayContaining(['json', 'yaml']));

@@ -23,7 +23,7 @@ const script = async (shell: string) => (await run(['completion', shell])).out;
 
 const isInstalled = (shell: string): boolean => spawnSync(shell, ['--version']).status === 0;
 
-/** The words that bash offers for the last of these words, in this folder. */
+/** Returns the completions that bash offers for the last of `words`, with `cwd` as the current folder. */
 async function offers(words: readonly string[], cwd = '/', line = words.join(' ')): Promise<string[]> {
   const asking = `${await script('bash')}
 COMP_LINE=${quoted(line)}; COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _weir; printf '%s\\n' "\${COMPREPLY[@]}"`;
@@ -77,11 +77,12 @@ describe('bash completion', () => {
       ['diff', 'delete'],
     ],
     [['weir', 'policy', 'explain', '--path', ''], []],
-  ])('offers for %j %j', async (words, offered) => {
+  ])('completes the words %j to %j', async (words, offered) => {
     expect(await offers(words)).toEqual(offered);
   });
 
-  // The words that readline makes of such a line.
+  // Readline splits a line also at = and :, so the completion script receives these characters as separate
+  // words.
   it.each([
     ['weir status --output=j', ['weir', 'status', '--output', '=', 'j'], ['json']],
     ['weir status --output=', ['weir', 'status', '--output', '='], ['table', 'json', 'yaml']],
@@ -91,11 +92,11 @@ describe('bash completion', () => {
       ['--output'],
     ],
     ['weir status --server=http://a:80 --output t', 'weir|status|--server|=|http|:|//a|:|80|--output|t', ['table']],
-  ] as const)('offers for the line %s', async (line, words, offered) => {
+  ] as const)('completes the line %s although readline splits this line at = and :', async (line, words, offered) => {
     expect(await offers(typeof words === 'string' ? words.split('|') : words, '/', line)).toEqual(offered);
   });
 
-  it('offers file names, also with blanks, where a file is expected', async () => {
+  it('offers file names, also names with blanks, for an argument that is a file', async () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'my policy.yaml'), '');
     mkdirSync(join(folder, 'other'));
@@ -103,7 +104,7 @@ describe('bash completion', () => {
     expect(await offers(['weir', 'config', 'check', 'ot'], folder)).toEqual(['other']);
   });
 
-  it('completes words that are typed at a prompt', async () => {
+  it('completes a command line that a user types at an interactive prompt', async () => {
     const file = join(temporaryFolder(), 'completion');
     writeFileSync(file, `${await script('bash')}\nweir() { printf 'called with <%s>\\n' "$*"; }\n`);
     const shell = spawn('script', ['-qec', 'bash --norc --noprofile -i', '/dev/null'], { stdio: 'pipe' });
@@ -120,7 +121,7 @@ describe('bash completion', () => {
   });
 });
 
-describe('completion of values that the node knows', () => {
+describe('completion of values from the node', () => {
   const TOKEN = { WEIR_TOKEN: 't' };
   const ok = (body: unknown): Answer => ({ status: 200, body });
   const policies = {
@@ -152,7 +153,7 @@ describe('completion of values that the node knows', () => {
       '/api/v1/dns-cache',
       ['a.example'],
     ],
-  ])('prints for %s those that begin with the typed text', async (kind, answer, words, path, offered) => {
+  ])('prints the values of kind %s that begin with the typed text', async (kind, answer, words, path, offered) => {
     const { url, asked } = await serverThatAnswers(ok(answer));
     const line = [...words.slice(0, -1), '--server', url, words.at(-1) ?? ''];
     const out = offered.map((value) => `${value}\n`).join('');
@@ -160,7 +161,7 @@ describe('completion of values that the node knows', () => {
     expect(asked.map(({ path: of }) => of)).toEqual([path]);
   });
 
-  it('prints nothing if the node refuses or cannot be reached', async () => {
+  it('prints nothing and exits with 0 if the node refuses the request or cannot be reached', async () => {
     const { url } = await serverThatAnswers({ status: 401, body: { error: 'No.' } });
     const nothing = { code: 0, out: '', err: '' };
     expect(await run(['complete', 'group', '--', 'hits', '--server', url, ''], TOKEN)).toEqual(nothing);
@@ -170,7 +171,7 @@ describe('completion of values that the node knows', () => {
     expect(await run(['complete', 'group', '--', 'hits', '--token-file', '/no/such/file', ''])).toEqual(nothing);
   });
 
-  it('prints nothing if the node does not respond within a second', async () => {
+  it('prints nothing if the node does not respond within 1 s', async () => {
     const silent = createServer(() => {}).listen(0, '127.0.0.1');
     await once(silent, 'listening');
     onTestFinished(() => silent.closeAllConnections());
@@ -181,7 +182,7 @@ describe('completion of values that the node knows', () => {
     silent.close();
   });
 
-  it('works in bash with the whole line, and with values that contain blanks', async () => {
+  it('gets the whole command line from the bash script, and bash escapes the blanks of the values', async () => {
     const folder = temporaryFolder();
     const program = join(folder, 'weir');
     writeFileSync(program, `#!/bin/sh\nprintf '%s|' "$@" >>'${folder}/called'\necho 'my office'\necho home\n`);
@@ -200,7 +201,7 @@ describe('completion of values that the node knows', () => {
     expect(await offers([program, 'policy', 'activate', '--i'])).toEqual(['--id', '--if-match']);
   });
 
-  it('uses the same words as the API', () => {
+  it('offers the same verdicts, flow states and message types as the API accepts', () => {
     expect(KNOWN_VALUES).toMatchObject({
       'finding-type': FINDING_TYPES,
       'message-type': WIRETAP_TYPES,
@@ -210,7 +211,7 @@ describe('completion of values that the node knows', () => {
     });
   });
 
-  it('covers every flag and argument that takes a name or id of the node', async () => {
+  it('is offered for every flag and argument that takes a name or id from the node', async () => {
     const taken = (words: readonly string[]) => offers(['no-such-program', ...words]);
     expect(await taken(['findings', '--type', 'a'])).toEqual(['auth_denied']);
     expect(await taken(['flows', 'list', '--verdict', ''])).toEqual(['allow', 'audit', 'redirect']);
@@ -230,7 +231,7 @@ describe('completion of values that the node knows', () => {
 });
 
 describe('completion in other shells', () => {
-  it.each(['zsh', 'fish'])('%s knows every command and every flag', async (shell) => {
+  it.each(['zsh', 'fish'])('the completion script for %s contains every command and every flag', async (shell) => {
     const text = await script(shell);
     for (const { kind } of flagsOfNode(commands))
       expect(text).toMatch(new RegExp(`kind=${kind}|__weir_values ${kind}`));
@@ -240,7 +241,7 @@ describe('completion in other shells', () => {
     }
   });
 
-  it.skipIf(!isInstalled('fish'))('fish offers the same as bash, and the values of the node', async () => {
+  it.skipIf(!isInstalled('fish'))('fish offers the same words as bash, and also values from the node', async () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'weir'), `#!/bin/sh\nprintf '%s|' "$@" >>'${folder}/called'\necho home\n`);
     chmodSync(join(folder, 'weir'), 0o755);
@@ -262,13 +263,13 @@ describe('completion in other shells', () => {
     );
   });
 
-  it('zsh completes if its script is sourced, and if zsh loads it as a file', async () => {
+  it('the zsh script completes both if it is sourced and if zsh loads it as a function file', async () => {
     expect(await script('zsh')).toMatch(
       /funcstack\[1\]} == _weir \]\]; then _weir "\$@"; else compdef _weir weir; fi\n$/,
     );
   });
 
-  it('an unknown shell is refused', async () => {
+  it('an unknown shell name is refused with exit code 2', async () => {
     expect((await run(['completion', 'tcsh'])).code).toBe(2);
   });
 });

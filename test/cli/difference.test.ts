@@ -16,7 +16,7 @@ const text = (before: object[], after: object[]) =>
   differenceText(differenceOf({ source_groups: before }, { source_groups: after }), plain);
 
 describe('difference of two policies', () => {
-  it('lists added, removed and changed rules, field by field', () => {
+  it('lists added, removed and changed rules, with the added and removed values of each field', () => {
     const before = [group('lan', [rule('web', { proto: 'tcp', dst_ports: [80, '443'] }), rule('old')])];
     const after = [
       group('lan', [rule('web', { proto: 'TCP', dst_ports: [443, 8443], dst_cidrs: ['192.0.2.0/24'] }), rule('dns')]),
@@ -30,26 +30,26 @@ describe('difference of two policies', () => {
 `);
   });
 
-  it('ignores the order of lists, empty lists, and ports as text', () => {
+  it('ignores the order of list values, empty lists, and the difference between 443 and "443"', () => {
     const before = [group('lan', [rule('web', { dst_ports: [80, 443], src_ports: [] })])];
     const after = [group('lan', [rule('web', { dst_ports: ['443', 80] })])];
     expect(isSame(differenceOf({ source_groups: before }, { source_groups: after }))).toBe(true);
   });
 
-  it('lists the fewest moved rules, by the order of evaluation', () => {
+  it('lists the smallest number of groups as moved that explains the new order of evaluation', () => {
     const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((id) => group(id, [])) as [object, object, object, object];
     expect(text([a, b, c, d], [d, a, b, c])).toBe('~ group d moved from place 4 to 1\n');
     expect(text([a, b], [a, { ...b, priority: 1 }])).toBe('~ group b\n    priority: (none) → 1\n');
     expect(text([a, b], [{ ...a, priority: 5 }, b])).toContain(' moved from place ');
   });
 
-  it('does not list rules as moved that only made room', () => {
+  it('does not list a group as moved if only other groups were added or removed before it', () => {
     const [a, b, c] = ['a', 'b', 'c'].map((id) => group(id, [])) as [object, object, object];
     expect(text([a, b, c], [c])).toBe('- group a\n- group b\n');
     expect(text([c], [a, b, c])).toBe('+ group a\n+ group b\n');
   });
 
-  it('distinguishes an added from a removed value, in nested matchers too', () => {
+  it('marks an added value and a removed value differently, also in a nested matcher', () => {
     const before = [group('lan', [rule('web', { tls: { sni: { exact: ['a.test'] } } }, { mode: 'audit' })])];
     const after = [group('lan', [rule('web', { tls: { sni: 'a[.]test', mode: 'metadata' } })])];
     expect(text(before, after)).toBe(`~ group lan

@@ -3,12 +3,18 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 
-/** The response to one request: an error, or a stream that is written to until `after`. */
+/**
+ * The response to one request: an error, or a stream. `after` is the action after the frames of the stream:
+ * end the response, cut the connection, or keep the stream open.
+ */
 export type Turn =
   | { readonly status: number; readonly body: unknown }
   | { readonly frames: readonly unknown[]; readonly after: 'end' | 'cut' | 'stay' };
 
-/** A node whose wiretap responds with these turns in order; the last one is repeated. */
+/**
+ * Starts a fake node whose wiretap route responds to each request with the next of `turns`; the last turn is
+ * repeated.
+ */
 export async function wiretapThatSends(...turns: readonly [Turn, ...Turn[]]) {
   const asked: string[] = [];
   const open = new Set<ServerResponse>();
@@ -25,7 +31,7 @@ export async function wiretapThatSends(...turns: readonly [Turn, ...Turn[]]) {
     for (const frame of turn.frames) response.write(`data: ${JSON.stringify(frame)}\n\n`);
     open.add(response);
     if (turn.after === 'end') response.end();
-    // The written text must be sent before the connection is cut.
+    // Cuts the connection only after the text was sent, because an earlier cut would discard the frames.
     if (turn.after === 'cut') response.write(': cut\n\n', () => setImmediate(() => response.destroy()));
   });
   server.listen(0, '127.0.0.1');
@@ -37,11 +43,11 @@ export async function wiretapThatSends(...turns: readonly [Turn, ...Turn[]]) {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     asked,
-    /** Sends another frame to every open stream. */
+    /** Sends one more frame to every open stream. */
     send: (frame: unknown) => {
       for (const response of open) response.write(`data: ${JSON.stringify(frame)}\n\n`);
     },
-    /** The number of streams that a client still reads. */
+    /** The number of streams whose connection the client has not closed. */
     reading: () => [...open].filter(({ destroyed, writableEnded }) => !destroyed && !writableEnded).length,
   };
 }

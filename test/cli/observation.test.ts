@@ -66,7 +66,7 @@ const page = (items: unknown[], next: string | null = null, errors: unknown[] = 
   });
 
 describe('weir findings', () => {
-  it('prints a table of all pages up to the limit, and names nodes that did not respond', async () => {
+  it('prints the findings of all pages up to the limit as one table, and names nodes that did not respond', async () => {
     clockAt('2026-01-31T12:03:05Z');
     const { url, asked } = await serverThatAnswers(
       page([finding], 'c1', [{ node_id: 'node-b', error: 'no answer within 2 s' }]),
@@ -98,7 +98,7 @@ describe('weir findings', () => {
     ]);
   });
 
-  it('prints the requested name, and the reason of a deny next to the rule', async () => {
+  it('prints the requested URL or server name, and prints the reason of a deny next to the rule', async () => {
     clockAt('2026-01-31T12:03:05Z');
     const expired = { ...request, finding_type: 'tls_deny', http: null, reason: 'upstream_untrusted:expired' };
     const { url } = await serverThatAnswers(page([request, expired]));
@@ -109,7 +109,7 @@ describe('weir findings', () => {
     ]);
   });
 
-  it('asks this node only, and prints the whole response as JSON', async () => {
+  it('queries only this node with --local, and prints the whole response with --output json', async () => {
     const { url, asked } = await serverThatAnswers(page([finding]));
     const { out } = await run(['findings', '--local', '--server', url, '--output', 'json'], TOKEN);
     expect(JSON.parse(out)).toEqual({ items: [finding] });
@@ -117,7 +117,7 @@ describe('weir findings', () => {
   });
 
   const earlier = (time: string) => new Date(Date.parse(time) - 10_000).toISOString();
-  it('follows: prints a finding again only when it was seen again, the newest last', async () => {
+  it('with --follow prints a finding again only after its count or its last time changed, the newest finding last', async () => {
     const other = { ...finding, rule: 'other', last_seen: '2026-01-31T12:00:06.000Z', count: 1 };
     const otherAgain = { ...other, count: 2 };
     const again = { ...finding, last_seen: '2026-01-31T12:00:07.000Z', count: 4 };
@@ -141,7 +141,8 @@ describe('weir findings', () => {
     expect([code, told.map((line) => JSON.parse(line) as unknown)]).toEqual([0, [finding, other, otherAgain, again]]);
     expect(asked.map(({ path }) => new URL(path, url).searchParams.get('since'))).toEqual([
       null,
-      // A finding that was seen earlier may be stored later.
+      // The next request starts 10 s before the newest finding, because the node may store an older finding
+      // later.
       earlier(finding.last_seen),
       earlier(other.last_seen),
       earlier(other.last_seen),
@@ -149,11 +150,11 @@ describe('weir findings', () => {
     ]);
   });
 
-  it.each([[['--since', 'yesterday']], [['--limit', '0']]])('%j exits with 2', async (words) => {
+  it.each([[['--since', 'yesterday']], [['--limit', '0']]])('with the invalid flag %j exits with 2', async (words) => {
     expect((await run(['findings', ...words], TOKEN)).code).toBe(2);
   });
 
-  it('accepts a duration for a time in the past', async () => {
+  it('accepts a duration for --since, and subtracts this duration from the current time', async () => {
     const { url, asked } = await serverThatAnswers(page([]));
     const before = Date.now();
     await run(['findings', '--since', '10m', '--server', url], TOKEN);
@@ -200,7 +201,7 @@ describe('weir status', () => {
   const ready = ok({ ready: true, checks: [check] });
   const unready = { status: 503, body: { ready: false, checks: [check, failing] } };
 
-  it('prints readiness, the active policy and the counters, and exits with 0', async () => {
+  it('prints readiness, the active policy and the counters, and exits with 0, if the node is ready', async () => {
     const { url } = await serverThatAnswers(ready, ok(stats), ok({ items: [record] }));
     expect(await run(['status', '--server', url], TOKEN)).toEqual({
       code: 0,
@@ -221,7 +222,7 @@ ok  policy_ready  active  2 h ago  generation 7
     });
   });
 
-  it('exits with 3 while a check fails, in every form', async () => {
+  it('exits with 3 while a readiness check fails, with text output and with JSON output', async () => {
     const { url } = await serverThatAnswers(unready, ok(stats), ok({ items: [] }));
     const { code, out } = await run(['status', '--server', url], TOKEN);
     expect([code, out.split('\n').slice(0, 2)]).toEqual([
@@ -234,7 +235,7 @@ ok  policy_ready  active  2 h ago  generation 7
     expect([json.code, JSON.parse(json.out)]).toEqual([3, { readiness: unready.body, policy: record, stats }]);
   });
 
-  it('waits for a node that is not ready or does not respond yet', async () => {
+  it('with --wait repeats its request until the node responds and is ready', async () => {
     const { url, asked } = await serverThatAnswers(
       { status: 502, body: '' },
       unready,
@@ -246,14 +247,14 @@ ok  policy_ready  active  2 h ago  generation 7
     expect(asked.map(({ path }) => path)).toEqual(['/ready', '/ready', '/ready', '/api/v1/stats', '/api/v1/policies']);
   });
 
-  it('stops waiting at the timeout', async () => {
+  it('with --wait exits with 3 if the node is not ready before the timeout', async () => {
     const { url } = await serverThatAnswers(unready, ok(stats), ok({ items: [] }));
     expect((await run(['status', '--wait', '--timeout', '1ms', '--server', url], TOKEN)).code).toBe(3);
   });
 });
 
 describe('weir performance-mode', () => {
-  it('prints the state, and sets it', async () => {
+  it('prints whether performance mode is on, or sets performance mode with the argument on or off', async () => {
     const { url, asked } = await serverThatAnswers(
       ok({ enabled: true, source: null }),
       ok({ enabled: false, source: 'local' }),
@@ -276,7 +277,7 @@ describe('weir performance-mode', () => {
 
 describe('weir dns-cache', () => {
   beforeEach(() => clockAt('2026-01-31T14:00:00Z'));
-  it('lists names with their addresses and patterns', async () => {
+  it('lists the DNS names that contain the text of --name, with their addresses, patterns and expiry', async () => {
     const entry = {
       hostname: 'api.example.com',
       ips: ['192.0.2.1', '192.0.2.2'],

@@ -14,9 +14,12 @@ describe('weir policy schema', () => {
     validate = new Ajv2020({ strict: true, allowUnionTypes: true }).compile(JSON.parse(out) as object);
   });
 
-  it.each(readdirSync(folder))('prints a JSON Schema that accepts %s, without a node', (file) => {
-    expect(validate(parse(readFileSync(new URL(file, folder), 'utf8')))).toBe(true);
-  });
+  it.each(readdirSync(folder))(
+    'prints, without a request to a node, a JSON Schema that accepts the example %s',
+    (file) => {
+      expect(validate(parse(readFileSync(new URL(file, folder), 'utf8')))).toBe(true);
+    },
+  );
 
   it.each([
     ['an unknown field', { source_grups: [] }],
@@ -29,7 +32,7 @@ describe('weir policy schema', () => {
     expect(validate(document)).toBe(false);
   });
 
-  it('prints the schema of one form, as YAML on request', async () => {
+  it('prints only the schema of the form that --form names, and prints YAML with --output yaml', async () => {
     const { out } = await run(['policy', 'schema', '--form', 'envelope', '--output', 'yaml']);
     const envelope = new Ajv2020({ strict: true, allowUnionTypes: true }).compile(parse(out) as object);
     expect([envelope({ mode: 'audit', policy: {} }), envelope({})]).toEqual([true, false]);

@@ -32,7 +32,7 @@ function fileWith(content: unknown): string {
 }
 
 describe('weir policy list', () => {
-  it('prints a table with the active policy marked', async () => {
+  it('prints a table of all policies that marks the active policy', async () => {
     clockAt('2026-02-05T20:00:00Z');
     const { url } = await serverThatAnswers(ok({ items: [record, spare] }));
     expect(await run(['policy', 'list', '--server', url], TOKEN)).toEqual({
@@ -49,7 +49,7 @@ office  enforce  active  3         envelope   4 d ago  alice  p-1
 });
 
 describe('weir policy get', () => {
-  it('prints the input of apply, with the ETag in a comment', async () => {
+  it('prints a document that `weir policy apply` accepts, with the ETag in a comment', async () => {
     const { url, asked } = await serverThatAnswers(ok({ items: [spare, record] }), ok({ ...record, policy: config }));
     const { code, out, err } = await run(['policy', 'get', '--server', url], TOKEN);
     expect({ code, err, document: parse(out) }).toEqual({ code: 0, err: '', document: envelope });
@@ -60,7 +60,7 @@ describe('weir policy get', () => {
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policies', '/api/v1/policies/p-1']);
   });
 
-  it('prints the singleton form if the policy was written so, by name or id, as JSON', async () => {
+  it('prints the singleton form for --name and --id if the policy was written in singleton form', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...spare, active: true, policy: config }));
     const words = ['policy', 'get', '--server', url, '--output', 'json'];
     expect(JSON.parse((await run([...words, '--name', 'a/b'], TOKEN)).out)).toEqual(config);
@@ -69,7 +69,7 @@ describe('weir policy get', () => {
     expect((await run([...words, '--id', 'p-2', '--name', 'x'], TOKEN)).code).toBe(2);
   });
 
-  it('prints a document that apply writes back to the same policy, also without a name', async () => {
+  it('prints a document that `weir policy apply` writes back to the same policy, even if that policy has no name', async () => {
     const unnamed = { ...record, name: null };
     const { url, asked } = await serverThatAnswers(
       ok({ ...unnamed, policy: config }),
@@ -91,7 +91,7 @@ describe('weir policy get', () => {
     ['by its name', { name: 'old' }, ['--name', 'old'], '/api/v1/policies/by-name/old?form=singleton'],
     ['by its id, if it has no name', { name: null }, ['--id', 'p-2'], '/api/v1/policies/p-2?form=singleton'],
   ])(
-    'prints a document that apply writes back to an inactive policy in singleton form, %s',
+    'prints a document that `weir policy apply` writes back to an inactive singleton policy, identified %s',
     async (_, named, words, path) => {
       const inactive = { ...spare, ...named };
       const { url, asked } = await serverThatAnswers(
@@ -107,7 +107,7 @@ describe('weir policy get', () => {
     },
   );
 
-  it('prints a document that diff compares if it names a record in singleton form', async () => {
+  it('prints `form` and `name` of a singleton policy in a format that `weir policy diff` can compare', async () => {
     const { url } = await serverThatAnswers(ok({ ...spare, name: 'old', policy: config }));
     const file = fileWith({ form: 'singleton', name: 'old', policy: config });
     expect((await run(['policy', 'diff', '-f', file, '--name', 'old', '--server', url], TOKEN)).code).toBe(0);
@@ -159,24 +159,27 @@ describe('weir policy get', () => {
     'x'.repeat(2_000),
   ];
   const NUMBERS = [0, 443, 4294967295, 1.5, -1, 1e21];
-  it.each(['yaml', 'json'])('reads back as it was stored, whatever its texts look like (%s)', async (form) => {
-    const keys = Object.fromEntries(TEXTS.map((text, index) => [text, TEXTS.at(-1 - index)]));
-    const odd = { texts: TEXTS, numbers: NUMBERS, keys, nested: [[[]], {}, { a: [{}] }], truth: [true, false] };
-    for (const [stored, written] of [
-      [{ ...spare, active: true, policy: odd }, odd],
-      [
-        { ...record, name: '#: x', policy: odd },
-        { mode: 'enforce', name: '#: x', policy: odd },
-      ],
-    ]) {
-      const { url } = await serverThatAnswers(ok(stored));
-      const { out } = await run(['policy', 'get', '--id', 'x', '--output', form, '--server', url], TOKEN);
-      expect(readPolicyText(out).value).toEqual(written);
-      expect(JSON.parse(readPolicyText(out).json)).toEqual(written);
-    }
-  });
+  it.each(['yaml', 'json'])(
+    'prints any stored text or number so that a parser reads the stored value from the %s output',
+    async (form) => {
+      const keys = Object.fromEntries(TEXTS.map((text, index) => [text, TEXTS.at(-1 - index)]));
+      const odd = { texts: TEXTS, numbers: NUMBERS, keys, nested: [[[]], {}, { a: [{}] }], truth: [true, false] };
+      for (const [stored, written] of [
+        [{ ...spare, active: true, policy: odd }, odd],
+        [
+          { ...record, name: '#: x', policy: odd },
+          { mode: 'enforce', name: '#: x', policy: odd },
+        ],
+      ]) {
+        const { url } = await serverThatAnswers(ok(stored));
+        const { out } = await run(['policy', 'get', '--id', 'x', '--output', form, '--server', url], TOKEN);
+        expect(readPolicyText(out).value).toEqual(written);
+        expect(JSON.parse(readPolicyText(out).json)).toEqual(written);
+      }
+    },
+  );
 
-  it('prints an empty policy while none is active', async () => {
+  it('prints an empty policy while no policy is active', async () => {
     const { url } = await serverThatAnswers(ok({ items: [] }));
     expect(await run(['policy', 'get', '--server', url], TOKEN)).toEqual({
       code: 0,
@@ -191,7 +194,7 @@ describe('weir policy apply', () => {
   const written = { ...record, warnings: [warning], proof, policy: config };
   const headers = { etag: '"p-1.3"', 'weir-generation': '8' };
 
-  it('writes an envelope to its name, and prints its warnings with their lines', async () => {
+  it('writes an envelope to the policy with the name of the envelope, and prints warnings with their line numbers', async () => {
     const { url, asked } = await serverThatAnswers(ok(written, headers));
     const file = fileWith('mode: enforce\nname: office\npolicy:\n  source_groups:\n    - id: lan\n');
     expect(await run(['policy', 'apply', '--replace', '-f', file, '--server', url], TOKEN)).toEqual({
@@ -208,7 +211,7 @@ describe('weir policy apply', () => {
     ]);
   });
 
-  it('sends JSON unchanged, from standard input, with another name and mode on request', async () => {
+  it('sends JSON from standard input unchanged, except for a name and mode that --name and --mode replace', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
     const input = JSON.stringify(envelope, null, 1);
     const words = ['policy', 'apply', '--replace', '-f', '-', '--server', url, '--output', 'json'];
@@ -229,7 +232,7 @@ describe('weir policy apply', () => {
     expect(asked.map(({ ifMatch }) => ifMatch)).toEqual([undefined, '"p-1.2"']);
   });
 
-  it('writes the singleton form to the active policy, and gets the texts of its warnings', async () => {
+  it('writes the singleton form to the active policy, and gets the texts of the warnings by a dry run', async () => {
     const active = { ...record, form: 'singleton' };
     const warned = { ...warning, pointer: '/source_groups/0' };
     const { url, asked } = await serverThatAnswers(
@@ -252,7 +255,7 @@ describe('weir policy apply', () => {
     ]);
   });
 
-  it('wraps a policy without group modes in an envelope with a name and a mode', async () => {
+  it('wraps a policy without group modes in an envelope if the flags --name and --mode are given', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
     const words = ['policy', 'apply', '--replace', '-f', fileWith(config), '--server', url];
     expect((await run([...words, '--name', 'home', '--mode', 'audit'], TOKEN)).code).toBe(0);
@@ -267,7 +270,7 @@ describe('weir policy apply', () => {
     });
   });
 
-  it('performs a dry run without changing anything', async () => {
+  it('with --dry-run requests a dry run, and prints that nothing was changed', async () => {
     const answer = { ...written, warnings: [], dry_run: true, program_lines: 9 };
     const { url, asked } = await serverThatAnswers(ok(answer));
     const { code, out } = await run(
@@ -281,7 +284,7 @@ describe('weir policy apply', () => {
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policies/by-name/office?dry_run=true']);
   });
 
-  it('prints every problem with its line and its pointer', async () => {
+  it('prints every problem of the policy with its line number and JSON pointer', async () => {
     const problems = [
       {
         pointer: '/source_groups/0/rules/1/match/dst_prots',
@@ -318,7 +321,7 @@ describe('weir policy apply', () => {
     });
   });
 
-  it('waits until the node is ready, or prints the checks that still fail', async () => {
+  it('with --wait waits until the node is ready, or prints the failing readiness checks after the timeout', async () => {
     const check = {
       name: 'policy_ready',
       ok: false,
@@ -347,7 +350,7 @@ describe('weir policy apply', () => {
     ['', /^weir: .* is empty\n/, 1],
     ['- a', /a policy is a map/, 1],
     [{ mode: 'enforce', policy: {} }, /^weir: the envelope in .* has no name\n {2}→ give --name/, 2],
-  ])('reports the error in %j before anything is sent', async (content, sentence, code) => {
+  ])('reports the error in a file with the content %j, and sends no request', async (content, sentence, code) => {
     const { url, asked } = await serverThatAnswers(ok({}));
     const told = await run(['policy', 'apply', '--replace', '-f', fileWith(content), '--server', url], TOKEN);
     expect([told.code, told.out, asked]).toEqual([code, '', []]);
@@ -367,14 +370,14 @@ describe('weir policy apply while another policy is active', () => {
   const words = (file: unknown, ...more: string[]) => ['policy', 'apply', '-f', fileWith(file), ...more];
 
   it.each([
-    ['singleton form over an envelope', singletonFile, [office, home], 'office'],
-    ['singleton form over an envelope, with its mode', singletonFile, [{ ...office, mode: 'audit' }], 'office'],
-    ['singleton form over an envelope without a name', singletonFile, [{ ...office, name: null }], 'p-1'],
-    ['an envelope of another name', homeFile, [office, home], 'office'],
-    ['an envelope of a name that is not stored yet', homeFile, [office], 'office'],
-    ['an envelope in audit mode', { ...homeFile, mode: 'audit' }, [office, home], 'office'],
-    ['an envelope over the singleton form', homeFile, [plain], 'default'],
-  ])('%s is not written without --replace', async (_, file, items, active) => {
+    ['the singleton form over an active envelope', singletonFile, [office, home], 'office'],
+    ['the singleton form over an envelope in audit mode', singletonFile, [{ ...office, mode: 'audit' }], 'office'],
+    ['the singleton form over an active envelope without a name', singletonFile, [{ ...office, name: null }], 'p-1'],
+    ['an envelope with another name than the active policy', homeFile, [office, home], 'office'],
+    ['an envelope with a name that is not stored yet', homeFile, [office], 'office'],
+    ['an envelope in audit mode with another name', { ...homeFile, mode: 'audit' }, [office, home], 'office'],
+    ['an envelope over an active singleton policy', homeFile, [plain], 'default'],
+  ])('does not write %s without --replace', async (_, file, items, active) => {
     const { url, asked } = await serverThatAnswers(ok({ items }));
     const { code, out, err } = await run([...words(file), '--server', url], TOKEN);
     expect([code, out]).toEqual([1, '']);
@@ -391,7 +394,7 @@ describe('weir policy apply while another policy is active', () => {
     ['--no-activate', homeFile, ['--no-activate']],
     ['the mode disabled', { ...homeFile, mode: 'disabled' }, []],
     ['--mode disabled', homeFile, ['--mode', 'disabled']],
-  ])('does not ask with %s', async (_, file, flags) => {
+  ])('writes without a question if the user gives %s', async (_, file, flags) => {
     const { url, asked } = await serverThatAnswers(ok(written, headers));
     expect((await run([...words(file, ...flags), '--server', url], TOKEN)).code).toBe(0);
     expect(asked.map(({ method, ifMatch }) => [method, ifMatch])).toEqual([['PUT', undefined]]);
@@ -403,12 +406,12 @@ describe('weir policy apply while another policy is active', () => {
     ['no policy is active, and the file has the singleton form', singletonFile, [home], '"none"'],
     ['the active policy was written in singleton form', singletonFile, [renamed], '"p-4.3"'],
     [
-      'the active policy is the record of the singleton form',
+      'the active policy has the name of the singleton policy',
       singletonFile,
       [{ ...plain, form: 'envelope' }],
       '"p-4.3"',
     ],
-  ])('does not ask if %s', async (_, file, items, ifMatch) => {
+  ])('writes without a question if %s', async (_, file, items, ifMatch) => {
     const answer = { ...written, ...plain, warnings: [] };
     const after = { ...plain, id: 'p-3' };
     const { url, asked } = await serverThatAnswers(ok({ items }), ok(answer, headers), ok({ items: [after] }));
@@ -422,7 +425,7 @@ describe('weir policy apply while another policy is active', () => {
     ['n', 1, ['GET']],
     ['', 1, ['GET']],
     ['yellow', 1, ['GET']],
-  ])('a user who answers %j gets exit code %i', async (typed, code, methods) => {
+  ])('asks before replacing the active policy; the answer %j leads to exit code %i', async (typed, code, methods) => {
     const { url, asked } = await serverThatAnswers(ok({ items: [office] }), ok(written, headers));
     const told = await run([...words(homeFile), '--server', url], TOKEN, { typed });
     expect([told.code, asked.map(({ method }) => method)]).toEqual([code, methods]);
@@ -430,14 +433,14 @@ describe('weir policy apply while another policy is active', () => {
     if (code === 1) expect(told.err).toContain('nothing was changed');
   });
 
-  it('a policy from standard input is refused without a question', async () => {
+  it('refuses a policy from standard input without a question to the user', async () => {
     const { url, asked } = await serverThatAnswers(ok({ items: [office] }), ok(written, headers));
     const input = JSON.stringify(homeFile);
     const told = await run(['policy', 'apply', '-f', '-', '--server', url], TOKEN, { input, typed: 'y' });
     expect([told.code, asked.length]).toEqual([1, 1]);
   });
 
-  it('a dry run names the policy that would be replaced, and continues', async () => {
+  it('with --dry-run prints a warning that names the policy that would be replaced, and continues', async () => {
     const dry = { ...written, dry_run: true, program_lines: 9 };
     const { url } = await serverThatAnswers(ok({ items: [office] }), ok(dry));
     const { code, err } = await run([...words(singletonFile, '--dry-run'), '--server', url], TOKEN);
@@ -447,7 +450,7 @@ describe('weir policy apply while another policy is active', () => {
     ]);
   });
 
-  it('a policy that was written meanwhile is not replaced', async () => {
+  it('exits with 1 if another write has changed the active policy since `apply` has read that policy', async () => {
     const refused = { type: 'urn:weir:error:precondition_failed', error: 'The stored ETag is another.' };
     const { url } = await serverThatAnswers(ok({ items: [plain] }), { status: 412, body: refused });
     const { code, err } = await run([...words(singletonFile), '--server', url], TOKEN);
@@ -462,20 +465,23 @@ describe('weir policy activate', () => {
   const headers = { etag: '"p-3.3"', 'weir-generation': '8' };
   const warning = { pointer: '', code: 'activity_taken', message: 'The policy office was active.' };
 
-  it.each([[['home']], [[' HOME ']], [['--id', 'p-3']]])('activates %j as it is stored', async (which) => {
-    const { url, asked } = await serverThatAnswers(list, ok({ ...activated, warnings: [warning] }, headers));
-    expect(await run(['policy', 'activate', ...which, '--server', url], TOKEN)).toEqual({
-      code: 0,
-      out: 'home (enforce), revision 3: in force, generation 8\nETag "p-3.3"\nproved by 24 packets of 6 classes\n',
-      err: 'warning: The policy office was active. [activity_taken]\n',
-    });
-    expect(asked.map(({ method, path, body, ifMatch }) => [method, path, body, ifMatch])).toEqual([
-      ['GET', '/api/v1/policies', '', undefined],
-      ['POST', '/api/v1/policies/p-3/activate', '', '"p-3.3"'],
-    ]);
-  });
+  it.each([[['home']], [[' HOME ']], [['--id', 'p-3']]])(
+    'with the arguments %j activates the stored policy without changing its content',
+    async (which) => {
+      const { url, asked } = await serverThatAnswers(list, ok({ ...activated, warnings: [warning] }, headers));
+      expect(await run(['policy', 'activate', ...which, '--server', url], TOKEN)).toEqual({
+        code: 0,
+        out: 'home (enforce), revision 3: in force, generation 8\nETag "p-3.3"\nproved by 24 packets of 6 classes\n',
+        err: 'warning: The policy office was active. [activity_taken]\n',
+      });
+      expect(asked.map(({ method, path, body, ifMatch }) => [method, path, body, ifMatch])).toEqual([
+        ['GET', '/api/v1/policies', '', undefined],
+        ['POST', '/api/v1/policies/p-3/activate', '', '"p-3.3"'],
+      ]);
+    },
+  );
 
-  it('uses the singular for one class', async () => {
+  it('prints "1 class" in the singular', async () => {
     const one = { ...activated, proof: { ...proof, classes: 1 } };
     const { url } = await serverThatAnswers(list, ok(one, headers));
     expect((await run(['policy', 'activate', 'home', '--server', url], TOKEN)).out).toContain(
@@ -483,7 +489,7 @@ describe('weir policy activate', () => {
     );
   });
 
-  it('performs a dry run, and accepts an ETag', async () => {
+  it('with --dry-run changes nothing, and with --if-match sends the given ETag', async () => {
     const { url, asked } = await serverThatAnswers(list, ok({ ...activated, dry_run: true, program_lines: 9 }));
     const words = ['policy', 'activate', 'home', '--dry-run', '--if-match', 'p-3.2', '--server', url];
     expect((await run(words, TOKEN)).out).toBe(
@@ -497,7 +503,7 @@ describe('weir policy activate', () => {
     [['--id', 'p-9'], 1, /^weir: there is no policy with the id p-9\n/],
     [[], 2, /^weir: which policy\?/],
     [['home', '--id', 'p-3'], 2, /give one of them/],
-  ])('%j is explained in one sentence', async (which, code, sentence) => {
+  ])('with the arguments %j exits with an error text of one sentence', async (which, code, sentence) => {
     const { url, asked } = await serverThatAnswers(list);
     const told = await run(['policy', 'activate', ...which, '--server', url], TOKEN);
     expect([told.code, told.err]).toEqual([code, expect.stringMatching(sentence)]);
@@ -506,7 +512,7 @@ describe('weir policy activate', () => {
 });
 
 describe('weir policy delete', () => {
-  it('deletes the policy that it read, and prints what decides now', async () => {
+  it('deletes exactly the policy revision that it has read, and prints that policy.fallback decides now', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...record, policy: config }), { status: 204, body: undefined });
     expect(await run(['policy', 'delete', '--name', 'office', '--server', url], TOKEN)).toEqual({
       code: 0,
@@ -519,7 +525,7 @@ describe('weir policy delete', () => {
     ]);
   });
 
-  it('requires a name or id', async () => {
+  it('exits with 2 if neither a name nor an id is given', async () => {
     const { url, asked } = await serverThatAnswers(ok({}));
     expect((await run(['policy', 'delete', '--server', url], TOKEN)).code).toBe(2);
     expect(asked).toEqual([]);
@@ -530,7 +536,7 @@ describe('weir policy diff', () => {
   const stored = ok({ ...record, policy: config });
   const list = ok({ items: [record] });
 
-  it('exits with 0 if the file has the same policy in another form', async () => {
+  it('exits with 0 if the file contains the active policy in another form', async () => {
     const { url } = await serverThatAnswers(list, stored);
     const same = { default_policy: 'DENY', source_groups: [{ mode: 'enforce', ...group, rules: [] }] };
     const file = fileWith(same);
@@ -541,7 +547,7 @@ describe('weir policy diff', () => {
     });
   });
 
-  it('exits with 3 and prints a line per change', async () => {
+  it('exits with 3 and prints one line per change if the file differs from the active policy', async () => {
     const { url } = await serverThatAnswers(list, stored);
     const changed = {
       ...config,
@@ -586,7 +592,7 @@ describe('weir policy diff', () => {
     ]);
   });
 
-  it('compares with an empty policy while none is active', async () => {
+  it('compares the file with an empty policy while no policy is active', async () => {
     const { url } = await serverThatAnswers(ok({ items: [] }));
     const { code, out } = await run(['policy', 'diff', '-f', fileWith(config), '--server', url], TOKEN);
     expect([code, out]).toEqual([3, 'default_policy: (none) → deny\n+ group lan\n']);
@@ -609,7 +615,7 @@ describe('weir policy explain', () => {
     unknown: [],
   };
 
-  it('prints the evaluation, and that an audited deny passes', async () => {
+  it('prints why each group matches or does not match, and that an audited deny passes', async () => {
     const { url, asked } = await serverThatAnswers(ok(explained));
     const flags = ['--src', '10.0.0.7', '--dst', '192.0.2.1', '--dst-port', '443', '--hostname', 'a.test'];
     expect(await run(['policy', 'explain', ...flags, '--server', url], TOKEN)).toEqual({
@@ -632,7 +638,7 @@ The rule matches.
     ]);
   });
 
-  it('explains a TLS connection and its request, and lists missing inputs', async () => {
+  it('explains an HTTP request in a TLS connection, and lists inputs that are missing for a sure result', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...explained, unknown: ['tls.server_cn', 'http.headers'] }));
     const words = [
       'policy',
@@ -656,7 +662,7 @@ The rule matches.
     expect((await run([...words, '--header', 'no colon'], TOKEN)).code).toBe(2);
   });
 
-  it('explains lookups and ICMP, also with a file', async () => {
+  it('explains DNS lookups and ICMP packets, also for a draft policy in a file', async () => {
     const { url, asked } = await serverThatAnswers(ok(explained));
     const words = ['policy', 'explain', '--server', url, '--src', '10.0.0.7', '--output', 'json'];
     expect(JSON.parse((await run([...words, '--query', 'a.test'], TOKEN)).out)).toEqual(explained);
@@ -678,7 +684,7 @@ The rule matches.
     [['--dst', '192.0.2.1']],
     [['--query', 'a.test', '--dst-port', '53']],
     [['--dst', '192.0.2.1', '--dst-port', '65536']],
-  ])('%j is refused as incomplete', async (flags) => {
+  ])('exits with 2 for the incomplete or contradictory flags %j', async (flags) => {
     const { url, asked } = await serverThatAnswers(ok(explained));
     const { code } = await run(['policy', 'explain', '--src', '10.0.0.7', ...flags, '--server', url], TOKEN);
     expect([code, asked]).toEqual([2, []]);

@@ -18,7 +18,7 @@ type Asked = {
   readonly ifNoneMatch: string | undefined;
 };
 
-/** A server that returns these responses in order (the last one is repeated), and records the requests. */
+/** Starts a server that returns `answers` in order, repeats the last answer, and records the requests. */
 export async function serverThatAnswers(...answers: readonly [Answer, ...Answer[]]) {
   const asked: Asked[] = [];
   const server = createServer(async (request: IncomingMessage, response) => {
@@ -39,7 +39,7 @@ export async function serverThatAnswers(...answers: readonly [Answer, ...Answer[
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
 }
 
-/** Sets the clock for this test; timers run on. */
+/** Sets the current time for this test. Timers are not faked. */
 export function clockAt(time: string): void {
   vi.useFakeTimers({ toFake: ['Date'], now: new Date(time) });
   onTestFinished(() => void vi.useRealTimers());
@@ -49,11 +49,13 @@ type Surroundings = {
   readonly input?: string;
   readonly colours?: boolean;
   readonly interruption?: AbortSignal;
-  /** The line that the user types. If omitted, the terminal is not interactive. */
+  /** The line that the user types at a prompt. Undefined: the terminal is not interactive. */
   readonly typed?: string;
 };
 
-/** Runs the command. `onOut` receives its output as it is printed. */
+/**
+ * Runs the `weir` command line in this process. `onOut` receives the whole output so far after each print.
+ */
 export async function run(
   words: readonly string[],
   environment: Record<string, string> = {},

@@ -26,7 +26,10 @@ async function archive(): Promise<Buffer> {
   return buffer(dump.archive);
 }
 
-/** A node that sends these bytes, and cuts the connection after them with `breaksOff`. */
+/**
+ * Starts a fake node that sends `bytes` as a sysdump archive. If `breaksOff` is true, the node then cuts the
+ * connection.
+ */
 async function nodeThatSends(bytes: Buffer, { breaksOff = false, fileName = FILE_NAME } = {}): Promise<string> {
   const server = createServer((request, response) => {
     response.setHeader('content-disposition', `attachment; filename="${fileName}"`);
@@ -48,7 +51,7 @@ async function fetched(bytes: Buffer, options = {}): Promise<{ code: number; err
 }
 
 describe('weir sysdump', () => {
-  it('stores the archive unchanged, and lists its files and the missing ones', async () => {
+  it('stores the received archive unchanged, and lists the files in the archive and the files that are missing', async () => {
     const bytes = await archive();
     const { code, err, file } = await fetched(bytes);
     expect([code, readFileSync(file).equals(bytes)]).toEqual([0, true]);
@@ -61,13 +64,18 @@ FILE is whole: 2 files, ${bytes.length} B
 
   it.each([
     [
-      'breaks off',
+      'ends with a broken connection',
       (bytes: Buffer) => bytes.subarray(0, 100),
       { breaksOff: true },
       /^weir: FILE is not whole: terminated$/,
     ],
-    ['is short', (bytes: Buffer) => bytes.subarray(0, -20), {}, /^weir: FILE is not whole: unexpected end of file$/],
-    ['is not an archive', () => Buffer.from('<html>'), {}, /^weir: FILE is not whole: incorrect header check$/],
+    [
+      'is truncated',
+      (bytes: Buffer) => bytes.subarray(0, -20),
+      {},
+      /^weir: FILE is not whole: unexpected end of file$/,
+    ],
+    ['is not a gzip archive', () => Buffer.from('<html>'), {}, /^weir: FILE is not whole: incorrect header check$/],
     ['is empty', () => Buffer.alloc(0), {}, /^weir: FILE is not whole: /],
     [
       'is altered',
@@ -85,13 +93,13 @@ FILE is whole: 2 files, ${bytes.length} B
       {},
       /^weir: FILE is not whole: it ends before its manifest$/,
     ],
-  ])('exits with 1 if the download %s', async (_, change, options, said) => {
+  ])('exits with 1 if the downloaded archive %s', async (_, change, options, said) => {
     const { code, err } = await fetched(change(await archive()), options);
     expect(code).toBe(1);
     expect(err.trimEnd().split('\n').at(-1)).toMatch(said);
   });
 
-  it('overwrites no file', async () => {
+  it('does not overwrite an existing file', async () => {
     const file = join(temporaryFolder(), 'mine');
     writeFileSync(file, 'precious');
     const url = await nodeThatSends(await archive());
@@ -103,7 +111,7 @@ FILE is whole: 2 files, ${bytes.length} B
     ]);
   });
 
-  it('uses the file name of the server, but never its folder', async () => {
+  it('uses the file name from the response header, but ignores a folder in that header', async () => {
     const folder = temporaryFolder();
     const before = process.cwd();
     onTestFinished(() => process.chdir(before));

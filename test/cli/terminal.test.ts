@@ -29,7 +29,7 @@ function start(command: string, words: readonly string[], environment: Record<st
   return { child, ending };
 }
 
-it('weir prints colours on a terminal only, and none with NO_COLOR', async () => {
+it('weir prints colours only on a terminal, and no colours if NO_COLOR is set or if TERM is dumb', async () => {
   const { url } = await serverThatAnswers({ status: 200, body: { items: [record] } });
   const onTerminal = ['-qec', `${process.execPath} ${program} policy list --server ${url}`, '/dev/null'];
   expect((await start('script', onTerminal).ending).out).toContain(GREEN);
@@ -45,7 +45,7 @@ it('weir prints colours on a terminal only, and none with NO_COLOR', async () =>
   ]);
 });
 
-it('weir reads a policy from standard input', async () => {
+it('weir policy apply -f - reads the policy from standard input', async () => {
   const { url, asked } = await serverThatAnswers({ status: 400, body: { error: 'No.' } });
   const { child, ending } = start(process.execPath, [
     program,
@@ -63,7 +63,7 @@ it('weir reads a policy from standard input', async () => {
   expect(asked.map(({ body }) => body)).toEqual(['{"default_policy":"deny"}']);
 });
 
-it('weir exits silently when its output is closed', async () => {
+it('weir exits with 0 and prints no error if the reader closes the output pipe', async () => {
   const items = Array.from({ length: 5_000 }, () => record);
   const { url } = await serverThatAnswers({ status: 200, body: { items } });
   const { child, ending } = start(process.execPath, [program, 'policy', 'list', '--server', url]);
@@ -76,26 +76,29 @@ it.each([
   ['n\r', 1, ['GET']],
   ['\x04', 1, ['GET']],
   ['\x03', 1, ['GET']],
-])('weir asks a user who types %j before it replaces another policy', async (typed, code, methods) => {
-  const written = { ...record, id: 'p-2', name: 'home', warnings: [], proof: null };
-  const headers = { etag: '"p-2.3"', 'weir-generation': '8' };
-  const { url, asked } = await serverThatAnswers(
-    { status: 200, body: { items: [record] } },
-    { status: 200, body: written, headers },
-  );
-  const file = join(temporaryFolder(), 'home.json');
-  writeFileSync(file, JSON.stringify({ mode: 'enforce', name: 'home', policy: {} }));
-  const command = `exec '${process.execPath}' '${program}' policy apply -f '${file}' --server ${url}`;
-  const { child, ending } = start('script', ['-qec', command, '/dev/null']);
-  const screen = new Promise<void>((resolve) => {
-    let seen = '';
-    child.stdout.on('data', (chunk) => {
-      seen += String(chunk);
-      if (seen.includes('[y/N]')) resolve();
+])(
+  'weir policy apply asks the user before it replaces another policy; the input %j leads to exit code %i',
+  async (typed, code, methods) => {
+    const written = { ...record, id: 'p-2', name: 'home', warnings: [], proof: null };
+    const headers = { etag: '"p-2.3"', 'weir-generation': '8' };
+    const { url, asked } = await serverThatAnswers(
+      { status: 200, body: { items: [record] } },
+      { status: 200, body: written, headers },
+    );
+    const file = join(temporaryFolder(), 'home.json');
+    writeFileSync(file, JSON.stringify({ mode: 'enforce', name: 'home', policy: {} }));
+    const command = `exec '${process.execPath}' '${program}' policy apply -f '${file}' --server ${url}`;
+    const { child, ending } = start('script', ['-qec', command, '/dev/null']);
+    const screen = new Promise<void>((resolve) => {
+      let seen = '';
+      child.stdout.on('data', (chunk) => {
+        seen += String(chunk);
+        if (seen.includes('[y/N]')) resolve();
+      });
     });
-  });
-  await screen;
-  child.stdin.write(typed);
-  expect((await ending).code).toBe(code);
-  expect(asked.map(({ method }) => method)).toEqual(methods);
-});
+    await screen;
+    child.stdin.write(typed);
+    expect((await ending).code).toBe(code);
+    expect(asked.map(({ method }) => method)).toEqual(methods);
+  },
+);

@@ -50,7 +50,7 @@ const flow = {
 };
 
 describe('weir hits', () => {
-  it('prints all pages as one table', async () => {
+  it('prints the hits of all pages as one table', async () => {
     clockAt('2026-01-31T12:03:00.000Z');
     const { url, asked } = await serverThatAnswers(
       ok(hits([used, { ...unused, rule: 'dns' }], '7.2')),
@@ -77,7 +77,7 @@ lan       (default)  12       1200   3 min ago
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policy/hits', '/api/v1/policy/hits?cursor=7.2']);
   });
 
-  it('selects groups, rules and unused ones, and prints the whole response as JSON', async () => {
+  it('sends the filters --group, --rule and --unused to the node, and prints the whole response with --output json', async () => {
     const { url, asked } = await serverThatAnswers(ok(hits([used], null)));
     const words = ['hits', '--group', 'a', 'b', '--rule', 'web', '--unused', '--server', url, '--output', 'json'];
     const { code, out } = await run(words, TOKEN);
@@ -88,7 +88,7 @@ lan       (default)  12       1200   3 min ago
 });
 
 describe('weir flows', () => {
-  it('lists flows page by page up to the limit, and prints how many are left', async () => {
+  it('prints the flows of all pages up to the limit, and the number of all matching flows', async () => {
     const echo = { ...flow, proto: 1, src_port: null, dst_port: null, icmp_id: 77, rule: null };
     const foreign = { ...flow, proto: 47, verdict: null, decided_by: 'nobody', source_group: null, rule: null };
     const { url, asked } = await serverThatAnswers(
@@ -110,13 +110,13 @@ icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3
     ]);
   });
 
-  it('lists the whole response as JSON', async () => {
+  it('prints the whole response with --output json', async () => {
     const { url } = await serverThatAnswers(ok({ matched: 1, items: [flow], next_cursor: null }));
     const { out } = await run(['flows', 'list', '--server', url, '--output', 'json'], TOKEN);
     expect(JSON.parse(out)).toEqual({ matched: 1, items: [flow] });
   });
 
-  it('removes the flows that the flags select, or prints how many it would', async () => {
+  it('cut removes the flows that the flags select, or with --dry-run prints the number of these flows', async () => {
     const { url, asked } = await serverThatAnswers(ok({ cut: 1, dry_run: false }), ok({ cut: 12, dry_run: true }));
     const flags = [
       ...['--src', '10.0.0.0/8', '--dst', '192.0.2.1', '--port', '443', '--src-port', '1-2', '--dst-port', '53'],
@@ -134,7 +134,10 @@ icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3
     ]);
   });
 
-  it.each([[['flows', '--limit', '0']], [['flows', 'cut', '--everything']]])('%j exits with 2', async (words) => {
-    expect((await run(words, TOKEN)).code).toBe(2);
-  });
+  it.each([[['flows', '--limit', '0']], [['flows', 'cut', '--everything']]])(
+    'exits with 2 for the invalid arguments %j',
+    async (words) => {
+      expect((await run(words, TOKEN)).code).toBe(2);
+    },
+  );
 });

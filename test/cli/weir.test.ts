@@ -20,7 +20,7 @@ const record = {
 };
 const admin = { ...record, id: 'admin-file-1', subject: 'admin', role: 'admin', expires_at: null, revoked_at: null };
 
-/** An address of this machine without a listener. */
+/** Returns the URL of a local port on which no server listens. */
 async function closedServer() {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -31,7 +31,7 @@ async function closedServer() {
 }
 
 describe('weir token', () => {
-  it('creates a token and prints only the token on standard output, for scripts', async () => {
+  it('create prints only the token on standard output, so that a script can read the token', async () => {
     const { url, asked } = await serverThatAnswers({ status: 201, body: { ...record, token: 'a.b.c' } });
     const words = ['token', 'create', '--subject', 'ci', '--role', 'readonly', '--expires-in', '24h', '--server', url];
     expect(await run(words, { WEIR_TOKEN: 'secret' })).toEqual({
@@ -49,7 +49,7 @@ describe('weir token', () => {
     ]);
   });
 
-  it('creates a token that does not expire, as JSON', async () => {
+  it('create without --expires-in requests a token that does not expire, and prints JSON with --output json', async () => {
     const issued = { ...admin, token: 'a.b.c' };
     const { url, asked } = await serverThatAnswers({ status: 201, body: issued });
     const words = ['token', 'create', '--subject', 'admin', '--role', 'admin', '--output', 'json'];
@@ -58,7 +58,7 @@ describe('weir token', () => {
     expect(asked.map(({ body }) => body)).toEqual(['{"subject":"admin","role":"admin","expires_in":null}']);
   });
 
-  it('lists tokens as a table and as JSON, with the token from a file', async () => {
+  it('list prints tokens as a table, JSON or YAML, and authenticates with the token from --token-file', async () => {
     clockAt('2026-01-01T00:00:30Z');
     const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [admin, record] } });
     const file = join(temporaryFolder(), 'token');
@@ -77,7 +77,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(parse((await run([...words, '--output', 'yaml'])).out)).toEqual({ items: [admin, record] });
   });
 
-  it('revokes by id', async () => {
+  it('revoke deletes the token with the given id', async () => {
     const { url, asked } = await serverThatAnswers({ status: 204, body: undefined });
     expect(await run(['token', 'revoke', 'a/b', '--server', url], { WEIR_TOKEN: 't' })).toEqual({
       code: 0,
@@ -87,7 +87,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(asked.map(({ method, path }) => `${method} ${path}`)).toEqual(['DELETE /api/v1/tokens/a%2Fb']);
   });
 
-  it('lists the valid tokens if the id to revoke is unknown', async () => {
+  it('revoke prints the valid tokens if the given id is unknown', async () => {
     const unknown: Answer = {
       status: 404,
       body: { type: 'urn:weir:error:not_found', error: 'There is no such token.' },
@@ -103,32 +103,32 @@ admin-file-1  admin    admin     30 s ago  never    -
 
   const failures: readonly (readonly [string, Answer, string])[] = [
     [
-      'says what the server says',
+      'prints the error text of the server',
       { status: 404, body: { error: 'There is no such token.' } },
       'There is no such token.',
     ],
     [
-      'says what to do about an error that it knows, in words of the command where there are some',
+      'prints the remedy for the error forbidden in terms of the command line',
       { status: 403, body: { type: 'urn:weir:error:forbidden', error: 'A readonly token may not write.' } },
       'A readonly token may not write.\n  → give the token of an admin with --token-file or WEIR_TOKEN',
     ],
     [
-      'says what to do about an error that it knows',
+      'prints the remedy for the error draining from the error table',
       { status: 503, body: { type: 'urn:weir:error:draining', error: 'The node is shutting down.' } },
       `The node is shutting down.\n  → ${ERRORS.draining.remedy}`,
     ],
     [
-      'says the status of an answer without a sentence',
+      'prints the HTTP status if the response has no error text',
       { status: 502, body: '<html>' },
       'the server answered with 502',
     ],
     [
-      'does not take any JSON for an answer',
+      'refuses a JSON response that is not a list of tokens',
       { status: 200, body: { hello: 1 } },
       'the server answered with something else than was asked for; is it a Weir node?',
     ],
   ];
-  it.each(failures)('%s', async (_, answer, sentence) => {
+  it.each(failures)('list %s', async (_, answer, sentence) => {
     const { url } = await serverThatAnswers(answer);
     expect(await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' })).toEqual({
       code: 1,
@@ -137,7 +137,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     });
   });
 
-  it('uses server and token of the node in a configuration file', async () => {
+  it('list with --config uses the API address and the admin token of the node with that configuration file', async () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
     const folder = temporaryFolder();
     const file = join(folder, 'weir.yaml');
@@ -149,7 +149,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(asked.map(({ authorization }) => authorization)).toEqual(['Bearer of-the-node']);
   });
 
-  it('treats an empty variable as unset', async () => {
+  it('list treats an empty environment variable as unset', async () => {
     const { err } = await run(['token', 'list'], { WEIR_TOKEN: '', WEIR_SERVER: '' });
     expect(err).not.toContain('is not the URL');
     const { url } = await serverThatAnswers({ status: 200, body: { items: [] } });
@@ -158,7 +158,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     );
   });
 
-  it('does not follow a redirect with the token', async () => {
+  it('list does not follow a redirect, because the other server would receive the token', async () => {
     const { url, asked } = await serverThatAnswers({ status: 302, body: undefined });
     const { code, err } = await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' });
     expect({ code, err }).toEqual({
@@ -168,7 +168,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(asked.length).toBe(1);
   });
 
-  it('does not send the token unencrypted to another machine', async () => {
+  it('list does not send the token to another machine without TLS', async () => {
     expect(await run(['token', 'list', '--server', 'http://192.0.2.1:8080'], { WEIR_TOKEN: 't' })).toEqual({
       code: 1,
       out: '',
@@ -176,7 +176,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     });
   });
 
-  it('reports in one sentence a missing server, a missing token, or an invalid URL', async () => {
+  it('list reports a server that cannot be reached, a missing token or an invalid URL in one sentence', async () => {
     const { url } = await serverThatAnswers({ status: 200, body: {} });
     const { url: unused } = await closedServer();
     const advice = 'see that the node runs there; --server, WEIR_SERVER or --config name another address';
@@ -205,7 +205,7 @@ admin-file-1  admin    admin     30 s ago  never    -
   });
 });
 
-describe('API errors in terms of the command line', () => {
+describe('API errors that the command line prints', () => {
   const problem = (pointer: string, message: string) => ({ pointer, code: 'invalid_parameter', message });
   const refused = (code: string, ...problems: { pointer: string; message: string }[]): Answer => ({
     status: 400,
@@ -270,13 +270,13 @@ describe('API errors in terms of the command line', () => {
       refused('invalid_request', problem('/src', 'No address.'), problem('/dst', 'No address.')),
       '2 problems:\n  --src: No address.\n  --dst: No address.',
     ],
-  ])('%j', async (words, answer, sentence) => {
+  ])('name flags instead of API parameters: %j', async (words, answer, sentence) => {
     const { url } = await serverThatAnswers(answer);
     const { code, err } = await run([...words, '--server', url], { WEIR_TOKEN: 't' });
     expect([code, err.replace(/\n {2}→ .+\n$/, '\n')]).toEqual([1, `weir: ${sentence}\n`]);
   });
 
-  it.each(Object.keys(ERRORS))('%s: the remedy mentions no part of HTTP', async (code) => {
+  it.each(Object.keys(ERRORS))('have a remedy without HTTP terms for the error code %s', async (code) => {
     const { url } = await serverThatAnswers({ status: 400, body: { type: `urn:weir:error:${code}`, error: 'No.' } });
     const { err } = await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' });
     expect(err).toContain('  → ');
@@ -376,7 +376,7 @@ describe('errors with --output json or yaml', () => {
     [['flows', 'lst'], refusal, 2, { code: 'usage', message: any, fix: any }],
     [['flows', '--limit', 'x'], refusal, 2, { code: 'usage', message: any, fix: any }],
     [['polcy'], refusal, 2, { code: 'usage', message: "unknown command 'polcy'", fix: 'Did you mean policy?' }],
-  ])('%j prints one object on standard error', async (words, answer, exitCode, error) => {
+  ])('are one object on standard error for the command %j', async (words, answer, exitCode, error) => {
     const { url } = await serverThatAnswers(answer);
     const folder = temporaryFolder();
     const files: Record<string, string> = { CONFIG: join(folder, 'weir.yaml'), POLICY: join(folder, 'policy.yaml') };
@@ -401,8 +401,8 @@ describe('errors with --output json or yaml', () => {
   });
 });
 
-describe('weir', () => {
-  it('checks a configuration file, and prints one line per problem', async () => {
+describe('weir command line', () => {
+  it('config check exits with 0 for a valid file, and prints one line per problem of an invalid file', async () => {
     const file = join(temporaryFolder(), 'weir.yaml');
     writeFileSync(file, 'version: 1\n');
     expect(await run(['config', 'check', file])).toEqual({ code: 0, out: `${file} is valid\n`, err: '' });
@@ -416,7 +416,7 @@ describe('weir', () => {
   });
 
   it.each([[['run', '--config', '/no/such/file']], [['dataplane', 'detach', '--config', '/no/such/file']]])(
-    '%j exits with 1 before anything starts if the file cannot be read',
+    '%j exits with 1 before it starts a node if the configuration file cannot be read',
     async (words) => {
       const { code, out, err } = await run(words);
       expect({ code, out }).toEqual({ code: 1, out: '' });
@@ -434,13 +434,13 @@ describe('weir', () => {
     [['token', 'create', '--subject', 'ci', '--role', 'admin', '--expires-in', 'soon']],
     [['token', 'revoke']],
     [['token', 'list', '--output', 'xml']],
-  ])('%j exits with 2 and prints the usage', async (words) => {
+  ])('exits with 2 and prints the usage for the invalid arguments %j', async (words) => {
     const { code, out, err } = await run(words);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).not.toBe('');
   });
 
-  it('suggests the command that was probably meant', async () => {
+  it('suggests the command with the most similar name for an unknown command', async () => {
     const { code, err } = await run(['polcy']);
     expect({ code, err }).toEqual({
       code: 2,
@@ -460,23 +460,26 @@ describe('weir', () => {
     ],
     [['findings'], ['findings', '--help']],
     [[], ['--help']],
-  ])('help %j prints the same as %j', async (words, same) => {
+  ])('help %j prints the same text as %j', async (words, same) => {
     const shown = await run(['help', ...words]);
     expect(shown).toEqual(await run(same));
     expect([shown.code, shown.err]).toEqual([0, '']);
   });
 
-  it.each([[['policy', 'dif']], [['polcy']], [['findings', 'x']]])('help %j exits with 2', async (words) => {
-    const { code, out, err } = await run(['help', ...words]);
-    expect([code, out]).toEqual([2, '']);
-    expect(err).toMatch(/^error: unknown command '/);
-  });
+  it.each([[['policy', 'dif']], [['polcy']], [['findings', 'x']]])(
+    'help %j exits with 2 because there is no such command',
+    async (words) => {
+      const { code, out, err } = await run(['help', ...words]);
+      expect([code, out]).toEqual([2, '']);
+      expect(err).toMatch(/^error: unknown command '/);
+    },
+  );
 
-  it('prints its version', async () => {
+  it('--version prints the version', async () => {
     expect(await run(['--version'])).toEqual({ code: 0, out: '0.1.0\n', err: '' });
   });
 
-  it('reports why a node cannot start: its folder or its address is in use', async () => {
+  it('run exits with 1 and names the API address or the data folder that is already in use', async () => {
     const { url } = await serverThatAnswers({ status: 200, body: {} });
     const [folder, address] = [temporaryFolder(), new URL(url).host];
     const file = join(folder, 'weir.yaml');
@@ -498,7 +501,7 @@ describe('weir', () => {
     });
   });
 
-  it('prints help', async () => {
+  it('--help lists the commands and the exit codes', async () => {
     const { code, out } = await run(['--help']);
     expect(code).toBe(0);
     for (const command of ['run', 'start', 'policy', 'status', 'wiretap', 'findings', 'completion'])

@@ -101,7 +101,7 @@ const LINES = [
   '12 messages lost (reader)',
 ];
 
-/** Runs until this many lines were printed, then interrupts. */
+/** Runs `weir` until the command has printed `lines` lines of text, then interrupts the command. */
 async function until(lines: number, words: readonly string[], surroundings: { colours?: boolean } = {}) {
   const interruption = new AbortController();
   return run(words, TOKEN, { ...surroundings, interruption: interruption.signal }, (all) => {
@@ -110,7 +110,7 @@ async function until(lines: number, words: readonly string[], surroundings: { co
 }
 
 describe('weir wiretap', () => {
-  it('prints a line per message, with names next to addresses, and exits with 0 when interrupted', async () => {
+  it('prints one line of text per message, with host names next to addresses, and exits with 0 when interrupted', async () => {
     const { url, asked } = await wiretapThatSends({
       frames: [flow, [ended, denied], lookup, inspected, request, lost],
       after: 'stay',
@@ -126,7 +126,7 @@ describe('weir wiretap', () => {
     ]);
   });
 
-  it('prints a line of JSON, or a document of YAML, for each message', async () => {
+  it('prints one line of JSON, or one YAML document, for each message', async () => {
     const { url } = await wiretapThatSends({ frames: [[flow, lost]], after: 'stay' });
     const { out: json } = await until(2, ['wiretap', '--output', 'json', '--server', url]);
     expect(json).toBe(`${JSON.stringify(flow)}\n${JSON.stringify(lost)}\n`);
@@ -134,14 +134,14 @@ describe('weir wiretap', () => {
     expect(parseAllDocuments(yaml).map((document) => document.toJS() as unknown)).toEqual([flow, lost]);
   });
 
-  it('prints verdicts and losses in colours on a terminal', async () => {
+  it('prints verdicts and the number of lost messages in colours on a terminal', async () => {
     const { url } = await wiretapThatSends({ frames: [[denied, lost]], after: 'stay' });
     const { out } = await until(2, ['wiretap', '--server', url], { colours: true });
     expect(out).toContain('\u001b[31mdeny    \u001b[39m');
     expect(out).toContain('\u001b[35m12 messages lost (reader)\u001b[39m\n');
   });
 
-  it('reconnects when the stream ends, is cut, or the node restarts; reports it and repeats no message', async () => {
+  it('reconnects after the stream ended or was cut, or the node restarted, and prints no message twice', async () => {
     const { url, asked } = await wiretapThatSends(
       { frames: [flow], after: 'end' },
       { status: 503, body: { type: 'urn:weir:error:draining', error: 'The node is shutting down.' } },
@@ -154,7 +154,7 @@ describe('weir wiretap', () => {
     expect(asked.map((path) => path.includes('replay'))).toEqual([true, false, false, false]);
   });
 
-  it('exits with 1 if the node refuses, and prints a remedy', async () => {
+  it('exits with 1 and prints a remedy if the node refuses the stream', async () => {
     const body = { type: 'urn:weir:error:performance_mode_disabled', error: 'Performance mode is disabled.' };
     const { url, asked } = await wiretapThatSends({ status: 503, body });
     expect(await run(['wiretap', '--server', url], TOKEN)).toEqual({
@@ -165,7 +165,7 @@ describe('weir wiretap', () => {
     expect(asked).toHaveLength(1);
   });
 
-  it('exits with 1 if it receives an invalid message', async () => {
+  it('exits with 1 if the stream contains an invalid message', async () => {
     const { url } = await wiretapThatSends({ frames: [{ hello: 1 }], after: 'stay' });
     const { code, err } = await run(['wiretap', '--server', url], TOKEN);
     expect([code, err]).toEqual([
@@ -174,7 +174,7 @@ describe('weir wiretap', () => {
     ]);
   });
 
-  describe('as a process', () => {
+  describe('in a process of its own', () => {
     const program = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
     const started = (url: string) => {
       const child = spawn(process.execPath, [program, 'wiretap', '--server', url], {
@@ -190,7 +190,7 @@ describe('weir wiretap', () => {
       return { child, ending };
     };
 
-    it.each(['SIGINT', 'SIGTERM'] as const)('exits with 0 silently on %s', async (signal) => {
+    it.each(['SIGINT', 'SIGTERM'] as const)('exits with 0 and prints no error on %s', async (signal) => {
       const { url, reading } = await wiretapThatSends({ frames: [flow], after: 'stay' });
       const { child, ending } = started(url);
       await once(child.stdout, 'data');
@@ -199,7 +199,7 @@ describe('weir wiretap', () => {
       await expect.poll(reading).toBe(0);
     });
 
-    it('exits with 0 silently when its output is closed', async () => {
+    it('exits with 0 and prints no error if the reader closes the output pipe', async () => {
       const { url, send } = await wiretapThatSends({ frames: [flow], after: 'stay' });
       const { child, ending } = started(url);
       await once(child.stdout, 'data');
@@ -224,7 +224,7 @@ describe('Server-Sent Events parser', () => {
     return found;
   };
 
-  it('finds events at any chunk boundary and with any line ending', async () => {
+  it('finds all events for any chunk boundary and any line ending', async () => {
     expect(await events('da', 'ta: a\n', '\nda', 'ta:b\r', '\n\r\ndata: c\r\rdata: d\n\n')).toEqual([
       'a',
       'b',
@@ -233,11 +233,11 @@ describe('Server-Sent Events parser', () => {
     ]);
   });
 
-  it('joins several data lines, and ignores comments, other fields and an unfinished event', async () => {
+  it('joins the data lines of one event, and ignores comments, other fields and an unfinished event', async () => {
     expect(await events(': hello\n\nevent: x\ndata: a\ndata: b\nid: 7\n\ndata: cut')).toEqual(['a\nb']);
   });
 
-  it('keeps characters that are split between two chunks', async () => {
+  it('decodes characters whose UTF-8 bytes are split between two chunks', async () => {
     const bytes = new TextEncoder().encode('data: ü→\n\n');
     const found: string[] = [];
     const cut = (async function* () {
