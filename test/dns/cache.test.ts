@@ -25,8 +25,8 @@ const soa = (ttl: number, minimum: number): Answer => ({
 });
 const optOf = ({ packet }: Heard): Opt => packet.additionals?.[0] as Opt;
 
-describe('questions that are already being resolved', () => {
-  test('sends equal questions upstream once, and answers each client with its own spelling of the name', async () => {
+describe('DNS proxy with repeated questions', () => {
+  test('sends one upstream query for concurrent equal questions, and answers in the letter case of each client', async () => {
     let heard: Heard | undefined;
     const upstream = await FakeUpstream.start((given) => {
       heard ??= given;
@@ -43,7 +43,7 @@ describe('questions that are already being resolved', () => {
     expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`]);
   });
 
-  test('sends a question upstream again after an answer that may not be cached', async () => {
+  test('sends a second upstream query if the first answer has TTL 0 and must not be cached', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS, 0));
     const rig = await startProxy([upstream]);
     expect([await lookUp(rig.at, NAME), await lookUp(rig.at, NAME)]).toEqual([GOOD, GOOD]);
@@ -52,7 +52,7 @@ describe('questions that are already being resolved', () => {
 });
 
 describe('limits of lookups in flight', () => {
-  test('allows 2,000 lookups of one client, and still answers other clients', async () => {
+  test('allow 2,000 lookups of one client; a further lookup gets SERVFAIL, while another client gets an answer', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       if (heard.question.name === NAME) alwaysAt(ADDRESS)(heard);
     });
@@ -70,14 +70,14 @@ describe('limits of lookups in flight', () => {
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
   });
 
-  test('counts lookups in all and for each client', () => {
+  test('apply to the lookups of all clients together and to the lookups of each client', () => {
     const inFlight = new InFlight(3, 2);
     expect([1, 1, 1, 2, 3].map((source) => inFlight.enter(source))).toEqual([true, true, false, true, false]);
     inFlight.leave(1);
     expect([3, 1].map((source) => inFlight.enter(source))).toEqual([true, false]);
   });
 
-  test('answers 1,000 different questions each with its own answer', async () => {
+  test('let 1,000 different questions, 100 at a time, each get the matching answer', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       const number = Number(/^n(\d+)/.exec(heard.question.name)?.[1]);
       heard.answer({ answers: [a(heard.question.name, `203.0.${number >> 8}.${number & 255}`)] });
@@ -115,15 +115,15 @@ describe('answer cache', () => {
   }
 
   test.each([
-    ['its TTL', { answers: [a(NAME, ADDRESS, 1)] }],
-    ['the least of its TTLs', { answers: [a(NAME, ADDRESS, 300), a(NAME, '203.0.113.2', 1)] }],
+    ['the TTL of its record', { answers: [a(NAME, ADDRESS, 1)] }],
+    ['the least TTL of its records', { answers: [a(NAME, ADDRESS, 300), a(NAME, '203.0.113.2', 1)] }],
     ['the SOA minimum, if the name does not exist', { flags: NXDOMAIN, authorities: [soa(300, 1)] }],
     ['the TTL of the SOA, if the type does not exist', { authorities: [soa(1, 300)] }],
-  ])('keeps an answer for %s', async (_, given) => {
+  ])('keeps an answer no longer than %s', async (_, given) => {
     expect(await asked(given, 1_010)).toEqual({ early: 1, late: 2, cacheHits: 1, cacheMisses: 2 });
   });
 
-  test('keeps an answer no longer than the longest grant', async () => {
+  test('keeps an answer no longer than the maximum duration of a grant', async () => {
     const given = { answers: [a(NAME, ADDRESS, 2 ** 31 - 1)] };
     const options = { minGrantMs: 1_000, maxGrantMs: 1_000 };
     expect(await asked(given, 1_010, options)).toEqual({ early: 1, late: 2, cacheHits: 1, cacheMisses: 2 });
@@ -138,11 +138,11 @@ describe('answer cache', () => {
       { flags: NXDOMAIN, authorities: [{ ...soa(300, 300), name: 'example.net' }] },
     ],
     ['an address with TTL 0', { answers: [a(NAME, ADDRESS, 0)] }],
-  ])('does not keep %s', async (_, given) => {
+  ])('does not store %s', async (_, given) => {
     expect(await asked(given as Partial<Packet>, 0)).toEqual({ early: 2, late: 2, cacheHits: 0, cacheMisses: 2 });
   });
 
-  test('keeps separate answers for the flags CD and RD and for DNSSEC records', async () => {
+  test('stores separate answers for queries that differ in the flags CD, RD or DO', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const ways = [{ flags: RD }, { flags: RD | CD }, { flags: 0 }, { flags: RD, additionals: [edns({ flags: DO })] }];
@@ -159,7 +159,7 @@ describe('answer cache', () => {
     ]);
   });
 
-  test('sets AD only for clients that set AD in the query', async () => {
+  test('sets the flag AD in an answer only if the client set AD in the query', async () => {
     const upstream = await FakeUpstream.start(({ answer }) => answer({ flags: AD, answers: [a(NAME, ADDRESS)] }));
     const rig = await startProxy([upstream]);
     const authentic: boolean[] = [];
@@ -169,7 +169,7 @@ describe('answer cache', () => {
     expect([authentic, upstream.heard.length]).toEqual([[false, true, false], 1]);
   });
 
-  test('reduces the TTL by the age of the answer', async () => {
+  test('reduces the TTL of a cached answer by the age of the answer', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS, 100));
     const rig = await startProxy([upstream]);
     const ttl = async (): Promise<number | undefined> => {
@@ -181,7 +181,7 @@ describe('answer cache', () => {
     expect([first, await ttl()]).toEqual([100, 99]);
   });
 
-  test('stays within its limit of bytes', async () => {
+  test('removes old answers so that their total size stays below `cacheBytes`', async () => {
     const text: Answer = { type: 'TXT', name: NAME, ttl: 300, data: 'x'.repeat(200) };
     const upstream = await FakeUpstream.start(({ question, answer }) =>
       answer({ answers: [{ ...text, name: question.name }] }),
@@ -197,7 +197,7 @@ describe('answer cache', () => {
     expect(upstream.heard.length).toBe(61);
   });
 
-  test('counts the memory of addresses besides the bytes of the answer', async () => {
+  test('counts the memory of parsed addresses in addition to the bytes of the answer', async () => {
     const addresses = Array.from({ length: 60 }, (_, at) => a(NAME, `203.0.113.${at + 1}`));
     const upstream = await FakeUpstream.start(({ answer }) => answer({ answers: addresses }));
     const rig = await startProxy([upstream]);
@@ -206,7 +206,7 @@ describe('answer cache', () => {
   });
 });
 
-describe('size limit of an answer over UDP', () => {
+describe('DNS answer over UDP', () => {
   const many = Array.from({ length: 80 }, (_, at) => a(NAME, `203.0.113.${at + 1}`));
   const some = many.slice(0, 40);
 
@@ -215,7 +215,7 @@ describe('size limit of an answer over UDP', () => {
     ['512 bytes if the client announces less', some, 100, 512],
     ['the size that the client announces', some, 700, 700],
     ['1,232 bytes if the client announces more', many, 4_096, 1_232],
-  ])('is truncated above %s, and complete over TCP', async (_, answers, udpPayloadSize, limit) => {
+  ])('is truncated if longer than %s, and complete over TCP', async (_, answers, udpPayloadSize, limit) => {
     const upstream = await FakeUpstream.start(({ stream, answer }) =>
       stream === null ? answer({ flags: TC }) : answer({ answers }),
     );
@@ -251,7 +251,7 @@ describe('DNS cookies', () => {
     );
   };
 
-  test('sends a cookie upstream, and the answer with its cookie to this client only', async () => {
+  test('are sent upstream, and an answer with a server cookie goes only to the client that sent the client cookie', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       const [own = ''] = cookiesOf(heard.packet);
       const additionals = own === '' ? [] : [cookie(`${own}aabbccddeeff0011`)];

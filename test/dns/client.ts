@@ -7,7 +7,7 @@ import { FrameReader, framed } from '#dns/wire/framing.js';
 const PATIENCE_MS = 4_000;
 const RECURSION_DESIRED = 0x0100;
 
-/** An answer as text: the rcode, then each record as `name TYPE data`. */
+/** A DNS response as text: the rcode, then each record as `name TYPE data`. */
 export type Said = readonly string[];
 
 export function said(packet: DecodedPacket): Said {
@@ -35,7 +35,7 @@ export function query(name: string, type: RecordType = 'A', given: Partial<Packe
   return encode({ type: 'query', id, questions: [{ name, type, class: 'IN' }], ...rest, flags });
 }
 
-/** A UDP client; keeps received messages in order. */
+/** A UDP client that stores the received datagrams in order. */
 export class UdpClient {
   readonly #received: Buffer[] = [];
   readonly #waiting: ((datagram: Buffer) => void)[] = [];
@@ -77,7 +77,7 @@ export class UdpClient {
   }
 }
 
-/** Sends a datagram from a new port, and returns the response. */
+/** Sends a datagram to `to` from a new UDP port. Resolves with the response. */
 export async function exchange(to: Endpoint, datagram: Uint8Array, from?: string): Promise<Buffer> {
   const client = await UdpClient.at(to, from);
   try {
@@ -97,7 +97,7 @@ export async function lookUp(
   return said(decode(await exchange(to, query(name, type, given))));
 }
 
-/** A TCP client. */
+/** A client for DNS over TCP. It splits the received bytes into DNS messages. */
 export class TcpClient {
   readonly received: Buffer[] = [];
   isClosed = false;
@@ -128,7 +128,7 @@ export class TcpClient {
     this.socket.write(Buffer.concat(messages.map(framed)));
   }
 
-  /** The received answers, in order. */
+  /** The received responses as text, in order of arrival. */
   get said(): readonly Said[] {
     return this.received.map((message) => said(decode(message)));
   }

@@ -12,8 +12,8 @@ const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
 const named = (number: number): string => `n${number}.example.com`;
 const at = (name: string): string[] => ['NOERROR', `${name} A ${ADDRESS}`];
 
-describe('TCP connection', () => {
-  test('answers queries in the order in which their answers arrive', async () => {
+describe('TCP connection of a DNS client', () => {
+  test('gets answers in the order in which the resolver answers, not in the order of the queries', async () => {
     const heard: Heard[] = [];
     const upstream = await FakeUpstream.start((given) => heard.push(given));
     const rig = await startProxy([upstream]);
@@ -30,7 +30,7 @@ describe('TCP connection', () => {
     client.close();
   });
 
-  test('accepts queries split at any byte', async () => {
+  test('accepts a query that arrives in two parts, split at any byte', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await TcpClient.to(rig.at);
     const frame = framed(query(NAME));
@@ -49,7 +49,7 @@ describe('TCP connection', () => {
     client.close();
   });
 
-  test('allows 64 queries in flight, and delays the 65th', async () => {
+  test('has at most 64 queries in flight, and delays the 65th query', async () => {
     const heard: Heard[] = [];
     const upstream = await FakeUpstream.start((given) => heard.push(given));
     const rig = await startProxy([upstream]);
@@ -68,7 +68,7 @@ describe('TCP connection', () => {
     client.close();
   });
 
-  test('answers the open queries after the client has closed its sending side', async () => {
+  test('gets the answers to open queries even after the client has closed its sending side', async () => {
     let heard: Heard | null = null;
     const upstream = await FakeUpstream.start((given) => {
       heard = given;
@@ -88,7 +88,7 @@ describe('TCP connection', () => {
     ['sends an empty frame', Uint8Array.of(0, 0), { short_header: 1 }],
     ['sends less than a DNS header', framed(new Uint8Array(11)), { short_header: 1 }],
     ['sends a response', framed(Uint8Array.of(0, 1, 0x81, 0x80, 0, 0, 0, 0, 0, 0, 0, 0)), { response: 1 }],
-  ])('closes the connection of a client that %s', async (_, bytes, refused) => {
+  ])('is closed if the client %s', async (_, bytes, refused) => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await TcpClient.to(rig.at);
     client.socket.write(bytes);
@@ -96,7 +96,7 @@ describe('TCP connection', () => {
     expect([client.received, rig.refused()]).toEqual([[], refused]);
   });
 
-  test('answers a malformed query with an error, and serves the next query', async () => {
+  test('gets an error response to a malformed query, and an answer to the next query', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await TcpClient.to(rig.at);
     client.send(new Uint8Array(40), query(NAME));
@@ -105,7 +105,7 @@ describe('TCP connection', () => {
     client.close();
   });
 
-  test('closes an idle connection, used or unused', async () => {
+  test('is closed after the idle timeout, whether a query was sent or not', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], { tcpIdleMs: 150 });
     const [idle, slow, used] = [await TcpClient.to(rig.at), await TcpClient.to(rig.at), await TcpClient.to(rig.at)];
     slow.socket.write(framed(query(NAME)).subarray(0, 5));
@@ -114,7 +114,7 @@ describe('TCP connection', () => {
     expect([idle.said, slow.said, used.said]).toEqual([[], [], [GOOD]]);
   });
 
-  test('stops reading from a client that reads no answers, and closes the connection', async () => {
+  test('is read no further and then closed if the client does not read the answers', async () => {
     const text = { type: 'TXT' as const, name: NAME, ttl: 300, data: Array(60).fill('x'.repeat(250)) as string[] };
     const upstream = await FakeUpstream.start(({ stream, answer }) =>
       stream === null ? answer({ flags: 0x0200 }) : answer({ answers: [text] }),
@@ -124,15 +124,15 @@ describe('TCP connection', () => {
     client.socket.pause();
     const asked = framed(query(NAME, 'TXT'));
     for (let count = 0; count < 4_000; count++) client.socket.write(asked);
-    // An unread socket detects the close only when it writes.
+    // A socket that is not read detects only on a write that the proxy has closed the connection.
     await settled(() => !client.socket.write(asked) && client.isClosed, true);
     expect(rig.proxy.stats().queriesAllow).toBeLessThan(2_000);
     client.close();
   });
 });
 
-describe('TCP connections of one client', () => {
-  test('accepts 256 connections, and still accepts another client', async () => {
+describe('TCP connections of one DNS client', () => {
+  test('are limited to 256, while the proxy still accepts a connection of another client', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const clients = await Promise.all(Array.from({ length: 256 }, () => TcpClient.to(rig.at, '127.0.0.2')));
     const late = await TcpClient.to(rig.at, '127.0.0.2');
@@ -154,8 +154,8 @@ describe('TCP connections of one client', () => {
   });
 });
 
-describe('UDP datagram', () => {
-  test('survives datagrams of any size and content, with an error response at most', async () => {
+describe('UDP datagram to the DNS proxy', () => {
+  test('of any size and content causes at most an error response, and the next query gets an answer', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);
@@ -172,7 +172,7 @@ describe('UDP datagram', () => {
       65_507,
     ];
     for (const size of sizes) {
-      // A random opcode would make all datagrams fail at the same check.
+      // Sends fixed bytes, because with random bytes nearly all datagrams would fail at the opcode check.
       for (const byte of [0, 0x5a, 0x7f, 0xff]) client.send(Buffer.alloc(size, byte));
       client.send(query(NAME));
       const answers: string[] = [];
@@ -184,7 +184,7 @@ describe('UDP datagram', () => {
     client.close();
   });
 
-  test('rejects a query truncated at any byte', async () => {
+  test('with a query that is truncated at any byte gets FORMERR, or no response if the header is incomplete', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);
@@ -199,7 +199,7 @@ describe('UDP datagram', () => {
     client.close();
   });
 
-  test('sends no response to a response, which prevents endless loops', async () => {
+  test('with a DNS response gets no response, so that two servers cannot answer each other endlessly', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await UdpClient.at(rig.at);
     for (const flags of [0x8180, 0x8000, 0xf800, 0xffff]) {
@@ -225,7 +225,7 @@ describe('UDP datagram', () => {
       'FORMERR',
       'compressed_question',
     ],
-  ])('rejects a query with %s', async (_, spoil, rcode, reason) => {
+  ])('with %s in its query gets the expected error response', async (_, spoil, rcode, reason) => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);

@@ -24,7 +24,7 @@ describe('DNS proxy with a denied name', () => {
     ['nxdomain', 'NXDOMAIN', { nxdomainPolicy: 1 }],
     ['refused', 'REFUSED', { nxdomainPolicy: 0 }],
   ] as const)(
-    'answers %s with an Extended DNS Error for EDNS clients, and sends no query upstream',
+    'returns %s, adds an Extended DNS Error for EDNS clients, and sends no query upstream',
     async (deniedResponse, rcode, counts) => {
       const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
       const rig = await startProxy([upstream], { deniedResponse }, allowing(['*.example.com']));
@@ -39,14 +39,14 @@ describe('DNS proxy with a denied name', () => {
     },
   );
 
-  test('denies a cached name to a client that may not look it up', async () => {
+  test('denies the name also if it is in the cache because another client may look it up', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     expect(await ask(rig.at, NAME, '127.0.0.2')).toEqual(GOOD);
     expect(await ask(rig.at, NAME, '127.0.0.3')).toEqual(['NXDOMAIN']);
     expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
   });
 
-  test('reports equal denied lookups once, with source, name and count', async () => {
+  test('reports equal denied lookups as one item with source, name, type and count', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     for (const name of [DENIED, 'WWW.example.NET', DENIED]) await ask(rig.at, name, '127.0.0.2');
     await ask(rig.at, DENIED, '127.0.0.3');
@@ -73,7 +73,7 @@ describe('DNS proxy with a denied name', () => {
     expect(rig.proxy.takeSeen().lookups).toEqual([]);
   });
 
-  test('reports at most 1,024 different denied lookups between two takes, and counts the rest', async () => {
+  test('reports at most 1,024 different denied lookups for each `takeSeen` call, and counts further lookups', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     const client = await UdpClient.at(rig.at);
     for (let sent = 0; sent < 1_100; sent += 100) {
@@ -89,7 +89,7 @@ describe('DNS proxy with a denied name', () => {
   });
 });
 
-test('in audit mode the DNS proxy answers, grants and reports a denied name', async () => {
+test('in audit mode the DNS proxy answers a lookup of a denied name, grants the address and reports the lookup', async () => {
   const denying = rule({ hostname: pattern(NAME), action: 'deny', mode: 'audit' });
   const lookups = lookupsOf(
     compile(policy([group(['0.0.0.0/0'], [denying, rule({ hostname: pattern('*'), protocol: 6 })])])),
@@ -103,7 +103,7 @@ test('in audit mode the DNS proxy answers, grants and reports a denied name', as
   expect([queriesAllow, queriesDeny]).toEqual([1, 0]);
 });
 
-test('the DNS proxy fails every lookup before the first policy', async () => {
+test('the DNS proxy answers every lookup with SERVFAIL until it receives the first policy', async () => {
   const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
   const rig = await startProxy([upstream], {}, null);
   expect([await lookUp(rig.at, NAME), upstream.names]).toEqual([['SERVFAIL'], []]);

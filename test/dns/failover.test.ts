@@ -25,12 +25,12 @@ async function timed<T>(work: Promise<T>): Promise<{ readonly value: T; readonly
 
 describe('failover to the second resolver', () => {
   test.each([
-    ['is silent', silent, 600],
-    ['fails', ({ answer }: Heard) => answer({ flags: 2 }), 300],
-    ['refuses', ({ answer }: Heard) => answer({ flags: 5 }), 300],
+    ['does not respond', silent, 600],
+    ['answers SERVFAIL', ({ answer }: Heard) => answer({ flags: 2 }), 300],
+    ['answers REFUSED', ({ answer }: Heard) => answer({ flags: 5 }), 300],
     ['answers NOTIMP', ({ answer }: Heard) => answer({ flags: 4 }), 300],
     ['answers FORMERR', ({ answer }: Heard) => answer({ flags: 1 }), 300],
-  ])('happens if the first one %s', async (_, onHeard, withinMs) => {
+  ])('happens if the first resolver %s', async (_, onHeard, withinMs) => {
     const upstreams = [await FakeUpstream.start(onHeard), await FakeUpstream.start(alwaysAt(SECOND))];
     const rig = await startProxy(upstreams);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
@@ -39,7 +39,7 @@ describe('failover to the second resolver', () => {
     expect(upstreams.map(({ names }) => names)).toEqual([[NAME], [NAME]]);
   });
 
-  test('happens if the port of the first resolver is closed', async () => {
+  test('happens within 300 ms if the port of the first resolver is closed', async () => {
     const second = await FakeUpstream.start(alwaysAt(SECOND));
     const rig = await startProxy([dead(), second]);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
@@ -47,7 +47,7 @@ describe('failover to the second resolver', () => {
     expect(tookMs).toBeLessThan(300);
   });
 
-  test('does not happen if the late answer of the first resolver still arrives first', async () => {
+  test('does not replace a late answer of the first resolver if the second resolver does not respond', async () => {
     const first = await FakeUpstream.start((heard) => setTimeout(() => alwaysAt(FIRST)(heard), 500));
     const second = await FakeUpstream.start(silent);
     const rig = await startProxy([first, second]);
@@ -56,8 +56,8 @@ describe('failover to the second resolver', () => {
   });
 });
 
-describe('without an answer from any resolver', () => {
-  test('fails a lookup within two seconds', async () => {
+describe('DNS proxy without an answer from any resolver', () => {
+  test('returns SERVFAIL within 2 s', async () => {
     const upstreams = [await FakeUpstream.start(silent), await FakeUpstream.start(silent)];
     const rig = await startProxy(upstreams);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
@@ -66,21 +66,21 @@ describe('without an answer from any resolver', () => {
     expect(rig.grantor.grants).toEqual([]);
   });
 
-  test('fails a lookup at once if all ports are closed', async () => {
+  test('returns SERVFAIL within 300 ms if the ports of all resolvers are closed', async () => {
     const rig = await startProxy([dead(), dead()]);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
     expect(value).toEqual(['SERVFAIL']);
     expect(tookMs).toBeLessThan(300);
   });
 
-  test('relays the rcode if a resolver refuses', async () => {
+  test('returns the rcode REFUSED if a resolver refuses the query', async () => {
     const refusing = await FakeUpstream.start(({ answer }) => answer({ flags: 5 }));
     const rig = await startProxy([refusing, dead()]);
     expect(await lookUp(rig.at, NAME)).toEqual(['REFUSED']);
   });
 });
 
-test('a slow lookup does not delay other lookups', async () => {
+test('a lookup that gets no answer from the resolver does not delay other lookups', async () => {
   const upstream = await FakeUpstream.start((heard) => {
     if (heard.question.name !== 'slow.example.com') alwaysAt(FIRST)(heard);
   });
@@ -94,7 +94,7 @@ test('a slow lookup does not delay other lookups', async () => {
 });
 
 describe('an unresponsive resolver', () => {
-  test('is reported and queried last, and queried first again after an answer', async () => {
+  test('is reported as dead and queried last, and is queried first again after it has answered', async () => {
     const first = await FakeUpstream.start(silent);
     const second = await FakeUpstream.start(alwaysAt(SECOND));
     const rig = await startProxy([first, second]);
@@ -113,7 +113,7 @@ describe('an unresponsive resolver', () => {
     expect(second.names).toEqual([one, two, three, four]);
   });
 
-  test('stays alive if only some names get no answer', async () => {
+  test('is not reported as dead if it answers a probe, although other names get no answer', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       if (isProbe(heard)) heard.answer({});
     });
@@ -124,7 +124,7 @@ describe('an unresponsive resolver', () => {
     expect([stats?.alive, upstream.heard.filter(isProbe).length]).toEqual([true, 1]);
   });
 
-  test('becomes alive again after its return', async () => {
+  test('is reported as alive again after its restart', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(FIRST));
     const rig = await startProxy([upstream]);
     await upstream.close();
@@ -136,7 +136,7 @@ describe('an unresponsive resolver', () => {
   });
 });
 
-test('the DNS proxy queries the fastest resolver first if configured', async () => {
+test('the DNS proxy queries the fastest resolver first if `upstreamOrder` is `fastest`', async () => {
   const slow = await FakeUpstream.start((heard) => setTimeout(() => alwaysAt(FIRST)(heard), 60));
   const fast = await FakeUpstream.start(alwaysAt(SECOND));
   const rig = await startProxy([slow, fast], { upstreamOrder: 'fastest' });
@@ -146,7 +146,7 @@ test('the DNS proxy queries the fastest resolver first if configured', async () 
   expect(said).toEqual([at(FIRST, one), at(SECOND, two), at(SECOND, three), at(SECOND, four)]);
 });
 
-describe('expired answer', () => {
+describe('expired answer in the cache', () => {
   async function outlived(serveStaleMs: number, onHeard: (heard: Heard) => void) {
     const upstream = await FakeUpstream.start(alwaysAt(FIRST, 1));
     const rig = await startProxy([upstream], { serveStaleMs });
@@ -159,13 +159,13 @@ describe('expired answer', () => {
   test.each([
     ['no resolver answers', silent],
     ['a resolver answers SERVFAIL', ({ answer }: Heard) => answer({ flags: 2 })],
-  ])('is served and granted within the configured time if %s', async (_, onHeard) => {
+  ])('is served and granted during `serveStaleMs` if %s', async (_, onHeard) => {
     const { rig } = await outlived(60_000, onHeard);
     expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
     expect(new Set(rig.grantor.grants)).toEqual(new Set([`* ${FIRST}`]));
   });
 
-  test('is served with a TTL of at most 30 seconds, and never with 0', async () => {
+  test('is served with a TTL from 1 to 30 seconds', async () => {
     const upstream = await FakeUpstream.start(({ answer }) =>
       answer({ answers: [a(NAME, FIRST, 1), a(NAME, SECOND)] }),
     );
@@ -178,12 +178,12 @@ describe('expired answer', () => {
     expect(await ttls()).toEqual([1, 30]);
   });
 
-  test('is not served if serving expired answers is disabled', async () => {
+  test('is not served if `serveStaleMs` is 0', async () => {
     const { rig } = await outlived(0, ({ answer }) => answer({ flags: 2 }));
     expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
   });
 
-  test('is replaced by a newer answer', async () => {
+  test('is not served if a resolver returns a newer answer', async () => {
     const { rig } = await outlived(60_000, ({ answer }) => answer({ answers: [a(NAME, SECOND)] }));
     expect(await lookUp(rig.at, NAME)).toEqual(at(SECOND));
   });

@@ -7,24 +7,24 @@ import { FrameReader, framed } from '#dns/wire/framing.js';
 import { endpoint } from './loopback.js';
 import { opened } from './opened.js';
 
-/** A received query, and methods to answer it. */
+/** A query that the fake resolver has received, with functions that answer the query. */
 export type Heard = {
   readonly bytes: Buffer;
   readonly packet: Packet;
   readonly question: Question;
   readonly at: number;
-  /** The stream of a query over TCP; null: over UDP. */
+  /** The connection of a query over TCP. Null: the query came over UDP. */
   readonly stream: Socket | null;
-  /** Sends bytes unchanged. */
+  /** Sends `bytes` to the querier without a change. */
   readonly send: (bytes: Uint8Array) => void;
-  /** Sends an answer to the question. */
+  /** Sends a response to the question, with the flags and records of `answer`. */
   readonly answer: (answer: Partial<Packet>) => void;
-  /** Sends a datagram to the querier from another socket. */
+  /** Sends a datagram to the querier from the socket `other`, so that the answer has a wrong source. */
   readonly sendFrom: (other: SocketAsPromised, bytes: Uint8Array) => Promise<number>;
 };
 type OnHeard = (heard: Heard) => void;
 
-/** A resolver whose behaviour the test defines. */
+/** A fake DNS resolver over UDP and TCP. The test defines the reaction to a query in `onHeard`. */
 export class FakeUpstream {
   readonly heard: Heard[] = [];
   readonly connections = new Set<Socket>();
@@ -43,7 +43,7 @@ export class FakeUpstream {
     return upstream;
   }
 
-  /** The queried names, in order. */
+  /** The names in all received queries, in order of arrival. */
   get names(): readonly string[] {
     return this.heard.map(({ question }) => question.name);
   }
@@ -54,7 +54,7 @@ export class FakeUpstream {
     this.#udp = udp;
     udp.socket.on('message', (bytes, { port, address }) => {
       const send = (response: Uint8Array): void => {
-        // The send fails if the resolver has no route back to the address.
+        // Ignores a send error: the kernel may have no route from the address of the resolver to the querier.
         void udp.send(response, port, address).catch(() => {});
       };
       this.#hear(bytes, null, send, (other, response) => other.send(response, port, address));
@@ -99,7 +99,7 @@ export class FakeUpstream {
 
 const RECURSIVE = 0x0180;
 
-/** Given flags are added; they may include an rcode. */
+/** Encodes a response to a query. `flags` are added to QR, RD and RA, and may contain an rcode. */
 export function answerTo({ id, questions }: Packet, { flags = 0, ...rest }: Partial<Packet>): Buffer {
   return encode({ type: 'response', id: id ?? 0, questions: questions ?? [], ...rest, flags: RECURSIVE | flags });
 }
@@ -112,7 +112,9 @@ export function cname(name: string, data: string, ttl = 300): Answer {
   return { type: 'CNAME', name, data, ttl };
 }
 
-/** Answers every question for an address with this address. */
+/**
+ * Returns an `onHeard` function that answers each A query with `address`, and other queries without records.
+ */
 export function alwaysAt(address: string, ttl = 300): OnHeard {
   return ({ question, answer }) => answer({ answers: question.type === 'A' ? [a(question.name, address, ttl)] : [] });
 }

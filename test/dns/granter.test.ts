@@ -4,7 +4,7 @@ import type { GrantRequest } from '#contracts/grant-messages.js';
 import { Granter } from '#dns/granter.js';
 import { settled } from './settled.js';
 
-/** A granter, and the other end of its port. */
+/** Starts a `Granter` with a port. `own` is the other end of this port, in the place of the datapath. */
 function rig(patienceMs = 10_000) {
   const refused: number[] = [];
   const granter = new Granter({ hasToSend: () => {} }, (count) => refused.push(count), patienceMs);
@@ -19,7 +19,7 @@ function rig(patienceMs = 10_000) {
   return { granter, refused, granted, grant, asked, own: port2 };
 }
 
-test('the granter sends the grants of one turn in one message, and calls back once the datapath has answered', async () => {
+test('the granter sends all grants since the last flush in one message, and calls `done` after the datapath has replied', async () => {
   const { granter, granted, grant, asked, own } = rig();
   grant(1);
   grant(2);
@@ -35,7 +35,7 @@ test('the granter sends the grants of one turn in one message, and calls back on
   await settled(() => granted, ['all', 'all']);
 });
 
-test('the granter counts the addresses that the datapath refused', async () => {
+test('the granter reports the number of addresses that the datapath refused', async () => {
   const { granter, refused, granted, grant, asked, own } = rig();
   grant(1);
   granter.flush();
@@ -44,7 +44,7 @@ test('the granter counts the addresses that the datapath refused', async () => {
   expect(refused).toEqual([1]);
 });
 
-test('the granter grants nothing if the datapath does not answer in time', () => {
+test('the granter calls `done` with "none" if the datapath does not reply in time', () => {
   const { granter, granted, grant } = rig(0);
   grant(1);
   granter.flush();
@@ -53,7 +53,7 @@ test('the granter grants nothing if the datapath does not answer in time', () =>
   expect(granted).toEqual(['none']);
 });
 
-test('the granter takes an answer that waits in the port before it fails a request', () => {
+test('the granter reads a reply that is already in the port before it lets the request time out', () => {
   const { granter, granted, grant, asked, own } = rig(0);
   grant(1);
   granter.flush();
@@ -62,7 +62,7 @@ test('the granter takes an answer that waits in the port before it fails a reque
   expect(granted).toEqual(['all']);
 });
 
-test('the granter fails requests of an earlier port, and requests without a port', () => {
+test('the granter fails requests that it sent through an earlier port, and requests without a port', () => {
   const { granter, granted, grant } = rig();
   grant(1);
   granter.flush();
@@ -71,7 +71,7 @@ test('the granter fails requests of an earlier port, and requests without a port
   expect(granted).toEqual(['none', 'none']);
 });
 
-test('the granter ignores messages of an earlier port', async () => {
+test('the granter ignores replies through a port that it no longer uses', async () => {
   const { granter, refused, own } = rig();
   const { port1, port2 } = new MessageChannel();
   onTestFinished(() => port2.close());

@@ -4,14 +4,15 @@ import { opened } from './opened.js';
 
 type Grant = { readonly pattern: string; readonly addresses: number[]; readonly expiryNs: number };
 
-/** Grants addresses in place of the datapath. */
+/** A fake datapath thread that replies to grant requests of the DNS proxy as a test specifies. */
 export class Grantor {
-  /** All requested grants, in order. */
+  /** All requested grants, in order of arrival. */
   readonly asked: Grant[] = [];
-  /** The reported decisions of the proxy. */
+  /** The hits that the DNS proxy has reported, in order of arrival. */
   readonly hits: DecidedHit[] = [];
   /**
-   * Its answer: the number of refused addresses; null: nothing was granted; 'nothing': it sends no answer.
+   * The reply to a grant request: the number of refused addresses, null if no address was granted, or
+   * 'nothing' for no reply.
    */
   says: number | null | 'nothing' = 0;
   readonly port: MessagePort;
@@ -35,12 +36,15 @@ export class Grantor {
     opened(async () => port2.close());
   }
 
-  /** The requested grants without times: `pattern address address`. */
+  /** The requested grants without expiry, each as a text: `pattern address address`. */
   get grants(): readonly string[] {
     return this.asked.map(({ pattern, addresses }) => [pattern, ...addresses.map(textOf)].join(' '));
   }
 
-  /** Sends the answers held back so far. */
+  /**
+   * Sends the replies that `says = 'nothing'` has held back, with `refused` as the number of refused
+   * addresses.
+   */
   release(refused: number | null): void {
     for (const id of this.#held.splice(0)) this.#answer(id, refused);
   }
@@ -54,7 +58,7 @@ export class Grantor {
   }
 }
 
-/** Consecutive rows with the same pattern are one grant. */
+/** Joins consecutive rows with the same pattern and the same expiry to one grant. */
 function grantsOf({ patterns, addresses, expiriesNs }: Omit<GrantRequest, 'id'>): Grant[] {
   const grants: Grant[] = [];
   for (const [row, pattern] of patterns.entries()) {

@@ -14,7 +14,7 @@ const FAILED = ['SERVFAIL'];
 const BLOCKED = 15;
 const answering = (...answers: Answer[]) => FakeUpstream.start(({ answer }) => answer({ answers }));
 
-/** The Extended DNS Errors (RFC 8914) of a message. */
+/** Returns the Extended DNS Errors (RFC 8914) in the OPT record of a response. */
 function extendedErrors(message: Buffer): { code: number; text: string }[] {
   const opt = decode(message).additionals?.find((record): record is Opt => record.type === 'OPT');
   const options = (opt?.options ?? []) as unknown as { code: number; data: Buffer }[];
@@ -24,7 +24,7 @@ function extendedErrors(message: Buffer): { code: number; text: string }[] {
 }
 
 describe('DNS grants', () => {
-  test('grant addresses to every pattern that matches the queried name, and to no other', async () => {
+  test('are made for every pattern that matches the queried name, and for no other pattern', async () => {
     const patterns = ['www.example.com', '*.example.com', '*', '^www[.]', 'example.com', '*.www.example.com', '*.test'];
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, allowing(patterns));
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -33,14 +33,14 @@ describe('DNS grants', () => {
     );
   });
 
-  test('do not apply to patterns that match only an alias', async () => {
+  test('are not made for a pattern that matches only an alias of the queried name', async () => {
     const upstream = await answering(cname(NAME, 'cdn.test'), a('cdn.test', ADDRESS));
     const rig = await startProxy([upstream], {}, allowing(['*.example.com', 'cdn.test']));
     await lookUp(rig.at, NAME);
     expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
   });
 
-  test('grant all addresses of an answer at once, for the longest of its TTLs', async () => {
+  test('are requested together for all addresses of an answer, and last for the longest TTL of the answer', async () => {
     const upstream = await answering(a(NAME, ADDRESS, 100), a(NAME, '203.0.113.2', 1_000));
     const rig = await startProxy([upstream]);
     const before = Number(process.hrtime.bigint());
@@ -54,13 +54,13 @@ describe('DNS grants', () => {
     ['a space', 'a b.example.com'],
     ['a plus', 'a+b.example.com'],
     ['a byte above 127', 'käse.example.com'],
-  ])('are not made for names with %s, which are still answered', async (_, name) => {
+  ])('are not made for a name with %s, although the name is answered', async (_, name) => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     expect(await lookUp(rig.at, name)).toEqual(['NOERROR', `${name} A ${ADDRESS}`]);
     expect(rig.grantor.grants).toEqual([]);
   });
 
-  test('are not made for a name with a dot inside a label', async () => {
+  test('are not made for a name with a dot inside a label, which gets NXDOMAIN', async () => {
     const rig = await startProxy(
       [
         await FakeUpstream.start(({ bytes, send }) => {
@@ -84,7 +84,7 @@ describe('DNS grants', () => {
     expect([answer.readUInt16BE(2) & 15, answer.readUInt16BE(6), rig.grantor.grants]).toEqual([3, 0, []]);
   });
 
-  test('come from address records only; address hints are removed', async () => {
+  test('are made only from address records, and address hints are removed from the answer', async () => {
     const data = Buffer.concat([Buffer.from([0, 1, 0]), Buffer.from([0, 4, 0, 4, 203, 0, 113, 1])]);
     const upstream = await FakeUpstream.start(({ bytes, send }) => {
       const question = bytes.subarray(12, bytes.indexOf(0, 12) + 5);
@@ -102,7 +102,7 @@ describe('DNS grants', () => {
 });
 
 describe('DNS answer with new addresses', () => {
-  test('is sent only after its grants are in force', async () => {
+  test('is sent only after the grants of these addresses are in force', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = 'nothing';
     let answered: readonly string[] | null = null;
@@ -119,7 +119,7 @@ describe('DNS answer with new addresses', () => {
     expect(rig.proxy.stats().learning?.medianMs).toBeGreaterThanOrEqual(30);
   });
 
-  test('becomes SERVFAIL without a grant within 100 ms; the next answer is sent', async () => {
+  test('becomes SERVFAIL if the grants are not in force within 100 ms; a later answer is sent', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], { grantTimeoutMs: 100 });
     rig.grantor.says = 'nothing';
@@ -133,14 +133,14 @@ describe('DNS answer with new addresses', () => {
     expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`, `* ${ADDRESS}`]);
   });
 
-  test('becomes SERVFAIL if nothing was granted', async () => {
+  test('becomes SERVFAIL if the datapath replies that no address was granted', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = null;
     expect(await lookUp(rig.at, NAME)).toEqual(FAILED);
     expect([rig.refused(), rig.proxy.stats().servfail, rig.proxy.names()]).toEqual([{ not_granted: 1 }, 1, []]);
   });
 
-  test('is sent although the grant table is full; each answer requests the grant again', async () => {
+  test('is sent although the grant table is full, and each further answer requests the grant again', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = 1;
     expect([await lookUp(rig.at, NAME), await lookUp(rig.at, NAME)]).toEqual([GOOD, GOOD]);
@@ -152,9 +152,9 @@ describe('DNS answer with new addresses', () => {
   });
 
   test.each([
-    ['dies', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.grantor.die()],
+    ['is closed', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.grantor.die()],
     ['is removed', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.proxy.granter.use(null)],
-  ])('becomes SERVFAIL if the grantor %s during the wait, and afterwards', async (_, lose) => {
+  ])('becomes SERVFAIL if the port to the datapath %s while the answer waits for its grants', async (_, lose) => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = 'nothing';
     const answer = lookUp(rig.at, NAME);
@@ -167,7 +167,7 @@ describe('DNS answer with new addresses', () => {
 });
 
 describe('DNS grant', () => {
-  test('is requested once while in force, however often the name is queried', async () => {
+  test('is requested once while it is in force, although clients query the name repeatedly', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     for (let time = 0; time < 20; time++) expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
     expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`]);
@@ -175,7 +175,7 @@ describe('DNS grant', () => {
     expect([grants, cacheHits]).toEqual([1, 19]);
   });
 
-  test('is renewed by cached answers that outlive it', async () => {
+  test('is renewed if a cached answer is still used when the grant is about to expire', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], { minGrantMs: 1_000, maxGrantMs: 2_000 });
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -187,7 +187,7 @@ describe('DNS grant', () => {
     expect(upstream.heard.length).toBe(1);
   });
 
-  test('is requested again after a change of policy, for the patterns of the new one', async () => {
+  test('is requested again after a change of policy, for the matching patterns of the new policy', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], {}, allowing(['*', '*.example.com']));
     const given: Lookups[] = [
@@ -208,7 +208,7 @@ describe('DNS grant', () => {
     expect(upstream.heard.length).toBe(1);
   });
 
-  test('applies to the patterns of the policy in force when the answer arrives', async () => {
+  test('is requested for the patterns of the policy that is in force when the answer of the resolver arrives', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       rig.proxy.resolver.use(allowing(['*.example.com'], ['0.0.0.0/0'], 2));
       alwaysAt(ADDRESS)(heard);
@@ -314,13 +314,13 @@ describe('rebind protection', () => {
   test.each([
     ['a public name', NAME, {}, PUBLIC],
     [
-      'a name in rebind_allow, except for addresses that are never remote',
+      'a name in rebind_allow (all but loopback, link-local and multicast addresses)',
       NAME,
       { rebindAllow: [pattern('*.example.com')] },
       [...PRIVATE, ...PUBLIC],
     ],
     [
-      'a name that only resembles one in rebind_allow',
+      'a name whose text, but not whose labels, ends like a name in rebind_allow',
       'www.notexample.com',
       { rebindAllow: [pattern('*.example.com')] },
       PUBLIC,
@@ -328,19 +328,19 @@ describe('rebind protection', () => {
     ['a name under home.arpa', 'nas.home.arpa', {}, [...PRIVATE, ...PUBLIC]],
     ['a name under internal', 'x.internal', {}, [...PRIVATE, ...PUBLIC]],
     ['a name with a similar ending to internal', 'x.notinternal', {}, PUBLIC],
-    ['any name while it is off (all addresses stay)', NAME, { rebindProtection: false }, all],
-  ])('neither answers with special addresses nor grants them, for %s', async (_, name, options, left) => {
+    ['any name while rebind protection is off', NAME, { rebindProtection: false }, all],
+  ])('returns and grants only the expected addresses for %s', async (_, name, options, left) => {
     expect(await brought(name, all, options)).toEqual({ said: left, granted: left });
   });
 
-  test.runIf(own !== undefined)('always removes the node’s own address', async () => {
+  test.runIf(own !== undefined)('always removes the addresses of the node from an answer', async () => {
     expect(await brought('node.home.arpa', [own ?? '', '10.1.2.3'], {})).toEqual({
       said: ['10.1.2.3'],
       granted: ['10.1.2.3'],
     });
   });
 
-  test('reports and counts removed addresses', async () => {
+  test('reports and counts removed addresses, and adds an Extended DNS Error to the answer', async () => {
     const upstream = await answering(a(NAME, '10.1.2.3'), a(NAME, '9.9.9.9'));
     const rig = await startProxy([upstream], { rebindAllow: [] });
     const ask = (): Promise<Buffer> => exchange(rig.at, query(NAME, 'A', { additionals: [edns()] }));
@@ -368,13 +368,13 @@ describe('rebind protection', () => {
     ['a loopback address', '127.9.9.9', 'loopback: allowed only without dns.rebind_protection'],
     ['a documentation address', '192.0.2.1', 'documentation: allowed only for names in dns.rebind_allow'],
     ['a benchmarking address', '198.18.0.1', 'benchmarking: allowed only for names in dns.rebind_allow'],
-  ])('reports a removed address with its reason: %s', async (_, address, reason) => {
+  ])('reports the removal of %s with the reason', async (_, address, reason) => {
     const rig = await startProxy([await answering(a(NAME, address))], { rebindAllow: [] });
     expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);
     expect(rig.proxy.takeSeen().rebindings).toMatchObject([{ hostname: NAME, reason, count: 1 }]);
   });
 
-  test('reports the first eight removed addresses of an answer, and counts all of them', async () => {
+  test('reports only the first eight removed addresses of an answer, but counts all removed addresses', async () => {
     const many = Array.from({ length: 40 }, (_, last) => a(NAME, `10.9.9.${last}`));
     const rig = await startProxy([await answering(...many)], { rebindAllow: [] });
     await lookUp(rig.at, NAME);

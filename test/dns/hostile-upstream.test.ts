@@ -30,7 +30,10 @@ const told = (what: string, given: Partial<Packet>, reason: string): Lie => [
   ({ answer }) => answer(given),
   once(reason),
 ];
-/** A response to the query with malformed or false parts. */
+/**
+ * A false response, built from malformed or false `parts`. `reason` is the refusal counter that must
+ * increase.
+ */
 const lying = (what: string, parts: Parameters<typeof messageBytes>[0], reason: string): Lie =>
   raw(what, (heard) => messageBytes({ id: idOf(heard), answers: [{}], ...parts }), reason);
 const patched = (heard: Heard, offset: number, value: number): Uint8Array => {
@@ -115,7 +118,7 @@ const LIES: readonly Lie[] = [
 ];
 
 describe('DNS proxy with a hostile upstream', () => {
-  test.each(LIES)('ignores an answer %s, and waits for the valid one', async (_, lie, refused) => {
+  test.each(LIES)('ignores an answer %s, and waits for the valid answer', async (_, lie, refused) => {
     const upstream = await FakeUpstream.start(async (heard) => {
       await lie(heard);
       good(heard);
@@ -149,7 +152,7 @@ type Told = readonly [
 ];
 const TOLD: readonly Told[] = [
   [
-    'ignores an address of another name before the right one',
+    'ignores an address of another name before the address of the queried name',
     { answers: [a('bank.example', EVIL), a(NAME, GOOD)] },
     ['NOERROR', `${NAME} A ${GOOD}`],
     [`* ${GOOD}`],
@@ -173,7 +176,7 @@ const TOLD: readonly Told[] = [
     [],
     left(2),
   ],
-  ['removes the only address, of another name', { answers: [a('bank.example', EVIL)] }, ['NOERROR'], [], left(1)],
+  ['removes the only address, with another name', { answers: [a('bank.example', EVIL)] }, ['NOERROR'], [], left(1)],
   [
     'removes an address from an NXDOMAIN answer',
     { flags: NXDOMAIN, answers: [a(NAME, EVIL)] },
@@ -244,7 +247,7 @@ const TOLD: readonly Told[] = [
 ];
 
 describe('DNS proxy with false records in an answer', () => {
-  test.each(TOLD)('%s', async (_, given, answered, grants, refused) => {
+  test.each(TOLD)('filters the answer: %s', async (_, given, answered, grants, refused) => {
     const upstream = await FakeUpstream.start(({ answer }) => answer(given));
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, NAME)).toEqual(answered);
@@ -252,7 +255,7 @@ describe('DNS proxy with false records in an answer', () => {
     expect(rig.refused()).toEqual(refused);
   });
 
-  test('removes addresses from the answer to a question of another type', async () => {
+  test('removes A records from the answer to a question of another type than A', async () => {
     const txt: Answer = { type: 'TXT', name: NAME, data: 'hello' };
     const upstream = await FakeUpstream.start(({ answer }) =>
       answer({ answers: [txt, a(NAME, EVIL)], additionals: [a(NAME, EVIL)] }),
@@ -262,7 +265,7 @@ describe('DNS proxy with false records in an answer', () => {
     expect([rig.grantor.grants, rig.refused()]).toEqual([[], left(2)]);
   });
 
-  test('grants 128 of thousands of addresses, and truncates the UDP answer', async () => {
+  test('grants only the first 128 of 2,000 addresses, and truncates the answer over UDP', async () => {
     const addresses = Array.from({ length: 2_000 }, (_, at) => `203.0.${100 + (at >> 8)}.${at & 255}`);
     const upstream = await FakeUpstream.start(({ stream, answer }) =>
       stream === null ? answer({ flags: TC }) : answer({ answers: addresses.map((address) => a(NAME, address)) }),
@@ -284,7 +287,7 @@ test.each([
   [2 ** 31 - 1, 86_400],
   [2 ** 31, 60],
   [2 ** 32 - 1, 60],
-])('an answer for %d seconds is granted for %d', async (ttl, seconds) => {
+])('an answer with a TTL of %d seconds is granted for %d seconds', async (ttl, seconds) => {
   const record = joined(u16s(0xc00c, 1, 1), u16s(ttl >>> 16, ttl & 0xffff), u16s(4), Uint8Array.of(203, 0, 113, 1));
   const upstream = await FakeUpstream.start((heard) => {
     const header = encode({ type: 'response', id: idOf(heard), flags: 0x0180, questions: [heard.question] });
@@ -296,7 +299,7 @@ test.each([
   expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR', `${NAME} A ${GOOD}`]);
   const [grant] = rig.grantor.asked;
   const lives = ((grant?.expiryNs ?? 0) - before) / 1e9;
-  // Grants end on a grid of at most 8 s; the longest grant ends at the limit.
+  // The expiry of a grant is rounded up to a grid of at most 8 s, but not beyond the maximum of 86,400 s.
   const [least, most] = seconds === 86_400 ? [seconds - 1, seconds] : [seconds, seconds + Math.min(seconds / 15, 8)];
   expect(lives).toBeGreaterThanOrEqual(least);
   expect(lives).toBeLessThanOrEqual(most + 1);

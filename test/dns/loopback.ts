@@ -3,7 +3,10 @@ import type { Endpoint } from '#dns/dns-options.js';
 const PORT = 5_300;
 let last = 0;
 
-/** A loopback address that no other test process uses. */
+/**
+ * Returns a new address of 127.0.0.0/8. The address contains the process id, so that test processes do not
+ * share addresses.
+ */
 export function loopback(): string {
   last++;
   if (last > 254) throw new RangeError('there are no addresses left');

@@ -2,7 +2,7 @@ import { afterEach } from 'vitest';
 
 const closers: (() => Promise<void>)[] = [];
 
-/** Registers a resource to close after the test. */
+/** Registers a function that closes a resource after the current test. */
 export function opened(close: () => Promise<void>): void {
   closers.push(close);
 }

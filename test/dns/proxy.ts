@@ -17,7 +17,7 @@ export function pattern(text: string): HostnamePattern {
   return parsed.pattern;
 }
 
-/** Allows all sources every name that matches one of the patterns. */
+/** Compiles lookup rules that allow `sources` to look up every name that matches one of `patterns`. */
 export function allowing(
   patterns: readonly string[],
   sources: readonly string[] = ['0.0.0.0/0'],
@@ -43,9 +43,9 @@ export function dnsOptions(
     serveStaleMs: 0,
     mark: 0,
     rebindProtection: true,
-    // The tests use addresses reserved for documentation.
+    // Without this exception, rebind protection would remove the documentation addresses that the tests use.
     rebindAllow: [pattern('*')],
-    // The simulated datapath runs in the same thread, which may be slow.
+    // A long timeout, because the fake datapath runs in the same thread as the proxy, which may be busy.
     grantTimeoutMs: 2_000,
     ...given,
   };
@@ -55,13 +55,16 @@ export type Rig = {
   readonly at: Endpoint;
   readonly proxy: LocalDnsProxy;
   readonly grantor: Grantor;
-  /** The live upstreams, recorded at each change. */
+  /** The addresses of the resolvers that are alive, recorded at each change. */
   readonly alive: (readonly string[])[];
-  /** The refusal counters, by reason. */
+  /** The counters of refused messages and records, by reason. */
   readonly refused: () => DnsStats['refused'];
 };
 
-/** Starts a proxy that by default allows every name and grants every address. */
+/**
+ * Starts a DNS proxy with a fake datapath. By default the policy allows every name, and every address is
+ * granted.
+ */
 export async function startProxy(
   upstreams: readonly Pick<FakeUpstream, 'at'>[],
   options: Partial<DnsOptions> = {},

@@ -3,7 +3,10 @@ import { expect } from 'vitest';
 
 const DEADLINE_MS = 5_000;
 
-/** Waits until `read` returns `wanted`; shows the difference on timeout. */
+/**
+ * Waits until `read` returns a value equal to `wanted`. Throws the difference between the two values on
+ * timeout.
+ */
 export async function settled<T>(read: () => T, wanted: T): Promise<void> {
   const deadline = performance.now() + DEADLINE_MS;
   for (;;) {
@@ -18,7 +21,7 @@ export async function settled<T>(read: () => T, wanted: T): Promise<void> {
   }
 }
 
-/** Waits for real time to pass: the tested code uses the clock in whole seconds. */
+/** Waits `ms` milliseconds of real time, because the tested code reads the clock in whole seconds. */
 export async function passed(ms: number): Promise<void> {
   const until = performance.now() + ms;
   while (performance.now() < until) await setTimeout(until - performance.now());

@@ -16,7 +16,7 @@ const NAME = 'www.example.com';
 const ADDRESS = '203.0.113.1';
 const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
 const ONLY = allowing(['*.example.com']);
-/** Invalid lookups that terminate any thread that receives them. */
+/** Invalid lookup rules. The DNS thread dies when it receives these rules. */
 const DEADLY = { generation: 1, patterns: [], tables: {} } as unknown as Lookups;
 
 type Threaded = { readonly proxy: DnsProxy; readonly changes: DnsChange[]; readonly at: Endpoint };
@@ -32,13 +32,13 @@ async function threaded(given: Partial<DnsOptions> = {}): Promise<Threaded> {
   return { proxy, changes, at };
 }
 
-/** Waits until the thread has handled all earlier messages. */
+/** Waits until the DNS thread has handled all messages that were sent before. */
 async function heard(proxy: DnsProxy): Promise<void> {
   await proxy.stats();
 }
 
 describe('DNS proxy thread', () => {
-  test('answers by the current lookups, and grants through the given port', async () => {
+  test('answers by the current lookup rules, and requests grants through the port of `grantBy`', async () => {
     const { proxy, at, changes } = await threaded();
     await proxy.open();
     expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);
@@ -55,7 +55,7 @@ describe('DNS proxy thread', () => {
     expect(changes).toEqual([]);
   });
 
-  test('reports denied lookups until the observer unsubscribes', async () => {
+  test('reports denied lookups to an observer until the observer unsubscribes', async () => {
     const { proxy, at } = await threaded();
     const denied: SeenLookup[] = [];
     const stop = proxy.observe(({ lookups }) => denied.push(...lookups));
@@ -66,7 +66,7 @@ describe('DNS proxy thread', () => {
     stop();
   });
 
-  test('reports which resolvers answer', async () => {
+  test('reports which resolvers are alive and which are dead', async () => {
     const { host, port } = endpoint();
     const { proxy, changes, at } = await threaded({ upstreams: [{ host, port }] });
     proxy.use(ONLY);
@@ -77,7 +77,7 @@ describe('DNS proxy thread', () => {
     expect((await proxy.stats()).upstreams).toMatchObject([{ address: `${host}:${port}`, alive: false }]);
   });
 
-  test('reports its death once, fails open requests, and closes its sockets', async () => {
+  test('reports its death once, rejects open requests, and can then be opened again at the same address', async () => {
     const { proxy, changes, at } = await threaded();
     await proxy.open();
     const first = new Grantor();
@@ -97,7 +97,7 @@ describe('DNS proxy thread', () => {
     expect(changes.map(({ type }) => type)).toEqual(['worker_died']);
   });
 
-  test('uses the previous lookups after a reopening', async () => {
+  test('uses the same lookup rules after it was opened a second time', async () => {
     const { proxy, at, changes } = await threaded();
     proxy.use(ONLY);
     await proxy.open();
@@ -106,7 +106,7 @@ describe('DNS proxy thread', () => {
     expect(changes).toEqual([]);
   });
 
-  test('fails to open while its address is in use, and opens once it is free', async () => {
+  test('fails to open while another proxy uses its address, and opens after the address is free', async () => {
     const listen = [endpoint(), endpoint()];
     const other = await threaded({ listen: listen.slice(1) });
     await other.proxy.open();
@@ -118,7 +118,7 @@ describe('DNS proxy thread', () => {
     expect(await lookUp(at, 'other.test')).toEqual(['NXDOMAIN']);
   });
 
-  test('releases its addresses on close', async () => {
+  test('releases its listen address when it is closed', async () => {
     const { proxy, at } = await threaded();
     await proxy.open();
     await proxy.close();

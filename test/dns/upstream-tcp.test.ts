@@ -12,7 +12,9 @@ const ADDRESS = '203.0.113.1';
 const TC = 0x0200;
 const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
 
-/** An upstream that truncates answers over UDP, and runs `answer` over TCP. */
+/**
+ * Starts a fake resolver that truncates its answers over UDP, and handles each query over TCP with `answer`.
+ */
 function tooLong(answer: (heard: Heard, stream: Socket) => void): Promise<FakeUpstream> {
   return FakeUpstream.start((heard) => {
     if (heard.stream === null) heard.answer({ flags: TC, answers: [a(heard.question.name, '203.0.113.66')] });
@@ -24,7 +26,7 @@ const goodFrame = ({ packet, question }: Heard): Uint8Array =>
   framed(answerTo(packet, { answers: [a(question.name, ADDRESS)] }));
 
 describe('fallback to TCP after a truncated answer', () => {
-  test('uses no record of the truncated answer', async () => {
+  test('uses the answer over TCP, and no record of the truncated answer', async () => {
     const upstream = await tooLong(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -32,7 +34,7 @@ describe('fallback to TCP after a truncated answer', () => {
     expect(upstream.heard.map(({ stream }) => stream !== null)).toEqual([false, true]);
   });
 
-  test('accepts answers split at any byte, on one connection', async () => {
+  test('accepts an answer that arrives in two parts, split at any byte, and uses one connection for all queries', async () => {
     const pieces: Socket[] = [];
     let split = 0;
     const upstream = await tooLong((heard, stream) => {
@@ -51,7 +53,7 @@ describe('fallback to TCP after a truncated answer', () => {
     expect(new Set(pieces).size).toBe(1);
   });
 
-  test('ignores answers to other questions, and malformed messages', async () => {
+  test('ignores responses to other questions and malformed messages on the TCP connection', async () => {
     const upstream = await tooLong((heard, stream) => {
       const { packet } = heard;
       const evil = { answers: [a(NAME, '203.0.113.66')] };
@@ -75,14 +77,14 @@ describe('fallback to TCP after a truncated answer', () => {
     ['half a length prefix', 1],
     ['a length prefix', 2],
     ['half an answer', 30],
-  ])('does not retry a resolver that closes after sending %s', async (_, bytes) => {
+  ])('does not retry a resolver that closes the connection after it has sent %s', async (_, bytes) => {
     const upstream = await tooLong((heard, stream) => stream.end(goodFrame(heard).subarray(0, bytes)));
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
     expect([rig.grantor.grants, upstream.heard.length]).toEqual([[], 2]);
   });
 
-  test('uses the next resolver if the first one closes the connection', async () => {
+  test('uses the next resolver if the first resolver closes the connection', async () => {
     const closing = await tooLong((_, stream) => stream.destroy());
     const other = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([closing, other]);
@@ -90,7 +92,7 @@ describe('fallback to TCP after a truncated answer', () => {
     expect(other.names).toEqual([NAME]);
   });
 
-  test('retries on a new connection if the old one was closed after an answer', async () => {
+  test('retries on a new connection if the resolver closes a connection that has already returned an answer', async () => {
     const streams: Socket[] = [];
     const upstream = await tooLong((heard, stream) => {
       const isSecond = streams.length === 1;
@@ -104,7 +106,7 @@ describe('fallback to TCP after a truncated answer', () => {
     expect(streams.map((stream) => streams.indexOf(stream))).toEqual([0, 0, 2]);
   });
 
-  test('opens another connection after 64 open queries, and answers all of them', async () => {
+  test('opens another connection when one connection has 64 open queries, and answers all queries', async () => {
     const waiting: Heard[] = [];
     const upstream = await tooLong((heard) => waiting.push(heard));
     const rig = await startProxy([upstream]);
@@ -117,7 +119,7 @@ describe('fallback to TCP after a truncated answer', () => {
     await settled(() => upstream.connections.size, 1);
   });
 
-  test('fails while no descriptor is available, and recovers', async () => {
+  test('returns SERVFAIL while no file descriptor is available, and an answer afterwards', async () => {
     const upstream = await tooLong(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const socket = vi.spyOn(libc, 'socket').mockReturnValue(-1);

@@ -31,12 +31,12 @@ const found = (raw: Parameters<typeof messageBytes>[0]): Found => addressesOf(an
 const keys = (...names: readonly string[]): string[] => names.map((text) => keyOf(name(text)));
 const address = (last: number, ttl = 60): Found['addresses'][number] => ({ address: 0xc000_0200 + last, ttl });
 
-/** Aliases: `a.test` to `n1.test`, that to `n2.test` and so on. */
+/** A chain of CNAME records: `a.test` points to `n1.test`, `n1.test` points to `n2.test`, and so on. */
 const links = (count: number): RawRecord[] =>
   Array.from({ length: count }, (_, index) => cname(index === 0 ? 'a.test' : `n${index}.test`, `n${index + 1}.test`));
 
 describe('addressesOf', () => {
-  it('returns the addresses of the queried name in any letter case', () => {
+  it('returns the addresses of the queried name in any letter case of the owner name', () => {
     expect(found({ answers: [a('A.teST', 1, 5), a('a.test', 255, 0)] })).toEqual({
       chain: keys('a.test'),
       addresses: [address(1, 5), address(255, 0)],
@@ -44,12 +44,12 @@ describe('addressesOf', () => {
     });
   });
 
-  it('returns unsigned numbers', () => {
+  it('returns an address as an unsigned 32-bit number', () => {
     const data = Uint8Array.of(255, 255, 255, 255);
     expect(found({ answers: [{ name: name('a.test'), data }] }).addresses).toEqual([{ address: 0xffff_ffff, ttl: 60 }]);
   });
 
-  it('follows CNAME records in any order, with the least TTL of the chain', () => {
+  it('follows CNAME records in any order, and returns each address with the least TTL of the chain', () => {
     const chain = [
       a('c.test', 1, 300),
       cname('B.test', 'c.test', 100),
@@ -63,7 +63,7 @@ describe('addressesOf', () => {
     });
   });
 
-  it('ignores addresses of other names', () => {
+  it('ignores addresses of names outside the CNAME chain', () => {
     const answers = [
       a('bank.test', 9),
       a('test', 9),
@@ -75,12 +75,12 @@ describe('addressesOf', () => {
     expect(found({ answers })).toEqual({ chain: keys('a.test'), addresses: [address(1)], complete: true });
   });
 
-  it('ignores addresses after a missing link', () => {
+  it('ignores addresses after a missing CNAME record of the chain', () => {
     const answers = [cname('a.test', 'b.test'), cname('c.test', 'd.test'), a('d.test', 1)];
     expect(found({ answers })).toEqual({ chain: keys('a.test', 'b.test'), addresses: [], complete: true });
   });
 
-  it('follows a DNAME by its synthesized CNAME', () => {
+  it('follows a DNAME record only through its synthesized CNAME record', () => {
     const dname = { name: name('test'), type: TYPE.dname, data: name('example') };
     const answers = [dname, cname('a.test', 'a.example'), a('a.example', 1)];
     expect(found({ answers })).toEqual({ chain: keys('a.test', 'a.example'), addresses: [address(1)], complete: true });
@@ -93,7 +93,7 @@ describe('addressesOf', () => {
     [16, 17, true],
     [17, 17, false],
     [100, 17, false],
-  ])('follows %i links: %i names, complete %s', (count, names, complete) => {
+  ])('follows a chain of %i CNAME records: %i names, complete: %s', (count, names, complete) => {
     const last = count === 0 ? 'a.test' : `n${count}.test`;
     const read = found({ answers: [...links(count), a(last, 1)] });
     expect([read.chain.length, read.complete]).toEqual([names, complete]);
@@ -101,16 +101,16 @@ describe('addressesOf', () => {
   });
 
   it.each([
-    ['itself', [cname('a.test', 'A.TEST')]],
+    ['its own owner name', [cname('a.test', 'A.TEST')]],
     ['the queried name', [cname('a.test', 'b.test'), cname('b.test', 'a.test')]],
-    ['a later name', [cname('a.test', 'b.test'), cname('b.test', 'c.test'), cname('c.test', 'b.test')]],
-    ['two names', [cname('a.test', 'b.test'), cname('a.test', 'c.test')]],
-  ])('returns no addresses of a chain that leads to %s', (_, answers) => {
+    ['an earlier alias', [cname('a.test', 'b.test'), cname('b.test', 'c.test'), cname('c.test', 'b.test')]],
+    ['two different names', [cname('a.test', 'b.test'), cname('a.test', 'c.test')]],
+  ])('returns no addresses of a CNAME chain that leads to %s', (_, answers) => {
     const addresses = ['a.test', 'b.test', 'c.test'].map((owner) => a(owner, 1));
     expect(found({ answers: [...answers, ...addresses] })).toMatchObject({ addresses: [], complete: false });
   });
 
-  it('accepts a repeated link', () => {
+  it('accepts a CNAME record that is repeated with another TTL', () => {
     const answers = [cname('a.test', 'b.test', 9), cname('a.test', 'b.test', 8), a('b.test', 1)];
     expect(found({ answers })).toEqual({ chain: keys('a.test', 'b.test'), addresses: [address(1, 8)], complete: true });
   });
@@ -122,47 +122,55 @@ describe('addressesOf', () => {
       'an extended rcode',
       { additionals: [{ name: name(''), type: TYPE.opt, ttl: 0x0100_0000, data: new Uint8Array(0) }] },
     ],
-    ['TC', { flags: 0x8380 }],
-    ['another class', { class: CLASS.ch }],
-    ['another type', { type: TYPE.aaaa }],
-  ])('returns no addresses for %s', (_, raw) => {
+    ['the flag TC', { flags: 0x8380 }],
+    ['another class in its question', { class: CLASS.ch }],
+    ['another type in its question', { type: TYPE.aaaa }],
+  ])('returns no addresses if the answer has %s', (_, raw) => {
     expect(found({ answers: [a('a.test', 1)], ...raw }).addresses).toEqual([]);
   });
 
-  it('ignores addresses in another class or section', () => {
+  it('ignores A records of another class, and A records outside the answer section', () => {
     const others = [a('a.test', 1)];
     const answers = [{ ...a('a.test', 1), class: CLASS.ch }];
     expect(found({ answers, authorities: others, additionals: others }).addresses).toEqual([]);
   });
 });
 
-describe('keepsFor returns the time to cache an answer', () => {
+describe('keepsFor', () => {
   const answers = [cname('a.test', 'b.test', 30), a('b.test', 1, 20)];
   const nothing = [soa('test', 100, 50)];
 
   it.each([
-    ['for its least TTL', 20, { answers }],
-    ['not at all with TTL 0', 0, { answers: [a('a.test', 1, 0)] }],
+    ['for the least TTL of its records', 20, { answers }],
+    ['not at all with a TTL of 0', 0, { answers: [a('a.test', 1, 0)] }],
     ['not at all if the highest bit of a TTL is set', 0, { answers: [a('a.test', 1, 0x8000_0000)] }],
     ['not at all after an error', 0, { answers, flags: 0x8182 }],
     ['not at all if it is truncated', 0, { answers, flags: 0x8380 }],
-    ['not at all when its chain loops', 0, { answers: [cname('a.test', 'a.test')], authorities: nothing }],
+    ['not at all if its CNAME chain is a loop', 0, { answers: [cname('a.test', 'a.test')], authorities: nothing }],
     ['for the minimum of the SOA if the name does not exist', 50, { authorities: nothing, flags: 0x8183 }],
     ['for the minimum of the SOA if the type does not exist', 50, { authorities: nothing }],
-    ['for the TTL of the SOA', 40, { authorities: [soa('test', 40, 50)] }],
+    ['for the TTL of the SOA, if less than the minimum', 40, { authorities: [soa('test', 40, 50)] }],
     [
       'for the TTL of a chain without addresses',
       30,
       { answers: [cname('a.test', 'b.test', 30)], authorities: nothing },
     ],
     ['not at all without an SOA', 0, { flags: 0x8183 }],
-    ['not at all when its chain leads out of it', 0, { answers: [cname('a.test', 'b.test', 30)] }],
+    ['not at all if the end of its CNAME chain is missing', 0, { answers: [cname('a.test', 'b.test', 30)] }],
     ['not at all with the SOA of another zone', 0, { authorities: [soa('b.test', 100, 50)] }],
-    ['not at all with the SOA of a zone that ends alike', 0, { authorities: [soa('est', 100, 50)] }],
-    ['with the SOA of the root', 50, { authorities: [soa('', 100, 50)] }],
-    ['for the type that was asked', 30, { answers: [cname('a.test', 'b.test', 30)], type: TYPE.cname }],
-    ['for any type', 30, { answers: [cname('a.test', 'b.test', 30)], type: TYPE.any }],
-  ])('%s (%i)', (_, seconds, raw) => {
+    ['not at all with the SOA of a zone that is only a suffix of the text', 0, { authorities: [soa('est', 100, 50)] }],
+    ['for the minimum of the SOA of the root zone', 50, { authorities: [soa('', 100, 50)] }],
+    [
+      'for the TTL of the CNAME if the question has type CNAME',
+      30,
+      { answers: [cname('a.test', 'b.test', 30)], type: TYPE.cname },
+    ],
+    [
+      'for the TTL of the CNAME if the question has type ANY',
+      30,
+      { answers: [cname('a.test', 'b.test', 30)], type: TYPE.any },
+    ],
+  ])('lets an answer be cached %s: %i seconds', (_, seconds, raw) => {
     expect(keepsFor(answer(raw))).toBe(seconds);
   });
 });

@@ -11,7 +11,7 @@ const LABELS = ['www', 'Example', 'com', 'a', 'x-1', '_sip', 'cdn', 'net', 'y'.r
 const text = (random: Random): string => random.some(1, 4, () => random.pick(LABELS)).join('.');
 const address = (random: Random): string => Array.from({ length: 4 }, () => random.below(256)).join('.');
 
-/** One record of each type that dns-packet can write and Weir parses. */
+/** Functions that make random record data, one for each type that dns-packet can write and Weir can parse. */
 const MAKERS: readonly ((random: Random) => Pick<Answer, 'type'> & { data: unknown })[] = [
   (random) => ({ type: 'A', data: address(random) }),
   (random) => ({ type: 'AAAA', data: `2001:db8::${(1 + random.below(0xfffe)).toString(16)}` }),
@@ -81,8 +81,8 @@ const read = (bytes: Uint8Array): Message => {
   return message;
 };
 
-describe('dns-packet and the codec', () => {
-  it('agree on messages: each reads what the other wrote', () => {
+describe('dns-packet and the DNS codec of Weir', () => {
+  it("read the same records from each other's messages", () => {
     const random = new Random(seedOf(7));
     for (let round = 0; round < 1000; round++) {
       const bytes = encode(packet(random));
@@ -98,7 +98,7 @@ describe('dns-packet and the codec', () => {
     }
   });
 
-  it('agree on queries with EDNS', () => {
+  it("read the same fields from each other's queries with EDNS", () => {
     const random = new Random(seedOf(8));
     for (let round = 0; round < 200; round++) {
       const name = text(random);
@@ -119,7 +119,7 @@ describe('dns-packet and the codec', () => {
     }
   });
 
-  it('disagree about a dot inside a label, which dns-packet treats as a separator', () => {
+  it('read a dot inside a label differently, because dns-packet treats this dot as a separator', () => {
     const question = { id: 1, name: nameOf(['evil.a.good', 'com']), type: TYPE.a, class: CLASS.in };
     const bytes = writeQuery({ ...question, recursionDesired: true, checkingDisabled: false, edns: null });
     expect(decode(Buffer.from(bytes)).questions?.[0]?.name).toBe('evil.a.good.com');

@@ -12,7 +12,7 @@ const dataOf = (type: number, data: Uint8Array): unknown => {
 };
 
 describe('readMessage', () => {
-  it('reads all sections', () => {
+  it('returns the records of all sections, and the EDNS fields of the OPT record', () => {
     const opt = { name: name(''), type: TYPE.opt, class: 1232, ttl: 0x0100_8000, data: u16s(15, 2, 6) };
     const bytes = messageBytes({
       flags: 0x81a3,
@@ -41,7 +41,7 @@ describe('readMessage', () => {
     [0x7fff_ffff, 0x7fff_ffff],
     [0x8000_0000, 0],
     [0xffff_ffff, 0],
-  ])('reads a TTL of %i as %i', (ttl, counted) => {
+  ])('reads a TTL of %i as %i, because a TTL with the highest bit counts as 0', (ttl, counted) => {
     expect(readMessage(messageBytes({ answers: [{ ttl }] }))).toMatchObject({ answers: [{ ttl: counted }] });
   });
 
@@ -66,7 +66,7 @@ describe('readMessage', () => {
       joined(u16s(1, 2), Uint8Array.of(1, 0x55, 0, 2, 1, 2), COM),
       joined(u16s(1, 2), Uint8Array.of(1, 0x55, 0, 2, 1, 2), name('com')),
     ],
-  ])('decompresses %s', (_, type, data, decompressed) => {
+  ])('decompresses the names in the data of a record of type %s', (_, type, data, decompressed) => {
     expect(dataOf(type, data)).toEqual(decompressed);
     expect(dataOf(type, decompressed)).toEqual(decompressed);
     expect(dataOf(type, data.subarray(0, -1))).toEqual(expect.any(String));
@@ -81,14 +81,14 @@ describe('readMessage', () => {
     ['RRSIG', TYPE.rrsig, new Uint8Array(18), new Uint8Array(64)],
     ['SVCB', TYPE.svcb, u16s(1), u16s(4, 4, 0xc000, 0x0201)],
     ['HTTPS', TYPE.https, u16s(1), u16s(1, 3, 0x0268, 0x3200).subarray(0, 7)],
-  ])('rejects a pointer in %s', (_, type, before, behind) => {
+  ])('rejects a compression pointer in the data of a record of type %s', (_, type, before, behind) => {
     const whole = joined(before, name('a.com'), behind);
     expect(dataOf(type, whole)).toEqual(whole);
     expect(dataOf(type, joined(before, Uint8Array.of(1, 0x61), COM, behind))).toBe('pointer_refused');
     expect(dataOf(type, joined(before, Uint8Array.of(9, 0x61)))).toBe('truncated');
   });
 
-  it('accepts unknown types unchanged', () => {
+  it('returns the data of records of unknown types unchanged', () => {
     const data = Uint8Array.of(0xc0, 0xff, 0x3f, 0);
     expect(dataOf(TYPE.txt, data)).toEqual(data);
     expect(dataOf(65_280, data)).toEqual(data);
@@ -99,19 +99,19 @@ describe('readMessage', () => {
     ['an A record of 3 bytes', 'record_data_length', { data: new Uint8Array(3) }],
     ['an A record of 5 bytes', 'record_data_length', { data: new Uint8Array(5) }],
     ['an AAAA record of 4 bytes', 'record_data_length', { type: TYPE.aaaa, data: new Uint8Array(4) }],
-    ['a length above that of its data', 'truncated', { length: 5 }],
-    ['a length below that of its data', 'record_data_length', { length: 3 }],
+    ['a record length above the length of the data', 'truncated', { length: 5 }],
+    ['a record length below the length of the data', 'record_data_length', { length: 3 }],
     ['a TSIG record', 'meta_type', { type: TYPE.tsig }],
     ['a record of type ANY', 'meta_type', { type: TYPE.any }],
     ['an OPT record among the answers', 'misplaced_opt', { type: TYPE.opt, name: name('') }],
-    ['parameters out of order', 'service_parameter_order', https(u16s(3, 2, 443, 2, 0))],
-    ['a parameter twice', 'service_parameter_order', https(u16s(2, 0, 2, 0))],
-    ['an incomplete parameter', 'service_parameters', https(u16s(3))],
-    ['a parameter that is too long', 'service_parameters', https(u16s(3, 3, 443))],
+    ['HTTPS parameters in the wrong order', 'service_parameter_order', https(u16s(3, 2, 443, 2, 0))],
+    ['a repeated HTTPS parameter', 'service_parameter_order', https(u16s(2, 0, 2, 0))],
+    ['an incomplete HTTPS parameter', 'service_parameters', https(u16s(3))],
+    ['an HTTPS parameter that is too long', 'service_parameters', https(u16s(3, 3, 443))],
     ['an ipv4hint of 6 bytes', 'service_parameter_length', https(u16s(4, 6, 1, 2, 3))],
     ['an empty ipv6hint', 'service_parameter_length', https(u16s(6, 0))],
     ['an empty mandatory list', 'service_parameter_length', https(u16s(0, 0))],
-  ] satisfies [string, string, RawRecord][])('rejects messages with %s', (_, fault, record) => {
+  ] satisfies [string, string, RawRecord][])('rejects a message with %s', (_, fault, record) => {
     expect(readMessage(messageBytes({ answers: [record] }))).toEqual({ fault });
   });
 
@@ -120,18 +120,18 @@ describe('readMessage', () => {
     ['no question', 'question_count', messageBytes({ counts: [0, 0, 0, 0] })],
     ['two questions', 'question_count', messageBytes({ counts: [2, 0, 0, 0] })],
     ['an incomplete question', 'truncated', messageBytes({}).subarray(0, 32)],
-    ['a false record count', 'record_count', messageBytes({ counts: [1, 0xffff, 0xffff, 0xffff] })],
-    ['a count too many', 'record_count', messageBytes({ counts: [1, 2, 0, 0], answers: [{}] })],
-    ['a count too few', 'trailing_bytes', messageBytes({ counts: [1, 1, 0, 0], answers: [{}, {}] })],
+    ['a record count of 65,535', 'record_count', messageBytes({ counts: [1, 0xffff, 0xffff, 0xffff] })],
+    ['a record count that is one too high', 'record_count', messageBytes({ counts: [1, 2, 0, 0], answers: [{}] })],
+    ['a record count that is one too low', 'trailing_bytes', messageBytes({ counts: [1, 1, 0, 0], answers: [{}, {}] })],
     ['trailing bytes', 'trailing_bytes', messageBytes({ answers: [{}], rest: Uint8Array.of(0) })],
     ['two OPT records', 'several_opt', messageBytes({ additionals: [opt(''), opt('')] })],
     ['an OPT record with a name', 'opt_name', messageBytes({ additionals: [opt('a')] })],
-    ['a broken option', 'edns_options', messageBytes({ additionals: [{ ...opt(''), data: u16s(10, 1) }] })],
-  ])('rejects messages with %s as %s', (_, fault, bytes) => {
+    ['a malformed EDNS option', 'edns_options', messageBytes({ additionals: [{ ...opt(''), data: u16s(10, 1) }] })],
+  ])('rejects a message with %s, and returns the fault %s', (_, fault, bytes) => {
     expect(readMessage(bytes)).toEqual({ fault });
   });
 
-  it('rejects a message truncated at any byte', () => {
+  it('rejects a message that is truncated at any byte', () => {
     const whole = messageBytes({
       answers: [{}, { type: TYPE.mx, data: joined(u16s(1), COM) }],
       additionals: [opt('')],
@@ -142,7 +142,7 @@ describe('readMessage', () => {
     expect(readMessage(whole)).not.toHaveProperty('fault');
   });
 
-  it('matches a response only to the query that was sent', () => {
+  it('lets isResponseTo accept only a response with the id, question, opcode and letter case of the query', () => {
     const sent = { id: 7, name: name('wWw.example.com'), type: TYPE.a, class: CLASS.in };
     const answers = (raw: Parameters<typeof messageBytes>[0]): boolean =>
       isResponseTo(readMessage(messageBytes({ question: sent.name, ...raw })) as Message, sent);

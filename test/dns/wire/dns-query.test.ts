@@ -18,12 +18,12 @@ const asked = {
 };
 
 describe('readQuery', () => {
-  it('keeps the case of the name', () => {
+  it('keeps the letter case of the queried name', () => {
     const spelt = name('wWw.eXample.com');
     expect(readQuery(query({ question: spelt, id: 0xffff }))).toEqual({ ...asked, id: 0xffff, name: spelt });
   });
 
-  it('reads an OPT record with options', () => {
+  it('returns the payload size, the flag DO and the options of an OPT record', () => {
     const options = [
       { code: 10, data: Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8) },
       { code: 12, data: new Uint8Array(0) },
@@ -35,12 +35,12 @@ describe('readQuery', () => {
     });
   });
 
-  it('raises a small EDNS payload to 512 bytes', () => {
+  it('raises an EDNS payload size below 512 bytes to 512 bytes', () => {
     const read = readQuery(query({ additionals: [{ ...OPT, class: 100 }] })) as Query;
     expect(read.edns).toEqual({ payload: 512, version: 0, dnssecOk: false, options: [] });
   });
 
-  it('keeps no reference to the input bytes', () => {
+  it('returns a query that shares no memory with the input bytes', () => {
     const bytes = Buffer.from(query({ additionals: [{ ...OPT, data: u16s(10, 1, 0x4100).subarray(0, 5) }] }));
     const read = readQuery(bytes);
     bytes.fill(0xee);
@@ -53,7 +53,7 @@ describe('readQuery', () => {
     ['an empty datagram', new Uint8Array(0)],
     ['a response', messageBytes({ flags: 0x8100 })],
     ['a response with an opcode', messageBytes({ flags: 0xa800 })],
-  ])('permits no response to %s', (_, bytes) => {
+  ])('returns no id for %s, because the proxy must not respond to these bytes', (_, bytes) => {
     expect(readQuery(bytes)).toMatchObject({ id: null });
   });
 
@@ -63,17 +63,17 @@ describe('readQuery', () => {
     ['two questions', 'question_count', 1, query({ counts: [2, 0, 0, 0], rest: joined(name('a'), u16s(1, 1)) })],
     ['an answer record', 'record_in_query', 1, query({ answers: [{}] })],
     ['an authority record', 'record_in_query', 1, query({ authorities: [{}] })],
-    ['a false record count', 'truncated', 1, query({ counts: [1, 0, 0, 0xffff] })],
+    ['a wrong record count', 'truncated', 1, query({ counts: [1, 0, 0, 0xffff] })],
     ['another additional record', 'additional_record', 1, query({ additionals: [{ name: name('a') }] })],
     ['a root A record', 'additional_record', 1, query({ additionals: [{ name: name('') }] })],
     ['an A record after OPT', 'additional_record', 1, query({ additionals: [OPT, { name: name('a.b') }] })],
     ['two OPT records', 'several_opt', 1, query({ additionals: [OPT, OPT] })],
-    ['TSIG', 'tsig', 4, query({ additionals: [OPT, { name: name('key'), type: TYPE.tsig, class: 255 }] })],
-    ['SIG(0)', 'sig0', 4, query({ additionals: [{ name: name(''), type: TYPE.sig, class: 255 }] })],
+    ['a TSIG record', 'tsig', 4, query({ additionals: [OPT, { name: name('key'), type: TYPE.tsig, class: 255 }] })],
+    ['a SIG(0) record', 'sig0', 4, query({ additionals: [{ name: name(''), type: TYPE.sig, class: 255 }] })],
     ['an OPT record with a name', 'additional_record', 1, query({ additionals: [{ ...OPT, name: name('a') }] })],
-    ['EDNS 1', 'edns_version', 16, query({ additionals: [{ ...OPT, ttl: 0x0001_0000 }] })],
-    ['an option that is too long', 'edns_options', 1, query({ additionals: [{ ...OPT, data: u16s(10, 1) }] })],
-    ['an incomplete option', 'edns_options', 1, query({ additionals: [{ ...OPT, data: u16s(10) }] })],
+    ['EDNS version 1', 'edns_version', 16, query({ additionals: [{ ...OPT, ttl: 0x0001_0000 }] })],
+    ['an EDNS option that is too long', 'edns_options', 1, query({ additionals: [{ ...OPT, data: u16s(10, 1) }] })],
+    ['an incomplete EDNS option', 'edns_options', 1, query({ additionals: [{ ...OPT, data: u16s(10) }] })],
     ['an OPT record that is too long', 'truncated', 1, query({ additionals: [{ ...OPT, length: 1 }] })],
     ['an OPT record that is too short', 'trailing_bytes', 1, query({ additionals: [OPT], rest: u16s(0) })],
     ['trailing bytes', 'trailing_bytes', 1, query({ rest: Uint8Array.of(0) })],
@@ -81,15 +81,15 @@ describe('readQuery', () => {
     ['a label of 64 bytes', 'label_type', 1, query({ question: joined(Uint8Array.of(64), new Uint8Array(65)) })],
     ['an extended label', 'label_type', 1, query({ question: joined(Uint8Array.of(0x80), new Uint8Array(65)) })],
     ['an unterminated name', 'truncated', 1, query({ question: Uint8Array.of(63) })],
-    ['no class', 'truncated', 1, query({}).subarray(0, 32)],
+    ['no class in its question', 'truncated', 1, query({}).subarray(0, 32)],
     ['a name of 256 bytes', 'name_too_long', 1, query({ question: nameBytes(63, 63, 63, 62) })],
     ['128 labels', 'name_too_long', 1, query({ question: nameBytes(...Array.from({ length: 128 }, () => 1)) })],
-  ])('rejects a query with %s as %s', (_, fault, rcode, bytes) => {
+  ])('rejects a query with %s, and returns the fault %s', (_, fault, rcode, bytes) => {
     const flags = ((bytes[2] as number) << 8) | (bytes[3] as number);
     expect(readQuery(bytes)).toEqual({ fault, id: 7, rcode, flags });
   });
 
-  it('rejects a query truncated at any byte', () => {
+  it('rejects a query that is truncated at any byte', () => {
     const whole = query({ additionals: [{ ...OPT, data: joined(u16s(10, 8), new Uint8Array(8)) }] });
     for (let length = 0; length < whole.length; length++) {
       expect(readQuery(whole.subarray(0, length))).toHaveProperty('fault');
@@ -97,7 +97,7 @@ describe('readQuery', () => {
     expect(readQuery(whole)).not.toHaveProperty('fault');
   });
 
-  it('accepts names of 255 bytes and 127 labels', () => {
+  it('accepts a name of 255 bytes and a name of 127 labels', () => {
     for (const question of [nameBytes(63, 63, 63, 61), nameBytes(...Array.from({ length: 127 }, () => 1))]) {
       expect(readQuery(query({ question }))).toMatchObject({ name: question });
     }
@@ -107,14 +107,17 @@ describe('readQuery', () => {
     [true, false, false, 0x0100],
     [false, true, false, 0x0010],
     [true, true, true, 0x0130],
-  ])('writes upstream queries (RD %s, CD %s, AD %s)', (recursionDesired, checkingDisabled, authenticData, flags) => {
-    const edns = { payload: 1232, version: 0, dnssecOk: true, options: [{ code: 12, data: new Uint8Array(3) }] };
-    const question = { id: 0x1234, name: nameOf(['Www', 'a.b']), type: TYPE.https, class: CLASS.in };
-    for (const of of [edns, null]) {
-      const bytes = writeQuery({ ...question, recursionDesired, checkingDisabled, authenticData, edns: of });
-      expect(readQuery(bytes)).toEqual({ ...question, flags, opcode: 0, key: '\x03www\x03a.b\0', edns: of });
-    }
-  });
+  ])(
+    'reads back a query from writeQuery with the flags RD %s, CD %s, AD %s',
+    (recursionDesired, checkingDisabled, authenticData, flags) => {
+      const edns = { payload: 1232, version: 0, dnssecOk: true, options: [{ code: 12, data: new Uint8Array(3) }] };
+      const question = { id: 0x1234, name: nameOf(['Www', 'a.b']), type: TYPE.https, class: CLASS.in };
+      for (const of of [edns, null]) {
+        const bytes = writeQuery({ ...question, recursionDesired, checkingDisabled, authenticData, edns: of });
+        expect(readQuery(bytes)).toEqual({ ...question, flags, opcode: 0, key: '\x03www\x03a.b\0', edns: of });
+      }
+    },
+  );
 });
 
 function nameBytes(...lengths: readonly number[]): Uint8Array {

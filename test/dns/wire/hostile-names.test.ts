@@ -5,7 +5,7 @@ import { keyOf, labelsOf } from '#dns/wire/name.js';
 import { respond, templateOf } from '#dns/wire/response.js';
 import { joined, messageBytes, name, pointer, type RawRecord, u16s } from './message-bytes.js';
 
-/** The position of the first record: after the header and the question `www.example.com`. */
+/** The offset of the first record in bytes: after the header and the question `www.example.com`. */
 const FIRST = 33;
 
 const owner = (bytes: Uint8Array): unknown => {
@@ -15,41 +15,41 @@ const owner = (bytes: Uint8Array): unknown => {
 const labels = (...lengths: readonly number[]): Uint8Array =>
   joined(...lengths.map((length) => Uint8Array.of(length, ...new Uint8Array(length).fill(0x61))));
 
-describe('names in a message (RFC 9267)', () => {
+describe('names in a DNS message (RFC 9267)', () => {
   it.each([
     ['to itself', 'pointer_not_backwards', pointer(FIRST)],
     ['to its own labels', 'pointer_not_backwards', joined(labels(1), pointer(FIRST))],
     ['to the middle of its own labels', 'pointer_not_backwards', joined(labels(1, 1), pointer(FIRST + 2))],
-    ['forward', 'pointer_not_backwards', pointer(FIRST + 2)],
+    ['to a later offset', 'pointer_not_backwards', pointer(FIRST + 2)],
     ['past the end', 'pointer_not_backwards', pointer(0x3fff)],
     ['to the header', 'pointer_to_header', pointer(0)],
     ['to the last byte of the header', 'pointer_to_header', pointer(11)],
-  ])('rejects a pointer %s', (_, fault, bytes) => {
+  ])('are rejected with a compression pointer %s', (_, fault, bytes) => {
     expect(owner(bytes)).toBe(fault);
   });
 
-  it('rejects a pointer in the question', () => {
+  it('are rejected with a compression pointer in the question', () => {
     expect(readMessage(messageBytes({ question: pointer(12) }))).toEqual({ fault: 'pointer_not_backwards' });
     expect(readMessage(messageBytes({ question: pointer(4) }))).toEqual({ fault: 'pointer_to_header' });
   });
 
-  it('rejects two pointers to each other', () => {
+  it('are rejected with two compression pointers that point to each other', () => {
     const answers = [{ name: pointer(FIRST + 16) }, { name: pointer(FIRST) }];
     expect(readMessage(messageBytes({ answers }))).toEqual({ fault: 'pointer_not_backwards' });
   });
 
-  it('follows at most 127 chained pointers, with cached names too', () => {
+  it('contain at most 127 chained compression pointers, even if the pointers lead to names that are already cached', () => {
     const chain = (length: number): readonly RawRecord[] =>
       Array.from({ length }, (_, index) => ({ name: pointer(index === 0 ? 12 : FIRST + (index - 1) * 16) }));
     expect(readMessage(messageBytes({ answers: chain(127) }))).not.toHaveProperty('fault');
     expect(readMessage(messageBytes({ answers: chain(128) }))).toEqual({ fault: 'pointer_hops' });
   });
 
-  it.each([0x40, 0x7f, 0x80, 0xbf])('rejects the label type %i', (byte) => {
+  it.each([0x40, 0x7f, 0x80, 0xbf])('are rejected with the label type %i', (byte) => {
     expect(owner(Uint8Array.of(byte, ...new Uint8Array(200)))).toBe('label_type');
   });
 
-  it('limits labels to 63 bytes, and names to 255 bytes and 127 labels', () => {
+  it('have labels of at most 63 bytes, and at most 255 bytes and 127 labels in all', () => {
     expect(owner(joined(labels(63), name('')))).toEqual(['a'.repeat(63)]);
     expect(owner(joined(labels(64), name('')))).toBe('label_type');
     expect(owner(joined(labels(63, 63, 63, 61), name('')))).toHaveLength(4);
@@ -58,7 +58,7 @@ describe('names in a message (RFC 9267)', () => {
     expect(owner(joined(labels(...Array.from({ length: 128 }, () => 1)), name('')))).toBe('name_too_long');
   });
 
-  it('counts the bytes that a pointer adds to the length of a name', () => {
+  it('have a limit of 255 bytes that includes the bytes behind a compression pointer', () => {
     const question = joined(labels(63, 63, 63), name(''));
     const answer = (...own: readonly number[]): unknown => {
       const message = readMessage(messageBytes({ question, answers: [{ name: joined(labels(...own), pointer(12)) }] }));
@@ -67,7 +67,7 @@ describe('names in a message (RFC 9267)', () => {
     expect([answer(61), answer(62)]).toEqual([255, 'name_too_long']);
   });
 
-  it('rejects a name truncated at any byte', () => {
+  it('are rejected if they are truncated at any byte', () => {
     for (const bytes of [labels(10), joined(labels(9), Uint8Array.of(0xc0)), joined(labels(9), Uint8Array.of(1))]) {
       expect(readMessage(messageBytes({ counts: [1, 1, 0, 0], rest: bytes }))).toEqual({ fault: 'truncated' });
     }
@@ -77,7 +77,7 @@ describe('names in a message (RFC 9267)', () => {
     expect(readMessage(behind)).toEqual({ fault: 'truncated' });
   });
 
-  it('accepts any byte in a label; a dot or NUL is no separator', () => {
+  it('may contain any byte in a label; a dot or a NUL byte does not separate labels', () => {
     const every = Array.from({ length: 256 }, (_, byte) => byte);
     const seen = every.map((byte) => owner(Uint8Array.of(3, 0x78, byte, 0x79, 0)));
     expect(seen).toEqual(
@@ -88,13 +88,13 @@ describe('names in a message (RFC 9267)', () => {
   });
 });
 
-describe('work for the names of one message', () => {
-  it('is bounded for any arrangement of pointers', () => {
+describe('work to decompress the names of one message', () => {
+  it('is limited for any arrangement of compression pointers', () => {
     expect(readMessage(hopping(16_000, 4_000))).toEqual({ fault: 'name_work' });
     expect(readMessage(hopping(16_000, 1_000))).not.toHaveProperty('fault');
   });
 
-  it('is done once for all names at the same pointer target', () => {
+  it('is small enough for 1,500 names that point to the same name of 100 labels', () => {
     const long = labels(...Array.from({ length: 100 }, () => 1));
     const owners = Array.from({ length: 1500 }, (_, index) => ({ name: index % 2 === 0 ? pointer(12) : pointer(14) }));
     const bytes = messageBytes({ question: joined(long, name('')), answers: owners });
@@ -105,7 +105,7 @@ describe('work for the names of one message', () => {
     expect(Buffer.compare(written.subarray(4), bytes.subarray(4))).toBe(0);
   });
 
-  it('stops before decompressed record data exceed the limit', () => {
+  it('stops with SERVFAIL if the decompressed record data exceed the limit', () => {
     const question = joined(labels(63, 63, 63), name(''));
     const records = Array.from({ length: 450 }, (_, index) => ({
       type: TYPE.srv,
@@ -119,7 +119,10 @@ describe('work for the names of one message', () => {
   });
 });
 
-/** A chain of pointers in opaque data, and records whose names begin far inside it. */
+/**
+ * Makes a message with a chain of compression pointers in TXT data, and with records whose names point into
+ * this chain. Each of these names needs up to 126 pointer hops.
+ */
 function hopping(chainBytes: number, records: number): Uint8Array {
   const start = FIRST + 12;
   const chain = joined(u16s(0), ...Array.from({ length: chainBytes / 2 - 1 }, (_, link) => pointer(start + 2 * link)));

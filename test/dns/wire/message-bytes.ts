@@ -1,7 +1,7 @@
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
 import { nameOf } from '#dns/wire/name.js';
 
-/** A record in wire form; `length` may differ from the length of its data. */
+/** A record in wire form. `length` is the length field, which may differ from the length of `data`. */
 export type RawRecord = {
   readonly name?: Uint8Array;
   readonly type?: number;
@@ -24,7 +24,7 @@ type Raw = {
   readonly rest?: Uint8Array;
 };
 
-/** The wire form of `www.example.com`; an empty string is the root. */
+/** Encodes a name such as `www.example.com` in wire form. An empty string is the root name. */
 export function name(text: string): Uint8Array {
   return nameOf(text === '' ? [] : text.split('.'));
 }
@@ -46,8 +46,8 @@ export function joined(...parts: readonly Uint8Array[]): Uint8Array {
 }
 
 /**
- * A possibly malformed message about `www.example.com` A. The question is at 12, the first record at 33 by
- * default.
+ * Encodes a message, which may be malformed. By default the question is `www.example.com` A at offset 12, and
+ * the first record is at offset 33.
  */
 export function messageBytes(raw: Raw): Uint8Array {
   const { answers = [], authorities = [], additionals = [], question = name('www.example.com') } = raw;

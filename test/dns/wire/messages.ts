@@ -48,7 +48,7 @@ export const anyEdns: fc.Arbitrary<Edns> = fc.record({
   options: fc.array(fc.record({ code: fc.nat(65_535), data: bytes(0, 20) }), { maxLength: 3 }),
 });
 
-/** Responses to a standard query, without AA and TC; RD and CD as in the query. */
+/** Arbitrary responses with the opcode QUERY, with random records, and without the flags AA and TC. */
 export const anyMessage: fc.Arbitrary<Message> = fc.record({
   id: fc.nat(65_535),
   flags: fc.constantFrom(0x8080, 0x8190, 0x81a0),

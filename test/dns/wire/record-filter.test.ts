@@ -27,7 +27,7 @@ const answer = (sections: Partial<Message>): Message => ({
 });
 const never = (): boolean => false;
 
-describe('filter of addresses that cannot be enforced', () => {
+describe('withoutUnenforceable', () => {
   it('removes AAAA records from every section', () => {
     const kept = [record('a.test', TYPE.txt, Uint8Array.of(0))];
     const all = [aaaa('a.test'), ...kept, aaaa('ns.test')];
@@ -47,14 +47,14 @@ describe('filter of addresses that cannot be enforced', () => {
     expect(seen).toEqual([0xc000_0201, 0xc000_0202]);
   });
 
-  it('keeps only the first 128 A records', () => {
+  it('keeps only the first 128 A records of an answer', () => {
     const many = Array.from({ length: 200 }, (_, last) => a('a.test', last));
     const { message, removed } = withoutUnenforceable(answer({ answers: [...many, rrsig('a.test', TYPE.a)] }), never);
     expect([message.answers, removed]).toEqual([many.slice(0, 128), 72]);
     expect(withoutUnenforceable(answer({ answers: many.slice(0, 128) }), never).removed).toBe(0);
   });
 
-  it('removes A records outside the chain of the queried name, and in other sections', () => {
+  it('removes A records of names outside the CNAME chain, and A records outside the answer section', () => {
     const chain = [record('a.test', TYPE.cname, name('b.test')), a('b.test', 1)];
     const before = answer({
       answers: [a('c.test', 2), ...chain],
@@ -74,13 +74,13 @@ describe('filter of addresses that cannot be enforced', () => {
   });
 
   it.each([
-    ['hints', [...port, ...ipv4hint, ...ipv6hint], port],
-    ['hints only', ipv4hint, []],
+    ['hints and a port', [...port, ...ipv4hint, ...ipv6hint], port],
+    ['only an IPv4 hint', ipv4hint, []],
     ['an IPv6 hint before another key', [...ipv6hint, 7, 2, 0x2f71], [7, 2, 0x2f71]],
     ['mandatory hints', [0, 6, 3, 4, 6, ...port, ...ipv4hint, ...ipv6hint], [0, 2, 3, ...port]],
-    ['hints, one of them mandatory', [0, 2, 4, ...port, ...ipv4hint], port],
-    ['a mandatory list without the hints', [0, 2, 3, ...port, ...ipv6hint], [0, 2, 3, ...port]],
-  ])('removes the addresses from HTTPS records with %s', (_, parameters, left) => {
+    ['a mandatory IPv4 hint', [0, 2, 4, ...port, ...ipv4hint], port],
+    ['a mandatory list without its hint', [0, 2, 3, ...port, ...ipv6hint], [0, 2, 3, ...port]],
+  ])('removes the address hints from an HTTPS record with %s', (_, parameters, left) => {
     const others = [record('a.test', TYPE.rrsig, rrsig('a.test', TYPE.a).data)];
     const before = answer({ answers: [https(...parameters), rrsig('a.test', TYPE.https), ...others] });
     const after = withoutUnenforceable(before, never);
@@ -88,7 +88,7 @@ describe('filter of addresses that cannot be enforced', () => {
     expect(before.answers[0]).toEqual(https(...parameters));
   });
 
-  it('removes the signatures of changed record sets, and no others', () => {
+  it('removes the RRSIG records of changed record sets, and keeps all other RRSIG records', () => {
     const before = answer({
       answers: [aaaa('A.test'), rrsig('a.TEST', TYPE.aaaa), rrsig('a.test', TYPE.a), rrsig('b.test', TYPE.aaaa)],
       additionals: [rrsig('a.test', TYPE.aaaa), rrsig('a.test', TYPE.https)],
@@ -102,12 +102,12 @@ describe('filter of addresses that cannot be enforced', () => {
     });
   });
 
-  it('clears AD if a record was removed', () => {
+  it('clears the flag AD if it removes a record', () => {
     const before = answer({ flags: 0x81a0, answers: [aaaa('a.test')] });
     expect(withoutUnenforceable(before, never).message).toEqual(answer({ flags: 0x8180, answers: [] }));
   });
 
-  it('returns the same message if nothing is removed', () => {
+  it('returns the same message object if it removes no record', () => {
     const messages = [
       answer({}),
       answer({ answers: [a('a.test', 1), rrsig('a.test', TYPE.a)] }),

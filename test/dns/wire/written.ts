@@ -3,7 +3,7 @@ import { FLAG } from '#dns/wire/dns-numbers.js';
 import { keyOf } from '#dns/wire/name.js';
 import { respond, templateOf } from '#dns/wire/response.js';
 
-/** Writes a message as the answer to its question. */
+/** Encodes a message as the response to the question in this message. */
 export function written(message: Message): Uint8Array {
   const { id, flags, question, edns } = message;
   const query = { id, flags: flags | FLAG.ad, opcode: 0, key: keyOf(question.name), edns, ...question };

@@ -29,8 +29,8 @@ export function seedAnswers(seed: number, count: number): Uint8Array[] {
 }
 
 /**
- * Returns the fault of an answer, or `message` if it could be read and processed. Throws if the codec
- * violates one of its guarantees.
+ * Reads an answer. Returns the fault, or `message` if the codec could read and process the answer. Throws if
+ * the codec violates one of its guarantees.
  */
 export function judgeAnswer(bytes: Uint8Array): string {
   const read = readMessage(bytes);
@@ -40,8 +40,8 @@ export function judgeAnswer(bytes: Uint8Array): string {
 }
 
 /**
- * Checks that a valid query is written back unchanged, and that an invalid one gets an error response, if it
- * may be answered at all.
+ * Checks that the codec writes a valid query back unchanged, and that it can make an error response to an
+ * invalid query with an id.
  */
 export function judgeQuery(bytes: Uint8Array): void {
   const query = readQuery(bytes);
