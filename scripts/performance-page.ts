@@ -3,7 +3,8 @@ import { basename } from 'node:path';
 import { boundOf, figureOf, isKept, type Row } from '../bench/bench.js';
 
 /**
- * Copies benchmark figures into the table of docs/performance.md. The arguments are files of bench/results/.
+ * Copies the figures of benchmark results into the table of docs/performance.md. Each argument is a JSON file
+ * in bench/results/.
  */
 const PAGE = new URL('../docs/performance.md', import.meta.url);
 const ROW = /^\| ([\w-]+) \| (.+?) \| .*? \| .*? \| \d{4}-\d\d-\d\d \| (`npm run bench -- [\w-]+`) \|$/gm;

@@ -28,7 +28,7 @@ function emitted(text: string, fileName: string): string {
       verbatimModuleSyntax: true,
     },
   });
-  // Makes all white space equal, because a removed comment may leave an empty line.
+  // Replaces each sequence of white space by one space, because a removed comment may leave an empty line.
   return outputText.replace(/\s+/g, ' ');
 }
 

@@ -26,7 +26,7 @@ import { openMemoryStore } from '#store/store.js';
 import { nodesOf } from '#test/statecharts/chart-walk.js';
 import { threadHere } from './running-system.js';
 
-/** The XState actions that have an effect outside the statechart; `unprovided` checks only these actions. */
+/** Names of XState actions that act outside the statechart. `unprovided` ignores all other actions. */
 const EFFECTS = ['publish', 'use'];
 
 /**
@@ -42,7 +42,7 @@ function unprovided(chart: AnyStateMachine, actor: AnyStateMachine): string[] {
   return Object.entries(effectsOf(chart)).flatMap(([name, effect]) => (bound[name] === effect ? [name] : []));
 }
 
-test('each actor implements all invoked actors and all `publish` and `use` actions of its statechart', async () => {
+test("each actor implements all invoked actors, and all actions named `publish` or `use`, of the actor's statechart", async () => {
   const bus = createBus<Message>();
   const store = await openMemoryStore();
   const now = () => new Date();

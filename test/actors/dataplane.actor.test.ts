@@ -20,7 +20,7 @@ const PING = {
 };
 
 describe('dataplane actor', () => {
-  test('puts the configured fallback in force while no policy was ever written', async () => {
+  test('puts the configured fallback policy in force if no policy was ever written', async () => {
     const { datapath, until, system } = await startSystem();
     await until('policy_ready', 'never_activated');
     expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'prove 0', 'flip 0']);
@@ -35,7 +35,7 @@ describe('dataplane actor', () => {
     ]);
   });
 
-  test('keeps an adopted program, newer than the data folder, in force until a policy is written and activated', async () => {
+  test('keeps an adopted program in force if its generation is newer than the data folder, until a policy is activated', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '' };
     const { until, system, stateOf } = await startSystem({ datapath });
@@ -77,7 +77,7 @@ describe('dataplane actor', () => {
     expect(datapath.inForce).toBe(null);
   });
 
-  test('opens the datapath again after the datapath thread died, and puts the same policy in force again', async () => {
+  test('opens the datapath again after the datapath thread died, and puts the previous policy in force again', async () => {
     const { datapath, until, system, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     await system.policies.write(singleton('lan'));
@@ -148,7 +148,7 @@ describe('dataplane actor', () => {
     expect(attempts).toBe(2);
   });
 
-  test('reports a missing capability such as CAP_BPF, and refuses policy writes without storing the policies', async () => {
+  test('reports a missing capability such as CAP_BPF, and refuses each policy write without storing the policy', async () => {
     const datapath = fakeDatapath();
     datapath.missing = [{ what: 'CAP_BPF', sentence: 'Run as root, or grant CAP_BPF.' }];
     const { until, system, store } = await startSystem({ datapath });
@@ -179,7 +179,7 @@ describe('dataplane actor', () => {
     await until('dataplane_config', 'configured');
   });
 
-  test('shows the new name of a renamed interface until an interface with the configured name exists again', async () => {
+  test('reports the new name of a renamed interface until an interface with the configured name exists again', async () => {
     const datapath = fakeDatapath();
     const { until, system } = await startSystem({ datapath });
     await until('dataplane_config', 'configured');
@@ -198,7 +198,7 @@ describe('dataplane actor', () => {
     expect(system.readiness().checks[1]?.detail).toBe('no interface has this name: lan0');
   });
 
-  test('reports that the flow table refuses new flows, but stays ready and does not attach its hooks again', async () => {
+  test('reports that the flow table refuses new flows, but stays ready and does not attach the datapath again', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_running', 'enforcing');
     const running = () => system.readiness().checks[0];
@@ -224,7 +224,7 @@ describe('dataplane actor', () => {
     expect(running()?.detail).toBe('enforcing');
   });
 
-  test('attaches its hooks again after a link was lost, and fails the check `dataplane_config` if attaching fails', async () => {
+  test('attaches the datapath again after a link was lost, and fails the check `dataplane_config` if attaching fails', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_running', 'enforcing');
     datapath.on.attach = () => {

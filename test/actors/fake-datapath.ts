@@ -9,21 +9,24 @@ import type {
 } from '#contracts/datapath.js';
 
 /**
- * A fake `Datapath` for tests: `log` lists its calls, and a test changes its behaviour through the other
- * members.
+ * A fake `Datapath` for tests. It lists the calls in `log`; a test sets the other members to change the
+ * behaviour of the fake.
  */
 export type FakeDatapath = Datapath & {
   readonly log: string[];
   /** The generation of the last flipped program. Null: no program was flipped yet. */
   readonly inForce: number | null;
-  /** The program that `open` reports as left in force by an earlier process. Null: no such program. */
+  /**
+   * The generation and hash of the program that an earlier process left in force, as `open` reports it. Null:
+   * no program.
+   */
   left: Adoption['inForce'];
   missing: readonly Missing[];
   interfaces: string[];
   reviewed: Review;
   /**
-   * Functions of the test. The fake calls the function of an operation after it has logged the operation. If
-   * the function throws, the operation fails; if it returns a promise, the operation waits for that promise.
+   * Functions that a test sets. The fake calls the function of an operation after it has logged the
+   * operation. The operation fails if the function throws, and waits for a promise that the function returns.
    */
   readonly on: { open?: Hook; attach?: Hook; stage?: Hook; prove?: Hook; flip?: Hook; unstage?: Hook };
   tell(change: DatapathChange): void;

@@ -3,7 +3,10 @@ import { createActor, SimulatedClock, waitFor } from 'xstate';
 import { supervisedPartActor } from '#actors/supervised-part.actor.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 
-/** Runs the actor of a fake supervised part. `begin` of this part fails while `given.works` is false. */
+/**
+ * Starts the actor of a fake supervised part. The function `begin` of this part fails while `given.works` is
+ * false.
+ */
 function startPart(beginsAtOnce: boolean) {
   const clock = new SimulatedClock();
   const given = { begun: 0, works: true, report: (_: string | null): void => {} };
@@ -42,7 +45,7 @@ test('a supervised part that fails is started again after 1 s, then after 2 s an
   actor.stop();
 });
 
-test('a supervised part with its own start is up until the part reports a failure, and again after it reports recovery', async () => {
+test('a supervised part with `beginsAtOnce: false` is up, is down after it reports a failure, and up after it reports null', async () => {
   const { actor, given, settled } = startPart(false);
   await settled('up');
   given.report('the thread ended');

@@ -67,7 +67,7 @@ test('60 s without a failure reset the restart delay of an actor of the node', a
   node.stop();
 });
 
-test('the node stops 10 s after a shutdown request although its parts do not respond', () => {
+test('the node stops 10 s after a shutdown request although no part responds', () => {
   const { node, clock } = supervising(() => new Promise(() => {}));
   node.send({
     type: 'policy.activated',

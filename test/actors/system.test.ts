@@ -28,7 +28,7 @@ describe('a node whose configuration has no `dataplane` section', () => {
   });
 });
 
-describe('a part that the node does not run', () => {
+describe('a part that is not running', () => {
   const rules = [
     { id: 'name', action: 'allow', match: { dns_hostname: 'example.com' } },
     { id: 'tls', action: 'allow', match: { proto: 'tcp', dst_ports: [443], tls: { sni: ['example.com'] } } },
@@ -38,7 +38,7 @@ describe('a part that the node does not run', () => {
     policy: { source_groups: [{ id: 'lan', sources: { ips: ['10.0.0.1'] }, rules }] },
   };
 
-  test('has the readiness state `needed_but_absent` while the active policy needs this part', async () => {
+  test('has the readiness state `needed_but_absent` while the active policy needs it', async () => {
     const { system, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     const outcome = await system.policies.write(write(needy));
@@ -48,7 +48,7 @@ describe('a part that the node does not run', () => {
     expect([stateOf('dns_allowlist'), stateOf('service_plane')]).toEqual(['disabled', 'disabled']);
   });
 
-  test('has the readiness state `unserved` if this part is the cluster and the configuration has a cluster section', async () => {
+  test('has the readiness state `unserved` if it is the cluster and the configuration has a cluster section', async () => {
     const { system } = await startSystem({ sections: { cluster: true } });
     const failing = system
       .readiness()
@@ -93,7 +93,7 @@ describe('a stored policy that is invalid', () => {
 });
 
 describe('shutdown of a node', () => {
-  test('completes the current policy write, refuses later policy writes, and leaves the datapath in force', async () => {
+  test('completes the current policy write, refuses later policy writes, and keeps the program in the kernel in force', async () => {
     const { system, datapath, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     let release = (): void => {};
@@ -198,7 +198,7 @@ describe('Kubernetes integrations', () => {
     });
   });
 
-  test('are not changed by a dry run, which returns the same answer as the real write', async () => {
+  test('are not changed by a dry run, and a dry run returns the answer of the real write', async () => {
     const { system } = await startSystem();
     const dry = await system.integrations.write({ integration, author: 'alice', expectedRevision: 0, dryRun: true });
     expect(dry).toMatchObject({ kind: 'written', created: true, integration: { name: 'prod', revision: 1 } });

@@ -26,7 +26,7 @@ test('the API requires no token for exactly four routes (D36): the OpenAPI docum
   ]);
 });
 
-test('the API accepts the role readonly for GET and explain requests, and requires the role admin for all other requests', () => {
+test('the API requires the role admin for all requests except GET and explain requests, which also accept readonly', () => {
   const roleOf = (method: string, path: string) =>
     method === 'GET' || path.endsWith('/explain') ? 'readonly' : 'admin';
   const guarded = routes.filter(({ needs }) => needs !== 'nothing');
@@ -80,7 +80,7 @@ test.each(routes.filter(({ needs }) => needs !== 'nothing'))(
   },
 );
 
-test('an expired token is refused with a detail text that says that the token has expired', async () => {
+test('an expired token is refused with a detail text that names the expiry as the reason', async () => {
   const { ask } = await rig();
   const answer = await ask('GET', '/api/v1/policy', { token: TOKENS.expired });
   expect(answer.json()).toEqual({
@@ -120,7 +120,7 @@ test('a token in the query string is refused with 400, even if the Authorization
   }
 });
 
-test('too many failed logins from one address return 429, but a valid token from that address is still accepted', async () => {
+test('too many failed logins from one address get 429, but a valid token from that address is still accepted', async () => {
   const own = await rig({ limits: { failedLoginsPerWindow: 2 } });
   const statuses: number[] = [];
   for (let attempt = 0; attempt < 4; attempt++) {

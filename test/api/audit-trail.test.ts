@@ -39,7 +39,7 @@ describe('audit trail of refused logins', () => {
     ]);
   });
 
-  test('adds only two findings for 500 refused requests from one address with different tokens and paths', async () => {
+  test('adds two findings in all for 500 refused requests from one address with different tokens and paths', async () => {
     const { ask, node } = await rig({ limits: { requestsPerWindow: 10_000 } });
     const pending = new PendingFindings('api');
     for (let at = 0; at < 500; at++) {

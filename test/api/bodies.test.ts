@@ -130,7 +130,7 @@ describe.each(SMALL_WRITES)('request body of %s %s', (method, path) => {
     expect(await refusalOf(method, path, asked)).toEqual(expected(bad));
   });
 
-  test('is refused if its JSON is deeply nested', async () => {
+  test('is refused if the JSON text is deeply nested', async () => {
     expect(await refusalOf(method, path, deep)).toMatchObject({ status: 400, type: 'urn:weir:error:invalid_body' });
   });
 
@@ -145,7 +145,7 @@ describe.each(SMALL_WRITES)('request body of %s %s', (method, path) => {
     );
   });
 
-  test('is refused with the JSON pointer of an unknown member', async () => {
+  test('is refused with the JSON pointer of an unknown JSON member', async () => {
     const { status, pointers } = await refusalOf(method, path, { body: '{"a/b~c":1}' });
     expect(status).toBe(400);
     expect(pointers).toContain('/a~1b~0c');
@@ -153,7 +153,7 @@ describe.each(SMALL_WRITES)('request body of %s %s', (method, path) => {
 });
 
 describe.each(POLICY_WRITES)('policy body of %s %s', (method, path) => {
-  test('is passed on without being parsed, even if it is invalid JSON', async () => {
+  test('is passed to the node without being parsed, even if the body is invalid JSON', async () => {
     const { ask, node } = await rig();
     await ask(method, path, { body: '{"a":1,"a":' });
     expect(node.changes.map(({ call }) => call)).toEqual(['policies.write']);

@@ -23,7 +23,8 @@ const CA = '/api/v1/settings/tls-intercept-ca';
 const PERFORMANCE = '/api/v1/settings/performance-mode';
 
 /**
- * Every write operation of the API, with a valid request body, or undefined for an operation without a body.
+ * Every write operation of the API: HTTP method, path and a valid body. The body is undefined if the
+ * operation has none.
  */
 const WRITES: readonly (readonly [method: string, path: string, body: object | undefined])[] = [
   ['PUT', '/api/v1/policy', JSON.parse(BODY) as object],

@@ -75,17 +75,17 @@ export type FakeManagement = Management & {
     /** The arguments of the queries for hits, flows and findings, in order of arrival. */
     readonly asked: unknown[];
     names: Awaited<ReturnType<Management['lookups']['names']>>;
-    /** Results of `findings.query`, one result per call; the last result is repeated. */
+    /** Results of `findings.query`, one for each call. The last result is repeated. */
     findings: Awaited<ReturnType<Management['findings']['query']>>[];
   };
-  /** The audit events that the API recorded, in order. */
+  /** The audit events that the API recorded, in order of arrival. */
   readonly recorded: AuditEvent[];
   answer: { policyWrite: (write: PolicyWrite) => PolicyOutcome | Promise<PolicyOutcome> };
 };
 
 /**
- * A fake node for the API. It records calls that could change the node, and returns the results that a test
- * sets in `reads` and `answer`.
+ * A fake node for API tests. It records the calls that could change a node, and returns the results that a
+ * test sets in `reads` and `answer`.
  */
 export function fakeManagement(overrides: Partial<Management> = {}): FakeManagement {
   const changes: FakeManagement['changes'] = [];

@@ -52,7 +52,7 @@ const linesOf = (body: string) =>
     .map((line) => JSON.parse(line) as { rule: string });
 
 describe.each([PATH, `${PATH}/local`])('GET %s', (path) => {
-  test('returns one page of the findings of this node to the role readonly', async () => {
+  test('returns one page of findings to the role readonly, without a query to other nodes', async () => {
     const { ask, node } = await rig();
     node.reads.findings = [{ items: [found()], next: CURSOR }];
     const answer = await ask('GET', path, { token: TOKENS.readonly });
@@ -70,7 +70,7 @@ describe.each([PATH, `${PATH}/local`])('GET %s', (path) => {
     expect(node.reads.asked).toEqual([{ filter: { ...ANY, types: DENIES }, limit: 100, cursor: null }]);
   });
 
-  test('passes all filters of the query on, with the values of a repeated filter as alternatives', async () => {
+  test('passes all filters of the query to the node, with the values of a repeated filter as alternatives', async () => {
     const { ask, node } = await rig();
     const query =
       'finding_type=l4_deny&finding_type=gap&source_group=lan&rule=web&rule=dns&policy_id=p&src=10.0.0.7&src=10.1.2.3/8' +
@@ -151,7 +151,7 @@ test.each([
   },
 );
 
-test('findings about refused and successful writes show the author, the client address and the ETag', async () => {
+test('findings about refused requests and successful writes show the author, the client address and the ETag', async () => {
   const { ask, node } = await rig();
   const nobody = { policyId: null, sourceGroup: null, rule: null, decidedBy: null, destination: null, protocol: null };
   const api = { ...nobody, destinationPort: null, generation: null, actor: 'alice', operation: 'putPolicy' };
@@ -224,7 +224,7 @@ describe('findings in the format jsonl', () => {
     expect((await ask('GET', `${PATH}?format=jsonl`)).body).toBe('');
   });
 
-  test('are read only as fast as the client reads them, and no longer after the client disconnects', async () => {
+  test('are not read from the store while the client reads nothing, or after the client has disconnected', async () => {
     const { api, node } = await rig();
     const page = { items: Array.from({ length: 1_000 }, () => found({ hostname: 'x'.repeat(200) })), next: CURSOR };
     node.reads.findings = [page];
@@ -233,8 +233,8 @@ describe('findings in the format jsonl', () => {
     asking.setHeader('authorization', `Bearer ${TOKENS.admin}`);
     asking.end();
     const [answer] = await once(asking, 'response');
-    // When the socket buffers are full, the route must stop reading pages, so the number of page reads stays
-    // constant.
+    // When the socket buffers are full, the route must stop reading pages. The number of page reads then
+    // stays constant.
     let before = -1;
     await expect
       .poll(

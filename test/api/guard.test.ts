@@ -82,7 +82,7 @@ test('a client address with too many requests gets 429 and Retry-After, but requ
   expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0);
 });
 
-test('every response has the headers nosniff, no-store and a Content-Security-Policy, and allows no other origin', async () => {
+test('every response has the headers nosniff, no-store and Content-Security-Policy, and no CORS header', async () => {
   const { ask } = await rig();
   for (const path of ['/health', '/api/v1/policy', '/nowhere']) {
     const { headers } = await ask('GET', path);
@@ -130,7 +130,7 @@ describe('request without a matching route', () => {
     });
   });
 
-  test('returns a problem of the URL for an empty name, an invalid percent escape or an overlong name in the path', async () => {
+  test('returns 400 or 414 for an empty name, an invalid percent escape or an overlong name in the path', async () => {
     const { ask } = await rig();
     const nameless = await ask('GET', '/api/v1/policies/by-name/');
     expect([nameless.statusCode, nameless.json().problems[0].pointer]).toEqual([400, '/name']);
@@ -142,7 +142,7 @@ describe('request without a matching route', () => {
 });
 
 test.each(['dryrun=true', 'dry_run=yes', 'dry_run=true&dry_run=false', 'x'])(
-  'the invalid query %s is refused, so that a typing error cannot turn a dry run into a write',
+  'the invalid query %s of a policy write is refused, so that a misspelt dry_run cannot cause a real write',
   async (query) => {
     const { ask, node } = await rig();
     const answer = await ask('PUT', `/api/v1/policy?${query}`, { body: '{}' });

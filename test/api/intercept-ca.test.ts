@@ -21,7 +21,7 @@ const body = {
 };
 
 /**
- * Starts an API with the real intercept CA setting. `told` lists the values that this setting has passed to
+ * Starts an API with the real intercept CA setting. `told` lists the CA values that the setting has sent to
  * the service plane.
  */
 async function real(store?: Awaited<ReturnType<typeof openMemoryStore>>) {
@@ -74,7 +74,7 @@ describe('intercept CA', () => {
     expect(subjects()).toEqual([null, 'CN=Weir intercept CA node-a', 'CN=given', null]);
   });
 
-  test('is not replaced if the If-Match or If-None-Match header of the request fails', async () => {
+  test('is not replaced if the If-Match or If-None-Match header of the write does not match', async () => {
     const { ask, subjects } = await real();
     await ask('PUT', PATH, { body });
     const late = { headers: { 'if-none-match': '*' } };
@@ -154,8 +154,8 @@ test('the private key of the intercept CA appears in no response, no file of the
     await ask('PUT', PATH, { body }),
     await ask('GET', PATH),
     await ask('GET', `${PATH}/cert`),
-    // Faulty bodies: the key in place of the certificate, a certificate or a key of another pair, a truncated
-    // key, a key in an array, and invalid JSON.
+    // Bodies with a fault: the key as certificate, the certificate of another key, the key of another
+    // certificate, a truncated key, a key in an array, invalid JSON.
     await ask('PUT', PATH, { body: { cert_pem: body.key_pem, key_pem: body.key_pem } }),
     await ask('PUT', PATH, { body: { cert_pem: CERTIFICATE, key_pem: body.key_pem } }),
     await ask('PUT', PATH, { body: { cert_pem: given.certPem, key_pem: KEY } }),
@@ -172,13 +172,14 @@ test('the private key of the intercept CA appears in no response, no file of the
     if (!file.isFile()) continue;
     expect([file.name, foundIn(readFileSync(join(file.parentPath, file.name)), traces)]).toEqual([file.name, []]);
   }
-  // The service plane receives the key as an object; the JSON text of this object must not contain the key.
+  // The service plane receives the key as a `KeyObject`. The JSON text of this message must not contain the
+  // key.
   const last = told.at(-1);
   expect(last?.kind === 'ca' && last.ca.key.equals(given.key)).toBe(true);
   expect(foundIn(JSON.stringify(told), traces)).toEqual([]);
 });
 
-test('a restarted node loads its stored intercept CA, and reports the CA as unreadable if the seal key is missing', async () => {
+test('a restarted node loads the stored intercept CA, and reports the CA as unreadable if the seal key is missing', async () => {
   const dataDir = temporaryFolder();
   const begin = async () => {
     const store = await openStore(dataDir, () => {});

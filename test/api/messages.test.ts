@@ -46,7 +46,7 @@ describe('explain request', () => {
       expect(await asking({ ...packet, proto, dst_port: 0 })).toEqual([]);
     },
   );
-  test('for ICMP is refused without an ICMP type, and for GRE is accepted without type and port', async () => {
+  test('for ICMP is refused without an ICMP type, and for GRE (protocol 47) is accepted without type and port', async () => {
     expect(await asking({ ...packet, proto: 'icmp' })).toEqual([`required /icmp_type: ${NEEDED}`]);
     expect(await asking({ ...packet, proto: 'icmp', icmp_type: 0 })).toEqual([]);
     expect(await asking({ ...packet, proto: 47 })).toEqual([]);
@@ -56,7 +56,7 @@ describe('explain request', () => {
     await ask('POST', '/api/v1/policy/explain', { body: { ...packet, proto: 'tcp', dst_port: 1 } });
     expect(node.changes).toMatchObject([{ with: { query: { sourcePortAssumed: true } } }]);
   });
-  test('gets one problem each for a missing protocol, a missing destination and an IPv6 source', async () => {
+  test('gets one problem each for a missing protocol, a missing destination address and an IPv6 source address', async () => {
     expect(await asking({ src: 'fe80::1' })).toEqual([
       'invalid_value /src: IPv6 is not supported; write an IPv4 address such as "192.0.2.7".',
       'required /dst: This field is required.',
@@ -97,7 +97,7 @@ describe('detail text of an error', () => {
       'the body: Must be an object.',
     );
   });
-  test('for status 412 tells the client to read again and to write with the new ETag', async () => {
+  test('for status 412 tells the client to read the policy again and to write with the new ETag', async () => {
     const { ask, node } = await rig();
     node.answer.policyWrite = () => ({ kind: 'refused', code: 'precondition_failed', detail: 'the ETag is "x"' });
     expect((await ask('PUT', '/api/v1/policy', { body: '{}' })).json<Told>().detail).toBe(
@@ -157,14 +157,14 @@ test.each([
     'invalid_parameter ?finding_type: Must be one of l4_deny, icmp_deny, dns_deny, tls_deny, http_deny, auth_denied, config_change, gap.',
   ],
 ])(
-  '%s %s is refused with a problem that names the invalid parameter and the valid values',
+  '%s %s is refused with a problem that names the invalid parameter and explains the fault',
   async (method, path, problem) => {
     const { problems } = await told(method, path, method === 'POST' ? { body: '{}' } : {});
     expect(problems).toEqual([problem]);
   },
 );
 
-test('a readonly token gets a list of tokens that contains only that token', async () => {
+test('a readonly token gets only its own entry from the list of tokens', async () => {
   const record = { subject: 's', role: 'readonly' as const, created_at: SINCE, expires_at: null, revoked_at: null };
   const node = fakeManagement();
   const tokens = [

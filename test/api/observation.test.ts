@@ -33,7 +33,7 @@ describe('readiness route', () => {
     ['/ready?verbose', {}],
     ['/ready?verbose=true', {}],
     ['/ready', { accept: 'text/plain' }],
-  ])('with %s and the headers %j returns plain text with one line per readiness check', async (url, headers) => {
+  ])('for %s with the headers %j returns plain text with one line for each readiness check', async (url, headers) => {
     const answer = await (await failing()).ask('GET', url, { headers });
     expect([answer.statusCode, answer.body, answer.headers['content-type']]).toEqual([
       503,
@@ -42,7 +42,7 @@ describe('readiness route', () => {
     ]);
   });
 
-  test('ignores readiness checks that the query excludes, and refuses a query that excludes an unknown check', async () => {
+  test('ignores readiness checks that the query excludes, and refuses a query that excludes an unknown readiness check', async () => {
     const { ask } = await failing();
     const answer = await ask('GET', '/ready?exclude=dns_allowlist');
     expect([answer.statusCode, answer.json()]).toEqual([200, { ready: true, checks: [FAILING.checks[0]] }]);
@@ -60,7 +60,7 @@ test('GET /health returns the status ok', async () => {
 });
 
 describe('stats route', () => {
-  test('returns every member, with 0 or null for the counters of a part that does not run', async () => {
+  test('returns all members of the statistics, with 0 or null for the counters of a part that does not run', async () => {
     const { ask } = await rig();
     expect((await ask('GET', '/api/v1/stats')).json()).toEqual({
       generation: 7,
@@ -206,7 +206,7 @@ describe('explain route', () => {
     return { status: answer.statusCode, body: answer.json(), questions };
   };
 
-  test('passes a packet query to the node in normal form, and returns the evaluation', async () => {
+  test('passes the query for a packet to the node with numeric addresses, and returns the evaluation', async () => {
     const packet = {
       src: '10.0.0.7',
       dst: '192.0.2.10',
@@ -292,7 +292,7 @@ describe('metrics route', () => {
     return answer.body.split('\n');
   };
 
-  test('returns kernel counters, readiness checks, and the number of requests of each route', async () => {
+  test('returns kernel counters, readiness checks, and the number of requests to each route', async () => {
     const lines = await scraped();
     expect(lines).toEqual(
       expect.arrayContaining([
@@ -394,7 +394,7 @@ describe('metrics route', () => {
     ]);
   });
 
-  test('returns unchanged kernel counters in a second scrape if the kernel counted nothing in between', async () => {
+  test('returns the same kernel counters in two scrapes if the kernel counted nothing in between', async () => {
     const { ask } = await rig();
     await ask('GET', '/metrics');
     const second = await ask('GET', '/metrics');

@@ -39,7 +39,7 @@ describe('OpenAPI document', () => {
     expect(validator.version).toBe('3.1');
   });
 
-  test('has exactly the endpoints of the specification and of the decisions', () => {
+  test('has exactly the endpoints of the specification and of the decisions in docs/contract.md', () => {
     expect(operations.map(({ method, path }) => `${method.toUpperCase()} ${path}`).sort()).toEqual(
       [
         'GET /health',
@@ -119,7 +119,7 @@ describe('OpenAPI document', () => {
     }
   });
 
-  test('has the schema of every policy body, although the API route does not parse that body', () => {
+  test('has the schema of every policy body, although the API routes for policies do not parse that body', () => {
     const schemaOf = (path: string, method: string) => document.paths[path]?.[method]?.requestBody;
     const reference = (name: string) => ({ $ref: `#/components/schemas/${name}` });
     const holding = (schema: unknown) => ({ required: true, content: { 'application/json': { schema } } });
@@ -165,7 +165,7 @@ describe('OpenAPI document', () => {
     expect(headers('/api/v1/policy', 'get', '429')).toEqual(['Retry-After']);
   });
 
-  test('has no token, key or secret member in the schema of a response', () => {
+  test('has no member for a token, key or secret in the schema of a response', () => {
     const shown = ['Integration', 'WrittenIntegration', 'TlsInterceptCa', 'WrittenTlsInterceptCa', 'Token'].map(
       (name) => Object.keys(document.components.schemas[name]?.properties ?? {}),
     );

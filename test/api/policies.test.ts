@@ -14,7 +14,7 @@ const answering = (outcome: PolicyOutcome) => {
 };
 
 describe('policy read', () => {
-  test('of an active envelope returns the mode of the envelope in every group, and all other bytes as stored', async () => {
+  test('of an active envelope returns the mode of the envelope in every source group, and all other bytes unchanged', async () => {
     const { ask } = await rig();
     const answer = await ask('GET', '/api/v1/policy');
     expect(answer.body).toBe(
@@ -45,7 +45,7 @@ describe('policy read', () => {
     },
   );
 
-  test('of the list returns every policy record without its body', async () => {
+  test('of the list of policies returns every policy record without the stored body', async () => {
     const { ask } = await rig();
     expect((await ask('GET', '/api/v1/policies')).json()).toEqual({ items: [RECORD] });
   });
@@ -139,7 +139,7 @@ describe('policy write', () => {
   test.each([
     ['', false],
     ['?dry_run=true', true],
-  ])('with POST /activate%s asks the node to activate the policy record, without a body', async (query, dryRun) => {
+  ])('with POST /activate%s asks the node to activate the policy record, and sends no body', async (query, dryRun) => {
     const { ask, node } = await rig();
     const answer = await ask('POST', `/api/v1/policies/${RECORD.id}/activate${query}`, {
       headers: { 'if-match': ETAG },
@@ -179,7 +179,7 @@ describe('policy write', () => {
     },
   );
 
-  test('that creates a record returns 201 with the location, the ETag and the warnings', async () => {
+  test('that creates a record returns 201 with a Location header, the ETag and the warnings', async () => {
     const { ask } = await answering({
       kind: 'written',
       created: true,
@@ -203,7 +203,7 @@ describe('policy write', () => {
     [true, 201, `/api/v1/policies/${RECORD.id}`],
     [false, 200, undefined],
   ])(
-    'by name returns a location only for a new record (created = %s returns %i)',
+    'by name returns a Location header only for a new record (created: %s, status: %i)',
     async (created, status, location) => {
       const { ask } = await answering({
         kind: 'written',
@@ -218,7 +218,7 @@ describe('policy write', () => {
     },
   );
 
-  test('in singleton form returns only the PolicyConfig, and the codes of warnings in the header Weir-Warnings', async () => {
+  test('in singleton form returns only the stored policy, and the codes of warnings in the header Weir-Warnings', async () => {
     const { ask } = await answering({
       kind: 'written',
       created: true,
@@ -350,7 +350,7 @@ test('GET /api/v1/policy returns 503, without the path of the store, if the stor
   ]);
 });
 
-test('a policy write returns 503 while the bodies of running policy writes exceed the total size limit', async () => {
+test('a policy write gets 503 while the bodies of concurrent policy writes exceed the total size limit', async () => {
   let release: (outcome: PolicyOutcome) => void = () => {};
   const node = fakeManagement();
   node.answer.policyWrite = () =>

@@ -13,7 +13,7 @@ afterEach(async () => {
 export type Rig = {
   readonly api: Api;
   readonly node: FakeManagement;
-  /** Sends a request with the admin token, or with the token of `request`; null sends no token. */
+  /** Sends a request with the admin token. `request.token` replaces this token; null sends no token. */
   readonly ask: (method: string, url: string, request?: Asked) => Promise<LightMyRequestResponse>;
 };
 export type Asked = {

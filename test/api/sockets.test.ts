@@ -74,7 +74,7 @@ describe('malformed HTTP request', () => {
       431,
       'headers_too_large',
     ],
-  ] as const)('with %s gets an error response and changes nothing', async (_name, bytes, status, code) => {
+  ] as const)('with %s gets an error response, and changes nothing on the node', async (_name, bytes, status, code) => {
     const answer = await converse(bytes);
     expect({ status: answer.status, type: answer.type, changes: answer.changes }).toEqual({
       status,
@@ -107,7 +107,7 @@ describe('slow client', () => {
     expect(answer.ms).toBeLessThan(3_000);
   });
 
-  test('has more time for the body of a policy write', async () => {
+  test('gets more time to send the body of a policy write than to send other bodies', async () => {
     const answer = await converse(
       `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"sou`,
       { ...QUICK, requestTimeoutMs: 10, policyRequestTimeoutMs: 200 },
@@ -116,7 +116,7 @@ describe('slow client', () => {
     expect(answer.ms).toBeGreaterThanOrEqual(190);
   });
 
-  test('is disconnected if no further request arrives within the keep-alive timeout', async () => {
+  test('is disconnected if it sends no further request within the keep-alive timeout', async () => {
     const answer = await converse('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n', { keepAliveTimeoutMs: 50 });
     expect([answer.status, answer.text.endsWith('{"status":"ok"}')]).toEqual([200, true]);
     expect(answer.ms).toBeLessThan(5_000);
@@ -124,7 +124,7 @@ describe('slow client', () => {
 });
 
 describe('oversized request body', () => {
-  test('is refused with 413 as soon as its Content-Length arrives, and the connection is closed', async () => {
+  test('is refused with 413 as soon as the Content-Length header arrives, and the connection is closed', async () => {
     const answer = await converse(
       `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 68157440\r\n\r\n{`,
       { lingerMs: 20 },
@@ -142,7 +142,7 @@ describe('oversized request body', () => {
     expect([answer.status, answer.type, answer.changes]).toEqual([413, 'urn:weir:error:body_too_large', []]);
   });
 
-  test('gets the response 413 even if the client reads only after it has sent the whole body', async () => {
+  test('gets the response 413 even if the client reads only after it has sent the complete body', async () => {
     const { api } = await rig();
     const port = await listening(api);
     const answer = await fetch(`http://127.0.0.1:${port}/api/v1/policy`, {
@@ -157,7 +157,7 @@ describe('oversized request body', () => {
   });
 });
 
-test('the API accepts the local address of a connection as Host header without configuration', async () => {
+test('the API accepts the local address of the connection in the Host header without configuration', async () => {
   const { api } = await rig();
   await api.listen({ host: '127.0.0.2', port: 0 });
   const address = api.server.address() as { port: number };
@@ -194,8 +194,8 @@ function handshake(port: number, versions: ConnectionOptions): Promise<string | 
 }
 
 /**
- * Sends requests on one connection, each after the response to the previous request. Resolves with the
- * response heads when the node closes the connection.
+ * Sends requests on one connection, each after the response to the previous request. Resolves with the heads
+ * of all responses when the node closes the connection.
  */
 async function inTurn(requests: readonly string[], limits: Partial<ApiLimits>) {
   const { api } = await rig({ limits });

@@ -45,29 +45,32 @@ test('GET of a source group returns 404 if the policy does not exist, and 503 if
 test.each([
   ['PUT', '{"sources":{}}', 'put'],
   ['DELETE', undefined, 'delete'],
-] as const)('%s of a source group asks the node to write only this source group', async (method, body, operation) => {
-  const { ask, node } = await rig();
-  await ask(method, `/api/v1/policies/${RECORD.id}/source-groups/a%2Fb%20%C3%A4?dry_run=true&activate=false`, {
-    ...(body === undefined ? {} : { body }),
-    headers: { 'if-match': ETAG },
-  });
-  expect(node.changes.map((change) => change.with)).toEqual([
-    {
-      operation,
-      target: { by: 'id', id: RECORD.id },
-      sourceGroup: 'a/b ä',
-      form: 'envelope',
-      body: body === undefined ? new Uint8Array() : Buffer.from(body),
-      ifMatch: ETAG,
-      ifNoneMatch: undefined,
-      activate: false,
-      dryRun: true,
-      author: 'alice',
-    },
-  ]);
-});
+] as const)(
+  '%s on the path of a source group asks the node to write only this source group',
+  async (method, body, operation) => {
+    const { ask, node } = await rig();
+    await ask(method, `/api/v1/policies/${RECORD.id}/source-groups/a%2Fb%20%C3%A4?dry_run=true&activate=false`, {
+      ...(body === undefined ? {} : { body }),
+      headers: { 'if-match': ETAG },
+    });
+    expect(node.changes.map((change) => change.with)).toEqual([
+      {
+        operation,
+        target: { by: 'id', id: RECORD.id },
+        sourceGroup: 'a/b ä',
+        form: 'envelope',
+        body: body === undefined ? new Uint8Array() : Buffer.from(body),
+        ifMatch: ETAG,
+        ifNoneMatch: undefined,
+        activate: false,
+        dryRun: true,
+        author: 'alice',
+      },
+    ]);
+  },
+);
 
-test('PUT of a source group returns the policy record, the warnings and the source group', async () => {
+test('PUT of a source group returns the policy record, the warnings and the written source group', async () => {
   const { ask } = await answering(WRITTEN);
   const answer = await ask('PUT', PATH, { body: GROUP });
   expect([answer.statusCode, answer.headers.etag, answer.headers['weir-generation'], answer.headers.location]).toEqual([
@@ -79,7 +82,7 @@ test('PUT of a source group returns the policy record, the warnings and the sour
   expect(answer.json()).toEqual({ ...RECORD, warnings: [WARNING], proof: null, source_group: JSON.parse(GROUP) });
 });
 
-test('PUT of a new source group returns 201 and the location of the source group', async () => {
+test('PUT of a new source group returns 201 and a Location header with the path of the source group', async () => {
   const { ask } = await answering({ ...WRITTEN, created: true });
   const answer = await ask('PUT', `/api/v1/policies/${RECORD.id}/source-groups/a%2Fb`, { body: GROUP });
   expect([answer.statusCode, answer.headers.location]).toEqual([
@@ -104,7 +107,7 @@ test.each([
   ['PUT', GROUP, JSON.parse(GROUP)],
   ['DELETE', undefined, null],
 ] as const)(
-  'a dry run of %s of a source group returns the result that the real write would store',
+  'a dry run of %s on a source group returns the result that the real write would store',
   async (method, body, shown) => {
     const stored = { ...STORED, body: Buffer.from(body ?? '') };
     const { ask } = await answering({ kind: 'checked', stored, warnings: [WARNING], programLines: 12, proof: null });

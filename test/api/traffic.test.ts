@@ -69,7 +69,7 @@ describe('GET /api/v1/policy/hits', () => {
     ]);
   });
 
-  test('passes the filters and the cursor of the query to the node', async () => {
+  test('passes the filters and the cursor in the query string to the node', async () => {
     const { ask, node } = await rig();
     await ask('GET', '/api/v1/policy/hits?group=a&group=b&rule=web&unused&limit=10&cursor=7.20');
     await ask('GET', '/api/v1/policy/hits?unused=false');
@@ -141,7 +141,7 @@ describe('GET /api/v1/flows', () => {
     interfaces: { in: 'lan0', out: null },
   };
 
-  test('returns flows and a cursor; the next request passes this cursor to the node as a flow key', async () => {
+  test('returns flows and a cursor, and passes a cursor of the query to the node as a flow key', async () => {
     const { ask, node } = await rig();
     const key = Uint8Array.from({ length: 16 }, (_, at) => 250 - at);
     const echo = { ...flow, protocol: 1, ports: null, icmpId: 77, state: 'icmp_opened' } as const;
@@ -235,7 +235,7 @@ describe('GET /api/v1/flows', () => {
 });
 
 describe('DELETE /api/v1/flows', () => {
-  test('removes the flows that the filters select, or all flows if the query is ?all', async () => {
+  test('removes the flows that match the filters, or all flows if the query is ?all', async () => {
     const { ask, node } = await rig();
     const answers = [await ask('DELETE', '/api/v1/flows?src=10.0.0.1'), await ask('DELETE', '/api/v1/flows?all')];
     expect(answers.map((answer) => [answer.statusCode, answer.json()])).toEqual([
@@ -261,7 +261,7 @@ describe('DELETE /api/v1/flows', () => {
     ['?all=false', '?all: Missing: no other parameter says which flows.'],
     ['?all&src=10.0.0.1', '?all: Not allowed beside parameters that say which flows.'],
     ['?srk=10.0.0.1', '?srk: There is no parameter "srk" here (did you mean "src"?).'],
-  ])('removes no flow if the query is %j', async (query, detail) => {
+  ])('removes no flow and returns 400 if the query is %j', async (query, detail) => {
     const { ask, node } = await rig();
     const answer = await ask('DELETE', `/api/v1/flows${query}`);
     expect([answer.statusCode, answer.json().detail, node.changes]).toEqual([400, detail, []]);

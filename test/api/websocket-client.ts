@@ -3,9 +3,9 @@ import { type IncomingMessage, request } from 'node:http';
 import type { Socket } from 'node:net';
 
 export type WebSocketClient = {
-  /** The WebSocket subprotocol that the server chose, if any. */
+  /** The WebSocket subprotocol that the server chose. Undefined: no subprotocol. */
   readonly protocol: string | undefined;
-  /** All messages received so far, parsed from JSON. */
+  /** All WebSocket messages that the client has received so far, parsed from JSON. */
   readonly messages: readonly unknown[];
   readonly socket: Socket;
   /**
@@ -71,8 +71,8 @@ function reading({ headers }: IncomingMessage, socket: Socket, head: Buffer): We
 }
 
 /**
- * Parses the first WebSocket frame (RFC 6455, 5.2) if all bytes of the frame have arrived. Frames of a server
- * have no mask.
+ * Parses the first WebSocket frame (RFC 6455, 5.2) in the received bytes. Undefined: the frame is
+ * incomplete. Server frames have no mask.
  */
 function frameIn(
   bytes: Buffer,

@@ -18,8 +18,8 @@ const frame = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encod
 type Opened = { readonly filter: WiretapFilter; readonly replayMs: number; readonly sink: Sink };
 
 /**
- * Starts an API with a fake wiretap. `opened` lists the readers that the API has opened, so that a test can
- * send frames to a reader.
+ * Starts an API with a fake wiretap. `opened` lists the readers of the API, so that a test can send frames to
+ * a reader.
  */
 async function tapped() {
   const opened: Opened[] = [];
@@ -94,8 +94,8 @@ test('a wiretap client over Server-Sent Events receives each frame in a data lin
 type Paused = { readonly resume: () => void; readonly messages: () => readonly unknown[]; readonly end: () => void };
 
 /**
- * The two kinds of wiretap clients: WebSocket and SSE. A client reads nothing from the network until
- * `resume`.
+ * The two kinds of wiretap clients, WebSocket and SSE. After the start a client reads nothing from its socket
+ * until `resume`.
  */
 const PAUSED: readonly (readonly [kind: string, open: (port: number) => Promise<Paused>])[] = [
   [
@@ -152,7 +152,7 @@ test.each(PAUSED)(
     const lostAt = performance.now();
     resume();
     const lost = () => messages().filter((message) => typeof message === 'object');
-    // Ends the client also if the check fails, because an open response would keep the API from closing.
+    // Ends the client also if the check fails, because an open response would block the shutdown of the API.
     await expect
       .poll(lost, { timeout: 5_000, interval: 5 })
       .toEqual([{ type: 'lost', count: 1, where: 'reader' }])
@@ -184,7 +184,7 @@ test('a wiretap client that offers only an unknown WebSocket subprotocol gets no
   expect(failure.message).toBe('Server sent no subprotocol');
 });
 
-test('GET of the wiretap stream without an upgrade returns 426, and its error text names the media type for SSE', async () => {
+test('GET of the wiretap stream without an upgrade returns 426 with an error text that names text/event-stream', async () => {
   const { ask } = await tapped();
   const answer = await ask('GET', PATH);
   expect([answer.statusCode, answer.json().error]).toEqual([426, expect.stringContaining('text/event-stream')]);
@@ -203,15 +203,12 @@ test.each([
   ['accepted', true],
   ['refused', false],
   ['failed', false],
-] as const)(
-  '`isStillAllowed` returns the right value for a stream whose token check is %s: %s',
-  async (outcome, goesOn) => {
-    const verify = async (): Promise<TokenVerdict> => {
-      if (outcome === 'failed') throw new Error('the store is closed');
-      if (outcome === 'refused') return { kind: 'refused', reason: 'revoked' };
-      return { kind: 'accepted', identity: { id: 'r', subject: 'rita', role: 'readonly' } };
-    };
-    const request = { headers: { authorization: `Bearer ${TOKENS.readonly}` } } as FastifyRequest;
-    expect(await isStillAllowed(request, { ...fakeManagement().tokens, verify })).toBe(goesOn);
-  },
-);
+] as const)('a wiretap stream whose token is %s in a later check may continue: %s', async (outcome, goesOn) => {
+  const verify = async (): Promise<TokenVerdict> => {
+    if (outcome === 'failed') throw new Error('the store is closed');
+    if (outcome === 'refused') return { kind: 'refused', reason: 'revoked' };
+    return { kind: 'accepted', identity: { id: 'r', subject: 'rita', role: 'readonly' } };
+  };
+  const request = { headers: { authorization: `Bearer ${TOKENS.readonly}` } } as FastifyRequest;
+  expect(await isStillAllowed(request, { ...fakeManagement().tokens, verify })).toBe(goesOn);
+});

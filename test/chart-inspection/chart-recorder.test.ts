@@ -157,7 +157,7 @@ describe('ChartRecorder', () => {
     expect(JSON.stringify(recorder.recent().slice(-4))).not.toContain('"planted"');
   });
 
-  it('lists all statecharts of a running node, and keeps at most 2,000 records, and at most 100 for each statechart', async () => {
+  it('lists all statecharts of a running node, and keeps at most 2,000 records in all and 100 per statechart', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     const running = system.debug.charts();

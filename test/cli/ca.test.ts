@@ -36,7 +36,7 @@ describe('weir ca', () => {
     expect(asked.map(({ method, path }) => `${method} ${path}`)).toEqual([`GET ${PATH}`, `GET ${PATH}`]);
   });
 
-  test('generate sends If-None-Match: *, so that the node keeps an existing CA, except with --replace', async () => {
+  test('generate sends If-None-Match: *, so that an existing CA is kept; with --replace it omits this header', async () => {
     const { url, asked } = await serverThatAnswers({ status: 201, body: CA });
     expect(await run(['ca', 'generate', '--server', url], ENVIRONMENT)).toEqual({ code: 0, out: TEXT, err: '' });
     await run(['ca', 'generate', '--replace', '--server', url], ENVIRONMENT);

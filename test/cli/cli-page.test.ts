@@ -25,7 +25,8 @@ it('every command that calls a node accepts --output json and --output yaml', ()
   const remote = everyCommand(tree).filter(({ options }) => options.some(({ names }) => names.includes('--server')));
   expect(remote.map(({ path }) => path)).toContain('weir policy list');
   for (const { path, options } of remote) {
-    // This command writes an archive, and its flag --output names a file instead of a format.
+    // `weir sysdump` writes an archive, and the flag --output of `weir sysdump` names a file instead of a
+    // format.
     if (path === 'weir sysdump') continue;
     const output = options.find(({ names }) => names.includes('--output'));
     expect(output?.takes).toEqual(expect.arrayContaining(['json', 'yaml']));

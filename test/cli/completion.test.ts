@@ -77,11 +77,11 @@ describe('bash completion', () => {
       ['diff', 'delete'],
     ],
     [['weir', 'policy', 'explain', '--path', ''], []],
-  ])('completes the words %j to %j', async (words, offered) => {
+  ])('completes the last of the words %j to %j', async (words, offered) => {
     expect(await offers(words)).toEqual(offered);
   });
 
-  // Readline splits a line also at = and :, so the completion script receives these characters as separate
+  // Readline splits a line also at = and :, so the completion function receives these characters as separate
   // words.
   it.each([
     ['weir status --output=j', ['weir', 'status', '--output', '=', 'j'], ['json']],
@@ -161,7 +161,7 @@ describe('completion of values from the node', () => {
     expect(asked.map(({ path: of }) => of)).toEqual([path]);
   });
 
-  it('prints nothing and exits with 0 if the node refuses the request or cannot be reached', async () => {
+  it('prints nothing and exits with 0 if the node refuses the request or is unreachable', async () => {
     const { url } = await serverThatAnswers({ status: 401, body: { error: 'No.' } });
     const nothing = { code: 0, out: '', err: '' };
     expect(await run(['complete', 'group', '--', 'hits', '--server', url, ''], TOKEN)).toEqual(nothing);
@@ -182,7 +182,7 @@ describe('completion of values from the node', () => {
     silent.close();
   });
 
-  it('gets the whole command line from the bash script, and bash escapes the blanks of the values', async () => {
+  it('sends the whole command line to `weir complete`, and escapes the blanks of the values for bash', async () => {
     const folder = temporaryFolder();
     const program = join(folder, 'weir');
     writeFileSync(program, `#!/bin/sh\nprintf '%s|' "$@" >>'${folder}/called'\necho 'my office'\necho home\n`);
@@ -201,7 +201,7 @@ describe('completion of values from the node', () => {
     expect(await offers([program, 'policy', 'activate', '--i'])).toEqual(['--id', '--if-match']);
   });
 
-  it('offers the same verdicts, flow states and message types as the API accepts', () => {
+  it('offers the finding types, message types, verdicts and flow states that the API accepts', () => {
     expect(KNOWN_VALUES).toMatchObject({
       'finding-type': FINDING_TYPES,
       'message-type': WIRETAP_TYPES,
@@ -231,7 +231,7 @@ describe('completion of values from the node', () => {
 });
 
 describe('completion in other shells', () => {
-  it.each(['zsh', 'fish'])('the completion script for %s contains every command and every flag', async (shell) => {
+  it.each(['zsh', 'fish'])('the completion script of %s contains every command and every flag', async (shell) => {
     const text = await script(shell);
     for (const { kind } of flagsOfNode(commands))
       expect(text).toMatch(new RegExp(`kind=${kind}|__weir_values ${kind}`));
@@ -263,7 +263,7 @@ describe('completion in other shells', () => {
     );
   });
 
-  it('the zsh script completes both if it is sourced and if zsh loads it as a function file', async () => {
+  it('the zsh script ends with code that works when zsh sources the script and when zsh autoloads it', async () => {
     expect(await script('zsh')).toMatch(
       /funcstack\[1\]} == _weir \]\]; then _weir "\$@"; else compdef _weir weir; fi\n$/,
     );

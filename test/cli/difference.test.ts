@@ -36,14 +36,14 @@ describe('difference of two policies', () => {
     expect(isSame(differenceOf({ source_groups: before }, { source_groups: after }))).toBe(true);
   });
 
-  it('lists the smallest number of groups as moved that explains the new order of evaluation', () => {
+  it('lists as few groups as possible as moved to explain the new order of evaluation', () => {
     const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((id) => group(id, [])) as [object, object, object, object];
     expect(text([a, b, c, d], [d, a, b, c])).toBe('~ group d moved from place 4 to 1\n');
     expect(text([a, b], [a, { ...b, priority: 1 }])).toBe('~ group b\n    priority: (none) → 1\n');
     expect(text([a, b], [{ ...a, priority: 5 }, b])).toContain(' moved from place ');
   });
 
-  it('does not list a group as moved if only other groups were added or removed before it', () => {
+  it('does not list a group as moved if groups before this group were only added or removed', () => {
     const [a, b, c] = ['a', 'b', 'c'].map((id) => group(id, [])) as [object, object, object];
     expect(text([a, b, c], [c])).toBe('- group a\n- group b\n');
     expect(text([c], [a, b, c])).toBe('+ group a\n+ group b\n');

@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 
 /**
- * The response to one request: an error, or a stream. `after` is the action after the frames of the stream:
- * end the response, cut the connection, or keep the stream open.
+ * The response to one request: an error, or a stream of `frames`. `after` is the action after the last frame:
+ * end the stream, cut the connection, or keep the stream open.
  */
 export type Turn =
   | { readonly status: number; readonly body: unknown }
@@ -31,7 +31,7 @@ export async function wiretapThatSends(...turns: readonly [Turn, ...Turn[]]) {
     for (const frame of turn.frames) response.write(`data: ${JSON.stringify(frame)}\n\n`);
     open.add(response);
     if (turn.after === 'end') response.end();
-    // Cuts the connection only after the text was sent, because an earlier cut would discard the frames.
+    // Cuts the connection only after the frames were sent, because an earlier cut would discard the frames.
     if (turn.after === 'cut') response.write(': cut\n\n', () => setImmediate(() => response.destroy()));
   });
   server.listen(0, '127.0.0.1');
@@ -47,7 +47,7 @@ export async function wiretapThatSends(...turns: readonly [Turn, ...Turn[]]) {
     send: (frame: unknown) => {
       for (const response of open) response.write(`data: ${JSON.stringify(frame)}\n\n`);
     },
-    /** The number of streams whose connection the client has not closed. */
+    /** The number of streams that the client has not closed. */
     reading: () => [...open].filter(({ destroyed, writableEnded }) => !destroyed && !writableEnded).length,
   };
 }

@@ -98,7 +98,7 @@ describe('weir findings', () => {
     ]);
   });
 
-  it('prints the requested URL or server name, and prints the reason of a deny next to the rule', async () => {
+  it('prints the URL or server name of the request, and prints the reason of a deny next to the rule', async () => {
     clockAt('2026-01-31T12:03:05Z');
     const expired = { ...request, finding_type: 'tls_deny', http: null, reason: 'upstream_untrusted:expired' };
     const { url } = await serverThatAnswers(page([request, expired]));
@@ -109,7 +109,7 @@ describe('weir findings', () => {
     ]);
   });
 
-  it('queries only this node with --local, and prints the whole response with --output json', async () => {
+  it('with --local queries only one node, and with --output json prints the whole response', async () => {
     const { url, asked } = await serverThatAnswers(page([finding]));
     const { out } = await run(['findings', '--local', '--server', url, '--output', 'json'], TOKEN);
     expect(JSON.parse(out)).toEqual({ items: [finding] });
@@ -117,7 +117,7 @@ describe('weir findings', () => {
   });
 
   const earlier = (time: string) => new Date(Date.parse(time) - 10_000).toISOString();
-  it('with --follow prints a finding again only after its count or its last time changed, the newest finding last', async () => {
+  it('with --follow prints a finding again only if its count or last time changed; the newest finding comes last', async () => {
     const other = { ...finding, rule: 'other', last_seen: '2026-01-31T12:00:06.000Z', count: 1 };
     const otherAgain = { ...other, count: 2 };
     const again = { ...finding, last_seen: '2026-01-31T12:00:07.000Z', count: 4 };
@@ -141,7 +141,7 @@ describe('weir findings', () => {
     expect([code, told.map((line) => JSON.parse(line) as unknown)]).toEqual([0, [finding, other, otherAgain, again]]);
     expect(asked.map(({ path }) => new URL(path, url).searchParams.get('since'))).toEqual([
       null,
-      // The next request starts 10 s before the newest finding, because the node may store an older finding
+      // The next query starts 10 s before the newest finding, because the node may store an older finding
       // later.
       earlier(finding.last_seen),
       earlier(other.last_seen),
@@ -235,7 +235,7 @@ ok  policy_ready  active  2 h ago  generation 7
     expect([json.code, JSON.parse(json.out)]).toEqual([3, { readiness: unready.body, policy: record, stats }]);
   });
 
-  it('with --wait repeats its request until the node responds and is ready', async () => {
+  it('with --wait repeats the readiness request until the node responds and is ready', async () => {
     const { url, asked } = await serverThatAnswers(
       { status: 502, body: '' },
       unready,
@@ -277,7 +277,7 @@ describe('weir performance-mode', () => {
 
 describe('weir dns-cache', () => {
   beforeEach(() => clockAt('2026-01-31T14:00:00Z'));
-  it('lists the DNS names that contain the text of --name, with their addresses, patterns and expiry', async () => {
+  it('with --name lists the DNS names that contain the given text, with their addresses, patterns and expiry', async () => {
     const entry = {
       hostname: 'api.example.com',
       ips: ['192.0.2.1', '192.0.2.2'],

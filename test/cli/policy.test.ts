@@ -60,7 +60,7 @@ describe('weir policy get', () => {
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policies', '/api/v1/policies/p-1']);
   });
 
-  it('prints the singleton form for --name and --id if the policy was written in singleton form', async () => {
+  it('with --name or --id prints the singleton form if the policy was written in singleton form', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...spare, active: true, policy: config }));
     const words = ['policy', 'get', '--server', url, '--output', 'json'];
     expect(JSON.parse((await run([...words, '--name', 'a/b'], TOKEN)).out)).toEqual(config);
@@ -91,7 +91,7 @@ describe('weir policy get', () => {
     ['by its name', { name: 'old' }, ['--name', 'old'], '/api/v1/policies/by-name/old?form=singleton'],
     ['by its id, if it has no name', { name: null }, ['--id', 'p-2'], '/api/v1/policies/p-2?form=singleton'],
   ])(
-    'prints a document that `weir policy apply` writes back to an inactive singleton policy, identified %s',
+    'prints a document that `weir policy apply` writes back to an inactive singleton policy, found %s',
     async (_, named, words, path) => {
       const inactive = { ...spare, ...named };
       const { url, asked } = await serverThatAnswers(
@@ -107,7 +107,7 @@ describe('weir policy get', () => {
     },
   );
 
-  it('prints `form` and `name` of a singleton policy in a format that `weir policy diff` can compare', async () => {
+  it('prints for a singleton policy the members `form` and `name`, with which `weir policy diff` works', async () => {
     const { url } = await serverThatAnswers(ok({ ...spare, name: 'old', policy: config }));
     const file = fileWith({ form: 'singleton', name: 'old', policy: config });
     expect((await run(['policy', 'diff', '-f', file, '--name', 'old', '--server', url], TOKEN)).code).toBe(0);
@@ -160,7 +160,7 @@ describe('weir policy get', () => {
   ];
   const NUMBERS = [0, 443, 4294967295, 1.5, -1, 1e21];
   it.each(['yaml', 'json'])(
-    'prints any stored text or number so that a parser reads the stored value from the %s output',
+    'prints any stored text or number so that a parser of the %s output reads the stored value',
     async (form) => {
       const keys = Object.fromEntries(TEXTS.map((text, index) => [text, TEXTS.at(-1 - index)]));
       const odd = { texts: TEXTS, numbers: NUMBERS, keys, nested: [[[]], {}, { a: [{}] }], truth: [true, false] };
@@ -194,7 +194,7 @@ describe('weir policy apply', () => {
   const written = { ...record, warnings: [warning], proof, policy: config };
   const headers = { etag: '"p-1.3"', 'weir-generation': '8' };
 
-  it('writes an envelope to the policy with the name of the envelope, and prints warnings with their line numbers', async () => {
+  it('writes an envelope to the policy with the name in the envelope, and prints the line number of each warning', async () => {
     const { url, asked } = await serverThatAnswers(ok(written, headers));
     const file = fileWith('mode: enforce\nname: office\npolicy:\n  source_groups:\n    - id: lan\n');
     expect(await run(['policy', 'apply', '--replace', '-f', file, '--server', url], TOKEN)).toEqual({
@@ -211,7 +211,7 @@ describe('weir policy apply', () => {
     ]);
   });
 
-  it('sends JSON from standard input unchanged, except for a name and mode that --name and --mode replace', async () => {
+  it('sends JSON from standard input unchanged; with --name and --mode replaces the name and the mode', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
     const input = JSON.stringify(envelope, null, 1);
     const words = ['policy', 'apply', '--replace', '-f', '-', '--server', url, '--output', 'json'];
@@ -232,7 +232,7 @@ describe('weir policy apply', () => {
     expect(asked.map(({ ifMatch }) => ifMatch)).toEqual([undefined, '"p-1.2"']);
   });
 
-  it('writes the singleton form to the active policy, and gets the texts of the warnings by a dry run', async () => {
+  it('writes the singleton form to the active policy, and reads the texts of the warnings with a dry run', async () => {
     const active = { ...record, form: 'singleton' };
     const warned = { ...warning, pointer: '/source_groups/0' };
     const { url, asked } = await serverThatAnswers(
@@ -284,7 +284,7 @@ describe('weir policy apply', () => {
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policies/by-name/office?dry_run=true']);
   });
 
-  it('prints every problem of the policy with its line number and JSON pointer', async () => {
+  it('prints each problem of the policy with its line number and JSON pointer', async () => {
     const problems = [
       {
         pointer: '/source_groups/0/rules/1/match/dst_prots',
@@ -350,7 +350,7 @@ describe('weir policy apply', () => {
     ['', /^weir: .* is empty\n/, 1],
     ['- a', /a policy is a map/, 1],
     [{ mode: 'enforce', policy: {} }, /^weir: the envelope in .* has no name\n {2}→ give --name/, 2],
-  ])('reports the error in a file with the content %j, and sends no request', async (content, sentence, code) => {
+  ])('exits with the error in the file content %j, and sends no request', async (content, sentence, code) => {
     const { url, asked } = await serverThatAnswers(ok({}));
     const told = await run(['policy', 'apply', '--replace', '-f', fileWith(content), '--server', url], TOKEN);
     expect([told.code, told.out, asked]).toEqual([code, '', []]);
@@ -481,7 +481,7 @@ describe('weir policy activate', () => {
     },
   );
 
-  it('prints "1 class" in the singular', async () => {
+  it('prints "1 class" instead of "1 classes" if the proof has one equivalence class', async () => {
     const one = { ...activated, proof: { ...proof, classes: 1 } };
     const { url } = await serverThatAnswers(list, ok(one, headers));
     expect((await run(['policy', 'activate', 'home', '--server', url], TOKEN)).out).toContain(
@@ -489,7 +489,7 @@ describe('weir policy activate', () => {
     );
   });
 
-  it('with --dry-run changes nothing, and with --if-match sends the given ETag', async () => {
+  it('with --dry-run changes nothing, and with --if-match sends the given ETag in the If-Match header', async () => {
     const { url, asked } = await serverThatAnswers(list, ok({ ...activated, dry_run: true, program_lines: 9 }));
     const words = ['policy', 'activate', 'home', '--dry-run', '--if-match', 'p-3.2', '--server', url];
     expect((await run(words, TOKEN)).out).toBe(
@@ -512,7 +512,7 @@ describe('weir policy activate', () => {
 });
 
 describe('weir policy delete', () => {
-  it('deletes exactly the policy revision that it has read, and prints that policy.fallback decides now', async () => {
+  it('deletes only the policy revision that it has read, and prints that policy.fallback decides now', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...record, policy: config }), { status: 204, body: undefined });
     expect(await run(['policy', 'delete', '--name', 'office', '--server', url], TOKEN)).toEqual({
       code: 0,
@@ -615,7 +615,7 @@ describe('weir policy explain', () => {
     unknown: [],
   };
 
-  it('prints why each group matches or does not match, and that an audited deny passes', async () => {
+  it('prints why each source group matches or does not match, and that an audited deny passes', async () => {
     const { url, asked } = await serverThatAnswers(ok(explained));
     const flags = ['--src', '10.0.0.7', '--dst', '192.0.2.1', '--dst-port', '443', '--hostname', 'a.test'];
     expect(await run(['policy', 'explain', ...flags, '--server', url], TOKEN)).toEqual({
@@ -638,7 +638,7 @@ The rule matches.
     ]);
   });
 
-  it('explains an HTTP request in a TLS connection, and lists inputs that are missing for a sure result', async () => {
+  it('explains an HTTP request in a TLS connection, and lists the missing inputs that could change the result', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...explained, unknown: ['tls.server_cn', 'http.headers'] }));
     const words = [
       'policy',

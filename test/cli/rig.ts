@@ -39,7 +39,7 @@ export async function serverThatAnswers(...answers: readonly [Answer, ...Answer[
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
 }
 
-/** Sets the current time for this test. Timers are not faked. */
+/** Sets the current time for the current test. Timers still use real time. */
 export function clockAt(time: string): void {
   vi.useFakeTimers({ toFake: ['Date'], now: new Date(time) });
   onTestFinished(() => void vi.useRealTimers());
@@ -54,7 +54,8 @@ type Surroundings = {
 };
 
 /**
- * Runs the `weir` command line in this process. `onOut` receives the whole output so far after each print.
+ * Runs the `weir` command line in the test process. After each print, `onOut` receives the whole output since
+ * the start.
  */
 export async function run(
   words: readonly string[],

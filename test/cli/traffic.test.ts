@@ -116,7 +116,7 @@ icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3
     expect(JSON.parse(out)).toEqual({ matched: 1, items: [flow] });
   });
 
-  it('cut removes the flows that the flags select, or with --dry-run prints the number of these flows', async () => {
+  it('cut removes the flows that the flags select; with --dry-run it prints only the number of these flows', async () => {
     const { url, asked } = await serverThatAnswers(ok({ cut: 1, dry_run: false }), ok({ cut: 12, dry_run: true }));
     const flags = [
       ...['--src', '10.0.0.0/8', '--dst', '192.0.2.1', '--port', '443', '--src-port', '1-2', '--dst-port', '53'],

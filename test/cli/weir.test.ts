@@ -77,7 +77,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(parse((await run([...words, '--output', 'yaml'])).out)).toEqual({ items: [admin, record] });
   });
 
-  it('revoke deletes the token with the given id', async () => {
+  it('revoke sends the given id, and prints that the token is revoked', async () => {
     const { url, asked } = await serverThatAnswers({ status: 204, body: undefined });
     expect(await run(['token', 'revoke', 'a/b', '--server', url], { WEIR_TOKEN: 't' })).toEqual({
       code: 0,
@@ -137,7 +137,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     });
   });
 
-  it('list with --config uses the API address and the admin token of the node with that configuration file', async () => {
+  it('list with --config uses the API address and the admin token from the configuration of a local node', async () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
     const folder = temporaryFolder();
     const file = join(folder, 'weir.yaml');
@@ -158,7 +158,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     );
   });
 
-  it('list does not follow a redirect, because the other server would receive the token', async () => {
+  it('list does not follow a redirect, because the target of the redirect would receive the token', async () => {
     const { url, asked } = await serverThatAnswers({ status: 302, body: undefined });
     const { code, err } = await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' });
     expect({ code, err }).toEqual({
@@ -176,7 +176,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     });
   });
 
-  it('list reports a server that cannot be reached, a missing token or an invalid URL in one sentence', async () => {
+  it('list reports an unreachable server, a missing token or an invalid URL in one sentence', async () => {
     const { url } = await serverThatAnswers({ status: 200, body: {} });
     const { url: unused } = await closedServer();
     const advice = 'see that the node runs there; --server, WEIR_SERVER or --config name another address';
@@ -270,7 +270,7 @@ describe('API errors that the command line prints', () => {
       refused('invalid_request', problem('/src', 'No address.'), problem('/dst', 'No address.')),
       '2 problems:\n  --src: No address.\n  --dst: No address.',
     ],
-  ])('name flags instead of API parameters: %j', async (words, answer, sentence) => {
+  ])('name the flag instead of the API parameter for the command %j', async (words, answer, sentence) => {
     const { url } = await serverThatAnswers(answer);
     const { code, err } = await run([...words, '--server', url], { WEIR_TOKEN: 't' });
     expect([code, err.replace(/\n {2}→ .+\n$/, '\n')]).toEqual([1, `weir: ${sentence}\n`]);
@@ -376,7 +376,7 @@ describe('errors with --output json or yaml', () => {
     [['flows', 'lst'], refusal, 2, { code: 'usage', message: any, fix: any }],
     [['flows', '--limit', 'x'], refusal, 2, { code: 'usage', message: any, fix: any }],
     [['polcy'], refusal, 2, { code: 'usage', message: "unknown command 'polcy'", fix: 'Did you mean policy?' }],
-  ])('are one object on standard error for the command %j', async (words, answer, exitCode, error) => {
+  ])('are printed as one object on standard error for the command %j', async (words, answer, exitCode, error) => {
     const { url } = await serverThatAnswers(answer);
     const folder = temporaryFolder();
     const files: Record<string, string> = { CONFIG: join(folder, 'weir.yaml'), POLICY: join(folder, 'policy.yaml') };
@@ -394,7 +394,7 @@ describe('errors with --output json or yaml', () => {
     }
   });
 
-  it('are text if --output names a file', async () => {
+  it('are printed as text if --output names a file', async () => {
     const { url } = await serverThatAnswers(refusal);
     const { err } = await run(['sysdump', '--output', 'json', '--server', url], { WEIR_TOKEN: 't' });
     expect(err).toMatch(/^weir: --all: Say which/);
@@ -416,7 +416,7 @@ describe('weir command line', () => {
   });
 
   it.each([[['run', '--config', '/no/such/file']], [['dataplane', 'detach', '--config', '/no/such/file']]])(
-    '%j exits with 1 before it starts a node if the configuration file cannot be read',
+    '%j exits with 1 before anything is started if the configuration file cannot be read',
     async (words) => {
       const { code, out, err } = await run(words);
       expect({ code, out }).toEqual({ code: 1, out: '' });
@@ -467,7 +467,7 @@ describe('weir command line', () => {
   });
 
   it.each([[['policy', 'dif']], [['polcy']], [['findings', 'x']]])(
-    'help %j exits with 2 because there is no such command',
+    'help %j exits with 2 because that command does not exist',
     async (words) => {
       const { code, out, err } = await run(['help', ...words]);
       expect([code, out]).toEqual([2, '']);

@@ -71,13 +71,13 @@ const dataplane = {
 };
 
 describe('configuration file', () => {
-  it('requires only the key `version`; every other key has a default', () => {
+  it('is valid with only the key `version`; every other key has a default', () => {
     expect(parse('version: 1')).toEqual(defaults);
     expect(problemsOf('')).toEqual(['missing_key weir.yaml: version: is required']);
     expect(problemsOf('version: 2')).toEqual(['invalid_value weir.yaml:1:10: version: must be 1']);
   });
 
-  it('sets every key of every section in the loaded configuration', () => {
+  it('may set every key of every section', () => {
     const folder = temporaryFolder();
     const pem = join(folder, 'any.pem');
     writeFileSync(pem, CERTIFICATE + KEY);
@@ -257,7 +257,7 @@ log:
   });
 
   describe('with environment variables', () => {
-    it('contains references to variables, which are replaced by their values; an escaped reference stays as text', () => {
+    it('has its references to variables replaced by values, except for escaped references', () => {
       const yaml = `version: 1
 node:
   id: "\${ZONE}-\${N}"
@@ -278,7 +278,7 @@ dataplane:
       ]);
     });
 
-    it('is overridden by WEIR_SECTION__KEY, whose value is split at commas for a list key and may create a section', () => {
+    it('is overridden by variables named WEIR_SECTION__KEY; a list value is split at commas, a missing section is added', () => {
       const config = parse('version: 1\napi: { listen: 127.0.0.1:1 }', {
         WEIR_API__LISTEN: '127.0.0.1:2',
         WEIR_POLICY__FALLBACK: 'allow',
@@ -430,7 +430,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     expect(problemsOf(`version: 1\npolicy: { activation_timeout: "${value}" }`).length).toBe(taken ? 0 : 1);
   });
 
-  it('examples/weir.yaml is loaded without problems', () => {
+  it('is valid in the form of examples/weir.yaml', () => {
     const example = new URL('../../examples/weir.yaml', import.meta.url).pathname;
     expect(loadConfig(example, {})).toEqual({
       ...defaults,
@@ -440,7 +440,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     expect(readFileSync(example, 'utf8')).toContain('docs/configuration.md');
   });
 
-  it('is refused if a variable inside braces or brackets has no quotes; the problem asks for the quotes', () => {
+  it('is refused if a reference to a variable inside braces or brackets is not in quotes', () => {
     for (const [yaml, where] of [
       [`version: 1\nnode: { id: \${X} }`, '2:14'],
       [`version: 1\ndataplane:\n  interfaces: [\${X}, b]`, '3:17'],

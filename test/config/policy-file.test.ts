@@ -5,8 +5,8 @@ import { FollowedPolicyFile } from '#config/policy-file.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 /**
- * Follows a policy file. `take`, which activates a policy, rejects with each error of `refusals` in turn,
- * then resolves. `isFinal`: a refusal of a text also applies to later attempts with that text.
+ * Follows a policy file. Its function `take`, which activates the policy, rejects with each error of
+ * `refusals` in turn, then resolves. If `isFinal` is true, a refused text is not tried again.
  */
 function following(isFinal: boolean, refusals: Error[]) {
   const path = join(temporaryFolder(), 'policy.yaml');
@@ -23,7 +23,7 @@ function following(isFinal: boolean, refusals: Error[]) {
   return { file: new FollowedPolicyFile(path, events, Promise.resolve()), path, seen };
 }
 
-test('`begin` reads a policy file again after a read error, and reports equal read errors once', async () => {
+test('`begin` of a followed policy file reads the file again after a read error, and reports equal read errors once', async () => {
   const { file, path, seen } = following(true, []);
   await expect(file.begin()).rejects.toThrow('no such file or directory');
   await expect(file.begin()).rejects.toThrow('no such file or directory');
@@ -33,7 +33,7 @@ test('`begin` reads a policy file again after a read error, and reports equal re
   expect(seen).toMatchObject({ taken: 1, failed: [expect.any(Error)] });
 });
 
-test('`begin` does not activate a policy text again if the node refused that text with a final error', async () => {
+test('`begin` of a followed policy file does not activate a text again that the node refused with a final error', async () => {
   const refusal = new Error('invalid_policy');
   const { file, path, seen } = following(true, [refusal]);
   writeFileSync(path, 'default_policy: deny');
@@ -42,7 +42,7 @@ test('`begin` does not activate a policy text again if the node refused that tex
   expect(seen).toEqual({ taken: 1, failed: [refusal] });
 });
 
-test('`begin` activates a policy text again if the node refused that text with a temporary error', async () => {
+test('`begin` of a followed policy file activates a text again that the node refused with a temporary error', async () => {
   const refusal = new Error('dataplane_unavailable');
   const { file, path, seen } = following(false, [refusal]);
   writeFileSync(path, 'default_policy: deny');
@@ -51,7 +51,7 @@ test('`begin` activates a policy text again if the node refused that text with a
   expect(seen).toEqual({ taken: 2, failed: [refusal] });
 });
 
-test('`begin` activates no policy after the policy file was closed', async () => {
+test('`begin` of a followed policy file activates no policy after the file was closed', async () => {
   const { file, path, seen } = following(false, []);
   writeFileSync(path, 'default_policy: deny');
   file.close();

@@ -36,17 +36,17 @@ describe('policy text', () => {
     ['/nothing/here', 1, 1],
     ['', 1, 1],
   ])(
-    'has the value of the JSON pointer %s, or its nearest existing parent, at line:column %i:%i',
+    'locates the JSON pointer %s, or the nearest existing parent of the pointer, at line %i, column %i',
     (pointer, line, column) => {
       expect(readPolicyText(YAML).where(pointer)).toEqual({ line, column });
     },
   );
 
-  it('in JSON has a line and a column for a JSON pointer with the escapes ~0 and ~1', () => {
+  it('in JSON locates a JSON pointer with the escapes ~0 and ~1 at a line and column', () => {
     expect(readPolicyText('{\n "a/b": {"c~d": 1}}').where('/a~1b/c~0d')).toEqual({ line: 2, column: 17 });
   });
 
-  it('with 600,000 values has no line numbers for JSON pointers, because finding the positions would take too long', () => {
+  it('with 600,000 values returns no line for a JSON pointer, because finding the line would take too long', () => {
     const ids = Array.from({ length: 300_000 }, (_, id) => id);
     expect(readPolicyText(JSON.stringify({ ids, more: ids })).where('/ids/0')).toBeNull();
   });

@@ -65,8 +65,8 @@ async function seriesOfScrape() {
 const series = await seriesOfScrape();
 
 /**
- * Returns the metrics, labels and label values in the PromQL expression that no scrape contains, and the
- * functions that are not in `FUNCTIONS`.
+ * Returns the metrics, labels and label values that the PromQL expression reads and no scrape contains. Also
+ * returns each function of the expression that is not in `FUNCTIONS`.
  */
 function unknownIn(expression: string): string[] {
   const { selectors, functions, groupings } = readQuery(expression);
@@ -113,7 +113,7 @@ describe('Grafana dashboard', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('has the eight expected rows, and its panels have a description and do not overlap', () => {
+  it('has the eight expected rows, and panels that have a description and do not overlap', () => {
     const rows = dashboard.panels.filter(({ type }) => type === 'row').map(({ title }) => title);
     expect(rows).toEqual([
       'Readiness',
@@ -142,12 +142,15 @@ describe('Grafana dashboard', () => {
   });
 });
 
-describe('alert %s queries only metrics and labels that a scrape of Weir contains: %s', () => {
-  it.each(alerts.map(({ alert, expr }) => [alert, expr]))('%s reads existing metrics only: %s', (_, expression) => {
-    expect(unknownIn(expression)).toEqual([]);
-  });
+describe('Prometheus alerts', () => {
+  it.each(alerts.map(({ alert, expr }) => [alert, expr]))(
+    'alert %s queries only metrics and labels that a scrape of Weir contains: %s',
+    (_, expression) => {
+      expect(unknownIn(expression)).toEqual([]);
+    },
+  );
 
-  it('have a non-empty summary, description and action, and a known severity', () => {
+  it('have a non-empty summary, description and action, and the severity critical, warning or info', () => {
     for (const { labels, annotations } of alerts) {
       expect(Object.keys(annotations)).toEqual(['summary', 'description', 'action']);
       expect(Object.values(annotations).filter((text) => text.trim() === '')).toEqual([]);
@@ -201,7 +204,10 @@ describe('PromQL parser of the dashboard tests', () => {
     ['weir_events_lost_total{where="rign"}', ['weir_events_lost_total{where="rign"}']],
     ['sum by (nothing) (weir_ready)', ['nothing']],
     ['rat(weir_ready)', ['rat']],
-  ])('lets `unknownIn` find the metric, label, value or function in %s that does not exist', (expression, unknown) => {
-    expect(unknownIn(expression)).toEqual(unknown);
-  });
+  ])(
+    'makes `unknownIn` return the unknown metric, label, value or function of the expression %s',
+    (expression, unknown) => {
+      expect(unknownIn(expression)).toEqual(unknown);
+    },
+  );
 });

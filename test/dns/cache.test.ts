@@ -77,7 +77,7 @@ describe('limits of lookups in flight', () => {
     expect([3, 1].map((source) => inFlight.enter(source))).toEqual([true, false]);
   });
 
-  test('let 1,000 different questions, 100 at a time, each get the matching answer', async () => {
+  test('let 1,000 different questions, sent 100 at a time, each get the matching answer', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       const number = Number(/^n(\d+)/.exec(heard.question.name)?.[1]);
       heard.answer({ answers: [a(heard.question.name, `203.0.${number >> 8}.${number & 255}`)] });
@@ -119,11 +119,11 @@ describe('answer cache', () => {
     ['the least TTL of its records', { answers: [a(NAME, ADDRESS, 300), a(NAME, '203.0.113.2', 1)] }],
     ['the SOA minimum, if the name does not exist', { flags: NXDOMAIN, authorities: [soa(300, 1)] }],
     ['the TTL of the SOA, if the type does not exist', { authorities: [soa(1, 300)] }],
-  ])('keeps an answer no longer than %s', async (_, given) => {
+  ])('uses an answer no longer than %s', async (_, given) => {
     expect(await asked(given, 1_010)).toEqual({ early: 1, late: 2, cacheHits: 1, cacheMisses: 2 });
   });
 
-  test('keeps an answer no longer than the maximum duration of a grant', async () => {
+  test('uses an answer no longer than the maximum duration of a grant', async () => {
     const given = { answers: [a(NAME, ADDRESS, 2 ** 31 - 1)] };
     const options = { minGrantMs: 1_000, maxGrantMs: 1_000 };
     expect(await asked(given, 1_010, options)).toEqual({ early: 1, late: 2, cacheHits: 1, cacheMisses: 2 });
@@ -181,7 +181,7 @@ describe('answer cache', () => {
     expect([first, await ttl()]).toEqual([100, 99]);
   });
 
-  test('removes old answers so that their total size stays below `cacheBytes`', async () => {
+  test('removes old answers so that the total size of all answers stays below `cacheBytes`', async () => {
     const text: Answer = { type: 'TXT', name: NAME, ttl: 300, data: 'x'.repeat(200) };
     const upstream = await FakeUpstream.start(({ question, answer }) =>
       answer({ answers: [{ ...text, name: question.name }] }),

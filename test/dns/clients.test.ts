@@ -13,7 +13,7 @@ const named = (number: number): string => `n${number}.example.com`;
 const at = (name: string): string[] => ['NOERROR', `${name} A ${ADDRESS}`];
 
 describe('TCP connection of a DNS client', () => {
-  test('gets answers in the order in which the resolver answers, not in the order of the queries', async () => {
+  test('gets answers in the order in which the resolver answers, which may differ from the order of the queries', async () => {
     const heard: Heard[] = [];
     const upstream = await FakeUpstream.start((given) => heard.push(given));
     const rig = await startProxy([upstream]);
@@ -30,7 +30,7 @@ describe('TCP connection of a DNS client', () => {
     client.close();
   });
 
-  test('accepts a query that arrives in two parts, split at any byte', async () => {
+  test('may send a query in two parts, split at any byte', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await TcpClient.to(rig.at);
     const frame = framed(query(NAME));
@@ -124,7 +124,7 @@ describe('TCP connection of a DNS client', () => {
     client.socket.pause();
     const asked = framed(query(NAME, 'TXT'));
     for (let count = 0; count < 4_000; count++) client.socket.write(asked);
-    // A socket that is not read detects only on a write that the proxy has closed the connection.
+    // A client that reads nothing detects only by a write that the proxy has closed the connection.
     await settled(() => !client.socket.write(asked) && client.isClosed, true);
     expect(rig.proxy.stats().queriesAllow).toBeLessThan(2_000);
     client.close();
@@ -172,7 +172,7 @@ describe('UDP datagram to the DNS proxy', () => {
       65_507,
     ];
     for (const size of sizes) {
-      // Sends fixed bytes, because with random bytes nearly all datagrams would fail at the opcode check.
+      // Random bytes would make nearly all datagrams fail at the same check, the check of the opcode.
       for (const byte of [0, 0x5a, 0x7f, 0xff]) client.send(Buffer.alloc(size, byte));
       client.send(query(NAME));
       const answers: string[] = [];
@@ -184,7 +184,7 @@ describe('UDP datagram to the DNS proxy', () => {
     client.close();
   });
 
-  test('with a query that is truncated at any byte gets FORMERR, or no response if the header is incomplete', async () => {
+  test('with a query that is cut at any byte gets FORMERR, or no response if the header is incomplete', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);
@@ -225,7 +225,7 @@ describe('UDP datagram to the DNS proxy', () => {
       'FORMERR',
       'compressed_question',
     ],
-  ])('with %s in its query gets the expected error response', async (_, spoil, rcode, reason) => {
+  ])('with %s in the query gets the expected error response', async (_, spoil, rcode, reason) => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);

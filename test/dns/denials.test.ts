@@ -24,7 +24,7 @@ describe('DNS proxy with a denied name', () => {
     ['nxdomain', 'NXDOMAIN', { nxdomainPolicy: 1 }],
     ['refused', 'REFUSED', { nxdomainPolicy: 0 }],
   ] as const)(
-    'returns %s, adds an Extended DNS Error for EDNS clients, and sends no query upstream',
+    'returns %s, with an Extended DNS Error for EDNS clients, and sends no query upstream',
     async (deniedResponse, rcode, counts) => {
       const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
       const rig = await startProxy([upstream], { deniedResponse }, allowing(['*.example.com']));
@@ -39,7 +39,7 @@ describe('DNS proxy with a denied name', () => {
     },
   );
 
-  test('denies the name also if it is in the cache because another client may look it up', async () => {
+  test('denies the name even if the cache has an answer for a client that may look up the name', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     expect(await ask(rig.at, NAME, '127.0.0.2')).toEqual(GOOD);
     expect(await ask(rig.at, NAME, '127.0.0.3')).toEqual(['NXDOMAIN']);
@@ -73,7 +73,7 @@ describe('DNS proxy with a denied name', () => {
     expect(rig.proxy.takeSeen().lookups).toEqual([]);
   });
 
-  test('reports at most 1,024 different denied lookups for each `takeSeen` call, and counts further lookups', async () => {
+  test('reports at most 1,024 different denied lookups per call of `takeSeen`, and counts all further lookups', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     const client = await UdpClient.at(rig.at);
     for (let sent = 0; sent < 1_100; sent += 100) {

@@ -12,8 +12,8 @@ test.each([
     const map = new ExpiringMap<string | number, number>();
     const model = new Map<string | number, number>();
     for (let step = 0; step < 20_000; step++) {
-      // Uses up to 1,001 keys in the first 10,000 steps, then only 21 keys, so that later steps often delete a
-      // key.
+      // The first 10,000 steps use up to 1,001 keys; the later steps use only 21 keys, so that they often
+      // delete a key.
       const key = keyOf(random.between(0, step < 10_000 ? 1_000 : 20));
       if (random.between(0, 1) === 0) {
         map.set(key, step);
@@ -35,7 +35,7 @@ test.each([
   },
 );
 
-test('ExpiringMap keeps the place of a key in the order of age if the key is set again', () => {
+test('ExpiringMap does not change the age of a key if the key is set again', () => {
   const map = new ExpiringMap<number, string>();
   map.set(1, 'one');
   map.set(2, 'two');

@@ -47,7 +47,7 @@ describe('failover to the second resolver', () => {
     expect(tookMs).toBeLessThan(300);
   });
 
-  test('does not replace a late answer of the first resolver if the second resolver does not respond', async () => {
+  test('does not discard a late answer of the first resolver if the second resolver does not respond', async () => {
     const first = await FakeUpstream.start((heard) => setTimeout(() => alwaysAt(FIRST)(heard), 500));
     const second = await FakeUpstream.start(silent);
     const rig = await startProxy([first, second]);
@@ -73,7 +73,7 @@ describe('DNS proxy without an answer from any resolver', () => {
     expect(tookMs).toBeLessThan(300);
   });
 
-  test('returns the rcode REFUSED if a resolver refuses the query', async () => {
+  test('returns REFUSED if one resolver refuses the query and the port of the other resolver is closed', async () => {
     const refusing = await FakeUpstream.start(({ answer }) => answer({ flags: 5 }));
     const rig = await startProxy([refusing, dead()]);
     expect(await lookUp(rig.at, NAME)).toEqual(['REFUSED']);
@@ -113,7 +113,7 @@ describe('an unresponsive resolver', () => {
     expect(second.names).toEqual([one, two, three, four]);
   });
 
-  test('is not reported as dead if it answers a probe, although other names get no answer', async () => {
+  test('is not reported as dead if only one name gets no answer and a probe gets an answer', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       if (isProbe(heard)) heard.answer({});
     });
@@ -159,13 +159,13 @@ describe('expired answer in the cache', () => {
   test.each([
     ['no resolver answers', silent],
     ['a resolver answers SERVFAIL', ({ answer }: Heard) => answer({ flags: 2 })],
-  ])('is served and granted during `serveStaleMs` if %s', async (_, onHeard) => {
+  ])('is sent to the client and granted during `serveStaleMs` if %s', async (_, onHeard) => {
     const { rig } = await outlived(60_000, onHeard);
     expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
     expect(new Set(rig.grantor.grants)).toEqual(new Set([`* ${FIRST}`]));
   });
 
-  test('is served with a TTL from 1 to 30 seconds', async () => {
+  test('is sent to the client with a TTL from 1 to 30 seconds', async () => {
     const upstream = await FakeUpstream.start(({ answer }) =>
       answer({ answers: [a(NAME, FIRST, 1), a(NAME, SECOND)] }),
     );
@@ -178,12 +178,12 @@ describe('expired answer in the cache', () => {
     expect(await ttls()).toEqual([1, 30]);
   });
 
-  test('is not served if `serveStaleMs` is 0', async () => {
+  test('is not sent to the client if `serveStaleMs` is 0', async () => {
     const { rig } = await outlived(0, ({ answer }) => answer({ flags: 2 }));
     expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
   });
 
-  test('is not served if a resolver returns a newer answer', async () => {
+  test('is not sent to the client if a resolver returns a newer answer', async () => {
     const { rig } = await outlived(60_000, ({ answer }) => answer({ answers: [a(NAME, SECOND)] }));
     expect(await lookUp(rig.at, NAME)).toEqual(at(SECOND));
   });

@@ -7,7 +7,7 @@ import { FrameReader, framed } from '#dns/wire/framing.js';
 import { endpoint } from './loopback.js';
 import { opened } from './opened.js';
 
-/** A query that the fake resolver has received, with functions that answer the query. */
+/** A query that the fake resolver has received, with functions to send an answer. */
 export type Heard = {
   readonly bytes: Buffer;
   readonly packet: Packet;
@@ -19,7 +19,10 @@ export type Heard = {
   readonly send: (bytes: Uint8Array) => void;
   /** Sends a response to the question, with the flags and records of `answer`. */
   readonly answer: (answer: Partial<Packet>) => void;
-  /** Sends a datagram to the querier from the socket `other`, so that the answer has a wrong source. */
+  /**
+   * Sends a datagram to the querier from the socket `other`, so that the answer has a false source address or
+   * port.
+   */
   readonly sendFrom: (other: SocketAsPromised, bytes: Uint8Array) => Promise<number>;
 };
 type OnHeard = (heard: Heard) => void;
@@ -99,7 +102,7 @@ export class FakeUpstream {
 
 const RECURSIVE = 0x0180;
 
-/** Encodes a response to a query. `flags` are added to QR, RD and RA, and may contain an rcode. */
+/** Encodes a response to a query. Adds `flags` to the flags QR, RD and RA; `flags` may contain an rcode. */
 export function answerTo({ id, questions }: Packet, { flags = 0, ...rest }: Partial<Packet>): Buffer {
   return encode({ type: 'response', id: id ?? 0, questions: questions ?? [], ...rest, flags: RECURSIVE | flags });
 }

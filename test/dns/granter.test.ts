@@ -4,7 +4,10 @@ import type { GrantRequest } from '#contracts/grant-messages.js';
 import { Granter } from '#dns/granter.js';
 import { settled } from './settled.js';
 
-/** Starts a `Granter` with a port. `own` is the other end of this port, in the place of the datapath. */
+/**
+ * Starts a `Granter` with a port. `own` is the other end of this port; the test uses `own` in the place of
+ * the datapath.
+ */
 function rig(patienceMs = 10_000) {
   const refused: number[] = [];
   const granter = new Granter({ hasToSend: () => {} }, (count) => refused.push(count), patienceMs);
@@ -53,7 +56,7 @@ test('the granter calls `done` with "none" if the datapath does not reply in tim
   expect(granted).toEqual(['none']);
 });
 
-test('the granter reads a reply that is already in the port before it lets the request time out', () => {
+test('the granter reads a reply that has already arrived at the port before it lets the request time out', () => {
   const { granter, granted, grant, asked, own } = rig(0);
   grant(1);
   granter.flush();
@@ -62,7 +65,7 @@ test('the granter reads a reply that is already in the port before it lets the r
   expect(granted).toEqual(['all']);
 });
 
-test('the granter fails requests that it sent through an earlier port, and requests without a port', () => {
+test('the granter fails requests that were sent through an earlier port, and requests without a port', () => {
   const { granter, granted, grant } = rig();
   grant(1);
   granter.flush();
@@ -71,7 +74,7 @@ test('the granter fails requests that it sent through an earlier port, and reque
   expect(granted).toEqual(['none', 'none']);
 });
 
-test('the granter ignores replies through a port that it no longer uses', async () => {
+test('the granter ignores replies that arrive through an earlier port', async () => {
   const { granter, refused, own } = rig();
   const { port1, port2 } = new MessageChannel();
   onTestFinished(() => port2.close());

@@ -42,8 +42,8 @@ export class Grantor {
   }
 
   /**
-   * Sends the replies that `says = 'nothing'` has held back, with `refused` as the number of refused
-   * addresses.
+   * Sends the replies that were held back while `says` was 'nothing'. `refused` is the number of refused
+   * addresses in each reply.
    */
   release(refused: number | null): void {
     for (const id of this.#held.splice(0)) this.#answer(id, refused);

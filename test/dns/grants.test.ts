@@ -60,7 +60,7 @@ describe('DNS grants', () => {
     expect(rig.grantor.grants).toEqual([]);
   });
 
-  test('are not made for a name with a dot inside a label, which gets NXDOMAIN', async () => {
+  test('are not made for a name with a dot byte inside a label, and the lookup gets NXDOMAIN', async () => {
     const rig = await startProxy(
       [
         await FakeUpstream.start(({ bytes, send }) => {
@@ -84,7 +84,7 @@ describe('DNS grants', () => {
     expect([answer.readUInt16BE(2) & 15, answer.readUInt16BE(6), rig.grantor.grants]).toEqual([3, 0, []]);
   });
 
-  test('are made only from address records, and address hints are removed from the answer', async () => {
+  test('are made only from address records; address hints are removed from HTTPS records', async () => {
     const data = Buffer.concat([Buffer.from([0, 1, 0]), Buffer.from([0, 4, 0, 4, 203, 0, 113, 1])]);
     const upstream = await FakeUpstream.start(({ bytes, send }) => {
       const question = bytes.subarray(12, bytes.indexOf(0, 12) + 5);
@@ -102,7 +102,7 @@ describe('DNS grants', () => {
 });
 
 describe('DNS answer with new addresses', () => {
-  test('is sent only after the grants of these addresses are in force', async () => {
+  test('is sent to the client only after the grants for these addresses are in force', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = 'nothing';
     let answered: readonly string[] | null = null;
@@ -119,7 +119,7 @@ describe('DNS answer with new addresses', () => {
     expect(rig.proxy.stats().learning?.medianMs).toBeGreaterThanOrEqual(30);
   });
 
-  test('becomes SERVFAIL if the grants are not in force within 100 ms; a later answer is sent', async () => {
+  test('becomes SERVFAIL if the grants are not in force within 100 ms; the next answer is sent normally', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], { grantTimeoutMs: 100 });
     rig.grantor.says = 'nothing';
@@ -140,7 +140,7 @@ describe('DNS answer with new addresses', () => {
     expect([rig.refused(), rig.proxy.stats().servfail, rig.proxy.names()]).toEqual([{ not_granted: 1 }, 1, []]);
   });
 
-  test('is sent although the grant table is full, and each further answer requests the grant again', async () => {
+  test('is sent although the grant table is full; each further answer requests the grant again', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = 1;
     expect([await lookUp(rig.at, NAME), await lookUp(rig.at, NAME)]).toEqual([GOOD, GOOD]);
@@ -154,7 +154,7 @@ describe('DNS answer with new addresses', () => {
   test.each([
     ['is closed', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.grantor.die()],
     ['is removed', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.proxy.granter.use(null)],
-  ])('becomes SERVFAIL if the port to the datapath %s while the answer waits for its grants', async (_, lose) => {
+  ])('becomes SERVFAIL if the port to the datapath %s while the answer waits for grants', async (_, lose) => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = 'nothing';
     const answer = lookUp(rig.at, NAME);
@@ -175,7 +175,7 @@ describe('DNS grant', () => {
     expect([grants, cacheHits]).toEqual([1, 19]);
   });
 
-  test('is renewed if a cached answer is still used when the grant is about to expire', async () => {
+  test('is renewed if a cached answer is used while the grant is about to expire', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], { minGrantMs: 1_000, maxGrantMs: 2_000 });
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -187,7 +187,7 @@ describe('DNS grant', () => {
     expect(upstream.heard.length).toBe(1);
   });
 
-  test('is requested again after a change of policy, for the matching patterns of the new policy', async () => {
+  test('is requested again after a policy change, for the patterns of the new policy that match the name', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], {}, allowing(['*', '*.example.com']));
     const given: Lookups[] = [
@@ -314,7 +314,7 @@ describe('rebind protection', () => {
   test.each([
     ['a public name', NAME, {}, PUBLIC],
     [
-      'a name in rebind_allow (all but loopback, link-local and multicast addresses)',
+      'a name in rebind_allow (without loopback, link-local, multicast and reserved addresses)',
       NAME,
       { rebindAllow: [pattern('*.example.com')] },
       [...PRIVATE, ...PUBLIC],
@@ -368,7 +368,7 @@ describe('rebind protection', () => {
     ['a loopback address', '127.9.9.9', 'loopback: allowed only without dns.rebind_protection'],
     ['a documentation address', '192.0.2.1', 'documentation: allowed only for names in dns.rebind_allow'],
     ['a benchmarking address', '198.18.0.1', 'benchmarking: allowed only for names in dns.rebind_allow'],
-  ])('reports the removal of %s with the reason', async (_, address, reason) => {
+  ])('reports the removal of %s with the reason for the removal', async (_, address, reason) => {
     const rig = await startProxy([await answering(a(NAME, address))], { rebindAllow: [] });
     expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);
     expect(rig.proxy.takeSeen().rebindings).toMatchObject([{ hostname: NAME, reason, count: 1 }]);

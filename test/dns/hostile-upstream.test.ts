@@ -31,8 +31,8 @@ const told = (what: string, given: Partial<Packet>, reason: string): Lie => [
   once(reason),
 ];
 /**
- * A false response, built from malformed or false `parts`. `reason` is the refusal counter that must
- * increase.
+ * A response that the fake resolver builds from malformed or false `parts`. `reason` is the refusal counter
+ * that must increase.
  */
 const lying = (what: string, parts: Parameters<typeof messageBytes>[0], reason: string): Lie =>
   raw(what, (heard) => messageBytes({ id: idOf(heard), answers: [{}], ...parts }), reason);
@@ -255,7 +255,7 @@ describe('DNS proxy with false records in an answer', () => {
     expect(rig.refused()).toEqual(refused);
   });
 
-  test('removes A records from the answer to a question of another type than A', async () => {
+  test('removes A records from the answer if the question has a type other than A', async () => {
     const txt: Answer = { type: 'TXT', name: NAME, data: 'hello' };
     const upstream = await FakeUpstream.start(({ answer }) =>
       answer({ answers: [txt, a(NAME, EVIL)], additionals: [a(NAME, EVIL)] }),
@@ -299,7 +299,7 @@ test.each([
   expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR', `${NAME} A ${GOOD}`]);
   const [grant] = rig.grantor.asked;
   const lives = ((grant?.expiryNs ?? 0) - before) / 1e9;
-  // The expiry of a grant is rounded up to a grid of at most 8 s, but not beyond the maximum of 86,400 s.
+  // The expiry of a grant is rounded up by at most 8 s, but not beyond the maximum of 86,400 s.
   const [least, most] = seconds === 86_400 ? [seconds - 1, seconds] : [seconds, seconds + Math.min(seconds / 15, 8)];
   expect(lives).toBeGreaterThanOrEqual(least);
   expect(lives).toBeLessThanOrEqual(most + 1);

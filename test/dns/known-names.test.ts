@@ -29,7 +29,7 @@ test('KnownNames lists an address of a name until the grant of this address expi
   ]);
 });
 
-test('KnownNames does not count a grant that was made for an earlier policy as a grant for the current policy', () => {
+test('KnownNames does not count a grant for an earlier policy as a grant for the current policy', () => {
   const known = new KnownNames(() => {});
   const name = key('a.test');
   const both = [{ address: 0xcb00_7101 }, { address: 2 }];

@@ -4,8 +4,8 @@ const PORT = 5_300;
 let last = 0;
 
 /**
- * Returns a new address of 127.0.0.0/8. The address contains the process id, so that test processes do not
- * share addresses.
+ * Returns an unused address of 127.0.0.0/8. The address contains bits of the process id, because parallel
+ * test processes must not share an address.
  */
 export function loopback(): string {
   last++;

@@ -17,7 +17,9 @@ export function pattern(text: string): HostnamePattern {
   return parsed.pattern;
 }
 
-/** Compiles lookup rules that allow `sources` to look up every name that matches one of `patterns`. */
+/**
+ * Compiles lookup rules that allow the sources to look up every name that matches a pattern of `patterns`.
+ */
 export function allowing(
   patterns: readonly string[],
   sources: readonly string[] = ['0.0.0.0/0'],
@@ -43,9 +45,9 @@ export function dnsOptions(
     serveStaleMs: 0,
     mark: 0,
     rebindProtection: true,
-    // Without this exception, rebind protection would remove the documentation addresses that the tests use.
+    // Exempts all names: rebind protection would remove the documentation addresses that the tests use.
     rebindAllow: [pattern('*')],
-    // A long timeout, because the fake datapath runs in the same thread as the proxy, which may be busy.
+    // A long timeout, because the fake datapath shares a thread with the proxy and may reply late.
     grantTimeoutMs: 2_000,
     ...given,
   };

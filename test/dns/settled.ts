@@ -21,7 +21,7 @@ export async function settled<T>(read: () => T, wanted: T): Promise<void> {
   }
 }
 
-/** Waits `ms` milliseconds of real time, because the tested code reads the clock in whole seconds. */
+/** Waits `ms` milliseconds of real time, because the tested code reads the real clock in whole seconds. */
 export async function passed(ms: number): Promise<void> {
   const until = performance.now() + ms;
   while (performance.now() < until) await setTimeout(until - performance.now());

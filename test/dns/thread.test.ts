@@ -97,7 +97,7 @@ describe('DNS proxy thread', () => {
     expect(changes.map(({ type }) => type)).toEqual(['worker_died']);
   });
 
-  test('uses the same lookup rules after it was opened a second time', async () => {
+  test('keeps the current lookup rules when it is opened again', async () => {
     const { proxy, at, changes } = await threaded();
     proxy.use(ONLY);
     await proxy.open();
@@ -106,7 +106,7 @@ describe('DNS proxy thread', () => {
     expect(changes).toEqual([]);
   });
 
-  test('fails to open while another proxy uses its address, and opens after the address is free', async () => {
+  test('fails to open while another proxy uses its address, and can open after the other proxy is closed', async () => {
     const listen = [endpoint(), endpoint()];
     const other = await threaded({ listen: listen.slice(1) });
     await other.proxy.open();

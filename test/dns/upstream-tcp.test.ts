@@ -84,7 +84,7 @@ describe('fallback to TCP after a truncated answer', () => {
     expect([rig.grantor.grants, upstream.heard.length]).toEqual([[], 2]);
   });
 
-  test('uses the next resolver if the first resolver closes the connection', async () => {
+  test('uses the next resolver if the first resolver closes the TCP connection', async () => {
     const closing = await tooLong((_, stream) => stream.destroy());
     const other = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([closing, other]);
@@ -92,7 +92,7 @@ describe('fallback to TCP after a truncated answer', () => {
     expect(other.names).toEqual([NAME]);
   });
 
-  test('retries on a new connection if the resolver closes a connection that has already returned an answer', async () => {
+  test('retries on a new TCP connection if the resolver closes a connection that has already returned an answer', async () => {
     const streams: Socket[] = [];
     const upstream = await tooLong((heard, stream) => {
       const isSecond = streams.length === 1;
@@ -119,7 +119,7 @@ describe('fallback to TCP after a truncated answer', () => {
     await settled(() => upstream.connections.size, 1);
   });
 
-  test('returns SERVFAIL while no file descriptor is available, and an answer afterwards', async () => {
+  test('returns SERVFAIL while no file descriptor is available for the connection, and an answer afterwards', async () => {
     const upstream = await tooLong(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const socket = vi.spyOn(libc, 'socket').mockReturnValue(-1);

@@ -35,7 +35,7 @@ describe('the table of decisions in docs/decisions/README.md', () => {
     expect(numbers).toEqual([...new Set(numbers)].sort());
   });
 
-  test('states the number, title, status and date of each decision as the page of that decision does', () => {
+  test('states the number, title, status and date of each decision exactly as the page of that decision', () => {
     expect(rows.flatMap(({ number, page }) => (page === null ? [] : { number: Number(number), ...page }))).toEqual(
       files.sort().map(pageOf),
     );

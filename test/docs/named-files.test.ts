@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { filesIn, root, rootPages } from './files.js';
 
-/** Matches a path of the repository that stands in backticks in a Markdown page. */
+/** Matches a path of the repository in backticks in the text of a page. */
 const NAMED = /`((?:src|statecharts|test|bench|scripts|docs)\/[^`\s*{}<>]*)`/g;
 const LINKED = /\]\(([^)\s#]+)(?:#[^)]*)?\)/g;
 

@@ -32,7 +32,7 @@ describe.each(EVERY)('bounded file reader %s', (reader) => {
     ['a missing file', () => {}, 'FILE: no such file or directory'],
     ['a dangling link', (path) => symlinkSync('/no/such', path), 'FILE: no such file or directory'],
     ['a loop of links', (path) => symlinkSync(path, path), 'FILE: too many symbolic links encountered'],
-  ])('returns the bytes of, or the expected error for, %s', async (_, make, expected) => {
+  ])('returns the expected number of bytes or the expected error for %s', async (_, make, expected) => {
     const path = join(temporaryFolder(), 'file');
     make(path);
     expect(await outcome(reader, path)).toBe(expected);
@@ -91,7 +91,7 @@ it.each(EVERY)('%s refuses a file whose content exceeds the limit although its r
   expect(await outcome(reader, '/proc/self/pagemap')).toBe('FILE is larger than 128 KiB');
 });
 
-it.each(EVERY)('%s keeps the error code, system call and path of a system error', async (reader) => {
+it.each(EVERY)('%s throws a system error with its error code, system call and path', async (reader) => {
   const failure: unknown = await READERS[reader]('/no/such', BOUND).catch((caught: unknown) => caught);
   expect(failure).toBeInstanceOf(Error);
   expect(failure).toMatchObject({ code: 'ENOENT', syscall: 'open', path: '/no/such' });

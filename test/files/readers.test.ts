@@ -14,8 +14,8 @@ import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 type Made = { readonly folder: string; readonly path: string };
 /**
- * Lets the code under test read the file at `path`. Code with a fixed file name reads that name in `folder`
- * instead. The result is an error message, as rejection or as value.
+ * Lets the code under test read the file at `path`, or a file with a fixed name in `folder`. Rejects or
+ * resolves with the error message for the user.
  */
 type Read = (made: Made) => Promise<unknown>;
 const failureOf = async (read: Read, made: Made): Promise<string> => {

@@ -18,8 +18,8 @@ new WorkerServer<NativeAsks>('a thread that calls native code').serve({
     const bytes = new Uint8Array(64);
     for (;;) {
       memoryAt(addressOf(bytes), bytes.length);
-      // Not inside `guarded`, like every direct call of a bound C function. The call returns a pointer, for
-      // which koffi creates a JavaScript value.
+      // This call is not inside `guarded`, like any direct call of a bound C function. It returns a pointer,
+      // for which koffi creates a JavaScript value.
       libc.mmap(null, bytes.length, 0, 0, -1, 0);
     }
   },

@@ -110,7 +110,7 @@ describe('addressesOf', () => {
     expect(found({ answers: [...answers, ...addresses] })).toMatchObject({ addresses: [], complete: false });
   });
 
-  it('accepts a CNAME record that is repeated with another TTL', () => {
+  it('accepts a repeated CNAME record that differs only in its TTL', () => {
     const answers = [cname('a.test', 'b.test', 9), cname('a.test', 'b.test', 8), a('b.test', 1)];
     expect(found({ answers })).toEqual({ chain: keys('a.test', 'b.test'), addresses: [address(1, 8)], complete: true });
   });
@@ -170,7 +170,7 @@ describe('keepsFor', () => {
       30,
       { answers: [cname('a.test', 'b.test', 30)], type: TYPE.any },
     ],
-  ])('lets an answer be cached %s: %i seconds', (_, seconds, raw) => {
+  ])('lets the cache keep an answer %s: %i seconds', (_, seconds, raw) => {
     expect(keepsFor(answer(raw))).toBe(seconds);
   });
 });

@@ -53,7 +53,7 @@ describe('readQuery', () => {
     ['an empty datagram', new Uint8Array(0)],
     ['a response', messageBytes({ flags: 0x8100 })],
     ['a response with an opcode', messageBytes({ flags: 0xa800 })],
-  ])('returns no id for %s, because the proxy must not respond to these bytes', (_, bytes) => {
+  ])('returns no id for %s, so that the proxy sends no response', (_, bytes) => {
     expect(readQuery(bytes)).toMatchObject({ id: null });
   });
 

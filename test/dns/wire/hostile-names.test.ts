@@ -38,7 +38,7 @@ describe('names in a DNS message (RFC 9267)', () => {
     expect(readMessage(messageBytes({ answers }))).toEqual({ fault: 'pointer_not_backwards' });
   });
 
-  it('contain at most 127 chained compression pointers, even if the pointers lead to names that are already cached', () => {
+  it('contain at most 127 chained compression pointers, even if the target names were decompressed before', () => {
     const chain = (length: number): readonly RawRecord[] =>
       Array.from({ length }, (_, index) => ({ name: pointer(index === 0 ? 12 : FIRST + (index - 1) * 16) }));
     expect(readMessage(messageBytes({ answers: chain(127) }))).not.toHaveProperty('fault');
@@ -94,7 +94,7 @@ describe('work to decompress the names of one message', () => {
     expect(readMessage(hopping(16_000, 1_000))).not.toHaveProperty('fault');
   });
 
-  it('is small enough for 1,500 names that point to the same name of 100 labels', () => {
+  it('is small enough for 1,500 names that point to one name of 100 labels', () => {
     const long = labels(...Array.from({ length: 100 }, () => 1));
     const owners = Array.from({ length: 1500 }, (_, index) => ({ name: index % 2 === 0 ? pointer(12) : pointer(14) }));
     const bytes = messageBytes({ question: joined(long, name('')), answers: owners });
@@ -105,7 +105,7 @@ describe('work to decompress the names of one message', () => {
     expect(Buffer.compare(written.subarray(4), bytes.subarray(4))).toBe(0);
   });
 
-  it('stops with SERVFAIL if the decompressed record data exceed the limit', () => {
+  it('ends with a SERVFAIL response if the decompressed record data exceed the size limit', () => {
     const question = joined(labels(63, 63, 63), name(''));
     const records = Array.from({ length: 450 }, (_, index) => ({
       type: TYPE.srv,
@@ -121,7 +121,7 @@ describe('work to decompress the names of one message', () => {
 
 /**
  * Makes a message with a chain of compression pointers in TXT data, and with records whose names point into
- * this chain. Each of these names needs up to 126 pointer hops.
+ * that chain. Each name needs up to 126 pointer hops.
  */
 function hopping(chainBytes: number, records: number): Uint8Array {
   const start = FIRST + 12;

@@ -10,8 +10,8 @@ import { anyEdns, anyMessage, anyName } from './messages.js';
 import { written } from './written.js';
 
 /**
- * Converts the names in a record to lower case, because compression may replace a name by an equal name in
- * another case.
+ * Converts names to lower case before the comparison: compression may write a name with the letter case of an
+ * earlier equal name.
  */
 const lowered = (record: ResourceRecord): unknown => ({
   ...record,
@@ -67,7 +67,7 @@ describe('DNS codec', () => {
     );
   });
 
-  it('returns a fault or a usable message for mutated bytes, each time in less than 500 ms', () => {
+  it('returns a fault or a usable message for mutated bytes, each within 500 ms', () => {
     const random = new Random(seedOf(20_260_731));
     const seeds = seedAnswers(random.seed, 200);
     const outcomes = new Map<string, number>();

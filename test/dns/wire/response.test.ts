@@ -44,7 +44,7 @@ describe('DNS responses', () => {
     );
   });
 
-  it('have the flag AD only if the query has the flag AD or DO', () => {
+  it('have the flag AD only if the query has the flag AD or DO, and the answer has AD', () => {
     const template = templateOf(answer({}));
     const flags = [
       query('a.test', null),
@@ -116,7 +116,7 @@ describe('DNS responses', () => {
     expect(respond(template, query('a.test', edns(true)), { ...options, limit: 512, edns: long }).length).toBe(24 + 11);
   });
 
-  it('are not made from the template of another question, because respond throws', () => {
+  it('are not made from the template of another question: `respond` throws', () => {
     const template = templateOf(answer({}));
     expect(() => respond(template, query('aa.test', null), options)).toThrow('another question');
     expect(() => respond(template, { ...query('a.test', null), type: TYPE.txt }, options)).toThrow('another question');
