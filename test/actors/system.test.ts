@@ -139,7 +139,7 @@ describe('performance mode', () => {
     expect(await again.system.performanceMode.read()).toEqual(written);
   });
 
-  test('requests all kernel events while enabled and no kernel events while disabled, also after a restart of the node', async () => {
+  test('makes the datapath send all events if enabled and no events if disabled, also after a restart of the node', async () => {
     const { system, store, datapath, until } = await startSystem();
     await until('dataplane_running', 'enforcing');
     expect(datapath.eventsWanted).toEqual(ALL_EVENTS);
@@ -153,7 +153,7 @@ describe('performance mode', () => {
     expect(again.datapath.eventsWanted).toEqual(ALL_EVENTS);
   });
 
-  test('refuses a write whose expected revision is outdated, and performs concurrent writes in their order', async () => {
+  test('is not written if the expected revision is outdated; concurrent writes run in their order', async () => {
     const { system } = await startSystem();
     const outcomes = await Promise.all([
       system.performanceMode.write({ enabled: false, author: 'alice', expectedRevision: 0 }),
@@ -238,7 +238,7 @@ describe('Kubernetes integrations', () => {
   });
 });
 
-describe('explain request', () => {
+describe('`explain` function of the node', () => {
   const query = {
     packet: {
       source: 0x0a000001,

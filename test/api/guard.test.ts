@@ -102,7 +102,7 @@ test('every response has the headers nosniff, no-store and Content-Security-Poli
 
 describe('request without a matching route', () => {
   test.each(['/', '/api', '/api/v1/policys', '/api/v2/policy', '/api/v1/policy/'])(
-    'returns 404 for the path %s',
+    'gets 404 for the path %s',
     async (path) => {
       const { ask } = await rig();
       const answer = await ask('GET', path);
@@ -120,7 +120,7 @@ describe('request without a matching route', () => {
     ['OPTIONS', '/api/v1/policies', 'GET, HEAD, POST'],
     ['GET', '/api/v1/policy/explain', 'POST'],
     ['POST', '/api/v1/audit/findings', 'GET, HEAD'],
-  ])('returns 405 with the allowed methods in the Allow header for %s %s', async (method, path, allow) => {
+  ])('gets 405 and the allowed methods in the Allow header for %s %s', async (method, path, allow) => {
     const { ask } = await rig();
     const answer = await ask(method, path);
     expect({ status: answer.statusCode, allow: answer.headers.allow, type: answer.json().type }).toEqual({
@@ -130,7 +130,7 @@ describe('request without a matching route', () => {
     });
   });
 
-  test('returns 400 or 414 for an empty name, an invalid percent escape or an overlong name in the path', async () => {
+  test('gets 400 or 414 for an empty name, an invalid percent escape or an overlong name in the path', async () => {
     const { ask } = await rig();
     const nameless = await ask('GET', '/api/v1/policies/by-name/');
     expect([nameless.statusCode, nameless.json().problems[0].pointer]).toEqual([400, '/name']);

@@ -6,7 +6,7 @@ import { rig } from './rig.js';
 describe('performance mode', () => {
   const PATH = '/api/v1/settings/performance-mode';
 
-  test('returns its ETag, and refuses a write with an outdated If-Match header with 412', async () => {
+  test('has an ETag; a write whose If-Match header has an outdated ETag is refused with 412', async () => {
     const { ask, node } = await rig();
     const before = await ask('GET', PATH);
     expect([before.json(), before.headers.etag]).toEqual([{ enabled: true, source: null }, '"performance-mode.0"']);
@@ -30,7 +30,7 @@ describe('performance mode', () => {
     expect(node.changes).toHaveLength(1);
   });
 
-  test('refuses a write with 412 if the node reports that another write came first', async () => {
+  test('is not written if the node reports that another write came first; the response has the status 412', async () => {
     const node = await rig().then((made) => made.node);
     const { ask } = await rig(
       {},

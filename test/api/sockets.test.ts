@@ -92,13 +92,13 @@ describe('malformed HTTP request', () => {
 });
 
 describe('slow client', () => {
-  test('is disconnected with 408 if its headers are not complete in time', async () => {
+  test('gets 408 and is disconnected if the request headers are not complete in time', async () => {
     const answer = await converse('GET /health HTTP/1.1\r\nHost: localhost\r\nX-', QUICK);
     expect([answer.status, answer.type]).toEqual([408, 'urn:weir:error:request_timeout']);
     expect(answer.ms).toBeLessThan(3_000);
   });
 
-  test('is disconnected with 408 if its body is not complete in time', async () => {
+  test('gets 408 and is disconnected if the request body is not complete in time', async () => {
     const answer = await converse(
       `POST /api/v1/tokens HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"sub`,
       QUICK,

@@ -77,7 +77,7 @@ describe('configuration file', () => {
     expect(problemsOf('version: 2')).toEqual(['invalid_value weir.yaml:1:10: version: must be 1']);
   });
 
-  it('may set every key of every section', () => {
+  it('is loaded with the configured value of every key in every section', () => {
     const folder = temporaryFolder();
     const pem = join(folder, 'any.pem');
     writeFileSync(pem, CERTIFICATE + KEY);

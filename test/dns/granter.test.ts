@@ -22,7 +22,7 @@ function rig(patienceMs = 10_000) {
   return { granter, refused, granted, grant, asked, own: port2 };
 }
 
-test('the granter sends all grants since the last flush in one message, and calls `done` after the datapath has replied', async () => {
+test('the granter sends all waiting grants in one message, and calls `done` of each grant after the reply of the datapath', async () => {
   const { granter, granted, grant, asked, own } = rig();
   grant(1);
   grant(2);
@@ -47,7 +47,7 @@ test('the granter reports the number of addresses that the datapath refused', as
   expect(refused).toEqual([1]);
 });
 
-test('the granter calls `done` with "none" if the datapath does not reply in time', () => {
+test('the granter calls the `done` function of a grant with "none" if the datapath does not reply in time', () => {
   const { granter, granted, grant } = rig(0);
   grant(1);
   granter.flush();

@@ -170,7 +170,7 @@ describe('keepsFor', () => {
       30,
       { answers: [cname('a.test', 'b.test', 30)], type: TYPE.any },
     ],
-  ])('lets the cache keep an answer %s: %i seconds', (_, seconds, raw) => {
+  ])('returns how long a cache may keep an answer: %s, %i seconds', (_, seconds, raw) => {
     expect(keepsFor(answer(raw))).toBe(seconds);
   });
 });

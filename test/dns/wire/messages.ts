@@ -48,7 +48,9 @@ export const anyEdns: fc.Arbitrary<Edns> = fc.record({
   options: fc.array(fc.record({ code: fc.nat(65_535), data: bytes(0, 20) }), { maxLength: 3 }),
 });
 
-/** Arbitrary responses with the opcode QUERY, with random records, and without the flags AA and TC. */
+/**
+ * A fast-check arbitrary of responses with the opcode QUERY and random records, without the flags AA and TC.
+ */
 export const anyMessage: fc.Arbitrary<Message> = fc.record({
   id: fc.nat(65_535),
   flags: fc.constantFrom(0x8080, 0x8190, 0x81a0),
