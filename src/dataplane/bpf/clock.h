@@ -14,9 +14,10 @@ struct {
 	__type(value, struct clock);
 } clock SEC(".maps");
 
-/* The monotonic clock at the last tick or the one before. Each CPU reads it once per tick, since the call
- * costs as much as a cache miss; the kernel inlines the read of jiffies into the program. Another CPU may
- * be ahead by up to one tick, so differences to times that it wrote are signed.
+/* Returns the monotonic clock as of the last kernel tick or the tick before. Each CPU reads the clock only
+ * once per tick, because the helper call costs as much as a cache miss; the kernel inlines the read of
+ * jiffies. The clock of another CPU may be ahead by up to one tick. So compare a time from another CPU
+ * with this one as a signed difference.
  */
 static __always_inline __u64 coarse_ns(void)
 {

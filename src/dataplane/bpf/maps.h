@@ -4,10 +4,12 @@
 
 #define WAYS 4096
 
-/* Where max_entries is 1, the loader sets the size. */
+/* In the maps of this file, max_entries 1 is a placeholder if the size depends on the configuration: the
+ * loader sets the size of those maps.
+ */
 
-/* Two slots. The loader sets the number of lines of one slot as the value size, so a line is reached by
- * adding to the address of the first line.
+/* The two program slots. The loader sets the size of one value to the size of a whole program slot. So one
+ * map lookup returns the first cache line, and the addresses of the others are computed from it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -41,7 +43,7 @@ struct {
 	__type(value, struct tally);
 } tallies SEC(".maps");
 
-/* One word of tags for each set of `flows`. */
+/* One 64-bit tag word for each flow set of `flows`; see flow_table.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -50,7 +52,9 @@ struct {
 	__type(value, __u64);
 } flow_tags SEC(".maps");
 
-/* Next hops; many flows share one. The loader keeps one entry where packets are never sent directly. */
+/* Next hops for direct forwarding. Many flows refer to one entry, so the next hops in use stay in the CPU
+ * caches. If direct forwarding is off, the loader creates only one entry to save memory.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WAYS);
@@ -58,28 +62,32 @@ struct {
 	__type(value, struct way);
 } ways SEC(".maps");
 
-/* Results of the fast path for a packet that it left to the full path. */
+/* Results that the fast path found before it left a packet to the full path. The full path uses the
+ * results instead of searching again.
+ */
 struct prefetched {
-	__u32 list;        /* line of the rule list of the source; 0: not looked up */
-	__u32 active_word; /* active word that `list` and `word` belong to */
-	__u32 word;        /* verdict word; 0: not decided yet */
-	__u32 ifindex;     /* outgoing interface by the copied routes; 0: they do not know it */
-	bool has_asked;    /* whether the copied routes were searched */
+	__u32 list;        /* cache line of the rule list of the source; 0: not searched */
+	__u32 active_word; /* active word (epoch and program slot) that `list` and `word` belong to */
+	__u32 word;        /* verdict word; 0: not decided */
+	__u32 ifindex;     /* outgoing interface according to the copied routes; 0: the copied routes do not contain the destination */
+	bool has_asked;    /* true if the fast path searched the copied routes */
 };
 
-/* Key of the flow of a packet, and its direction. `stateful` is false for a packet that neither opens a
- * flow nor belongs to one.
+/* The flow key of a packet, and its direction. `stateful` is false if the packet neither opens a flow nor
+ * belongs to a flow. `from_high` is true if the packet comes from the higher address and port of the key.
  */
 struct place {
 	struct flow_key key;
 	bool stateful;
 	bool from_high;
 	bool icmp_reply;
-	__u32 slot; /* slot that was claimed for a new flow */
-	__u64 hash; /* hash of the key */
+	__u32 slot; /* flow slot that was claimed for a new flow */
+	__u64 hash; /* hash of `key` */
 };
 
-/* Host byte order. Ports are 0 where the protocol has none. */
+/* The fields of a packet that the datapath needs, in host byte order. The ports are 0 if the protocol has
+ * no ports.
+ */
 struct packet {
 	__u32 source;
 	__u32 destination;
@@ -94,17 +102,20 @@ struct packet {
 	__u8 fragment;
 	__u16 id;
 	__u16 fragment_field;
-	__u16 header;  /* bytes of the IPv4 header */
-	__u16 payload; /* bytes behind the IPv4 header */
+	__u16 header;  /* length of the IPv4 header, in bytes */
+	__u16 payload; /* number of bytes after the IPv4 header */
 	bool outgoing;
-	bool has_no_flow; /* an earlier lookup found no flow */
-	bool is_reply;    /* of a packet that an ICMP error quotes: it was a reply in its flow */
+	bool has_no_flow; /* true if the fast path has searched the flow table without success */
+	bool is_reply;    /* for a packet that an ICMP error quotes: the quoted packet is a reply in its flow */
 	struct prefetched foreseen;
 	struct place place;
 	struct way way;
 };
 
-/* Not on the stack, which holds 512 bytes for all functions of a call chain. */
+/* Two per-CPU packet buffers: one for the packet, and one for the packet that an ICMP error quotes. A
+ * struct packet on the stack would leave too little of the 512 bytes that all functions of a call chain
+ * share.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2);
@@ -119,7 +130,9 @@ struct {
 	__type(value, struct fragments);
 } fragments SEC(".maps");
 
-/* An empty datagram, the template for new entries: it is too large for the stack. */
+/* One entry of zeros, the template for new entries of `fragments`. An entry is larger than the BPF stack
+ * of 512 bytes.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -135,7 +148,9 @@ struct {
 	__type(value, struct hit);
 } hits SEC(".maps");
 
-/* Indexed by rank, for each slot. */
+/* For each program slot and rank: the entry of `hits` that packets with this rank count for. The index is
+ * rank, plus `rank_capacity` for program slot 1.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -187,8 +202,8 @@ struct {
 	__type(value, struct counter);
 } counters SEC(".maps");
 
-/* The programs of the predecessor datapath, by hook. The kernel clears this map when it is neither pinned
- * nor open.
+/* The BPF programs of the predecessor datapath, indexed by enum predecessor. The kernel clears a map of
+ * this type when no process has it open and it is not pinned.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -197,7 +212,9 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } predecessors SEC(".maps");
 
-/* JSON that describes the keys and values of these maps, for the next process. No program reads it. */
+/* The layouts of these maps as JSON. The next process reads the text to migrate flows, hits and grants; no
+ * BPF program reads it.
+ */
 struct layouts {
 	char text[32 << 10];
 };
@@ -211,7 +228,7 @@ struct {
 
 struct sweep_timer {
 	struct bpf_timer timer;
-	__u32 next; /* set where the next run starts */
+	__u32 next; /* flow set where the next run starts */
 	__u32 flows;
 	__u32 half_open;
 	__u32 reserved;
@@ -225,10 +242,12 @@ struct {
 	__type(value, struct sweep_timer);
 } sweep SEC(".maps");
 
-/* A section of its own: the compiler puts its own tables into .rodata. */
+/* The settings have a section of their own, because the compiler adds its own tables to .rodata. */
 const volatile struct settings settings SEC(".rodata.settings") = {};
 
-/* Only for their types: they are not in the BTF of the object otherwise, where a test reads them. */
+/* These constants only put the types into the BTF of the object. A test compares the types with the
+ * encoders of user space.
+ */
 const struct event event_layout SEC(".layout") = {};
 const enum verdict verdict_numbers SEC(".layout") = VERDICT_ALLOW;
 const enum priority priority_numbers SEC(".layout") = PRIORITY_PASSED;

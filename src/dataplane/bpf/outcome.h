@@ -2,21 +2,22 @@
 #ifndef WEIR_OUTCOME_H
 #define WEIR_OUTCOME_H
 
-/* Return values of the functions that handle a packet. Only the first three end the handling; they have the
- * numbers of the TC actions, so that `action_of` costs no instruction where the compiler knows the outcome.
- * The others start above every drop reason, since `classify_icmp_error` returns either of the two.
+/* Results of the functions that handle a packet. Only OUTCOME_PASS, OUTCOME_DROP and OUTCOME_SENT are
+ * final. They have the numbers of the TC actions, so that the compiler can reduce `action_of` to no code.
+ * The other numbers start above every drop reason, because `classify_icmp_error` returns either a drop
+ * reason or an outcome.
  */
 enum outcome {
-	OUTCOME_PASS = TC_ACT_UNSPEC, /* to the next program, then to the stack */
+	OUTCOME_PASS = TC_ACT_UNSPEC, /* continue with the next TC program, then with the network stack */
 	OUTCOME_DROP = TC_ACT_SHOT,
-	OUTCOME_SENT = TC_ACT_REDIRECT, /* sent directly, without the stack */
+	OUTCOME_SENT = TC_ACT_REDIRECT, /* sent directly, without the network stack */
 
-	TO_PREDECESSOR = 0x100, /* refused here, while the older datapath may still have the flow (handover.h) */
-	NOT_ESTABLISHED,               /* not a packet in the middle of an established flow */
-	OPENS_FLOW,             /* a SYN or a UDP packet, and the table has no flow for it */
-	NOT_DIVERTED,           /* a DNS lookup addressed to the node itself */
-	NOT_INSPECTED,          /* no socket of the service plane accepts it */
-	NOT_JOINED,             /* not part of a spliced connection */
+	TO_PREDECESSOR = 0x100, /* this datapath drops the packet, but the predecessor may have its flow and allow it (handover.h) */
+	NOT_ESTABLISHED,               /* the fast path cannot handle the packet: continue with the full path */
+	OPENS_FLOW,             /* a TCP SYN or a UDP packet that has no flow */
+	NOT_DIVERTED,           /* a DNS lookup that is addressed to the node itself */
+	NOT_INSPECTED,          /* no socket of the service plane accepts the packet */
+	NOT_JOINED,             /* not a packet of a spliced connection */
 	NOT_RELATED,            /* an ICMP error that quotes no known flow */
 	ABOUT_JOINED,           /* an ICMP error that quotes a spliced connection */
 	ABOUT_INSPECTED,        /* an ICMP error that quotes an inspected connection */
@@ -24,7 +25,8 @@ enum outcome {
 
 _Static_assert(TO_PREDECESSOR >= COUNTERS - COUNT_DROPS, "no outcome has the number of a drop reason");
 
-/* The only place where an outcome becomes a TC action. An outcome that no caller handled drops the packet.
+/* Converts an outcome to a TC action. If a caller forgot to handle an outcome that is not final, the
+ * packet is dropped.
  */
 static __always_inline int action_of(enum outcome outcome)
 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
-/* Finds third-party hooks on the IPv4 packets that this network namespace forwards. Reads the lists of the
- * kernel, since netlink reports netfilter hooks only if the kernel was built for it
- * (CONFIG_NETFILTER_NETLINK_HOOK).
+/* Finds third-party hooks that IPv4 packets pass when this network namespace forwards them. Reads lists in
+ * kernel memory, because netlink reports netfilter hooks only if the kernel has
+ * CONFIG_NETFILTER_NETLINK_HOOK.
  *
- * Lists that a kernel may be built without are read only if they exist. If a required list is renamed in a
- * later kernel, this object fails to load, and user space then assumes third-party hooks.
+ * Some lists are missing in some kernel configurations, so their fields are read only if they exist. If a
+ * later kernel renames the field of a required list, this BPF object does not load. User space then assumes
+ * that third-party hooks exist.
  */
 #include <stdbool.h>
 #include <linux/bpf.h>
@@ -13,11 +14,11 @@
 
 #include "third_party_hooks.h"
 
-#define HOOK_PREROUTING 0 /* linux/netfilter.h */
+#define HOOK_PREROUTING 0 /* from linux/netfilter.h, also the next two lines */
 #define HOOK_FORWARD 2
 #define HOOK_POSTROUTING 4
-#define DEVICE_UP 1 /* linux/if.h */
-#define ETHERNET 1 /* linux/if_arp.h */
+#define DEVICE_UP 1 /* from linux/if.h */
+#define ETHERNET 1 /* from linux/if_arp.h, also the next line */
 #define LOOPBACK 772
 #define XFRM_DIRECTIONS 3
 #define XFRM_COUNTS 6
@@ -104,7 +105,9 @@ struct {
 
 static const char SYMBOL[] = "%ps";
 
-/* These two functions are not static, so that the verifier checks each once. */
+/* `add_other` and `add_hooks` are not static, because the verifier checks a global function once and a
+ * static function again for each call path.
+ */
 __noinline int add_other(__u32 kind, __u32 id, __u64 function)
 {
 	__u32 first = 0, index;
@@ -143,7 +146,9 @@ __noinline int add_hooks(__u64 list, __u32 kind, __u32 id)
 	return 0;
 }
 
-/* A function of its own: the state of the loop must look the same to the verifier after each step. */
+/* Not inlined: otherwise the verifier finds a new state in each iteration of the loop, and rejects the BPF
+ * program.
+ */
 static __noinline int count_device(void)
 {
 	__u32 first = 0;
@@ -192,7 +197,7 @@ static long look_at_rule(__u32 index, struct walk *walk)
 	rule = (void *)at - bpf_core_field_offset(struct fib_rule, list);
 	walk->at = BPF_CORE_READ(at, next);
 	if (BPF_CORE_READ(rule, pref) == DIVERT_RULE && BPF_CORE_READ(rule, table) == DIVERT_RULE)
-		return 0; /* Weir's own rule, for diverted packets */
+		return 0; /* the rule that routes diverted packets is Weir's own, so it is no third-party hook */
 	if (BPF_CORE_READ(rule, mark) || BPF_CORE_READ(rule, mark_mask) || BPF_CORE_READ(rule, tun_id))
 		add_other(OTHER_RULE, BPF_CORE_READ(rule, pref), 0);
 	return 0;
@@ -233,8 +238,9 @@ static __always_inline void look_at_xfrm(struct net *net)
 		add_other(OTHER_XFRM, 0, 0);
 }
 
-/* Reads the network namespace of the calling thread. Returns 0 if all lists were read. The program type is
- * one that runs under RCU, so the lists do not change.
+/* Collects the third-party hooks in the network namespace of the calling thread. Returns 0 if all lists
+ * were read. The BPF program has the type raw_tp, because the kernel runs this type under the RCU read
+ * lock, so that list elements are not freed meanwhile.
  */
 SEC("raw_tp")
 int weir_others(void *context)

@@ -1,33 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Results of weir_others; src/dataplane/forwarding/third-party-hooks.ts reads them. */
+/* The format in which `weir_others` returns the third-party hooks that it finds.
+ * src/dataplane/forwarding/third-party-hooks.ts decodes this format.
+ */
 #ifndef WEIR_THIRD_PARTY_HOOKS_H
 #define WEIR_THIRD_PARTY_HOOKS_H
 
 enum other_kind {
-	OTHER_PREROUTING = 1, /* netfilter hooks of IPv4 */
+	OTHER_PREROUTING = 1, /* a function on the netfilter hook prerouting of IPv4 */
 	OTHER_FORWARD = 2,
 	OTHER_POSTROUTING = 3,
-	OTHER_INGRESS = 4, /* netfilter hooks of a device */
+	OTHER_INGRESS = 4, /* a netfilter function on the ingress of a device */
 	OTHER_EGRESS = 5,
-	OTHER_RECEIVER = 6,    /* receives the packets of a device: a bridge, a bond, a macvlan */
-	OTHER_NO_ETHERNET = 7, /* the device is up, and is not Ethernet */
-	OTHER_RULE = 8,        /* a policy routing rule by marks or tunnels; `id`: its preference */
-	OTHER_XFRM = 9,        /* IPsec policies; `id`: their number, or 0: packets without a policy are blocked */
+	OTHER_RECEIVER = 6,    /* a bridge, bond or macvlan that takes the frames of a device */
+	OTHER_NO_ETHERNET = 7, /* a device that is up and is not Ethernet */
+	OTHER_RULE = 8,        /* a policy routing rule that selects by mark or tunnel; `id` is its preference */
+	OTHER_XFRM = 9,        /* `id` is the number of IPsec policies, or 0 if IPsec blocks packets without a policy */
 };
 
-#define DIVERT_RULE 8353 /* preference and table of the rule of src/dataplane/routes/divert.ts */
+#define DIVERT_RULE 8353 /* preference and routing table of the rule that src/dataplane/routes/divert.ts adds */
 
 #define FUNCTION_BYTES 56
 struct other {
 	enum other_kind kind;
-	__u32 id; /* for devices: the ifindex */
+	__u32 id; /* for a hook on a device: the ifindex of the device */
 	char function[FUNCTION_BYTES];
 };
 
 #define OTHERS 1024
 struct others {
-	__u32 count;   /* number of all hooks, even if more than `found` can hold */
-	__u32 devices; /* number of devices that were visited */
+	__u32 count;   /* number of third-party hooks; can be higher than the number of elements in `found` */
+	__u32 devices; /* number of devices that were searched */
 	struct other found[OTHERS];
 };
 

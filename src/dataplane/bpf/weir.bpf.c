@@ -54,8 +54,8 @@
 #include "classify/bench.h"
 #include "classify/prove.h"
 
-/* The full path of an incoming packet. `fast_packet`: set if the fast path found that the packet has no
- * flow.
+/* The full path for an incoming packet. `fast_packet` is not 0 if the fast path has searched the flow
+ * table and found no flow.
  */
 static __always_inline enum outcome handle_ipv4_ingress(struct __sk_buff *skb, const struct fast_packet *fast_packet)
 {
@@ -114,15 +114,15 @@ static __always_inline enum outcome handle_ingress(struct __sk_buff *skb)
 	}
 }
 
-/* Handles packets that leave by a policed interface and were not classified at ingress: those of the node,
- * and those that came in by an interface without policy (D17).
+/* Handles a packet that leaves by a policed interface and was not classified at ingress (D17). Either the
+ * node itself sent the packet, or the packet came in by an interface without policy.
  */
 static __always_inline enum outcome handle_egress(struct __sk_buff *skb)
 {
 	bool local = skb->ingress_ifindex == 0;
 
-	/* The ingress hook does not mark packets of the node, so a mark that was restored on one is
-	 * ignored.
+	/* Ignore the guard bit on a packet that the node itself sends: the ingress hook does not mark such
+	 * packets, so conntrack restored the mark from another packet.
 	 */
 	if (!local && skb->mark & settings.guard_bit)
 		return OUTCOME_PASS;
@@ -165,7 +165,7 @@ int weir_egress(struct __sk_buff *skb)
 	if (settings.bridges && !is_in_force())
 		return action_of(OUTCOME_PASS);
 	outcome = handle_egress(skb);
-	/* Queueing disciplines classify by the priority that the sender set. */
+	/* Restore the priority that the sender set, because queueing disciplines classify by the priority. */
 	set_priority(skb, priority);
 	return action_of(hand_over_refused(skb, outcome, PREDECESSOR_EGRESS));
 }

@@ -32,7 +32,9 @@ static long bench_one(__u32 index, struct bench_state *state)
 	return 0;
 }
 
-/* Looks up many random keys in one run, so that the cost of the system call does not count. */
+/* Benchmark: classifies `count` random packets in one run, so that the cost of the system call does not
+ * affect the measured time per packet.
+ */
 SEC("syscall")
 int weir_bench(struct bench_request *request)
 {

@@ -2,8 +2,8 @@
 #ifndef WEIR_CLASSIFY_PACKET_H
 #define WEIR_CLASSIFY_PACKET_H
 
-/* Returns the verdict word for the flow of this packet, always in the direction in which it was opened,
- * also for a reply.
+/* Returns the verdict word of the flow that the packet belongs to. Rules describe the packets of the side
+ * that opened the flow. For a reply the function therefore swaps source and destination before the search.
  */
 __noinline __u32 classify_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
@@ -16,7 +16,9 @@ __noinline __u32 classify_with(const struct packet *packet, __u32 active_word, b
 	destination = reply ? packet->source : packet->destination;
 	key = reply ? leaf_key_of_opener(packet) : leaf_key(packet);
 	port = reply ? packet->destination_port : packet->source_port;
-	/* Stored results hold for the packet's own direction, and with grants that have not expired. */
+	/* The fast path stored these results for the packet as it came, not for the swapped addresses of a reply.
+	 * The stored verdict word ignores expired grants, so the function uses the word only if `flags` is 0.
+	 */
 	prefetched = &packet->foreseen;
 	list = reply || prefetched->active_word != active_word ? 0 : prefetched->list;
 	if (list && prefetched->word && !flags)
@@ -31,8 +33,8 @@ static __always_inline __u32 classify_packet(const struct packet *packet, __u32 
 	return classify_with(packet, active_word, reply, 0);
 }
 
-/* As `classify_packet`, for a flow that exists: it keeps its verdict if the grant that allowed it has
- * expired (D12).
+/* Returns the verdict word for a packet of an existing flow, like `classify_packet`. If only an expired
+ * grant allows the flow, the flow is still allowed (D12).
  */
 static __always_inline __u32 classify_again(const struct packet *packet, __u32 active_word, bool reply)
 {
@@ -46,8 +48,8 @@ static __always_inline __u32 classify_again(const struct packet *packet, __u32 a
 
 __noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
 {
-	/* The predecessor must not get such a packet: it has no flow of loopback addresses, and an older
-	 * one would let it in.
+	/* Never pass a packet with a loopback address to the predecessor datapath: an older predecessor would let
+	 * the packet in. The predecessor cannot have a flow with a loopback address either.
 	 */
 	if (settings.bridges && reason != DROP_LOOPBACK)
 		return TO_PREDECESSOR;
@@ -56,7 +58,9 @@ __noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet,
 	return OUTCOME_DROP;
 }
 
-/* Drops by the verdict word in `judged`, with its active word in the upper half. */
+/* Drops a packet that the policy refuses. `judged` is the active word << 32 | the verdict word that caused
+ * the drop.
+ */
 __noinline enum outcome refuse(struct __sk_buff *skb, const struct packet *packet, __u64 judged, enum drop_reason reason)
 {
 	if (settings.bridges)
@@ -67,7 +71,9 @@ __noinline enum outcome refuse(struct __sk_buff *skb, const struct packet *packe
 	return OUTCOME_DROP;
 }
 
-/* Passes a packet that opens no flow. */
+/* Passes a packet without opening a flow for it. `judged` is the active word << 32 | the verdict word of
+ * the packet.
+ */
 __noinline enum outcome pass_alone(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
 {
 	report_packet(skb, packet, judged, DROP_NONE);

@@ -2,7 +2,9 @@
 #ifndef WEIR_DROP_REASON_H
 #define WEIR_DROP_REASON_H
 
-/* An audited redirect passes without inspection (D4). */
+/* Returns the drop reason for a verdict, or DROP_NONE if the packet passes. An audited redirect passes
+ * without inspection (D4).
+ */
 static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool audited)
 {
 	switch (verdict) {
@@ -12,7 +14,9 @@ static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool au
 	case VERDICT_DENY:
 		return DROP_POLICY_DENY;
 	case VERDICT_REDIRECT:
-		/* The connection was opened without the service plane. */
+		/* A packet with the verdict redirect gets here only if it was not handed to the service plane, so it is
+		 * dropped unless the rule is audited.
+		 */
 		return audited               ? DROP_NONE
 		       : settings.plane_port ? DROP_NOT_INSPECTED
 					     : DROP_SERVICE_PLANE_ABSENT;
@@ -21,7 +25,7 @@ static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool au
 	}
 }
 
-/* Returns DROP_NONE if the verdict word lets a packet pass. */
+/* Returns the drop reason for a verdict word, or DROP_NONE if the word lets the packet pass. */
 static __always_inline enum drop_reason refusal_of(__u32 word)
 {
 	return refusal_by(word & 7, word & AUDITED);

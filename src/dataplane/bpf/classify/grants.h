@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Learned addresses (D12). User space alone writes them, through the mapped memory of the maps; the kernel
- * only reads.
+/* Grants: addresses that the DNS proxy learned for hostname patterns (D12). Only user space writes the maps
+ * `grants` and `patterns`, through mapped memory. The kernel only reads the maps.
  *
- * A place in the table, a set line and the number of a pattern are reused only after an RCU grace period.
- * So a program that reads an address and then its grants never sees the grants of another address. Each
- * grant is read and written as one word.
+ * User space waits for an RCU grace period before it reuses a place of an address, a cache line of a set of
+ * grants, or a pattern number. So a BPF program that finds an address never reads the grants of another
+ * address. Each grant is 64 bits wide, and is read and written by one access.
  */
 #ifndef WEIR_GRANTS_H
 #define WEIR_GRANTS_H
@@ -15,39 +15,49 @@
 #define MAX_SET_LINES 32
 #define EXPIRY_SHIFT 27
 
-/* In the lower half of a grant: the rest is the line of a set, not a pattern. */
+/* Bit 31 of a grant: bits 0 to 30 are the index of the first cache line of a set of grants. Without
+ * GRANT_SET, bits 0 to 31 are a pattern number.
+ */
 #define GRANT_SET 0x80000000U
-/* In the value of a name in the tree of a rule block: a map of destinations, not a leaf. */
+/* Bit 31 of the value that the tree of names of a rule block has for a name. With this bit, the value
+ * refers to a map of destinations; without it, to a port map.
+ */
 #define DESTINATION_MAP 0x80000000U
-/* In the slot of a lookup: expired grants count too, for flows that exist. */
+/* Flag in the `slot` argument of a lookup: expired grants count too. Used to classify existing flows
+ * again.
+ */
 #define EXPIRED_TOO 0x80000000U
-#define WITHOUT_GRANTS 0x40000000U /* grants are ignored, for proofs */
+#define WITHOUT_GRANTS 0x40000000U /* flag in the `slot` argument of a lookup: ignores all grants; used by proofs */
 #define LOOKUP_FLAGS (EXPIRED_TOO | WITHOUT_GRANTS)
 
-/* Line 0. The home line of an address is `((mixed * multiplier + addend) >> 32) * homes >> 32`, counted
- * from line 1. The address is mixed first: consecutive addresses, times a factor, may fall on few lines.
+/* The header of the map `grants`, in cache line 0. The first cache line to search for an address is `1 +
+ * (((mix(address) * multiplier + addend) >> 32) * homes >> 32)`. Without `mix`, a multiplication could put
+ * consecutive addresses into few cache lines.
  */
 struct grant_header {
 	__u64 multiplier;
 	__u64 addend;
 	__u32 homes;
-	__u32 reserved[11]; /* the first: earlier builds stored the owner of the table */
+	__u32 reserved[11]; /* reserved[0]: earlier versions of Weir stored the owner of the map there */
 };
 
-/* A grant is `expiry << 32 | pattern`, or with GRANT_SET `latest expiry << 32 | line of the set`; 0 is
- * none. The expiry is a time of the monotonic clock in units of 2^27 ns, rounded down. Address 0 marks a
+/* A cache line of up to five addresses with the grant of each. A grant is `expiry << 32 | pattern number`,
+ * or `latest expiry << 32 | GRANT_SET | cache line of the set`. Grant 0 means that the address has no
+ * grant. An expiry is a time of the monotonic clock in units of 2^27 ns, rounded down. Address 0 marks a
  * free place.
  */
 struct grant_line {
-	__u32 spilled; /* number of addresses whose probe passes this line: they are in later lines */
+	__u32 spilled; /* number of addresses that had no room in this cache line and are in a later one; 0: a search can stop */
 	__u32 addresses[GRANT_PLACES];
 	__u64 grants[GRANT_PLACES];
 };
 
-/* The grants of an address with more than one pattern. Sets follow the table. */
+/* A cache line with up to seven grants of one address that has grants of more than one pattern. In the map
+ * `grants`, these cache lines follow the cache lines of addresses.
+ */
 struct grant_set {
 	__u64 grants[SET_PLACES];
-	__u32 next; /* line where the set continues, or 0 */
+	__u32 next; /* index of the cache line with more grants of the same address; 0: there are no more */
 	__u32 reserved;
 };
 
@@ -57,10 +67,12 @@ union grants_entry {
 	struct grant_set set;
 };
 
-/* A pattern in use: its index here is its number, which it keeps for life. */
+/* A pattern that a policy uses. The index of the pattern in the map `patterns` is the pattern number. The
+ * number does not change while the pattern is in use.
+ */
 struct pattern {
-	__u32 names[2]; /* for each slot, its number in the program + 1; 0: not in that program */
-	__u8 digest[24]; /* SHA-256 of its text, truncated; zeros: the entry is free, or not free yet */
+	__u32 names[2]; /* for each program slot: index of the pattern among the names of that program, plus 1; 0: that program does not use the pattern */
+	__u8 digest[24]; /* truncated SHA-256 of the pattern's text; zeros: the pattern number is free, or waits for an RCU grace period */
 };
 
 _Static_assert(sizeof(struct grant_header) == 64, "a line is a cache line");
@@ -68,7 +80,9 @@ _Static_assert(sizeof(struct grant_line) == 64, "a line is a cache line");
 _Static_assert(sizeof(struct grant_set) == 64, "a line is a cache line");
 _Static_assert(sizeof(struct pattern) == 32, "a pattern does not straddle lines");
 
-/* The loader sets the size of both maps. */
+/* The value 1 of max_entries is a placeholder: the loader sets the sizes of `grants` and `patterns` before
+ * it loads the BPF object.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -118,7 +132,7 @@ static __always_inline void prefetch_grants(__u32 address)
 		(void)*(volatile __u32 *)&line->spilled;
 }
 
-/* Returns the grant of an address; 0 if it has none. */
+/* Returns the grant of an address, or 0 if the address has no grant. */
 __noinline __u64 find_grant(__u32 address)
 {
 	__u32 index = home_of(address);
@@ -141,10 +155,11 @@ __noinline __u64 find_grant(__u32 address)
 	return 0;
 }
 
-/* Returns the verdict word that one grant gives in a rule block. `where` is slot << 32 | tree of names,
- * `keys` source port << 32 | leaf key, `target` now << 32 | destination. The arguments are packed, and this
- * function calls no other, since it is the deepest: the verifier allows 512 bytes of stack, and Linux 6.1
- * counts at least 32 for each call.
+/* Returns the verdict word that one grant gives in a rule block, or NO_MATCH. `where` is program slot <<
+ * 32 | reference to the tree of names. `keys` is source port << 32 | port-map key. `target` is now << 32 |
+ * destination; now is in units of 2^27 ns, or 0 to accept expired grants. The arguments are packed, and
+ * this function calls no other BPF function, because it is at the end of the longest call chain. A call
+ * chain may use 512 bytes of stack, and Linux 6.1 counts at least 32 bytes for each function.
  */
 __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 {
@@ -170,10 +185,11 @@ __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 	return found;
 }
 
-/* Returns the lowest verdict word that the grants of a destination give in a rule block of a list, if it is
- * below `word`. `place` is line of the list << 3 | segment. The line behind the list has, for each block,
- * its tree of names and the leaf of the best verdict word that any name could give. `keys` is source port
- * << 32 | leaf key.
+/* Returns the lowest verdict word that the grants of the destination give in a rule block, or `word` if
+ * none of them is lower. `place` is cache line of the rule list << 3 | number of the rule block. The cache
+ * line after the rule list has two words for each rule block: the tree of its names, and a port map. That
+ * port map gives a lower bound of the verdict words of all names, so most lookups stop there. `keys` is
+ * source port << 32 | port-map key.
  */
 __noinline __u32 named_word(__u32 slot_and_flags, __u32 place, __u32 destination, __u64 keys, __u32 word)
 {

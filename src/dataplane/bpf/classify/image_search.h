@@ -10,8 +10,8 @@
 #define HALF_KEYS 4
 #define LINES_OF_LEAVES 4
 
-/* Returns 1 if the key is not above x, else 0; `above` is x + 1. The barrier keeps clang from compiling it
- * to a jump.
+/* Returns 1 if `key` <= x, else 0. The caller passes x + 1 as `above`. The asm barrier stops clang from
+ * turning the subtraction into a branch, which the CPU could mispredict.
  */
 static __always_inline __u64 is_not_above(__u32 key, __u64 above)
 {
@@ -21,9 +21,9 @@ static __always_inline __u64 is_not_above(__u32 key, __u64 above)
 	return difference >> 63;
 }
 
-/* Returns the index of the last key that is not above x, among 4, 8 or 16 ascending keys. The first key is
- * never compared: it is the lower bound. Three are compared at a time, since these comparisons do not
- * depend on each other.
+/* Returns the index of the last key that is <= x, among 4, 8 or 16 ascending keys. The caller passes x + 1
+ * as `above`. The first key is a lower bound of x and is not compared. The first three comparisons do not
+ * depend on each other, so the CPU executes them in parallel.
  */
 static __always_inline __u32 index_among(const __u32 *keys, __u32 count, __u64 above)
 {
@@ -35,13 +35,15 @@ static __always_inline __u32 index_among(const __u32 *keys, __u32 count, __u64 a
 #pragma unroll
 	for (__u32 i = 1; i < step; i++)
 		more += is_not_above(keys[i], above);
-	/* Else clang combines the terms by OR, and Linux 6.1 learns no bound from that. */
+	/* Without the barrier, clang adds the terms by OR. The verifier of Linux 6.1 derives no bound from an OR
+	 * and rejects the access that follows.
+	 */
 	asm volatile("" : "+r"(more));
 	return place + more;
 }
 
-/* The image in one slot. A line is reached by adding to the address of the first: a map lookup for each
- * would cost a dozen instructions.
+/* The program image in one program slot. `lines` is the address of cache line 0. The address of any other
+ * cache line is computed from `lines`, because a map lookup for each one would cost a dozen instructions.
  */
 struct image {
 	struct line *lines;
@@ -55,8 +57,9 @@ static __always_inline struct image image_of(__u32 slot)
 	return image;
 }
 
-/* Line 0 is the header, and no search may reach it. The barriers keep the comparison next to the use of its
- * result: a value that clang reloads from the stack has no bound on Linux 6.1.
+/* Returns cache line `index` of the program image, or 0 if the index is out of bounds. Index 0 is the
+ * header, which no search may reach. The barriers keep the bounds check next to the address computation.
+ * Otherwise clang may reload the index from the stack, and the verifier of Linux 6.1 forgets its bound.
  */
 static __always_inline struct line *line_at(struct image image, __u32 index)
 {
@@ -71,8 +74,8 @@ static __always_inline struct line *line_at(struct image image, __u32 index)
 	return line;
 }
 
-/* Loads lines into the cache that will be needed, while an earlier line is still being fetched. A wrong or
- * missing index costs one load and has no effect on the verdict.
+/* Loads a cache line of the program image into the CPU cache before the search needs it. A wrong `index`
+ * costs one load and does not change the verdict.
  */
 static __always_inline void prefetch(struct image image, __u32 index)
 {
@@ -82,7 +85,9 @@ static __always_inline void prefetch(struct image image, __u32 index)
 		(void)*(volatile __u32 *)line->words;
 }
 
-/* Looks up a map of at most four intervals: half a line, four keys and then their values. */
+/* Searches a map of at most four intervals. Such a map is half a cache line: four keys and then their four
+ * values. `second` is odd for the second half of the cache line.
+ */
 static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 above)
 {
 	const __u32 *half = line->words + (second & 1) * 2 * HALF_KEYS;
@@ -90,8 +95,9 @@ static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 
 	return half[HALF_KEYS + index_among(half, HALF_KEYS, above)];
 }
 
-/* Returns the value at x in the tree `ref` (line << 3 | depth); 0, which is no value, if the image is
- * damaged. `leaves` + 4 * n is the first of the lines that bottom line n refers to; NONE: not known.
+/* Returns the value that the tree `ref` (cache line << 3 | depth) has for x, or 0 if the program image is
+ * damaged; 0 is never a valid value. `leaves` + 4 * n is the first of four cache lines of port maps that
+ * bottom line n of the tree refers to, so the function can prefetch them. NONE: their place is not known.
  */
 static __always_inline __u32 search_tree(struct image image, __u32 ref, __u32 x, __u32 leaves)
 {

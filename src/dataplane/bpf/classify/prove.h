@@ -31,15 +31,18 @@ static long prove_one(__u32 index, const __u32 *slot)
 	packet.foreseen.list = list;
 	packet.foreseen.active_word = *slot;
 	asked->word = classify_with(&packet, *slot, false, WITHOUT_GRANTS);
-	/* The fast path must give the same verdict word. */
+	/* The proof fails if the fast path gives another verdict word: the word becomes 0, which the expected
+	 * results never contain.
+	 */
 	near = first_blocks_word(image, list, asked->destination, (__u64)asked->source_port << 32 | leaf_key(&packet));
 	if (is_decided(near) && near != asked->word)
 		asked->word = 0;
 	return 0;
 }
 
-/* Classifies packets by a slot, in force or not, and stores the verdict word of each beside it. Grants are
- * ignored, since the expected results do not include them.
+/* Classifies the packets in the map `proof` by the program in one program slot, whether or not that slot
+ * is in force. Stores each verdict word in the `word` field of its packet. Ignores grants, because the
+ * reference evaluator computes the expected words without grants.
  */
 SEC("syscall")
 int weir_prove(struct proof_request *request)

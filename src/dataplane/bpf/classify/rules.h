@@ -11,7 +11,7 @@
 #define HEADER_SOURCES 5
 #define HEADER_BEHIND_LISTS 6
 #define HEADER_HAS_NAMES 7
-#define LINES_BEHIND_LIST 6 /* as in layout.ts */
+#define LINES_BEHIND_LIST 6 /* number of cache lines to prefetch after a rule list; must equal the constant in src/dataplane/image/program-image.ts */
 #define LIST_LEAVES 14
 #define NAMED_SHIFT 8
 #define SEGMENT_NAMED 0x80000000U
@@ -21,8 +21,9 @@ static __always_inline __u32 slot_of(__u32 active_word)
 	return active_word & 1;
 }
 
-/* Returns the line of the rule list of a source; 0 if the image is damaged. Loads the lines of its rules
- * into the cache at once, if the header says that they are far apart.
+/* Returns the index of the cache line of the source's rule list, or 0 if the program image is damaged. If
+ * the header of the image asks for a prefetch, the function loads the six cache lines after the list. They
+ * probably contain the rules of the list.
  */
 static __always_inline __u32 find_list(struct image image, __u32 source, __u32 destination)
 {
@@ -38,7 +39,9 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 	prefetch(image, index);
 	if (!header->words[HEADER_BEHIND_LISTS])
 		return index;
-	/* Check both ends of this very value, else Linux 6.1 learns the bounds of another register. */
+	/* Compare `last` with both its lower and its upper bound. If only `index` is compared, the verifier of
+	 * Linux 6.1 does not derive a bound of `last`.
+	 */
 	last = (__u64)index + LINES_BEHIND_LIST;
 	asm volatile("" : "+r"(last));
 	if (last < LINES_BEHIND_LIST)
@@ -54,8 +57,10 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 	return index;
 }
 
-/* Returns the lowest verdict word of a rule block (segment) without its hostname rules, with SEGMENT_NAMED
- * set if it has some; behind the last block, the default word. `keys` is source port << 32 | leaf key.
+/* Returns the lowest verdict word of rule block number `segment`, without the hostname rules of the block.
+ * The bit SEGMENT_NAMED in the result tells that the block has hostname rules. If `segment` is not below
+ * the number of rule blocks, the result is the default verdict word. `keys` is source port << 32 |
+ * port-map key.
  */
 static __always_inline __u32 find_word(struct image image, __u32 index, __u32 segment, __u32 destination,
 				       __u64 keys)
@@ -66,7 +71,9 @@ static __always_inline __u32 find_word(struct image image, __u32 index, __u32 se
 	if (!list)
 		return 0;
 	count = list->words[0] & 0xff;
-	/* Else clang compares with 7, and Linux 6.1 learns no bound from that. */
+	/* Without the barrier, clang replaces this check by a comparison with the constant 7. The verifier of
+	 * Linux 6.1 then derives no bound of `segment`.
+	 */
 	asm volatile("" : "+r"(segment));
 	if (segment >= MAX_SEGMENTS || segment >= count)
 		return list->words[1];
@@ -85,14 +92,17 @@ static __always_inline __u32 find_word(struct image image, __u32 index, __u32 se
 	return list->words[0] >> (NAMED_SHIFT + segment) & 1 ? word | SEGMENT_NAMED : word;
 }
 
-/* `place` is line of the list << 3 | segment. */
+/* Searches one rule block; see `find_word`. `place` is cache line of the rule list << 3 | number of the
+ * rule block. A function call of its own, because `classify` calls it in a loop.
+ */
 __noinline __u32 segment_word(__u32 slot, __u32 place, __u32 destination, __u64 keys)
 {
 	return find_word(image_of(slot & ~LOOKUP_FLAGS), place >> 3, place & 7, destination, keys);
 }
 
-/* Returns the verdict word if the first two rule blocks of a list, or the default behind the first, decide
- * without hostnames (`is_decided`). This is so for most packets.
+/* Returns the verdict word of the first rule block of a list, or of the second block (or the default) if
+ * no rule of the first block matches. The caller must check the result with `is_decided`: hostname rules
+ * or later blocks can decide otherwise. For most packets the result is final.
  */
 static __always_inline __u32 first_blocks_word(struct image image, __u32 list, __u32 destination, __u64 keys)
 {
@@ -108,8 +118,8 @@ static __always_inline bool is_decided(__u32 word)
 	return !(word & SEGMENT_NAMED) && word != NO_MATCH;
 }
 
-/* Returns the verdict word by the rule list in a slot; 0 if the image is damaged. With EXPIRED_TOO in
- * `slot`, expired grants count too.
+/* Returns the verdict word of a packet by the rule list at cache line `list`, or 0 if the program image is
+ * damaged. `slot` is the program slot, with EXPIRED_TOO or WITHOUT_GRANTS as flags.
  */
 static __always_inline __u32 classify(__u32 slot, __u32 list, __u32 destination, __u32 leaf_key, __u32 source_port)
 {

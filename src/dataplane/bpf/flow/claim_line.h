@@ -2,9 +2,10 @@
 #ifndef WEIR_CLAIM_LINE_H
 #define WEIR_CLAIM_LINE_H
 
-/* Selects the flow of a set to evict: one past its time-out, else the half-open flow that has been idle for
- * longest. Returns its slot, with HALF_OPEN if its mark was removed, and its key; NO_SLOT if none can be
- * evicted.
+/* Selects a flow to evict from the eight ways of a flow set. An expired flow is evicted first; without
+ * one, the half-open flow that has been idle for longest. Returns the flow slot, and copies the key of the
+ * flow to `key`. HALF_OPEN is set in the result if the function removed the half-open mark. Returns
+ * NO_SLOT if no flow of the set can be evicted.
  */
 __noinline __u32 find_room(__u32 set, struct flow_key *key, __u64 now_ns)
 {
@@ -40,15 +41,16 @@ __noinline __u32 find_room(__u32 set, struct flow_key *key, __u64 now_ns)
 		return NO_SLOT;
 	asm volatile("" ::: "memory");
 	mark = seen & mark_of(way_of_slot(chosen));
-	/* The line may have another flow by now. Give up if the tags changed, or if that flow has not timed
-	 * out.
+	/* Another CPU may have replaced the selected flow in the meantime. Evict only if the tag word is
+	 * unchanged (for a half-open flow), or if the flow in this cache line has expired (for an established
+	 * flow).
 	 */
 	if (mark ? __sync_val_compare_and_swap(tags, seen, seen & ~mark) != seen : !is_expired(flow, now))
 		return NO_SLOT;
 	return chosen | (mark ? HALF_OPEN : 0);
 }
 
-/* Returns false if no flow of the set could be evicted. */
+/* Evicts one flow of a flow set. Returns false if no flow of the set could be evicted. */
 static __always_inline bool make_room(__u32 set, struct flow_key *key, __u64 now_ns)
 {
 	__u32 slot = find_room(set, key, now_ns);
@@ -61,7 +63,9 @@ static __always_inline __u8 tag_with(__u64 hash, bool half)
 	return tag_of(hash) | (half ? 0x80 : 0);
 }
 
-/* Claims a free line in the less crowded of the two sets; NO_SLOT if there is none. */
+/* Claims a free way in one of the two flow sets of a hash: in the second set if the first is crowded and
+ * the second has more free ways. Returns the flow slot, or NO_SLOT if the chosen set has no free way.
+ */
 __noinline __u32 claim_available(__u64 hash, bool half)
 {
 	__u32 set = first_set(hash), other = second_set(hash), slot;
@@ -73,7 +77,9 @@ __noinline __u32 claim_available(__u64 hash, bool half)
 	return slot;
 }
 
-/* As claim_available, for a caller that has read the tags of the first set. */
+/* Claims a free way like `claim_available`, but first tries the tag word that the caller read during the
+ * lookup. This saves reading the tag words of both flow sets again.
+ */
 static __always_inline __u32 claim_by_tags(const struct flow_lookup *flow_lookup)
 {
 	__u64 seen = flow_lookup->tags, free = ways_with(seen, 0);
@@ -87,14 +93,16 @@ static __always_inline __u32 claim_by_tags(const struct flow_lookup *flow_lookup
 	return claim_available(flow_lookup->hash, true);
 }
 
-/* Evicts a flow and claims its line; NO_SLOT if both sets are full of flows that stay. */
+/* Evicts a flow from the first or second flow set of a hash, and claims the way of the evicted flow.
+ * Returns the flow slot, or NO_SLOT if all flows of both sets are established and not expired.
+ */
 __noinline __u32 claim_with_room(__u64 hash, bool half, __u64 now_ns)
 {
 	__u32 set = first_set(hash), other = second_set(hash), slot = NO_SLOT;
 	struct flow_key key = {};
 	bool spills = false;
 
-	/* Another CPU may claim the line first. */
+	/* Two tries, because another CPU may claim the way between the eviction and the claim. */
 	for (int tries = 0; slot == NO_SLOT && tries < 2; tries++) {
 		spills = !make_room(set, &key, now_ns);
 		if (spills)

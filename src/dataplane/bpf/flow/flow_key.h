@@ -2,7 +2,9 @@
 #ifndef WEIR_FLOW_KEY_H
 #define WEIR_FLOW_KEY_H
 
-/* Class of an ICMP query or its reply (RFC 792, RFC 950); 0 for every other type. */
+/* Returns a number that an ICMP query type and its reply type share, for example echo request and echo
+ * reply (RFC 792, RFC 950). Returns 0 for an ICMP type that is neither a query nor a reply.
+ */
 static __always_inline __u8 icmp_query_class(__u8 type)
 {
 	if (type == ICMP_ECHO_REQUEST || type == ICMP_ECHO_REPLY)
@@ -17,7 +19,9 @@ static __always_inline bool is_icmp_reply(__u8 type)
 	return type == ICMP_ECHO_REPLY || type == 14 || type == 16 || type == 18;
 }
 
-/* A query with a code other than 0 is classified without a flow: the verdict of the flow was for code 0. */
+/* Computes the flow key of a packet, its direction and its hash. An ICMP packet with a code other than 0
+ * is not stateful: a flow was classified for code 0, and rules may treat other codes differently.
+ */
 static __always_inline void find_flow_key(struct packet *packet)
 {
 	struct place *place = &packet->place;
@@ -44,7 +48,7 @@ static __always_inline void find_flow_key(struct packet *packet)
 	place->hash = hash_of_key(&place->key);
 }
 
-/* Returns 0 for packets from the side that opened the flow, 1 for replies. */
+/* Returns 0 for a packet from the side that opened the flow, and 1 for a reply. */
 static __always_inline __u32 direction_of(const struct flow *flow, const struct packet *packet)
 {
 	return packet->place.from_high != ((flow->flags & FLOW_OPENED_BY_HIGH) != 0);

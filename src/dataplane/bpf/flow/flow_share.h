@@ -2,18 +2,24 @@
 #ifndef WEIR_FLOW_SHARE_H
 #define WEIR_FLOW_SHARE_H
 
-/* Established flows are never evicted, so each source has a limit on them while the table is more than half
- * full (D18). A flow is counted when FLOW_HALF_OPEN is cleared (`confirm_flow`) or when it is migrated as
- * established, and subtracted in `release` if the bit is clear. Between these points the bit changes only
- * under the flush lock, so each flow is subtracted exactly as often as it was counted. Half-open flows are
- * not counted, since they are evicted for others.
+/* Limits the established flows of each source (D18). The flow table never evicts established flows, so
+ * without this limit one source could fill the flow table. The limit applies while established flows use more
+ * than half of the flow table.
+ *
+ * A flow is counted once it is established: when `confirm_flow` clears FLOW_HALF_OPEN, or when the flow is
+ * migrated as established. `release` subtracts a flow whose FLOW_HALF_OPEN bit is clear. Only the CPU that
+ * set FLOW_FLUSHING changes FLOW_HALF_OPEN of a live flow, so a flow is subtracted exactly as often as it was
+ * counted. Half-open flows are not counted, because new flows can evict half-open flows.
  */
 static __always_inline __u32 opener_of(const struct flow_key *key, __u8 flags)
 {
 	return flags & FLOW_OPENED_BY_HIGH ? key->high_address : key->low_address;
 }
 
-/* Flows from an interface without policy have counters of their own: their sources are not checked. */
+/* Returns the counter of established flows for a source. Foreign flows (from an interface without policy)
+ * use other counters: their source addresses may be forged, and must not use up the limit of a verified
+ * source.
+ */
 static __always_inline __u32 *share_of(__u32 source, __u8 flags)
 {
 	__u32 at = hash_of(source, flags & FLOW_FOREIGN) >> 40 & (SHARES - 1);
@@ -21,9 +27,10 @@ static __always_inline __u32 *share_of(__u32 source, __u8 flags)
 	return bpf_map_lookup_elem(&flow_shares, &at);
 }
 
-/* The limit of a source shrinks with the free part of the table, so many sources together leave a part of
- * it free too. The last quarter is for flows of verified sources; a verified source without an established
- * flow has no limit.
+/* Returns whether a source has reached its limit of established flows. The limit is a fraction of the free
+ * flow table. So the limit falls as other sources open flows, and many sources together cannot fill the
+ * flow table. The last quarter of the flow table is reserved for flows from policed interfaces, whose
+ * sources are verified. A verified source may always have one established flow.
  */
 static __always_inline bool exceeds_share(__u32 source, __u8 flags, __u32 total)
 {
@@ -37,8 +44,9 @@ static __always_inline bool exceeds_share(__u32 source, __u8 flags, __u32 total)
 	return share && READ_ONCE(*share) >= limit;
 }
 
-/* `flags`: FLOW_FOREIGN or 0. A function call of its own, since its callers have deep call chains below
- * them: with this function inlined, the sum of their stacks exceeded the limit of Linux 6.1.
+/* Returns whether a new flow of `source` exceeds the limit of that source. `flags` is FLOW_FOREIGN or 0.
+ * Not inlined: the callers have deep call chains below them, and an inlined copy made their stacks exceed
+ * the 512 bytes that the verifier of Linux 6.1 allows.
  */
 static __noinline bool is_over_share(__u32 source, __u8 flags)
 {
@@ -51,7 +59,7 @@ static __noinline bool is_over_share(__u32 source, __u8 flags)
 	return total > settings.share_from && exceeds_share(source, flags, total);
 }
 
-/* `by` is 1 or -1. */
+/* Adds `by` to the number of established flows, of the source and in total. `by` is 1 or -1. */
 static __always_inline void count_established(const struct flow_key *key, __u8 flags, __s32 by)
 {
 	__u32 first = 0, *share = share_of(opener_of(key, flags), flags);
@@ -63,7 +71,9 @@ static __always_inline void count_established(const struct flow_key *key, __u8 f
 		__sync_fetch_and_add(&seen->established, by);
 }
 
-/* Frees a claimed line and then its way. Leaves the tally as the next flow needs it. */
+/* Frees a claimed cache line of the flow table first, and the way in the tag word last. Sets the
+ * statistics of the cache line to zeros, because a new flow expects zeros there.
+ */
 static __always_inline void release(struct flow *line, struct tally *tally, __u32 slot)
 {
 	__u32 way = way_of_slot(slot);

@@ -2,34 +2,39 @@
 #ifndef WEIR_FLOW_TABLE_H
 #define WEIR_FLOW_TABLE_H
 
-/* The map `flows` consists of sets of eight ways, one cache line each, placed by a seeded hash. Ways with
- * the same number are adjacent, so a table with few flows uses few pages. For each set there is a word of
- * tags, one byte per way. A tag says whether the way is in use, holds a few bits of the hash of its flow,
- * and marks a half-open flow. All tag words fit into a near cache, and a lookup reads only lines that most
- * probably match. A flow is in any way of its first set or, if that was crowded, of its second set; the
- * first set then has the flag SPILLED for good.
+/* The flow table is the map `flows`. It consists of flow sets; each flow set has eight ways, and each way is
+ * one cache line with one flow. A seeded hash of the flow key selects a first and a second flow set. Way n of
+ * all flow sets is contiguous, so a flow table with few flows uses few memory pages.
  *
- * A CPU claims a way by a compare-and-swap of the tags, writes the line, and writes its key last. A reader
- * that finds its key in a line may use the line if the key is still there after it has read the other
- * fields. A flow is half open as long as its way has the mark. The CPU that removes the mark either
- * confirms the flow or evicts it, never both.
+ * The map `flow_tags` has a 64-bit tag word for each flow set, with one byte for each way. The byte is 0 if
+ * the way is free. Otherwise the byte contains some bits of the flow's hash, and the half-open mark. A lookup
+ * reads the tag word first, and then only cache lines that probably match. A new flow uses its second flow
+ * set if the first is crowded. The first flow set then has the flag SPILLED, which is never cleared.
  *
- * A slot is the index of a line, and whether the flow was half open when its tags were read.
+ * A CPU claims a way by a compare-and-swap of the tag word, writes the cache line, and writes the flow key
+ * last. A reader compares the flow key, reads the other fields, and compares the flow key again: the flow may
+ * have been replaced in between. A flow is half open while its way has the half-open mark. The CPU that
+ * removes the half-open mark either confirms the flow or evicts the flow, never both.
+ *
+ * A flow slot is the index of a cache line in `flows`. Bit HALF_OPEN of the flow slot is set if the tag word
+ * had the half-open mark when it was read.
  */
 #define HALF_OPEN (1U << 31)
 #define NO_SLOT 0xffffffffU
 #define CROWDED 6
 #define EACH_WAY 0x0101010101010101ULL
-#define EACH_TAG (EACH_WAY * 0x7f - SPILLED) /* 0: the way is free */
-#define SPILLED (1ULL << 6)                  /* in way 0: some flows of this set are in their second set */
-#define HALF_OPEN_MARKS (EACH_WAY * 0x80)          /* half open */
+#define EACH_TAG (EACH_WAY * 0x7f - SPILLED) /* bits of a tag word that make up the tags; the tag of a free way is 0 */
+#define SPILLED (1ULL << 6)                  /* bit in the tag of way 0: some flows of this flow set are in their second flow set */
+#define HALF_OPEN_MARKS (EACH_WAY * 0x80)          /* the half-open mark of each way */
 
-/* The lookup of a key, as two words. */
+/* The lookup of a flow key. `addresses` and `rest` are the first and second 64-bit word of the key, in the
+ * layout of struct flow_key.
+ */
 struct flow_lookup {
 	__u64 addresses;
 	__u64 rest;
 	__u64 hash;
-	__u64 tags; /* tags of its first set, as read */
+	__u64 tags; /* tag word of the first flow set, as the lookup read it */
 };
 
 static __always_inline const struct flow_key *lookup_key(const struct flow_lookup *flow_lookup)
@@ -63,7 +68,9 @@ static __always_inline __u32 second_set(__u64 hash)
 	return hash >> 16 & ((1U << settings.flow_shift) - 1);
 }
 
-/* Only six bits of a tag count in the first way, since the seventh is SPILLED. */
+/* Returns the tag for a hash, which is never 0, because a tag of 0 marks a free way. Way 0 has only six
+ * tag bits, because the seventh is SPILLED. So at least one of the lower six bits must be set.
+ */
 static __always_inline __u8 tag_of(__u64 hash)
 {
 	return (hash & 0x3f) ? hash & 0x7f : 1;
@@ -88,25 +95,31 @@ static __always_inline __u64 *rest_of(struct flow *line)
 	return (__u64 *)&line->key.low_port;
 }
 
-/* Signed, since another CPU may have stored a later time than the caller read. */
+/* Returns whether a flow is idle for longer than the time-out of its state. Compares as signed numbers,
+ * because another CPU may have stored a `last_seen` that is later than `now`.
+ */
 static __always_inline bool is_expired(const struct flow *flow, __u32 now)
 {
 	return (__s32)(now - flow->last_seen) > (__s32)settings.timeouts[flow->state & (FLOW_STATES - 1)];
 }
 
-/* Whether the byte counter must be flushed before it wraps. */
+/* Returns whether `more` bytes carry into the highest two bits of the 32-bit byte counter. The counter
+ * must then be flushed, because it would wrap later.
+ */
 static __always_inline bool is_flush_due(__u32 bytes, __u32 more)
 {
 	return (bytes ^ (bytes + more)) >> 30;
 }
 
-/* Returns the high bit of each byte whose way has this tag; tag 0 finds the free ways. */
+/* Returns a mask of the ways with this tag: the highest bit of each matching byte is set. With tag 0, the
+ * mask shows the free ways.
+ */
 static __always_inline __u64 ways_with(__u64 tags, __u8 tag)
 {
 	return ~(((tags ^ EACH_WAY * tag) & EACH_TAG) + EACH_WAY * 0x7f) & HALF_OPEN_MARKS;
 }
 
-/* Returns the number of the lowest byte whose highest bit is set in `bits`. */
+/* Returns the number of the lowest way in a mask of `ways_with`. */
 static __always_inline __u32 lowest_way(__u64 bits)
 {
 	return ((bits & -bits) >> 7) * 0x0001020304050607ULL >> 56;
@@ -146,7 +159,9 @@ static __always_inline __u64 mark_of(__u32 way)
 	return 0x80ULL << way * 8;
 }
 
-/* Returns the line that has this key, and its slot; 0 if there is none. */
+/* Searches one flow set for a flow key. Returns the cache line and stores its flow slot in `slot`; returns
+ * 0 if no way of the flow set has the key.
+ */
 static __always_inline struct flow *find_in_set(__u32 set, __u64 tags, const struct flow_lookup *flow_lookup, __u32 *slot)
 {
 	__u64 same = ways_with(tags, tag_of(flow_lookup->hash));
@@ -183,7 +198,9 @@ static __always_inline struct flow *find_line(struct flow_lookup *flow_lookup, _
 	return tags ? find_in_set(set, READ_ONCE(*tags), flow_lookup, slot) : 0;
 }
 
-/* Returns the line that has this key. Looks at the most likely line first, before the tags. */
+/* Searches the flow table for a flow key. Looks at way 0 of the first flow set before it reads the tag
+ * word, because in a flow table with few flows most flows are in way 0.
+ */
 static __always_inline struct flow *find_likely(struct flow_lookup *flow_lookup)
 {
 	struct flow *line = flow_at(first_set(flow_lookup->hash));
@@ -192,7 +209,7 @@ static __always_inline struct flow *find_likely(struct flow_lookup *flow_lookup)
 	return line && has_key_of(line, flow_lookup) ? line : find_line(flow_lookup, &slot);
 }
 
-/* Returns the slot that has this key; NO_SLOT if there is none. */
+/* Returns the flow slot of a flow key, or NO_SLOT if the flow table does not have the key. */
 __noinline __u32 find_slot(const struct flow_key *key, __u64 hash)
 {
 	struct flow_lookup flow_lookup = { .hash = hash };
@@ -207,7 +224,9 @@ __noinline __u32 find_slot(const struct flow_key *key, __u64 hash)
 
 #define USE_SHIFT 48
 
-/* Makes this CPU the owner of the line, if its key still has this second word. */
+/* Makes this CPU the owner of a cache line, if the second 64-bit word of its flow key still equals `rest`.
+ * Lookups do not find the flow from then on. Returns false if another CPU was first.
+ */
 static __always_inline bool claim(struct flow *line, __u64 rest)
 {
 	__u64 claimed = (rest & ((1ULL << USE_SHIFT) - 1)) | (__u64)KEY_CLAIMED << USE_SHIFT;
@@ -215,7 +234,9 @@ static __always_inline bool claim(struct flow *line, __u64 rest)
 	return __sync_val_compare_and_swap(rest_of(line), rest, claimed) == rest;
 }
 
-/* Removes the mark of a half-open flow. Returns true on the one CPU that removed it. */
+/* Removes the half-open mark of a flow. Only one of several CPUs that call this function at the same time
+ * gets true.
+ */
 static __always_inline bool take_mark(__u32 slot)
 {
 	__u64 *tags = tags_at(set_of_slot(slot)), mark = mark_of(way_of_slot(slot));
@@ -223,7 +244,9 @@ static __always_inline bool take_mark(__u32 slot)
 	return tags && __sync_fetch_and_and(tags, ~mark) & mark;
 }
 
-/* Gives a claimed line its key: other CPUs find the flow from now on. */
+/* Writes the flow key of a claimed cache line. The second word, which lookups compare, is written last:
+ * from then on other CPUs find the flow.
+ */
 static __always_inline void publish(struct flow *line, const struct flow_key *key)
 {
 	const __u64 *words = (const __u64 *)key;
@@ -233,8 +256,8 @@ static __always_inline void publish(struct flow *line, const struct flow_key *ke
 	WRITE_ONCE(*rest_of(line), words[1]);
 }
 
-/* Claims a free way of the set. Returns its slot; NO_SLOT if there is none. `tag` includes the half-open
- * mark.
+/* Claims a free way of a flow set with this tag, which includes the half-open mark. Returns the flow slot,
+ * or NO_SLOT if the flow set has no free way.
  */
 static __always_inline __u32 claim_free(__u32 set, __u8 tag)
 {
@@ -254,13 +277,15 @@ static __always_inline __u32 claim_free(__u32 set, __u8 tag)
 	return NO_SLOT;
 }
 
-/* A function call, for callers that lack stack rather than time. */
+/* `claim_free` as a function call, for callers that have little BPF stack left. */
 __noinline __u32 claim_freed(__u32 set, __u8 tag)
 {
 	return claim_free(set, tag);
 }
 
-/* Returns the approximate number of ways in use. */
+/* Returns the number of ways in use. The result is one too high or too low at times, because the way with
+ * the flag SPILLED is counted by its tag bits only.
+ */
 static __always_inline __u32 ways_in_use_by(__u64 tags)
 {
 	return FLOW_WAYS - ((ways_with(tags, 0) >> 7) * EACH_WAY >> 56);
@@ -273,7 +298,9 @@ static __always_inline __u32 ways_in_use(__u32 set)
 	return tags ? ways_in_use_by(READ_ONCE(*tags)) : FLOW_WAYS;
 }
 
-/* Whether a new flow goes to its second set rather than to its first. */
+/* Returns whether a new flow uses its second flow set (`other`): the first is crowded, and the second has
+ * more free ways.
+ */
 static __always_inline bool is_to_spill(__u32 set, __u32 other)
 {
 	__u32 taken = ways_in_use(set);

@@ -2,14 +2,16 @@
 #ifndef WEIR_FLUSH_H
 #define WEIR_FLUSH_H
 
-/* Packets and bytes are counted in the line of their flow, and flushed to its tally and to the hits of its
- * rule now and then. One CPU at a time flushes a flow: it sets a bit in the flags of the flow, and then
- * checks that the line is still that flow's. A CPU that wants to end a flow during a flush by another CPU
- * leaves that to the other CPU. It never waits for long: the other CPU may have been preempted.
+/* Each flow counts packets and bytes by 32-bit counters in its cache line of `flows`. A flush adds these
+ * counters to the 64-bit statistics of the flow and to the hits of its rule. One CPU at a time flushes a
+ * flow: it sets FLOW_FLUSHING in the flags, and then checks that the cache line still has the same flow. A
+ * second CPU that wants to end the flow meanwhile sets FLOW_ENDING, and the first CPU then ends the flow.
+ * The second CPU does not wait, because the first may have been preempted.
  */
 
-/* Returns the time when a flow opened, from the flow itself: at most seven minutes ago. The caller's clock
- * may be behind.
+/* Returns the time when a flow opened, computed from the 16-bit field `opened`, so the result is at most
+ * seven minutes ago. If `opened` seems to be in the future, because the clock of this CPU is behind, the
+ * result is now.
  */
 static __always_inline __u64 opened_at(const struct flow *flow, __u64 now_ns)
 {
@@ -29,7 +31,9 @@ static __always_inline bool is_being_flushed(struct flow *flow)
 	return READ_ONCE(*vital_word(flow)) & FLOW_FLUSHING << 8;
 }
 
-/* Completes a tally that the first packet left empty. */
+/* Fills in the fields of the statistics that the first packet of a flow leaves at 0: the opening time and
+ * the entry of `hits`.
+ */
 static __always_inline void complete_tally(struct flow *flow, struct tally *tally, __u64 now_ns)
 {
 	__u64 judged;
@@ -39,11 +43,14 @@ static __always_inline void complete_tally(struct flow *flow, struct tally *tall
 	if (*hit_in(tally))
 		return;
 	judged = READ_ONCE(flow->judgement);
-	/* No entry is known for a foreign flow, nor for one that another datapath classified. */
+	/* A foreign flow, or a flow that another datapath classified, has an active word of 0 in `judgement`. The
+	 * rule of such a flow is unknown, so its packets count for no entry of `hits`.
+	 */
 	*hit_in(tally) = judged >> 32 ? packed_hit(hit_of(judged >> 32, judged)) : NO_HIT;
 }
 
-/* Adds the counts since the last flush to the totals and to the rule. Only for the CPU that owns the tally.
+/* Adds the packets and bytes since the last flush to the statistics of the flow and to the hits of its
+ * rule. The caller must own the statistics (FLOW_FLUSHING, or a claimed cache line).
  */
 __noinline int flush_owned(struct flow *flow, struct tally *tally, __u64 now_ns)
 {
@@ -56,7 +63,9 @@ __noinline int flush_owned(struct flow *flow, struct tally *tally, __u64 now_ns)
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
 		__u32 seen = READ_ONCE(flow->packets[side]), carried = READ_ONCE(flow->bytes[side]);
-		/* Negative if a late plain store undid a count. */
+		/* Signed differences: a plain store by another CPU can overwrite an atomic addition, so a counter can be
+		 * lower than at the last flush.
+		 */
 		__s64 more_packets = (__s32)(seen - tally->folded_packets[side]);
 		__s64 more_bytes = (__s32)(carried - tally->folded_bytes[side]);
 
@@ -70,13 +79,14 @@ __noinline int flush_owned(struct flow *flow, struct tally *tally, __u64 now_ns)
 	if (!packets)
 		return 0;
 	idle = ticks_of(now_ns) - flow->last_seen;
-	if ((__s32)idle < 0) /* another CPU has a later clock */
+	if ((__s32)idle < 0) /* the flow has a later time than `now_ns`, from the clock of another CPU */
 		idle = 0;
 	add_hit(tally->hit, tally->hit_check, packets, bytes, now_ns - ((__u64)idle << TICK_SHIFT));
 	return 0;
 }
 
-/* Ends a flow that no lookup finds any more, and whose tally this CPU owns. `ended_by` is as in report_flow.
+/* Flushes and reports a flow, and then frees its cache line. The caller must have claimed the cache line,
+ * so that no lookup finds the flow, and must own the statistics. `ended_by`: see `report_flow`.
  */
 __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 {
@@ -91,11 +101,11 @@ __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 	return 0;
 }
 
-/* Results of an attempt to flush a flow. */
+/* The result when a CPU tries to flush a flow. */
 enum flush {
-	FLUSH_NONE = 0,   /* another CPU flushes it, or the line has another flow */
-	FLUSH_OWNED = 1, /* this CPU owns the tally from now on */
-	FLUSH_END = 2,   /* another CPU left the end of the flow to this one: call `finish_flow` */
+	FLUSH_NONE = 0,   /* another CPU flushes the flow, or the cache line has another flow */
+	FLUSH_OWNED = 1, /* this CPU owns the statistics until it calls `finish_flush` */
+	FLUSH_END = 2,   /* another CPU ended the flow during the flush: this CPU must call `finish_flow` */
 };
 
 static __always_inline enum flush finish_flush(struct flow *flow)
@@ -105,8 +115,9 @@ static __always_inline enum flush finish_flush(struct flow *flow)
 	return (__sync_fetch_and_and(vital_word(flow), ~(FLOW_FLUSHING << 8)) & both) == both ? FLUSH_END : FLUSH_NONE;
 }
 
-/* `rest` is the second word of the key of the flow. If the flow is ending, the bit has no effect, and the
- * next flow overwrites it.
+/* Makes this CPU the only one that flushes the flow. `rest` is the second 64-bit word of the flow key. If
+ * the flow is ending already, FLOW_FLUSHING stays set without effect, and the next flow in the cache line
+ * overwrites the flags.
  */
 static __always_inline enum flush begin_flush(struct flow *flow, __u64 rest)
 {
@@ -119,20 +130,20 @@ static __always_inline enum flush begin_flush(struct flow *flow, __u64 rest)
 
 #define FLUSH_SPINS 64
 
-/* As begin_flush, but waits some microseconds if another CPU flushes the flow. The wait is bounded, since
- * that CPU may have been preempted.
+/* Begins a flush like `begin_flush`, but first waits some microseconds while another CPU flushes the flow.
+ * The wait is bounded, because the other CPU may have been preempted.
  */
 __noinline enum flush await_flush(struct flow *flow, __u64 rest)
 {
 	if (!flow)
 		return FLUSH_NONE;
 	for (int looks = 0; looks < FLUSH_SPINS && is_being_flushed(flow); looks++)
-		bpf_ktime_get_ns(); /* called for the time that it takes */
+		bpf_ktime_get_ns(); /* serves as a short delay; the result is not used */
 	return begin_flush(flow, rest);
 }
 
-/* Flushes the flow whose key has this second word, unless another CPU does, or it has gone. Returns
- * FLUSH_END or FLUSH_NONE.
+/* Flushes a flow. `rest` is the second 64-bit word of its flow key. Does nothing if another CPU flushes
+ * the flow, or if the cache line has another flow. Returns FLUSH_END or FLUSH_NONE.
  */
 __noinline enum flush try_flush(__u32 slot, __u64 rest, __u64 now_ns)
 {
@@ -155,14 +166,16 @@ static __always_inline void flush_flow(__u32 slot, __u64 rest, __u64 now_ns)
 		finish_flow(slot, now_ns, ENDED_BY_ITSELF);
 }
 
-/* Returns true if another CPU flushes the claimed flow, and will end it. */
+/* Marks a claimed flow as ending. Returns true if another CPU flushes the flow at this moment; that CPU
+ * then ends the flow.
+ */
 static __always_inline bool is_left_to_flusher(struct flow *flow)
 {
 	return __sync_fetch_and_or(vital_word(flow), FLOW_ENDING << 8) & FLOW_FLUSHING << 8;
 }
 
-/* Returns false if the slot has another flow by now. If another CPU flushes the flow and so ends it,
- * `ended_by` is not reported.
+/* Ends a flow. Returns false if the flow slot has another flow by now. `ended_by`: see `report_flow`. If
+ * another CPU flushes the flow at the same time, that CPU ends the flow and does not report `ended_by`.
  */
 __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, __u64 ended_by)
 {
@@ -172,8 +185,8 @@ __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, _
 	if (!flow || !key || !same_key(&flow->key, key))
 		return false;
 	rest = ((const __u64 *)key)[1];
-	/* Before the flow is unlinked, so that its counts are in the hits by then, however long the rest
-	 * takes.
+	/* Flush before the flow is removed from lookups: a reader of the hits must find the flow either in
+	 * `flows` or in the hits, even if this CPU is delayed here.
 	 */
 	if (try_flush(slot, rest, now_ns) == FLUSH_END) {
 		finish_flow(slot, now_ns, ended_by);
@@ -186,9 +199,9 @@ __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, _
 	return true;
 }
 
-/* Makes a half-open flow an established one. Returns false if it stays half open: its source has reached
- * its share, another CPU flushes or evicts it, or the line has another flow by now. The next packet that
- * confirms the flow tries again.
+/* Turns a half-open flow into an established flow. Returns false if the flow stays half open: its source
+ * has reached its limit, another CPU flushes or evicts the flow, or the cache line has another flow by
+ * now. The next packet that can confirm the flow tries again.
  */
 __noinline bool confirm_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
 {

@@ -8,8 +8,8 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 {
 	switch (packet->protocol) {
 	case IPPROTO_TCP:
-		/* A connection that is picked up in the middle gets the long time-out, since its handshake
-		 * was not seen.
+		/* A TCP flow that starts in the middle of a connection is treated as established: its handshake is over,
+		 * so the short time-out of a handshake would end an idle connection.
 		 */
 		return packet->tcp_flags & TCP_RST                            ? FLOW_TCP_RESET
 		       : packet->tcp_flags & TCP_FIN                          ? FLOW_TCP_HALF_CLOSED
@@ -25,15 +25,15 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 	}
 }
 
-/* A flow that a packet opens. */
+/* The values for a flow that a packet opens. */
 struct opening {
 	const struct flow_key *key;
 	__u64 judged;
-	__u32 slot; /* line that was claimed for the flow */
-	__u32 side; /* side that sent the packet */
-	__u32 came_in; /* incoming interface; 0: not known */
-	__u32 goes_on; /* outgoing interface; 0: not known */
-	__u32 hop;     /* as `hops` of struct flow */
+	__u32 slot; /* flow slot that the caller claimed for the flow */
+	__u32 side; /* 0: the packet comes from the side that opened the flow; 1: the packet is a reply */
+	__u32 came_in; /* incoming interface of the packet; 0: not known */
+	__u32 goes_on; /* outgoing interface of the packet; 0: not known */
+	__u32 hop;     /* next hop of the packet, in the format of `hops` in struct flow; 0: not known */
 	__u8 state;
 	__u8 flags;
 };
@@ -49,14 +49,14 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 	flow->judgement = opening->judged;
 	flow->last_seen = ticks_of(now_ns);
 	flow->state = opening->state;
-	WRITE_ONCE(flow->flags, opening->flags); /* one store: bits that another CPU sets on the old line must not come back */
+	WRITE_ONCE(flow->flags, opening->flags); /* one store: a read-modify-write would keep bits that another CPU sets for the old flow of this cache line */
 	flow->opened = now_ns >> OPENED_SHIFT;
-	asm volatile("" : "+r"(side)); /* else the verifier does not learn that it is 0 or 1 */
+	asm volatile("" : "+r"(side)); /* without the barrier, the verifier does not derive that `side` is 0 or 1 */
 	side &= 1;
 	flow->packets[!side] = flow->bytes[!side] = 0;
 	flow->ifindex[side] = opening->came_in;
-	/* Replies are expected from where this packet is routed; otherwise the source of the first reply is
-	 * checked.
+	/* With strict reverse-path checks, replies must come in by the interface that this packet leaves by. With
+	 * other settings, 0 makes the datapath check the source of the first reply.
 	 */
 	flow->ifindex[!side] = settings.reverse_path == REVERSE_PATH_STRICT ? opening->goes_on : 0;
 	flow->packets[side] = packets_of(skb);
@@ -74,7 +74,9 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 		report_flow(flow, tally, EVENT_FLOW_OPENED, now_ns, ENDED_BY_ITSELF);
 }
 
-/* Fills the line that was claimed. A function call of its own, since the stack is limited. */
+/* Fills the cache line that the caller claimed for the flow of a packet. Not inlined, because `struct
+ * opening` would exceed the BPF stack of the callers. `how`: see `open_flow`.
+ */
 __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u64 judged, __u8 how)
 {
 	struct opening opening = { .judged = judged, .side = how & AS_REPLY ? 1 : 0 };
@@ -98,9 +100,9 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
 	return 0;
 }
 
-/* Opens a flow. Returns DROP_NONE, or why the packet must not pass. `judged` is as in report_packet. `how`:
- * FLOW_FOREIGN, or AS_REPLY if the packet is taken for a reply. Two packets that open the same flow on two
- * CPUs both pass.
+/* Opens a flow for a packet. Returns DROP_NONE, or the reason to drop the packet. `judged` is active word
+ * << 32 | verdict word. `how` is 0, FLOW_FOREIGN, or AS_REPLY if the packet is a reply in the flow. If two
+ * CPUs open the same flow at the same time, both packets pass.
  */
 static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct packet *packet, __u64 judged, __u8 how)
 {

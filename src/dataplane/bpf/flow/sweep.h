@@ -5,10 +5,12 @@
 #define CLOCK_MONOTONIC 1
 #define EBUSY 16
 
-/* A sweep uses at most 1/SWEEP_SHARE of one CPU, however large the tables are. */
+/* A sweep uses at most 1/SWEEP_SHARE (1 %) of one CPU, whatever the size of the flow table: the pause
+ * after a run is 100 times as long as the run.
+ */
 #define SWEEP_SHARE 100
 
-/* Number of sets that one run of the timer visits. */
+/* Number of flow sets that one run of the sweep timer visits. */
 #define SWEEP_PART 1024
 
 struct sweep_state {
@@ -32,7 +34,9 @@ static __always_inline void forget_old_hop(__u32 *hop, __u64 now)
 		__sync_val_compare_and_swap(hop, seen, 0);
 }
 
-/* Returns whether the slot has a flow. */
+/* Ends the flow in a flow slot if it has expired; otherwise flushes its counters. Returns whether the flow
+ * slot still has a flow.
+ */
 __noinline bool sweep_slot(__u32 slot, __u64 now)
 {
 	struct tally *tally = tally_at(slot);
@@ -48,7 +52,9 @@ __noinline bool sweep_slot(__u32 slot, __u64 now)
 		end_flow(slot, &key, now, ENDED_BY_ITSELF);
 		return false;
 	}
-	/* Clear old hops before their time wraps. */
+	/* Clear next hops that are too old to be used: their 16-bit times wrap, and an old next hop would look
+	 * fresh again.
+	 */
 	if (settings.direct) {
 		forget_old_hop(&flow->hops[0], now);
 		forget_old_hop(&flow->hops[1], now);
@@ -96,8 +102,8 @@ static __always_inline void store_vitals(__u64 now, __u64 took, __u32 flow_count
 	seen->sweep_took_ns = took;
 }
 
-/* Ends flows past their time-out, and flushes the counts of the others. Each run visits a part of the
- * table, so that no packet is delayed for long.
+/* The callback of the sweep timer. Ends expired flows, and flushes the counters of the other flows. Each
+ * run visits only SWEEP_PART flow sets, because packets on this CPU wait for the end of a run.
  */
 static int sweep_by_timer(void *map, __u32 *key, struct sweep_timer *sweep_timer)
 {
@@ -120,7 +126,9 @@ static int sweep_by_timer(void *map, __u32 *key, struct sweep_timer *sweep_timer
 	return 0;
 }
 
-/* The timer runs as long as the map is pinned, without a process; a later program takes it over. */
+/* Starts the sweep timer. The timer runs while the map `sweep` is pinned, even without a process. A later
+ * BPF program with the same map takes the timer over.
+ */
 SEC("syscall")
 int weir_start_sweep(void *ctx)
 {
@@ -131,14 +139,14 @@ int weir_start_sweep(void *ctx)
 	if (!sweep_timer)
 		return 1;
 	failed = bpf_timer_init(&sweep_timer->timer, &sweep, CLOCK_MONOTONIC);
-	if (failed && failed != -EBUSY /* taken over from an earlier program */)
+	if (failed && failed != -EBUSY /* EBUSY: an earlier BPF program has already initialized the timer */)
 		return failed;
 	if (bpf_timer_set_callback(&sweep_timer->timer, sweep_by_timer))
 		return 3;
 	return bpf_timer_start(&sweep_timer->timer, SECOND_NS, 0) ? 4 : 0;
 }
 
-/* Sweeps at once, so that the hits are up to date. */
+/* Sweeps the whole flow table now, so that user space reads hits that include all flows. */
 SEC("syscall")
 int weir_sweep(void *ctx)
 {
@@ -155,7 +163,7 @@ struct cut_request {
 	__u32 reserved;
 };
 
-/* Ends the flow that has this key. */
+/* Ends the flow that has the key in the request, and stores in `found` whether there was such a flow. */
 SEC("syscall")
 int weir_cut(struct cut_request *request)
 {

@@ -2,14 +2,16 @@
 #ifndef WEIR_TRACK_STATE_H
 #define WEIR_TRACK_STATE_H
 
-/* States of flows that are not confirmed. */
+/* A bit for each state of a flow that is not confirmed by the other side. */
 #define OPENING_STATES                                                                \
 	(1 << FLOW_TCP_SYN_SENT | 1 << FLOW_TCP_SYN_RECEIVED | 1 << FLOW_UDP_OPENED | \
 	 1 << FLOW_ICMP_OPENED | 1 << FLOW_OTHER_OPENED)
 
 #define BOTH_FINS (FLOW_FIN | FLOW_FIN << 1)
 
-/* Atomic, since packets of both sides may be handled at once. Returns the resulting flags. */
+/* Sets flags of a flow, and returns the resulting flags. Atomic, because two CPUs may handle packets of
+ * both sides at the same time.
+ */
 static __always_inline __u8 set_flags(struct flow *flow, __u8 more)
 {
 	return __sync_fetch_and_or(vital_word(flow), (__u32)more << 8) >> 8 | more;
@@ -20,7 +22,9 @@ static __always_inline __u8 state_after_fins(__u8 flags)
 	return (flags & BOTH_FINS) == BOTH_FINS ? FLOW_TCP_CLOSING : FLOW_TCP_HALF_CLOSED;
 }
 
-/* Follows TCP (RFC 9293, fig. 5). `half`: the handshake is not complete. */
+/* Updates the state of a TCP flow by the TCP flags of a packet (RFC 9293, fig. 5). `half`: the flow is
+ * half open. `side`: 0 for a packet of the opener, 1 for a reply.
+ */
 static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const struct flow_key *key, __u8 tcp_flags, __u32 side,
 				       bool half, __u64 now_ns)
 {
@@ -40,9 +44,9 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 		return;
 	}
 	if (half) {
-		/* The reply is a SYN, with an ACK or simultaneous, even after a RST that may be forged. The
-		 * ACK of the opener then establishes the flow. A flow that was picked up in mid-connection
-		 * is established once both sides were seen.
+		/* A reply with SYN changes the state to SYN_RECEIVED, even after a RST, which may be forged. The ACK of
+		 * the opener then establishes the flow. A flow that began in the middle of a connection is established
+		 * when packets of both sides were seen.
 		 */
 		if (side && tcp_flags & TCP_SYN && (state == FLOW_TCP_SYN_SENT || state == FLOW_TCP_RESET))
 			flow->state = FLOW_TCP_SYN_RECEIVED;
@@ -53,7 +57,9 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 		confirmed = confirmed && confirm_flow(slot, key, now_ns);
 	} else if (state == FLOW_TCP_RESET && tcp_flags & TCP_ACK && !(tcp_flags & TCP_SYN) &&
 		   side == ((flags & FLOW_RESET_BY_REPLY) != 0)) {
-		/* The side that continues did not send the RST: it was forged. */
+		/* The side that seemed to send the RST still sends data, so the RST was forged: restore the earlier
+		 * state.
+		 */
 		flow->state = flags & BOTH_FINS ? FLOW_TCP_HALF_CLOSED : FLOW_TCP_ESTABLISHED;
 	}
 	if (tcp_flags & TCP_FIN)
@@ -66,7 +72,7 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 	}
 }
 
-/* The first reply confirms a flow of another protocol. */
+/* Updates the state of a flow of a protocol other than TCP. The first reply establishes such a flow. */
 static __always_inline void follow_other(struct flow *flow, __u32 slot, const struct flow_key *key, __u32 side, bool half,
 					 __u64 now_ns)
 {
@@ -77,7 +83,7 @@ static __always_inline void follow_other(struct flow *flow, __u32 slot, const st
 							: FLOW_OTHER_REPLIED;
 }
 
-/* Updates the state and the counters of a flow by a packet. */
+/* Updates the state, the counters and the time of a flow by a packet. */
 static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow, __u32 slot, const struct flow_key *key,
 					const struct packet *packet, __u32 direction, __u64 now_ns)
 {

@@ -2,10 +2,14 @@
 #ifndef WEIR_DIVERT_DNS_H
 #define WEIR_DIVERT_DNS_H
 
-/* Address of the DNS proxy's transparent sockets; they are reached only by this diversion. */
+/* Listen address of the DNS proxy's transparent sockets. Packets reach these sockets only through
+ * `divert`, so no client can send to this address itself.
+ */
 #define DIVERT_ADDRESS 0x7f530035 /* 127.83.0.53 */
 
-/* The second bit of the mark: a routing rule delivers packets with this bit to the node. */
+/* Returns the second lowest bit of the datapath's mark bits. A routing rule delivers packets with this
+ * mark bit to the node, whatever their destination address.
+ */
 static __always_inline __u32 redirect_bit(void)
 {
 	__u32 above = settings.mark_mask & (settings.mark_mask - 1);
@@ -20,9 +24,10 @@ static __always_inline bool is_dns_lookup(const struct packet *packet)
 	       (packet->protocol == IPPROTO_UDP || packet->protocol == IPPROTO_TCP);
 }
 
-/* Hands a lookup to the DNS proxy, whatever server it addresses; drops it if no proxy listens.
- * NOT_DIVERTED: it is for the node itself. Later packets of a TCP connection find their socket without
- * help.
+/* Hands a DNS lookup to the DNS proxy, whatever server the lookup is addressed to. Drops the packet if no
+ * DNS proxy listens. Returns NOT_DIVERTED if the lookup is addressed to the node itself. Only UDP packets
+ * and TCP SYNs are assigned to a socket: for later packets of a TCP connection the kernel finds the
+ * connected socket itself.
  */
 __noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 {

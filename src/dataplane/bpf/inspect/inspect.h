@@ -2,25 +2,27 @@
 #ifndef WEIR_INSPECT_H
 #define WEIR_INSPECT_H
 
-/* Connections that the service plane inspects. They have no flow: the sockets of the node hold their state.
- * The service plane has one socket to the client, with the address of the server, and one to the server,
- * with the address of the client.
+/* Inspection of TCP connections by the service plane. An inspected connection has no entry in the flow
+ * table: the node's TCP sockets have its state. The service plane has two sockets for it. The socket to
+ * the client uses the server's address, and the socket to the server uses the client's address.
  */
-#define COPIED 1 /* index in skb->cb: this packet is a copy that `end_wait` made */
+#define COPIED 1 /* index in skb->cb: not 0 if the packet is a copy of a SYN that `end_wait` sent to this hook */
 
 static __always_inline bool is_inspecting(void)
 {
 	return settings.plane_port != 0;
 }
 
-/* Recognizes a copy by its mark. A forged mark has no advantage for its sender. */
+/* Recognizes a copied SYN from `end_wait` by its mark bit. A sender who sets the mark bit from outside
+ * gains nothing, because a copy gets fewer privileges than any other SYN.
+ */
 static __always_inline void note_reinjected(struct __sk_buff *skb)
 {
 	if (is_inspecting())
 		skb->cb[COPIED] = skb->mark & redirect_bit();
 }
 
-/* Delivers a packet to the node, whatever its destination address. */
+/* Marks a packet so that the kernel delivers it to the node, whatever its destination address. */
 static __always_inline enum outcome deliver_to_node(struct __sk_buff *skb)
 {
 	skb->mark |= redirect_bit();
@@ -29,7 +31,7 @@ static __always_inline enum outcome deliver_to_node(struct __sk_buff *skb)
 	return OUTCOME_PASS;
 }
 
-/* Fields of kernel structs; CO-RE relocates their offsets. */
+/* Subsets of kernel structs: CO-RE relocates the field offsets to those of the running kernel. */
 struct sock_common {
 	__u32 skc_tw_rcv_nxt;
 } __attribute__((preserve_access_index));
@@ -52,8 +54,9 @@ static __always_inline bool has_socket(struct __sk_buff *skb, const struct packe
 	return state != BPF_TCP_LISTEN;
 }
 
-/* Reopens a connection whose socket is in TIME-WAIT (RFC 9293, 3.6.1): this packet becomes a RST that ends
- * the wait, and a copy of the SYN then comes in again. An assigned socket would be refused during
+/* Lets a client open a connection again while the old socket is in TIME-WAIT (RFC 9293, 3.6.1). A clone of
+ * the SYN enters the ingress hook again. The original packet becomes a RST, which ends the TIME-WAIT
+ * before the clone arrives. Without this, the kernel refuses a socket that `bpf_sk_assign` assigned during
  * TIME-WAIT.
  */
 static __always_inline void end_wait(struct __sk_buff *skb, const struct packet *packet, __u32 expected)
@@ -64,7 +67,9 @@ static __always_inline void end_wait(struct __sk_buff *skb, const struct packet 
 	if (bpf_skb_load_bytes(skb, at + TCP_SEQUENCE, &sequence, sizeof(sequence)) ||
 	    bpf_skb_load_bytes(skb, at + TCP_FLAGS, &flags, sizeof(flags)))
 		return;
-	/* The kernel answers an older SYN, and a copy whose socket still waits. */
+	/* Leave two kinds of SYN to the kernel, which replies itself: a SYN that is older than the connection,
+	 * and a copy whose RST did not end the TIME-WAIT.
+	 */
 	if (skb->cb[COPIED] || (__s32)(bpf_ntohl(sequence) - expected) <= 0)
 		return;
 	skb->mark |= redirect_bit();
@@ -78,7 +83,10 @@ static __always_inline void end_wait(struct __sk_buff *skb, const struct packet 
 	bpf_skb_store_bytes(skb, at + TCP_FLAGS, &reset, sizeof(reset), 0);
 }
 
-/* Delivers a SYN to the socket that has these addresses and ports. Returns false if there is none. */
+/* Handles a SYN for which a connected or TIME-WAIT socket exists with the same addresses and ports.
+ * Returns true if there is such a socket: the caller then delivers the SYN to the node. Returns false
+ * otherwise.
+ */
 static __always_inline bool deliver_to_existing(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct bpf_sock *socket = find_socket(skb, packet, packet->destination, packet->destination_port);
@@ -99,9 +107,9 @@ static __always_inline bool deliver_to_existing(struct __sk_buff *skb, const str
 	return true;
 }
 
-/* Hands the packet that opens a connection to the service plane. NOT_INSPECTED: there is no service plane,
- * or it cannot accept the packet. The packet is not a hit: the service plane counts a hit of the rule that
- * decides the connection.
+/* Hands the packet that opens a connection to the service plane. Returns NOT_INSPECTED if there is no
+ * service plane, or if its listener cannot accept the packet. Does not count a hit: the service plane
+ * counts a hit of the rule that later decides the connection.
  */
 __noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
 {
@@ -123,8 +131,8 @@ __noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *pack
 	return deliver_to_node(skb);
 }
 
-/* Later packets of an inspected connection find their socket without help. NOT_INSPECTED: the service plane
- * has no such connection.
+/* Handles a later packet of an inspected connection: the kernel finds its socket by addresses and ports.
+ * Returns NOT_INSPECTED if the service plane has no socket for the packet.
  */
 __noinline enum outcome continue_inspected(struct __sk_buff *skb, struct packet *packet)
 {
@@ -135,7 +143,9 @@ __noinline enum outcome continue_inspected(struct __sk_buff *skb, struct packet 
 	return deliver_to_node(skb);
 }
 
-/* Whether the node sends this packet with the source address of another host. */
+/* Returns whether the source address of a packet that the node sends belongs to another host. The service
+ * plane sends such packets.
+ */
 __noinline bool has_foreign_source(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct bpf_fib_lookup fib = {};

@@ -2,10 +2,14 @@
 #ifndef WEIR_OWN_OUTPUT_H
 #define WEIR_OWN_OUTPUT_H
 
-/* Filter of the node's own output: whether it may send this packet of a connection that is being spliced.
- * Until the connection is at rest, a window of 0 is advertised, so that the peers send no more data. After
- * that, the node must send nothing: it would acknowledge data that no process reads, or reset a connection
- * that its stack no longer has. ICMP errors about a spliced connection are translated.
+/* Returns whether the node may send this packet. Filters only the packets of connections that are about to be
+ * spliced, or are spliced.
+ *
+ * In the state JOIN_QUIET the packet passes with its receive window set to 0, so that the peer stops sending.
+ * In later states the packet is dropped. Otherwise the node would acknowledge data that no process reads, or
+ * reset a connection that its TCP stack no longer has.
+ *
+ * Also translates the sequence number in an ICMP error of the node about a spliced connection.
  */
 __noinline bool may_send(struct __sk_buff *skb)
 {

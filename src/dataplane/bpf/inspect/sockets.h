@@ -2,7 +2,9 @@
 #ifndef WEIR_SOCKETS_H
 #define WEIR_SOCKETS_H
 
-/* The IPv4 part of struct bpf_sock_tuple: the whole struct does not fit on the stack. */
+/* The IPv4 member of struct bpf_sock_tuple. The whole struct includes IPv6 addresses, which would exceed
+ * the BPF stack.
+ */
 struct tuple {
 	__be32 source;
 	__be32 destination;
@@ -10,8 +12,8 @@ struct tuple {
 	__be16 destination_port;
 };
 
-/* Returns the socket that receives packets from the source of this packet to the given address; the caller
- * releases it.
+/* Returns the socket of this node that receives TCP packets from the packet's source to `address` and
+ * `port`, or 0. The caller must release the socket.
  */
 static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const struct packet *packet, __u32 address,
 						    __u16 port)
@@ -26,8 +28,9 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const
 	return bpf_skc_lookup_tcp(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), BPF_F_CURRENT_NETNS, 0);
 }
 
-/* Whether a socket without policy receives this packet for the node: one of the DNS proxy or of the service
- * plane. These trust the source address.
+/* Returns whether a socket of the DNS proxy or of the service plane receives this packet. These sockets
+ * trust the source address of a packet, so the caller must drop packets with a forged source. Connections
+ * of other sockets of the node are not checked.
  */
 __noinline bool is_for_own_socket(struct __sk_buff *skb, const struct packet *packet)
 {
@@ -49,7 +52,9 @@ __noinline bool is_for_own_socket(struct __sk_buff *skb, const struct packet *pa
 		return false;
 	if (!socket)
 		return false;
-	/* Without an exempt bit, own sockets cannot be told from others. */
+	/* If no exempt bit is configured, the datapath cannot tell the sockets of Weir from other sockets of the
+	 * node, so it treats every socket as one of Weir.
+	 */
 	own = !settings.exempt_bit || socket->mark & settings.exempt_bit;
 	bpf_sk_release(socket);
 	return own;

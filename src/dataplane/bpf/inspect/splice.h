@@ -2,11 +2,15 @@
 #ifndef WEIR_SPLICE_H
 #define WEIR_SPLICE_H
 
-/* Splicing offload. The service plane terminates two TCP connections for each one that it inspects. Once a
- * connection is decided by its metadata, and both sides are at rest for a moment, the service plane leaves
- * it. Its packets are then forwarded in the kernel, with the sequence numbers of one connection translated
- * to those of the other (splice_start.h creates the entries). User space removes the entries. If the
- * process of an entry is gone, nothing is forwarded: the connection is reset on both sides.
+/* Splicing offload: the datapath forwards a decided connection itself. For each connection that it inspects,
+ * the service plane has two TCP connections, one to each peer. After the service plane has decided the
+ * connection by its metadata, it closes both sockets at a moment when both TCP connections are at rest. From
+ * then on the datapath forwards the packets. It translates the sequence numbers of one TCP connection to
+ * those of the other.
+ *
+ * The map `joins` has two entries for each spliced connection, one for each direction. User space adds and
+ * removes the entries, and `start_splice` fills in the numbers. If the process that owns an entry has ended,
+ * the datapath resets the connection on both sides instead of forwarding.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -16,8 +20,8 @@ struct {
 	__type(value, struct join);
 } joins SEC(".maps");
 
-/* Deadline of each joiner (a thread of the service plane) on the monotonic clock. The thread renews it
- * while it lives.
+/* For each splice thread: the time of the monotonic clock until which the datapath forwards the
+ * connections of that thread. The thread renews its deadline while it runs.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -28,7 +32,7 @@ struct {
 } joiners SEC(".maps");
 
 #define TCP_SOURCE_PORT 0
-#define TCP_SEQUENCE 4 /* offsets in the TCP header, in bytes */
+#define TCP_SEQUENCE 4 /* byte offsets of fields in the TCP header, also in the next lines */
 #define TCP_ACKNOWLEDGMENT 8
 #define TCP_FLAGS 12
 #define TCP_WINDOW 14
@@ -37,18 +41,18 @@ struct {
 #define TCP_HEADER_MAX 60
 #define TCP_OPTION_SACK 5
 #define TCP_OPTION_TIMESTAMPS 8
-#define USUAL_TIMESTAMPS 0x0101080a /* two NOPs, the kind and the length */
+#define USUAL_TIMESTAMPS 0x0101080a /* two NOPs, then kind and length of the time stamps option: the usual layout, which needs no search */
 #define SACK_EDGES 8
 
-/* A TCP header before and after translation. */
+/* A TCP header before and after the translation of its numbers. */
 struct headers {
 	__u8 before[64];
 	__u8 after[64];
-	__u32 length; /* length of its options */
+	__u32 length; /* number of bytes of TCP options */
 	__u32 reserved;
 };
 
-/* Too large for the stack. */
+/* Per-CPU buffer for one TCP header: it does not fit on the BPF stack of 512 bytes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -61,7 +65,7 @@ static __always_inline struct join_key key_of(const struct packet *packet)
 	return (struct join_key){ packet->source, packet->destination, packet->source_port, packet->destination_port };
 }
 
-/* The key of the other direction. */
+/* Returns the key of the entry in `joins` for the opposite direction of a packet. */
 static __always_inline struct join_key reverse_key_of(const struct packet *packet)
 {
 	return (struct join_key){ packet->destination, packet->source, packet->destination_port, packet->source_port };

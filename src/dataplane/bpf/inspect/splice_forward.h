@@ -2,7 +2,9 @@
 #ifndef WEIR_SPLICE_FORWARD_H
 #define WEIR_SPLICE_FORWARD_H
 
-/* Looks up the next hop, for packets that are sent directly (next_hop.h). */
+/* Sets the next hop of the packet, for direct forwarding (next_hop.h). Uses the stored next hop of the
+ * connection if that is fresh, and otherwise looks the route up.
+ */
 static __always_inline void find_way(struct __sk_buff *skb, struct packet *packet, struct join *join, __u64 now)
 {
 	struct way *way = is_fresh(join->hop, now) ? way_of(join->hop) : 0;
@@ -15,7 +17,9 @@ static __always_inline void find_way(struct __sk_buff *skb, struct packet *packe
 	join->hop = store_next_hop(&packet->way, now);
 }
 
-/* Forwards a packet of a spliced connection. NOT_JOINED: it belongs to none. */
+/* Forwards a packet of a spliced connection. Returns NOT_JOINED if the packet does not belong to a spliced
+ * connection.
+ */
 __noinline enum outcome forward_joined(struct __sk_buff *skb, struct packet *packet)
 {
 	__u64 now = coarse_ns();
@@ -42,7 +46,9 @@ __noinline enum outcome forward_joined(struct __sk_buff *skb, struct packet *pac
 	}
 	if (packet->tcp_flags & TCP_SYN)
 		return opens_tcp(packet) ? probe_instead_of_syn(skb, packet, join) : drop(skb, packet, DROP_OUT_OF_STATE);
-	/* A RST ends the connection without help. */
+	/* A RST is translated even if the process of the entry is gone: the RST itself ends the connection on the
+	 * other side.
+	 */
 	if (!vouched && !(packet->tcp_flags & TCP_RST)) {
 		length = reset_both(skb, packet, join);
 		if (!length)
@@ -58,12 +64,14 @@ __noinline enum outcome forward_joined(struct __sk_buff *skb, struct packet *pac
 		return pass(skb, COUNT_JOINED);
 	find_way(skb, packet, join, now);
 	pass(skb, COUNT_JOINED);
-	/* A single segment is sent by `deliver`. */
+	/* Only a packet of merged segments (GSO) is sent directly here. The caller `deliver` sends a packet of
+	 * one segment directly.
+	 */
 	return skb->gso_size ? send(skb, &packet->way, skb->gso_size + packet->header + length) : OUTCOME_PASS;
 }
 
-/* Whether a SYN belongs to a spliced connection that is not ended. Deletes the entries of an ended one, so
- * that its addresses and ports can be used again.
+/* Returns whether a SYN belongs to a spliced connection that still exists. If the connection has ended,
+ * the function deletes both entries, so that the same addresses and ports can be used again.
  */
 __noinline bool is_joined(const struct packet *packet)
 {

@@ -2,7 +2,7 @@
 #ifndef WEIR_SPLICE_RESET_H
 #define WEIR_SPLICE_RESET_H
 
-/* Writes the header up to the checksum, and updates the checksum. */
+/* Writes the changed TCP header up to the checksum field into the packet, and updates the checksum. */
 static __always_inline bool write_header(struct __sk_buff *skb, __u32 at, struct headers *header)
 {
 	__s64 difference = bpf_csum_diff((void *)header->before, TCP_HEADER_MAX, (void *)header->after, TCP_HEADER_MAX, 0);
@@ -23,7 +23,9 @@ static __always_inline void make_reset(struct headers *header, __u32 sequence, _
 	__builtin_memcpy(header->after + TCP_WINDOW, &none, sizeof(none));
 }
 
-/* Swaps the MAC and IP addresses of a frame, which changes no checksum. */
+/* Swaps the source and destination of a frame: MAC addresses and IP addresses. The swap leaves the IP and
+ * TCP checksums correct.
+ */
 static __always_inline bool turn_frame(struct __sk_buff *skb)
 {
 	__u8 stations[2][ETH_ALEN];
@@ -37,11 +39,15 @@ static __always_inline bool turn_frame(struct __sk_buff *skb)
 	       !bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, daddr), &addresses[0], sizeof(addresses[0]), 0);
 }
 
-/* Ends a connection whose process is gone. A clone of the packet goes back as a RST to its sender, with the
- * number that the packet acknowledges, which the sender accepts. The packet itself becomes a RST to the
- * other side, with the next number that it expects. If a segment was lost before, the other side sends a
- * challenge ACK (RFC 5961, 3.2), which is handled here like any packet. Both keep their payload, so the
- * checksum is only updated. Returns the length of the TCP header; 0 on failure.
+/* Resets both sides of a spliced connection whose process is gone. A clone of the packet returns to its
+ * sender as a RST. The sequence number of the clone is the acknowledgment number of the packet, so the sender
+ * accepts this RST. The packet itself becomes a RST to the other side, with the next sequence number that the
+ * datapath has seen for that side.
+ *
+ * If a segment was lost before, the other side answers this RST with a challenge ACK (RFC 5961, 3.2). That
+ * ACK comes back to this function, which resets both sides again with exact numbers. Both RST packets keep
+ * their payload, so the TCP checksum is updated and not computed from scratch. Returns the length of the TCP
+ * header; 0 on failure.
  */
 __noinline __u32 reset_both(struct __sk_buff *skb, const struct packet *packet, struct join *join)
 {
@@ -67,7 +73,7 @@ __noinline __u32 reset_both(struct __sk_buff *skb, const struct packet *packet, 
 	make_reset(header, acknowledged, 0, TCP_RST);
 	if (!write_header(skb, at, header) || !turn_frame(skb))
 		return 0;
-	/* The egress hook must not classify it again. */
+	/* Set the guard bit, so that the egress hook does not classify the clone again. */
 	skb->mark |= settings.guard_bit;
 	bpf_clone_redirect(skb, skb->ifindex, 0);
 

@@ -2,7 +2,7 @@
 #ifndef WEIR_SPLICE_START_H
 #define WEIR_SPLICE_START_H
 
-/* Fields of kernel structs; CO-RE relocates their offsets. */
+/* Subsets of kernel structs: CO-RE relocates the field offsets to those of the running kernel. */
 struct rb_node;
 struct rb_root {
 	struct rb_node *rb_node;
@@ -21,14 +21,14 @@ struct tcp_sock {
 	struct rb_root out_of_order_queue;
 } __attribute__((preserve_access_index));
 
-/* One of the two connections, as the socket of the service plane has it. */
+/* The state of one of the two TCP connections of the service plane, read from its kernel socket. */
 struct endpoint {
-	__u32 received; /* next sequence number that is expected */
-	__u32 sent;     /* next sequence number that is sent */
+	__u32 received; /* next sequence number that the socket expects from the peer */
+	__u32 sent;     /* sequence number of the next byte that the process writes */
 	__u32 window;   /* receive window of the peer, in bytes */
-	__u32 stamp;    /* last TCP time stamp of the peer */
-	__u32 clock;    /* time stamp clock of this socket, now */
-	bool rests;     /* all received data was read, and all sent data was acknowledged */
+	__u32 stamp;    /* last TCP time stamp that the peer sent */
+	__u32 clock;    /* current TCP time stamp of this socket */
+	bool rests;     /* the process has read all received data, the peer has acknowledged all sent data, and no segment is out of order */
 };
 
 #define NS_PER_MS 1000000
@@ -49,7 +49,8 @@ static __always_inline void read_endpoint(struct bpf_sock *socket, struct endpoi
 			  !tcp->out_of_order_queue.rb_node;
 }
 
-/* Sets the translation of one direction: packets come in by connection `from` and leave by connection `to`.
+/* Sets the translation for one direction: packets arrive on TCP connection `from`, and leave on TCP
+ * connection `to`.
  */
 static __always_inline void set_translation(struct join *join, const struct endpoint *from, const struct endpoint *to)
 {
@@ -64,7 +65,9 @@ static __always_inline void set_translation(struct join *join, const struct endp
 	join->last_seen = ticks_of(bpf_ktime_get_ns());
 }
 
-/* Returns false if one of the sockets does not exist. */
+/* Reads the sockets to the client and to the server. Returns false if one of the two sockets does not
+ * exist.
+ */
 static __always_inline bool read_both_endpoints(struct __sk_buff *skb, struct packet *packet, struct endpoint *client, struct endpoint *server)
 {
 	struct bpf_sock *socket = find_socket(skb, packet, packet->destination, packet->destination_port);
@@ -83,16 +86,17 @@ static __always_inline bool read_both_endpoints(struct __sk_buff *skb, struct pa
 	return true;
 }
 
-/* Holds both connections of a client packet, if both are at rest. From then on no packet passes in either
- * direction until user space, which closes its sockets first, activates the entries. If a socket receives
- * data on another CPU at this moment, its acknowledgment is dropped (`may_send`), so the peer sends the data
- * again. Returns enum joined.
+/* Stops all packets of both TCP connections of a client packet, if both connections are at rest. Packets pass
+ * again after user space has closed its two sockets and has set the state JOINED.
+ *
+ * If a socket receives data on another CPU at this moment, `may_send` drops the acknowledgment of that data,
+ * so the peer sends the data again. Returns a value of enum joined.
  */
 static __noinline enum joined start_splice(struct __sk_buff *skb)
 {
 	__u32 first = 0;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
-	struct packet packet = {}; /* on the stack: a packet on this CPU may use the shared buffer meanwhile */
+	struct packet packet = {}; /* on the stack: a packet that this CPU handles meanwhile could overwrite the per-CPU buffer */
 	struct join *forward, *backward;
 	struct endpoint client = {}, server = {};
 
@@ -105,8 +109,8 @@ static __noinline enum joined start_splice(struct __sk_buff *skb)
 	if (!forward || !backward || !read_both_endpoints(skb, &packet, &client, &server))
 		return JOIN_GONE;
 	if (client.rests && server.rests) {
-		/* Packets that passed before this moment are in the sockets, or are not acknowledged. So
-		 * look again.
+		/* Read both sockets again after the state is JOIN_HELD. A packet that passed before the change of state
+		 * may have reached a socket after the first read.
 		 */
 		if (__sync_val_compare_and_swap(&forward->state, JOIN_QUIET, JOIN_HELD) != JOIN_QUIET)
 			return JOIN_GONE;

@@ -2,7 +2,7 @@
 #ifndef WEIR_SPLICE_TRANSLATE_H
 #define WEIR_SPLICE_TRANSLATE_H
 
-/* Adds to a 32-bit number of the translated header. */
+/* Adds `what` to the 32-bit number at offset `at` of the translated TCP header. */
 static __always_inline void add_to(struct headers *header, __u32 at, __u32 what)
 {
 	__u32 number;
@@ -50,15 +50,15 @@ static __always_inline __u16 translated_window(__u16 window, __s32 shift)
 {
 	__u32 wide = window;
 
-	/* A window above 0 must not become 0. */
+	/* Do not round a window above 0 down to 0: a window of 0 would stop the peer. */
 	if (shift < 0)
 		return wide >> (-shift & 15) ?: !!wide;
 	wide <<= shift & 15;
 	return wide > 0xffff ? 0xffff : wide;
 }
 
-/* Translates the numbers of a packet to those of the other connection. Returns the length of its TCP
- * header; 0 on failure.
+/* Translates the sequence, acknowledgment and time stamp numbers of a packet to those of the other TCP
+ * connection, and converts the window. Returns the length of the TCP header in bytes; 0 on failure.
  */
 __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, const struct join *join)
 {
@@ -78,11 +78,15 @@ __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, c
 	if (length < TCP_OPTIONS || length > TCP_HEADER_MAX)
 		return 0;
 	bytes = length - TCP_OPTIONS;
-	/* The verifier must see the bounds of the very value that is passed on. */
+	/* The barrier makes the compiler check and use the same register. Otherwise the verifier does not derive
+	 * the bound of `bytes`.
+	 */
 	asm volatile("" : "+r"(bytes));
 	if (bytes > OPTIONS_MAX)
 		return 0;
-	/* Not a comparison with 0: Linux 6.1 learns no bound from that. */
+	/* Compare `bytes` - 1 instead of `bytes` != 0: from a comparison with 0, the verifier of Linux 6.1
+	 * derives no bound.
+	 */
 	last = bytes - 1;
 	asm volatile("" : "+r"(last));
 	if (last < OPTIONS_MAX && bpf_skb_load_bytes(skb, at + TCP_OPTIONS, header->before + TCP_OPTIONS, last + 1))
@@ -107,7 +111,7 @@ __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, c
 	difference = bpf_csum_diff((void *)header->before, TCP_HEADER_MAX, (void *)header->after, TCP_HEADER_MAX, 0);
 	if (difference < 0 || bpf_l4_csum_replace(skb, at + TCP_CHECKSUM, 0, difference, 0))
 		return 0;
-	/* The checksum is already updated, so the bytes of its field are not written again. */
+	/* Write the header up to the checksum field only: `bpf_l4_csum_replace` has already written the checksum. */
 	if (bpf_skb_store_bytes(skb, at + TCP_SEQUENCE, header->after + TCP_SEQUENCE, TCP_CHECKSUM - TCP_SEQUENCE, 0))
 		return 0;
 	last = bytes - 1;
@@ -125,8 +129,8 @@ static __always_inline __u32 number_at(const struct headers *header, __u32 at)
 	return bpf_ntohl(number);
 }
 
-/* Whether the receiver accepts this RST: by the next number that it expects, or that the sender has
- * reached.
+/* Returns whether the receiver accepts this RST. Its sequence number must be the next number of the
+ * sender, or the number that the receiver acknowledged last.
  */
 static __always_inline bool is_reset(const struct packet *packet, const struct join *join, __u32 sequence)
 {
@@ -135,7 +139,9 @@ static __always_inline bool is_reset(const struct packet *packet, const struct j
 	return sequence == join->next || (other && sequence + join->sequence == other->acknowledged);
 }
 
-/* Updates the state of the entry that user space reads. */
+/* Records a forwarded packet in the entry of its direction: sequence numbers, time, and FIN or RST. User
+ * space reads these fields to learn when the connection has ended.
+ */
 static __always_inline void note_joined(struct __sk_buff *skb, const struct packet *packet, struct join *join, __u32 length,
 					__u64 now)
 {
@@ -155,7 +161,9 @@ static __always_inline void note_joined(struct __sk_buff *skb, const struct pack
 	next = sequence + sent - length + !!(packet->tcp_flags & TCP_FIN);
 	if (packet->tcp_flags & TCP_ACK)
 		join->acknowledged = number_at(header, TCP_ACKNOWLEDGMENT);
-	/* A FIN at or before the end of the data that was seen. */
+	/* Record a FIN only if no data before it is missing and it is not an old duplicate. Otherwise a forged
+	 * FIN could end the entry.
+	 */
 	if (packet->tcp_flags & TCP_FIN && (__s32)(sequence - join->next) <= 0 && (__s32)(next - join->next) >= 0)
 		join->ends |= JOIN_ENDED;
 	if ((__s32)(next - join->next) > 0)

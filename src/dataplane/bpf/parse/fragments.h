@@ -2,7 +2,9 @@
 #ifndef WEIR_FRAGMENTS_H
 #define WEIR_FRAGMENTS_H
 
-/* The reassembly time-out of the receiver (RFC 791, net.ipv4.ipfrag_time). */
+/* Time to keep the reassembly state of a datagram. 30 s is the reassembly time-out of Linux receivers
+ * (net.ipv4.ipfrag_time; RFC 791).
+ */
 #define FRAGMENTS_NS (30 * SECOND_NS)
 #define SEEN_WORDS (FRAGMENT_UNITS / 64)
 
@@ -19,7 +21,7 @@ static __always_inline void fragment_key(struct fragment_key *key, struct __sk_b
 struct units {
 	struct fragments *datagram;
 	__u32 from;
-	__u32 end; /* not included */
+	__u32 end; /* first unit after the fragment, in units of eight bytes */
 	bool overlap;
 };
 
@@ -42,8 +44,9 @@ static long mark_word(__u32 index, struct units *units)
 	return 0;
 }
 
-/* Adds a fragment to its datagram. Returns true if it overlaps another (RFC 5722 for IPv6), is a second
- * last fragment, or is behind the end.
+/* Adds a fragment to the reassembly state of its datagram. Returns true if the fragment overlaps another
+ * fragment (forbidden by RFC 5722 for IPv6), is a second last fragment, or reaches beyond the end of the
+ * datagram.
  */
 static __always_inline bool add_fragment(struct fragments *datagram, const struct packet *packet)
 {
@@ -65,7 +68,9 @@ static __always_inline bool add_fragment(struct fragments *datagram, const struc
 	return datagram->last_unit && datagram->furthest > datagram->last_unit;
 }
 
-/* Stores the ports of a first fragment that passed, so that the later fragments get the same verdict. */
+/* Stores the ports of a first fragment that passed. `restore_ports` gives these ports to the later
+ * fragments, so that they get the same verdict.
+ */
 __noinline int remember_fragment(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct fragment_key key = {};
@@ -100,7 +105,9 @@ __noinline int forget_fragment(struct __sk_buff *skb, const struct packet *packe
 	return 0;
 }
 
-/* Gives a later fragment the ports of the first, so that it is classified alike. */
+/* Sets the ports of a later fragment to those of the first fragment, so that both get the same verdict.
+ * Returns DROP_FRAGMENT if no first fragment of the datagram has passed.
+ */
 __noinline enum drop_reason restore_ports(struct __sk_buff *skb, struct packet *packet)
 {
 	struct fragment_key key = {};

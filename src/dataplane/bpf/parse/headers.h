@@ -27,7 +27,9 @@
 #define OPTION_STRICT_SOURCE_ROUTE 137
 #define OPTIONS_MAX 40
 
-/* Ethernet, IPv4 and TCP headers without options, and with the longest IPv4 header. */
+/* Lengths of the Ethernet, IPv4 and TCP headers together, without TCP options: HEADERS_USUAL without IP
+ * options, HEADERS_MAX with 40 bytes of IP options.
+ */
 #define HEADERS_USUAL (ETH_HLEN + 20 + 20)
 #define HEADERS_MAX (ETH_HLEN + 60 + 20)
 
@@ -37,7 +39,9 @@ enum fragment_place {
 	FRAGMENT_LATER = 2,
 };
 
-/* Returns one of two buffers: 0 for a packet, 1 for a packet that it quotes. */
+/* Returns a cleared per-CPU packet buffer. Buffer 0 is for the packet itself, and buffer 1 for the packet
+ * that an ICMP error quotes.
+ */
 static __always_inline struct packet *new_packet(__u32 which)
 {
 	struct packet *packet = bpf_map_lookup_elem(&packets, &which);
@@ -47,7 +51,9 @@ static __always_inline struct packet *new_packet(__u32 which)
 	return packet;
 }
 
-/* Returns the minimum length of the header of this protocol. */
+/* Returns the minimum header length of an IP protocol in bytes; 0 for a protocol whose header is not
+ * parsed.
+ */
 static __always_inline __u32 header_bytes(__u8 protocol)
 {
 	switch (protocol) {
@@ -65,7 +71,9 @@ static __always_inline __u32 header_bytes(__u8 protocol)
 	}
 }
 
-/* Accepts SYN, SYN ACK, RST, RST ACK, FIN ACK and ACK, with any of PSH, URG, ECE and CWR. */
+/* Returns whether a TCP sender can produce these flags: SYN, SYN ACK, RST, RST ACK, FIN ACK or ACK, each
+ * with any of PSH, URG, ECE and CWR.
+ */
 static __always_inline bool is_tcp_combination(__u8 flags)
 {
 	__u32 index = (flags & (TCP_FIN | TCP_SYN | TCP_RST)) | (flags & TCP_ACK) >> 1;
@@ -102,7 +110,9 @@ static long check_option(__u32 index, struct options *options)
 	return options->wrong != DROP_NONE;
 }
 
-/* Checks the options of the IPv4 header (RFC 791): source routes and wrong lengths are refused. */
+/* Checks the options of the IPv4 header (RFC 791), which are `bytes` long. Returns DROP_SOURCE_ROUTE for a
+ * source route, and DROP_MALFORMED for a wrong length.
+ */
 __noinline enum drop_reason check_options(struct __sk_buff *skb, __u32 bytes)
 {
 	struct options options = { .count = bytes };
@@ -115,7 +125,8 @@ __noinline enum drop_reason check_options(struct __sk_buff *skb, __u32 bytes)
 	return options.wrong;
 }
 
-/* Sets whether the packet is a fragment, and which; DROP_MALFORMED if no datagram can have such a fragment.
+/* Sets `fragment` to first or later fragment. Returns DROP_MALFORMED if no IPv4 datagram can have this
+ * fragment.
  */
 static __always_inline enum drop_reason place_fragment(struct packet *packet)
 {
@@ -150,10 +161,12 @@ static __always_inline enum drop_reason parse(struct __sk_buff *skb, struct pack
 	}
 	header = ip->ihl * 4;
 	total = bpf_ntohs(ip->tot_len);
-	/* Merged segments of more than 64 KiB have a total length of 0. */
+	/* In a GSO packet of more than 64 KiB, the total length of the IPv4 header is 0. */
 	if (total == 0 && skb->gso_size && skb->len > IP_BYTES_MAX)
 		total = IP_BYTES_MAX;
-	/* The first comparison is for Linux 6.1, which does not see that the header is longer than 0. */
+	/* The comparison with sizeof(*ip) seems redundant, but tells the verifier of Linux 6.1 that `total` is
+	 * not 0.
+	 */
 	if (total < sizeof(*ip) || ip->version != 4 || header < sizeof(*ip) || total < header || total + ETH_HLEN > skb->len)
 		return DROP_MALFORMED;
 	if (data + ETH_HLEN + header > data_end)
@@ -219,7 +232,9 @@ static __always_inline __u32 leaf_key(const struct packet *packet)
 	return (__u32)packet->protocol << 16 | low16;
 }
 
-/* Returns the leaf key of the packet that this one replies to. */
+/* Returns the port-map key of the packet that this reply answers: the source port of the reply, or the
+ * ICMP type of the query.
+ */
 static __always_inline __u32 leaf_key_of_opener(const struct packet *packet)
 {
 	__u32 low16 = packet->source_port;

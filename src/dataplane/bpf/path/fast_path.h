@@ -2,22 +2,24 @@
 #ifndef WEIR_FAST_PATH_H
 #define WEIR_FAST_PATH_H
 
-/* The fast path of a packet in the middle of an established flow. NOT_ESTABLISHED: the packet needs the
- * full path.
+/* The fast path for packets in the middle of an established flow. If the result is NOT_ESTABLISHED, the
+ * packet needs the full path.
  */
 
-/* A packet as the fast paths read it. Host byte order. */
+/* The fields of a packet that the fast paths read, in host byte order. */
 struct fast_packet {
 	struct flow_lookup flow_lookup;
 	__u32 source;
 	__u32 destination;
-	__u32 ports; /* source << 16 | destination */
+	__u32 ports; /* source port << 16 | destination port */
 	__u8 protocol;
 	bool from_high;
 	struct prefetched foreseen;
 };
 
-/* Not on the stack: the functions that are called afterwards need it. */
+/* Per-CPU buffer for struct fast_packet: on the stack, it would leave too little for the functions that
+ * the fast path calls.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -34,12 +36,16 @@ static __always_inline struct fast_packet *fast_packet_buffer(void)
 
 #define TCP_SPECIAL (TCP_SYN | TCP_RST | TCP_ACK)
 
-/* States that a packet in the middle of a flow does not change; a FIN changes one of them into another. */
+/* A bit for each state that a packet without SYN and RST leaves unchanged, or changes to another of these
+ * states by a FIN.
+ */
 #define ESTABLISHED_STATES                                                               \
 	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING | \
 	 1 << FLOW_UDP_REPLIED)
 
-/* Passes a packet in the middle of an established flow. */
+/* Passes a packet in the middle of an established flow. Returns NOT_ESTABLISHED if the packet needs the
+ * full path, and OPENS_FLOW for a SYN or a UDP packet without a flow.
+ */
 static __always_inline enum outcome pass_established(struct __sk_buff *skb, struct fast_packet *fast_packet)
 {
 	void *data = (void *)(long)skb->data;
@@ -83,7 +89,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	destination = bpf_ntohl(ip->daddr);
 	ports = bpf_ntohl(*(__u32 *)l4);
 	from_high = source > destination || (source == destination && ports >> 16 > (ports & 0xffff));
-	/* The layout of struct flow_key. */
+	/* `addresses` and `rest` have the layout of struct flow_key. */
 	flow_lookup->addresses = from_high ? (__u64)source << 32 | destination : (__u64)destination << 32 | source;
 	flow_lookup->rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)ip->protocol << 32 |
 			    (__u64)KEY_USED << USE_SHIFT;
@@ -107,7 +113,9 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 		return NOT_ESTABLISHED;
 	vital = READ_ONCE(*(__u32 *)&flow->state);
 	side = (from_high ^ vital >> 8) & FLOW_OPENED_BY_HIGH;
-	/* A UDP flow without replies takes the fast path too. */
+	/* A half-open UDP flow without replies takes the fast path too. Other half-open flows need the full path,
+	 * because a packet can change their state.
+	 */
 	if (vital >> 8 & FLOW_HALF_OPEN ? (__u8)vital != FLOW_UDP_OPENED || side : !(ESTABLISHED_STATES >> (vital & (FLOW_STATES - 1)) & 1))
 		return NOT_ESTABLISHED;
 	now_ns = coarse_ns();

@@ -2,9 +2,10 @@
 #ifndef WEIR_FAST_PATH_NEW_FLOW_H
 #define WEIR_FAST_PATH_NEW_FLOW_H
 
-/* The fast path of a packet that opens a flow. It passes a packet that the copied routes forward, if the
- * first rule block or the default allows it. Other packets take the full path, with the results so far.
- * Lines that are probably not in the cache are loaded first, while the flow table is still being fetched.
+/* The fast path for a packet that opens a flow. Passes the packet if the copied routes contain its route
+ * and the first two rule blocks or the default allow it. Otherwise returns OPENS_FLOW, and stores the
+ * results so far for the full path. Starts with the search for the rule list, because the CPU can load the
+ * rules while it still waits for the flow table.
  */
 static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct fast_packet *fast_packet)
 {

@@ -2,14 +2,14 @@
 #ifndef WEIR_FULL_PATH_H
 #define WEIR_FULL_PATH_H
 
-/* A SYN on an ended connection opens a new one. */
+/* Returns whether a SYN reuses the addresses and ports of a TCP connection that has ended. */
 static __always_inline bool is_reopened(const struct flow *flow, const struct packet *packet)
 {
 	return packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_CLOSING && opens_tcp(packet);
 }
 
-/* Whether the packet has the ports of a flow but is not part of it. Only replies may go to an interface
- * without policy, and a SYN is no reply once the connection is established.
+/* Returns whether a packet matches the flow key of a flow but does not belong to the flow. A foreign flow
+ * passes only replies. A SYN from the replying side is not part of an established connection.
  */
 static __always_inline bool is_outside_flow(const struct flow *flow, const struct packet *packet, __u64 judgement)
 {
@@ -20,7 +20,9 @@ static __always_inline bool is_outside_flow(const struct flow *flow, const struc
 	return reply && packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_ESTABLISHED && opens_tcp(packet);
 }
 
-/* Handles a packet of a flow. A flow that another epoch classified is classified again. */
+/* Handles a packet of an existing flow. If another epoch classified the flow, the policy in force
+ * classifies the flow again.
+ */
 static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct flow *flow, struct packet *packet,
 						  const struct active *in_force, __u32 active_word, __u64 judgement, __u32 slot,
 						  __u64 now)
@@ -49,7 +51,9 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 		}
 		if (!tally)
 			return drop(skb, packet, DROP_PROGRAM_DAMAGED);
-		/* Otherwise the line has another flow by now, or the next packet tries again. */
+		/* If this CPU does not get the flush, it leaves the stored verdict unchanged: another flow uses the
+		 * cache line, or the next packet stores the new verdict.
+		 */
 		flush = await_flush(flow, *(__u64 *)&packet->place.key.low_port);
 		if (flush == FLUSH_OWNED) {
 			__u64 judged = (__u64)active_word << 32 | word;
@@ -79,7 +83,7 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 			is_to_node(skb, packet);
 			kept = store_next_hop(&packet->way, now);
 			__sync_val_compare_and_swap(hop, seen, kept);
-			/* The line has another flow by now, which must not use this next hop. */
+			/* Another flow may use the cache line by now. Remove the next hop, because it belongs to the old flow. */
 			if (!same_key(&flow->key, &packet->place.key))
 				__sync_val_compare_and_swap(hop, kept, 0);
 		}
@@ -88,14 +92,17 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 	return foreign ? pass(skb, COUNT_FOREIGN) : pass_word(skb, word);
 }
 
-/* Whether one end is the node itself: the service plane inspects only connections between other hosts. */
+/* Returns whether one end of the connection is the node itself. The service plane inspects only
+ * connections between other hosts.
+ */
 static __always_inline bool is_of_node(struct __sk_buff *skb, struct packet *packet)
 {
 	return packet->outgoing || (settings.police_local && is_to_node(skb, packet));
 }
 
-/* Handles TCP that has no flow and is not a SYN (D4, D18). It passes if the verdict is audited, and then
- * opens no flow. During the pickup period it opens its flow, possibly as a reply.
+/* Handles a TCP packet that has no flow and is not a SYN (D4, D18). By default the packet is dropped, or
+ * passes without a flow if its verdict is audited. During the pickup period after the first start
+ * (`picked_up`), the packet opens a flow, even if it is a reply.
  */
 __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *packet, __u32 active_word, bool picked_up)
 {
@@ -109,8 +116,8 @@ __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *p
 	if (!picked_up || packet->fragment == FRAGMENT_LATER) {
 		if ((__u32)judged & AUDITED)
 			return pass_alone(skb, packet, judged);
-		/* The kernel may have answered the SYN with a SYN cookie, and then this ACK holds all there
-		 * is of the connection.
+		/* If the kernel answered the SYN with a SYN cookie, no socket exists yet. This ACK then opens the
+		 * connection, so hand it to the service plane.
 		 */
 		if (((__u32)judged & 7) == VERDICT_REDIRECT && is_inspecting() &&
 		    (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_ACK && !is_of_node(skb, packet)) {
@@ -128,8 +135,8 @@ __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *p
 			how = AS_REPLY;
 		}
 	}
-	/* Reported with the rule of the flow that it would belong to, but not as a hit of it: see
-	 * report_packet.
+	/* The event names the rule that would decide the flow. The packet does not count as a hit of that rule:
+	 * see `report_packet`.
 	 */
 	if (!picked_up || packet->fragment == FRAGMENT_LATER)
 		return refuse(skb, packet, judged, DROP_OUT_OF_STATE);
@@ -141,7 +148,7 @@ __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *p
 	return refused ? drop(skb, packet, refused) : pass_word(skb, judged);
 }
 
-/* Handles a packet without a flow. */
+/* Handles a packet that has no flow. */
 static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct packet *packet, const struct active *in_force,
 					       __u32 active_word, __u64 now)
 {
@@ -168,14 +175,18 @@ static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct pac
 	}
 	if (refused)
 		return refuse(skb, packet, judged, refused);
-	/* An ICMP reply without a query is classified as a packet of its own. */
+	/* Classify an ICMP reply without a query by itself: a flow opened by a reply would let the other side
+	 * send queries.
+	 */
 	if (!packet->place.stateful || packet->place.icmp_reply || packet->fragment == FRAGMENT_LATER)
 		return pass_alone(skb, packet, judged);
 	refused = open_flow(skb, packet, judged, 0);
 	return refused ? drop(skb, packet, refused) : pass_word(skb, judged);
 }
 
-/* Returns the flow of a packet; 0 if it has none, or one that has ended. */
+/* Returns the flow of a packet, or 0 if the packet has no flow. Ends the flow and returns 0 if the flow
+ * has expired, or if a SYN reopens its ended connection.
+ */
 static __noinline struct flow *find_flow(const struct packet *packet, __u64 *judgement, __u32 *slot, __u64 now)
 {
 	struct flow *flow;
@@ -210,7 +221,9 @@ __noinline enum outcome finish_error(struct __sk_buff *skb, const struct packet 
 	return judged ? pass_word(skb, judged) : pass(skb, COUNT_FOREIGN);
 }
 
-/* Not static, so that the verifier checks it once and not for each call path. */
+/* Handles a parsed packet. Not static, because the verifier checks a global function once and a static
+ * function again for each call path.
+ */
 __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 active_word, first = 0, slot = NO_SLOT;
@@ -266,7 +279,7 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 		}
 		if (refused != NOT_RELATED)
 			return finish_error(skb, packet, judgement, refused);
-		/* An error has no flow of its own. */
+		/* Do not open a flow for an ICMP error. */
 		packet->place.stateful = false;
 	}
 	if (!packet->outgoing && !plain && is_spoofed(skb, packet))
@@ -274,7 +287,7 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	return begin_flow(skb, packet, in_force, active_word, now);
 }
 
-/* Handles a packet, and sends it directly if it passes. */
+/* Handles a packet. If the packet passes, sends it directly where direct forwarding is on. */
 static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet *packet)
 {
 	enum outcome outcome = handle_packet(skb, packet);
@@ -306,7 +319,9 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 	}
 	if (packet->fragment == FRAGMENT_NONE)
 		return deliver(skb, packet);
-	/* Before the lookup of the datagram: a forged fragment must not end it. */
+	/* Check the source before the lookup of the datagram, because a fragment with a forged source could end
+	 * the reassembly state of another host's datagram.
+	 */
 	if (!packet->outgoing && is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);
 	if (packet->fragment == FRAGMENT_LATER) {
@@ -320,13 +335,13 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 	outcome = deliver(skb, packet);
 	if (outcome == OUTCOME_DROP || outcome == TO_PREDECESSOR)
 		forget_fragment(skb, packet);
-	else if (skb->mark & settings.mark_mask) /* otherwise it is for the node, and so are the later fragments */
+	else if (skb->mark & settings.mark_mask) /* without a mark the packet is for the node; later fragments of its datagram then need no ports, because they are for the node too */
 		remember_fragment(skb, packet);
 	return outcome;
 }
 
-/* Passes a packet that is not classified, and opens a foreign flow for it, so that its replies and later
- * packets pass.
+/* Handles an outgoing packet that no policy covers. Opens a foreign flow for the packet, so that replies
+ * to it pass.
  */
 __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index index)
 {
@@ -338,7 +353,7 @@ __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index
 	if (!packet)
 		return OUTCOME_DROP;
 	packet->outgoing = true;
-	/* Packets to a loopback address are dropped, so such a flow would get no replies. */
+	/* The datapath drops packets to a loopback address, so a flow with such an address could not get replies. */
 	if (parse(skb, packet) || packet->fragment == FRAGMENT_LATER || is_loopback(packet->source) ||
 	    is_loopback(packet->destination))
 		return leave(skb, index);

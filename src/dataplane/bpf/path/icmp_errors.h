@@ -11,8 +11,9 @@ static __always_inline bool is_icmp_error(__u8 type)
 	       type == ICMP_PARAMETER_PROBLEM;
 }
 
-/* Reads the packet that an ICMP error quotes. Returns false if it quotes too little to identify a flow. A
- * later fragment contains no quoted header, and hosts do not send errors in fragments (RFC 1812, 4.3.2.3).
+/* Copies the addresses and ports of the packet that an ICMP error quotes to `quoted`. Returns false if the
+ * error is a fragment (hosts do not send errors in fragments: RFC 1812, 4.3.2.3). Returns false if the
+ * quoted packet is a later fragment or too short, because ports are then missing.
  */
 __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *error, struct packet *quoted)
 {
@@ -55,7 +56,7 @@ static __always_inline void swap_ends(struct packet *packet)
 	packet->destination_port = source_port;
 }
 
-/* Whether packets to the quoted destination leave by the interface where the error came in. */
+/* Returns whether an error came in by the interface that packets to the quoted destination leave by. */
 static __always_inline bool is_from_expected_interface(struct __sk_buff *skb, struct packet *quoted)
 {
 	bool elsewhere;
@@ -66,8 +67,8 @@ static __always_inline bool is_from_expected_interface(struct __sk_buff *skb, st
 	return !elsewhere;
 }
 
-/* Whether the error quotes a packet of the service plane, sent from its own address or from that of another
- * host.
+/* Returns whether an ICMP error quotes a packet that a socket of the service plane sent. Such a packet has
+ * the address of the node or of an inspected host as its source.
  */
 static __always_inline bool is_about_inspected(struct __sk_buff *skb, const struct packet *error, struct packet *quoted)
 {
@@ -81,8 +82,8 @@ static __always_inline bool is_about_inspected(struct __sk_buff *skb, const stru
 	return found && is_from_expected_interface(skb, quoted) && !is_spoofed(skb, error);
 }
 
-/* Translates the sequence number in the quoted header to that of its sender, if the connection is spliced
- * (splice.h).
+/* Returns whether an ICMP error quotes a spliced connection (splice.h). If so, translates the sequence
+ * number in the quoted header back to the number that the original sender used.
  */
 __noinline bool is_about_joined(struct __sk_buff *skb, const struct packet *error, const struct packet *quoted)
 {
@@ -102,15 +103,17 @@ __noinline bool is_about_joined(struct __sk_buff *skb, const struct packet *erro
 	if (bpf_skb_load_bytes(skb, at, &was, sizeof(was)))
 		return false;
 	is = bpf_htonl(bpf_ntohl(was) - join->sequence);
-	/* The checksum covers the ICMP message only: there is no pseudo-header. */
+	/* Update the checksum without a pseudo-header: an ICMP checksum covers only the ICMP message. */
 	return !bpf_l4_csum_replace(skb, ETH_HLEN + error->header + ICMP_CHECKSUM, was, is, sizeof(is)) &&
 	       !bpf_skb_store_bytes(skb, at, &is, sizeof(is), 0);
 }
 
-/* An ICMP error gets the verdict of the flow that it quotes (D18), if it goes to the sender of the quoted
- * packet, and comes from where that packet went. Returns a drop reason, DROP_NONE if the error passes, or
- * an outcome: ABOUT_JOINED; ABOUT_INSPECTED, if it is for the node; NOT_RELATED, if it must be classified
- * by itself. `judged` is set to the verdict word as in report_packet; 0 for a foreign flow.
+/* Returns how to handle an ICMP error (D18): a drop reason, DROP_NONE, or an outcome. DROP_NONE: the error
+ * quotes a flow, goes to the sender of the quoted packet, and comes from the side that the quoted packet
+ * went to. `judged` is then the `judgement` of that flow (0: a foreign flow).
+ * - ABOUT_JOINED: the error quotes a spliced connection.
+ * - ABOUT_INSPECTED: the error quotes an inspected connection, so it goes to the node.
+ * - NOT_RELATED: the error must be classified like any other packet.
  */
 __noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *error, __u64 *judged)
 {
@@ -136,7 +139,7 @@ __noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *e
 	if (!same_key(&flow->key, &quoted->place.key) || is_expired(flow, ticks_of(coarse_ns())))
 		return NOT_RELATED;
 	direction = direction_of(flow, quoted);
-	/* Before the first reply, the stored interface is only an expectation. */
+	/* Before the first packet from the other side, `ifindex` is only an expectation and was not checked. */
 	expected = flow->packets[(direction ^ 1) & 1] ? flow->ifindex[(direction ^ 1) & 1] : 0;
 	if (!error->outgoing && (expected ? expected != skb->ifindex : !is_from_expected_interface(skb, quoted)))
 		return NOT_RELATED;
@@ -147,8 +150,9 @@ __noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *e
 	return DROP_NONE;
 }
 
-/* Returns the verdict word for an error about a flow with this judgement. classify_icmp_error has read the
- * quoted packet.
+/* Returns the verdict word for an ICMP error that quotes a flow with this `judgement`. If another epoch
+ * classified the flow, classifies the quoted packet again, which `classify_icmp_error` has stored in
+ * packet buffer 1.
  */
 static __always_inline __u32 classify_quoted(__u64 judgement, __u32 active_word)
 {

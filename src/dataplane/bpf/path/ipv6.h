@@ -2,16 +2,16 @@
 #ifndef WEIR_IPV6_H
 #define WEIR_IPV6_H
 
-/* Policies do not cover IPv6. The node's own IPv6 is not filtered; forwarded IPv6 follows
- * `dataplane.non_ipv4` (D17).
+/* Policies have no IPv6 rules. By default the datapath does not filter IPv6 of the node itself. Forwarded
+ * IPv6 packets pass or drop according to the setting `dataplane.non_ipv4` (D17).
  */
 
 #define FAMILY_INET6 10
 #define NEXT_HOP_BY_HOP 0
 #define NEXT_ICMPV6 58
 
-#define HOP_LIMIT_OF_DISCOVERY 255 /* RFC 4861: the packet was not forwarded by a router */
-#define HOP_LIMIT_OF_LISTENERS 1   /* RFC 3810: routers do not forward it */
+#define HOP_LIMIT_OF_DISCOVERY 255 /* only a packet that no router has forwarded has this hop limit (RFC 4861) */
+#define HOP_LIMIT_OF_LISTENERS 1   /* routers do not forward a packet with this hop limit (RFC 3810) */
 
 #define ROUTER_SOLICITATION 133
 #define ICMPV6_REDIRECT_MESSAGE 137
@@ -24,8 +24,8 @@
 
 #define AT_NEXT (ETH_HLEN + sizeof(struct ipv6hdr))
 
-/* Whether this is neighbour discovery, or multicast listener discovery behind a router alert. Without them
- * no address of a link can be reached.
+/* Returns whether a packet is neighbour discovery, or multicast listener discovery after a router alert
+ * option. Such packets always pass, because without them no IPv6 address of the link is reachable.
  */
 static __always_inline bool is_discovery(struct __sk_buff *skb, const struct ipv6hdr *ip)
 {
@@ -42,7 +42,8 @@ static __always_inline bool is_discovery(struct __sk_buff *skb, const struct ipv
 	return (type >= LISTENER_QUERY && type <= LISTENER_DONE) || type == LISTENER_REPORT_V2;
 }
 
-/* As `is_to_node`. Also true without a route: the guard drops a packet that is forwarded without the mark.
+/* Returns whether an IPv6 packet is addressed to the node, like `is_to_node` for IPv4. Also returns true
+ * if the packet has no route: the guard drops a forwarded packet without the guard bit.
  */
 __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 {
@@ -53,7 +54,9 @@ __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 	if (settings.judge_all || !ip)
 		return false;
 	to = ip->daddr.s6_addr;
-	/* A router may forward a multicast of a wider scope too. */
+	/* Link-local multicast stays on the link. A router may also forward multicast of a wider scope, so such a
+	 * packet is not only for the node.
+	 */
 	if (to[0] == 0xff)
 		return !settings.pass_non_ipv4 || (to[1] & 15) <= SCOPE_LINK;
 	if (to[0] == 0xfe && (to[1] & 0xc0) == 0x80)
@@ -68,8 +71,8 @@ __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
-/* Reports a dropped packet. Its addresses are in network byte order, in the fields for packets and bytes of
- * a flow.
+/* Reports a dropped IPv6 packet. The event has no fields for IPv6 addresses: `packets` contains the source
+ * address and `bytes` the destination address, in network byte order.
  */
 __noinline int report_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip, bool outgoing)
 {
@@ -112,7 +115,9 @@ __noinline int report_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip, bool
 	return 0;
 }
 
-/* `outgoing`: sent by the node itself, whose packets are filtered (police_local). */
+/* Handles an IPv6 packet. `outgoing` is true if the node itself sends the packet and `police_local` is
+ * set.
+ */
 __noinline enum outcome handle_ipv6(struct __sk_buff *skb, bool outgoing)
 {
 	struct ipv6hdr ip = {};

@@ -9,8 +9,9 @@ static __always_inline __u32 ticks_of(__u64 ns)
 	return ns >> TICK_SHIFT;
 }
 
-/* Counts merged segments (GSO) as the packets that were on the wire. Segments that a virtual machine or a
- * tap device merged have no count yet; then usual header lengths are assumed.
+/* Returns the number of packets on the wire: a GSO packet consists of several segments. A GSO packet from
+ * a virtual machine or a tap device has no segment count yet, so the function computes the count from
+ * usual header lengths.
  */
 static __always_inline __u32 packets_of(const struct __sk_buff *skb)
 {
@@ -41,8 +42,8 @@ static __always_inline void count_packet(__u32 index, const struct __sk_buff *sk
 	count_many(index, packets_of(skb), skb->len);
 }
 
-/* One instruction in assembly: clang merges two writes into one at a computed address, which the verifier
- * refuses for a context.
+/* Writes skb->priority by one assembly instruction. From two assignments in C, clang makes one write to a
+ * computed address, and the verifier rejects such a write to a context.
  */
 static __always_inline void set_priority(struct __sk_buff *skb, __u32 priority)
 {
@@ -53,9 +54,9 @@ static __always_inline void set_priority(struct __sk_buff *skb, __u32 priority)
 		     : "memory");
 }
 
-/* Only a drop ends the chain of programs: later programs on the hook still see packets that pass. This
- * packet passes without the mark of the guard: the stack may deliver it to the node, but must not forward
- * it.
+/* Counts a packet and passes it without the guard bit. The network stack may deliver the packet to the
+ * node, but the guard drops the packet if the stack forwards it. Later TC programs on the hook still see
+ * the packet.
  */
 static __always_inline enum outcome leave(struct __sk_buff *skb, enum counter_index index)
 {

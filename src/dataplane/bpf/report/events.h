@@ -3,7 +3,7 @@
 #define WEIR_EVENTS_H
 
 #define BUDGET_SHIFT 20 /* 32 - log2(BUDGETS) */
-#define WINDOW_SHIFT 30 /* window of a budget, by the monotonic clock: 1.07 s */
+#define WINDOW_SHIFT 30 /* log2 of the length of a budget window in ns: 1.07 s */
 
 static __always_inline bool are_events_wanted(__u32 kinds)
 {
@@ -13,8 +13,8 @@ static __always_inline bool are_events_wanted(__u32 kinds)
 	return in_force && in_force->events_wanted & kinds;
 }
 
-/* Takes one event out of the budget of the source. `suppressed` is the number of events that were not sent
- * since the last one that was.
+/* Takes one event from the budget of a source in the current window. Returns false if the budget is used
+ * up. `suppressed` receives the number of events that were suppressed since the last event that was sent.
  */
 static __always_inline bool take_budget(__u32 source, bool of_flow, __u64 now_ns, __u32 *suppressed)
 {
@@ -44,7 +44,7 @@ static __always_inline bool take_budget(__u32 source, bool of_flow, __u64 now_ns
 	return true;
 }
 
-/* Returns the count that `take_budget` took, if no event is sent. */
+/* Adds `suppressed` back to the budget of a source if no event could carry the number to user space. */
 static __always_inline void return_budget(__u32 source, __u32 suppressed)
 {
 	__u32 bucket = (source * 0x9e3779b1U) >> BUDGET_SHIFT;
@@ -54,8 +54,8 @@ static __always_inline void return_budget(__u32 source, __u32 suppressed)
 		budget->suppressed += suppressed;
 }
 
-/* Reserves an event, which the caller fills and submits; 0 if the budget is used up or the ring buffer is
- * full.
+/* Reserves an event in the ring buffer, which the caller must fill in and submit. Returns 0 if the budget
+ * of the source is used up or the ring buffer is full.
  */
 static __always_inline struct event *reserve_event(__u32 source, bool of_flow, __u64 now_ns)
 {
@@ -75,8 +75,8 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
 	return event;
 }
 
-/* Reports a packet that belongs to no flow. `judged` is the verdict word, with its active word in the upper
- * half; 0 if the packet was not classified.
+/* Reports a packet that belongs to no flow, and counts it as a hit of its rule. `judged` is active word <<
+ * 32 | verdict word; 0 if the packet was not classified.
  */
 __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet, __u64 judged,
 			     enum drop_reason reason)
@@ -90,8 +90,8 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 		return 0;
 	if (word) {
 		ref = hit_of(active_word, word);
-		/* A packet that is out of state is dropped whatever the rule allows, so it is no hit of the
-		 * rule.
+		/* Do not count a TCP packet that is out of state as a hit: the packet is dropped even if the rule allows
+		 * it.
 		 */
 		if (reason != DROP_OUT_OF_STATE)
 			add_hit(ref.hit, ref.check, packets_of(skb), skb->len, now_ns);
@@ -129,13 +129,13 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 	return 0;
 }
 
-/* Causes of the end of a flow. Any other value is the verdict word that refuses the flow, with its active
- * word in the upper half.
+/* Values of `ended_by`: the cause of the end of a flow. Any other value is active word << 32 | the verdict
+ * word by which a new policy refuses the flow.
  */
 #define ENDED_BY_ITSELF 0
 #define ENDED_BY_CUT 1
 
-/* Reports that a flow opened or ended. `ended_by` is ENDED_BY_ITSELF for a flow that opens. */
+/* Reports that a flow opened or ended. For an opened flow, `ended_by` must be ENDED_BY_ITSELF. */
 __noinline int report_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
 			   __u64 ended_by)
 {
@@ -149,7 +149,9 @@ __noinline int report_flow(const struct flow *flow, const struct tally *tally, e
 
 	if (!flow || !tally)
 		return 0;
-	/* A packet that passes as audited is reported too, although it opened a flow. */
+	/* Report an audited flow also to readers that asked only for events of single packets: they expect every
+	 * audited packet.
+	 */
 	if (type == EVENT_FLOW_OPENED && (flow->judgement & 7) > VERDICT_ALLOW)
 		kinds |= EVENTS_WANTED_PACKETS;
 	if (!are_events_wanted(kinds))

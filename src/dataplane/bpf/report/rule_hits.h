@@ -17,10 +17,12 @@ static __always_inline struct hit_ref hit_of(__u32 active_word, __u32 word)
 	return found ? *found : none;
 }
 
-/* No entry of `hits`, and none to be looked up later. */
+/* Value of `hit` and `hit_check` in the statistics of a flow that counts for no entry of `hits`. Unlike 0,
+ * this value tells later flushes not to search for an entry.
+ */
 #define NO_HIT (1ULL << 32)
 
-/* As stored in a tally. */
+/* Returns a `hit_ref` as the 64-bit value that struct tally stores in `hit` and `hit_check`. */
 static __always_inline __u64 packed_hit(struct hit_ref ref)
 {
 	return ref.hit ? (__u64)ref.check << 32 | ref.hit : NO_HIT;

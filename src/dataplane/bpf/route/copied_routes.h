@@ -2,13 +2,16 @@
 #ifndef WEIR_COPIED_ROUTES_H
 #define WEIR_COPIED_ROUTES_H
 
-/* A copy of the node's plain routes: the interface for each address. User space makes the copy and stores
- * the kernel's change counter of that moment; the kernel increments the counter with each change. The
- * kernel's own lookup is used instead if the counter has changed, if packets are routed by more than plain
- * routes, or if an address has no single route by one interface.
+/* A copy of the node's plain routes: the outgoing interface for each address. A search in the copy costs less
+ * than `bpf_fib_lookup`. User space makes the copy, and stores the kernel's change counter (`fib_seq`) of
+ * that moment. The kernel increments this counter with each change of a route.
  *
- * Line 0 is the header, line 1 the root. The 16 keys of the root select as many lines, and their keys
- * select the bottom lines: eight keys, then eight interfaces. A key is the first address of an interval.
+ * The datapath falls back to `bpf_fib_lookup` in three cases: the change counter has changed, the node has
+ * policy routing rules, or an address has several next-hop interfaces.
+ *
+ * The copy is a search tree of cache lines. Line 0 is the header, and line 1 is the root with 16 keys. Each
+ * key selects one of 16 inner lines, whose keys select the bottom lines. A bottom line has eight keys and
+ * then eight interfaces. Each key is the first address of an interval.
  */
 #define ROUTE_FAN 16
 #define ROUTE_ROOT 1
@@ -16,9 +19,9 @@
 #define ROUTE_BOTTOM (ROUTE_INNER + ROUTE_FAN)
 #define ROUTE_LINES (ROUTE_BOTTOM + ROUTE_FAN * ROUTE_FAN)
 
-#define ROUTES_HOLD 0 /* words of the header: whether there is a copy */
-#define ROUTES_MADE 1 /* the change counter when the copy was made */
-#define ROUTES_SEEN 2 /* the change counter when weir_see_routes ran last */
+#define ROUTES_HOLD 0 /* index of a header word: 1 if the copy is valid */
+#define ROUTES_MADE 1 /* index of a header word: the change counter when the copy was made */
+#define ROUTES_SEEN 2 /* index of a header word: the change counter when `weir_see_routes` last ran */
 
 struct route_lines {
 	struct line lines[ROUTE_LINES];
@@ -32,7 +35,7 @@ struct {
 	__type(value, struct route_lines);
 } routes SEC(".maps");
 
-/* Fields of kernel structs; CO-RE relocates their offsets. */
+/* Subsets of kernel structs: CO-RE relocates the field offsets to those of the running kernel. */
 struct netns_ipv4 {
 	unsigned int fib_seq;
 	bool fib_has_custom_rules;
@@ -44,7 +47,7 @@ typedef struct {
 	struct net *net;
 } __attribute__((preserve_access_index)) possible_net_t;
 struct ipv4_devconf {
-	int data[1]; /* element 0: forwarding */
+	int data[1]; /* data[0] tells whether the interface forwards IPv4 */
 } __attribute__((preserve_access_index));
 struct in_device {
 	struct ipv4_devconf cnf;
@@ -77,7 +80,9 @@ static __always_inline bool are_changes_counted(struct net *net)
 	return bpf_core_field_exists(net->ipv4.fib_seq) && bpf_core_field_exists(net->ipv4.fib_has_custom_rules);
 }
 
-/* Whether the kernel would go by the routes alone, and by those of the copy. */
+/* Returns whether the copy gives the same routes as the kernel: the kernel uses no policy routing rules,
+ * no route has changed since the copy, and the incoming interface forwards IPv4.
+ */
 static __always_inline bool is_copy_right(struct __sk_buff *skb, const struct line *header)
 {
 	struct net_device *device;
@@ -91,14 +96,14 @@ static __always_inline bool is_copy_right(struct __sk_buff *skb, const struct li
 	       !net->ipv4.fib_has_custom_rules && device->ip_ptr->cnf.data[0];
 }
 
-/* Returns the interface of an address in the copy; 0 if the copy does not know it. */
+/* Returns the interface that the copy has for an address; 0 if the copy has no single interface for it. */
 static __always_inline __u32 copied_interface(const struct line *lines, __u32 address)
 {
 	const struct line *line = lines + ROUTE_ROOT;
 	__u64 above = (__u64)address + 1;
 	__u32 at;
 
-	/* A copy of few routes has one key in the root. */
+	/* The root of a small copy has only one key, which selects inner line 0. */
 	at = line->words[1] == NONE ? 0 : index_among(line->words, ROUTE_FAN, above);
 	line = lines + ROUTE_INNER + at;
 	at = at * ROUTE_FAN + index_among(line->words, ROUTE_FAN, above);
@@ -106,7 +111,7 @@ static __always_inline __u32 copied_interface(const struct line *lines, __u32 ad
 	return line->words[LINE_WORDS / 2 + index_among(line->words, LINE_WORDS / 2, above)];
 }
 
-/* Returns the interface of an address for an incoming packet; 0 if the kernel must look it up. */
+/* Returns the interface for an address, from the copy; 0 if the caller must ask the kernel. */
 static __always_inline __u32 copied_route(struct __sk_buff *skb, __u32 address)
 {
 	struct line *header = copied_routes();
@@ -114,8 +119,9 @@ static __always_inline __u32 copied_route(struct __sk_buff *skb, __u32 address)
 	return header && is_copy_right(skb, header) ? copied_interface(header, address) : 0;
 }
 
-/* Stores the change counter of the calling thread's network namespace in the header. Returns 0 if the
- * kernel has such a counter, and packets may be routed by plain routes alone.
+/* Stores the change counter of the calling thread's network namespace in the header. Returns 0 if user
+ * space may make a copy. Returns 1 if the kernel has no change counter or if the network namespace has
+ * policy routing rules.
  */
 SEC("syscall")
 int weir_see_routes(void *context)

@@ -3,16 +3,16 @@
 #define WEIR_NEXT_HOP_H
 
 #define FAMILY_INET 2
-#define PACKET_HOST 0 /* linux/if_packet.h */
+#define PACKET_HOST 0 /* value from linux/if_packet.h: the destination MAC address is that of this node */
 
 static __always_inline bool is_multicast_or_broadcast(__u32 address)
 {
 	return address >= 0xe0000000 && (address < 0xf0000000 || address == 0xffffffff);
 }
 
-/* Looks up the next hop of a packet. Returns true if the packet is not forwarded: it is for the node itself
- * or a broadcast of its networks, or has no route. If the stack forwards it all the same, the guard drops
- * it.
+/* Looks up the next hop of a packet, and stores it in `packet->way`. Returns true if the kernel would not
+ * forward the packet: the destination is the node itself or a broadcast address of its networks, or has no
+ * route. If the network stack forwards the packet in spite of this result, the guard drops it.
  */
 __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 {
@@ -24,7 +24,7 @@ __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 		return false;
 	if (is_multicast_or_broadcast(packet->destination))
 		return true;
-	/* Direct forwarding needs the gateway and the MTU too, which the copy does not have. */
+	/* For direct forwarding, ask the kernel: the copied routes have no gateway and no MTU. */
 	by = !settings.direct && packet->destination >> 24 ? copied_route(skb, packet->destination) : 0;
 	if (by) {
 		packet->way.ifindex = by;
@@ -39,10 +39,10 @@ __noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
 	fib.ipv4_dst = bpf_htonl(packet->destination);
 	fib.ifindex = skb->ifindex;
 	if (settings.direct)
-		fib.tot_len = sizeof(struct iphdr); /* requests the MTU */
+		fib.tot_len = sizeof(struct iphdr); /* a length other than 0 makes bpf_fib_lookup return the MTU */
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
-	/* The gateway may be an IPv6 address (RFC 5549). The stack drops packets to 0.0.0.0/8 (RFC 1122,
-	 * 3.2.1.3).
+	/* Store the next hop only if the gateway is an IPv4 address: it can be an IPv6 address (RFC 5549). Do not
+	 * store one for 0.0.0.0/8, because the network stack drops such packets (RFC 1122, 3.2.1.3).
 	 */
 	if (fib.family == FAMILY_INET && packet->destination >> 24 &&
 	    (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)) {
@@ -63,9 +63,10 @@ static __always_inline bool is_martian(__u32 source)
 	return is_multicast_or_broadcast(source) || is_loopback(source) || source >> 24 == 0;
 }
 
-/* Whether the source address is spoofed (D17a). A lookup of the source returns "not forwarded" if the
- * source is the node's own address or a broadcast, or has no route. On an interface without forwarding
- * there is no lookup: its packets can only go to the node, and the stack checks their source.
+/* Returns whether the source address of a packet is forged (D17a). Looks up the route to the source. The
+ * kernel returns "not forwarded" if the source is an address or a broadcast address of the node, or has no
+ * route; such a source is forged. On an interface without forwarding the kernel looks up no route. Packets
+ * from such an interface can only go to the node, and the network stack checks their source.
  */
 __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 {
@@ -99,8 +100,9 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 	return settings.reverse_path == REVERSE_PATH_STRICT && fib.ifindex != skb->ifindex;
 }
 
-/* Returns the outgoing interface of an incoming packet, if the copy of the routes knows it and accepts the
- * source on its interface; 0 if the kernel must look both up.
+/* Returns the outgoing interface of an incoming packet, from the copied routes. Returns 0 if the kernel
+ * must look up the destination and the source: the copy lacks an address, or the source belongs to another
+ * interface.
  */
 static __always_inline __u32 plain_route(struct __sk_buff *skb, __u32 source, __u32 destination)
 {
@@ -129,19 +131,22 @@ __noinline bool is_plainly_forwarded(struct __sk_buff *skb, struct packet *packe
 	return packet->way.ifindex;
 }
 
-/* User space renews this deadline at short intervals. If its process is gone, packets go through the stack.
+/* Returns whether direct forwarding is on. User space renews the deadline `direct_until_ns`. If the
+ * process of user space has ended, the deadline passes, and packets go through the network stack again.
  */
 static __always_inline bool is_sent_directly(const struct active *in_force, __u64 now_ns)
 {
 	return settings.direct && now_ns < READ_ONCE(in_force->direct_until_ns);
 }
 
-/* A stored hop is used for HOP_LASTS units: about as long as it takes user space to follow a change of
- * routes.
+/* A flow uses a stored next hop for HOP_LASTS units of 0.27 s, about 1.1 s. User space takes about as long
+ * to follow a change of routes.
  */
-#define HOP_SHIFT 28 /* 0.27 s */
+#define HOP_SHIFT 28 /* log2 of the unit in ns: 0.27 s */
 #define HOP_LASTS 4
-/* An entry of `ways` is kept longer than any hop that refers to it may be used. */
+/* Ticks (1.05 ms each) before an entry of `ways` can be replaced: 4.2 s. No flow uses a stored next hop
+ * for so long, so no flow gets the next hop of another route.
+ */
 #define WAY_TICKS 4000
 #define WAY_TRIES 4
 #define BEING_WRITTEN 0xffffffffU
@@ -156,7 +161,9 @@ static __always_inline bool is_fresh(__u32 hop, __u64 now_ns)
 	return hop && (__u16)(hop_time(now_ns) - (hop >> 16)) < HOP_LASTS;
 }
 
-/* Returns the entry of a hop that is fresh. */
+/* Returns the entry of `ways` that a next hop of a flow refers to. The caller must have checked
+ * `is_fresh`.
+ */
 static __always_inline struct way *way_of(__u32 hop)
 {
 	__u32 at = hop & 0xffff;
@@ -169,8 +176,9 @@ static __always_inline bool is_way(const struct way *a, const struct way *b)
 	return a->ifindex == b->ifindex && a->gateway == b->gateway && a->mtu == b->mtu;
 }
 
-/* Stores a next hop. Returns a hop that refers to it from now on; 0 if no entry is free. Entry 0 is not
- * used. An entry that matches was not rewritten meanwhile, since that would have changed `refreshed`.
+/* Stores a next hop in `ways`, or finds an equal entry. Returns index | time << 16, as a flow stores it; 0
+ * if no entry can be replaced. Index 0 is not used. Another CPU can rewrite an entry during the
+ * comparison, but the compare-and-swap of `refreshed` then fails.
  */
 __noinline __u32 store_next_hop(const struct way *way, __u64 now_ns)
 {
@@ -208,7 +216,7 @@ __noinline __u32 store_next_hop(const struct way *way, __u64 now_ns)
 	return hop | old;
 }
 
-/* Verifies the checksum (RFC 1071) of an IPv4 header without options. */
+/* Returns whether the checksum of an IPv4 header without options is correct (RFC 1071). */
 static __always_inline bool is_sum_right(const struct iphdr *ip)
 {
 	const __u32 *words = (const void *)ip;
@@ -221,16 +229,18 @@ static __always_inline bool is_sum_right(const struct iphdr *ip)
 	return sum == 0xffff;
 }
 
-/* The table ip_tos2prio of the kernel. */
+/* The kernel's table ip_tos2prio, packed into four bits for each value: the priority of a packet depends
+ * on its type of service.
+ */
 #define PRIORITIES 0x4620
 static __always_inline __u32 priority_of(__u8 tos)
 {
 	return PRIORITIES >> (tos >> 1 & 12) & 15;
 }
 
-/* Sends an allowed packet directly. The packet goes through the stack instead if the stack must reply,
- * redirect, fragment or drop it, if its destination MAC address is not the node, or if it has IP options.
- * `bytes`: length of its longest segment, from the IPv4 header.
+/* Sends an allowed packet directly to its next hop. Leaves the packet to the network stack in these cases:
+ * the stack must reply, redirect, fragment or drop it; its destination MAC address is not that of the
+ * node; it has IP options. `bytes` is the length of the longest segment, counted from the IPv4 header.
  */
 __noinline enum outcome send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
 {
@@ -244,7 +254,7 @@ __noinline enum outcome send(struct __sk_buff *skb, const struct way *way, __u32
 	    way->ifindex == skb->ifindex || bytes > way->mtu || *(__u8 *)ip != 0x45 || ip->ttl <= 1 || !is_sum_right(ip))
 		return OUTCOME_PASS;
 	set_priority(skb, priority_of(ip->tos));
-	/* RFC 1141. */
+	/* Update the checksum for a TTL that is lower by 1 (RFC 1141). */
 	check = ip->check + bpf_htons(0x0100);
 	ip->check = check + (check >= 0xffff);
 	ip->ttl -= 1;

@@ -2,11 +2,14 @@
 #ifndef WEIR_HANDOVER_H
 #define WEIR_HANDOVER_H
 
-/* While a datapath takes over from its predecessor, both are on the hooks: this program, loaded with
- * `bridges`, and the predecessor, which it reaches by tail calls. Until a program is in force here, every
- * packet goes to the predecessor. From then on only packets that would be dropped here go there, since the
- * predecessor still has the flows that were not migrated yet. One store in `active` switches all hooks at
- * once. Without `bridges` the verifier removes this code.
+/* Handover: for a time the BPF programs of this datapath and of its predecessor are both in use. This
+ * datapath is on the hooks, loaded with the setting `bridges`, and calls the predecessor by tail calls. Until
+ * this datapath has a policy in force, the predecessor handles every packet. After that, the predecessor gets
+ * only the packets that this datapath refuses: the predecessor still has the flows that were not migrated
+ * yet.
+ *
+ * One store of the active word in the map `active` switches all hooks together. Without `bridges`, the
+ * verifier removes this code.
  */
 static __always_inline bool is_in_force(void)
 {
@@ -16,7 +19,9 @@ static __always_inline bool is_in_force(void)
 	return in_force && READ_ONCE(in_force->word);
 }
 
-/* Returns if the predecessor had no program on this hook. */
+/* Tail-calls the predecessor until this datapath has a policy in force. Returns only if there is nothing
+ * to hand over, or if the predecessor has no BPF program on this hook.
+ */
 static __always_inline void hand_over_unless_in_force(struct __sk_buff *skb, enum predecessor predecessor)
 {
 	if (settings.bridges && !is_in_force())

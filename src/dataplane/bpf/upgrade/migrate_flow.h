@@ -2,7 +2,8 @@
 #ifndef WEIR_MIGRATE_FLOW_H
 #define WEIR_MIGRATE_FLOW_H
 
-/* Runs to its end on one CPU, and packets on other CPUs add to the counter atomically, so no count is lost.
+/* Adds the counts of the predecessor datapath to one counter of this CPU. Uses atomic additions, because
+ * packets on this or another CPU may add to the counter at the same time.
  */
 SEC("syscall")
 int weir_carry(struct carry_request *request)
@@ -17,9 +18,10 @@ int weir_carry(struct carry_request *request)
 	return 0;
 }
 
-/* Adds the counts of another entry for the same flow, in which nothing counts any more and whose tally is
- * complete. The part that was not flushed yet goes to its rule here; `packets`, which wraps, is not
- * changed. The totals are left out if the flow ends meanwhile or another CPU keeps flushing it.
+/* Adds the counts of `from`, another entry for the same flow, to the flow in `slot`. No packet may count
+ * in `from` any more, and the statistics `more` must be complete. Packets of `from` that were not flushed
+ * count as hits of its rule. The 32-bit counters of the flow in `slot` do not change. If that flow ends or
+ * another CPU keeps flushing it, its statistics do not include the counts of `from`.
  */
 static __always_inline void merge_counts(__u32 slot, const struct flow *from, const struct tally *more, __u64 rest, __u64 now)
 {
@@ -56,8 +58,8 @@ static __always_inline void merge_counts(__u32 slot, const struct flow *from, co
 		finish_flow(slot, now, ENDED_BY_ITSELF);
 }
 
-/* Bits of the word that begins with `state` which one datapath passes to the next. The mark in the tags
- * says whether a flow is half open, so that flag is not passed.
+/* Mask of `state` and `flags` that are migrated from one datapath to another. FLOW_HALF_OPEN is not
+ * migrated, because the half-open mark in the tag word of the new datapath decides it.
  */
 #define VITAL (0xff | (0xff & ~(FLOW_HALF_OPEN | FLOW_FLUSHING | FLOW_ENDING)) << 8)
 
@@ -66,7 +68,9 @@ static __always_inline __u32 vital_of(const struct flow *flow)
 	return flow->state | flow->flags << 8;
 }
 
-/* Leaves a flow alone whose state has changed here too. */
+/* Sets state and flags of a flow to `to`. Does nothing if they are no longer `from`, because a packet in
+ * this datapath has changed them.
+ */
 static __always_inline void change_vital(struct flow *flow, __u32 from, __u32 to)
 {
 	__u32 *word = vital_word(flow), seen;
@@ -78,7 +82,7 @@ static __always_inline void change_vital(struct flow *flow, __u32 from, __u32 to
 	}
 }
 
-/* Writes a flow into a line that was claimed for it. */
+/* Writes a migrated flow into the cache line that the caller claimed. */
 static __always_inline bool place_carried(__u32 slot, const struct carry_flow_request *request, const struct flow_key *key)
 {
 	struct tally *tally = tally_at(slot);
@@ -96,7 +100,7 @@ static __always_inline bool place_carried(__u32 slot, const struct carry_flow_re
 	WRITE_ONCE(flow->flags, (request->flow.flags & VITAL >> 8) | (request->half ? FLOW_HALF_OPEN : 0));
 	*tally = request->tally;
 	if (!request->half)
-		count_established(key, request->flow.flags, 1); /* the key as an argument: the line has none yet */
+		count_established(key, request->flow.flags, 1); /* pass the key as an argument, because the cache line has no key yet */
 	publish(flow, key);
 	return true;
 }
@@ -113,7 +117,9 @@ int weir_carry_flow(struct carry_flow_request *request)
 	rest = ((const __u64 *)&key)[1];
 	hash = hash_of_key(&key);
 	request->carried = 0;
-	/* An older layout may have flows of loopback addresses, and the fast path would continue them. */
+	/* Do not migrate a flow with a loopback address, which an older layout may contain: the fast path would
+	 * pass its packets.
+	 */
 	if (is_loopback(key.low_address) || is_loopback(key.high_address))
 		return 0;
 	slot = find_slot(&key, hash);
@@ -137,8 +143,8 @@ int weir_carry_flow(struct carry_flow_request *request)
 	}
 	to = claim_line(hash, false, now);
 	request->carried = place_carried(to, request, &key);
-	/* Its next packet had opened it here already. Merge both, unless that half-open flow was just
-	 * evicted to make room.
+	/* A packet has already opened the same flow as half open in this datapath. Add its counts to the migrated
+	 * flow and free it, unless `claim_line` just evicted it.
 	 */
 	if (flow && request->carried && to != (slot & ~HALF_OPEN) && same_key(&flow->key, &key)) {
 		struct tally *more = tally_at(slot);
