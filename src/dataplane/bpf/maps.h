@@ -69,7 +69,7 @@ struct prefetched {
 	__u32 list;        /* cache line of the rule list of the source; 0: not searched */
 	__u32 active_word; /* active word (epoch and program slot) that `list` and `word` belong to */
 	__u32 word;        /* verdict word; 0: not decided */
-	__u32 ifindex;     /* outgoing interface according to the copied routes; 0: the copied routes do not contain the destination */
+	__u32 ifindex;     /* outgoing interface according to the copied routes; 0: the kernel must look up the route */
 	bool has_asked;    /* true if the fast path searched the copied routes */
 };
 

@@ -13,7 +13,7 @@ enum outcome {
 	OUTCOME_SENT = TC_ACT_REDIRECT, /* sent directly, without the network stack */
 
 	TO_PREDECESSOR = 0x100, /* this datapath drops the packet, but the predecessor may have its flow and allow it (handover.h) */
-	NOT_ESTABLISHED,               /* the fast path cannot handle the packet: continue with the full path */
+	NOT_ESTABLISHED,               /* the packet is not in the middle of an established flow: continue with the full path */
 	OPENS_FLOW,             /* a TCP SYN or a UDP packet that has no flow */
 	NOT_DIVERTED,           /* a DNS lookup that is addressed to the node itself */
 	NOT_INSPECTED,          /* no socket of the service plane accepts the packet */

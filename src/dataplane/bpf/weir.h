@@ -82,10 +82,10 @@ struct counter {
 	__u64 bytes;
 };
 
-/* Values that the ingress hook writes to skb->priority when it sets a mark. The guard's chain `marks`
- * accepts a mark only with one of these values: conntrack can restore the mark of an earlier packet, but
- * not a priority. The lowest four bits are 0, so that queueing disciplines use best effort. The kernel
- * function ip_forward overwrites the priority after the guard has read it.
+/* Values that the ingress hook writes to skb->priority when it marks a packet. The guard's chain `marks`
+ * sets the mark bits of a packet from the priority, because conntrack can restore the mark of an earlier
+ * packet but not its priority. The lowest four bits are 0, which means best effort for queueing
+ * disciplines. Later, the kernel function ip_forward overwrites the priority.
  */
 enum priority {
 	PRIORITY_PASSED = 0x77656900,
@@ -309,11 +309,11 @@ enum event_type {
 	EVENT_PASSED = 5,  /* a packet that passed as allowed or audited, and opened no flow */
 };
 
-#define EVENT_AUDITED 1  /* bits of `flags` in struct event, also in the next lines: the verdict is audited */
+#define EVENT_AUDITED 1  /* bit of `flags` in struct event: the verdict of the packet or flow is audited */
 #define EVENT_FOREIGN 2
-#define EVENT_OUTGOING 4 /* the packet was seen at an egress hook */
-#define EVENT_IPV6 8     /* a dropped IPv6 packet: `packets` is the source address, `bytes` the destination address */
-#define EVENT_CUT 16    /* `weir_cut` ended the flow */
+#define EVENT_OUTGOING 4 /* bit of `flags`: the packet was seen at an egress hook */
+#define EVENT_IPV6 8     /* bit of `flags`: a dropped IPv6 packet, with the source address in `packets` and the destination address in `bytes` */
+#define EVENT_CUT 16    /* bit of `flags`: `weir_cut` ended the flow */
 
 /* A record of the ring buffer. For a flow, addresses and ports are those of the packet that opened the
  * flow. Host byte order.
@@ -437,7 +437,7 @@ struct carry_flow_request {
 	struct flow flow;
 	struct tally tally;
 	__u32 half;    /* 1: the flow is half open */
-	__u32 carried; /* result: 1 if the flow was copied; 0 if the flow table is full, or if the same flow exists here and has the counts now */
+	__u32 carried; /* result: 1 if the flow was copied; 0 if the flow table is full, the flow has a loopback address, or the same flow already exists here */
 	__u32 again;   /* 1: the flow was copied before; add the packets that the predecessor has counted since */
 	__u32 vital;   /* state and flags at the time of the first copy */
 };

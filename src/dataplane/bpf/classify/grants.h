@@ -15,8 +15,8 @@
 #define MAX_SET_LINES 32
 #define EXPIRY_SHIFT 27
 
-/* Bit 31 of a grant: bits 0 to 30 are the index of the first cache line of a set of grants. Without
- * GRANT_SET, bits 0 to 31 are a pattern number.
+/* Bit 31 of a grant. With GRANT_SET, bits 0 to 30 are the index of the first cache line of a set of
+ * grants. Without GRANT_SET, bits 0 to 31 are a pattern number.
  */
 #define GRANT_SET 0x80000000U
 /* Bit 31 of the value that the tree of names of a rule block has for a name. With this bit, the value
@@ -47,7 +47,7 @@ struct grant_header {
  * free place.
  */
 struct grant_line {
-	__u32 spilled; /* number of addresses that had no room in this cache line and are in a later one; 0: a search can stop */
+	__u32 spilled; /* number of addresses that had no room in this cache line and are in a later one; 0: a search for an address ends here */
 	__u32 addresses[GRANT_PLACES];
 	__u64 grants[GRANT_PLACES];
 };

@@ -11,7 +11,7 @@
 #define LINES_OF_LEAVES 4
 
 /* Returns 1 if `key` <= x, else 0. The caller passes x + 1 as `above`. The asm barrier stops clang from
- * turning the subtraction into a branch, which the CPU could mispredict.
+ * compiling the subtraction to a conditional jump, so that the search has no branches.
  */
 static __always_inline __u64 is_not_above(__u32 key, __u64 above)
 {

@@ -39,8 +39,8 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 	prefetch(image, index);
 	if (!header->words[HEADER_BEHIND_LISTS])
 		return index;
-	/* Compare `last` with both its lower and its upper bound. If only `index` is compared, the verifier of
-	 * Linux 6.1 does not derive a bound of `last`.
+	/* Compare the variable `last` itself with its lower and upper bound. If only `index` is compared, the
+	 * verifier of Linux 6.1 derives no bound of `last`.
 	 */
 	last = (__u64)index + LINES_BEHIND_LIST;
 	asm volatile("" : "+r"(last));
@@ -71,8 +71,8 @@ static __always_inline __u32 find_word(struct image image, __u32 index, __u32 se
 	if (!list)
 		return 0;
 	count = list->words[0] & 0xff;
-	/* Without the barrier, clang replaces this check by a comparison with the constant 7. The verifier of
-	 * Linux 6.1 then derives no bound of `segment`.
+	/* Without the barrier, clang replaces the first comparison by a comparison with the constant 7. The
+	 * verifier of Linux 6.1 then derives no bound of `segment`.
 	 */
 	asm volatile("" : "+r"(segment));
 	if (segment >= MAX_SEGMENTS || segment >= count)
@@ -92,8 +92,8 @@ static __always_inline __u32 find_word(struct image image, __u32 index, __u32 se
 	return list->words[0] >> (NAMED_SHIFT + segment) & 1 ? word | SEGMENT_NAMED : word;
 }
 
-/* Searches one rule block; see `find_word`. `place` is cache line of the rule list << 3 | number of the
- * rule block. A function call of its own, because `classify` calls it in a loop.
+/* Searches one rule block like `find_word`, as a function call that does not inline the search again.
+ * `place` is cache line of the rule list << 3 | number of the rule block.
  */
 __noinline __u32 segment_word(__u32 slot, __u32 place, __u32 destination, __u64 keys)
 {

@@ -2,8 +2,8 @@
 #ifndef WEIR_FLOW_KEY_H
 #define WEIR_FLOW_KEY_H
 
-/* Returns a number that an ICMP query type and its reply type share, for example echo request and echo
- * reply (RFC 792, RFC 950). Returns 0 for an ICMP type that is neither a query nor a reply.
+/* Returns the class of an ICMP type. A query and its reply have the same class, for example echo request
+ * and echo reply (RFC 792, RFC 950). Returns 0 for a type that is neither a query nor a reply.
  */
 static __always_inline __u8 icmp_query_class(__u8 type)
 {

@@ -23,7 +23,7 @@
 #define NO_SLOT 0xffffffffU
 #define CROWDED 6
 #define EACH_WAY 0x0101010101010101ULL
-#define EACH_TAG (EACH_WAY * 0x7f - SPILLED) /* bits of a tag word that make up the tags; the tag of a free way is 0 */
+#define EACH_TAG (EACH_WAY * 0x7f - SPILLED) /* the bits of the tags in a tag word, without the half-open marks and SPILLED; the tag of a free way is 0 */
 #define SPILLED (1ULL << 6)                  /* bit in the tag of way 0: some flows of this flow set are in their second flow set */
 #define HALF_OPEN_MARKS (EACH_WAY * 0x80)          /* the half-open mark of each way */
 
@@ -283,8 +283,8 @@ __noinline __u32 claim_freed(__u32 set, __u8 tag)
 	return claim_free(set, tag);
 }
 
-/* Returns the number of ways in use. The result is one too high or too low at times, because the way with
- * the flag SPILLED is counted by its tag bits only.
+/* Returns the number of ways in use, according to a tag word. The number is approximate, because other
+ * CPUs can change the tag word at any time.
  */
 static __always_inline __u32 ways_in_use_by(__u64 tags)
 {

@@ -63,8 +63,8 @@ __noinline int flush_owned(struct flow *flow, struct tally *tally, __u64 now_ns)
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
 		__u32 seen = READ_ONCE(flow->packets[side]), carried = READ_ONCE(flow->bytes[side]);
-		/* Signed differences: a plain store by another CPU can overwrite an atomic addition, so a counter can be
-		 * lower than at the last flush.
+		/* Signed differences: the fast path adds to the counters by a plain store, which can overwrite an atomic
+		 * addition of another CPU. A counter can then be lower than at the last flush.
 		 */
 		__s64 more_packets = (__s32)(seen - tally->folded_packets[side]);
 		__s64 more_bytes = (__s32)(carried - tally->folded_bytes[side]);
@@ -105,7 +105,7 @@ __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 enum flush {
 	FLUSH_NONE = 0,   /* another CPU flushes the flow, or the cache line has another flow */
 	FLUSH_OWNED = 1, /* this CPU owns the statistics until it calls `finish_flush` */
-	FLUSH_END = 2,   /* another CPU ended the flow during the flush: this CPU must call `finish_flow` */
+	FLUSH_END = 2,   /* another CPU tried to end the flow during the flush: this CPU must call `finish_flow` to end it */
 };
 
 static __always_inline enum flush finish_flush(struct flow *flow)

@@ -49,14 +49,14 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 	flow->judgement = opening->judged;
 	flow->last_seen = ticks_of(now_ns);
 	flow->state = opening->state;
-	WRITE_ONCE(flow->flags, opening->flags); /* one store: a read-modify-write would keep bits that another CPU sets for the old flow of this cache line */
+	WRITE_ONCE(flow->flags, opening->flags); /* a plain store, so that bits which another CPU set for the old flow of this cache line are cleared */
 	flow->opened = now_ns >> OPENED_SHIFT;
 	asm volatile("" : "+r"(side)); /* without the barrier, the verifier does not derive that `side` is 0 or 1 */
 	side &= 1;
 	flow->packets[!side] = flow->bytes[!side] = 0;
 	flow->ifindex[side] = opening->came_in;
 	/* With strict reverse-path checks, replies must come in by the interface that this packet leaves by. With
-	 * other settings, 0 makes the datapath check the source of the first reply.
+	 * other settings, the datapath stores 0 and checks the source of the first reply.
 	 */
 	flow->ifindex[!side] = settings.reverse_path == REVERSE_PATH_STRICT ? opening->goes_on : 0;
 	flow->packets[side] = packets_of(skb);

@@ -146,7 +146,9 @@ int weir_start_sweep(void *ctx)
 	return bpf_timer_start(&sweep_timer->timer, SECOND_NS, 0) ? 4 : 0;
 }
 
-/* Sweeps the whole flow table now, so that user space reads hits that include all flows. */
+/* Sweeps the whole flow table in one run, so that user space then reads hits that include the packets of
+ * all flows.
+ */
 SEC("syscall")
 int weir_sweep(void *ctx)
 {

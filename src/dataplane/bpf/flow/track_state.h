@@ -57,8 +57,8 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 		confirmed = confirmed && confirm_flow(slot, key, now_ns);
 	} else if (state == FLOW_TCP_RESET && tcp_flags & TCP_ACK && !(tcp_flags & TCP_SYN) &&
 		   side == ((flags & FLOW_RESET_BY_REPLY) != 0)) {
-		/* The side that seemed to send the RST still sends data, so the RST was forged: restore the earlier
-		 * state.
+		/* The side that the RST seemed to come from still sends an ACK, so the RST was forged: restore the state
+		 * before the RST.
 		 */
 		flow->state = flags & BOTH_FINS ? FLOW_TCP_HALF_CLOSED : FLOW_TCP_ESTABLISHED;
 	}

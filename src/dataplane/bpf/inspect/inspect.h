@@ -3,8 +3,9 @@
 #define WEIR_INSPECT_H
 
 /* Inspection of TCP connections by the service plane. An inspected connection has no entry in the flow
- * table: the node's TCP sockets have its state. The service plane has two sockets for it. The socket to
- * the client uses the server's address, and the socket to the server uses the client's address.
+ * table: the node's TCP sockets have the state of the connection. The service plane has two sockets for
+ * each inspected connection. The socket to the client uses the server's address, and the socket to the
+ * server uses the client's address.
  */
 #define COPIED 1 /* index in skb->cb: not 0 if the packet is a copy of a SYN that `end_wait` sent to this hook */
 
@@ -13,8 +14,8 @@ static __always_inline bool is_inspecting(void)
 	return settings.plane_port != 0;
 }
 
-/* Recognizes a copied SYN from `end_wait` by its mark bit. A sender who sets the mark bit from outside
- * gains nothing, because a copy gets fewer privileges than any other SYN.
+/* Recognizes a SYN that `end_wait` copied by its mark bit, and notes it in skb->cb. A sender that sets the
+ * mark bit itself gains nothing: the note only prevents a second copy.
  */
 static __always_inline void note_reinjected(struct __sk_buff *skb)
 {
@@ -67,8 +68,8 @@ static __always_inline void end_wait(struct __sk_buff *skb, const struct packet 
 	if (bpf_skb_load_bytes(skb, at + TCP_SEQUENCE, &sequence, sizeof(sequence)) ||
 	    bpf_skb_load_bytes(skb, at + TCP_FLAGS, &flags, sizeof(flags)))
 		return;
-	/* Leave two kinds of SYN to the kernel, which replies itself: a SYN that is older than the connection,
-	 * and a copy whose RST did not end the TIME-WAIT.
+	/* The kernel itself replies to two kinds of SYN: a SYN that is older than the connection, and a copy
+	 * whose RST did not end the TIME-WAIT.
 	 */
 	if (skb->cb[COPIED] || (__s32)(bpf_ntohl(sequence) - expected) <= 0)
 		return;
@@ -83,9 +84,9 @@ static __always_inline void end_wait(struct __sk_buff *skb, const struct packet 
 	bpf_skb_store_bytes(skb, at + TCP_FLAGS, &reset, sizeof(reset), 0);
 }
 
-/* Handles a SYN for which a connected or TIME-WAIT socket exists with the same addresses and ports.
- * Returns true if there is such a socket: the caller then delivers the SYN to the node. Returns false
- * otherwise.
+/* Handles a SYN if a connected or TIME-WAIT socket with the same addresses and ports exists, and reopens
+ * the connection in TIME-WAIT (`end_wait`). Returns true if there is such a socket: the caller then
+ * delivers the SYN to the node.
  */
 static __always_inline bool deliver_to_existing(struct __sk_buff *skb, const struct packet *packet)
 {
@@ -131,8 +132,8 @@ __noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *pack
 	return deliver_to_node(skb);
 }
 
-/* Handles a later packet of an inspected connection: the kernel finds its socket by addresses and ports.
- * Returns NOT_INSPECTED if the service plane has no socket for the packet.
+/* Delivers a later packet of an inspected connection to the node, where the kernel finds the socket by
+ * addresses and ports. Returns NOT_INSPECTED if the service plane has no socket for the packet.
  */
 __noinline enum outcome continue_inspected(struct __sk_buff *skb, struct packet *packet)
 {

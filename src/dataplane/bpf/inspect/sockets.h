@@ -29,8 +29,7 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const
 }
 
 /* Returns whether a socket of the DNS proxy or of the service plane receives this packet. These sockets
- * trust the source address of a packet, so the caller must drop packets with a forged source. Connections
- * of other sockets of the node are not checked.
+ * trust the source address of a packet, so the caller must drop a packet with a forged source.
  */
 __noinline bool is_for_own_socket(struct __sk_buff *skb, const struct packet *packet)
 {

@@ -84,8 +84,8 @@ __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, c
 	asm volatile("" : "+r"(bytes));
 	if (bytes > OPTIONS_MAX)
 		return 0;
-	/* Compare `bytes` - 1 instead of `bytes` != 0: from a comparison with 0, the verifier of Linux 6.1
-	 * derives no bound.
+	/* Check `bytes` - 1 < OPTIONS_MAX instead of `bytes` != 0: from a comparison with 0, the verifier of
+	 * Linux 6.1 derives no bound.
 	 */
 	last = bytes - 1;
 	asm volatile("" : "+r"(last));
@@ -111,7 +111,9 @@ __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, c
 	difference = bpf_csum_diff((void *)header->before, TCP_HEADER_MAX, (void *)header->after, TCP_HEADER_MAX, 0);
 	if (difference < 0 || bpf_l4_csum_replace(skb, at + TCP_CHECKSUM, 0, difference, 0))
 		return 0;
-	/* Write the header up to the checksum field only: `bpf_l4_csum_replace` has already written the checksum. */
+	/* Write only the bytes from the sequence number up to the checksum field: `bpf_l4_csum_replace` has
+	 * already written the checksum.
+	 */
 	if (bpf_skb_store_bytes(skb, at + TCP_SEQUENCE, header->after + TCP_SEQUENCE, TCP_CHECKSUM - TCP_SEQUENCE, 0))
 		return 0;
 	last = bytes - 1;
@@ -129,8 +131,8 @@ static __always_inline __u32 number_at(const struct headers *header, __u32 at)
 	return bpf_ntohl(number);
 }
 
-/* Returns whether the receiver accepts this RST. Its sequence number must be the next number of the
- * sender, or the number that the receiver acknowledged last.
+/* Returns whether the receiver accepts this RST. The sequence number of the RST must be the next number of
+ * its sender, or the number that the receiver acknowledged last.
  */
 static __always_inline bool is_reset(const struct packet *packet, const struct join *join, __u32 sequence)
 {
@@ -161,8 +163,8 @@ static __always_inline void note_joined(struct __sk_buff *skb, const struct pack
 	next = sequence + sent - length + !!(packet->tcp_flags & TCP_FIN);
 	if (packet->tcp_flags & TCP_ACK)
 		join->acknowledged = number_at(header, TCP_ACKNOWLEDGMENT);
-	/* Record a FIN only if no data before it is missing and it is not an old duplicate. Otherwise a forged
-	 * FIN could end the entry.
+	/* Record a FIN only if no data before the FIN is missing and the FIN is not an old duplicate. Otherwise a
+	 * FIN with a forged sequence number could end the entry.
 	 */
 	if (packet->tcp_flags & TCP_FIN && (__s32)(sequence - join->next) <= 0 && (__s32)(next - join->next) >= 0)
 		join->ends |= JOIN_ENDED;

@@ -164,8 +164,8 @@ static __always_inline enum drop_reason parse(struct __sk_buff *skb, struct pack
 	/* In a GSO packet of more than 64 KiB, the total length of the IPv4 header is 0. */
 	if (total == 0 && skb->gso_size && skb->len > IP_BYTES_MAX)
 		total = IP_BYTES_MAX;
-	/* The comparison with sizeof(*ip) seems redundant, but tells the verifier of Linux 6.1 that `total` is
-	 * not 0.
+	/* The first comparison is redundant, but the verifier of Linux 6.1 needs it: without the comparison, the
+	 * verifier does not learn that the header is longer than 0.
 	 */
 	if (total < sizeof(*ip) || ip->version != 4 || header < sizeof(*ip) || total < header || total + ETH_HLEN > skb->len)
 		return DROP_MALFORMED;

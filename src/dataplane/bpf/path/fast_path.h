@@ -113,8 +113,8 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 		return NOT_ESTABLISHED;
 	vital = READ_ONCE(*(__u32 *)&flow->state);
 	side = (from_high ^ vital >> 8) & FLOW_OPENED_BY_HIGH;
-	/* A half-open UDP flow without replies takes the fast path too. Other half-open flows need the full path,
-	 * because a packet can change their state.
+	/* The fast path also passes packets of a half-open UDP flow without replies. Packets of other half-open
+	 * flows need the full path, because these packets can change the flow's state.
 	 */
 	if (vital >> 8 & FLOW_HALF_OPEN ? (__u8)vital != FLOW_UDP_OPENED || side : !(ESTABLISHED_STATES >> (vital & (FLOW_STATES - 1)) & 1))
 		return NOT_ESTABLISHED;

@@ -51,8 +51,8 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 		}
 		if (!tally)
 			return drop(skb, packet, DROP_PROGRAM_DAMAGED);
-		/* If this CPU does not get the flush, it leaves the stored verdict unchanged: another flow uses the
-		 * cache line, or the next packet stores the new verdict.
+		/* If another CPU flushes the flow, this CPU does not store the new verdict: the next packet of the flow
+		 * tries again. If the cache line has another flow by now, there is nothing to store.
 		 */
 		flush = await_flush(flow, *(__u64 *)&packet->place.key.low_port);
 		if (flush == FLUSH_OWNED) {
@@ -116,8 +116,8 @@ __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *p
 	if (!picked_up || packet->fragment == FRAGMENT_LATER) {
 		if ((__u32)judged & AUDITED)
 			return pass_alone(skb, packet, judged);
-		/* If the kernel answered the SYN with a SYN cookie, no socket exists yet. This ACK then opens the
-		 * connection, so hand it to the service plane.
+		/* If the kernel answered the SYN with a SYN cookie, no socket exists yet. The service plane's listener
+		 * must get this ACK, which then opens the connection.
 		 */
 		if (((__u32)judged & 7) == VERDICT_REDIRECT && is_inspecting() &&
 		    (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_ACK && !is_of_node(skb, packet)) {
@@ -335,13 +335,13 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 	outcome = deliver(skb, packet);
 	if (outcome == OUTCOME_DROP || outcome == TO_PREDECESSOR)
 		forget_fragment(skb, packet);
-	else if (skb->mark & settings.mark_mask) /* without a mark the packet is for the node; later fragments of its datagram then need no ports, because they are for the node too */
+	else if (skb->mark & settings.mark_mask) /* without a mark the node itself receives the packet; the later fragments of the datagram are for the node too, so the ports are not stored */
 		remember_fragment(skb, packet);
 	return outcome;
 }
 
-/* Handles an outgoing packet that no policy covers. Opens a foreign flow for the packet, so that replies
- * to it pass.
+/* Passes an outgoing packet without classifying it, and opens a foreign flow for it, so that replies to
+ * the packet pass.
  */
 __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index index)
 {

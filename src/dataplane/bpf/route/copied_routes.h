@@ -19,9 +19,9 @@
 #define ROUTE_BOTTOM (ROUTE_INNER + ROUTE_FAN)
 #define ROUTE_LINES (ROUTE_BOTTOM + ROUTE_FAN * ROUTE_FAN)
 
-#define ROUTES_HOLD 0 /* index of a header word: 1 if the copy is valid */
-#define ROUTES_MADE 1 /* index of a header word: the change counter when the copy was made */
-#define ROUTES_SEEN 2 /* index of a header word: the change counter when `weir_see_routes` last ran */
+#define ROUTES_HOLD 0 /* index of a header word, which is not 0 if the copied routes are valid */
+#define ROUTES_MADE 1 /* index of a header word: the kernel's change counter (`fib_seq`) when the routes were copied */
+#define ROUTES_SEEN 2 /* index of a header word: the kernel's change counter (`fib_seq`) when `weir_see_routes` last ran */
 
 struct route_lines {
 	struct line lines[ROUTE_LINES];
@@ -80,8 +80,8 @@ static __always_inline bool are_changes_counted(struct net *net)
 	return bpf_core_field_exists(net->ipv4.fib_seq) && bpf_core_field_exists(net->ipv4.fib_has_custom_rules);
 }
 
-/* Returns whether the copy gives the same routes as the kernel: the kernel uses no policy routing rules,
- * no route has changed since the copy, and the incoming interface forwards IPv4.
+/* Returns whether the copied routes equal those of the kernel: the kernel uses no policy routing rules, no
+ * route has changed since the routes were copied, and the incoming interface forwards IPv4.
  */
 static __always_inline bool is_copy_right(struct __sk_buff *skb, const struct line *header)
 {
@@ -96,14 +96,16 @@ static __always_inline bool is_copy_right(struct __sk_buff *skb, const struct li
 	       !net->ipv4.fib_has_custom_rules && device->ip_ptr->cnf.data[0];
 }
 
-/* Returns the interface that the copy has for an address; 0 if the copy has no single interface for it. */
+/* Returns the outgoing interface for an address from the copied routes; 0 if the copied routes have no
+ * single interface for the address.
+ */
 static __always_inline __u32 copied_interface(const struct line *lines, __u32 address)
 {
 	const struct line *line = lines + ROUTE_ROOT;
 	__u64 above = (__u64)address + 1;
 	__u32 at;
 
-	/* The root of a small copy has only one key, which selects inner line 0. */
+	/* With few routes the root has only one key, which selects inner line 0. */
 	at = line->words[1] == NONE ? 0 : index_among(line->words, ROUTE_FAN, above);
 	line = lines + ROUTE_INNER + at;
 	at = at * ROUTE_FAN + index_among(line->words, ROUTE_FAN, above);
@@ -111,7 +113,9 @@ static __always_inline __u32 copied_interface(const struct line *lines, __u32 ad
 	return line->words[LINE_WORDS / 2 + index_among(line->words, LINE_WORDS / 2, above)];
 }
 
-/* Returns the interface for an address, from the copy; 0 if the caller must ask the kernel. */
+/* Returns the outgoing interface for an address from the copied routes; 0 if the caller must ask the
+ * kernel.
+ */
 static __always_inline __u32 copied_route(struct __sk_buff *skb, __u32 address)
 {
 	struct line *header = copied_routes();
@@ -119,9 +123,9 @@ static __always_inline __u32 copied_route(struct __sk_buff *skb, __u32 address)
 	return header && is_copy_right(skb, header) ? copied_interface(header, address) : 0;
 }
 
-/* Stores the change counter of the calling thread's network namespace in the header. Returns 0 if user
- * space may make a copy. Returns 1 if the kernel has no change counter or if the network namespace has
- * policy routing rules.
+/* Stores the kernel's change counter of routes (`fib_seq`) for the calling thread's network namespace.
+ * Returns 0 if user space may copy the routes. Returns 1 if the kernel has no change counter, or if the
+ * network namespace has policy routing rules.
  */
 SEC("syscall")
 int weir_see_routes(void *context)

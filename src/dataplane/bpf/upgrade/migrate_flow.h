@@ -2,8 +2,8 @@
 #ifndef WEIR_MIGRATE_FLOW_H
 #define WEIR_MIGRATE_FLOW_H
 
-/* Adds the counts of the predecessor datapath to one counter of this CPU. Uses atomic additions, because
- * packets on this or another CPU may add to the counter at the same time.
+/* Adds the counts of the predecessor datapath to one counter of this CPU. Uses atomic additions, because a
+ * packet can interrupt this function and add to the same counter.
  */
 SEC("syscall")
 int weir_carry(struct carry_request *request)
