@@ -33,13 +33,13 @@ let topology: Topology;
 let leave = (): void => {};
 let names = 0;
 
-/** Runs commands of `ip` on the node. */
+/** Runs `ip` commands in the network namespace of the node. */
 async function onNode(...commands: readonly string[]): Promise<void> {
   for (const command of commands) await topology.node.must('ip', ...command.split(' '));
 }
 const onServer = (command: string): Promise<string> => topology.server.must('ip', ...command.split(' '));
 
-/** A resolver on the server. */
+/** Starts a DNS resolver in the network namespace of the server. */
 async function upstreamAt(to: typeof UPSTREAM, onHeard: (heard: Heard) => void): Promise<FakeUpstream> {
   const back = enterNamespace(topology.server.name);
   try {
@@ -49,7 +49,7 @@ async function upstreamAt(to: typeof UPSTREAM, onHeard: (heard: Heard) => void):
   }
 }
 
-/** A new name, so that the answer cannot come from the cache. */
+/** Returns a new DNS name, so that the DNS proxy cannot answer from its cache. */
 function fresh(): string {
   return `n${++names}.example.com`;
 }
@@ -59,7 +59,10 @@ async function answers(rig: Rig): Promise<void> {
   expect(await lookUp(rig.at, name)).toEqual(at(name));
 }
 
-/** The node has two links to the server, and the server has the address of each resolver. */
+/**
+ * The node has two links to the server. The addresses of both resolvers are on the server's loopback
+ * interface.
+ */
 beforeEach(async () => {
   topology = await createTopology('moved');
   await onNode(
@@ -82,10 +85,13 @@ afterEach(async () => {
   await topology.remove();
 });
 
-/** Changes of the route from the node to its resolver. */
+/**
+ * Changes of addresses and routes on the node, each of which changes or invalidates the source address for
+ * queries to the resolver.
+ */
 const CHANGES: readonly (readonly [string, () => Promise<void>])[] = [
   [
-    'was replaced by another of the same network',
+    'another address of the same network replaced the source address',
     () =>
       onNode(
         'addr del 10.77.2.1/24 dev wan0',
@@ -94,7 +100,7 @@ const CHANGES: readonly (readonly [string, () => Promise<void>])[] = [
       ),
   ],
   [
-    'was removed after another was added',
+    'the source address was removed after another address was added',
     () =>
       onNode(
         'addr add 10.77.2.9/32 dev wan0',
@@ -104,7 +110,7 @@ const CHANGES: readonly (readonly [string, () => Promise<void>])[] = [
       ),
   ],
   [
-    'was removed while the link was down',
+    'the source address was removed while the link was down',
     () =>
       onNode(
         'link set wan0 down',
@@ -115,7 +121,7 @@ const CHANGES: readonly (readonly [string, () => Promise<void>])[] = [
       ),
   ],
   [
-    'is of another network, on the same link',
+    'an address of another network replaced the source address on the same link',
     async () => {
       await onServer('addr add 10.77.5.2/24 dev eth0');
       await onNode(
@@ -126,14 +132,14 @@ const CHANGES: readonly (readonly [string, () => Promise<void>])[] = [
     },
   ],
   [
-    'stays, and the route moves to another link whose end does not answer to the old address',
+    'the route moved to another link, where the server does not reply to the old source address',
     async () => {
       await onNode('route replace 10.88.0.0/16 via 10.77.4.2');
       await onServer('link set eth0 down');
     },
   ],
   [
-    'stays, and a route with another source is added',
+    'a more specific route with another source address was added',
     async () => {
       await onServer('route add blackhole 10.77.2.1/32');
       await onNode('route add 10.88.0.53/32 via 10.77.4.2');
@@ -141,8 +147,8 @@ const CHANGES: readonly (readonly [string, () => Promise<void>])[] = [
   ],
 ];
 
-describe('DNS proxy, after its source address towards the resolver', () => {
-  test.each(CHANGES)('%s · gets answers over UDP', async (_, change) => {
+describe('DNS proxy after a change of its source address towards the resolver', () => {
+  test.each(CHANGES)('gets answers over UDP again after: %s', async (_, change) => {
     await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
     leave = enterNamespace(topology.node.name);
     const rig = await startProxy([{ at: UPSTREAM }]);
@@ -151,7 +157,7 @@ describe('DNS proxy, after its source address towards the resolver', () => {
     for (let each = 0; each < 40; each++) await answers(rig);
   });
 
-  test.each(CHANGES)('%s · gets answers over TCP', async (_, change) => {
+  test.each(CHANGES)('gets answers over TCP again after: %s', async (_, change) => {
     const upstream = await upstreamAt(UPSTREAM, tooLong);
     leave = enterNamespace(topology.node.name);
     const rig = await startProxy([{ at: UPSTREAM }]);
@@ -162,7 +168,7 @@ describe('DNS proxy, after its source address towards the resolver', () => {
     for (let each = 0; each < 5; each++) await answers(rig);
   });
 
-  test('was absent for a time · gets answers once it is back', async () => {
+  test('fails lookups with SERVFAIL while the source address is missing, and gets answers once the address is back', async () => {
     await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
     leave = enterNamespace(topology.node.name);
     const rig = await startProxy([{ at: UPSTREAM }]);
@@ -175,7 +181,7 @@ describe('DNS proxy, after its source address towards the resolver', () => {
   });
 });
 
-test('DNS proxy · compares the source address for a resolver again after a failed send, without a route notification', async () => {
+test('updates the source address for a resolver after a failed send, even without a route notification', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
   const silent = vi.spyOn(RouteNotifications.prototype, 'take').mockReturnValue(false);
@@ -193,7 +199,7 @@ test('DNS proxy · compares the source address for a resolver again after a fail
   }
 });
 
-test('an HTTP server starts to listen as soon as the node gets the configured address', async () => {
+test('an HTTP server without its listen address starts to listen within one second after the node gets the address', async () => {
   leave = enterNamespace(topology.node.name);
   const api = Fastify();
   api.get('/', () => 'here');
@@ -217,12 +223,12 @@ test('an HTTP server starts to listen as soon as the node gets the configured ad
   }
 });
 
-describe('a part that could not bind its address', () => {
+describe('an actor that could not bind its listen address', () => {
   const PARTS: readonly (readonly [string, (part: DnsProxy & ServicePlane) => AnyStateMachine])[] = [
     ['the DNS proxy', (part) => dnsProxyActor(part, null)],
     ['the service plane', (part) => servicePlaneActor({ plane: part, interceptCa: { changed: NEVER } }, null)],
   ];
-  test.each(PARTS)('binds it as soon as the node has the address, before its back-off ends: %s', async (_, actorOf) => {
+  test.each(PARTS)('binds the address as soon as it appears, before the back-off ends: %s', async (_, actorOf) => {
     leave = enterNamespace(topology.node.name);
     const part = {
       open: async () => void libc.close(openListener({ address: 0x0a4d_0601, port: 53 }, { mark: 0 })),
@@ -230,7 +236,8 @@ describe('a part that could not bind its address', () => {
       use: () => {},
     } as unknown as DnsProxy & ServicePlane;
     const input = { configured: true, needed: true, enforced: false, lookups: null, inspection: null };
-    // With this clock no back-off ends.
+    // With a SimulatedClock the back-off never ends, so only a notification of the new address can lead to
+    // another bind.
     const actor = createActor(actorOf(part), { clock: new SimulatedClock(), input });
     const isIn = (state: string) => (snapshot: AnyMachineSnapshot) => JSON.stringify(snapshot.value).includes(state);
     actor.start();
@@ -244,7 +251,7 @@ describe('a part that could not bind its address', () => {
   });
 });
 
-test('a server that waits for its address stops waiting when its signal aborts', async () => {
+test('`listenOnceThere` stops waiting for a missing listen address when its AbortSignal aborts', async () => {
   leave = enterNamespace(topology.node.name);
   const ended = new AbortController();
   const api = Fastify();
@@ -258,7 +265,7 @@ test('a server that waits for its address stops waiting when its signal aborts',
   await api.close();
 });
 
-test('DNS proxy · uses the other resolvers while one has no route, and uses that one again once it has a route', async () => {
+test('does not query a resolver without a route, and queries that resolver again once it has a route', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
   await onNode('route del 10.88.0.0/16', 'route add 10.88.0.53/32 via 10.77.2.2');
@@ -274,7 +281,7 @@ test('DNS proxy · uses the other resolvers while one has no route, and uses tha
   expect(other.heard.some(({ question }) => question.name.endsWith('example.com'))).toBe(true);
 });
 
-test('DNS proxy · answers over UDP and TCP on a listen address that was removed and added again', async () => {
+test('answers queries over UDP and TCP on a listen address that was removed and added again', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
   const rig = await startProxy([{ at: UPSTREAM }], { listen: [LISTEN] });

@@ -46,7 +46,7 @@ afterEach(async () => {
 const options = (more: Partial<DatapathOptions> = {}): DatapathOptions =>
   datapathOptions(topology.pinPath, { forwarding: 'auto', ...more });
 
-/** A datapath in this thread: only the test calls `look`. */
+/** Starts a datapath in this thread. It checks for third-party hooks only when the test calls `look`. */
 function local(more: Partial<DatapathOptions> = {}): LocalDatapath {
   const datapath = new LocalDatapath(options(more));
   close = () => datapath.close();
@@ -58,7 +58,10 @@ function local(more: Partial<DatapathOptions> = {}): LocalDatapath {
   return datapath;
 }
 
-/** A datapath in its own thread, as a node runs it: receives notifications and looks by itself. */
+/**
+ * Starts a datapath in its own thread, as a node does. That thread receives kernel notifications and checks
+ * for third-party hooks each second.
+ */
 async function threaded(): Promise<Datapath> {
   const datapath = openDatapath(options());
   close = () => datapath.close();
@@ -70,7 +73,7 @@ async function threaded(): Promise<Datapath> {
   return datapath;
 }
 
-/** The number of packets that the node's stack has forwarded. */
+/** Returns the number of packets that the node's network stack has forwarded. */
 function forwarded(): number {
   const [names = [], values = []] = readFileSync('/proc/thread-self/net/snmp', 'utf8')
     .split('\n')
@@ -79,7 +82,10 @@ function forwarded(): number {
   return Number(values[names.indexOf('ForwDatagrams')]);
 }
 
-/** Whether an echo request and its reply are forwarded by the stack: both, or neither. */
+/**
+ * Returns true if the network stack forwards an echo request and its reply, and false if the datapath sends
+ * both directly.
+ */
 async function goesByStack(): Promise<boolean> {
   const before = forwarded();
   const { stdout } = await topology.client.run('ping', '-n', '-c', '1', '-W', '2', ADDRESSES.server);
@@ -90,8 +96,9 @@ async function goesByStack(): Promise<boolean> {
 }
 
 /**
- * Starts a flow of datagrams with replies, or a new flow every `renewedMs` milliseconds. The server records
- * the sources that it sees, and the times of changes.
+ * Sends datagrams from the client to an echo server, by one UDP flow or by a new flow every `renewedMs`
+ * milliseconds. The server records each change of the source address that it receives from, and the time of
+ * the change.
  */
 async function begin(port: number, source: string = ADDRESSES.client, renewedMs = 0) {
   const serve = `
@@ -144,11 +151,12 @@ async function nft(text: string): Promise<void> {
   await topology.node.must('nft', text);
 }
 
-test('address translation takes effect as soon as its chain exists, and ends when the chain is deleted', async () => {
+test('NAT takes effect within a second after its nftables chain is added, and ends within a second after the chain is deleted', async () => {
   const datapath = await threaded();
   const changes: DatapathChange[] = [];
   datapath.watch((change) => changes.push(change));
-  // The kernel does not translate a flow that it tracked before the chain was added.
+  // Open a new flow every 100 ms, because the kernel does not translate a flow that it tracked before the NAT
+  // chain was added.
   const flow = await begin(PORT, ADDRESSES.client, 100);
   await expect.poll(() => flow.sources(), { timeout: 5_000 }).toEqual([ADDRESSES.client]);
   await expect.poll(async () => (await datapath.stats()).activeFlows).toBeGreaterThan(0);
@@ -172,7 +180,7 @@ test('address translation takes effect as soon as its chain exists, and ends whe
   ]);
 });
 
-test('a change without a notification (an IPsec policy) is found by the look of each second', async () => {
+test('a new IPsec policy, which causes no notification, ends direct forwarding within three seconds', async () => {
   const datapath = await threaded();
   expect(await goesByStack()).toBe(false);
   const policyOf = ['src', '10.99.0.0/24', 'dst', '10.98.0.0/24', 'dir', 'fwd'];
@@ -186,7 +194,7 @@ test('a change without a notification (an IPsec policy) is found by the look of 
   expect(await goesByStack()).toBe(false);
 });
 
-test('forwarding: auto · packets that an IPsec policy blocks are not forwarded', async () => {
+test('the node does not forward packets that an IPsec policy blocks', async () => {
   const datapath = local();
   expect(await goesByStack()).toBe(false);
   const forbidden = ['src', ADDRESSES.client, 'dst', ADDRESSES.server, 'dir', 'fwd', 'action', 'block'];
@@ -197,7 +205,7 @@ test('forwarding: auto · packets that an IPsec policy blocks are not forwarded'
   expect(stdout).toContain('0 received');
 });
 
-test('forwarding: auto · packets go by the stack after three seconds without a look for third-party hooks', async () => {
+test('the network stack forwards packets again if three seconds pass without a check for third-party hooks', async () => {
   const datapath = local();
   expect(await goesByStack()).toBe(false);
   await expect.poll(goesByStack, { timeout: DIRECT_FOR_MS + 2_000, interval: 200 }).toBe(true);
@@ -205,14 +213,14 @@ test('forwarding: auto · packets go by the stack after three seconds without a 
   expect(await goesByStack()).toBe(false);
 });
 
-test('forwarding: auto · packets go by the stack after the node was stopped', async () => {
+test('the network stack forwards packets after the datapath was closed', async () => {
   const datapath = local();
   expect(await goesByStack()).toBe(false);
   datapath.close();
   expect(await goesByStack()).toBe(true);
 });
 
-test('forwarding: auto · a restarted node looks for third-party hooks before it forwards directly', async () => {
+test('a restarted datapath forwards by the network stack until a check finds no third-party hook', async () => {
   local({ forwarding: 'direct' }).close();
   expect(await goesByStack()).toBe(false);
   await nft(MASQUERADE);
@@ -226,7 +234,7 @@ test('forwarding: auto · a restarted node looks for third-party hooks before it
   expect(await goesByStack()).toBe(false);
 });
 
-test('a restart with another setting of `forwarding` keeps the policy in force', async () => {
+test('a restart with another value of `forwarding` forwards packets in the configured way', async () => {
   for (const forwarding of ['stack', 'auto', 'direct', 'auto', 'stack'] as const) {
     const datapath = local({ forwarding });
     expect(await goesByStack()).toBe(forwarding === 'stack');
@@ -237,7 +245,7 @@ test('a restart with another setting of `forwarding` keeps the policy in force',
 test.each([
   ['stack', true],
   ['direct', false],
-] as const)('forwarding: %s · stays as configured although a third-party chain exists', async (forwarding, byStack) => {
+] as const)('forwards in the configured way even if a third-party chain exists', async (forwarding, byStack) => {
   const datapath = local({ forwarding });
   expect(await goesByStack()).toBe(byStack);
   await nft('add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
@@ -246,7 +254,7 @@ test.each([
   expect(datapath.stats().forwarding).toEqual({ way: forwarding, reason: 'as configured' });
 });
 
-test('while the way of forwarding changes, no denied packet passes and no allowed packet is lost', async () => {
+test('drops each denied packet and loses no allowed packet while forwarding changes between direct and stack', async () => {
   const datapath = local();
   const denied = await begin(PORT + 1, ADDRESSES.clientOther);
   const allowed = topology.client.start('ping', ['-n', '-i', '0.002', '-c', '1000', ADDRESSES.server]);

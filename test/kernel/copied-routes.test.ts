@@ -61,7 +61,7 @@ const ip = (command: string): Promise<string> => topology.node.must('ip', ...com
 const forward = (device: string, on: 0 | 1): Promise<string> =>
   topology.node.must('sh', '-c', `echo ${on} > /proc/sys/net/ipv4/conf/${device}/forwarding`);
 
-/** Makes a copy of the present routes. */
+/** Makes the datapath copy the present routes of the kernel. */
 function copy(): void {
   for (let looks = 0; looks < 2; looks++) {
     nowMs += MINUTE_MS;
@@ -87,15 +87,15 @@ const WATCHED = [
 ].map(at);
 const ADDRESSES_TRIED = [
   ...WATCHED,
-  // Two addresses of each /16 that a route below is for, and addresses beside them.
+  // For each /16 network of the routes below: two addresses in the network, and some addresses outside.
   ...Array.from({ length: 24 }, (_, index) => at(`10.${64 + index}.1.${random.below(255)}`)),
   ...Array.from({ length: 24 }, (_, index) => at(`10.${64 + index}.${random.between(2, 255)}.7`)),
   ...Array.from({ length: 50 }, () => random.word()),
 ];
 
 /**
- * The verdict for each address as a source by both interfaces, as a destination, and as the sender of
- * replies.
+ * Returns the verdicts of `kernel` for each test address: as a source on lan0, as a source on wan0, as a
+ * destination, and as the sender of replies.
  */
 function verdicts(kernel: Loaded): string[] {
   kernel.forget();
@@ -113,11 +113,11 @@ function verdicts(kernel: Loaded): string[] {
   });
 }
 
-describe('verdicts with a copy of routes equal those of a kernel lookup, before and after the copy is renewed', () => {
+describe('the datapath with copied routes gives the same verdicts as the datapath with kernel lookups', () => {
   test.each<{ routes: string; commands: readonly string[]; copied?: false }>([
-    { routes: 'as they are', commands: [] },
+    { routes: 'the routes of the node', commands: [] },
     {
-      routes: 'a default route, and others below it',
+      routes: 'a default route and more specific routes',
       commands: [
         'route add default via 10.77.2.2',
         'route add 10.64.0.0/10 via 10.77.1.2',
@@ -130,39 +130,39 @@ describe('verdicts with a copy of routes equal those of a kernel lookup, before 
       ],
     },
     {
-      routes: 'several nexthops',
+      routes: 'a route with several nexthops',
       commands: ['route add 10.70.0.0/16 nexthop via 10.77.1.2 nexthop via 10.77.2.2'],
     },
     {
-      routes: 'two metrics',
+      routes: 'two routes with different metrics',
       commands: ['route add 10.71.0.0/16 via 10.77.1.2 metric 5', 'route add 10.71.0.0/16 via 10.77.2.2 metric 9'],
     },
     {
-      routes: 'an address range of the node',
+      routes: 'a range of addresses that are local to the node',
       commands: ['route add local 10.72.0.0/16 dev lo', 'route add 10.72.1.0/24 via 10.77.1.2'],
     },
     {
-      routes: 'a nexthop of its own',
+      routes: 'a nexthop object',
       commands: ['nexthop add id 7 via 10.77.1.2 dev lan0', 'route add 10.73.0.0/16 nhid 7'],
     },
-    { routes: 'a gateway of IPv6', commands: ['route add 10.74.0.0/16 via inet6 fe80::1 dev wan0'] },
+    { routes: 'an IPv6 gateway', commands: ['route add 10.74.0.0/16 via inet6 fe80::1 dev wan0'] },
     {
       routes: 'a link without carrier',
       commands: ['route add 10.75.0.0/16 via 10.77.9.2', 'link set ext1 down'],
     },
     {
-      routes: 'more than one line of keys',
+      routes: 'more routes than one cache line of keys',
       commands: Array.from({ length: 240 }, (_, index) => {
         const [block, step] = [64 + (index % 13), Math.floor(index / 13)];
         return `route add 10.${block}.${1 + 2 * step}.0/24 via ${index % 2 === 0 ? '10.77.1.2' : '10.77.2.2'}`;
       }),
     },
     {
-      routes: 'a type of service',
+      routes: 'a route with a type of service',
       commands: ['route add 10.78.0.0/16 tos 0x10 via 10.77.1.2'],
       copied: false,
     },
-  ])('$routes', async ({ commands, copied = true }) => {
+  ])('before and after the routes are copied again: $routes', async ({ commands, copied = true }) => {
     copy();
     for (const command of commands) await ip(command);
     expect(verdicts(copying)).toEqual(verdicts(asking));
@@ -173,7 +173,7 @@ describe('verdicts with a copy of routes equal those of a kernel lookup, before 
 });
 
 test.each(['off', 'loose'] as const)(
-  'verdicts with a copy of routes equal those of a kernel lookup with reverse_path: %s',
+  'the datapath with copied routes gives the same verdicts as with kernel lookups, with reverse_path: %s',
   async (reversePath) => {
     await ip('route add default via 10.77.2.2');
     await ip('route add 10.64.0.0/10 via 10.77.1.2');
@@ -191,7 +191,7 @@ test.each(['off', 'loose'] as const)(
   },
 );
 
-describe('the copy of routes', () => {
+describe('the copied routes', () => {
   const isDropped = (): boolean => {
     copying.forget();
     copying.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
@@ -200,7 +200,8 @@ describe('the copy of routes', () => {
     return returned === DROPPED;
   };
   /**
-   * Changes the copy so that every address is behind the server; verdicts then show whether the copy is used.
+   * Changes the copied routes so that every address is behind the server. The datapath then drops packets
+   * from the client as forged, which shows that it uses the copied routes.
    */
   const falsify = (): void => {
     for (let line = 18; line < ROUTE_LINES; line++) {
@@ -208,7 +209,7 @@ describe('the copy of routes', () => {
     }
     expect(isDropped()).toBe(true);
   };
-  /** Retries, since the kernel may still process a change of a link. */
+  /** Copies and falsifies the routes. Retries, because the kernel may still process the change of a link. */
   const copyAndFalsify = (): Promise<void> =>
     vi.waitFor(() => {
       copy();
@@ -216,17 +217,17 @@ describe('the copy of routes', () => {
       falsify();
     });
 
-  test('is made when the routes no longer change, and is corrected by the next look', async () => {
+  test('are in use after the second check of the routes, and the next check corrects wrong copied routes', async () => {
     await copyAndFalsify();
     copy();
     expect(isDropped()).toBe(false);
   });
 
   test.each([
-    ['a route more', 'route add 10.90.0.0/16 via 10.77.2.2'],
-    ['an address', 'addr add 10.77.91.1/24 dev ext0'],
-    ['a link that is gone', 'link set ext0 down'],
-  ])('is not used after %s, even without a look', async (_, command) => {
+    ['a new route', 'route add 10.90.0.0/16 via 10.77.2.2'],
+    ['a new address', 'addr add 10.77.91.1/24 dev ext0'],
+    ['the loss of a link', 'link set ext0 down'],
+  ])('are not used after %s, even before the next check', async (_, command) => {
     await copyAndFalsify();
     expect(copying.routes.isInForce).toBe(true);
     await ip(command);
@@ -234,7 +235,7 @@ describe('the copy of routes', () => {
     expect(copying.routes.isInForce).toBe(false);
   });
 
-  test.each(['udp', 'tcp'] as const)('gives the interface of the replies to a %s flow', (protocol) => {
+  test.each(['udp', 'tcp'] as const)('give the interface for replies to a new %s flow', (protocol) => {
     copy();
     expect(isHeld()).toBe(true);
     const opener = { ...(protocol === 'udp' ? udp : tcp), source: CLIENT, destination: SERVER };
@@ -247,7 +248,7 @@ describe('the copy of routes', () => {
     }
   });
 
-  test('also shows that destinations are forwarded', async () => {
+  test('show whether a destination is forwarded or is the node itself', async () => {
     const isForNode = (): boolean => {
       copying.forget();
       copying.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
@@ -259,9 +260,9 @@ describe('the copy of routes', () => {
     expect(isForNode()).toBe(false);
   });
 
-  // The kernel lists cached MTUs among the routes, and then leaves out routes that begin with the same
-  // address.
-  test('is correct if the kernel has learned the MTU of many destinations', async () => {
+  // The kernel lists cached MTUs among the routes, and may omit other routes with the same first address from
+  // that list. The copied routes must contain these routes anyway.
+  test('contain all routes even if the kernel has learned the MTU of many destinations', async () => {
     for (const [prefix, gateway] of [
       ['default', '10.77.1.3'],
       ['20.0.0.0/16', '10.77.1.2'],
@@ -284,13 +285,13 @@ describe('the copy of routes', () => {
     expect([seen('lan0', '20.0.7.9'), seen('wan0', '20.0.7.9')]).toEqual([PASSED, DROPPED]);
   });
 
-  test('is not used if the interface does not forward', async () => {
+  test('are not used for packets from an interface that does not forward', async () => {
     await copyAndFalsify();
     await forward('lan0', 0);
     expect(isDropped()).toBe(false);
   });
 
-  test('is not made while routes change', async () => {
+  test('are not made until the routes have not changed for 100 ms', async () => {
     copy();
     await ip('route add 10.91.0.0/16 via 10.77.2.2');
     const isMade = (): boolean => held.words[ROUTES.made] === held.words[ROUTES.seen];
@@ -302,8 +303,8 @@ describe('the copy of routes', () => {
     expect(isMade()).toBe(true);
   });
 
-  // The kernel permanently marks the namespace once a routing rule was added.
-  test('is not used after a routing rule was added, even without a look', async () => {
+  // This test must stay the last: a routing rule permanently marks the network namespace in the kernel.
+  test('are not used after a routing rule was added, even before the next check', async () => {
     await copyAndFalsify();
     await ip('rule add pref 100 to 10.76.0.0/16 lookup 100');
     expect(isDropped()).toBe(false);

@@ -9,7 +9,9 @@ import { ALLOWED, DENIED, policyOf } from './policies.js';
 import { createProbedNode, NOTHING_LOST, type ProbedNode } from './probed-node.js';
 import { compileVariants, makeEarlierGuard, startLayout1, type Variants } from './variants.js';
 
-/** Kills of each kind; WEIR_CUTS=all kills at every system call in turn. */
+/**
+ * Number of kills in each test. With WEIR_CUTS=all, a test kills the process once at each bpf system call.
+ */
 const CUTS = 3;
 const NEVER = 60_000;
 const processFile = join(fileURLToPath(new URL('../..', import.meta.url)), 'dist/test/kernel/successor-process.js');
@@ -29,8 +31,8 @@ afterAll(async () => {
 type Step = { readonly options: DatapathOptions; readonly destinations?: number };
 
 /**
- * Runs a takeover in a process of its own, which is killed at its bpf system call number `killedAt`. Returns
- * how many bpf system calls it made.
+ * Runs a takeover in another process, and kills that process at its bpf system call number `killedAt`.
+ * Returns the number of bpf system calls that the process made.
  */
 async function takeOver({ options, destinations }: Step, killedAt: number): Promise<number> {
   const log = `/tmp/weir-${process.pid}-bpf`;
@@ -54,7 +56,7 @@ function cutsOf(calls: number): number[] {
   return cuts;
 }
 
-test('a takeover that is killed while flows are migrated is finished by the next process, without packet loss', async () => {
+test('if a takeover is killed while it migrates flows, the next process finishes the takeover and no packet is lost', async () => {
   const ways = [node.options({ flowCapacity: 131_072 }), node.options()];
   node.start().attach();
   node.putInForce(policyOf(0), 1);
@@ -73,12 +75,12 @@ test('a takeover that is killed while flows are migrated is finished by the next
 }, 3_600_000);
 
 const beginnings: Record<string, () => void> = {
-  'a policy outgrows its tables': () => {
+  'a policy is put into larger maps': () => {
     node.start().attach();
     node.putInForce(policyOf(0), 1);
     node.datapath().close();
   },
-  'layout 1 is succeeded': () => {
+  'layout 1 is upgraded': () => {
     const interfaces = listInterfaces().filter(({ name }) => ['lan0', 'wan0'].includes(name));
     makeEarlierGuard();
     startLayout1(variants.layout1, node.topology.pinPath, interfaces, 41);
@@ -86,7 +88,7 @@ const beginnings: Record<string, () => void> = {
 };
 
 test.each(Object.keys(beginnings))(
-  'after a kill while %s, one of the two policies is in force, and the next process finishes the takeover',
+  'after a kill while %s, either policy is in force, and the next process finishes the takeover',
   async (kind) => {
     const begin = beginnings[kind] ?? (() => undefined);
     const step = { options: node.options(), destinations: 4_000 };

@@ -34,7 +34,10 @@ function bpftool<T>(...args: string[]): T[] {
   return JSON.parse(execFileSync('bpftool', ['-j', '-f', ...args], { encoding: 'utf8' })) as T[];
 }
 
-/** The ids of the maps pinned under this pin path, and of the programs that use them. */
+/**
+ * Returns the ids of the maps pinned under the node's pin path, and the ids of the BPF programs that use
+ * these maps.
+ */
 function inKernel(): { maps: number[]; programs: number[] } {
   const pinned = bpftool<BpfMap>('map', 'list').filter(({ pinned }) =>
     pinned?.some((path) => path.startsWith(`${topology.pinPath}/`)),
@@ -48,7 +51,7 @@ function nft(...args: string[]): string {
   return execFileSync('nft', args, { encoding: 'utf8' }).trim();
 }
 
-/** True if the server replies to the client's echo request. */
+/** Returns whether the server replies to an echo request of the client. */
 async function reaches(source: string = ADDRESSES.client, target: string = ADDRESSES.server): Promise<boolean> {
   const { code } = await topology.client.run('ping', '-n', '-c', '1', '-W', '0.4', '-I', source, target);
   return code === 0;
@@ -67,20 +70,21 @@ describe('the datapath of a node between client and server', () => {
     datapath.close();
     detach(topology.pinPath);
     const left = () => ({
-      // bpftool may hold a prog_array while the kernel clears it, and the kernel then keeps it.
+      // Ignore maps of type prog_array: if bpftool holds such a map while the kernel clears the pins, the
+      // kernel keeps the map.
       maps: bpftool<BpfMap>('map', 'list').filter(({ id, type }) => maps.includes(id) && type !== 'prog_array'),
       programs: bpftool<BpfProgram>('prog', 'list').filter(({ id }) => programs.includes(id)),
       pins: readdirSync('/sys/fs/bpf').filter((name) => topology.pinPath.endsWith(`/${name}`)),
       tables: nft('list', 'tables'),
     });
-    // The kernel frees maps and programs a little after their last use.
+    // Poll, because the kernel frees maps and BPF programs some time after their last use.
     await expect.poll(left, { timeout: 5_000 }).toEqual({ maps: [], programs: [], pins: [], tables: '' });
   });
 
   test.each([
     [HAS_TCX ? 'tcx' : 'clsact', false],
     ['clsact', true],
-  ] as const)('classifies forwarded packets when attached by %s', async (by, forceClsact) => {
+  ] as const)('allows, drops and audits packets by the policy in force, attached by %s', async (by, forceClsact) => {
     start({ forceClsact });
     const attachments = datapath.attach().map((attachment) => [attachment.interface, attachment.by]);
     expect(attachments.sort()).toEqual([
@@ -116,14 +120,14 @@ describe('the datapath of a node between client and server', () => {
     });
   });
 
-  test('lets packets to the node itself pass', async () => {
+  test('passes packets to the node itself although the policy denies all packets', async () => {
     start().attach();
     datapath.stage(denyAll, 1);
     datapath.flip();
     expect(await reaches(ADDRESSES.client, ADDRESSES.nodeLan)).toBe(true);
   });
 
-  test('drops packets whose source does not route back through the receiving interface', async () => {
+  test('drops a packet if the route to its source does not lead through the interface that the packet came in by', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -135,13 +139,13 @@ describe('the datapath of a node between client and server', () => {
     await topology.client.must('ip', 'addr', 'del', '10.77.2.9/32', 'dev', 'eth0');
   });
 
-  test('keeps its guard when the programs are detached, and counts the packets that the guard drops', async () => {
+  test('the guard drops and counts forwarded packets while no BPF program is attached', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
     expect(await reaches()).toBe(true);
     rmSync(`${topology.pinPath}/links-${networkNamespace()}`, { recursive: true });
-    // The kernel detaches a link a little after its last pin is gone.
+    // Poll, because the kernel detaches a link some time after its last pin was removed.
     await expect.poll(() => reaches(), { timeout: 10_000 }).toBe(false);
     const { packets = 0n } = datapath.stats().drops.guard ?? {};
     expect(packets).toBeGreaterThan(0n);
@@ -150,7 +154,7 @@ describe('the datapath of a node between client and server', () => {
     expect(datapath.stats().drops.guard?.packets).toBe(packets);
   });
 
-  test('enforces without a process, and the next process takes over its policy and flows', async () => {
+  test('enforces the policy while no process runs, and the next process takes over the policy and the flows', async () => {
     start().attach();
     datapath.stage(allowAll, 7);
     datapath.flip();
@@ -167,7 +171,7 @@ describe('the datapath of a node between client and server', () => {
     second.close();
   });
 
-  test('belongs to one process: a second process cannot open or detach it', async () => {
+  test('can be opened and detached only by one process at a time', async () => {
     start().attach();
     const second = new LocalDatapath(options());
     const elsewhere = new LocalDatapath(options({ pinPath: `${topology.pinPath}-other` }));
@@ -180,7 +184,7 @@ describe('the datapath of a node between client and server', () => {
     second.close();
   });
 
-  test('refuses interfaces that another node left policed, and names its pin path', async () => {
+  test('cannot be opened on interfaces that are policed under another pin path, and the error names that pin path', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -231,7 +235,7 @@ describe('the datapath of a node between client and server', () => {
     expect(filters.match(/handle 0x57e1/g)?.length).toBe(1);
   });
 
-  test('refuses a program whose verdicts differ from the policy, and keeps the program in force', async () => {
+  test('refuses a staged policy whose verdicts differ from the proof sample, and keeps the earlier policy in force', async () => {
     start().attach();
     const allow = sampleOf(defaultOnly('allow'));
     expect(() => datapath.prove(allow)).toThrow('nothing is staged');
@@ -245,7 +249,7 @@ describe('the datapath of a node between client and server', () => {
     expect(datapath.stats().generation).toBe(1);
   });
 
-  test('refuses a program that is larger than a slot, and keeps the program in force', () => {
+  test('refuses a policy whose program image is larger than a program slot, and keeps the earlier policy in force', () => {
     start({ programCapacity: 3 }).attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -258,7 +262,7 @@ describe('the datapath of a node between client and server', () => {
     expect([generation, maps.program, maps.rank_hits?.entries]).toEqual([1, { entries: 3, capacity: 3 }, 1]);
   });
 
-  test('reports interfaces, links and guards that appear or are lost', async () => {
+  test('reports new and removed interfaces, lost links and a lost guard', async () => {
     start().attach();
     expect(datapath.look()).toEqual([]);
     rmSync(`${topology.pinPath}/links-${networkNamespace()}`, { recursive: true });
@@ -281,7 +285,7 @@ describe('the datapath of a node between client and server', () => {
     expect(datapath.look()).toEqual([]);
   });
 
-  test('drops packets of a re-created interface until it is attached again', async () => {
+  test('drops packets of a re-created interface until the datapath is attached to that interface', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -304,7 +308,7 @@ describe('the datapath of a node between client and server', () => {
     expect(await reaches()).toBe(true);
   });
 
-  test('reports an interface that is not Ethernet, and polices the others', async () => {
+  test('refuses an interface that is not Ethernet, and polices the other interfaces', async () => {
     start({ interfaces: ['lo', 'lan0', 'wan0'] });
     expect(() => datapath.attach()).toThrow(
       expect.objectContaining({ code: 'unsupported_interface', interfaceName: 'lo' }),
@@ -314,7 +318,7 @@ describe('the datapath of a node between client and server', () => {
     expect(await reaches()).toBe(true);
   });
 
-  test('finds that this machine lacks no feature', () => {
+  test('reports no missing kernel feature on this machine', () => {
     start();
     expect(datapath.probe()).toEqual([]);
   });

@@ -30,8 +30,8 @@ afterEach(() => {
 const ip = (command: string): string => execFileSync('ip', command.split(' '), { encoding: 'utf8' });
 const faults = (): string[] => diversionFaults(MASK, INTERFACES).map((text) => text.split(' ').slice(0, 3).join(' '));
 
-describe('diversionStands', () => {
-  test('is true after makeDiversion, whatever addresses and routes the node has', () => {
+describe('`diversionStands`, which checks the routing rule and the route for diverted packets', () => {
+  test('returns true after `makeDiversion`, whatever addresses and routes the node has', () => {
     for (const add of ['addr add 192.0.2.1/32 dev lo', 'route add blackhole 192.0.2.0/24']) {
       ip(add);
       expect(diversionStands(MASK)).toBe(true);
@@ -40,29 +40,29 @@ describe('diversionStands', () => {
   });
 
   test.each([
-    ['the rule is not there', ['rule del pref 8353']],
-    ['the route is not there', ['route flush table 8353']],
-    ['the route is another', ['route flush table 8353', 'route add unreachable default table 8353']],
-    ['a route beside it leads elsewhere', ['route add 198.51.100.0/24 via 10.77.2.2 table 8353']],
-    ['a route of another TOS leads elsewhere', ['route add default via 10.77.2.2 tos 4 table 8353']],
+    ['the rule is missing', ['rule del pref 8353']],
+    ['the route is missing', ['route flush table 8353']],
+    ['another route is in its place', ['route flush table 8353', 'route add unreachable default table 8353']],
+    ['the table has a route to another interface', ['route add 198.51.100.0/24 via 10.77.2.2 table 8353']],
+    ['the table has another route for a TOS', ['route add default via 10.77.2.2 tos 4 table 8353']],
     [
-      'the rule asks for another mark',
+      'the rule matches another mark',
       ['rule del pref 8353', 'rule add pref 8353 fwmark 0x400000/0x400000 lookup 8353'],
     ],
     [
-      'the rule asks for other bits too',
+      'the rule matches more mark bits',
       ['rule del pref 8353', 'rule add pref 8353 fwmark 0x200000/0xf00000 lookup 8353'],
     ],
     [
-      'the rule leads to another table',
+      'the rule selects another routing table',
       ['rule del pref 8353', 'rule add pref 8353 fwmark 0x200000/0x200000 lookup main'],
     ],
-    ['the rule asks for a source', ['rule del pref 8353', `${OWN} from 10.77.1.0/24`]],
-    ['the rule asks for an interface', ['rule del pref 8353', `${OWN} iif lan0`]],
-    ['the rule asks for a protocol', ['rule del pref 8353', `${OWN} ipproto udp`]],
-    ['the rule takes all but the mark', ['rule del pref 8353', OWN.replace('pref', 'not pref')]],
-    ['the rule leaves the default route out', ['rule del pref 8353', `${OWN} suppress_prefixlength 0`]],
-  ])('is false while %s, and makeDiversion repairs it', (_, commands) => {
+    ['the rule matches only one source', ['rule del pref 8353', `${OWN} from 10.77.1.0/24`]],
+    ['the rule matches only one interface', ['rule del pref 8353', `${OWN} iif lan0`]],
+    ['the rule matches only one protocol', ['rule del pref 8353', `${OWN} ipproto udp`]],
+    ['the rule matches packets without the mark', ['rule del pref 8353', OWN.replace('pref', 'not pref')]],
+    ['the rule ignores the default route', ['rule del pref 8353', `${OWN} suppress_prefixlength 0`]],
+  ])('returns false if %s, and `makeDiversion` repairs the diversion', (_, commands) => {
     ip('addr add 192.0.2.1/32 dev lo');
     try {
       for (const command of commands) ip(command);
@@ -74,13 +74,13 @@ describe('diversionStands', () => {
     }
   });
 
-  test('needs one rule only, however often makeDiversion is called', () => {
+  test('`makeDiversion` adds only one rule, however often it is called', () => {
     for (let round = 0; round < 3; round++) makeDiversion(MASK);
     expect(ip('-4 rule show pref 8353').trim().split('\n')).toHaveLength(1);
   });
 });
 
-describe('diversionFaults', () => {
+describe('`diversionFaults`, which reports third-party rules that can misroute diverted packets', () => {
   test.each([
     'rule add pref 100 fwmark 0x200000/0x200000 lookup main',
     'rule add pref 100 fwmark 0x200000/0xf00000 lookup 77',
@@ -95,7 +95,7 @@ describe('diversionFaults', () => {
     'rule add pref 100 blackhole',
     'rule add pref 100 prohibit',
     'rule add pref 100 goto 32766',
-  ])('reports an earlier rule: %s', (command) => {
+  ])('reports a rule with a lower preference that can match diverted packets: %s', (command) => {
     ip(command);
     expect(faults()).toEqual(['ip rule 100']);
     expect(diversionStands(MASK)).toBe(true);
@@ -116,12 +116,12 @@ describe('diversionFaults', () => {
     'rule add pref 100 goto 9999',
     'rule add pref 100 nop',
     'rule add pref 9000 lookup 77',
-  ])('does not report: %s', (command) => {
+  ])('does not report a rule that cannot affect diverted packets: %s', (command) => {
     ip(command);
     expect(faults()).toEqual([]);
   });
 
-  test('reports another rule with the same preference', () => {
+  test('reports a third-party rule that has the same preference as the diversion rule', () => {
     removeDiversion();
     ip('rule add pref 8353 lookup 77');
     makeDiversion(MASK);

@@ -76,7 +76,7 @@ const ping = (count: number) =>
 const seen = () => pings.length;
 const soon = { timeout: 2_000, interval: 5 };
 
-test('a denied packet is observed within moments, with the time at which it was denied', async () => {
+test('a denied packet reaches the observer within two seconds, with the time of the denial', async () => {
   await datapath.setEventsWanted(ALL_EVENTS);
   await ping(1);
   await expect.poll(seen, soon).toBe(1);
@@ -92,7 +92,7 @@ test('a denied packet is observed within moments, with the time at which it was 
   expect(spread).toBeLessThan(2_000);
 });
 
-test('no events are sent before they are wanted or after they are unwanted, and verdicts stay the same', async () => {
+test('the datapath sends events only while events are wanted, and drops denied packets all the time', async () => {
   await ping(2);
   await datapath.setEventsWanted(ALL_EVENTS);
   await ping(2);
@@ -107,7 +107,7 @@ test('no events are sent before they are wanted or after they are unwanted, and 
   expect(events).toEqual({ sent: 3n, lost: 0n, suppressed: 0n });
 });
 
-test('events that the kernel sent while no process ran are read by the next process', async () => {
+test('a restarted process reads the events that the datapath wrote while no process ran', async () => {
   await datapath.setEventsWanted(ALL_EVENTS);
   await datapath.close();
   await ping(3);
@@ -115,7 +115,7 @@ test('events that the kernel sent while no process ran are read by the next proc
   await expect.poll(seen, soon).toBe(3);
 });
 
-test('a reader that blocks for two seconds loses no events that fit into the ring', async () => {
+test('the datapath loses no event while the reader is blocked for two seconds and the ring buffer is not full', async () => {
   await datapath.setEventsWanted(ALL_EVENTS);
   const held = ping(50);
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000);

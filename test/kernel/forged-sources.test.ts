@@ -17,7 +17,7 @@ import { Wire } from './wire.js';
 
 const [OWN_PORT, OTHER_PORT] = [5_353, 5_354];
 const UNNAMED = '10.79.1.2';
-/** The MAC address of the node's interfaces, to which `writeFrame` sends. */
+/** The MAC address of the node's interfaces, which `writeFrame` uses as the destination. */
 const STATION = '02:00:00:00:00:01';
 
 let topology: Topology;
@@ -82,7 +82,7 @@ afterEach(() => {
   sh('for name in lan0 wan0 ext0; do echo 1 > /proc/sys/net/ipv4/conf/$name/forwarding; done');
 });
 
-/** The packets that passed the input hook so far, for each rule of `seen`. */
+/** Returns the packet counters of the rules in the nftables chain `seen`, which is on the input hook. */
 const counts = (): number[] =>
   [...sh('nft list chain inet seen in').matchAll(/counter packets (\d+)/g)].map(([, count]) => Number(count));
 
@@ -95,7 +95,8 @@ const KINDS: readonly Kind[] = [
     'UDP in fragments',
     17,
     OWN_PORT,
-    // A UDP header with a length of 24 bytes, and the rest of the datagram.
+    // The first fragment: a UDP header that gives a length of 24 bytes, and eight bytes of data. The second
+    // fragment has the other eight bytes.
     [
       {
         id: 9,
@@ -112,11 +113,14 @@ const KINDS: readonly Kind[] = [
 type By = keyof typeof wires;
 const ofNode = (by: By): string => (by === 'ext0' ? '10.79.1.1' : ADDRESSES.nodeLan);
 
-/** Whether a packet with this source that comes in by an interface reaches the input hook. */
+/**
+ * Sends a packet with this source address to an interface of the node. Returns whether the packet reaches the
+ * input hook.
+ */
 function arrives(by: By, source: string, kind: Kind = LOOKUP, destination = ofNode(by)): boolean {
   const before = counts();
   send(by, source, kind, destination);
-  // A veth pair delivers before the send returns, or within a moment under load.
+  // Wait up to 100 ms: a veth pair usually delivers before `send` returns, but later under load.
   const deadline = performance.now() + 100;
   while (performance.now() < deadline) if (counts().join() !== before.join()) return true;
   return false;
@@ -140,8 +144,8 @@ const ELSEWHERE = [ADDRESSES.client, ADDRESSES.clientOther, ADDRESSES.server, '1
 const NOWHERE = ['192.0.2.1', '8.8.8.8'];
 const OWN = [ADDRESSES.nodeLan, '10.79.1.1'];
 
-describe('a packet with a forged source does not reach a socket of the proxies', () => {
-  test('by an interface that is not policed', () => {
+describe('a packet with a forged source does not reach a socket of the DNS proxy or service plane', () => {
+  test('if the packet comes in by an interface that is not policed', () => {
     police();
     for (const kind of KINDS) {
       const forged = [ADDRESSES.client, ADDRESSES.server, '192.0.2.1'];
@@ -150,7 +154,7 @@ describe('a packet with a forged source does not reach a socket of the proxies',
     }
   });
 
-  test('by a policed interface that does not forward', () => {
+  test('if the packet comes in by a policed interface that does not forward', () => {
     police();
     sh('echo 0 > /proc/sys/net/ipv4/conf/wan0/forwarding');
     for (const kind of KINDS) {
@@ -166,14 +170,14 @@ describe('a packet with a forged source does not reach a socket of the proxies',
     ['police_local', { policeLocal: true }],
     ['dns.transparent', { divertDns: true }],
     ['a service plane', { servicePlane: { address: 0x7f00_0001, port: 15_001 } }],
-  ])('with %s', (_, more) => {
+  ])('with the setting %s', (_, more) => {
     police(more);
     expect([ADDRESSES.client, '10.77.1.77'].filter((source) => arrives('ext0', source))).toEqual([]);
     expect(arrives('ext0', UNNAMED)).toBe(true);
     expect([UNNAMED, ADDRESSES.server].filter((source) => arrives('lan0', source))).toEqual([]);
   });
 
-  test('after the hooks are lost, after a takeover, and after the table is flushed', () => {
+  test("after the hooks are lost, after a takeover, and after the guard's flushed table is restored", () => {
     police().close();
     sh(`rm ${topology.pinPath}/links-*/*`);
     expect(arrives('ext0', ADDRESSES.client)).toBe(false);
@@ -186,7 +190,7 @@ describe('a packet with a forged source does not reach a socket of the proxies',
     expect(arrives('ext0', ADDRESSES.client)).toBe(false);
   });
 
-  test('with reverse_path: loose, if the source has no route or is the node’s own', () => {
+  test('with reverse_path: loose, if the source has no route or is an address of the node', () => {
     police({ reversePath: 'loose' });
     sh('echo 1 > /proc/sys/net/ipv4/conf/ext0/accept_local');
     expect([...NOWHERE, ...OWN].filter((source) => arrives('ext0', source))).toEqual([]);
@@ -194,12 +198,12 @@ describe('a packet with a forged source does not reach a socket of the proxies',
     sh('echo 0 > /proc/sys/net/ipv4/conf/ext0/accept_local');
   });
 
-  test('(with reverse_path: off only the stack checks the source)', () => {
+  test('(exception: with reverse_path: off, a packet with a forged source reaches the socket)', () => {
     police({ reversePath: 'off' });
     expect([...ELSEWHERE, ...NOWHERE].filter((source) => !arrives('ext0', source))).toEqual([]);
   });
 
-  test('(other sockets receive it, and so does the node from itself)', () => {
+  test('(exception: other sockets receive the packet, and a proxy socket receives packets from the node itself)', () => {
     police();
     expect(arrives('ext0', ADDRESSES.client, ['UDP', 17, OTHER_PORT, [{}]])).toBe(true);
     const [before = 0] = counts();
@@ -207,7 +211,7 @@ describe('a packet with a forged source does not reach a socket of the proxies',
     expect(counts()[0]).toBe(before + 1);
   });
 
-  test('(the chain does not see forwarded packets, and needs no connection tracking)', () => {
+  test('(the nftables chain for this check does not prevent direct forwarding)', () => {
     police({ forwarding: 'auto' }).look();
     expect(datapath?.stats().forwarding).toEqual({ way: 'direct', reason: 'no third-party hook' });
   });
@@ -225,7 +229,10 @@ describe('a listener on 127.0.0.1 of a node with route_localnet=1', () => {
     libc.close(listener);
   });
   const MSG_DONTWAIT = 0x40;
-  /** The number of datagrams that the listener receives within a moment. */
+  /**
+   * Sends a datagram to the listener. Returns the number of datagrams that the listener receives within 50
+   * ms.
+   */
   function received(source: string, by: By = 'lan0'): number {
     send(by, source, ['UDP', 17, PORT, [{}]], '127.0.0.1');
     const bytes = new Uint8Array(64);
@@ -235,7 +242,7 @@ describe('a listener on 127.0.0.1 of a node with route_localnet=1', () => {
     return count;
   }
 
-  test('receives packets from the network while the node is unpoliced', () => {
+  test('receives packets from the network while no interface is policed', () => {
     expect(received(ADDRESSES.client)).toBe(1);
   });
 
@@ -244,14 +251,14 @@ describe('a listener on 127.0.0.1 of a node with route_localnet=1', () => {
     ['off', { reversePath: 'off' }],
     ['police_local', { policeLocal: true }],
     ['clsact', { forceClsact: true }],
-  ])('receives none by a policed interface: %s', (_, more) => {
+  ])('receives no packets from a policed interface: %s', (_, more) => {
     police(more);
     expect([ADDRESSES.client, '127.0.0.1', '127.0.0.2'].map((source) => received(source))).toEqual([0, 0, 0]);
     expect(received(ADDRESSES.server, 'wan0')).toBe(0);
     expect(datapath?.stats().drops.loopback?.packets).toBe(4n);
   });
 
-  test('still receives packets by an interface that is not policed', () => {
+  test('still receives packets from an interface that is not policed', () => {
     police();
     expect(received(UNNAMED, 'ext0')).toBe(1);
   });

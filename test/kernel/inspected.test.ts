@@ -60,11 +60,15 @@ async function put(mode: 'enforce' | 'audit'): Promise<void> {
   await datapath.flip();
 }
 
-/** Forwards the connection as the service plane does, without inspecting the data. */
+/**
+ * Forwards a connection as the service plane does: connects to the server with the client's address, and
+ * copies the data.
+ */
 function carry(socket: Socket): void {
   const { remoteAddress = '', remotePort = 0, localAddress = '', localPort = 0 } = socket;
   const fd = openConnector({ address: address(remoteAddress), port: remotePort }, MARK);
-  // The type of the options lacks `fd` and `pauseOnCreate`.
+  // Declare the options first, because the type of the constructor's parameter lacks `fd` and
+  // `pauseOnCreate`.
   const options = { fd, allowHalfOpen: true, pauseOnCreate: true };
   const upstream = new Socket(options);
   socket.on('error', () => upstream.destroy());
@@ -78,12 +82,12 @@ function carry(socket: Socket): void {
 const dial = async (port: number): Promise<string> =>
   (await topology.client.run('python3', '-c', client(port))).stdout.trim();
 
-test('an inspected connection passes through the node’s sockets and keeps its addresses and ports in both directions', async () => {
+test("an inspected connection passes through sockets of the node, and both peers see each other's address and port", async () => {
   expect(await dial(41_000)).toBe(`${ADDRESSES.client}:41000 hello`);
   expect((await datapath.stats()).activeFlows).toBe(0);
 });
 
-test('after the node has closed an inspected connection first, the same port connects again at once', async () => {
+test('a client can connect again from the same port within 900 ms after the node closed the inspected connection first', async () => {
   for (let round = 0; round < 5; round++) {
     const started = performance.now();
     expect(await dial(41_001)).toMatch(new RegExp(`^${ADDRESSES.client}:\\d+ hello$`));
@@ -93,7 +97,7 @@ test('after the node has closed an inspected connection first, the same port con
   }
 });
 
-test('with SYN cookies, the ACK of an inspected connection reaches the listener', async () => {
+test('with SYN cookies, the ACK of an inspected connection reaches the listener of the service plane', async () => {
   const cookies = (value: number): Promise<string> =>
     topology.node.must('sysctl', '-q', '-w', `net.ipv4.tcp_syncookies=${value}`);
   await cookies(2);
@@ -106,7 +110,7 @@ test('with SYN cookies, the ACK of an inspected connection reaches the listener'
   }
 });
 
-test('without a listener an inspected connection is dropped, or passes uninspected under audit', async () => {
+test('without a listener of the service plane, an inspected connection is dropped, or passes uninspected if the rule is audited', async () => {
   await new Promise<void>((resolve) => server.close(() => resolve()));
   expect(await dial(41_003)).toBe('');
   expect((await datapath.stats()).drops.service_plane_absent?.packets).toBeGreaterThan(0n);

@@ -33,7 +33,7 @@ afterAll(async () => {
   await topology.remove();
 });
 
-/** A node that hardly ever polls: it finds changes by notifications only. */
+/** Starts a node that polls once an hour, so that the node finds changes only by kernel notifications. */
 async function start(fallback: 'allow' | 'deny', more: Partial<DatapathOptions> = {}): Promise<void> {
   datapath = openDatapath({
     interfaces: INTERFACES,
@@ -76,7 +76,7 @@ const missing = (names: string) => ({ state: 'interface_missing', detail: `no in
 const soon = { timeout: 1_000, interval: 1 };
 
 const ip = (...args: string[]): Promise<string> => topology.node.must('ip', ...args);
-/** The peer of the pair belongs to the server. */
+/** Adds a veth pair: one end on the node, the other end in the network namespace of the server. */
 const addPair = (name: string): Promise<string> =>
   ip('link', 'add', name, 'type', 'veth', 'peer', 'name', `p${name}`, 'netns', topology.server.name);
 async function ifindexOf(name: string): Promise<string> {
@@ -87,7 +87,10 @@ const isLinked = (ifindex: string): boolean => existsSync(`${linkFolder()}/${ifi
 const links = (): number => readdirSync(linkFolder()).filter((name) => name.endsWith('-ingress')).length;
 const comings = (): DatapathChange[] => changes.filter(({ type }) => type.startsWith('interface_'));
 
-/** The interfaces that the guard drops packets of; none while its table is dormant. */
+/**
+ * Returns the interfaces whose packets the guard drops; an empty list while the guard's nftables table is
+ * dormant.
+ */
 async function guardedBy(): Promise<string[]> {
   const { stdout } = await topology.node.run('nft', 'list', 'table', 'inet', 'weir');
   return stdout.includes('dormant') ? [] : [...stdout.matchAll(/iifname "(.*?)"/g)].map(([, name]) => name ?? '');
@@ -98,7 +101,7 @@ async function reaches(): Promise<boolean> {
   return code === 0;
 }
 
-describe('interfaces that appear and vanish under a running node', () => {
+describe('interfaces that appear and vanish while a node runs', () => {
   beforeEach(() => start('allow'));
   afterEach(async () => {
     await system.shutdown();
@@ -106,7 +109,7 @@ describe('interfaces that appear and vanish under a running node', () => {
     detach(topology.pinPath);
   });
 
-  test('a missing interface is reported, attached when it appears, and reported again when it vanishes', async () => {
+  test('readiness reports a missing interface, and the node attaches the datapath when the interface appears', async () => {
     await expect.poll(config, soon).toEqual(missing('dmz0'));
     await addPair('dmz0');
     await expect.poll(() => config().state, soon).toBe('configured');
@@ -119,7 +122,7 @@ describe('interfaces that appear and vanish under a running node', () => {
     ]);
   });
 
-  test('an interface renamed to a policed name is policed; one renamed away is not, and readiness reports its new name', async () => {
+  test('an interface that is renamed to a configured name is policed, and an interface that loses a configured name is not', async () => {
     await addPair('spare');
     const ifindex = await ifindexOf('spare');
     await ip('link', 'set', 'spare', 'name', 'lan9');
@@ -143,7 +146,7 @@ describe('interfaces that appear and vanish under a running node', () => {
     ]);
   });
 
-  test('an interface is detached when it moves to another network namespace, and attached when it comes back', async () => {
+  test('the datapath leaves an interface that moves to another network namespace, and is attached when the interface returns', async () => {
     await addPair('dmz0');
     await expect.poll(() => config().state, soon).toBe('configured');
     await ip('link', 'set', 'dmz0', 'netns', topology.server.name);
@@ -156,7 +159,7 @@ describe('interfaces that appear and vanish under a running node', () => {
     await expect.poll(config, soon).toEqual(missing('dmz0'));
   });
 
-  test('many interfaces that appear at once are all attached', async () => {
+  test('the datapath is attached to all of 20 interfaces that appear at the same time', async () => {
     const names = Array.from({ length: 20 }, (_, index) => `lan${100 + index}`);
     const all = (command: (name: string) => string) =>
       topology.node.must('sh', '-ec', `printf '${names.map((name) => `${command(name)}\\n`).join('')}' | ip -batch -`);
@@ -169,8 +172,8 @@ describe('interfaces that appear and vanish under a running node', () => {
   test.each([
     ['deleted', ['delete', 'table', 'inet', 'weir']],
     ['flushed', ['flush', 'table', 'inet', 'weir']],
-    ['put to sleep', ['add', 'table', 'inet', 'weir', '{ flags dormant; }']],
-  ])('a guard that was %s is restored at once', async (_, command) => {
+    ['made dormant', ['add', 'table', 'inet', 'weir', '{ flags dormant; }']],
+  ])('the node restores a guard that was %s within one second', async (_, command) => {
     await topology.node.must('nft', ...command);
     await expect.poll(() => changes, soon).toEqual([{ type: 'guard_lost' }]);
     await expect.poll(guardedBy, soon).toEqual(INTERFACES);
@@ -191,7 +194,7 @@ describe('readiness of a node that translates addresses', () => {
       'add table ip mine; add chain ip mine post { type nat hook postrouting priority 100; }; add rule ip mine post oifname "wan0" masquerade',
     );
 
-  test('fails while a NAT rule exists, and names its chain and interface', async () => {
+  test('fails while an nftables NAT rule for a policed interface exists, and names the chain and the interface', async () => {
     await start('allow', { interfaces: ['lan0', 'wan0'] });
     const configured = { state: 'configured', detail: 'every configured interface carries the datapath' };
     await expect.poll(config, soon).toEqual(configured);
@@ -206,7 +209,7 @@ describe('readiness of a node that translates addresses', () => {
     await expect.poll(config, soon).toEqual(configured);
   });
 
-  test('warns about an outside interface that is not policed, and forwards', async () => {
+  test('warns about an outside interface that is not policed, and the node forwards packets', async () => {
     await translate();
     await start('allow', { interfaces: ['lan0'] });
     await expect.poll(config, soon).toEqual({
@@ -220,8 +223,8 @@ describe('readiness of a node that translates addresses', () => {
 
 describe('a policed interface that is a bridge port', () => {
   /**
-   * Packet sockets at the far ends of the node's links: `client` at lan0, `server` at wan0, `other` at q0,
-   * which is not policed.
+   * A packet socket at the far end of each link of the node: `client` for lan0, `server` for wan0, and
+   * `other` for q0, which is not policed. `bridge` is a packet socket on the bridge itself.
    */
   let wires: Record<'client' | 'server' | 'other' | 'bridge', Wire>;
   const open = async (space: Topology['client'], name: string): Promise<Wire> => {
@@ -234,7 +237,8 @@ describe('a policed interface that is a bridge port', () => {
     await topology.server.must('ip', 'link', 'set', 'eth0', 'address', STATION);
     await ip('neigh', 'flush', 'dev', 'wan0');
     await ip('link', 'set', 'q0', 'up');
-    // As on a machine without br_netfilter, which may be built into this kernel.
+    // Turn off netfilter for bridged packets, because br_netfilter may be built into this kernel but is
+    // missing on other machines.
     await topology.node.run(
       'sysctl',
       '-qw',
@@ -271,9 +275,13 @@ describe('a policed interface that is a bridge port', () => {
       .join('; ')}`,
   });
 
-  /** The names of the frames that come out at the other ports. */
+  /**
+   * Sends all attack frames from the client. Returns the names of the frames that come out at other bridge
+   * ports.
+   */
   async function crossing(behind: readonly ('server' | 'other')[] = ['server', 'other']): Promise<string[]> {
-    // A frame of the bridge itself crosses: when it arrives, no frame of the client is still under way.
+    // Mark the end by a frame that the bridge itself sends, which always passes. When this frame arrives, all
+    // frames of the client have been handled.
     const last = SWITCHED_FRAMES.last;
     for (const wire of Object.values(wires)) wire.seen();
     for (const frame of Object.values(SWITCHED_FRAMES.attacks)) wires.client.send(frame);
@@ -306,10 +314,10 @@ describe('a policed interface that is a bridge port', () => {
     ['clsact', { reversePath: 'off', nonIpv4: 'pass', forceClsact: true }, []],
     ['a bridge without snooping', { reversePath: 'off', nonIpv4: 'pass' }, ['br0 type bridge mcast_snooping 0']],
     ['a port in hairpin mode', { reversePath: 'off', nonIpv4: 'pass' }, ['lan0 type bridge_slave hairpin on']],
-    ['a bridge that netfilter looks at', { reversePath: 'off' }, ['br0 type bridge nf_call_iptables 1']],
+    ['a bridge with nf_call_iptables', { reversePath: 'off' }, ['br0 type bridge nf_call_iptables 1']],
     ['a bridge whose ports are promiscuous', { reversePath: 'off' }, ['lan0 promisc on', 'wan0 promisc on']],
-    ['names that end in *', { reversePath: 'off', interfaces: ['lan*', 'wa*'] }, []],
-  ])('lets no frame cross its bridge, and is reported: %s', async (_, options, changesOfLinks) => {
+    ['configured names that end in *', { reversePath: 'off', interfaces: ['lan*', 'wa*'] }, []],
+  ])('lets no frame cross the bridge, and readiness reports the interface: %s', async (_, options, changesOfLinks) => {
     await join('lan0', 'wan0', 'q0');
     for (const words of changesOfLinks) await ip('link', 'set', ...words.split(' '));
     try {
@@ -321,7 +329,7 @@ describe('a policed interface that is a bridge port', () => {
     }
   });
 
-  test('is refused from joining a bridge, also after a rename, until it leaves', async () => {
+  test('is reported as refused while it is a port of a bridge, also after a rename', async () => {
     await start('allow', { interfaces: ['lan*', 'wan0'], reversePath: 'off' });
     await expect.poll(() => config().state, soon).toBe('configured');
     await join('q0', 'wan0', 'lan0');
@@ -338,7 +346,7 @@ describe('a policed interface that is a bridge port', () => {
     await expect.poll(reaches, { timeout: 5_000 }).toBe(true);
   });
 
-  test('lets no frame pass without its program, and a flushed guard is restored', async () => {
+  test('lets no frame pass while no BPF program is attached, and the node restores a flushed guard', async () => {
     await join('lan0', 'wan0', 'q0');
     await start('allow', { interfaces: ['lan0', 'wan0'], reversePath: 'off' });
     await expect.poll(config, soon).toEqual(refused('lan0', 'wan0'));
@@ -352,7 +360,7 @@ describe('a policed interface that is a bridge port', () => {
     expect(await crossing()).toEqual([]);
   });
 
-  test('is refused while it gives frames to a macvlan of this or another network namespace', async () => {
+  test('is reported as refused while it has a macvlan, in this or another network namespace', async () => {
     await start('allow', { interfaces: ['lan0', 'wan0'] });
     await expect.poll(() => config().state, soon).toBe('configured');
     await ip('link', 'add', 'mac0', 'link', 'lan0', 'type', 'macvlan', 'mode', 'bridge');
@@ -366,14 +374,14 @@ describe('a policed interface that is a bridge port', () => {
       .toEqual({ state: 'refused', detail: expect.stringMatching(`^${detail} macvlan_handle_frame.*, unjudged$`) });
     expect(await reaches()).toBe(true);
     await topology.client.must('ip', 'link', 'del', 'mac0');
-    // No notification tells that a macvlan in another namespace is gone; only the look of each second finds
-    // it.
+    // The kernel sends no notification when a macvlan in another network namespace vanishes, so only the
+    // periodic check finds the change. Cause a check by another change.
     await datapath.attach();
     await ip('link', 'set', 'lan0', 'alias', 'looked-at');
     await expect.poll(() => config().state, soon).toBe('configured');
   });
 
-  test('lets no frame pass if its bridge leads to another bridge', async () => {
+  test('lets no frame pass to a second bridge that is connected to its bridge', async () => {
     await ip('link', 'add', 'br1', 'type', 'bridge', 'forward_delay', '0', 'group_fwd_mask', '0x4000');
     await ip('link', 'add', 'in0', 'type', 'veth', 'peer', 'name', 'in1');
     for (const name of ['br1', 'in0', 'in1']) await ip('link', 'set', name, 'up');
@@ -392,7 +400,7 @@ describe('a policed interface that is a bridge port', () => {
     }
   });
 
-  test('need not be configured if its bridge is: the ports switch frames, and routed packets are classified', async () => {
+  test('may be left out of the configuration if the bridge is configured: the bridge switches frames, and the policy classifies routed packets', async () => {
     await ip('addr', 'flush', 'dev', 'lan0');
     await ip('addr', 'add', `${ADDRESSES.nodeLan}/24`, 'dev', 'br0');
     await join('lan0', 'q0');
@@ -408,12 +416,13 @@ describe('a policed interface that is a bridge port', () => {
   });
 });
 
-test('fifty interfaces re-created under load let no packet pass without a verdict', async () => {
+test('no packet passes without a verdict while an interface is re-created fifty times under load', async () => {
   await start('deny');
   const { node, client, server } = topology;
   await server.must('nft', 'add table inet seen; add chain inet seen in { type filter hook prerouting priority 0; }');
   await server.must('nft', 'add', 'rule', 'inet', 'seen', 'in', 'udp', 'dport', '9', 'counter', 'drop');
-  // The client's side of the link stays, so that it sends from the moment when the interface exists.
+  // Put the client's address on a bridge of the client, which stays when the link vanishes. So the client
+  // sends from the moment when the interface exists again.
   const mac = '02:00:00:00:01:01';
   await client.must(
     'sh',
@@ -432,7 +441,8 @@ test('fifty interfaces re-created under load let no packet pass without a verdic
         ip addr add ${ADDRESSES.nodeLan}/24 dev lan0;
         ip -n ${client.name} link set port0 up master br0`;
       execFileSync('sh', ['-ec', create]);
-      // In every fifth round this thread, which attaches, waits until the guard has dropped packets.
+      // In every fifth round, block this thread, which attaches the datapath, until the guard has dropped
+      // packets.
       const deadline = performance.now() + 2_000;
       while (round % 5 === 0 && stoppedByGuard() === stopped && performance.now() < deadline);
       if (round % 5 === 0) expect(stoppedByGuard()).toBeGreaterThan(stopped);
@@ -457,13 +467,13 @@ test('fifty interfaces re-created under load let no packet pass without a verdic
   }
 });
 
-/** Packets, from the kernel's counter of the guard. */
+/** Returns the number of packets that the guard has dropped. */
 function stoppedByGuard(): number {
   const counter = execFileSync('nft', ['list', 'counter', 'inet', 'weir', 'dropped'], { encoding: 'utf8' });
   return Number(/packets (\d+)/.exec(counter)?.[1]);
 }
 
-/** Sends as fast as the link allows, and continues while there is no link. */
+/** A script that sends UDP packets to the server as fast as possible, even while the link is missing. */
 const SENDER = `
   const socket = require('node:dgram').createSocket('udp4');
   const payload = Buffer.alloc(64);

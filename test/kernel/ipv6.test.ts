@@ -50,7 +50,7 @@ const forgetNeighbours = async (): Promise<void> => {
     await space.must('ip', '-6', 'neigh', 'flush', 'all');
 };
 
-/** Packets to the client that the interface dropped because it had no queue. */
+/** Returns the number of packets to the client that lan0 dropped while lan0 had no queue. */
 async function unsent(): Promise<number> {
   const [link] = JSON.parse(await topology.node.must('ip', '-j', '-s', 'link', 'show', 'dev', 'lan0')) as {
     stats64: { tx: { dropped: number } };
@@ -94,7 +94,7 @@ describe.each<[string, Partial<DatapathOptions>]>([
       if (seq !== undefined) received.add(Number(seq));
     });
     const further = async (): Promise<void> => {
-      // Reads first the messages that arrived while this thread was busy.
+      // Wait, so that this thread first reads the replies that arrived while the thread was busy.
       await new Promise((resolve) => setTimeout(resolve, 50));
       const before = Math.max(0, ...received);
       await expect.poll(() => Math.max(0, ...received), { interval: 5, timeout: 5_000 }).toBeGreaterThan(before + 40);
@@ -108,15 +108,15 @@ describe.each<[string, Partial<DatapathOptions>]>([
     const counted = (await unsent()) - before;
     if (HAS_TCX && options.forceClsact !== true) expect([lost, counted]).toEqual([[], 0]);
     else {
-      // While the kernel adds clsact, it removes the queue of the interface and drops packets that the
-      // interface sends in that moment.
+      // While the kernel adds clsact, it removes the queue of the interface. Packets that the interface sends
+      // at this moment are lost, so the lost packets must be consecutive.
       expect(lost).toEqual(lost.map((_, at) => (lost[0] ?? 0) + at));
       if (COUNTS_UNSENT) expect(lost.length).toBeLessThanOrEqual(counted);
     }
     expect(dropped()).toBe(0n);
   });
 
-  test('passes to and from the node, and is forwarded according to non_ipv4', async () => {
+  test('passes to and from the node, and is forwarded only with non_ipv4: pass', async () => {
     start(options);
     await forgetNeighbours();
     const cut: string[] = [];
@@ -131,8 +131,8 @@ describe.each<[string, Partial<DatapathOptions>]>([
 });
 
 /**
- * Opens a connection with slow traffic, as SSH has. Returns a function that sends the next line and returns
- * whether it comes back.
+ * Opens a TCP connection with one line of text at a time, like SSH. Returns a function that sends the next
+ * line, and returns whether the line comes back.
  */
 async function converse(from: End, to: End, address: string): Promise<() => Promise<boolean>> {
   port++;
@@ -179,7 +179,7 @@ describe('an established TCP connection over IPv6', () => {
     ['client to node, forwarding directly', 'client', 'node', IPV6.nodeLan, { forwarding: 'direct' }],
     ['client to server with non_ipv4: pass', 'client', 'server', IPV6.server, { nonIpv4: 'pass' }],
   ])(
-    'continues when the datapath attaches and detaches, and another can be opened: %s',
+    'continues when the datapath attaches and detaches, and a new connection can be opened: %s',
     async (_, from, to, address, more) => {
       const say = await converse(from, to, address);
       const answered = [await say()];
@@ -197,7 +197,7 @@ describe('an established TCP connection over IPv6', () => {
     },
   );
 
-  test('through the node ends if non_ipv4 is drop', async () => {
+  test('through the node ends when the datapath attaches with non_ipv4: drop', async () => {
     const say = await converse('client', 'server', IPV6.server);
     const before = await say();
     start();
@@ -206,24 +206,26 @@ describe('an established TCP connection over IPv6', () => {
   });
 });
 
-test('IPv6 that is forwarded by non_ipv4: pass is counted, and IPv6 of the node itself is not', async () => {
+test('the counter of passed non-IPv4 packets counts forwarded IPv6 packets, but not IPv6 packets of the node itself', async () => {
   start({ nonIpv4: 'pass' });
   await forgetNeighbours();
   expect(await reaches('client', IPV6.nodeLan)).toBe(true);
   expect(datapath.stats().nonIpv4Passed).toEqual({ packets: 0n, bytes: 0n });
   expect(await reaches('client', IPV6.server)).toBe(true);
-  // A request and its reply: 14 bytes of Ethernet, 40 of IPv6, 8 of ICMP, 56 of data.
+  // Two packets, request and reply, of 118 bytes each: 14 bytes of Ethernet, 40 of IPv6, 8 of ICMP and 56 of
+  // data.
   expect(datapath.stats().nonIpv4Passed).toEqual({ packets: 2n, bytes: 236n });
 });
 
-describe('IPv6 by an interface with forwarding=0', () => {
+describe('IPv6 packets that come in by an interface with forwarding=0', () => {
   afterEach(() => setForwarding(1));
   const setForwarding = (value: number): Promise<string> =>
     topology.node.must('sysctl', '-qw', `net.ipv6.conf.lan0.forwarding=${value}`);
 
-  test.each(['drop', 'pass'] as const)('reaches the node but is not forwarded, with non_ipv4: %s', async (nonIpv4) => {
+  test.each(['drop', 'pass'] as const)('reach the node but are not forwarded, with non_ipv4: %s', async (nonIpv4) => {
     await setForwarding(0);
-    // An interface that does not forward solicits routers, and may lose addresses.
+    // Add the IPv6 addresses again, because an interface without forwarding solicits routers and may lose
+    // addresses.
     await addIpv6(topology);
     await setForwarding(0);
     start({ nonIpv4 });
@@ -235,18 +237,18 @@ describe('IPv6 by an interface with forwarding=0', () => {
   });
 });
 
-describe('with police_local, the node’s own IPv6', () => {
-  test('is dropped, but neighbour discovery works', async () => {
+describe('IPv6 packets of the node itself with police_local', () => {
+  test('are dropped with non_ipv4: drop, except for neighbour discovery', async () => {
     start({ policeLocal: true });
     await forgetNeighbours();
     expect(await reaches('client', IPV6.nodeLan)).toBe(false);
     expect(await reaches('node', IPV6.client)).toBe(false);
-    // One echo request came in; the other was dropped on its way out.
+    // The datapath dropped the client's echo request on input and the node's echo request on output.
     expect(dropped()).toBe(2n);
     expect(await topology.client.must('ip', '-6', 'neigh', 'show', IPV6.nodeLan)).toContain('lladdr');
   });
 
-  test('passes with non_ipv4: pass', async () => {
+  test('pass with non_ipv4: pass', async () => {
     start({ policeLocal: true, nonIpv4: 'pass' });
     expect(await reaches('client', IPV6.nodeLan)).toBe(true);
     expect(await reaches('node', IPV6.client)).toBe(true);

@@ -5,12 +5,13 @@ export const IPV6 = {
   nodeLan: 'fd77:1::1',
   nodeWan: 'fd77:2::1',
   server: 'fd77:2::2',
-  /** The node's address on both of its links. */
+  /** The link-local address that the node has on lan0 and on wan0. */
   linkLocal: 'fe80::1',
 } as const;
 
 /**
- * Gives the three namespaces IPv6 addresses without duplicate detection, and routes; the node forwards IPv6.
+ * Gives the client, the node and the server IPv6 addresses and routes, and makes the node forward IPv6.
+ * Duplicate address detection is off, so that the addresses are usable immediately.
  */
 export async function addIpv6({ client, node, server }: Topology): Promise<void> {
   await node.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv6/conf/all/forwarding');

@@ -17,7 +17,10 @@ afterAll(async () => {
   await topology.remove();
 });
 
-/** Waits until the sockets are quiet: the kernel may report a carrier up to a second late. */
+/**
+ * Waits until no notification has arrived for 1.5 seconds, because the kernel can report the carrier of a new
+ * link up to one second late.
+ */
 async function quiet(): Promise<void> {
   const sockets = new NotificationSockets();
   try {
@@ -32,7 +35,10 @@ async function quiet(): Promise<void> {
 const QUIET_MS = 1_500;
 
 const NOTHING: KernelNotifications = { links: false, guard: false, others: false };
-/** The notifications that a command causes, and whether the sockets were readable. */
+/**
+ * Runs a shell command. Returns the kernel notifications that the command causes, and whether the
+ * notification sockets became readable.
+ */
 function heard(command: string, input?: string): KernelNotifications & { readonly readable: boolean } {
   const sockets = new NotificationSockets();
   try {
@@ -47,38 +53,38 @@ function heard(command: string, input?: string): KernelNotifications & { readonl
 }
 
 test.each([
-  ['an interface that appears', 'ip link add v0 type veth peer name v1', { links: true, guard: false, others: true }],
-  ['one that is renamed', 'ip link set v0 name v2', { links: true, guard: false, others: true }],
-  ['one that vanishes', 'ip link del v2', { links: true, guard: false, others: true }],
-  ['a guard that is made', 'nft add table inet weir', { links: false, guard: true, others: true }],
-  ['a chain in it', 'nft add chain inet weir guard', { links: false, guard: true, others: true }],
-  ['a rule in it', 'nft add rule inet weir guard accept', { links: false, guard: true, others: true }],
-  ['one that is deleted', 'nft delete table inet weir', { links: false, guard: true, others: true }],
+  ['a new interface', 'ip link add v0 type veth peer name v1', { links: true, guard: false, others: true }],
+  ['a renamed interface', 'ip link set v0 name v2', { links: true, guard: false, others: true }],
+  ['a deleted interface', 'ip link del v2', { links: true, guard: false, others: true }],
+  ['a new guard', 'nft add table inet weir', { links: false, guard: true, others: true }],
+  ['a new chain of the guard', 'nft add chain inet weir guard', { links: false, guard: true, others: true }],
+  ['a new rule of the guard', 'nft add rule inet weir guard accept', { links: false, guard: true, others: true }],
+  ['a deleted guard', 'nft delete table inet weir', { links: false, guard: true, others: true }],
   [
-    'everything that is flushed',
+    'a ruleset that is flushed',
     'nft add table inet weir; nft flush ruleset',
     { links: false, guard: true, others: true },
   ],
   [
-    'a filter',
+    'a new and deleted clsact qdisc',
     'tc qdisc add dev lan0 clsact; tc qdisc del dev lan0 clsact',
     { links: false, guard: false, others: true },
   ],
   ['an ip rule', 'ip rule add fwmark 1 table 9; ip rule del fwmark 1', { links: false, guard: false, others: true }],
-] as const)('%s causes a notification', (_, command, notifications) => {
+] as const)('the kernel sends a notification for %s', (_, command, notifications) => {
   expect(heard(command)).toEqual({ ...notifications, readable: true });
 });
 
-test('a third-party table does not count as the guard, even with the guard’s name in another family', () => {
+test("a change of a third-party table does not count as a change of the guard, even if table or chain has the guard's name", () => {
   const command = 'nft add table inet other; nft add chain inet other guard; nft add table ip weir; nft flush ruleset';
   expect(heard(command)).toEqual({ ...NOTHING, others: true, readable: true });
 });
 
-test('without a change there is no notification', () => {
+test('the notification sockets receive nothing while nothing changes', () => {
   expect(heard('true')).toEqual({ ...NOTHING, readable: false });
 });
 
-test('lost messages count as a change of everything', () => {
+test('lost netlink messages count as a change of everything that the socket reports', () => {
   const flood = Array.from({ length: 2_000 }, (_, index) => `link set lan0 alias n${index}`).join('\n');
   expect(heard('ip -batch -', flood)).toEqual({ links: true, guard: false, others: true, readable: true });
   const tables = Array.from({ length: 3_000 }, (_, index) => `add table inet other${index}`).join('\n');

@@ -48,13 +48,13 @@ function ofNames(...names: readonly string[]): Program {
   return compile(policy([group(['0.0.0.0/0'], rules)]));
 }
 
-/** True if the server replies to the client's echo request; each request is a flow of its own. */
+/** Returns whether the server replies to an echo request of the client. Each request opens a new flow. */
 async function reaches(): Promise<boolean> {
   const { code } = await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.server);
   return code === 0;
 }
 
-test('a learned address is reached over restarts, until it is revoked or expires', { timeout: 60_000 }, async () => {
+test('the datapath passes packets to a granted address, also after restarts, until the grant is revoked or expires', { timeout: 60_000 }, async () => {
   let datapath = open();
   try {
     await datapath.open();
@@ -90,7 +90,8 @@ test('a learned address is reached over restarts, until it is revoked or expires
     expect(await reaches()).toBe(false);
     await datapath.grant([{ ...grant, expiresAtNs: process.hrtime.bigint() + SECOND_NS }]);
     expect(await reaches()).toBe(true);
-    // No process removes the grant: the kernel compares the expiry with its clock.
+    // Close the datapath, so that no process removes the grant. The kernel itself must compare the expiry
+    // with its clock.
     await datapath.close();
     await expect.poll(reaches, { timeout: 20_000 }).toBe(false);
   } finally {
@@ -99,9 +100,9 @@ test('a learned address is reached over restarts, until it is revoked or expires
   }
 });
 
-test('serves grant requests from a port, also while a program is staged', async () => {
+test('the datapath thread answers grant requests from a port even while it stages a policy', async () => {
   const datapath = open({ programCapacity: 65_536 });
-  // Large enough that staging takes a while.
+  // A large policy, so that the datapath thread needs some time to stage the policy.
   const named = ofNames(...Array.from({ length: 5_000 }, (_, index) => `n${index}.test`));
   await datapath.open();
   await datapath.stage(named, 1);
@@ -115,7 +116,8 @@ test('serves grant requests from a port, also while a program is staged', async 
     port.postMessage(request);
   }
   await staged;
-  // The replies must already be in the port, before this thread yields.
+  // The answers must already be in the port: if the datapath thread had waited for the end of staging, the
+  // answers would arrive later.
   const answers = ids.map(() => receiveMessageOnPort(port)?.message as GrantAnswer | undefined);
   expect(answers).toEqual(ids.map((id) => ({ id, refused: 0 })));
   expect((await datapath.learned()).map(({ pattern, addresses }) => [pattern, [...addresses]])).toEqual([

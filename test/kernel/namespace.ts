@@ -4,8 +4,8 @@ import koffi from 'koffi';
 const CLONE_NEWNET = 0x4000_0000;
 
 /**
- * Moves this thread, and processes that it starts from now on, into a network namespace. Returns a function
- * that moves it back.
+ * Moves this thread into a network namespace. Processes that the thread starts later are in the same
+ * namespace. Returns a function that moves the thread back.
  */
 export function enterNamespace(name: string): () => void {
   const back = openSync('/proc/thread-self/ns/net', 'r');

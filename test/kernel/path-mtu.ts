@@ -13,8 +13,9 @@ const DONT_FRAGMENT = 0x4000;
 const MTU = 1_300;
 
 /**
- * Makes the kernel of this thread's network namespace, which has the address `own`, learn and use a smaller
- * path MTU to these destinations. Addresses are in host order.
+ * Makes the kernel learn a path MTU of 1,300 bytes for each destination, by ICMP errors from `router`. Works
+ * in the network namespace of this thread, which must have the address `own`. Addresses are in host byte
+ * order.
  */
 export async function findOutMtu(own: number, router: number, destinations: readonly number[]): Promise<void> {
   const fd = check('open a raw socket', libc.socket(AF_INET, SOCK_RAW_CLOEXEC, IPPROTO_RAW));
@@ -32,7 +33,7 @@ export async function findOutMtu(own: number, router: number, destinations: read
   }
 }
 
-/** The ICMP error for an echo reply that was too long. */
+/** Returns an ICMP error "fragmentation needed" that quotes an echo reply from `own` to `destination`. */
 function tooLong(own: number, router: number, destination: number): Uint8Array {
   const view = new DataView(new ArrayBuffer(2 * (IP_BYTES + ICMP.bytes)));
   const header = (at: number, source: number, target: number): void => {

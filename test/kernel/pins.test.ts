@@ -43,7 +43,7 @@ async function reaches(): Promise<boolean> {
   return (await topology.client.run('ping', '-n', '-c', '1', '-W', '0.4', ADDRESSES.server)).code === 0;
 }
 
-/** Replaces the pin `name` by the object pinned as `other`. */
+/** Replaces the pin `name` by a pin of the BPF object that is pinned as `other`. */
 function replace(name: string, other: string): void {
   const fd = openPinned(join(folder, other));
   mkdirSync(join(topology.pinPath, 'aside'));
@@ -54,14 +54,14 @@ function replace(name: string, other: string): void {
 }
 
 test.each<[string, () => void, readonly string[]]>([
-  ['one map', () => rmSync(join(folder, 'flows')), ['flows']],
-  ['one program', () => rmSync(join(folder, 'weir_ingress')), ['weir_ingress']],
-  ['all of them', () => readdirSync(folder).forEach((name) => void rmSync(join(folder, name))), PINNED],
-  ['the folder of the set', () => rmSync(folder, { recursive: true }), PINNED],
+  ['the pin of one map', () => rmSync(join(folder, 'flows')), ['flows']],
+  ['the pin of one BPF program', () => rmSync(join(folder, 'weir_ingress')), ['weir_ingress']],
+  ['all pins', () => readdirSync(folder).forEach((name) => void rmSync(join(folder, name))), PINNED],
+  ['the folder of the pins', () => rmSync(folder, { recursive: true }), PINNED],
   ['the whole pin path', () => rmSync(topology.pinPath, { recursive: true }), PINNED],
-  ['a map in the place of another', () => replace('active', 'vitals'), ['active']],
-  ['a map in the place of the layouts', () => replace('layouts', 'sweep'), ['layouts']],
-])('reports and restores pins: %s', async (_, lose, lost) => {
+  ['another map is pinned as `active`', () => replace('active', 'vitals'), ['active']],
+  ['another map is pinned as `layouts`', () => replace('layouts', 'sweep'), ['layouts']],
+])('`look` reports lost pins, and `attach` restores them: %s', async (_, lose, lost) => {
   expect(datapath.look()).toEqual([]);
   lose();
   const seen = datapath.look().filter(({ type }) => type !== 'link_lost');
@@ -73,7 +73,7 @@ test.each<[string, () => void, readonly string[]]>([
   expect(datapath.look()).toEqual([]);
   expect(readdirSync(folder).sort()).toEqual(PINNED);
   expect(readdirSync(topology.pinPath).sort()).toEqual([`links-${networkNamespace()}`, 'maps-1']);
-  // The next process finds the policy in force, and traffic continues.
+  // Start another datapath: it must find the policy in force, and traffic must still pass.
   datapath.close();
   datapath = new LocalDatapath(datapathOptions(topology.pinPath));
   expect(datapath.open()).toMatchObject({ adopted: true, inForce: { generation: 7 } });
@@ -81,7 +81,7 @@ test.each<[string, () => void, readonly string[]]>([
   expect(await reaches()).toBe(true);
 });
 
-test('a pin path that was removed and created again is locked again', () => {
+test('`attach` creates and locks the pin path again if the pin path was removed', () => {
   rmSync(topology.pinPath, { recursive: true });
   datapath.attach();
   expect(lockHolder(topology.pinPath)).toMatchObject({ pid: process.pid });

@@ -6,7 +6,7 @@ import { layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 
-/** A policy that consists of its default only. */
+/** Returns a policy without rules, whose default action decides every packet. */
 export function defaultOnly(action: 'allow' | 'deny', mode: 'audit' | 'enforce' = 'enforce'): Policy {
   return { groups: [], default: { action, mode, from: 'default_policy' } };
 }
@@ -18,7 +18,10 @@ export const auditAll: Program = compile(defaultOnly('deny', 'audit'));
 export const ALLOWED = 8_000;
 export const DENIED = 8_001;
 
-/** Allows one port of the server to the client, and has `destinations` more rules to be large. */
+/**
+ * Returns a policy that allows packets from the client to one port of the server. The policy has
+ * `destinations` more rules, to make the program image large.
+ */
 export function policyOf(destinations: number): Policy {
   const allow = rule({ to: [ADDRESSES.server], ports: [String(ALLOWED)] });
   const filler = Array.from({ length: destinations }, (_, index) =>
@@ -31,7 +34,7 @@ export function policyOf(destinations: number): Policy {
   return policy([group([ADDRESSES.client], [allow, ...filler])]);
 }
 
-/** The digest that an adopted datapath reports for a program. */
+/** Returns the digest that a datapath reports for an adopted program. */
 export function imageSha256(program: Program): string {
   const { words } = layout(program);
   return createHash('sha256')

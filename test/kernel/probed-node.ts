@@ -22,49 +22,52 @@ export const MARK_MASK = 0x00f0_0000;
 const proberFile = join(fileURLToPath(new URL('../..', import.meta.url)), 'dist/test/kernel/prober.js');
 
 type Outcome = {
-  /** Datagrams without a reply. */
+  /** Number of datagrams to the allowed port that got no reply. */
   readonly lost: number;
-  /** Failed new TCP flows, and whether the permanent TCP flow was closed. */
+  /** Number of new TCP flows that failed, and whether the permanent TCP flow was closed. */
   readonly failedTcp: readonly [number, boolean];
-  /** Datagrams to the denied port that got a reply. */
+  /** Number of datagrams to the denied port that got a reply. */
   readonly leaked: number;
-  /** Packets counted as denied minus packets sent to the denied port. */
+  /** Number of packets counted as denied, minus number of packets sent to the denied port. */
   readonly miscounted: number;
-  /** Packets sent by the permanent UDP flow minus packets in its flow entry. */
+  /**
+   * Number of packets that the permanent UDP flow sent, minus number of packets that the flow table counted
+   * for this flow.
+   */
   readonly unaccounted: number;
-  /** Drops for other reasons, by drop reason. */
+  /** Number of dropped packets for each drop reason except policy_deny. */
   readonly dropped: Readonly<Record<string, number>>;
 };
 export const NOTHING_LOST = { lost: 0, failedTcp: [0, false], leaked: 0, dropped: {} };
 
 /**
- * A node between client and server whose datapath runs in this process, with traffic that is fully accounted
- * for.
+ * A node between client and server. Its datapath runs in this process, and its traffic is counted, so that a
+ * test can check that no packet is lost, leaked or miscounted.
  */
 export type ProbedNode = {
   readonly topology: Topology;
   options(more?: Partial<DatapathOptions>): DatapathOptions;
-  /** Opens a datapath, which `datapath` returns from then on. */
+  /** Creates and opens a datapath. From then on, the method `datapath` returns that datapath. */
   start(more?: Partial<DatapathOptions>): LocalDatapath;
   datapath(): LocalDatapath;
-  /** Stages, proves and flips. */
+  /** Stages, proves and flips a policy. */
   putInForce(policy: Policy, generation: number): { readonly epoch: number };
   mapSets(): string[];
   startProbes(): Promise<void>;
   endProbes(): Promise<Outcome>;
-  /** Whether a datagram to that port gets a reply. */
+  /** Returns whether a datagram of the client to this port of the server gets a reply. */
   answers(port: number): Promise<boolean>;
-  /** Ends the traffic, and removes everything from the kernel. */
+  /** Ends the traffic, and removes all pins, links and guards of the datapath from the kernel. */
   clear(): void;
   remove(): Promise<void>;
 };
 
-/** Moves this thread into the node's namespace. */
+/** Creates the node, and moves this thread into the node's network namespace. */
 export async function createProbedNode(tag: string): Promise<ProbedNode> {
   const topology = await createTopology(tag);
   const { client, server, pinPath } = topology;
-  // An interface solicits routers at 2, 6, 14, 29, 61 seconds and later. An earlier layout drops and counts
-  // these packets.
+  // Turn IPv6 off: interfaces send router solicitations from time to time, and an earlier layout drops and
+  // counts these packets.
   for (const space of [client, topology.node, server])
     await space.must('sysctl', '-qw', 'net.ipv6.conf.all.disable_ipv6=1');
   await firstLine(server.start(process.execPath, [program('tour-traffic'), 'serve', `${ALLOWED}`, `${DENIED}`]));
@@ -91,12 +94,12 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     pinPath,
     ...more,
   });
-  /** Datagrams that arrived but overflowed the receiver's buffer. */
+  /** Returns the number of datagrams that the receivers lost because their socket buffers were full. */
   const overflows = async (): Promise<number> => {
     const found = await Promise.all([client, server].map((end) => end.must('cat', '/proc/net/snmp')));
     return found.reduce((sum, text) => sum + Number(/^Udp: (?:\d+ ){4}(\d+)/m.exec(text)?.[1]), 0);
   };
-  /** Packets of the busiest UDP flow, from its flow entry. */
+  /** Returns the packet count of the UDP flow with the most packets, from the flow table. */
   const busiest = async (): Promise<number> => {
     const [set] = mapSetsIn(pinPath);
     if (set === undefined) throw new Error('nothing is pinned');
@@ -176,5 +179,5 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
   return node;
 }
 
-/** Waits so many milliseconds while traffic passes. */
+/** Waits `ms` milliseconds while the traffic continues. */
 export const traffic = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

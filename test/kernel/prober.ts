@@ -2,15 +2,16 @@ import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { connect } from 'node:net';
 
 /**
- * Traffic of a client, run inside a namespace: `node prober.js ADDRESS ALLOWED DENIED`. Sends to the echo
- * server at port ALLOWED by a permanent UDP and TCP flow and by new flows all the time, and sends to port
- * DENIED. Prints `ready`. When standard input closes, it waits for pending replies and prints a `Summary` as
- * JSON.
+ * A program that generates the traffic of a client: `node prober.js ADDRESS ALLOWED DENIED`. A test runs it
+ * in the client's network namespace. It sends to the echo server at port ALLOWED, by one permanent UDP flow,
+ * one permanent TCP flow, and new flows all the time. It also sends datagrams to port DENIED. It prints
+ * `ready` when it has started. When its standard input closes, it waits for pending replies and prints a
+ * `Summary` as JSON.
  */
 export type Summary = {
-  /** Datagrams of one permanent flow, and those without a reply. */
+  /** Datagrams of the permanent UDP flow: sent datagrams, and datagrams without a reply. */
   readonly udp: { sent: number; lost: number };
-  /** Flows of two datagrams each. */
+  /** New UDP flows of two datagrams each. */
   readonly freshUdp: { opened: number; failed: number };
   readonly tcp: { echoes: number; slowestMs: number; closed: boolean };
   readonly freshTcp: { opened: number; failed: number };
@@ -18,7 +19,7 @@ export type Summary = {
 };
 
 const PATIENCE_MS = 1_000;
-/** The time to wait for a reply to the last denied datagram, which should get none. */
+/** Time to wait for a reply to the last datagram to the denied port. A reply would be an error. */
 const LEAKED_MS = 300;
 const summary: Summary = {
   udp: { sent: 0, lost: 0 },

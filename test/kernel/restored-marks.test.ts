@@ -17,12 +17,15 @@ afterEach(async () => {
 });
 afterAll(() => node?.remove());
 
-/** Seconds to wait: a due reply may be late on a busy machine; where none is due, the whole time is spent. */
+/**
+ * Seconds to wait for a reply: PATIENCE where a reply is expected, which may be late on a busy machine, and
+ * SILENCE where no reply is expected.
+ */
 const [PATIENCE, SILENCE] = [5, 0.4];
 
 /**
- * Sends one datagram from a fixed port, so that all share one entry of conntrack. Returns the reply, or
- * `silent` after `patience` seconds.
+ * Sends one datagram from a fixed source port, so that all calls use the same conntrack entry. Returns the
+ * reply, or `silent` if there is no reply within `patience` seconds.
  */
 async function exchange(patience = PATIENCE): Promise<string> {
   const script = `
@@ -36,8 +39,8 @@ except socket.timeout: print('silent')`;
 }
 
 /**
- * Removes the hooks, as `tc` or `bpftool` can. Before Linux 6.6 they are clsact filters instead of pinned
- * links.
+ * Removes the datapath's hooks as a user can do with `tc` or `bpftool`. The hooks are pinned links, or clsact
+ * filters before Linux 6.6.
  */
 async function loseHooks(): Promise<void> {
   const { pinPath, node: place } = node.topology;
@@ -131,7 +134,7 @@ const IPTABLES_ATTACKS: readonly (readonly [string, readonly string[]])[] = [
   ['set at FORWARD', ['FORWARD -j MARK --or-mark 0x100000']],
 ];
 
-describe('a mark that another rule sets or restores does not pass the guard', () => {
+describe('the guard drops a packet without a verdict, even if another rule sets or restores its mark', () => {
   describe.each(['iptables-nft', 'iptables-legacy'])('by %s', (iptables) => {
     afterEach(() => node.topology.node.must(iptables, '-t', 'mangle', '-F'));
 
@@ -146,7 +149,7 @@ describe('a mark that another rule sets or restores does not pass the guard', ()
     });
   });
 
-  test.each(ATTACKS)('%s', async (_, chains) => {
+  test.each(ATTACKS)('nftables: %s', async (_, chains) => {
     node.start({ forwarding: 'stack' }).attach();
     node.putInForce(policyOf(0), 1);
     await rules(...chains);
@@ -156,7 +159,7 @@ describe('a mark that another rule sets or restores does not pass the guard', ()
     expect({ before, after }).toEqual({ before: ['ping 1', 'ping 1'], after: ['silent', 'silent'] });
   });
 
-  test('also after the takeover from an earlier guard, which trusted the mark alone', async () => {
+  test('also after the takeover from an earlier guard, which accepted any packet with the mark', async () => {
     makeEarlierGuard();
     node.start({ forwarding: 'stack' }).attach();
     node.putInForce(policyOf(0), 1);
@@ -166,7 +169,7 @@ describe('a mark that another rule sets or restores does not pass the guard', ()
     expect({ before, after: await exchange(SILENCE) }).toEqual({ before: 'ping 1', after: 'silent' });
   });
 
-  test('(a mark with other bits can be saved, restored and kept)', async () => {
+  test("(exception: other rules can save, restore and match the bits of the mark outside the datapath's mask)", async () => {
     node.start({ forwarding: 'stack' }).attach();
     node.putInForce(policyOf(0), 1);
     await rules(

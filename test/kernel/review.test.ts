@@ -30,16 +30,16 @@ const nft = (rule: string, hook = 'postrouting', family = 'ip'): string =>
     rule === '' ? '' : `add rule ${family} mine some ${rule}`
   }'`;
 const CHAIN = 'nftables chain ip mine some';
-/** The chain and interfaces of each fault. */
+/** Returns each fault of a review as the NAT chain and its interfaces. */
 const faults = (interfaces: readonly string[]): string[] =>
   review(interfaces).faults.map((text) => text.replace(/ translates addresses at (.*), which is not .*/, ': $1'));
 
-describe('NAT on a policed outside interface is a fault', () => {
+describe('the review of a node reports NAT on a policed outside interface as a fault', () => {
   afterEach(() => {
     sh('nft flush ruleset; iptables-legacy -t nat -F; iptables-legacy -t nat -X; ip route flush default');
   });
 
-  test('that names chain and interface', () => {
+  test('and names the nftables chain and the interface', () => {
     sh(nft('oifname "wan0" masquerade'));
     expect(review(BOTH).faults).toEqual([
       `${CHAIN} translates addresses at wan0, which is not supported: take wan0 out of dataplane.interfaces, or remove the rules`,
@@ -48,38 +48,38 @@ describe('NAT on a policed outside interface is a fault', () => {
 
   test.each([
     ['masquerade at the outside', nft('oifname "wan0" masquerade'), [`${CHAIN}: wan0`]],
-    ['by index', nft('oif "wan0" masquerade'), [`${CHAIN}: wan0`]],
-    ['by the begin of the name', nft('oifname "wa*" masquerade'), [`${CHAIN}: wan0`]],
+    ['masquerade with the interface index', nft('oif "wan0" masquerade'), [`${CHAIN}: wan0`]],
+    ['masquerade with a prefix of the name', nft('oifname "wa*" masquerade'), [`${CHAIN}: wan0`]],
     ['source NAT', nft(`oifname "wan0" snat to ${ADDRESSES.nodeWan}`), [`${CHAIN}: wan0`]],
-    ['in a chain that is jumped to', nft('oifname "wan0" jump next'), [`${CHAIN}: wan0`]],
-    ['by a map of verdicts', nft('oifname "wan0" tcp dport vmap { 80 : jump next }'), [`${CHAIN}: wan0`]],
+    ['a jump to another chain', nft('oifname "wan0" jump next'), [`${CHAIN}: wan0`]],
+    ['a verdict map', nft('oifname "wan0" tcp dport vmap { 80 : jump next }'), [`${CHAIN}: wan0`]],
     [
-      'in family inet',
+      'a chain of family inet',
       nft('oifname "wan0" masquerade', 'postrouting', 'inet'),
       ['nftables chain inet mine some: wan0'],
     ],
-    ['for some sources', nft('ip saddr 10.77.1.0/24 oifname "wan0" counter masquerade'), [`${CHAIN}: wan0`]],
-    ['at one of several', nft('oifname { "wan0", "other0" } masquerade'), [`${CHAIN}: lan0, wan0`]],
-    ['everywhere', nft('masquerade'), [`${CHAIN}: lan0, wan0`]],
-    ['everywhere but', nft('oifname != "lan0" masquerade'), [`${CHAIN}: lan0, wan0`]],
-    ['for a published port', nft('iifname "wan0" tcp dport 80 dnat to 10.77.1.2', 'prerouting'), [`${CHAIN}: wan0`]],
+    ['masquerade of some sources', nft('ip saddr 10.77.1.0/24 oifname "wan0" counter masquerade'), [`${CHAIN}: wan0`]],
+    ['masquerade at several interfaces', nft('oifname { "wan0", "other0" } masquerade'), [`${CHAIN}: lan0, wan0`]],
+    ['masquerade at any interface', nft('masquerade'), [`${CHAIN}: lan0, wan0`]],
+    ['masquerade at any interface but one', nft('oifname != "lan0" masquerade'), [`${CHAIN}: lan0, wan0`]],
+    ['destination NAT', nft('iifname "wan0" tcp dport 80 dnat to 10.77.1.2', 'prerouting'), [`${CHAIN}: wan0`]],
     ['a redirect', nft('udp dport 53 redirect to :5353', 'prerouting'), [`${CHAIN}: lan0, wan0`]],
     [
-      'by iptables-nft',
+      'a rule of iptables-nft',
       'iptables-nft -t nat -A POSTROUTING -o wan0 -j MASQUERADE',
       ['nftables chain ip nat POSTROUTING: wan0'],
     ],
     [
-      'by iptables-nft in a chain of its own',
+      'a user-defined chain of iptables-nft',
       'iptables-nft -t nat -N MINE; iptables-nft -t nat -A PREROUTING -i wan0 -j MINE',
       ['nftables chain ip nat PREROUTING: wan0'],
     ],
     [
-      'by iptables-legacy',
+      'a rule of iptables-legacy',
       'iptables-legacy -t nat -A POSTROUTING -o wan0 -j MASQUERADE',
       ['table nat of iptables-legacy: lan0, wan0'],
     ],
-  ])('%s', (_, command, expected) => {
+  ])('for this NAT: %s', (_, command, expected) => {
     sh(command);
     expect(faults(BOTH)).toEqual(expected);
   });
@@ -87,14 +87,14 @@ describe('NAT on a policed outside interface is a fault', () => {
   test.each([
     ['an empty chain', nft('')],
     ['a rule that translates nothing', nft('oifname "wan0" counter accept')],
-    ['another interface', nft('oifname "other0" masquerade')],
-    ['what the node itself sends', nft('dnat to 10.77.1.2', 'output')],
-    ['what the node itself receives', nft('snat to 10.77.1.2', 'input')],
-    ['a table that sleeps', `${nft('oifname "wan0" masquerade')}; nft add table ip mine '{ flags dormant; }'`],
-    ['IPv6', nft('oifname "wan0" masquerade', 'postrouting', 'ip6')],
+    ['NAT at another interface', nft('oifname "other0" masquerade')],
+    ['NAT of packets that the node sends', nft('dnat to 10.77.1.2', 'output')],
+    ['NAT of packets to the node', nft('snat to 10.77.1.2', 'input')],
+    ['a dormant table', `${nft('oifname "wan0" masquerade')}; nft add table ip mine '{ flags dormant; }'`],
+    ['NAT of IPv6', nft('oifname "wan0" masquerade', 'postrouting', 'ip6')],
     ['empty tables of iptables-nft', 'iptables-nft -t nat -S'],
     ['empty tables of iptables-legacy', 'iptables-legacy -t nat -S'],
-  ])('but not: %s', (_, command) => {
+  ])('but reports no fault for: %s', (_, command) => {
     sh(command);
     expect(faults(BOTH)).toEqual([]);
   });
@@ -104,7 +104,7 @@ describe('NAT on a policed outside interface is a fault', () => {
     ['masquerade of any interface', nft('masquerade')],
     ['a redirect on the inside', nft('iifname "lan0" udp dport 53 redirect to :5353', 'prerouting')],
     ['iptables-legacy', 'iptables-legacy -t nat -A POSTROUTING -j MASQUERADE'],
-  ])('but not while only the inside is policed: %s', (_, command) => {
+  ])('but reports no fault if only the inside interface is policed: %s', (_, command) => {
     sh(`${command}; ip route add default via ${ADDRESSES.server}`);
     expect(faults(INSIDE)).toEqual([]);
   });
@@ -113,18 +113,18 @@ describe('NAT on a policed outside interface is a fault', () => {
     `ip route add default via ${ADDRESSES.server}`,
     `ip route add default nexthop via ${ADDRESSES.server} nexthop via 10.77.2.3`,
     `ip route add default via ${ADDRESSES.server} table 77; ip rule add pref 9 from 10.77.1.0/24 lookup 77`,
-  ])('on the interface of the default route: %s', (command) => {
+  ])('on the interface of a default route, for NAT without an interface: %s', (command) => {
     sh(`${nft('masquerade')}; ${command}`);
     expect(faults(BOTH)).toEqual([`${CHAIN}: wan0`]);
     sh('ip rule flush; ip rule add pref 32766 lookup main');
   });
 });
 
-describe('an interface that forwards and is not policed', () => {
+describe('the review of a node warns about an interface that forwards and is not policed', () => {
   const warning = (names: string): string =>
     `the node forwards what comes in by ${names} without a policy: dataplane.interfaces does not name it`;
 
-  test('is a warning while it has an address or a route', () => {
+  test('while the interface is up and has an address or a route', () => {
     expect(review(BOTH).warnings).toEqual([]);
     expect(review(INSIDE).warnings).toEqual([warning('wan0')]);
     ip('link set other0 up');
@@ -140,7 +140,7 @@ describe('an interface that forwards and is not policed', () => {
     expect(review(BOTH).warnings).toEqual([]);
   });
 
-  test('is only counted in the warning after the fifth one', () => {
+  test('and counts such interfaces after the fifth without their names', () => {
     for (let number = 1; number < 9; number++) {
       ip(`link add more${number} type veth peer name far${number}`);
       ip(`addr add 10.80.${number}.1/24 dev more${number}`);

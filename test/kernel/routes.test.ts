@@ -23,7 +23,7 @@ let kernel: Loaded;
 const interfaces: Record<string, number> = {};
 beforeAll(async () => {
   topology = await createTopology('routes');
-  // An interface that is not policed, with a network behind it.
+  // An interface of the node that is not policed, with a network behind it.
   await topology.node.must('ip', 'link', 'add', 'ext0', 'type', 'veth', 'peer', 'name', 'ext1');
   await topology.node.must('ip', 'addr', 'add', '10.77.9.1/24', 'dev', 'ext0');
   for (const name of ['ext0', 'ext1']) await topology.node.must('ip', 'link', 'set', name, 'up');
@@ -36,7 +36,7 @@ afterAll(async () => {
   await topology.remove();
 });
 
-/** Loads the program with these settings once, and resets its state. */
+/** Loads the BPF programs with these settings, or takes them from an earlier call, and resets their state. */
 const loaded = new Map<string, Loaded>();
 function load(more: Parameters<typeof loadForTest>[0] = {}): void {
   const key = JSON.stringify(more);
@@ -46,7 +46,10 @@ function load(more: Parameters<typeof loadForTest>[0] = {}): void {
   kernel.activate(allowAll);
 }
 
-/** Classifies a packet that comes in by an interface; with an egress entry it leaves by that interface. */
+/**
+ * Classifies a packet that comes in by the interface `by`. If `entry` is an egress entry, the packet leaves
+ * by that interface. Returns the TC action.
+ */
 function see(by: string, packet: Packet, options: FrameOptions = {}, entry: Entry = 'in'): number {
   kernel.context.setUint32(SKB.ifindex, interfaces[by] ?? 0, true);
   return kernel.runPacket(packet, options, 0, entry).returned;
@@ -61,19 +64,19 @@ const UNROUTED = ['192.0.2.1', '8.8.8.8', '240.0.0.1'];
 const ELSEWHERE = [ADDRESSES.server, '10.77.9.9'];
 const HERE = [ADDRESSES.client, ADDRESSES.clientOther, '10.77.1.77'];
 
-describe('a source that routes elsewhere, or that no host can have, is forged', () => {
+describe('a packet whose source address routes elsewhere, or cannot belong to a host, is dropped as forged', () => {
   test.each([
     ['strict', [...NEVER, ...OWN, ...UNROUTED, ...ELSEWHERE], HERE],
     ['loose', [...NEVER, ...OWN, ...UNROUTED], [...ELSEWHERE, ...HERE]],
     ['off', NEVER, [...OWN, ...UNROUTED, ...ELSEWHERE, ...HERE]],
-  ] as const)('by reverse_path: %s', (reversePath, dropped, passed) => {
+  ] as const)('with reverse_path: %s', (reversePath, dropped, passed) => {
     load({ reversePath });
     expect(dropped.filter((source) => see('lan0', from(source)) !== DROPPED)).toEqual([]);
     expect(kernel.counted()).toEqual({ drop_spoofed_source: dropped.length });
     expect(passed.filter((source) => see('lan0', from(source)) !== PASSED)).toEqual([]);
   });
 
-  test('also on a flow that the owner of the address opened by another interface', () => {
+  test('even if the packet belongs to a flow that the owner of the address opened by another interface', () => {
     load();
     see('lan0', asked);
     expect(see('wan0', asked)).toBe(DROPPED);
@@ -82,7 +85,7 @@ describe('a source that routes elsewhere, or that no host can have, is forged', 
     expect(kernel.counted()).toMatchObject({ drop_spoofed_source: 2, allow: 2 });
   });
 
-  test('also before a policy denies or audits it', () => {
+  test('before a policy denies or audits the packet', () => {
     load();
     kernel.activate(denyAll);
     see('lan0', from('8.8.8.8'));
@@ -91,11 +94,11 @@ describe('a source that routes elsewhere, or that no host can have, is forged', 
 });
 
 const MODES = [
-  ['strict', {}],
-  ['loose', { reversePath: 'loose' }],
-  ['off', { reversePath: 'off' }],
+  ['reverse_path: strict', {}],
+  ['reverse_path: loose', { reversePath: 'loose' }],
+  ['reverse_path: off', { reversePath: 'off' }],
   ['police_local', { policeLocal: true }],
-  ['police_local and off', { policeLocal: true, reversePath: 'off' }],
+  ['police_local and reverse_path: off', { policeLocal: true, reversePath: 'off' }],
   ['direct forwarding', { direct: true }],
   ['dns.transparent', { divertDns: true }],
   ['a service plane', { servicePlane: { address: at('127.0.0.1'), port: 15_001 } }],
@@ -117,7 +120,7 @@ const KINDS = [
 ] as const;
 
 describe('a packet with an address of 127.0.0.0/8 is dropped as `loopback`', () => {
-  test.each(MODES)('with %s', (_, settings) => {
+  test.each(MODES)('with the setting %s', (_, settings) => {
     load(settings);
     for (const policy of [allowAll, denyAll]) {
       kernel.activate(policy);
@@ -138,7 +141,7 @@ describe('a packet with an address of 127.0.0.0/8 is dropped as `loopback`', () 
     expect(kernel.counted()).toEqual({ drop_loopback: 2 * KINDS.length * LOOPBACK.length * 4 });
   });
 
-  test('before a policy was ever activated', () => {
+  test('even if no policy was ever activated', () => {
     const fresh = loadForTest({ judgeAll: false });
     try {
       fresh.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
@@ -149,7 +152,7 @@ describe('a packet with an address of 127.0.0.0/8 is dropped as `loopback`', () 
     }
   });
 
-  test('also as the reply to a packet that the node sent from such an address', () => {
+  test('even if the packet replies to a packet that the node sent from a loopback address', () => {
     load({ policeLocal: true });
     const sent = { ...udp, source: at('127.0.0.1'), destination: CLIENT };
     see('lan0', sent, {}, 'out_of_node');
@@ -160,7 +163,7 @@ describe('a packet with an address of 127.0.0.0/8 is dropped as `loopback`', () 
   });
 });
 
-describe('the sockets of the node’s own proxies receive no packet with a forged source', () => {
+describe('a socket of the DNS proxy or service plane receives no packet with a forged source', () => {
   const [OWN_PORT, OTHER_PORT] = [5_353, 5_354];
   const sockets: number[] = [];
   beforeAll(() => {
@@ -187,14 +190,14 @@ describe('the sockets of the node’s own proxies receive no packet with a forge
   const sent = (source: string, packet: Packet, destinationPort: number, options: FrameOptions): number =>
     see('lan0', { ...packet, source: at(source), destination: at(ADDRESSES.nodeLan), destinationPort }, options);
 
-  test.each(lookups)('by %s, with reverse_path: strict', (_, packet, options) => {
+  test.each(lookups)('sent as %s, with reverse_path: strict', (_, packet, options) => {
     load();
     expect(forged.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
     expect(kernel.counted()).toEqual({ drop_spoofed_source: forged.length });
     expect(HERE.filter((source) => sent(source, packet, OWN_PORT, options) !== PASSED)).toEqual([]);
   });
 
-  test.each(lookups)('by %s, with reverse_path: loose', (_, packet, options) => {
+  test.each(lookups)('sent as %s, with reverse_path: loose', (_, packet, options) => {
     load({ reversePath: 'loose' });
     const dropped = forged.filter((source) => !ELSEWHERE.includes(source));
     expect(dropped.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
@@ -202,7 +205,7 @@ describe('the sockets of the node’s own proxies receive no packet with a forge
   });
 
   test.each(lookups)(
-    'by %s, with reverse_path: off (only sources that no host can have are dropped)',
+    'sent as %s, with reverse_path: off (only addresses that cannot belong to a host count as forged)',
     (_, packet, options) => {
       load({ reversePath: 'off' });
       expect(NEVER.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
@@ -210,7 +213,7 @@ describe('the sockets of the node’s own proxies receive no packet with a forge
     },
   );
 
-  test('in fragments', () => {
+  test('sent in fragments', () => {
     load();
     const parts = [
       { fragment: MORE_FRAGMENTS, content: new Uint8Array(64) },
@@ -220,14 +223,14 @@ describe('the sockets of the node’s own proxies receive no packet with a forge
     expect(passed).toEqual([]);
   });
 
-  test('(other sockets of the node receive them)', () => {
+  test('(exception: other sockets of the node receive packets with a forged source)', () => {
     load();
     expect(ELSEWHERE.filter((source) => sent(source, udp, OTHER_PORT, {}) !== PASSED)).toEqual([]);
     expect(sent(ADDRESSES.server, tcp, OTHER_PORT, { tcpFlags: TCP.syn })).toBe(PASSED);
   });
 });
 
-describe('a forged fragment from another interface does not change the datagram of another sender', () => {
+describe('fragments with a forged source do not change how the datagram of another sender is reassembled', () => {
   const part = (fragment: number, bytes: number, more: FrameOptions = {}): FrameOptions => ({
     ...{ id: 7, fragment, content: new Uint8Array(bytes) },
     ...more,
@@ -251,7 +254,7 @@ describe('a forged fragment from another interface does not change the datagram 
     ['wan0', 'ext0'].map((by) => [reversePath, by] as const),
   );
 
-  test.each(ways)('with reverse_path: %s, by %s', (reversePath, by) => {
+  test.each(ways)('with reverse_path: %s, if the forged fragments come in by %s', (reversePath, by) => {
     load({ reversePath });
     for (const [kind, forgery] of forgeries) {
       kernel.forgetFlows();
@@ -263,7 +266,7 @@ describe('a forged fragment from another interface does not change the datagram 
     }
   });
 
-  test('nor does a fragment with a forged source from the sender’s interface to another destination', () => {
+  test("if the forged fragment comes in by the sender's interface and has the same destination and id", () => {
     load();
     see('lan0', asked, part(MORE_FRAGMENTS, 64));
     expect(see('lan0', from('8.8.8.8'), part(MORE_FRAGMENTS | 8, 64))).toBe(DROPPED);
@@ -271,7 +274,7 @@ describe('a forged fragment from another interface does not change the datagram 
   });
 });
 
-test('packets to the node itself pass without a rule and without the guard’s mark', () => {
+test('packets to the node itself pass without the guard bit although the policy denies all packets', () => {
   load();
   kernel.activate(denyAll);
   const addressed = [ADDRESSES.nodeLan, ADDRESSES.nodeWan, '10.77.1.255', '224.0.0.5', '255.255.255.255', '192.0.2.7'];
@@ -286,7 +289,7 @@ test('packets to the node itself pass without a rule and without the guard’s m
   expect(kernel.counted()).toEqual({ to_node: addressed.length });
 });
 
-test('fragments to the node take no room from fragments that are classified', () => {
+test('fragments to the node do not evict the reassembly state of fragments that are classified', () => {
   load();
   const first = { fragment: MORE_FRAGMENTS, content: new Uint8Array(64) };
   see('lan0', asked, { ...first, id: 1 });
@@ -302,7 +305,7 @@ describe('with police_local on a host that does not forward', () => {
   });
   afterEach(() => topology.node.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv4/ip_forward'));
 
-  test('packets to the node are classified by the policy', () => {
+  test('the policy classifies packets to the node, and packets with a forged source are dropped', () => {
     expect(see('lan0', { ...asked, destination: at(ADDRESSES.nodeLan) })).toBe(PASSED);
     expect(see('lan0', from('0.1.2.3', at(ADDRESSES.nodeLan)))).toBe(DROPPED);
     kernel.activate(denyAll);
@@ -325,7 +328,7 @@ describe('an ICMP error about a flow', () => {
   test.each([
     ['half open', () => see('lan0', asked)],
     ['answered', answered],
-  ])('passes only from the interface that the flow leads to: %s', (_, open) => {
+  ])('counts as part of the flow only if it comes in by the interface that the flow leaves by: %s flow', (_, open) => {
     open();
     expect(see('wan0', about(asked), quoting(asked))).toBe(PASSED);
     expect(kernel.counted().icmp_related).toBe(1);
@@ -333,7 +336,7 @@ describe('an ICMP error about a flow', () => {
     expect(kernel.counted().icmp_related).toBe(1);
   });
 
-  test('does not pass from the replying side of a foreign flow if it is about replies', () => {
+  test('about a reply of a foreign flow is dropped if it comes in by the interface of the replying side', () => {
     kernel.activate(denyAll);
     const foreign: Packet = { ...udp, source: OUTSIDE, destination: CLIENT };
     see('lan0', foreign, {}, 'out_foreign');
@@ -342,7 +345,7 @@ describe('an ICMP error about a flow', () => {
     expect(kernel.counted()).toMatchObject({ foreign: 2, drop_policy_deny: 1 });
   });
 
-  test('passes from the destination of a foreign flow to the side that opened it', () => {
+  test("about a foreign flow passes only from the flow's destination to the side that opened the flow", () => {
     kernel.activate(denyAll);
     const foreign: Packet = { ...udp, source: OUTSIDE, destination: CLIENT };
     see('lan0', foreign, {}, 'out_foreign');
@@ -352,7 +355,7 @@ describe('an ICMP error about a flow', () => {
     expect(kernel.counted()).toMatchObject({ icmp_related: 1, drop_policy_deny: 2 });
   });
 
-  test('is dropped if its own source is forged', () => {
+  test('is dropped if the source of the ICMP error is forged', () => {
     answered();
     expect(see('wan0', about(asked, at(ADDRESSES.client)), quoting(asked))).toBe(DROPPED);
     expect(see('wan0', about(asked, at('0.1.2.3')), quoting(asked))).toBe(DROPPED);
@@ -360,7 +363,7 @@ describe('an ICMP error about a flow', () => {
   });
 });
 
-test('echo requests of the destination do not use the flow of the client’s echo request', () => {
+test('echo requests of the server do not pass as replies to an echo request of the client', () => {
   load();
   const request: Packet = { ...echo, source: CLIENT, destination: SERVER };
   see('lan0', request);

@@ -49,7 +49,10 @@ beforeEach(() => {
 });
 
 type Change = (ip: Uint8Array) => void;
-/** The return value for an allowed packet that is addressed to `station`. */
+/**
+ * Sends an allowed packet with the destination MAC address `station` through the ingress program. Returns the
+ * TC action.
+ */
 function see(
   packet: Packet,
   options: FrameOptions = {},
@@ -74,11 +77,11 @@ const set =
     ip[offset] = value;
   };
 
-test('direct forwarding · an allowed packet is sent at once', () => {
+test('an allowed packet is sent directly, without the network stack', () => {
   expect([see(asked), see(asked)]).toEqual([SENT, SENT]);
 });
 
-test('direct forwarding · a connection is sent at once from its first packet to its last', () => {
+test('all packets of a TCP connection are sent directly, from the SYN to the last ACK', () => {
   const connection: Packet = { ...asked, protocol: IPPROTO.tcp };
   const seen = (packet: Packet, tcpFlags: number, from = lan): number => {
     kernel.context.setUint32(SKB.ifindex, from.ifindex, true);
@@ -98,40 +101,40 @@ test('direct forwarding · a connection is sent at once from its first packet to
   expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing', packets: [3n, 4n] }]);
 });
 
-test('direct forwarding · ends at the time that user space sets, and needs such a time', () => {
+test('is off before user space sets a deadline, and after the deadline', () => {
   kernel.slots.setDirectUntil(0n);
   expect([see(asked), see(asked)]).toEqual([PASSED, PASSED]);
   kernel.slots.setDirectUntil(process.hrtime.bigint() + 60_000_000_000n);
   expect([see(asked), see(asked)]).toEqual([SENT, SENT]);
-  // The program's clock is a few milliseconds behind.
+  // A deadline 20 ms in the past, because the clock of the datapath is a few milliseconds behind.
   kernel.slots.setDirectUntil(process.hrtime.bigint() - 20_000_000n);
   expect([see(asked), see(asked)]).toEqual([PASSED, PASSED]);
 });
 
 test.each([
-  ['has options', () => see(asked, { optionBytes: 4 })],
-  ['is at the end of its life', () => see(asked, {}, set(8, 1))],
+  ['has IPv4 options', () => see(asked, { optionBytes: 4 })],
+  ['has a TTL of 1', () => see(asked, {}, set(8, 1))],
   ['has a wrong checksum', () => see(asked, {}, undefined, set(10, 0x5a))],
-  ['goes back where it came from', () => see({ ...asked, destination: at(ADDRESSES.clientOther) + 7 })],
-])('direct forwarding · a packet that %s goes by the stack', (_, pass) => {
+  ['leaves by the interface that it came in by', () => see({ ...asked, destination: at(ADDRESSES.clientOther) + 7 })],
+])('leaves a packet that %s to the network stack', (_, pass) => {
   expect(see(asked)).toBe(SENT);
   expect(pass()).toBe(PASSED);
   expect(pass()).toBe(PASSED);
 });
 
-test('direct forwarding · a packet to 0.0.0.0/8 goes by the stack, which drops it', async () => {
+test('leaves a packet to 0.0.0.0/8 to the network stack, which drops the packet', async () => {
   await topology.node.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.server);
   expect(see({ ...asked, destination: at('8.8.8.8') })).toBe(SENT);
   expect(see({ ...asked, destination: at('0.1.2.3') })).toBe(PASSED);
   await topology.node.must('ip', 'route', 'del', 'default');
 });
 
-test('direct forwarding · sets the priority by the type of service, as the stack does', () => {
+test('sets skb->priority by the type of service, as the network stack does', () => {
   const prioritiesOf = (types: readonly number[]): number[] =>
     types.map((type) => {
       expect(see(asked, {}, set(1, type))).toBe(SENT);
       return kernel.contextOut.getUint32(SKB.priority, true);
     });
-  // ip_tos2prio: best effort, bulk, interactive, interactive bulk.
+  // Values of ip_tos2prio in Linux: 0 best effort, 2 bulk, 6 interactive, 4 interactive bulk.
   expect(prioritiesOf([0x00, 0x02, 0x08, 0x10, 0x18, 0x28, 0xb8])).toEqual([0, 0, 2, 6, 4, 2, 4]);
 });

@@ -41,9 +41,9 @@ beforeAll(async () => {
   ] as const) {
     await space.must('ip', 'link', 'set', name, 'mtu', '9000');
   }
-  // The destination of the crafted frames.
+  // The destination MAC address of the frames that this test makes.
   await topology.node.must('ip', 'link', 'set', 'lan0', 'address', '02:00:00:00:00:01');
-  // Resolves the neighbours first, so that a frame that passes arrives at once.
+  // Resolve the neighbours first, so that the node does not hold back a frame that passes.
   await topology.client.must('ping', '-c', '1', '-W', '2', ADDRESSES.server);
   client = new Wire(topology.client.name, await index(topology.client));
   virtual = new Wire(topology.client.name, await index(topology.client), true);
@@ -68,7 +68,7 @@ afterEach(() => {
   detach(topology.pinPath);
 });
 
-/** A frame to the node whose payload ends with the marker. */
+/** Returns a frame to the node whose payload ends with the marker. */
 function frameOf(options: FrameOptions = {}, packet = asked): Uint8Array {
   const content = options.content ?? udpContent(packet);
   const bytes = new Uint8Array(MAX_FRAME);
@@ -86,20 +86,23 @@ function udpContent({ sourcePort, destinationPort }: Packet, payload: Uint8Array
   return content;
 }
 
-/** Inserts VLAN `tags` between the addresses and the EtherType. */
+/** Returns a frame with VLAN `tags` between the MAC addresses and the EtherType. */
 function tagged(...tags: readonly (readonly [number, number])[]): Uint8Array {
   const plain = frameOf();
   const header = tags.flatMap(([type, id]) => [type >> 8, type & 255, id >> 8, id & 255]);
   return Uint8Array.from([...plain.subarray(0, 12), ...header, ...plain.subarray(12)]);
 }
 
-/** An 802.3 frame: a length in place of the EtherType, and LLC before the packet. */
+/** Returns an 802.3 frame: a length in place of the EtherType, then the LLC header, then the IPv4 packet. */
 function llc(length: number, ...header: readonly number[]): Uint8Array {
   const plain = frameOf();
   return Uint8Array.from([...plain.subarray(0, 12), length >> 8, length & 255, ...header, ...plain.subarray(ETHERNET)]);
 }
 
-/** The names of the frames that reach the server. A last frame that passes marks the end. */
+/**
+ * Sends frames, and returns the names of those that reach the server. Sends one last valid frame, whose
+ * arrival shows that all earlier frames have been handled.
+ */
 async function arriving(frames: readonly (readonly [string, Uint8Array])[], by: Wire = client): Promise<string[]> {
   const last = Buffer.from('weir-last!');
   server.seen();
@@ -141,16 +144,16 @@ const ENCAPSULATED: readonly (readonly [string, Uint8Array])[] = [
 ];
 
 describe.each([
-  ['by the stack', 'stack'],
+  ['by the network stack', 'stack'],
   ['directly', 'direct'],
-] as const)('forwarded %s', (_, forwarding) => {
+] as const)('a node that forwards %s', (_, forwarding) => {
   beforeEach(() => start({ forwarding }));
 
-  test('only frames with IPv4 directly behind the Ethernet header arrive', async () => {
+  test('forwards only frames with IPv4 directly after the Ethernet header', async () => {
     expect(await arriving([...ENCAPSULATED, ['plain', frameOf()]])).toEqual(['plain']);
   });
 
-  test('a frame for another station does not arrive', async () => {
+  test('does not forward a frame whose destination MAC address is not that of the node', async () => {
     const to = (...mac: number[]): Uint8Array => {
       const frame = frameOf();
       frame.set(mac);
@@ -167,7 +170,7 @@ describe.each([
     await topology.node.must('ip', 'link', 'set', 'lan0', 'promisc', 'off');
   });
 
-  test('a packet with wrong lengths, a wrong checksum or a TTL of 1 does not arrive', async () => {
+  test('does not forward a packet with wrong lengths, a wrong checksum or a TTL below 2', async () => {
     const broken = (at_: number, value: number): Uint8Array => {
       const frame = frameOf();
       frame[at_] = value;
@@ -194,7 +197,7 @@ describe.each([
     expect(await arriving(frames)).toEqual(['plain']);
   });
 
-  test('a packet longer than the MTU of the next link does not arrive whole', async () => {
+  test('does not forward a whole packet that is longer than the MTU of the next link', async () => {
     await topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '1000');
     const long = new Uint8Array(1_200);
     long.set(MARKER, 1_100);
@@ -207,8 +210,9 @@ describe.each([
     await topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '9000');
   });
 
-  test('headers in non-linear pages of a frame are parsed', async () => {
-    // virtio_net_hdr, and a frame of more than a page whose linear part is the Ethernet header alone.
+  test('classifies packets by headers that are in non-linear pages of the socket buffer', async () => {
+    // Returns a virtio_net_hdr and a frame of more than one page. The header makes only the Ethernet header
+    // part of the linear data.
     const paged = (options: FrameOptions, packet = asked): Uint8Array => {
       const payload = new Uint8Array(6_000);
       payload.set(MARKER, 5_900);

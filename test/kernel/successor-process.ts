@@ -5,8 +5,9 @@ import { sampleOf } from '#policy/proof/proof-sample.js';
 import { policyOf } from './policies.js';
 
 /**
- * Takes over a dataplane and exits: `node successor-process.js OPTIONS [DESTINATIONS GENERATION]`, then puts
- * a policy with that many destinations in force. Tests kill it on the way.
+ * A program that takes over the datapath of an earlier process and exits: `node successor-process.js OPTIONS
+ * [DESTINATIONS GENERATION]`. With DESTINATIONS, it also puts a policy with that many extra rules in force.
+ * Tests kill this program during the takeover.
  */
 const [options = '', destinations, generation] = process.argv.slice(2);
 const datapath = new LocalDatapath(JSON.parse(options) as DatapathOptions);

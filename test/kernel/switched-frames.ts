@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 
-/** The MAC address of a station behind another port. */
+/** MAC address of a station behind another port of the bridge. */
 export const STATION = '02:00:00:00:00:77';
 
 const SENDER = '020000000066';
 const EVERY_STATION = 'ffffffffffff';
 const KNOWN = STATION.replaceAll(':', '');
 const UNKNOWN = '0200000000aa';
-/** An IPv4 packet with UDP from 10.77.1.2 and 16 bytes of data. */
+/** Returns an IPv4 and a UDP header in hexadecimal, from 10.77.1.2, for 16 bytes of data. */
 function IPV4(destination: string, fragment = '0000'): string {
   const header = Buffer.from(`4500002c0001${fragment}401100000a4d0102${destination}`, 'hex');
   let sum = 0;
@@ -18,9 +18,12 @@ function IPV4(destination: string, fragment = '0000'): string {
 }
 const IPV6 = (destination: string): string => `6000000000103b40fe800000000000000000000000000001${destination}`;
 
-/** The last 16 bytes of a frame differ from those of every other frame. */
+/**
+ * Returns a frame whose last 16 bytes are a hash of its name, so that they differ from those of every other
+ * frame.
+ */
 const frame = (name: string, destination: string, behindAddresses: string): Uint8Array => {
-  // 16 bytes: as many as the headers say.
+  // The hash has 16 bytes, which equals the data length in the UDP headers.
   const own = createHash('md5').update(name).digest();
   return Buffer.concat([Buffer.from(`${destination}${SENDER}${behindAddresses}`, 'hex'), own]);
 };
@@ -29,7 +32,7 @@ const attack = (name: string, destination: string, behindAddresses: string): [st
   frame(name, destination, behindAddresses),
 ];
 
-/** Frames that a bridge forwards to another port. */
+/** Frames that a bridge would forward from one port to another. */
 export const SWITCHED_FRAMES = {
   attacks: Object.fromEntries([
     attack('IPv4 to every station', EVERY_STATION, `0800${IPV4('ffffffff')}`),

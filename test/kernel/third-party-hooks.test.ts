@@ -26,7 +26,10 @@ afterAll(async () => {
   await topology.remove();
 });
 
-/** Called once for all tests without other options. */
+/**
+ * Opens and attaches a datapath with `forwarding: auto`. Most tests of this file use the datapath that was
+ * started before the first test.
+ */
 function start(more: Partial<DatapathOptions> = {}): void {
   datapath = new LocalDatapath(datapathOptions(topology.pinPath, { forwarding: 'auto', ...more }));
   datapath.open();
@@ -34,8 +37,8 @@ function start(more: Partial<DatapathOptions> = {}): void {
 }
 const sh = (command: string): void => void execFileSync('sh', ['-ec', command]);
 /**
- * The way of forwarding and its reason after a look, without the names of modules, which differ between
- * kernels.
+ * Checks for third-party hooks. Returns the resulting way of forwarding and the reason for it. Omits the
+ * names of kernel modules, which differ between kernels.
  */
 function reason(): string {
   datapath.look();
@@ -48,7 +51,7 @@ const chain = (table: string, definition: string): string =>
   `nft 'add table ${table}; add chain ${table} some { ${definition} ; }'`;
 const NETDEV = 'netdev mine';
 
-test('forwarding: auto · is direct while the guard is the only hook', () => {
+test('forwards directly while the guard is the only netfilter hook', () => {
   expect(reason()).toBe(ALONE);
 });
 
@@ -60,13 +63,13 @@ test.each([
     'nftables chain inet mine some',
   ],
   [
-    'one that comes first',
+    'a chain that runs before all other chains',
     chain('ip mine', 'type filter hook prerouting priority -300'),
     'nft delete table ip mine',
     'nftables chain ip mine some',
   ],
   [
-    'one that bears the guard’s name in another table',
+    'a chain with the guard’s name in another table',
     `nft 'add table ip mine; add chain ip mine guard { type filter hook forward priority 0 ; }'`,
     'nft delete table ip mine',
     'nftables chain ip mine guard',
@@ -78,7 +81,7 @@ test.each([
     'nftables chain ip mine some',
   ],
   [
-    'connection tracking for the node alone',
+    'connection tracking of the node’s own packets',
     `${chain('inet mine', 'type filter hook input priority 0')}; nft add rule inet mine some ct state new accept`,
     'nft delete table inet mine',
     "stack: ipv4_conntrack_defrag of netfilter's prerouting",
@@ -96,18 +99,18 @@ test.each([
     'nftables chain netdev mine some on egress of other0',
   ],
   [
-    'IPsec',
+    'an IPsec policy',
     'ip xfrm policy add src 10.77.1.0/24 dst 10.77.2.0/24 dir out tmpl src 10.77.2.1 dst 10.77.2.2 proto esp mode tunnel',
     'ip xfrm policy flush',
     'IPsec: 1 policies',
   ],
   [
-    'IPsec that lets nothing through without a policy',
+    'IPsec that blocks packets without a policy',
     'ip xfrm policy setdefault fwd block',
     'ip xfrm policy setdefault fwd accept',
     'IPsec, which blocks by default',
   ],
-  ['an ip rule by marks', 'ip rule add fwmark 7 table 77 pref 100', 'ip rule del pref 100', 'ip rule 100'],
+  ['an ip rule that matches a mark', 'ip rule add fwmark 7 table 77 pref 100', 'ip rule del pref 100', 'ip rule 100'],
   [
     'a tc filter on ingress',
     'tc qdisc add dev lan0 clsact; tc filter add dev lan0 ingress u32 match u32 0 0 flowid 1:1',
@@ -133,12 +136,12 @@ test.each([
     'interface tun7, which is not Ethernet',
   ],
   [
-    'a queue by something else than the packet',
+    'the sysctl ip_forward_update_priority=0',
     'echo 0 > /proc/sys/net/ipv4/ip_forward_update_priority',
     'echo 1 > /proc/sys/net/ipv4/ip_forward_update_priority',
     'net.ipv4.ip_forward_update_priority is 0',
   ],
-])('forwarding: auto · %s makes packets go by the stack until it is removed', (_, come, go, expected) => {
+])('%s makes the datapath forward by the network stack until its removal', (_, come, go, expected) => {
   expect(reason()).toBe(ALONE);
   sh(come);
   try {
@@ -151,9 +154,9 @@ test.each([
 });
 
 test.each([
-  ['an ip rule by addresses', 'ip rule add from 10.77.1.0/24 table 77 pref 100', 'ip rule del pref 100'],
+  ['an ip rule that matches addresses', 'ip rule add from 10.77.1.0/24 table 77 pref 100', 'ip rule del pref 100'],
   [
-    'a bridge elsewhere',
+    'a bridge without policed interfaces',
     'ip link add other0 type veth peer name other1; ip link add br7 type bridge; ip link set other0 master br7',
     'ip link del br7; ip link del other0',
   ],
@@ -168,7 +171,7 @@ test.each([
     'nft delete table inet mine',
   ],
   [
-    'a chain that stands on no hook',
+    'a chain that is on no netfilter hook',
     `nft 'add table inet mine; add chain inet mine some'`,
     'nft delete table inet mine',
   ],
@@ -178,7 +181,7 @@ test.each([
     'tc qdisc del dev lan0 clsact',
   ],
   ['a tunnel that is down', 'ip tuntap add dev tun7 mode tun', 'ip link del tun7'],
-])('forwarding: auto · %s does not affect direct forwarding', (_, come, go) => {
+])('%s does not end direct forwarding', (_, come, go) => {
   sh(come);
   try {
     expect(reason()).toBe(ALONE);
@@ -187,7 +190,7 @@ test.each([
   }
 });
 
-test.runIf(HAS_TCX)('forwarding: auto · another program on the hook makes packets go by the stack', async () => {
+test.runIf(HAS_TCX)('a third-party BPF program on the hook ends direct forwarding', async () => {
   const { ifindex } = listInterfaces().find(({ name }) => name === 'wan0') ?? { ifindex: 0 };
   const other = loadForTest();
   const pin = `${topology.pinPath}-other`;
@@ -198,11 +201,11 @@ test.runIf(HAS_TCX)('forwarding: auto · another program on the hook makes packe
     rmSync(pin);
     other.close();
   }
-  // The kernel detaches a link a little after its last pin is gone.
+  // Poll, because the kernel detaches a link some time after its last pin was removed.
   await expect.poll(reason).toBe(ALONE);
 });
 
-test('forwarding: auto · packets go by the stack if rp_filter is stricter than reverse_path', () => {
+test('forwards by the network stack if rp_filter is stricter than reverse_path', () => {
   datapath.close();
   start({ reversePath: 'off' });
   expect(reason()).toContain('rp_filter');
@@ -214,22 +217,23 @@ test('forwarding: auto · packets go by the stack if rp_filter is stricter than 
   expect(reason()).toBe(ALONE);
 });
 
-test('forwarding: auto · Weir’s own programs do not count as third-party hooks, attached by clsact too', () => {
+test("forwards directly if only Weir's own BPF programs are attached by clsact", () => {
   datapath.close();
   detach(topology.pinPath);
   start({ forceClsact: true });
   expect(reason()).toBe(ALONE);
 });
 
-test('forwarding: auto · packets go by the stack while the guard is missing', () => {
+test('forwards by the network stack while the guard is missing', () => {
   sh('nft delete table inet weir');
   expect(reason()).toBe('stack: the guard is missing');
   datapath.attach();
   expect(reason()).toBe(ALONE);
 });
 
-// Must be the last test: hooks that iptables-legacy registered stay in the namespace.
-test('forwarding: auto · tables of iptables-legacy are found without a notification', () => {
+// This test must stay the last in the file: the hooks that iptables-legacy registers stay in the network
+// namespace.
+test('a check finds tables of iptables-legacy, which cause no kernel notification', () => {
   sh('iptables-legacy -A FORWARD -j ACCEPT');
   expect(reason()).toBe('stack: iptables, table filter');
 });

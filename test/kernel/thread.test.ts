@@ -42,7 +42,7 @@ const options = (): DatapathOptions => ({
   watchIntervalMs: 50,
 });
 
-/** True if the server replies to the client's echo request. */
+/** Returns whether the server replies to an echo request of the client. */
 async function reaches(): Promise<boolean> {
   const { code } = await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.server);
   return code === 0;
@@ -55,7 +55,7 @@ describe('the datapath thread', () => {
     detach(topology.pinPath);
   });
 
-  test('serves all operations of the datapath', async () => {
+  test('performs all operations of the datapath for the main thread', async () => {
     datapath = openDatapath(options());
     expect(await datapath.probe()).toEqual([]);
     expect(await datapath.open()).toEqual({ adopted: false, inForce: null });
@@ -86,7 +86,7 @@ describe('the datapath thread', () => {
     });
   });
 
-  test('reports which limit a program exceeds', async () => {
+  test('rejects a policy that exceeds a capacity, and names the capacity', async () => {
     datapath = openDatapath(options());
     await datapath.open();
     const starts = Uint32Array.from({ length: 10_000 }, (_, index) => index);
@@ -94,7 +94,7 @@ describe('the datapath thread', () => {
     await expect(refused).rejects.toEqual(new CapacityExceeded('program', 1_337, 1_024));
   });
 
-  test('reports losses to its watchers', async () => {
+  test('reports a lost guard to its watchers', async () => {
     datapath = openDatapath(options());
     await datapath.open();
     await datapath.attach();
@@ -103,7 +103,7 @@ describe('the datapath thread', () => {
     expect(await told).toEqual({ type: 'guard_lost' });
   });
 
-  test('fails pending requests when it dies, and reports its death to watchers', async () => {
+  test('rejects pending requests if the thread ends by an error, and reports its end to watchers', async () => {
     datapath = openDatapath({ ...options(), pinPath: null as unknown as string });
     const told = new Promise<DatapathChange>((resolve) => datapath.watch(resolve));
     await expect(datapath.open()).rejects.toMatchObject({ code: 'worker_died' });
@@ -112,7 +112,7 @@ describe('the datapath thread', () => {
   });
 });
 
-test('a killed process leaves verdicts, replies and the sweep of flows in the kernel', {
+test('after a process was killed, the kernel still enforces the policy, passes replies and ends expired flows', {
   timeout: 60_000,
 }, async () => {
   const script = `
@@ -133,10 +133,11 @@ test('a killed process leaves verdicts, replies and the sweep of flows in the ke
   await once(child, 'exit');
 
   expect(await reaches()).toBe(true);
-  // No process listens on the port: the reply is RST, and the flow ends two seconds later.
+  // No process listens on this TCP port. So the server replies with a RST, and the flow expires two seconds
+  // later.
   await topology.client.run('bash', '-c', `exec 3<>/dev/tcp/${ADDRESSES.server}/9`);
   const [maps] = (await readdir(topology.pinPath)).filter((name) => name.startsWith('maps-'));
-  /** For each existing flow, whether it is half open. */
+  /** Returns one element for each existing flow: whether the flow is half open. */
   const flows = async (): Promise<boolean[]> => {
     const path = `${topology.pinPath}/${maps}/flows`;
     const dumped = await topology.node.must('bpftool', '-j', 'map', 'dump', 'pinned', path);

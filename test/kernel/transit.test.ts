@@ -10,7 +10,7 @@ import { onlyFrom } from '#test/dataplane/conversation.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 
-/** A network behind the server, whose link has an MTU of 1,000 bytes. */
+/** A host in a network behind the server. The link to this network has an MTU of 1,000 bytes. */
 const FAR = '10.77.8.2';
 const FAR_MTU = 1_000;
 const PORT = 80;
@@ -55,7 +55,7 @@ afterAll(async () => {
   await topology.remove();
 });
 
-/** The policy allows only the client to open flows. */
+/** Starts a datapath whose policy allows only the client to open flows. */
 function start(more: Partial<DatapathOptions> = {}): void {
   datapath = new LocalDatapath(datapathOptions(topology.pinPath, more));
   datapath.open();
@@ -74,7 +74,10 @@ const drops = () =>
 const ping = async (to: string, ...args: string[]): Promise<string> =>
   (await topology.client.run('ping', '-n', '-c', '1', '-W', '2', ...args, to)).stdout;
 
-/** Sends bytes to an echo server. Returns how many came back within ten seconds. */
+/**
+ * Sends `bytes` bytes to an echo server by TCP. Returns the number of bytes that came back within ten
+ * seconds.
+ */
 async function echoed(to: string, bytes: number): Promise<number> {
   const script = `
     const socket = require('node:net').connect(${PORT}, '${to}');
@@ -87,7 +90,7 @@ async function echoed(to: string, bytes: number): Promise<number> {
   return Number(await topology.client.must(process.execPath, '-e', script));
 }
 
-/** Whether a datagram of so many bytes is echoed. */
+/** Returns whether an echo server sends a datagram of `bytes` bytes back. */
 async function datagram(to: string, bytes: number): Promise<boolean> {
   const script = `
     const socket = require('node:dgram').createSocket('udp4');
@@ -101,10 +104,10 @@ async function datagram(to: string, bytes: number): Promise<boolean> {
 }
 
 describe.each([
-  ['by the stack', { forwarding: 'stack' }],
+  ['by the network stack', { forwarding: 'stack' }],
   ['directly', { forwarding: 'direct' }],
-  ['as it finds best', { forwarding: 'auto' }],
-  ['with one interface named', { interfaces: ['lan0'] }],
+  ['with forwarding: auto', { forwarding: 'auto' }],
+  ['and polices only lan0', { interfaces: ['lan0'] }],
   ['with police_local', { policeLocal: true }],
 ] as const)('through a node that forwards %s', (_, more: Partial<DatapathOptions>) => {
   test('fragmented datagrams and their replies arrive', async () => {
@@ -130,25 +133,25 @@ describe.each([
     expect(stdout).toContain('ICMP Port Unreachable');
   });
 
-  test('the record-route option works, and hosts receive redirects to shorter routes', async () => {
+  test('packets with the record-route option arrive, and hosts receive ICMP redirects to shorter routes', async () => {
     start(more);
     expect(await ping(ADDRESSES.server, '-R')).toContain(ADDRESSES.nodeWan);
     await topology.client.must('ip', 'route', 'add', '10.77.7.0/24', 'via', ADDRESSES.nodeLan);
     await topology.node.must('ip', 'route', 'add', '10.77.7.0/24', 'via', ADDRESSES.client);
-    // With police_local the policy denies it, because the node itself sends it.
+    // With police_local the policy denies the redirect, because the node itself sends it.
     expect(await ping('10.77.7.7', '-W', '0.5')).toContain(more.policeLocal === true ? '0 received' : 'Redirect Host');
     await topology.node.must('ip', 'route', 'del', '10.77.7.0/24');
     await topology.client.must('ip', 'route', 'del', '10.77.7.0/24');
   });
 
-  test('the server cannot open flows', async () => {
+  test("the server cannot open flows to the client if the server's interface is policed", async () => {
     start(more);
     const { stdout } = await topology.server.run('ping', '-n', '-c', '1', '-W', '0.5', ADDRESSES.client);
     expect(stdout).toContain(more.interfaces === undefined ? '0 received' : '1 received');
   });
 });
 
-test('segments merged by GRO are counted as they were on the wire', async () => {
+test('a packet that GRO merged from several segments counts as the number of segments', async () => {
   start();
   expect(await echoed(ADDRESSES.server, 16 * MIB)).toBe(16 * MIB);
   const { packets, bytes } = datapath.stats().verdicts.allow;
@@ -157,7 +160,7 @@ test('segments merged by GRO are counted as they were on the wire', async () => 
   expect(drops()).toEqual([]);
 });
 
-test('during a SYN flood the established connection continues, and new connections succeed', async () => {
+test('during a SYN flood an established connection continues, and new connections succeed', async () => {
   start();
   const flow = topology.client.start(process.execPath, [
     program('tour-traffic'),

@@ -43,7 +43,7 @@ async function pings(): Promise<number> {
   return Number(/(\d+) received/.exec(stdout)?.[1]);
 }
 
-test('a NAT gateway that polices its inside only lets replies in while the policy allows the request', async () => {
+test('a NAT gateway that polices only its inside passes requests and their replies according to the policy', async () => {
   police('lan0');
   expect(await pings()).toBe(2);
   datapath.stage(denyAll, 2);
@@ -51,7 +51,7 @@ test('a NAT gateway that polices its inside only lets replies in while the polic
   expect(await pings()).toBe(0);
 });
 
-test('a NAT gateway that also polices its outside drops replies to its own address, and the guard counts them', async () => {
+test("on a NAT gateway that also polices its outside, the guard drops and counts replies to the gateway's address", async () => {
   police('lan0', 'wan0');
   expect(await pings()).toBe(0);
   expect(datapath.stats().drops.guard?.packets).toBe(2n);

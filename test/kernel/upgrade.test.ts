@@ -45,13 +45,16 @@ async function startWith(policy = small): Promise<void> {
   await node.startProbes();
 }
 
-/** A policy whose rule `wanted` follows so many other rules. */
+/** Returns a policy whose rule `wanted` comes after `others` other rules. */
 function ranked(others: number) {
   const other = Array.from({ length: others }, (_, index) => rule({ id: `other${index}`, to: [`198.18.0.${index}`] }));
   return policy([group([ADDRESSES.client], [...other, rule({ id: 'wanted', ports: [String(ALLOWED)] })])]);
 }
 
-/** Makes the policy in force look as if a build of another layout had activated it. */
+/**
+ * Changes the layout version of the policy in force, as if a build with another layout had activated the
+ * policy.
+ */
 function claimOtherLayout(): void {
   const set = mapSetsIn(node.topology.pinPath).at(-1);
   if (set === undefined) throw new Error('nothing is pinned');
@@ -61,7 +64,7 @@ function claimOtherLayout(): void {
   set.close();
 }
 
-test('a restart with other settings reuses the maps', async () => {
+test('a restart with other time-outs reuses the maps and loses no packet', async () => {
   await startWith();
   for (let round = 1; round <= 4; round++) {
     await traffic(100);
@@ -84,7 +87,7 @@ test('a restart with other mark bits loses no packet to the guard', async () => 
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
 });
 
-test('a policy that outgrows its tables gets larger tables', async () => {
+test('a policy that needs larger maps is put into larger maps without packet loss', async () => {
   await startWith();
   const before = node.datapath().stats().maps.program;
   node.putInForce(medium, 2);
@@ -96,7 +99,7 @@ test('a policy that outgrows its tables gets larger tables', async () => {
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
 });
 
-test('a policy beyond the limit is refused, and nothing changes', async () => {
+test('a policy that exceeds the program capacity is refused, and the earlier policy stays in force', async () => {
   node.start({ programCapacity: 10_000 }).attach();
   node.putInForce(small, 1);
   await node.startProbes();
@@ -116,7 +119,7 @@ test('a policy beyond the limit is refused, and nothing changes', async () => {
 test.each([
   ['larger', { flowCapacity: 131_072 }],
   ['smaller', { flowCapacity: 32_768 }],
-])('flows are migrated into a %s table', async (_, capacity) => {
+])('a restart migrates flows into a %s flow table without packet loss', async (_, capacity) => {
   await startWith();
   const flows = node.datapath().stats().activeFlows;
   node.datapath().close();
@@ -131,7 +134,7 @@ test.each([
 test.each([
   ['the same', {}],
   ['another', { grantCapacity: 4_096 }],
-])('learned addresses are migrated into a table of %s size', (_, capacity) => {
+])('a restart migrates grants into a table of %s size', (_, capacity) => {
   const named = compile(
     policy([group(['0.0.0.0/0'], [rule({ hostname: { kind: 'exact', labels: ['a', 'test'], text: 'a.test' } })])]),
   );
@@ -152,7 +155,7 @@ test.each([
   expect(second.learned()[0]?.expiresAtNs[0]).toBe(learned[0]?.expiresAtNs[0]);
 });
 
-test('flows are converted for a build with another layout of flows, and back', async () => {
+test('flows are converted to a build with another layout of struct flow, and back, without packet loss', async () => {
   await startWith(medium);
   for (const objectPath of [variants.shiftedFlows, builtObject]) {
     node.datapath().close();
@@ -165,10 +168,10 @@ test('flows are converted for a build with another layout of flows, and back', a
 });
 
 test.each([
-  ['flows move, and the policy is written anew', { anotherLayout: true }],
-  ['flows move, and the policy stays', { capacities: [131_072, 65_536] }],
-  ['all stays where it is', {}],
-])('packets of flows whose counters were never flushed count as hits of their rule if %s', async (_, how) => {
+  ['flows are migrated and the policy is compiled again', { anotherLayout: true }],
+  ['flows are migrated and the policy stays', { capacities: [131_072, 65_536] }],
+  ['the maps are reused', {}],
+])('packets in counters that were never flushed count as hits of their rule if %s', async (_, how) => {
   const { anotherLayout = false, capacities = [65_536] } = how as { anotherLayout?: boolean; capacities?: number[] };
   node.start().attach();
   node.putInForce(ranked(0), 1);
@@ -185,7 +188,7 @@ test.each([
   expect(report?.items.map(({ packets }) => Number(packets))).toEqual([sent]);
 });
 
-test('layout 1 enforces until the policy is activated, and its flows continue', async () => {
+test('layout 1 enforces its policy until the successor has a policy in force, and its flows continue without loss', async () => {
   leaveLayout1();
   await node.startProbes();
   const datapath = node.start();
@@ -204,7 +207,7 @@ test('layout 1 enforces until the policy is activated, and its flows continue', 
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
 });
 
-test('a flow of layout 1 ends with its next packet if the policy denies it', async () => {
+test('the next packet ends a flow that was migrated from layout 1 if the new policy denies the flow', async () => {
   leaveLayout1();
   const words = ['connect-udp', ADDRESSES.server, `${ALLOWED}`, '--every', '20'];
   const sender = node.topology.client.start(process.execPath, [program('tour-traffic'), ...words]);
@@ -219,7 +222,7 @@ test('a flow of layout 1 ends with its next packet if the policy denies it', asy
   }
 });
 
-test('a start retries while the kernel has no memory for the timer of the sweep, and flows expire', async () => {
+test('a start retries while the kernel has no memory for the sweep timer, and the sweep then runs', async () => {
   node.start({ objectPath: variants.scarceTimer }).attach();
   node.putInForce(small, 1);
   const set = mapSetsIn(node.topology.pinPath).at(-1);
@@ -235,7 +238,7 @@ test('a start retries while the kernel has no memory for the timer of the sweep,
   }
 });
 
-test('a build that this kernel refuses leaves the earlier one in force', async () => {
+test('if the kernel refuses the BPF programs of a new build, the earlier build stays in force without packet loss', async () => {
   await startWith();
   node.datapath().close();
   expect(() => node.start({ objectPath: variants.refused })).toThrow(/^load .*EACCES/);

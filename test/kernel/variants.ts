@@ -14,13 +14,13 @@ import { TestRun } from '#libc/test-run.js';
 const PREFIX = 'weir-variant-';
 
 export type Variants = {
-  /** The object of this build with another layout of flows. */
+  /** Path of a BPF object of this build in which struct flow has another layout. */
   readonly shiftedFlows: string;
-  /** An object that the verifier refuses. */
+  /** Path of a BPF object that the verifier refuses. */
   readonly refused: string;
-  /** An object whose timer fails to allocate memory twenty times. */
+  /** Path of a BPF object in which the initialization of the sweep timer fails with ENOMEM twenty times. */
   readonly scarceTimer: string;
-  /** An object of layout 1, with a policy that allows port 8000. */
+  /** Path of a BPF object of layout 1, whose fixed policy allows port 8000. */
   readonly layout1: string;
   remove(): void;
 };
@@ -58,8 +58,8 @@ function compile(sources: string, object: string): string {
 }
 
 /**
- * Creates the guard of builds up to layout 5: it comes after other chains at forward, and trusts the mark
- * alone.
+ * Creates the guard as builds up to layout 5 made it: its chain runs after other chains on the forward hook,
+ * and accepts each packet with the mark bit.
  */
 export function makeEarlierGuard(): void {
   const lines = [
@@ -72,7 +72,7 @@ export function makeEarlierGuard(): void {
   execFileSync('nft', ['-f', '-'], { input: lines.join('\n') });
 }
 
-/** Leaves in the kernel what a node of layout 1 leaves when it ends: only pins. */
+/** Puts into the kernel what a node of layout 1 leaves there when its process ends: pinned maps and links. */
 export function startLayout1(
   object: string,
   pinPath: string,
@@ -96,7 +96,7 @@ export function startLayout1(
   const size = new BigUint64Array(1);
   const settings = bpf.bpf_map__initial_value(map('.rodata'), size);
   if (settings === null) throw new Error('layout 1 has no settings');
-  // struct settings: slot_lines, mark_mask, guard_bit, reverse_path
+  // The first fields of struct settings in layout 1: slot_lines, mark_mask, guard_bit, reverse_path.
   new Uint32Array(memoryAt(settings, 16)).set([slotLines, 0x00f0_0000, 0x0010_0000, 0]);
   check('load', bpf.bpf_object__load(loaded));
   const programFd = (name: string): number => {
@@ -111,7 +111,7 @@ export function startLayout1(
   for (const name of ['program', 'active', 'flows', 'counters', 'sweep']) {
     pin(bpf.bpf_map__fd(map(name)), join(folder, name));
   }
-  // Header: magic, layout, lines, generation.
+  // The header of a program image in layout 1: magic, layout version, number of lines, generation.
   const line = new Uint32Array(16);
   line.set([0x52494557, 1, 1, generation, 0]);
   const set = (name: string, key: number, value: Uint8Array): void => {
@@ -123,7 +123,7 @@ export function startLayout1(
   for (const { ifindex } of interfaces)
     attachTcx(programFd('weir_ingress'), ifindex, 'ingress', join(links, `${ifindex}`));
   const start = new TestRun(programFd('weir_start_sweep'), undefined, undefined, undefined);
-  // Step 2: the kernel had no free memory for the timer (see startSweep).
+  // Retry while the result is 2: the kernel had no free memory for the timer (see `startSweep`).
   let failed = start.run();
   for (let tries = 0; failed === 2 && tries < 500; tries++) {
     execFileSync('sleep', ['0.001']);

@@ -3,25 +3,25 @@ import { enterNamespace } from './namespace.js';
 
 const AF_PACKET = 17;
 const SOCK_RAW = 3;
-const ETH_P_ALL = 0x0300; // in network byte order
+const ETH_P_ALL = 0x0300; // ETH_P_ALL (3) in network byte order
 const SOL_PACKET = 263;
 const PACKET_VNET_HDR = 15;
 const MSG_DONTWAIT = 0x40;
 const LONGEST = 70_000;
 
-/** A packet socket on an interface of a namespace, which sends and receives whole frames. */
+/** A packet socket on one interface of a network namespace. It sends and receives whole frames. */
 export class Wire {
   readonly #fd: number;
   readonly #buffer = new Uint8Array(LONGEST);
 
-  /** With `virtual`, frames begin with a virtio_net_hdr. */
+  /** If `virtual` is true, each frame begins with a virtio_net_hdr. */
   constructor(namespace: string, ifindex: number, virtual = false) {
     const back = enterNamespace(namespace);
     try {
       this.#fd = check('make a socket', libc.socket(AF_PACKET, SOCK_RAW, ETH_P_ALL));
       if (virtual)
         check('set PACKET_VNET_HDR', libc.setsockopt(this.#fd, SOL_PACKET, PACKET_VNET_HDR, Uint32Array.of(1), 4));
-      // struct sockaddr_ll
+      // The layout of struct sockaddr_ll.
       const address = new DataView(new ArrayBuffer(20));
       address.setUint16(0, AF_PACKET, true);
       address.setUint16(2, ETH_P_ALL, true);
@@ -36,7 +36,7 @@ export class Wire {
     check('send a frame', libc.send(this.#fd, frame, frame.length, 0));
   }
 
-  /** The frames since the last call, in both directions. */
+  /** Returns the frames since the last call, sent and received. */
   seen(): Uint8Array[] {
     const frames: Uint8Array[] = [];
     for (;;) {

@@ -5,7 +5,7 @@
 #define AUDITED 8
 #define ALLOWED_PORT 8000
 
-/* The policy of the test, in the place of a search in an image. */
+/* The fixed policy of the test. This function replaces the search in a program image. */
 static __noinline __u32 classify(__u32 base, __u32 source, __u32 destination, __u32 key, __u32 source_port)
 {
 	return (key & 0xffff) == ALLOWED_PORT ? VERDICT_ALLOW : VERDICT_DENY;

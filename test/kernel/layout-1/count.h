@@ -12,14 +12,18 @@ static __always_inline void count(__u32 index, __u64 bytes)
 	}
 }
 
-/* Neither verdict ends the chain of programs: others behind this one still see what passes. */
+/* Counts a packet and drops it. A drop ends the chain of TC programs; after `pass` and `leave`, later TC
+ * programs on the hook see the packet too.
+ */
 static __noinline int drop(struct __sk_buff *skb, enum drop_reason reason)
 {
 	count(COUNT_DROPS + reason, skb->len);
 	return TC_ACT_SHOT;
 }
 
-/* Passes without the guard's mark: the stack may keep the packet, but not forward it. */
+/* Counts a packet and passes it without the guard bit. The network stack may deliver the packet to the
+ * node, but the guard drops the packet if the stack forwards it.
+ */
 static __noinline int leave(struct __sk_buff *skb, enum counter_index index)
 {
 	count(index, skb->len);

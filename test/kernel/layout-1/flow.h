@@ -6,7 +6,9 @@
 #define ICMP_ECHO_REPLY 0
 #define ICMP_ECHO_REQUEST 8
 
-/* Where a packet stands in its flow. `stateful` is false for what neither opens a flow nor belongs to one. */
+/* The flow key of a packet, and its direction. `stateful` is false if the packet neither opens a flow nor
+ * belongs to a flow.
+ */
 struct place {
 	struct flow_key key;
 	bool stateful;
@@ -23,13 +25,17 @@ static __always_inline __u64 timeout_ns(__u8 protocol, __u8 state)
 	return (protocol == IPPROTO_ICMP ? 30 : 600) * SECOND_NS;
 }
 
-/* Signed, since another CPU may have stored a later time than the caller read. */
+/* Returns whether a flow is idle for longer than its time-out. Compares as signed numbers, because another
+ * CPU may have stored a `last_seen` that is later than `now`.
+ */
 static __always_inline bool is_expired(const struct flow *flow, __u64 now)
 {
 	return (__s64)(now - flow->last_seen_ns) > (__s64)timeout_ns(flow->key.protocol, flow->state);
 }
 
-/* Class of an ICMP query or its reply (RFC 792, RFC 950), 0 for everything else. */
+/* Returns the class of an ICMP type. A query and its reply have the same class (RFC 792, RFC 950). Returns
+ * 0 for a type that is neither a query nor a reply.
+ */
 static __always_inline __u8 icmp_query_class(__u8 type)
 {
 	if (type == ICMP_ECHO_REQUEST || type == ICMP_ECHO_REPLY)
@@ -44,7 +50,9 @@ static __always_inline bool is_icmp_reply(__u8 type)
 	return type == ICMP_ECHO_REPLY || type == 14 || type == 16 || type == 18;
 }
 
-/* A query with a code is not the one that the flow's verdict was given for, so it is judged alone. */
+/* Computes the flow key of a packet. An ICMP packet with a code other than 0 is not stateful: a flow was
+ * classified for code 0, and rules may treat other codes differently.
+ */
 static __always_inline void find_place(struct place *place, const struct packet *packet)
 {
 	__u16 source_port = packet->source_port, destination_port = packet->destination_port;
@@ -81,7 +89,9 @@ static __always_inline void close_flow(const struct flow_key *key)
 		count(COUNT_FLOWS_CLOSED, 0);
 }
 
-/* Accounts for a packet of the flow. `direction` is 0 from the side that opened it. */
+/* Updates the state, the counters and the time of a flow by a packet. `direction` is 0 for a packet from
+ * the side that opened the flow, and 1 for a reply.
+ */
 static __always_inline void touch_flow(struct flow *flow, const struct packet *packet, __u32 direction, __u32 bytes,
 				       __u64 now)
 {
@@ -100,7 +110,9 @@ static __always_inline void touch_flow(struct flow *flow, const struct packet *p
 		flow->state = FLOW_CLOSING;
 }
 
-/* 0, or why the packet must not pass. Two packets that open one flow on two CPUs both pass. */
+/* Opens a flow for a packet. Returns DROP_NONE, or the reason to drop the packet. If two CPUs open the
+ * same flow at the same time, both packets pass.
+ */
 static __noinline enum drop_reason open_flow(struct __sk_buff *skb, const struct place *place,
 					     const struct packet *packet, __u64 judgement)
 {
@@ -116,14 +128,16 @@ static __noinline enum drop_reason open_flow(struct __sk_buff *skb, const struct
 	flow.bytes[0] = skb->len;
 	flow.ifindex[0] = skb->ifindex;
 	flow.opened_by_high = place->from_high;
-	/* Picked up in the middle of its life: nobody knows whether it was answered, so it gets the long time. */
+	/* A TCP flow that starts in the middle of a connection gets the long time-out of a flow with replies,
+	 * because earlier replies were not seen.
+	 */
 	flow.state = packet->protocol == IPPROTO_TCP && !(packet->tcp_flags & TCP_SYN) ? FLOW_REPLIED : FLOW_UNREPLIED;
 	if (packet->protocol == IPPROTO_TCP && packet->tcp_flags & TCP_RST)
 		flow.state = FLOW_CLOSING;
 	failed = bpf_map_update_elem(&flows, &flow.key, &flow, BPF_NOEXIST);
 	if (failed == 0)
 		count(COUNT_FLOWS_OPENED, 0);
-	return failed == 0 || failed == -17 /* EEXIST */ ? DROP_NONE : DROP_FLOW_TABLE_FULL;
+	return failed == 0 || failed == -17 /* EEXIST: another CPU has opened the same flow */ ? DROP_NONE : DROP_FLOW_TABLE_FULL;
 }
 
 #endif

@@ -2,7 +2,9 @@
 #ifndef WEIR_JUDGE_H
 #define WEIR_JUDGE_H
 
-/* The verdict word for the flow of this packet. A reply is classified in the direction of the opener. */
+/* Returns the verdict word of the flow that the packet belongs to. For a reply, the function swaps source
+ * and destination, because rules describe the packets of the side that opened the flow.
+ */
 static __noinline __u32 judge(const struct packet *packet, __u32 active_word, bool reply)
 {
 	__u32 base = active_word & 1 ? settings.slot_lines : 0;
@@ -19,7 +21,9 @@ static __noinline __u32 judge(const struct packet *packet, __u32 active_word, bo
 	return classify(base, packet->destination, packet->source, leaf_key(&opening), packet->destination_port);
 }
 
-/* DROP_NONE where the word lets a packet pass. An audited redirect passes uninspected (D4). */
+/* Returns the drop reason for a verdict word, or DROP_NONE if the word lets the packet pass. An audited
+ * redirect passes without inspection (D4).
+ */
 static __always_inline enum drop_reason refusal_of(__u32 word)
 {
 	switch (word & 7) {

@@ -2,7 +2,9 @@
 #ifndef WEIR_MAPS_H
 #define WEIR_MAPS_H
 
-/* max_entries of program and flows are set by the loader. */
+/* The value of max_entries is a placeholder for `program` and `flows`: the loader sets the sizes of these
+ * maps.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

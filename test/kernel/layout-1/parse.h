@@ -10,10 +10,12 @@
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
 
-/* Ethernet, the longest IPv4 header, and a TCP header without options. */
+/* Length of the Ethernet header, the longest IPv4 header and a TCP header without options. */
 #define HEADERS_MAX (ETH_HLEN + 60 + 20)
 
-/* Host byte order. Ports are 0 where the protocol has none; `low16` is what a leaf is searched by. */
+/* The fields of a packet, in host byte order. The ports are 0 if the protocol has no ports. `low16` is the
+ * destination port, or ICMP type << 8 | code.
+ */
 struct packet {
 	__u32 source;
 	__u32 destination;
@@ -28,7 +30,7 @@ struct packet {
 	__u8 fragment;
 };
 
-/* The least that a header of this protocol has. */
+/* Returns the minimum header length of an IP protocol in bytes. */
 static __always_inline __u32 header_bytes(__u8 protocol)
 {
 	switch (protocol) {

@@ -9,8 +9,9 @@ static __always_inline bool is_multicast_or_broadcast(__u32 address)
 	return address >= 0xe0000000 && (address < 0xf0000000 || address == 0xffffffff);
 }
 
-/* Whether the packet is not forwarded: for the node itself, a broadcast of its networks, or without a route.
- * The guard drops it if it is forwarded all the same.
+/* Returns whether the kernel would not forward a packet: its destination is the node itself or a broadcast
+ * address of its networks, or has no route. If the network stack forwards the packet in spite of this
+ * result, the guard drops it.
  */
 static __noinline bool is_to_node(struct __sk_buff *skb, const struct packet *packet)
 {
@@ -33,8 +34,8 @@ static __noinline bool is_to_node(struct __sk_buff *skb, const struct packet *pa
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
-/* D17a. A lookup for the source returns "not forwarded" for an address of the node, a broadcast, or an
- * address without a route.
+/* Returns whether the source address of a packet is forged (D17a). The kernel returns "not forwarded" for
+ * a lookup of the source if the source is an address or a broadcast address of the node, or has no route.
  */
 static __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 {

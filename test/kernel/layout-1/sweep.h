@@ -4,7 +4,7 @@
 
 #define CLOCK_MONOTONIC 1
 
-/* A sweep takes at most one part in so many of a CPU, however large the table is. */
+/* A sweep uses at most 1/SWEEP_SHARE of one CPU, whatever the size of the flow table. */
 #define SWEEP_SHARE 100
 
 static long sweep_flow(void *map, struct flow_key *key, struct flow *flow, __u64 *now)
@@ -24,7 +24,9 @@ static int sweep_flows(void *map, __u32 *key, struct sweep_timer *sweep_timer)
 	return 0;
 }
 
-/* Goes on for as long as the map is pinned, without a process; a later program takes the timer over. */
+/* Starts the sweep timer. The timer runs while the map `sweep` is pinned, even without a process. A later
+ * BPF program with the same map takes the timer over.
+ */
 SEC("syscall")
 int weir_start_sweep(void *ctx)
 {
@@ -35,7 +37,7 @@ int weir_start_sweep(void *ctx)
 	if (!sweep_timer)
 		return 1;
 	failed = bpf_timer_init(&sweep_timer->timer, &sweep, CLOCK_MONOTONIC);
-	if (failed && failed != -16 /* EBUSY: a timer that was taken over */)
+	if (failed && failed != -16 /* -16 is -EBUSY: an earlier BPF program has already initialized the timer */)
 		return 2;
 	if (bpf_timer_set_callback(&sweep_timer->timer, sweep_flows))
 		return 3;

@@ -26,7 +26,9 @@ static __always_inline int refuse(struct __sk_buff *skb, __u32 word, enum drop_r
 	return drop(skb, reason);
 }
 
-/* A packet of a flow. An epoch that the flow was not judged by judges it again. */
+/* Handles a packet of an existing flow. If another epoch classified the flow, the policy in force
+ * classifies the flow again.
+ */
 static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flow, const struct place *place,
 					 const struct packet *packet, __u32 active_word, __u64 judgement, __u64 now)
 {
@@ -55,7 +57,7 @@ static __always_inline int continue_flow(struct __sk_buff *skb, struct flow *flo
 	return pass_word(skb, word);
 }
 
-/* A packet without a flow. */
+/* Handles a packet that has no flow. */
 static __always_inline int begin_flow(struct __sk_buff *skb, const struct place *place, const struct packet *packet,
 				      const struct active *in_force, __u32 active_word, __u64 now)
 {
@@ -69,7 +71,9 @@ static __always_inline int begin_flow(struct __sk_buff *skb, const struct place 
 	if (!active_word)
 		return drop(skb, DROP_NO_POLICY);
 	word = judge(packet, active_word, false);
-	/* D4, D18: what opens nothing passes only where the verdict is audited, and then leaves no flow behind. */
+	/* A TCP packet that is not a SYN and has no flow passes only if its verdict is audited (D4, D18). The
+	 * packet then opens no flow.
+	 */
 	if (packet->protocol == IPPROTO_TCP &&
 	    (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN &&
 	    now >= READ_ONCE(in_force->pickup_until_ns)) {
@@ -82,7 +86,7 @@ static __always_inline int begin_flow(struct __sk_buff *skb, const struct place 
 	refused = refusal_of(word);
 	if (refused)
 		return refuse(skb, word, refused);
-	/* A reply that nobody asked for is judged as a packet of its own. */
+	/* An ICMP reply without a query is classified by itself and opens no flow. */
 	if (place->stateful && !place->icmp_reply) {
 		refused = open_flow(skb, place, packet, (__u64)(active_word >> 1) << 32 | word);
 		if (refused)
