@@ -5,19 +5,19 @@ import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import type { Rig } from './rig.js';
 
-/** Weir on a node, until `detach`. */
+/** A running datapath on the node of a rig. `detach` stops the datapath and removes it from the kernel. */
 export type AttachedWeir = { detach(): Promise<void> };
 
 const COPY_MS = 2_000;
 const LOOK_MS = 20;
 
-/** Forwarding through the network stack in any case. */
+/** Settings with which the datapath forwards all packets by the network stack. */
 export const BY_STACK = { forwarding: 'stack' } as const;
 
 /**
- * Starts Weir on the node of a rig, and waits until its routes are copied. `settings` replace defaults of the
- * `dataplane` section. Throws if packets would be forwarded through the network stack because of other hooks
- * on the node.
+ * Starts a datapath on the node of a rig, and waits until the datapath has copied the routes. `settings`
+ * replace defaults of the `dataplane` section. Throws if `forwarding` is auto and a third-party hook prevents
+ * direct forwarding.
  */
 export async function attachWeir(
   rig: Rig,
@@ -32,7 +32,8 @@ export async function attachWeir(
   const { dataplane } = parseConfig(JSON.stringify(config), 'bench', {});
   if (dataplane === null) throw new Error('the configuration has no dataplane');
   const datapath = openDatapath(dataplane);
-  // The first call starts the worker thread, which stays in the network namespace of its start.
+  // Open the datapath in the node's network namespace: this call starts the datapath thread, which stays in
+  // the namespace of its creator.
   await rig.inside('node', () => datapath.open());
   await datapath.attach();
   await datapath.stage(program, 1);

@@ -1,4 +1,7 @@
-/** Both return nanoseconds for each packet or connection. */
+/**
+ * Two functions that measure: `plain` without a packet filter, `other` with a packet filter. Each function
+ * returns nanoseconds per packet or connection.
+ */
 type Subject = {
   readonly plain: () => number | Promise<number>;
   readonly other: () => number | Promise<number>;
@@ -7,22 +10,22 @@ type Subject = {
 const MIN_ROUNDS = 15;
 const MAX_ROUNDS = 40;
 const ENOUGH_QUIET = 11;
-/** The maximum time to wait for undisturbed rounds. */
+/** Maximum time to repeat the measurement until there are enough undisturbed rounds. */
 const MAX_WAIT_MS = 3_000;
-/** A round counts as undisturbed up to this factor of the fastest one. */
+/** A round is undisturbed if its plain runs take at most this factor of the fastest plain runs. */
 const QUIET = 1.2;
 const FASTEST = 0.05;
 
-/** Compares subjects with a plain subject, one after the other. */
+/** Measures the cost of packet filters relative to a plain subject, which has no packet filter. */
 export class Comparison {
   readonly #plain: number[] = [];
 
   constructor(readonly maxRounds = MAX_ROUNDS) {}
 
   /**
-   * The time of the other subject relative to the plain one. The two take turns, so that each run of the
-   * other is between two runs of the plain one. The result is the median of the ratios. Rounds in which the
-   * plain subject was slow count only if there are too few others.
+   * Returns the time of `other` divided by the time of `plain`. Runs `plain` and `other` alternately, so that
+   * each run of `other` is between two runs of `plain`. The result is the median of the ratios of undisturbed
+   * rounds. If too few rounds are undisturbed, all rounds count.
    */
   async cost({ plain, other }: Subject): Promise<number> {
     const rounds: { readonly slowest: number; readonly ratio: number }[] = [];
@@ -47,7 +50,7 @@ export class Comparison {
     );
   }
 
-  /** The time of the plain subject in undisturbed rounds. */
+  /** Nanoseconds of the plain subject in undisturbed rounds: the 5 % quantile of all rounds. */
   get plainNs(): number {
     return quantile(this.#plain, FASTEST);
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * connections CLIENT_NETNS SERVER_NETNS ADDRESS PORT PORTS
- *
- * For each line `COUNT` on standard input: makes that many short TCP connections, one after the other, from
- * one network namespace to the other (connect, accept, both close). Prints nanoseconds for each connection.
- * This thread is both ends, so everything in between runs on its CPU, in its system calls.
+ * Usage: connections CLIENT_NETNS SERVER_NETNS ADDRESS PORT PORTS. For each line of text `COUNT` on
+ * standard input, this program opens COUNT short TCP connections, one after the other. Each connection
+ * goes from the client's to the server's network namespace: connect, accept, close by both ends. The
+ * program then prints the nanoseconds per connection. One thread is client and server, so its CPU also
+ * processes all packets between them, during its system calls.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

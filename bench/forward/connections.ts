@@ -18,11 +18,14 @@ import { Rig } from './rig.js';
 const PORT = 7_000;
 const PORTS = 8;
 const ROUND = 2_000;
-/** All connections must fit into the flow table, where a closed connection stays for ten seconds. */
+/**
+ * Maximum number of rounds. All connections must fit into the flow table, because the flow of a closed
+ * connection stays there for ten seconds.
+ */
 const ROUNDS = 24;
 const program = join(dirname(builtObject), '../bench/forward/connections');
 
-/** Short TCP connections through the node of a rig: connect, accept, close. */
+/** A process that opens short TCP connections through the node of a rig: connect, accept, close. */
 class Connections {
   readonly #answers: AsyncIterator<string>;
 
@@ -33,7 +36,8 @@ class Connections {
 
   static async begin({ topology }: Rig): Promise<Connections> {
     const { client, node, server } = topology;
-    // Bound the TIME_WAIT sockets of the side that closes first, so that they do not grow over the rounds.
+    // Limit the number of TIME_WAIT sockets of the server, which closes first. Otherwise their number grows
+    // with each round and slows later rounds down.
     await server.must('sysctl', '-qw', 'net.ipv4.tcp_max_tw_buckets=1000');
     await client.must('sysctl', '-qw', 'net.ipv4.ip_local_port_range=1024 65000');
     const namespaces = [client, server].map(({ name }) => `/run/netns/${name}`);
@@ -43,7 +47,7 @@ class Connections {
     return connections;
   }
 
-  /** Returns nanoseconds for each connection. */
+  /** Opens `count` connections. Returns nanoseconds per connection. */
   async run(count: number): Promise<number> {
     this.child.stdin?.write(`${count}\n`);
     const { value, done } = await this.#answers.next();
@@ -58,7 +62,10 @@ class Connections {
   }
 }
 
-/** Ten thousand rules, and one that allows TCP connections from the client to the ports. */
+/**
+ * Ten thousand rules of other sources, and one rule that allows TCP connections from the client to the ports
+ * of this benchmark.
+ */
 const permits: Permits = [
   ...groupsOfTen(10_000),
   [
@@ -96,7 +103,8 @@ async function run(): Promise<readonly Row[]> {
     };
     const direct = await weirShare();
     const byStack = await weirShare(BY_STACK);
-    // Last, because the connection tracking hooks stay registered for some time after it.
+    // Measure nftables last, because the hooks of connection tracking stay registered for some time after the
+    // rules are deleted.
     const tracked = await nftables(true);
     return [
       { what: 'unfiltered, a connection', value: comparison.plainNs / 1000, unit: 'µs' },

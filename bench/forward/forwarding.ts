@@ -19,7 +19,10 @@ import {
 const MANY = 65_536;
 const MARK_MASK = 0x00f0_0000;
 
-/** The cost of an empty program at the hook, and the minimum of a program with a guard. */
+/**
+ * Measures lower bounds: the cost of an empty BPF program at the hook, and of a BPF program that only marks
+ * packets for the guard.
+ */
 async function minimumCosts(pair: Pair): Promise<Row[]> {
   const { filtered } = pair;
   pair.use(flowsOf(groupsOfTen(10_000), LIVE));

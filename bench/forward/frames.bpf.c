@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * The traffic of the forwarding benchmarks. `inject` makes frames (BPF_PROG_TEST_RUN with live frames). The
- * sinks count and drop the frames at their destination.
+ * BPF programs that generate and count the traffic of the forwarding benchmarks. `inject` generates frames
+ * (BPF_PROG_TEST_RUN with live frames). The programs `sink_server` and `sink_client` count and drop frames
+ * at their destination.
  */
 #include <stdbool.h>
 #include <linux/bpf.h>
@@ -17,7 +18,7 @@
 
 #define FRAME_BYTES 60
 
-/* In network byte order. */
+/* Addresses and ports of a flow, in network byte order. */
 struct tuple {
 	__be32 source;
 	__be32 destination;
@@ -26,20 +27,20 @@ struct tuple {
 	__u32 reserved;
 };
 
-/* Written by user space between two runs; see frames.ts. */
+/* The parameters and results of a run. User space writes this struct between two runs; see frames.ts. */
 struct plan {
 	__u8 node_mac[8];
 	__u8 own_mac[8];
-	__u32 tuples;   /* entries of the array in use, one after the other */
+	__u32 tuples;   /* number of elements of the map `tuples` in use; frames use them one after the other */
 	__u32 next;
-	__u32 round;    /* rounds over all entries; `new_ports`: the source port of each round differs */
+	__u32 round;    /* number of complete rounds over all tuples; with `new_ports`, each round has a different source port */
 	__u32 new_ports;
-	__u32 reversed; /* from the destination to the source */
+	__u32 reversed; /* 1: frames go from the destination of each tuple to its source */
 	__u8 protocol;
 	__u8 tcp_flags;
 	__u8 reserved[2];
 	__u64 made;
-	__u64 received[2]; /* by the sink of the server, and by that of the client */
+	__u64 received[2]; /* frames counted by `sink_server`, then by `sink_client` */
 };
 
 struct {
@@ -83,7 +84,9 @@ static __always_inline struct tuple *next_tuple(struct plan *plan)
 	return bpf_map_lookup_elem(&tuples, &index);
 }
 
-/* A frame is reused after the network stack modified it, so every byte of the headers must be written. */
+/* Writes the next frame. Writes every byte of the headers, because the kernel reuses frames that the
+ * network stack has modified.
+ */
 SEC("xdp")
 int inject(struct xdp_md *ctx)
 {
@@ -132,7 +135,9 @@ int inject(struct xdp_md *ctx)
 		((__u8 *)tcp)[13] = plan->tcp_flags;
 		tcp->window = bpf_htons(1024);
 		tcp->urg_ptr = 0;
-		/* The six bytes behind the header are padding to the minimum frame size, not data. */
+		/* The frame has six more bytes after the TCP header: padding to the minimum frame size, so the IPv4
+		 * length excludes them.
+		 */
 		ip->tot_len = bpf_htons(40);
 		ip->check = fold(sum - bpf_htons(FRAME_BYTES - ETH_HLEN) + bpf_htons(40));
 		tcp->check = fold(words_of(ip->saddr) + words_of(ip->daddr) + bpf_htons(IPPROTO_TCP) + bpf_htons(20) +
@@ -145,7 +150,7 @@ int inject(struct xdp_md *ctx)
 	return XDP_TX;
 }
 
-/* Drops frames on arrival, to measure only their generation and delivery. */
+/* Drops frames on arrival, so that a run measures only the generation and delivery of frames. */
 SEC("xdp")
 int stop(struct xdp_md *ctx)
 {
@@ -175,7 +180,7 @@ int sink_client(struct __sk_buff *skb)
 	return receive(skb, 1);
 }
 
-/* The cost of any program at this hook. */
+/* An empty BPF program: its cost is the minimum of any BPF program at this hook. */
 SEC("tc")
 int empty(struct __sk_buff *skb)
 {
@@ -196,7 +201,9 @@ struct {
 	__type(value, struct cache_line);
 } cache_lines SEC(".maps");
 
-/* The minimum cost of any flow table: one cache line for each flow, at random distances. */
+/* Reads and writes one cache line per flow, at a random position: its cost is the minimum of any flow
+ * table.
+ */
 SEC("tc")
 int one_line(struct __sk_buff *skb)
 {
@@ -226,7 +233,9 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } replayed SEC(".maps");
 
-/* Replaces the five-tuple of the packet of a test run by the next one, and calls the replayed program. */
+/* Writes the next five-tuple into the packet of a test run, and tail-calls the BPF program that is
+ * measured.
+ */
 SEC("tc")
 int replay(struct __sk_buff *skb)
 {
@@ -250,7 +259,7 @@ int replay(struct __sk_buff *skb)
 	return TC_ACT_SHOT;
 }
 
-/* The minimum that satisfies the guard. */
+/* Sets only the mark and priority that the guard requires: the minimum of any datapath with this guard. */
 SEC("tc")
 int mark(struct __sk_buff *skb)
 {

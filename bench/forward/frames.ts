@@ -13,7 +13,7 @@ const objectPath = join(dirname(builtObject), 'frames.bpf.o');
 const FRAME_BYTES = 60;
 const TUPLE_WORDS = 4;
 const PLAN_BYTES = 64;
-/** Offsets in `struct plan`, in words. */
+/** Offsets of fields in `struct plan`, in 32-bit words. */
 const PLAN = {
   nodeMac: 0,
   ownMac: 2,
@@ -28,7 +28,7 @@ const PLAN = {
 };
 const ATTACH = { xdp: 37, tcx_ingress: 46 } as const;
 const LIVE_FRAMES = 1 << 1;
-// struct bpf_test_run_opts
+// Size of struct bpf_test_run_opts and offsets of its fields, in bytes.
 const RUN = {
   size: 80,
   dataIn: 8,
@@ -40,7 +40,7 @@ const RUN = {
   flags: 68,
   batch: 76,
 };
-// struct xdp_md
+// Size of struct xdp_md and offsets of its fields, in bytes.
 const CONTEXT = { size: 24, dataEnd: 4, ingressIfindex: 12 };
 
 export type FramesProgram =
@@ -53,7 +53,7 @@ export type FramesProgram =
   | 'replay'
   | 'mark';
 
-/** Addresses and ports of a flow, from the side that opens it. */
+/** Addresses and ports of a flow. The source is the side that opens the flow. */
 export type FiveTuple = {
   readonly source: number;
   readonly destination: number;
@@ -64,19 +64,22 @@ export type FiveTuple = {
 export type Stream = {
   readonly fromMac: string;
   readonly toMac: string;
-  /** The interface that sends the frames, in the network namespace of the calling thread. */
+  /** ifindex of the interface that sends the frames, in the network namespace of the calling thread. */
   readonly ifindex: number;
   readonly protocol: number;
   readonly tcpFlags?: number;
   readonly reversed?: boolean;
-  /** Each round over the five-tuples uses a different source port. */
+  /**
+   * If true, each round over the five-tuples uses a different source port, so that each frame opens a new
+   * flow.
+   */
   readonly newPorts?: boolean;
 };
 
 const BATCH = 64;
 const { EINTR } = constants.errno;
 
-/** The frame generator in the kernel, and the counters of the sinks. */
+/** The BPF programs that generate frames in the kernel and count the frames at their destination. */
 export class Frames {
   readonly #object: bigint;
   readonly #tuples: MappedMemory;
@@ -115,7 +118,7 @@ export class Frames {
     words[PLAN.round] = 0;
   }
 
-  /** Sends `count` frames through the network stack. Returns nanoseconds for each frame. */
+  /** Sends `count` frames through the network stack. Returns nanoseconds per frame. */
   send(stream: Stream, count: number): number {
     const { words } = this.#plan;
     const bytes = new Uint8Array(words.buffer);
@@ -144,16 +147,16 @@ export class Frames {
     while (count > (words[PLAN.made] ?? 0)) {
       view.setUint32(RUN.repeat, count - (words[PLAN.made] ?? 0), true);
       const result = libbpf().bpf_prog_test_run_opts(program, options);
-      // A signal ends a run between two batches.
+      // Continue after EINTR: a signal ends a run between two batches of frames.
       if (result !== -EINTR) check('send frames', result);
     }
     return view.getUint32(RUN.duration, true);
   }
 
   /**
-   * Runs a program over `count` UDP packets without a pause, as if they arrived by an interface of the
-   * network namespace of the calling thread. Returns nanoseconds for each packet. Throws if the last packet
-   * does not pass.
+   * Runs a BPF program over `count` UDP packets without a pause between them. The packets seem to come in by
+   * interface `ifindex` of the calling thread's network namespace. Returns nanoseconds per packet. Throws if
+   * the last packet does not pass.
    */
   replay(programFd: number, ifindex: number, count: number): number {
     const slot = libbpf().bpf_map__fd(this.#map('replayed'));
@@ -172,7 +175,7 @@ export class Frames {
     return run.durationNs;
   }
 
-  /** Frames that reached a sink since the last `forget`. */
+  /** Returns the number of frames that reached a sink since the last call of `resetReceived`. */
   received(sink: 'server' | 'client'): number {
     const words = this.#plan.words;
     const at = PLAN.received + (sink === 'server' ? 0 : 2);
@@ -184,8 +187,8 @@ export class Frames {
   }
 
   /**
-   * Attaches a program to an interface of the network namespace of the calling thread. Returns a function
-   * that detaches it.
+   * Attaches a BPF program to an interface in the network namespace of the calling thread. Returns a function
+   * that detaches the program.
    */
   attach(name: FramesProgram, hook: keyof typeof ATTACH, ifindex: number): () => void {
     const made = libbpf().bpf_link_create(this.programFd(name), ifindex, ATTACH[hook], null);

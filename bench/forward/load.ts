@@ -6,7 +6,8 @@ const LIMIT_MS = 20_000;
 type Loaded = { readonly ms: number };
 
 /**
- * Passes `text` to a command on the node. Returns undefined if the command takes longer than twenty seconds.
+ * Runs a command on the node with `text` as standard input. Returns its duration, or undefined if the command
+ * takes longer than twenty seconds.
  */
 export function load(topology: Topology, command: readonly string[], text: string): Loaded | undefined {
   const started = performance.now();

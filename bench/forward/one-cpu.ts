@@ -12,10 +12,10 @@ const scheduling = bindLibrary<Scheduling>(null, {
   sched_setaffinity: 'int sched_setaffinity(int thread, size_t size, const void *mask)',
 });
 
-/** The CPU of the benchmarks: the last one, because interrupts are usually handled by the first. */
+/** The CPU that runs the benchmarks: the last CPU, because the first usually handles the interrupts. */
 export const BENCH_CPU = cpus().length - 1;
 
-/** Runs `act` with this thread bound to one CPU. */
+/** Calls `act` while this thread is bound to `BENCH_CPU`. */
 export function onOneCpu<T>(act: () => T): T {
   const before = new Uint8Array(MASK_BYTES);
   check('read the affinity', scheduling.sched_getaffinity(0, MASK_BYTES, before));

@@ -7,16 +7,16 @@ export const SHARE = '× unfiltered';
 const UDP = { protocol: IPPROTO.udp };
 const CAPACITY = 65_536;
 /**
- * The number of frames in a round, unless there are more flows, and the maximum duration of a round of a slow
- * filter.
+ * Limits of a round: ROUND is the number of frames, unless there are more flows. A slow filter gets fewer
+ * frames, so that its round takes at most ROUND_MS milliseconds.
  */
 const ROUND = 20_000;
 const ROUND_MS = 60;
 const FIRST_LOOK = 200;
 
 /**
- * The same traffic through two nodes that take turns. The result is the rate of the second node relative to
- * the first.
+ * Two nodes that forward the same traffic alternately: `plain` without a packet filter, `filtered` with a
+ * packet filter.
  */
 export class Pair {
   readonly #comparison = new Comparison();
@@ -47,12 +47,12 @@ export class Pair {
   use(flows: readonly FiveTuple[]): void {
     this.plain.use(flows);
     this.filtered.use(flows);
-    // A filter may keep the state of a flow only for a short time, so each round must contain a packet of
-    // every flow.
+    // Send at least one packet of every flow in each round, because a filter may forget an idle flow after a
+    // short time.
     this.#round = Math.max(ROUND, flows.length);
   }
 
-  /** Packets a second through the filtered node, relative to the plain node. */
+  /** Returns the packet rate of the filtered node divided by the packet rate of the plain node. */
   async share(): Promise<number> {
     const { plain, filtered } = this;
     const first = filtered.send(FIRST_LOOK, UDP);
@@ -65,8 +65,8 @@ export class Pair {
   }
 
   /**
-   * Nanoseconds for each packet that the node does not spend: the generation of the packet and its delivery
-   * to the node, where it is dropped.
+   * Returns the nanoseconds per packet that no filter can save: the generation of a frame and its delivery to
+   * the node, which drops the frame.
    */
   async deliveryNs(): Promise<number> {
     const stop = this.filtered.attach('node', 'lan0', 'stop', 'xdp');
@@ -78,7 +78,7 @@ export class Pair {
     return cost * this.plainNs;
   }
 
-  /** Nanoseconds for each packet through the plain node. */
+  /** Nanoseconds per packet that the plain node forwards. */
   get plainNs(): number {
     return this.#comparison.plainNs;
   }

@@ -18,8 +18,8 @@ import {
 
 const NFT = ['nft', '-f', '-'];
 /**
- * With one rule each the whole list is walked. Beyond this number a packet takes longer than a tenth of a
- * millisecond.
+ * Maximum number of rules for the form with one rule per permit. The kernel compares a packet with one rule
+ * after the other, so with more rules a packet takes longer than 0.1 ms.
  */
 const LINEAR_LIMIT = 10_000;
 const TRACKED = 'ct established first';
@@ -42,7 +42,7 @@ function nftables(rules: number): PeerCase[] {
   ];
 }
 
-/** Each form without and with connection tracking. */
+/** Measures each form of the policy twice: without and with connection tracking. */
 async function shares(pair: Pair, tried: readonly PeerCase[], rules: number): Promise<Row[]> {
   const rows: Row[] = [];
   for (const { form, permits, shape, command = NFT } of tried) {
@@ -68,7 +68,8 @@ export async function peerShares(): Promise<Row[]> {
     ...(await shares(pair, nftables(100_000), 100_000)),
   ]);
   for (const by of ['iptables-legacy', 'iptables-nft']) {
-    // Hooks that iptables registered stay registered, so it gets nodes of its own.
+    // Use new nodes for each variant of iptables, because netfilter hooks that iptables has registered stay
+    // registered.
     const measured = await Pair.with(by, async (pair) => {
       const tried = (rules: number): PeerCase => ({
         form: { ...peers.iptables, name: by },
@@ -83,9 +84,9 @@ export async function peerShares(): Promise<Row[]> {
 }
 
 /**
- * Packets a second through Weir, relative to nftables with connection tracking; the two take turns. With `ct
- * state established accept` in front, no packet of these flows reaches the set, so all forms of the set are
- * equal.
+ * Measures the packet rate of Weir divided by that of nftables with connection tracking. One form of the
+ * nftables policy is enough: its first rule, `ct state established accept`, accepts all packets of these
+ * flows.
  */
 export async function againstTracking(rules: number, flowCount: number): Promise<Row[]> {
   const against = `against nftables with ct, ${rulesAndFlows(rules, flowCount)}`;

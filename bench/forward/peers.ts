@@ -2,10 +2,13 @@ import type { Prefix, Range } from '#contracts/policy-model.js';
 import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
 import type { Permit, Permits } from './policies.js';
 
-/** A form of a policy for another packet filter. */
+/** A way to express a policy as rules of another packet filter. */
 export type Form = {
   readonly name: string;
-  /** `tracked`: the file begins with `ct state established accept`, and so needs connection tracking. */
+  /**
+   * Returns the rules as text. If `tracked` is true, the first rule is `ct state established,related accept`,
+   * which turns connection tracking on.
+   */
   text(permits: Permits, tracked: boolean): string;
 };
 
@@ -111,7 +114,7 @@ export const concatenatedHash: Form = {
     ),
 };
 
-/** For `iptables-restore`. */
+/** The policy as input of `iptables-restore`. */
 export const iptables: Form = {
   name: 'iptables',
   text: (permits, tracked) =>

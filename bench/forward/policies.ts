@@ -4,8 +4,8 @@ import type { FiveTuple } from './frames.js';
 import { DESTINATIONS, SOURCES } from './rig.js';
 
 /**
- * Allows a source to open flows to a destination. No two permits overlap, so that every form of the policy
- * gives equal verdicts in any order.
+ * Allows one source to open flows to one destination. Permits do not overlap, so all forms of a policy give
+ * equal verdicts, whatever the order of their rules.
  */
 export type Permit = {
   readonly source: Prefix;
@@ -13,12 +13,15 @@ export type Permit = {
   readonly ports: Range;
   readonly protocol: 'udp' | 'tcp';
 };
-/** The permits of one source are in one array. All other flows are denied. */
+/**
+ * The permits of a policy. All permits of one source are in one inner array. The policy denies all other
+ * flows.
+ */
 export type Permits = readonly (readonly Permit[])[];
 
-/** The default number of live flows. */
+/** Default number of flows that exist at the same time. */
 export const LIVE = 4_096;
-/** The difference of a policy from groups of ten with prefixes and port ranges. */
+/** Words in the name of a benchmark row, for policies that are not made by `groupsOfTen`. */
 export const SHAPES = {
   exact: 'single source, destination and port each',
   prefixes: 'one group, to /24 and longer',
@@ -37,8 +40,8 @@ function within(random: Random, { address, length }: Prefix, longer: number): Pr
 }
 
 /**
- * Groups of ten. The sources of each group are a separate prefix. The destinations of its rules, /12 to /28,
- * do not overlap.
+ * Returns permits in groups of ten. Each group has another source prefix. The destinations of a group are
+ * prefixes of /12 to /28, and do not overlap.
  */
 export function groupsOfTen(rules: number): Permits {
   const random = new Random(rules);
@@ -60,7 +63,10 @@ export function groupsOfTen(rules: number): Permits {
   });
 }
 
-/** Groups of ten in which source, destination and port are single values, as a hash set requires. */
+/**
+ * Returns permits in groups of ten, each with one source address, one destination address and one port, as a
+ * hash set requires.
+ */
 export function exactTriples(rules: number): Permits {
   return groupsOfTen(rules).map((permits, group) => {
     const random = new Random(group);
@@ -75,7 +81,10 @@ export function exactTriples(rules: number): Permits {
   });
 }
 
-/** One group for every source, with one port. Destinations are prefixes (`length` 24) or addresses (32). */
+/**
+ * Returns one group of permits with the same source prefix and port 443. `length` selects destinations that
+ * are prefixes (24) or single addresses (32).
+ */
 export function oneGroup(rules: number, length: 24 | 32): Permits {
   const random = new Random(rules + length);
   return [
@@ -124,7 +133,7 @@ function ruleOf({ destination, ports, protocol }: Permit, index: number): Rule {
   };
 }
 
-/** Distinct flows that are permitted, spread over all permits. */
+/** Returns `count` different flows that the policy allows, distributed over all permits. */
 export function flowsOf(permits: Permits, count: number): FiveTuple[] {
   const random = new Random(count);
   const flat = permits.flat();
@@ -133,14 +142,17 @@ export function flowsOf(permits: Permits, count: number): FiveTuple[] {
     return {
       source: within(random, source, 32).address,
       destination: within(random, destination, 32).address,
-      // Distinct even if the addresses are equal.
+      // A different source port for each flow, so that flows differ even if their addresses are equal.
       sourcePort: 1_024 + (index % 64_000),
       destinationPort: random.between(ports.low, ports.high),
     };
   });
 }
 
-/** The end of the name of a row. */
+/**
+ * Returns the last part of the name of a benchmark row: the number of rules and flows, and the shape of the
+ * policy.
+ */
 export function rulesAndFlows(rules: number, flows: number, shape?: string): string {
   const words = [`${rules.toLocaleString('en')} rules`, shape, `${flows.toLocaleString('en')} flows`];
   return words.filter((word) => word !== undefined).join(', ');

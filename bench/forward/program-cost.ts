@@ -18,7 +18,7 @@ const TUPLES = 1 << 20;
 const QUIET = 1.1;
 
 /**
- * Measures the run time of programs. The time of the whole frame, which includes the program, shows whether a
+ * Measures the run time of BPF programs. Also measures the time of the whole frame, which shows whether a
  * round was disturbed.
  */
 class Stopwatch {
@@ -27,8 +27,8 @@ class Stopwatch {
   constructor(readonly rig: Rig) {}
 
   /**
-   * One round of `count` frames. `read` returns the total of the measured runs so far. `lessNs` is subtracted
-   * for each run.
+   * Measures one round of `count` frames. `read` returns the number and total time of all runs so far. The
+   * method subtracts `lessNs` nanoseconds for each run.
    */
   round(label: string, count: number, read: () => Runs, lessNs = 0): void {
     const before = read();
@@ -39,14 +39,17 @@ class Stopwatch {
   }
 
   /**
-   * Like `round`, but with packets in a row instead of frames: nothing runs between two of them. All of these
-   * rounds count.
+   * Measures one round of `count` packets, which run the BPF program directly one after the other. The kernel
+   * executes nothing else in between, so every such round counts as undisturbed.
    */
   replay(label: string, count: number, programFd: number, lessNs = 0): void {
     this.#rounds.push({ label, frameNs: 0, ns: this.rig.replay(programFd, count) - lessNs });
   }
 
-  /** The median of the rounds in which frames took at most `QUIET` times as long as in the fastest round. */
+  /**
+   * Returns the median nanoseconds of the undisturbed rounds with this label. A round is undisturbed if its
+   * frames took at most `QUIET` times as long as in the fastest round.
+   */
   ns(label: string): number {
     const rounds = this.#rounds.filter((round) => round.label === label);
     const fastest = Math.min(...rounds.map(({ frameNs }) => frameNs));

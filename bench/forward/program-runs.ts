@@ -6,10 +6,10 @@ import { check } from '#libc/libc.js';
 
 const SWITCH = '/proc/sys/kernel/bpf_stats_enabled';
 
-/** The number of runs of a program, and their total time. */
+/** The number of runs of a BPF program, and the total time of these runs in nanoseconds. */
 export type Runs = { readonly count: number; readonly ns: number };
 
-/** Runs `act` while the kernel measures the run time of every program. */
+/** Calls `act` while the kernel measures the run time of every BPF program. */
 export async function withProgramTimes<T>(act: () => Promise<T>): Promise<T> {
   const before = readFileSync(SWITCH, 'utf8');
   writeFileSync(SWITCH, '1');
@@ -36,7 +36,10 @@ function linkedPrograms(pinPath: string): Set<number> {
   return ids;
 }
 
-/** The program that classifies incoming packets, as a descriptor that the caller must close. */
+/**
+ * Returns a file descriptor of the BPF program that classifies incoming packets. The caller must close the
+ * descriptor.
+ */
 export function openIngress(pinPath: string): number {
   const id = [...linkedPrograms(pinPath)].find((program) => programInfo(program)?.name === 'weir_ingress');
   if (id === undefined) throw new Error(`no link under ${pinPath} has weir_ingress`);
@@ -44,7 +47,8 @@ export function openIngress(pinPath: string): number {
 }
 
 /**
- * The runs of all programs of the links pinned under `pinPath`. This process must have loaded the programs.
+ * Returns the total runs of all BPF programs whose links are pinned under `pinPath`. This process must have
+ * loaded the programs, because the function reads the process's own descriptors.
  */
 export function runsOfPinned(pinPath: string): Runs {
   const ids = linkedPrograms(pinPath);
@@ -59,7 +63,7 @@ export function runsOfPinned(pinPath: string): Runs {
   return total;
 }
 
-/** Bytes of kernel memory of the maps for which a process holds a descriptor. */
+/** Returns the bytes of kernel memory of all maps for which a process has a descriptor. */
 export function mapBytes(process: number | 'self'): number {
   const maps = new Map<number, number>();
   for (const text of fdInfos(process)) {
@@ -75,7 +79,7 @@ function fdInfos(process: number | 'self'): string[] {
     try {
       return [readFileSync(join(folder, name), 'utf8')];
     } catch {
-      return []; // Closed in the meantime, like the descriptor of the folder itself.
+      return []; // The descriptor was closed after readdirSync, for example that of the folder itself.
     }
   });
 }

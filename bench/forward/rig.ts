@@ -4,7 +4,9 @@ import { enterNamespace } from '#test/kernel/namespace.js';
 import { type FiveTuple, Frames, type FramesProgram } from './frames.js';
 import { onOneCpu } from './one-cpu.js';
 
-/** All addresses of the traffic are behind the client or behind the server. */
+/**
+ * The address ranges of the traffic: SOURCES are behind the client, and DESTINATIONS are behind the server.
+ */
 export const SOURCES = { base: 0x1e00_0000, text: '30.0.0.0/8' } as const;
 export const DESTINATIONS = { base: 0x1400_0000, text: '20.0.0.0/8' } as const;
 
@@ -21,7 +23,8 @@ export type Send = {
 };
 
 /**
- * Client, node and server in a row. Frames are sent from either end, and counted and dropped at the other.
+ * A client, a node and a server in a row. The client or the server sends frames. The other end counts and
+ * drops them.
  */
 export class Rig {
   readonly #devices: Record<'client' | 'server' | 'lan' | 'wan', Device>;
@@ -53,7 +56,7 @@ export class Rig {
         lan: await device('node', 'lan0'),
         wan: await device('node', 'wan0'),
       };
-      // A veth device accepts frames from XDP only in NAPI mode, which GRO enables.
+      // A veth device accepts frames from XDP only in NAPI mode. Turning GRO on enables NAPI mode.
       for (const name of ['lan0', 'wan0']) await node.must('ethtool', '-K', name, 'gro', 'on');
       await node.must('ip', 'route', 'add', SOURCES.text, 'via', '10.77.1.2');
       await node.must('ip', 'route', 'add', DESTINATIONS.text, 'via', '10.77.2.2');
@@ -91,7 +94,7 @@ export class Rig {
     }
   }
 
-  /** Runs `act` on this thread in a network namespace of the rig. */
+  /** Calls `act` while this thread is in the network namespace of the client, node or server. */
   inside<T>(place: Place, act: () => T): T {
     const leave = enterNamespace(this.topology[place].name);
     try {
@@ -101,7 +104,10 @@ export class Rig {
     }
   }
 
-  /** From now on, frames that arrive at the ends are counted and dropped. */
+  /**
+   * Attaches the sinks, which from then on count and drop the frames that arrive at the client and the
+   * server.
+   */
   sink(): void {
     this.#links.push(this.attach('server', 'eth0', 'sink_server', 'tcx_ingress'));
     this.#links.push(this.attach('client', 'eth0', 'sink_client', 'tcx_ingress'));
@@ -119,7 +125,8 @@ export class Rig {
   }
 
   /**
-   * Sends `count` frames. Returns nanoseconds for each frame. Throws if fewer frames arrive than expected.
+   * Sends `count` frames from one end. Returns nanoseconds per frame. Throws if the number of frames that
+   * arrive is not `expected`; null: does not check.
    */
   send(count: number, { from = 'client', ...stream }: Send, expected: number | null = count): number {
     const { frames } = this;
@@ -142,14 +149,17 @@ export class Rig {
   }
 
   /**
-   * Runs a program over `count` UDP packets in a row, as if they came from the client. Returns nanoseconds
-   * for each packet.
+   * Runs a BPF program over `count` UDP packets without a pause, as if the packets came from the client.
+   * Returns nanoseconds per packet.
    */
   replay(programFd: number, count: number): number {
     return this.inside('node', () => onOneCpu(() => this.frames.replay(programFd, this.#devices.lan.ifindex, count)));
   }
 
-  /** Waits because the last frames may still be in a queue of the kernel when the run is over. */
+  /**
+   * Returns the number of frames that arrived. Waits for missing frames at most SETTLE_MS milliseconds,
+   * because the last frames may still be in a queue of the kernel.
+   */
   #arrived(sink: 'client' | 'server', expected: number): number {
     const deadline = performance.now() + SETTLE_MS;
     while (this.frames.received(sink) < expected && performance.now() < deadline);

@@ -13,7 +13,10 @@ const SYN = 0x02;
 const ACK = 0x10;
 const TCP = { protocol: IPPROTO.tcp };
 
-/** Opens TCP flows from both ends. Returns the number of flows that completed the handshake. */
+/**
+ * Sends the handshakes of TCP flows. Returns the number of flows whose last handshake packet reached the
+ * server.
+ */
 function open(rig: Rig, flows: readonly FiveTuple[]): number {
   rig.use(flows);
   rig.send(flows.length, { ...TCP, tcpFlags: SYN }, null);
@@ -22,7 +25,7 @@ function open(rig: Rig, flows: readonly FiveTuple[]): number {
   return rig.frames.received('server');
 }
 
-/** The number of flows that still pass in both directions. */
+/** Returns the number of flows of which packets still pass in both directions. */
 function alive(rig: Rig, flows: readonly FiveTuple[]): number {
   rig.use(flows);
   const counts = (['client', 'server'] as const).map((from) => {
