@@ -181,7 +181,7 @@ describe('DNS proxy after a change of its source address towards the resolver', 
   });
 });
 
-test('updates the source address for a resolver after a failed send, even without a route notification', async () => {
+test('DNS proxy · updates the source address for a resolver after a failed send, even without a route notification', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
   const silent = vi.spyOn(RouteNotifications.prototype, 'take').mockReturnValue(false);
@@ -265,7 +265,7 @@ test('`listenOnceThere` stops waiting for a missing listen address when its Abor
   await api.close();
 });
 
-test('does not query a resolver without a route, and queries that resolver again once it has a route', async () => {
+test('DNS proxy · does not query a resolver without a route, and queries that resolver again once it has a route', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
   await onNode('route del 10.88.0.0/16', 'route add 10.88.0.53/32 via 10.77.2.2');
@@ -281,7 +281,7 @@ test('does not query a resolver without a route, and queries that resolver again
   expect(other.heard.some(({ question }) => question.name.endsWith('example.com'))).toBe(true);
 });
 
-test('answers queries over UDP and TCP on a listen address that was removed and added again', async () => {
+test('DNS proxy · answers queries over UDP and TCP on a listen address that was removed and added again', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
   const rig = await startProxy([{ at: UPSTREAM }], { listen: [LISTEN] });

@@ -151,7 +151,7 @@ async function nft(text: string): Promise<void> {
   await topology.node.must('nft', text);
 }
 
-test('NAT takes effect within a second after its nftables chain is added, and ends within a second after the chain is deleted', async () => {
+test('forwarding: auto · NAT takes effect within a second after its nftables chain is added, and ends within a second after the chain is deleted', async () => {
   const datapath = await threaded();
   const changes: DatapathChange[] = [];
   datapath.watch((change) => changes.push(change));
@@ -180,7 +180,7 @@ test('NAT takes effect within a second after its nftables chain is added, and en
   ]);
 });
 
-test('a new IPsec policy, which causes no notification, ends direct forwarding within three seconds', async () => {
+test('forwarding: auto · a new IPsec policy, which causes no notification, ends direct forwarding within three seconds', async () => {
   const datapath = await threaded();
   expect(await goesByStack()).toBe(false);
   const policyOf = ['src', '10.99.0.0/24', 'dst', '10.98.0.0/24', 'dir', 'fwd'];
@@ -194,7 +194,7 @@ test('a new IPsec policy, which causes no notification, ends direct forwarding w
   expect(await goesByStack()).toBe(false);
 });
 
-test('the node does not forward packets that an IPsec policy blocks', async () => {
+test('forwarding: auto · the node does not forward packets that an IPsec policy blocks', async () => {
   const datapath = local();
   expect(await goesByStack()).toBe(false);
   const forbidden = ['src', ADDRESSES.client, 'dst', ADDRESSES.server, 'dir', 'fwd', 'action', 'block'];
@@ -205,7 +205,7 @@ test('the node does not forward packets that an IPsec policy blocks', async () =
   expect(stdout).toContain('0 received');
 });
 
-test('the network stack forwards packets again if three seconds pass without a check for third-party hooks', async () => {
+test('forwarding: auto · the network stack forwards packets again if three seconds pass without a check for third-party hooks', async () => {
   const datapath = local();
   expect(await goesByStack()).toBe(false);
   await expect.poll(goesByStack, { timeout: DIRECT_FOR_MS + 2_000, interval: 200 }).toBe(true);
@@ -213,14 +213,14 @@ test('the network stack forwards packets again if three seconds pass without a c
   expect(await goesByStack()).toBe(false);
 });
 
-test('the network stack forwards packets after the datapath was closed', async () => {
+test('forwarding: auto · the network stack forwards packets after the datapath was closed', async () => {
   const datapath = local();
   expect(await goesByStack()).toBe(false);
   datapath.close();
   expect(await goesByStack()).toBe(true);
 });
 
-test('a restarted datapath forwards by the network stack until a check finds no third-party hook', async () => {
+test('forwarding: auto · a restarted datapath forwards by the network stack until a check finds no third-party hook', async () => {
   local({ forwarding: 'direct' }).close();
   expect(await goesByStack()).toBe(false);
   await nft(MASQUERADE);
@@ -245,7 +245,7 @@ test('a restart with another value of `forwarding` forwards packets in the confi
 test.each([
   ['stack', true],
   ['direct', false],
-] as const)('forwards in the configured way even if a third-party chain exists', async (forwarding, byStack) => {
+] as const)('forwarding: %s · a third-party chain does not change forwarding', async (forwarding, byStack) => {
   const datapath = local({ forwarding });
   expect(await goesByStack()).toBe(byStack);
   await nft('add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
@@ -254,7 +254,7 @@ test.each([
   expect(datapath.stats().forwarding).toEqual({ way: forwarding, reason: 'as configured' });
 });
 
-test('drops each denied packet and loses no allowed packet while forwarding changes between direct and stack', async () => {
+test('forwarding: auto · drops each denied packet and loses no allowed packet while forwarding changes between direct and stack', async () => {
   const datapath = local();
   const denied = await begin(PORT + 1, ADDRESSES.clientOther);
   const allowed = topology.client.start('ping', ['-n', '-i', '0.002', '-c', '1000', ADDRESSES.server]);

@@ -95,7 +95,7 @@ const ATTACKS: readonly (readonly [string, readonly (readonly [string, string])[
     ],
   ],
   [
-    'restored at once behind conntrack',
+    'restored directly after conntrack',
     [
       ['postrouting priority 0', SAVE],
       ['prerouting priority -199', RESTORE],
@@ -117,7 +117,7 @@ const ATTACKS: readonly (readonly [string, readonly (readonly [string, string])[
   ],
   ['set by a rule without conntrack', [['prerouting priority -150', 'meta mark set 0x00100000']]],
   ['set by a rule at forward', [['forward priority -150', 'meta mark set meta mark | 0x00100000']]],
-  ['all bits set', [['prerouting priority 0', 'meta mark set 0xffffffff']]],
+  ['set in all bits', [['prerouting priority 0', 'meta mark set 0xffffffff']]],
 ];
 
 const SAVED_LATE = 'POSTROUTING -j CONNMARK --save-mark';
@@ -128,17 +128,17 @@ const IPTABLES_ATTACKS: readonly (readonly [string, readonly string[]])[] = [
   ['saved at FORWARD, restored by bits', [`FORWARD -j CONNMARK --save-mark ${MASKS}`, `${RESTORED} ${MASKS}`]],
   ['restored at FORWARD', [SAVED_LATE, 'FORWARD -j CONNMARK --restore-mark']],
   [
-    'set by what conntrack saved',
+    'set if conntrack saved a mark',
     [SAVED_LATE, 'PREROUTING -m connmark --mark 0x100000/0x100000 -j MARK --or-mark 0x100000'],
   ],
   ['set at FORWARD', ['FORWARD -j MARK --or-mark 0x100000']],
 ];
 
 describe('the guard drops a packet without a verdict, even if another rule sets or restores its mark', () => {
-  describe.each(['iptables-nft', 'iptables-legacy'])('by %s', (iptables) => {
+  describe.each(['iptables-nft', 'iptables-legacy'])('with rules of %s', (iptables) => {
     afterEach(() => node.topology.node.must(iptables, '-t', 'mangle', '-F'));
 
-    test.each(IPTABLES_ATTACKS)('%s', async (_, appended) => {
+    test.each(IPTABLES_ATTACKS)('if the mark is %s', async (_, appended) => {
       node.start({ forwarding: 'stack' }).attach();
       node.putInForce(policyOf(0), 1);
       for (const rule of appended) await node.topology.node.must(iptables, '-t', 'mangle', '-A', ...rule.split(' '));
@@ -149,7 +149,7 @@ describe('the guard drops a packet without a verdict, even if another rule sets 
     });
   });
 
-  test.each(ATTACKS)('nftables: %s', async (_, chains) => {
+  test.each(ATTACKS)('with rules of nftables, if the mark is %s', async (_, chains) => {
     node.start({ forwarding: 'stack' }).attach();
     node.putInForce(policyOf(0), 1);
     await rules(...chains);

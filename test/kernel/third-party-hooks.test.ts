@@ -51,7 +51,7 @@ const chain = (table: string, definition: string): string =>
   `nft 'add table ${table}; add chain ${table} some { ${definition} ; }'`;
 const NETDEV = 'netdev mine';
 
-test('forwards directly while the guard is the only netfilter hook', () => {
+test('forwarding: auto · forwards directly while the guard is the only netfilter hook', () => {
   expect(reason()).toBe(ALONE);
 });
 
@@ -141,7 +141,7 @@ test.each([
     'echo 1 > /proc/sys/net/ipv4/ip_forward_update_priority',
     'net.ipv4.ip_forward_update_priority is 0',
   ],
-])('%s makes the datapath forward by the network stack until its removal', (_, come, go, expected) => {
+])('forwarding: auto · %s makes packets take the network stack until its removal', (_, come, go, expected) => {
   expect(reason()).toBe(ALONE);
   sh(come);
   try {
@@ -181,7 +181,7 @@ test.each([
     'tc qdisc del dev lan0 clsact',
   ],
   ['a tunnel that is down', 'ip tuntap add dev tun7 mode tun', 'ip link del tun7'],
-])('%s does not end direct forwarding', (_, come, go) => {
+])('forwarding: auto · %s does not end direct forwarding', (_, come, go) => {
   sh(come);
   try {
     expect(reason()).toBe(ALONE);
@@ -190,7 +190,7 @@ test.each([
   }
 });
 
-test.runIf(HAS_TCX)('a third-party BPF program on the hook ends direct forwarding', async () => {
+test.runIf(HAS_TCX)('forwarding: auto · a third-party BPF program on the hook ends direct forwarding', async () => {
   const { ifindex } = listInterfaces().find(({ name }) => name === 'wan0') ?? { ifindex: 0 };
   const other = loadForTest();
   const pin = `${topology.pinPath}-other`;
@@ -205,7 +205,7 @@ test.runIf(HAS_TCX)('a third-party BPF program on the hook ends direct forwardin
   await expect.poll(reason).toBe(ALONE);
 });
 
-test('forwards by the network stack if rp_filter is stricter than reverse_path', () => {
+test('forwarding: auto · forwards by the network stack if rp_filter is stricter than reverse_path', () => {
   datapath.close();
   start({ reversePath: 'off' });
   expect(reason()).toContain('rp_filter');
@@ -217,14 +217,14 @@ test('forwards by the network stack if rp_filter is stricter than reverse_path',
   expect(reason()).toBe(ALONE);
 });
 
-test("forwards directly if only Weir's own BPF programs are attached by clsact", () => {
+test("forwarding: auto · forwards directly if only Weir's own BPF programs are attached by clsact", () => {
   datapath.close();
   detach(topology.pinPath);
   start({ forceClsact: true });
   expect(reason()).toBe(ALONE);
 });
 
-test('forwards by the network stack while the guard is missing', () => {
+test('forwarding: auto · forwards by the network stack while the guard is missing', () => {
   sh('nft delete table inet weir');
   expect(reason()).toBe('stack: the guard is missing');
   datapath.attach();
@@ -233,7 +233,7 @@ test('forwards by the network stack while the guard is missing', () => {
 
 // This test must stay the last in the file: the hooks that iptables-legacy registers stay in the network
 // namespace.
-test('a check finds tables of iptables-legacy, which cause no kernel notification', () => {
+test('forwarding: auto · a check finds tables of iptables-legacy, which cause no kernel notification', () => {
   sh('iptables-legacy -A FORWARD -j ACCEPT');
   expect(reason()).toBe('stack: iptables, table filter');
 });
