@@ -201,7 +201,7 @@ describe('the copied routes', () => {
   };
   /**
    * Changes the copied routes so that every address is behind the server. The datapath then drops packets
-   * from the client as forged, which shows that it uses the copied routes.
+   * from the client as forged, which shows that the datapath uses the copied routes.
    */
   const falsify = (): void => {
     for (let line = 18; line < ROUTE_LINES; line++) {

@@ -211,7 +211,7 @@ describe('a packet with a forged source does not reach a socket of the DNS proxy
     expect(counts()[0]).toBe(before + 1);
   });
 
-  test('(the nftables chain for this check does not prevent direct forwarding)', () => {
+  test('(the nftables chain that checks for forged sources does not prevent direct forwarding)', () => {
     police({ forwarding: 'auto' }).look();
     expect(datapath?.stats().forwarding).toEqual({ way: 'direct', reason: 'no third-party hook' });
   });

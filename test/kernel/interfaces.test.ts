@@ -146,7 +146,7 @@ describe('interfaces that appear and vanish while a node runs', () => {
     ]);
   });
 
-  test('the datapath leaves an interface that moves to another network namespace, and is attached when the interface returns', async () => {
+  test('the datapath is detached from an interface that moves to another network namespace, and attached when the interface returns', async () => {
     await addPair('dmz0');
     await expect.poll(() => config().state, soon).toBe('configured');
     await ip('link', 'set', 'dmz0', 'netns', topology.server.name);

@@ -134,7 +134,7 @@ const IPTABLES_ATTACKS: readonly (readonly [string, readonly string[]])[] = [
   ['set at FORWARD', ['FORWARD -j MARK --or-mark 0x100000']],
 ];
 
-describe('the guard drops a packet without a verdict, even if another rule sets or restores its mark', () => {
+describe('the guard drops a packet that the datapath has not classified, even if another rule sets or restores its mark', () => {
   describe.each(['iptables-nft', 'iptables-legacy'])('with rules of %s', (iptables) => {
     afterEach(() => node.topology.node.must(iptables, '-t', 'mangle', '-F'));
 

@@ -212,8 +212,8 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } predecessors SEC(".maps");
 
-/* The layouts of these maps as JSON. The next process reads the text to migrate flows, hits and grants; no
- * BPF program reads it.
+/* The layouts of all maps of this datapath as JSON. The next process reads the text to migrate flows, hits
+ * and grants; no BPF program reads it.
  */
 struct layouts {
 	char text[32 << 10];

@@ -155,8 +155,8 @@ enum events_wanted {
 };
 
 /* The state that user space changes while the datapath runs. `word` is the active word, epoch << 1 |
- * program slot; 0: no policy was ever activated. User space flips by one store to `word`, and the datapath
- * reads `word` once per packet, so a packet never meets two policies.
+ * program slot; 0: no policy was ever activated. User space flips by one store to `word`. The datapath
+ * reads `word` once per packet, so that one packet is never classified by two policies.
  */
 struct active {
 	__u32 word;
@@ -233,7 +233,7 @@ struct tally {
 	__u32 folded_packets[2]; /* value of the flow's packet counters at the last flush; packets up to this value are in `total_packets` and in the hits */
 	__u32 folded_bytes[2];
 	__u32 hit;               /* entry of `hits` that the flow counts for; 0: no entry */
-	__u32 hit_check;         /* lower 32 bits of the identity of that entry of `hits`; if `hit` and `hit_check` are both 0, the next flush derives them from `judgement` */
+	__u32 hit_check;         /* lower 32 bits of the identity of entry `hit`; if `hit` and `hit_check` are both 0, the next flush derives them from `judgement` */
 };
 
 /* A next hop for packets, from a route of the node. */
@@ -391,7 +391,7 @@ enum joined {
 	JOIN_UNABLE = 3, /* packets are not forwarded directly: third-party hooks would see only one of the two TCP connections */
 };
 
-/* Bits of `ends` in struct join. */
+/* Bits of `ends` in struct join: how one direction of a spliced connection has ended. */
 enum join_end {
 	JOIN_ENDED = 1,
 	JOIN_RESET = 2,

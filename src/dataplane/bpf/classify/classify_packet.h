@@ -16,8 +16,9 @@ __noinline __u32 classify_with(const struct packet *packet, __u32 active_word, b
 	destination = reply ? packet->source : packet->destination;
 	key = reply ? leaf_key_of_opener(packet) : leaf_key(packet);
 	port = reply ? packet->destination_port : packet->source_port;
-	/* The fast path stored these results for the packet as it came, not for the swapped addresses of a reply.
-	 * The stored verdict word ignores expired grants, so the function uses the word only if `flags` is 0.
+	/* The fast path stored `prefetched` for the packet with its own addresses, so these results are not valid
+	 * for a reply, whose addresses are swapped. The stored verdict word ignores expired grants, so the
+	 * function uses the word only if `flags` is 0.
 	 */
 	prefetched = &packet->foreseen;
 	list = reply || prefetched->active_word != active_word ? 0 : prefetched->list;

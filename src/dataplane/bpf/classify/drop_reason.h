@@ -14,8 +14,8 @@ static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool au
 	case VERDICT_DENY:
 		return DROP_POLICY_DENY;
 	case VERDICT_REDIRECT:
-		/* A packet with the verdict redirect gets here only if it was not handed to the service plane, so it is
-		 * dropped unless the rule is audited.
+		/* This packet was not handed to the service plane, so the verdict redirect refuses it. An audited packet
+		 * passes.
 		 */
 		return audited               ? DROP_NONE
 		       : settings.plane_port ? DROP_NOT_INSPECTED

@@ -19,8 +19,8 @@
  * grants. Without GRANT_SET, bits 0 to 31 are a pattern number.
  */
 #define GRANT_SET 0x80000000U
-/* Bit 31 of the value that the tree of names of a rule block has for a name. With this bit, the value
- * refers to a map of destinations; without it, to a port map.
+/* Bit 31 of the value that the tree of names of a rule block has for a name. If the bit is set, the value
+ * refers to a map of destinations. Otherwise the value refers to a port map.
  */
 #define DESTINATION_MAP 0x80000000U
 /* Flag in the `slot` argument of a lookup: expired grants count too. Used to classify existing flows

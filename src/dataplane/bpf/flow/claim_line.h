@@ -63,8 +63,9 @@ static __always_inline __u8 tag_with(__u64 hash, bool half)
 	return tag_of(hash) | (half ? 0x80 : 0);
 }
 
-/* Claims a free way in one of the two flow sets of a hash: in the second set if the first is crowded and
- * the second has more free ways. Returns the flow slot, or NO_SLOT if the chosen set has no free way.
+/* Claims a free way in one of the two flow sets of a hash. Selects the second flow set if the first has at
+ * least CROWDED ways in use and the second has more free ways. Returns the flow slot, or NO_SLOT if the
+ * selected flow set has no free way.
  */
 __noinline __u32 claim_available(__u64 hash, bool half)
 {

@@ -103,8 +103,8 @@ static __always_inline bool is_expired(const struct flow *flow, __u32 now)
 	return (__s32)(now - flow->last_seen) > (__s32)settings.timeouts[flow->state & (FLOW_STATES - 1)];
 }
 
-/* Returns whether `more` bytes carry into the highest two bits of the 32-bit byte counter. The counter
- * must then be flushed, because it would wrap later.
+/* Returns whether adding `more` bytes changes one of the highest two bits of the 32-bit byte counter. The
+ * counter must then be flushed, so that it never wraps between two flushes.
  */
 static __always_inline bool is_flush_due(__u32 bytes, __u32 more)
 {
@@ -298,8 +298,8 @@ static __always_inline __u32 ways_in_use(__u32 set)
 	return tags ? ways_in_use_by(READ_ONCE(*tags)) : FLOW_WAYS;
 }
 
-/* Returns whether a new flow uses its second flow set (`other`): the first is crowded, and the second has
- * more free ways.
+/* Returns whether a new flow uses its second flow set (`other`): the first has at least CROWDED ways in
+ * use, and the second has more free ways.
  */
 static __always_inline bool is_to_spill(__u32 set, __u32 other)
 {

@@ -55,10 +55,10 @@ static __always_inline bool has_socket(struct __sk_buff *skb, const struct packe
 	return state != BPF_TCP_LISTEN;
 }
 
-/* Lets a client open a connection again while the old socket is in TIME-WAIT (RFC 9293, 3.6.1). A clone of
- * the SYN enters the ingress hook again. The original packet becomes a RST, which ends the TIME-WAIT
- * before the clone arrives. Without this, the kernel refuses a socket that `bpf_sk_assign` assigned during
- * TIME-WAIT.
+/* Lets a client open a connection again while the node's old socket is in TIME-WAIT (RFC 9293, 3.6.1). A
+ * clone of the SYN enters the ingress hook again. The original packet becomes a RST, which ends the
+ * TIME-WAIT before the clone arrives. Without the RST, the kernel would refuse the socket that
+ * `bpf_sk_assign` assigns to the SYN.
  */
 static __always_inline void end_wait(struct __sk_buff *skb, const struct packet *packet, __u32 expected)
 {

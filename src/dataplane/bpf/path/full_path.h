@@ -135,8 +135,8 @@ __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *p
 			how = AS_REPLY;
 		}
 	}
-	/* The event names the rule that would decide the flow. The packet does not count as a hit of that rule:
-	 * see `report_packet`.
+	/* Report the rule that would decide the flow, but do not count the packet as a hit of that rule: see
+	 * `report_packet`.
 	 */
 	if (!picked_up || packet->fragment == FRAGMENT_LATER)
 		return refuse(skb, packet, judged, DROP_OUT_OF_STATE);
@@ -335,7 +335,7 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 	outcome = deliver(skb, packet);
 	if (outcome == OUTCOME_DROP || outcome == TO_PREDECESSOR)
 		forget_fragment(skb, packet);
-	else if (skb->mark & settings.mark_mask) /* without a mark the node itself receives the packet; the later fragments of the datagram are for the node too, so the ports are not stored */
+	else if (skb->mark & settings.mark_mask) /* without a mark of the datapath, the packet is for the node itself; the later fragments of the datagram are for the node too, so the ports are not stored */
 		remember_fragment(skb, packet);
 	return outcome;
 }

@@ -2,7 +2,7 @@
 #ifndef WEIR_EVENTS_H
 #define WEIR_EVENTS_H
 
-#define BUDGET_SHIFT 20 /* 32 - log2(BUDGETS) */
+#define BUDGET_SHIFT 20 /* shifts a 32-bit hash of the source to an index of `budgets`: 32 - log2(BUDGETS) */
 #define WINDOW_SHIFT 30 /* log2 of the length of a budget window in ns: 1.07 s */
 
 static __always_inline bool are_events_wanted(__u32 kinds)

@@ -2,16 +2,16 @@
 #ifndef WEIR_COPIED_ROUTES_H
 #define WEIR_COPIED_ROUTES_H
 
-/* A copy of the node's plain routes: the outgoing interface for each address. A search in the copy costs less
- * than `bpf_fib_lookup`. User space makes the copy, and stores the kernel's change counter (`fib_seq`) of
- * that moment. The kernel increments this counter with each change of a route.
+/* A copy of the node's plain routes: the outgoing interface for each address. A search in the copied routes
+ * costs less than `bpf_fib_lookup`. User space makes the copy, and stores the kernel's change counter
+ * (`fib_seq`) of that moment. The kernel increments this counter with each change of a route.
  *
  * The datapath falls back to `bpf_fib_lookup` in three cases: the change counter has changed, the node has
  * policy routing rules, or an address has several next-hop interfaces.
  *
- * The copy is a search tree of cache lines. Line 0 is the header, and line 1 is the root with 16 keys. Each
- * key selects one of 16 inner lines, whose keys select the bottom lines. A bottom line has eight keys and
- * then eight interfaces. Each key is the first address of an interval.
+ * The copied routes are a search tree of cache lines. Line 0 is the header, and line 1 is the root with 16
+ * keys. Each key selects one of 16 inner lines, whose keys select the bottom lines. A bottom line has eight
+ * keys and then eight interfaces. Each key is the first address of an interval.
  */
 #define ROUTE_FAN 16
 #define ROUTE_ROOT 1

@@ -101,8 +101,8 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 }
 
 /* Returns the outgoing interface of an incoming packet, from the copied routes. Returns 0 if the kernel
- * must look up the destination and the source: the copy lacks an address, or the source belongs to another
- * interface.
+ * must look up the destination and the source: the copied routes lack an address, or the source belongs to
+ * another interface.
  */
 static __always_inline __u32 plain_route(struct __sk_buff *skb, __u32 source, __u32 destination)
 {
@@ -238,9 +238,10 @@ static __always_inline __u32 priority_of(__u8 tos)
 	return PRIORITIES >> (tos >> 1 & 12) & 15;
 }
 
-/* Sends an allowed packet directly to its next hop. Leaves the packet to the network stack in these cases:
- * the stack must reply, redirect, fragment or drop it; its destination MAC address is not that of the
- * node; it has IP options. `bytes` is the length of the longest segment, counted from the IPv4 header.
+/* Sends an allowed packet directly to its next hop. Leaves the packet to the network stack in three cases:
+ * the stack must reply to, redirect, fragment or drop the packet; the destination MAC address is not that
+ * of the node; the packet has IP options. `bytes` is the length of the longest segment, counted from the
+ * IPv4 header.
  */
 __noinline enum outcome send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
 {

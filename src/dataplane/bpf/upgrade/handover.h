@@ -19,8 +19,8 @@ static __always_inline bool is_in_force(void)
 	return in_force && READ_ONCE(in_force->word);
 }
 
-/* Tail-calls the predecessor until this datapath has a policy in force. Returns only if there is nothing
- * to hand over, or if the predecessor has no BPF program on this hook.
+/* Tail-calls the predecessor until this datapath has a policy in force. Returns only if this datapath has
+ * a policy in force, or if the predecessor has no BPF program on this hook.
  */
 static __always_inline void hand_over_unless_in_force(struct __sk_buff *skb, enum predecessor predecessor)
 {

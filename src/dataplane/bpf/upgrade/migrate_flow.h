@@ -68,8 +68,8 @@ static __always_inline __u32 vital_of(const struct flow *flow)
 	return flow->state | flow->flags << 8;
 }
 
-/* Sets state and flags of a flow to `to`. Does nothing if they are no longer `from`, because a packet in
- * this datapath has changed them.
+/* Sets state and flags of a flow to `to`. Does nothing if state and flags are no longer `from`, because a
+ * packet in this datapath has changed them.
  */
 static __always_inline void change_vital(struct flow *flow, __u32 from, __u32 to)
 {
@@ -143,8 +143,9 @@ int weir_carry_flow(struct carry_flow_request *request)
 	}
 	to = claim_line(hash, false, now);
 	request->carried = place_carried(to, request, &key);
-	/* A packet has already opened the same flow as half open in this datapath. Add its counts to the migrated
-	 * flow and free it, unless `claim_line` just evicted it.
+	/* If a packet has already opened the same flow as half open in this datapath, add the counts of the
+	 * half-open flow to the migrated flow, and free the half-open flow. `claim_line` may have evicted the
+	 * half-open flow already.
 	 */
 	if (flow && request->carried && to != (slot & ~HALF_OPEN) && same_key(&flow->key, &key)) {
 		struct tally *more = tally_at(slot);
