@@ -274,7 +274,7 @@ describe('fragments with a forged source do not change how the datagram of anoth
   });
 });
 
-test('packets to the node itself pass without the guard bit although the policy denies all packets', () => {
+test('packets to the node itself pass without the mark bit of the guard although the policy denies all packets', () => {
   load();
   kernel.activate(denyAll);
   const addressed = [ADDRESSES.nodeLan, ADDRESSES.nodeWan, '10.77.1.255', '224.0.0.5', '255.255.255.255', '192.0.2.7'];

@@ -138,7 +138,7 @@ describe.each([
     expect(await ping(ADDRESSES.server, '-R')).toContain(ADDRESSES.nodeWan);
     await topology.client.must('ip', 'route', 'add', '10.77.7.0/24', 'via', ADDRESSES.nodeLan);
     await topology.node.must('ip', 'route', 'add', '10.77.7.0/24', 'via', ADDRESSES.client);
-    // With police_local the policy denies the redirect, because the node itself sends it.
+    // With police_local the policy denies the redirect, because the node itself sends the redirect.
     expect(await ping('10.77.7.7', '-W', '0.5')).toContain(more.policeLocal === true ? '0 received' : 'Redirect Host');
     await topology.node.must('ip', 'route', 'del', '10.77.7.0/24');
     await topology.client.must('ip', 'route', 'del', '10.77.7.0/24');

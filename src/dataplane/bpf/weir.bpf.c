@@ -121,8 +121,8 @@ static __always_inline enum outcome handle_egress(struct __sk_buff *skb)
 {
 	bool local = skb->ingress_ifindex == 0;
 
-	/* Ignore the guard bit on a packet that the node itself sends: the ingress hook does not mark such
-	 * packets, so conntrack restored the mark from another packet.
+	/* Ignore the mark bit of the guard on a packet that the node itself sends. The ingress hook does not mark
+	 * such packets, so conntrack restored the mark from another packet.
 	 */
 	if (!local && skb->mark & settings.guard_bit)
 		return OUTCOME_PASS;

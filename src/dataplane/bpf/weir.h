@@ -378,14 +378,14 @@ struct join_key {
 };
 
 enum join_state {
-	JOIN_QUIET = 1, /* the service plane still relays the bytes, and waits until both TCP connections are at rest */
+	JOIN_QUIET = 1, /* the service plane still relays the bytes, and waits until both TCP connections are at rest (no unread or unacknowledged data) */
 	JOIN_HELD = 2,  /* no packet of the two TCP connections passes */
 	JOINED = 3,
 };
 
 /* Results of the BPF program weir_join. */
 enum joined {
-	JOIN_AT_REST = 0, /* both TCP connections are at rest, and the datapath lets none of their packets pass */
+	JOIN_AT_REST = 0, /* both TCP connections are at rest (no unread or unacknowledged data), and the datapath lets none of their packets pass */
 	JOIN_BUSY = 1,
 	JOIN_GONE = 2,
 	JOIN_UNABLE = 3, /* packets are not forwarded directly: third-party hooks would see only one of the two TCP connections */

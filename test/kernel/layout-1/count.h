@@ -21,8 +21,8 @@ static __noinline int drop(struct __sk_buff *skb, enum drop_reason reason)
 	return TC_ACT_SHOT;
 }
 
-/* Counts a packet and passes it without the guard bit. The network stack may deliver the packet to the
- * node, but the guard drops the packet if the stack forwards it.
+/* Counts a packet and passes it without the mark bit of the guard. The network stack may deliver the
+ * packet to the node, but the guard drops the packet if the stack forwards it.
  */
 static __noinline int leave(struct __sk_buff *skb, enum counter_index index)
 {

@@ -4,9 +4,9 @@
 
 /* Splicing offload: the datapath forwards a decided connection itself. For each connection that it inspects,
  * the service plane has two TCP connections, one to each peer. After the service plane has decided the
- * connection by its metadata, it closes both sockets at a moment when both TCP connections are at rest. From
- * then on the datapath forwards the packets. It translates the sequence numbers of one TCP connection to
- * those of the other.
+ * connection by its metadata, it waits until both TCP connections are at rest: no data is unread or
+ * unacknowledged. At this moment the service plane closes its sockets, and from then on the datapath forwards
+ * the packets. The datapath translates the sequence numbers of one TCP connection to those of the other.
  *
  * The map `joins` has two entries for each spliced connection, one for each direction. User space adds and
  * removes the entries, and `start_splice` fills in the numbers. If the process that owns an entry has ended,

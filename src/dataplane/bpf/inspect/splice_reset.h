@@ -73,7 +73,7 @@ __noinline __u32 reset_both(struct __sk_buff *skb, const struct packet *packet, 
 	make_reset(header, acknowledged, 0, TCP_RST);
 	if (!write_header(skb, at, header) || !turn_frame(skb))
 		return 0;
-	/* Set the guard bit, so that the egress hook does not classify the RST to the sender. */
+	/* Set the mark bit of the guard, so that the egress hook does not classify the RST to the sender. */
 	skb->mark |= settings.guard_bit;
 	bpf_clone_redirect(skb, skb->ifindex, 0);
 

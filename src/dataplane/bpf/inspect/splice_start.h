@@ -86,8 +86,9 @@ static __always_inline bool read_both_endpoints(struct __sk_buff *skb, struct pa
 	return true;
 }
 
-/* Stops all packets of both TCP connections of a client packet, if both connections are at rest. Packets pass
- * again after user space has closed its two sockets and has set the state JOINED.
+/* Stops all packets of both TCP connections of a client packet, if both TCP connections are at rest: no data
+ * is unread or unacknowledged. Packets pass again after user space has closed its two sockets and has set the
+ * state JOINED.
  *
  * If a socket receives data on another CPU at this moment, `may_send` drops the acknowledgment of that data,
  * so the peer sends the data again. Returns a value of enum joined.

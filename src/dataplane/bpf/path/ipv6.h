@@ -43,7 +43,8 @@ static __always_inline bool is_discovery(struct __sk_buff *skb, const struct ipv
 }
 
 /* Returns whether an IPv6 packet is addressed to the node, like `is_to_node` for IPv4. Also returns true
- * if the packet has no route: the guard drops a forwarded packet without the guard bit.
+ * if the packet has no route: if the network stack forwards the packet anyway, the guard drops it for its
+ * missing mark.
  */
 __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 {

@@ -54,9 +54,9 @@ static __always_inline void set_priority(struct __sk_buff *skb, __u32 priority)
 		     : "memory");
 }
 
-/* Counts a packet and passes it without the guard bit. The network stack may deliver the packet to the
- * node, but the guard drops the packet if the stack forwards it. Later TC programs on the hook still see
- * the packet.
+/* Counts a packet and passes it without the mark bit of the guard. The network stack may deliver the
+ * packet to the node, but the guard drops the packet if the stack forwards it. Later TC programs on the
+ * hook still see the packet.
  */
 static __always_inline enum outcome leave(struct __sk_buff *skb, enum counter_index index)
 {

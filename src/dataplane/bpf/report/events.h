@@ -44,7 +44,9 @@ static __always_inline bool take_budget(__u32 source, bool of_flow, __u64 now_ns
 	return true;
 }
 
-/* Adds `suppressed` back to the budget of a source if no event could carry the number to user space. */
+/* Adds `suppressed` back to the budget of a source, if the ring buffer had no room for the event that
+ * should report this number.
+ */
 static __always_inline void return_budget(__u32 source, __u32 suppressed)
 {
 	__u32 bucket = (source * 0x9e3779b1U) >> BUDGET_SHIFT;
