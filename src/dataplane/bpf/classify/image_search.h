@@ -96,8 +96,9 @@ static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 
 }
 
 /* Returns the value that the tree `ref` (cache line << 3 | depth) has for x, or 0 if the program image is
- * damaged; 0 is never a valid value. `leaves` + 4 * n is the first of four cache lines of port maps that
- * bottom line n of the tree refers to, so the function can prefetch them. NONE: their place is not known.
+ * damaged; 0 is never a valid value. If `leaves` is not NONE, the function prefetches port maps: the four
+ * cache lines from `leaves` + 4 * n, where n is the cache line at the bottom of the tree that has the
+ * value.
  */
 static __always_inline __u32 search_tree(struct image image, __u32 ref, __u32 x, __u32 leaves)
 {
