@@ -54,7 +54,9 @@ async function reaches(): Promise<boolean> {
   return code === 0;
 }
 
-test('the datapath passes packets to a granted address, also after restarts, until the grant is revoked or expires', { timeout: 60_000 }, async () => {
+test('the datapath passes packets to a granted address, also after restarts, until the grant is revoked or expires', {
+  timeout: 60_000,
+}, async () => {
   let datapath = open();
   try {
     await datapath.open();
