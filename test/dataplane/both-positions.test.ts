@@ -24,14 +24,14 @@ const ANSWERS = [
   ['a protocol without ports', gre, 0, 0],
 ] as const;
 
-describe('a packet from an interface without policy to a policed one', () => {
+describe('a packet from an unpoliced interface to a policed interface', () => {
   beforeEach(() => {
     kernel.forget();
     kernel.activate(denyAll);
   });
 
   test.each(ANSWERS)(
-    'gets its replies, also under a policy that denies all: %s',
+    'opens a flow for its replies over %s, even if the policy denies all packets',
     (_, opening, tcpFlags, replyFlags) => {
       expect(see('in', back(opening), { tcpFlags: replyFlags })).toBe(DROPPED);
       expect(see('out_foreign', opening, { tcpFlags })).toBe(PASSED);
@@ -42,13 +42,13 @@ describe('a packet from an interface without policy to a policed one', () => {
     },
   );
 
-  test.each(ANSWERS)('admits no flow that the policed side opens on the same ports: %s', (_, opening, tcpFlags) => {
+  test.each(ANSWERS)('admits over %s only packets of the reply direction', (_, opening, tcpFlags) => {
     see('out_foreign', opening, { tcpFlags });
     expect(see('in', opening, { tcpFlags })).toBe(DROPPED);
     expect(see('in', back(opening), { tcpFlags: TCP.syn })).toBe(PASSED);
   });
 
-  test('does not let the policed side open a connection once its own connection is established', () => {
+  test('lets later packets of the policed side pass on the established TCP flow, but not a SYN of the policed side', () => {
     see('out_foreign', tcp, { tcpFlags: TCP.syn });
     see('in', back(tcp), { tcpFlags: TCP.syn | TCP.ack });
     see('out_foreign', tcp, { tcpFlags: TCP.ack });
@@ -57,7 +57,7 @@ describe('a packet from an interface without policy to a policed one', () => {
     expect(see('in', back(tcp), { tcpFlags: TCP.ack })).toBe(PASSED);
   });
 
-  test('in mid-connection opens a half-open flow until its reply', () => {
+  test('that is a TCP ACK without a flow opens a half-open flow, and a reply establishes the flow', () => {
     for (let sourcePort = 1; sourcePort <= 100; sourcePort++) {
       see('out_foreign', { ...tcp, sourcePort }, { tcpFlags: TCP.ack });
     }
@@ -67,13 +67,13 @@ describe('a packet from an interface without policy to a policed one', () => {
   });
 });
 
-describe('replies from an interface without policy', () => {
+describe('replies from an unpoliced interface to a policed client', () => {
   beforeEach(() => {
     kernel.forget();
     kernel.activate(onlyClient);
   });
 
-  test.each(ANSWERS)('establish the flow of the policed side: %s', (_, opening, tcpFlags, replyFlags) => {
+  test.each(ANSWERS)('establish the flow that the client opened over %s', (_, opening, tcpFlags, replyFlags) => {
     expect(see('in', opening, { tcpFlags })).toBe(PASSED);
     expect(see('out_foreign', back(opening), { tcpFlags: replyFlags })).toBe(PASSED);
     expect(see('in', opening, { tcpFlags: TCP.ack })).toBe(PASSED);
@@ -83,7 +83,7 @@ describe('replies from an interface without policy', () => {
     ]);
   });
 
-  test('close a TCP flow', () => {
+  test('update the TCP state: a FIN of the reply and a FIN of the client move the flow to tcp_closing', () => {
     see('in', tcp, { tcpFlags: TCP.syn });
     see('out_foreign', back(tcp), { tcpFlags: TCP.syn | TCP.ack });
     see('in', tcp, { tcpFlags: TCP.ack });
@@ -92,33 +92,33 @@ describe('replies from an interface without policy', () => {
     expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing' }]);
   });
 
-  test('are not confused with packets that carry the source address of the client', () => {
+  test('are only packets to the client: a packet with the source address of the client leaves the flow half open', () => {
     see('in', udp);
     see('out_foreign', udp);
     expect(kernel.flowsIn('half_open')).toMatchObject([{ packets: [1n, 0n] }]);
   });
 });
 
-describe('with police_local', () => {
+describe('with the setting police_local', () => {
   beforeEach(() => {
     kernel.forget();
     kernel.activate(onlyClient);
   });
   const passed: PacketResult = { returned: PASSED, word: VERDICT_NUMBER.allow, mark: GUARD_BIT };
 
-  test('packets of the node are classified at egress, and their replies pass', () => {
+  test('the egress hook classifies packets of the node, and the ingress hook passes the replies', () => {
     expect(kernel.runPacket(udp, {}, 0, 'out_of_node')).toEqual(passed);
     expect(kernel.runPacket(back(udp))).toEqual(passed);
     expect(kernel.runPacket(back({ ...udp, sourcePort: 9 }), {}, 0, 'out_of_node').returned).toBe(DROPPED);
     expect(kernel.counted()).toEqual({ allow: 2, half_opened: 1, flows_opened: 1, drop_policy_deny: 1 });
   });
 
-  test('replies of the node to allowed packets pass at egress', () => {
+  test('the egress hook passes replies of the node to packets that the ingress hook allowed', () => {
     expect(kernel.runPacket(udp)).toEqual(passed);
     expect(kernel.runPacket(back(udp), {}, 0, 'out_of_node')).toEqual(passed);
   });
 
-  test('packets of exempt sockets pass and get replies, and admit no other packets', () => {
+  test('a packet of an exempt socket passes the egress hook and opens a flow for its replies only', () => {
     kernel.activate(denyAll);
     expect(see('out_exempt', udp)).toBe(PASSED);
     expect(see('out_of_node', udp)).toBe(DROPPED);
@@ -127,12 +127,12 @@ describe('with police_local', () => {
     expect(see('in', back({ ...udp, sourcePort: 9 }))).toBe(DROPPED);
   });
 
-  test('a restored guard bit on a packet of the node does not pass the egress hook', () => {
+  test('the egress hook drops a denied packet of the node even if the packet mark already has the guard bit', () => {
     expect(kernel.runPacket(udp, {}, GUARD_BIT, 'out_of_node')).toEqual({ ...passed, mark: GUARD_BIT });
     expect(kernel.runPacket(back({ ...udp, sourcePort: 9 }), {}, GUARD_BIT, 'out_of_node').returned).toBe(DROPPED);
   });
 
-  test('the ingress hook sets the priority, and the egress hook keeps the priority of the sender', () => {
+  test('the ingress hook sets skb->priority of a passed packet, and the egress hook keeps the priority of the sender', () => {
     const INTERACTIVE = 6;
     const priorityAfter = (entry: Entry, packet: Packet): number => {
       kernel.context.setUint32(SKB.priority, INTERACTIVE, true);
@@ -148,14 +148,14 @@ describe('with police_local', () => {
     ]).toEqual([PRIORITY.passed, INTERACTIVE, INTERACTIVE, INTERACTIVE]);
   });
 
-  test('IPv6 of the node is dropped, and ARP passes', () => {
+  test('the egress hook drops IPv6 packets of the node and passes ARP', () => {
     expect(see('out_of_node', udp, { etherType: 0x86dd, payloadBytes: 40 })).toBe(DROPPED);
     expect(see('out_of_node', udp, { etherType: 0x0806 })).toBe(PASSED);
     expect(kernel.counted()).toEqual({ drop_non_ipv4: 1, arp: 1 });
   });
 });
 
-test('without police_local, packets of the node are counted and not classified', () => {
+test('without police_local, the egress hook passes and counts packets of the node but does not classify them', () => {
   const lenient = loadForTest();
   lenient.activate(denyAll);
   expect(lenient.runPacket(udp, {}, 0, 'out_of_node').returned).toBe(PASSED);
@@ -164,7 +164,7 @@ test('without police_local, packets of the node are counted and not classified',
   lenient.close();
 });
 
-test('a packet that was classified at ingress is not classified again at egress', () => {
+test('the egress hook passes a packet that the ingress hook classified, and does not classify the packet again', () => {
   kernel.forget();
   kernel.activate(denyAll);
   expect(kernel.runPacket(udp, {}, GUARD_BIT, 'out_foreign')).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT });

@@ -71,17 +71,17 @@ function arrayLength(name: string, member: string): number | undefined {
   return types.find((type) => type.id === id)?.nr_elems;
 }
 
-/** The values of an enum, without its prefix and in lower case. */
+/** Returns the values of a C enum by name. The names have no `prefix` and are in lower case. */
 function enumeration(name: string, prefix: string, among = types): Record<string, number> {
   const values = among.find((type) => type.kind === 'ENUM' && type.name === name)?.values ?? [];
   return Object.fromEntries(values.map(({ name, val }) => [name.replace(prefix, '').toLowerCase(), val]));
 }
 
-test('the settings are encoded as the program reads them', () => {
+test('SETTINGS_OFFSETS equals the layout of struct settings in the BPF object', () => {
   expect(struct('settings')).toEqual({ size: SETTINGS_BYTES, offsets: SETTINGS_OFFSETS });
 });
 
-test('the word in force and the deadlines are where the program reads them', () => {
+test('ACTIVE equals the layout of struct active (active word and deadlines) in the BPF object', () => {
   expect(struct('active')).toEqual({
     size: ACTIVE.bytes,
     offsets: {
@@ -94,7 +94,7 @@ test('the word in force and the deadlines are where the program reads them', () 
   });
 });
 
-test('flows are read as the program writes them', () => {
+test('FLOW_OFFSETS and FLOW_KEY_OFFSETS equal the layouts of struct flow, tally and flow_key in the BPF object', () => {
   const [flow, tally] = [struct('flow'), struct('tally')];
   const behind = Object.entries(tally.offsets).map(([name, offset]) => [name, FLOW_LINE_BYTES + offset]);
   const both = {
@@ -108,7 +108,7 @@ test('flows are read as the program writes them', () => {
   ]);
 });
 
-test('splice entries are read and written as the program does', () => {
+test('JOIN, JOIN_KEY and their numbers equal the structs join and join_key and their enums in the BPF object', () => {
   expect([struct('join_key'), struct('join')]).toEqual([
     { size: JOIN_KEY_BYTES, offsets: JOIN_KEY },
     { size: JOIN_BYTES, offsets: JOIN },
@@ -118,12 +118,12 @@ test('splice entries are read and written as the program does', () => {
   expect(2 ** Number(TICK_SHIFT)).toBe(TICK_NS);
 });
 
-test('events are read as the program writes them', () => {
+test('EVENT_OFFSETS and EVENT_TYPE equal struct event and enum event_type in the BPF object', () => {
   expect(struct('event')).toEqual({ size: EVENT_BYTES, offsets: EVENT_OFFSETS });
   expect(enumeration('event_type', 'EVENT_')).toEqual(EVENT_TYPE);
 });
 
-test('hit counters are read and written as the program does', () => {
+test('HIT_OFFSETS, HIT_REF_OFFSETS and VITALS_OFFSETS equal struct hit, hit_ref and vitals in the BPF object', () => {
   expect([struct('hit'), struct('hit_ref'), struct('vitals')]).toEqual([
     { size: HIT_BYTES, offsets: HIT_OFFSETS },
     { size: HIT_REF_BYTES, offsets: HIT_REF_OFFSETS },
@@ -131,14 +131,14 @@ test('hit counters are read and written as the program does', () => {
   ]);
 });
 
-test('lines and counters have the same sizes on both sides', () => {
+test('struct line has LINE_BYTES bytes, and struct counter has two 64-bit fields: packets, bytes', () => {
   expect([struct('line').size, struct('counter')]).toEqual([
     LINE_BYTES,
     { size: 16, offsets: { packets: 0, bytes: 8 } },
   ]);
 });
 
-test('grants are written as the program reads them', () => {
+test('the constants of the grant table equal struct grant_header, grant_line, grant_set and pattern in the BPF object', () => {
   const size = LINE.words * 4;
   expect([struct('grant_header'), struct('grant_line'), struct('grant_set'), struct('pattern')]).toEqual([
     {
@@ -163,13 +163,13 @@ test('grants are written as the program reads them', () => {
   expect([PLACES, SET_PLACES]).toEqual([arrayLength('grant_line', 'addresses'), arrayLength('grant_set', 'grants')]);
 });
 
-test('a proof packet is written as the program reads it', () => {
+test('PROOF_PACKET equals the layout of struct proof_packet in the BPF object', () => {
   const { size, offsets } = struct('proof_packet');
   const { reserved2, ...named } = offsets;
   expect([size, named, reserved2]).toEqual([PROOF_PACKET_BYTES, PROOF_PACKET, 20]);
 });
 
-test('verdicts, drop reasons, counters and modes have the same numbers on both sides', () => {
+test('the numbers of verdicts, drop reasons, flow states, counters and modes equal the enums in the BPF object', () => {
   expect(enumeration('verdict', 'VERDICT_')).toEqual(VERDICT_NUMBER);
   expect(enumeration('reverse_path', 'REVERSE_PATH_')).toEqual(REVERSE_PATH);
   expect(enumeration('priority', 'PRIORITY_')).toEqual(PRIORITY);
@@ -181,7 +181,7 @@ test('verdicts, drop reasons, counters and modes have the same numbers on both s
   expect(enumeration('counter_index', 'COUNT_')).toEqual({ ...COUNTER_INDEX, counters: COUNTERS });
 });
 
-test('third-party hooks are read as the program that finds them writes them', () => {
+test('the constants for third-party hooks equal struct other and struct others in the BPF object that finds the hooks', () => {
   const others = typesOf(builtThirdPartyProgram);
   const { size, ...at } = OTHER;
   const { places, ...of } = OTHERS;

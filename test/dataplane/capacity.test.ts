@@ -10,7 +10,7 @@ const configuration = (lines: number): string =>
     dataplane: { interfaces: ['lan0'], program_capacity: lines },
   });
 
-test('tables start small, grow to the next tier that is large enough, and never shrink', () => {
+test('the capacity of a BPF map starts at the smallest tier, grows to the first tier that is large enough, and never shrinks', () => {
   const small = smallestCapacity(4_194_304);
   expect(small).toEqual({ slotLines: 8_192, rankCapacity: 8_192, hitCapacity: 8_192 });
   const grown = capacityFor({ lines: 8_193, ranks: 70_000, hits: 1 }, small, 4_194_304);
@@ -18,14 +18,14 @@ test('tables start small, grow to the next tier that is large enough, and never 
   expect(capacityFor({ lines: 1, ranks: 1, hits: 1 }, grown, 4_194_304)).toEqual(grown);
 });
 
-test('the limit is the last tier, and a larger need is refused with the name of the table', () => {
+test('the configured limit is the largest capacity, and an error names the BPF map that needs more', () => {
   expect(capacityFor({ lines: 70_000, ranks: 1, hits: 1 }, undefined, 100_000).slotLines).toBe(100_000);
   expect(() => capacityFor({ lines: 100_001, ranks: 1, hits: 1 }, undefined, 100_000)).toThrow(
     expect.objectContaining({ code: 'capacity_exceeded', table: 'program', need: 100_001, limit: 100_000 }),
   );
 });
 
-test('a program is never larger than the last tier, whatever the configuration says', () => {
+test('a program slot has at most MAX_SLOT_LINES cache lines, and a configuration with a higher limit is invalid', () => {
   expect(capacityFor({ lines: 4_194_305, ranks: 1, hits: 1 }, undefined, MAX_SLOT_LINES).slotLines).toBe(
     MAX_SLOT_LINES,
   );
@@ -34,12 +34,12 @@ test('a program is never larger than the last tier, whatever the configuration s
   expect(parseConfig(configuration(MAX_SLOT_LINES), 'weir.json', {}).dataplane?.programCapacity).toBe(MAX_SLOT_LINES);
 });
 
-test('rules beyond the last tier of hits are enforced without hit counters', () => {
+test('the hit maps have at most 2,097,152 entries: further rules are enforced without hit counters', () => {
   const { rankCapacity, hitCapacity } = capacityFor({ lines: 1, ranks: 1e8, hits: 1e8 }, undefined, 8_192);
   expect([rankCapacity, hitCapacity]).toEqual([2_097_152, 2_097_152]);
 });
 
-test('the capacity of the grant table follows from its number of lines', () => {
+test('`capacityOf` returns the capacity of the grant table for which `linesFor` computed the number of cache lines', () => {
   for (const capacity of [1, 2, 3, 4, 1_023, 1_024, 262_144, 1_000_001]) {
     expect(capacityOf(linesFor(capacity))).toBe(capacity);
   }

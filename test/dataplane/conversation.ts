@@ -12,7 +12,10 @@ export const CLIENT = at('10.0.0.1');
 export const SERVER = at('10.0.1.2');
 export const STRANGER = at('10.0.0.9');
 
-/** Packets from the client to the server, by protocol. */
+/**
+ * A UDP packet from `CLIENT` to `SERVER`; `tcp`, `echo` and `gre` differ from this packet in protocol and
+ * ports.
+ */
 export const udp: Packet = {
   source: CLIENT,
   destination: SERVER,
@@ -26,7 +29,10 @@ export const tcp: Packet = { ...udp, protocol: IPPROTO.tcp, destinationPort: 443
 export const echo: Packet = { ...udp, protocol: IPPROTO.icmp, sourcePort: 0, destinationPort: 0, icmpType: 8 };
 export const gre: Packet = { ...udp, protocol: 47, sourcePort: 0, destinationPort: 0 };
 
-/** The packet in the other direction: a reply, or a packet that opens a flow from the other side. */
+/**
+ * Returns the packet with source and destination swapped. The packet is a reply, or opens a flow from the
+ * other side.
+ */
 export function back(packet: Packet): Packet {
   return {
     ...packet,
@@ -42,7 +48,7 @@ export function icmp(source: number, destination: number, icmpType: number, icmp
   return { ...echo, source, destination, icmpType, icmpCode };
 }
 
-/** Allows all packets from these sources, and denies all others. */
+/** Returns a policy that allows all packets from these source addresses and denies all other packets. */
 export function onlyFrom(...sources: number[]): Policy {
   return {
     ...defaultOnly('deny'),

@@ -24,7 +24,10 @@ const datagram: Packet = {
   icmpCode: 0,
 };
 const UNBOUNDED = 0xffff_ffff;
-/** The longest tick: events of one CPU may carry a time this much before an earlier event of another CPU. */
+/**
+ * The longest kernel tick in nanoseconds. The time of an event may be up to one tick before the time of an
+ * earlier event from another CPU.
+ */
 const TICK_NS = 10_000_000;
 
 let kernel: Loaded;
@@ -40,7 +43,7 @@ const earMaps = () => ({
   counters: kernel.object.mapFd('counters'),
   active: kernel.object.mapFd('active'),
 });
-/** Runs the same packet many times in one system call. */
+/** Prepares a test run that sends the same packet to the ingress hook many times in one system call. */
 function repeated(packet: Packet): { readonly run: TestRun; readonly length: number } {
   const frame = new Uint8Array(MAX_FRAME);
   const length = writeFrame(frame, packet);
@@ -52,7 +55,7 @@ function packed(records: Uint8Array<ArrayBuffer>): PackedEvents {
 }
 const number = expect.any(Number) as number;
 
-/** The events of the kernel, without their times. */
+/** Returns the events of the ring buffer. `timeNs` is 0 in each event, since times differ between runs. */
 function observed(): Observation[] {
   const ring = new EventRing(earMaps().events, earMaps().ringBytes);
   try {
@@ -65,7 +68,7 @@ function observed(): Observation[] {
   }
 }
 
-describe('the kernel sends an event for', () => {
+describe('the datapath', () => {
   const common = {
     timeNs: 0,
     audited: false,
@@ -83,14 +86,14 @@ describe('the kernel sends an event for', () => {
   };
   const alone = { outgoing: false, icmp: null, ipv6: null, tcpFlags: 0, packets: 1, length: number };
 
-  test('a denied packet', () => {
+  test('reports a denied packet as an event with the drop reason policy_deny', () => {
     load();
     kernel.activate(denyAll);
     expect(kernel.runPacket(datagram).returned).toBe(DROPPED);
     expect(observed()).toEqual([{ ...common, ...alone, type: 'denied', verdict: 'deny', dropReason: 'policy_deny' }]);
   });
 
-  test('a packet that is dropped without a verdict', () => {
+  test('reports a packet that is dropped without a verdict as an event with its drop reason', () => {
     load();
     kernel.activate(allowAll);
     const packet = { ...datagram, protocol: IPPROTO.tcp };
@@ -99,7 +102,7 @@ describe('the kernel sends an event for', () => {
     expect(observed()).toEqual([{ ...common, ...dropped, protocol: IPPROTO.tcp, epoch: 0, word: 0 }]);
   });
 
-  test('a forwarded IPv6 packet that is dropped, with its addresses and ports', () => {
+  test('reports a dropped IPv6 packet as an event with the addresses and ports of the packet', () => {
     load();
     kernel.activate(allowAll);
     const content = Uint8Array.from([0x9c, 0x40, 0, 53, 0, 8, 0, 0]);
@@ -111,7 +114,7 @@ describe('the kernel sends an event for', () => {
     expect(observed()).toEqual([udp, { ...udp, protocol: 58, sourcePort: 0, destinationPort: 0 }]);
   });
 
-  test('an ICMP packet of no flow that passes under audit', () => {
+  test('reports an ICMP packet without a flow that passes in audit mode as an event', () => {
     load();
     kernel.activate(auditAll);
     const packet = { ...datagram, protocol: IPPROTO.icmp, sourcePort: 0, destinationPort: 0, icmpType: 9 };
@@ -122,7 +125,7 @@ describe('the kernel sends an event for', () => {
     expect(observed()).toEqual([{ ...common, ...passed, ...ports, protocol: IPPROTO.icmp, icmp }]);
   });
 
-  test('a flow that is opened', () => {
+  test('reports the first packet of a flow as an event flow_opened', () => {
     load();
     kernel.activate(allowAll);
     kernel.runPacket(datagram);
@@ -132,7 +135,7 @@ describe('the kernel sends an event for', () => {
 
   const ended = { foreign: false, openedNs: number, packets: [1, 0], bytes: [number, 0], type: 'flow_ended' };
 
-  test('a flow that another policy refuses, with the rule that refuses it', () => {
+  test('reports a flow that a new policy denies as an event flow_ended, with the rule that denies the flow', () => {
     load();
     kernel.activate(allowAll);
     kernel.runPacket(datagram);
@@ -146,7 +149,7 @@ describe('the kernel sends an event for', () => {
     expect([end?.word, end?.hit, end?.hitCheck]).toEqual([packet?.word, packet?.hit, packet?.hitCheck]);
   });
 
-  test('a flow that is cut, with the rule that allowed it', async () => {
+  test('reports a flow that the API cuts as an event flow_ended, with the rule that allowed the flow', async () => {
     load();
     kernel.activate(allowAll);
     kernel.runPacket(datagram);
@@ -160,9 +163,9 @@ describe('the kernel sends an event for', () => {
   });
 
   test.each([
-    ['from the opener', datagram],
-    ['from the other side', back(datagram)],
-  ])('a TCP packet %s after its flow was cut, with the rule of that flow', async (_, sent) => {
+    ['from the opener of the flow', datagram],
+    ['from the other side of the flow', back(datagram)],
+  ])('reports a TCP packet %s as dropped after its flow was cut, with the rule of the flow', async (_, sent) => {
     load();
     const web = { ...sent, protocol: IPPROTO.tcp };
     kernel.activate(onlyClient);
@@ -183,7 +186,7 @@ describe('the kernel sends an event for', () => {
     ]);
   });
 
-  test('nothing if events are disabled, and the verdict is the same', () => {
+  test('sends no event while events are disabled, and gives the same verdict', () => {
     load();
     kernel.activate(denyAll);
     kernel.slots.setEventsWanted(NO_EVENTS);
@@ -192,13 +195,14 @@ describe('the kernel sends an event for', () => {
     expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });
   });
 
-  test('at most the budget of one source; the next event has the number of suppressed ones', async () => {
+  test('limits the events of one source, and gives the number of suppressed events in the next event', async () => {
     load({ denyEvents: 100 });
     kernel.activate(denyAll);
     const { run, length } = repeated(datagram);
     const found: Observation[] = [];
     let judged = 0;
-    // The budget is for about one second.
+    // The event budget of a source is renewed about once per second. The test sends packets until an event
+    // has a count of suppressed events.
     await expect
       .poll(
         () => {
@@ -214,7 +218,7 @@ describe('the kernel sends an event for', () => {
   });
 });
 
-test('a million denied packets without a reader are all dropped, and each event is read, lost or suppressed', () => {
+test('a million denied packets are all dropped while no process reads events, and each event is read, lost or suppressed', () => {
   load({ denyEvents: 1_000_000 - 1 });
   kernel.activate(denyAll);
   const { run, length } = repeated(datagram);
@@ -230,7 +234,7 @@ test('a million denied packets without a reader are all dropped, and each event 
   expect(read + events_lost + events_suppressed).toBe(1_000_000);
 });
 
-test('records are intact while two CPUs write and one reads, many times around the ring buffer', async () => {
+test('events are intact while two CPUs write them and one thread reads them, after the ring buffer has wrapped three times', async () => {
   load();
   kernel.activate(denyAll);
   const sources = [CLIENT, CLIENT + 1];
@@ -271,7 +275,7 @@ test('records are intact while two CPUs write and one reads, many times around t
   expect(read * RECORD_BYTES).toBeGreaterThan(3 * earMaps().ringBytes);
 });
 
-test('a slow consumer gets only a few batches, and the next one has the number of events that were lost meanwhile', () => {
+test('`EventReader` sends at most eight batches to a slow consumer, and the next batch has the number of lost events', () => {
   load();
   kernel.activate(denyAll);
   const sent: PackedEvents[] = [];

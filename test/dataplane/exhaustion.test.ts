@@ -5,7 +5,7 @@ import { TCP } from './frame.js';
 import { type Loaded, loadForTest, PASSED } from './loaded.js';
 
 const FLOWS = 512;
-/** The number of lines of a table with this capacity. */
+/** Number of flow lines in a flow table with a capacity of 512 flows: two lines for each flow. */
 const LINES = 1_024;
 let kernel: Loaded;
 beforeAll(() => {
@@ -29,7 +29,7 @@ describe('a flood of half-open flows', () => {
     ['SYNs', tcp, TCP.syn],
     ['UDP', udp, 0],
     ['GRE and other protocols without ports', gre, 0],
-  ])('evicts half-open flows only, and no established flow: %s', (_, packet, flags) => {
+  ])('by %s evicts only half-open flows, and every established flow continues', (_, packet, flags) => {
     for (const port of ports(200)) establish(port);
     for (let number = 0; number < 40_000; number++) {
       see({ ...packet, sourcePort: number & 0xffff, destination: packet.destination + (number >> 8) }, flags);
@@ -41,18 +41,19 @@ describe('a flood of half-open flows', () => {
     expect(establish(999)).toEqual([true, true, true]);
   });
 
-  test('passes nothing that is denied', () => {
+  test('passes no packet that the policy denies', () => {
     for (let number = 0; number < 5_000; number++) see({ ...tcp, sourcePort: number }, TCP.syn);
     const denied = { ...tcp, source: STRANGER };
     for (const flags of [TCP.syn, TCP.ack, TCP.syn | TCP.ack]) expect(see(denied, flags)).toBe(false);
-    // An ACK of an evicted flow is out of state, and a SYN is classified again.
+    // The flood evicted the flow of source port 1. A SYN ACK without a flow is dropped as out of state; a SYN
+    // is classified and opens a flow.
     expect(see(back({ ...tcp, sourcePort: 1 }), TCP.syn | TCP.ack)).toBe(false);
     expect(see({ ...tcp, sourcePort: 1 }, TCP.syn)).toBe(true);
   });
 });
 
-describe('a full table', () => {
-  test('holds its capacity, then refuses and counts new flows, and keeps its flows', () => {
+describe('a full flow table', () => {
+  test('refuses and counts new flows beyond its capacity, and keeps all established flows', () => {
     for (const port of ports(FLOWS)) expect(establish(port)).toEqual([true, true, true]);
     const more = ports(2 * FLOWS).map((port) => 10_000 + port);
     const refused = more.filter((port) => establish(port)[0] === false);
@@ -64,7 +65,7 @@ describe('a full table', () => {
     expect(kernel.flowsIn('flows')).toHaveLength(held);
   });
 
-  test('accepts a refused flow as soon as there is room', () => {
+  test('accepts a flow that it refused before, after another flow has closed', () => {
     const lasting = kernel;
     kernel = loadForTest({ flowCapacity: 4 });
     try {
@@ -73,7 +74,8 @@ describe('a full table', () => {
       expect(establish(20_000)).toEqual([false, false, false]);
       see({ ...tcp, sourcePort: 1 }, TCP.rst);
       see({ ...tcp, sourcePort: 1 }, TCP.syn);
-      // The reopened connection got no reply yet, so it is evicted.
+      // The reopened connection of port 1 has no reply yet. The datapath evicts its half-open flow for the
+      // new flow.
       expect(establish(20_000)).toEqual([true, true, true]);
     } finally {
       kernel.close();
@@ -85,7 +87,10 @@ describe('a full table', () => {
 const SHORT_MS = 200;
 const other = { ...udp, protocol: 99 };
 const answered = (packet: typeof udp) => [see(packet), see(back(packet))];
-/** The states of one group are tested in one load, since none of them is passed through to reach another. */
+/**
+ * For each flow state, the packets that lead to the state. All states of one group are tested in one load of
+ * the datapath.
+ */
 const STAGES = [
   {
     tcp_syn_received: () => [see(tcp, TCP.syn), see(back(tcp), TCP.syn | TCP.ack)],
@@ -111,8 +116,8 @@ const STAGES = [
   { tcp_syn_sent: () => see(tcp, TCP.syn) },
 ] as const;
 
-describe('a flow without packets ends after the time-out of its state, in the kernel', () => {
-  test.each(STAGES.map((stages) => [Object.keys(stages).join(', '), stages] as const))('%s', async (_, stages) => {
+describe('the datapath ends a flow without packets after the time-out of the flow state', () => {
+  test.each(STAGES.map((stages) => [Object.keys(stages).join(', '), stages] as const))('in %s', async (_, stages) => {
     const short = Object.fromEntries(Object.keys(stages).map((state) => [state, SHORT_MS]));
     const lasting = kernel;
     kernel = loadForTest({ timeoutsMs: { ...DEFAULT_TIMEOUTS_MS, ...short } });

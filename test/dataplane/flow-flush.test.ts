@@ -17,8 +17,8 @@ const opening = new URL('../../dist/test/dataplane/opening-worker.js', import.me
 const EVERYTHING = { groups: [], rules: [], unused: undefined, from: 0, limit: 10 } as const;
 const FLOWS = 32;
 /**
- * Packets in each frame of the first rule; frames of the second rule have one, so a count for the wrong rule
- * shows.
+ * Packets in each frame for the rule `merged`. A frame for the rule `single` has one packet, so a packet
+ * counted for the wrong rule changes both sums.
  */
 const MERGED = 1_000;
 const TEST_MS = 3_000;
@@ -28,7 +28,9 @@ const rules = [
   rule({ id: 'single', protocol: IPPROTO.udp, ports: ['54'] }),
 ];
 
-/** The counts of the flow that this packet opened, which has ended. */
+/**
+ * Returns the flow key of this packet: opens a flow with the packet, copies its key, and removes all flows.
+ */
 function keyOfFlow(kernel: Loaded, given: Packet): Uint8Array {
   kernel.runPacket(given);
   const key = (kernel.records()[0] ?? new Uint8Array()).slice(0, FLOW_KEY_BYTES);
@@ -45,7 +47,7 @@ function countedByRule(kernel: Loaded): Map<string, number> {
   );
 }
 
-test('every packet counts once for its rule, while flows end on one CPU and are flushed on another', async () => {
+test('each packet is counted once for its rule while one CPU ends flows and another CPU flushes the same flows', async () => {
   const kernel = loadForTest({ flowCapacity: 4 });
   let worker: Worker | undefined;
   const stop = new SharedArrayBuffer(4);
@@ -87,14 +89,15 @@ test('every packet counts once for its rule, while flows end on one CPU and are 
   }
 });
 
-test('two CPUs that open flows in one set never claim the same line', async () => {
+test('two CPUs that open flows in the same hash set never claim the same flow line', async () => {
   const kernel = loadForTest({ flowCapacity: 4 });
   const stop = new SharedArrayBuffer(4);
   const workers: Worker[] = [];
   try {
     kernel.activate(compile(policy([group(['10.0.0.0/8'], rules)])));
     for (const destinationPort of [53, 54]) {
-      // With the flows of both CPUs, the set is sometimes crowded and sometimes not.
+      // Two CPUs open three flows each in a set of eight lines, so claims meet in a nearly empty set and in a
+      // nearly full set.
       const flows = Array.from({ length: 3 }, (_, index) => {
         const given = packet({ protocol: IPPROTO.udp, destinationPort, sourcePort: 1_000 + index });
         const key = keyOfFlow(kernel, given);

@@ -16,7 +16,8 @@ let before: Loaded;
 let after: Loaded;
 let carrier: FlowMigration;
 beforeEach(() => {
-  // The earlier datapath has no limit per source, like builds up to layout 5.
+  // The datapath `before` has no flow limit per source, like the builds up to layout 5. The datapath `after`
+  // has this limit.
   [before, after] = [loadForTest(), loadForTest({ flowCapacity: 1_024, flowShare: 0.125 })];
   for (const kernel of [before, after]) kernel.activate(allowed);
   const [flow, tally] = (['flows', 'tallies'] as const).map((name) => describeMap(after.object.mapFd(name)).value);
@@ -28,7 +29,7 @@ afterEach(() => {
   after.close();
 });
 
-/** The flow as it is in the other datapath now. */
+/** Copies the current bytes of the only flow in the datapath `before` into `into`. */
 function read(into: DataView): void {
   before.sweep();
   const [record] = before.records();
@@ -48,7 +49,7 @@ function establishAndCarry(): void {
   expect(carrier.carry('flows')).toBe(true);
 }
 
-test('a flow that changes in the earlier datapath after it was copied gets that state and those counts', () => {
+test('a second copy gives a migrated flow the state and counts that changed in the earlier datapath after the first copy', () => {
   establishAndCarry();
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
   before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack });
@@ -56,7 +57,7 @@ test('a flow that changes in the earlier datapath after it was copied gets that 
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_half_closed', packets: [3n, 1n] }]);
 });
 
-test('a flow whose state changed in this datapath too keeps that state', () => {
+test('a second copy keeps a flow state that changed in the new datapath, and adds the counts of both datapaths', () => {
   establishAndCarry();
   before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack });
   after.runPacket(back(web), { tcpFlags: TCP.rst });
@@ -64,7 +65,7 @@ test('a flow whose state changed in this datapath too keeps that state', () => {
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_reset', packets: [3n, 2n] }]);
 });
 
-test('migrated flows count for the share of their source', () => {
+test('migrated flows count towards the flow limit of their source', () => {
   const from = (sourcePort: number, source = web.source) => ({ ...web, source, sourcePort });
   const establish = (kernel: Loaded, given: typeof web): boolean =>
     [[given, TCP.syn] as const, [back(given), TCP.syn | TCP.ack] as const, [given, TCP.ack] as const].every(
@@ -82,7 +83,7 @@ test('migrated flows count for the share of their source', () => {
   expect(establish(after, from(601, 0x0a05_0505))).toBe(true);
 });
 
-test('a flow that was read during a flush can be flushed after its migration', () => {
+test('a flow that was copied while its flush bit was set can be flushed in the new datapath', () => {
   before.runPacket(web);
   read(carrier.flow);
   const FOLDING = 128;

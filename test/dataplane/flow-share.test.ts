@@ -15,11 +15,11 @@ const LIMIT = CAPACITY * SHARE;
 const HALF = CAPACITY / 2;
 const FLOOD = 40_000;
 const FLOODER = udp.source;
-/** A connection that is established before the flood. */
+/** The first packet of a connection that the tests establish before the flood. */
 const OLDER: Packet = { ...tcp, source: 0x0a03_0001 };
 const SHARES = 65_536;
 
-/** Many sources with addresses of their own. */
+/** Returns `count` different source addresses, beginning with 10.100.0.0. */
 const others = (count: number): number[] => Array.from({ length: count }, (_, at) => 0x0a64_0000 + at);
 
 let kernel: Loaded;
@@ -30,8 +30,9 @@ beforeAll(() => {
   kernel = loadForTest({ flowCapacity: CAPACITY, flowShare: SHARE, policeLocal: true });
   shares = new MappedMemory('flow_shares', kernel.object.mapFd('flow_shares'), SHARES * 8);
   flowSweep = new MappedMemory('vitals', kernel.object.mapFd('vitals'), VITALS_BYTES);
-  // Two sources with one counter share one limit. The seed of the hash is random, so the test chooses sources
-  // whose counters differ from each other and from those of the sources that flood.
+  // Two sources with the same counter share one flow limit, and the seed of the hash is random. The test
+  // therefore selects clients whose counters differ from each other and from the counters of the flooding
+  // sources.
   const taken = new Set([FLOODER, back(udp).source, OLDER.source, ...others(254)].map(counterOf));
   const candidates = Array.from({ length: 400 }, (_, index): Packet => ({ ...tcp, source: 0x0a02_0000 + index }));
   const distinct = candidates.filter(({ source }) => {
@@ -52,7 +53,10 @@ beforeEach(() => {
   kernel.activate(allowAll);
 });
 
-/** The index in `flow_shares`: `hash_of` of the datapath. */
+/**
+ * Returns the index of the counter of `source` in the map `flow_shares`, with the same hash as `hash_of` of
+ * the datapath.
+ */
 function counterOf(source: number): number {
   const mask = (1n << 64n) - 1n;
   const seed = BigInt(flowSweep.words[VITALS_OFFSETS.flow_seed / 4] as number);
@@ -68,7 +72,7 @@ const counted = (): number => shares.words.reduce((sum, count) => sum + count, 0
 const see = (packet: Packet, tcpFlags = 0, icmpId = 0, entry: Entry = 'in'): boolean =>
   kernel.runPacket(packet, { tcpFlags, icmpId }, 0, entry).returned === PASSED;
 
-/** Opens a flow, and sends the replies that establish it. */
+/** Opens a flow and sends the replies that establish the flow. Returns whether all packets passed. */
 function converse(packet: Packet, icmpId = 0): boolean {
   if (packet.protocol === IPPROTO.tcp) {
     return see(packet, TCP.syn) && see(back(packet), TCP.syn | TCP.ack) && see(packet, TCP.ack);
@@ -77,31 +81,34 @@ function converse(packet: Packet, icmpId = 0): boolean {
 }
 
 const port = (number: number): number => 1 + (number % 65_000);
-/** The packets of one source; `n` is the number of the attempt. */
+/**
+ * Packet sequences of one flooding source, by name. Each call sends the next packets; its argument is the
+ * number of the call.
+ */
 const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
-  'UDP from other source ports': (n) => converse({ ...udp, sourcePort: port(n) }),
-  'UDP to other destination ports': (n) => converse({ ...udp, destinationPort: port(n) }),
-  'UDP to other destinations': (n) => converse({ ...udp, destination: udp.destination + n }),
-  'UDP to other destinations and ports': (n) =>
+  'UDP from many source ports': (n) => converse({ ...udp, sourcePort: port(n) }),
+  'UDP to many destination ports': (n) => converse({ ...udp, destinationPort: port(n) }),
+  'UDP to many destinations': (n) => converse({ ...udp, destination: udp.destination + n }),
+  'UDP to many destinations and ports': (n) =>
     converse({
       ...udp,
       destination: udp.destination + (n % 251),
       sourcePort: port(n * 7),
       destinationPort: port(n * 13),
     }),
-  'SYNs alone': (n) => see({ ...tcp, sourcePort: port(n) }, TCP.syn),
-  'SYNs that get a reply': (n) => {
+  'SYNs without a reply': (n) => see({ ...tcp, sourcePort: port(n) }, TCP.syn),
+  'SYNs that get a SYN ACK': (n) => {
     const packet = { ...tcp, sourcePort: port(n) };
     return see(packet, TCP.syn) && see(back(packet), TCP.syn | TCP.ack);
   },
   'TCP with full handshakes': (n) => converse({ ...tcp, sourcePort: port(n) }),
-  'TCP with full handshakes to other destinations': (n) => converse({ ...tcp, destination: tcp.destination + n }),
-  'echo requests with other identifiers': (n) => converse(echo, n & 0xffff),
-  'echo requests to other destinations': (n) => converse({ ...echo, destination: echo.destination + n }, 1),
-  'GRE to other destinations': (n) =>
+  'TCP with full handshakes to many destinations': (n) => converse({ ...tcp, destination: tcp.destination + n }),
+  'echo requests with many identifiers': (n) => converse(echo, n & 0xffff),
+  'echo requests to many destinations': (n) => converse({ ...echo, destination: echo.destination + n }, 1),
+  'GRE to many destinations': (n) =>
     converse({ ...udp, protocol: 47, sourcePort: 0, destinationPort: 0, destination: udp.destination + n }),
-  'SCTP from other source ports': (n) => converse({ ...udp, protocol: IPPROTO.sctp, sourcePort: port(n) }),
-  'several protocols in turn': (n) =>
+  'SCTP from many source ports': (n) => converse({ ...udp, protocol: IPPROTO.sctp, sourcePort: port(n) }),
+  'one hundred protocols in turn': (n) =>
     converse({
       ...udp,
       protocol: 100 + (n % 100),
@@ -109,17 +116,17 @@ const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
       destinationPort: 0,
       destination: udp.destination + Math.floor(n / 100),
     }),
-  'first fragments of datagrams with other ports': (n) => {
+  'first fragments from many source ports': (n) => {
     const packet = { ...udp, sourcePort: port(n) };
     const first = kernel.runPacket(packet, { fragment: 0x2000, id: n & 0xffff, payloadBytes: 64 });
     return first.returned === PASSED && see(back(packet));
   },
-  'UDP of a source with a high address': (n) => converse({ ...back(udp), destinationPort: port(n) }),
+  'UDP from the higher of two addresses': (n) => converse({ ...back(udp), destinationPort: port(n) }),
 };
 
-describe('flow share of one source that floods the flow table', () => {
+describe('the flow limit of a source that floods the flow table', () => {
   test.each(Object.entries(ATTACKS))(
-    '%s: connections of other sources, and its own older ones, keep passing',
+    'keeps connections of other sources and older connections of the flooding source working: %s',
     (_, attack) => {
       const own = { ...tcp, sourcePort: 65_500, destinationPort: 8443 };
       expect([converse(own), converse(OLDER)]).toEqual([true, true]);
@@ -136,12 +143,13 @@ describe('flow share of one source that floods the flow table', () => {
       expect(kernel.counted().drop_flow_table_full).toBeUndefined();
       expect(counted()).toBe(established());
       expect(kernel.flowsIn('flows')).toHaveLength(established());
-      // Half of the table, and in addition the flows of the clients.
+      // The flood gets half of the table and one more flow. The clients and the two older connections add
+      // their flows.
       expect(established()).toBeLessThanOrEqual(HALF + clients.length + 3);
     },
   );
 
-  test('late replies that come all at once establish no more flows than the share', () => {
+  test('also holds for replies that arrive after all packets of the flood: they establish flows only up to half of the table', () => {
     for (const client of clients) converse(client);
     const flood = Array.from({ length: 1_500 }, (_, number) => ({ ...udp, sourcePort: port(number) }));
     for (const packet of flood) see(packet);
@@ -152,7 +160,10 @@ describe('flow share of one source that floods the flow table', () => {
     expect(more.filter((client) => !converse(client))).toEqual([]);
   });
 
-  /** Each source opens as many flows as it can: one source after the other, or all in turns. */
+  /**
+   * Opens `each` flows per source. With `inTurns` the sources open their flows in turns; otherwise one source
+   * opens all its flows before the next source.
+   */
   const flood = (sources: readonly number[], each: number, inTurns: boolean): void => {
     for (let number = 0; number < each * sources.length; number++) {
       const at = inTurns ? number % sources.length : Math.floor(number / each);
@@ -168,10 +179,11 @@ describe('flow share of one source that floods the flow table', () => {
     [100, false],
     [100, true],
     [254, true],
-  ])('%i sources with verified addresses (in turns: %s) leave room for connections of all others', (count, inTurns) => {
+  ])('leaves room for other sources while %i sources open flows (in turns: %s)', (count, inTurns) => {
     expect(converse(OLDER)).toBe(true);
     flood(others(count), Math.max(40, Math.ceil((2 * CAPACITY) / count)), inTurns);
-    // A source without an established flow is never refused because of its share.
+    // The flow limit never refuses the first flow of a source, so the flows can exceed the capacity by one
+    // per source.
     expect(established()).toBeLessThanOrEqual(CAPACITY + count);
     expect(clients.filter((client) => !converse(client))).toEqual([]);
     expect(clients.filter((client) => !see(client, TCP.ack))).toEqual([]);
@@ -180,11 +192,11 @@ describe('flow share of one source that floods the flow table', () => {
     expect(counted()).toBe(established());
   });
 
-  test('the limit of a source is its share when the table is half full, and less as it fills up', () => {
+  test('shrinks as the flow table fills up, beginning when the table is half full', () => {
     flood(others(5), 2_000, false);
     const held = others(5).map(heldBy);
-    // The first source may fill half of the table; each later one, a quarter of the free part when it is
-    // refused.
+    // The first source gets half of the table and one more flow. Each later source is refused when its flows
+    // reach a quarter of the capacity that is still free.
     const expected = [HALF + 1];
     for (let sum = HALF + 1; expected.length < 5; sum += expected.at(-1) as number) {
       let own = 0;
@@ -194,7 +206,7 @@ describe('flow share of one source that floods the flow table', () => {
     expect(held).toEqual(expected);
   });
 
-  test('refuses with its own drop reason, and admits flows again after some have ended', () => {
+  test('refuses a flow with the drop reason flow_share, and admits new flows of the source after some of its flows have ended', () => {
     for (let number = 0; number < 2 * HALF; number++) converse({ ...udp, sourcePort: port(number) });
     const { drop_flow_share: drops } = kernel.counted();
     expect(drops).toBe(HALF - 1);
@@ -206,7 +218,7 @@ describe('flow share of one source that floods the flow table', () => {
     expect(converse(next)).toBe(true);
   });
 
-  test('reports pressure for ten seconds after the last refusal', () => {
+  test('is reported by `FlowTablePressure` for ten seconds after the last refused flow', () => {
     for (let number = 0; number <= HALF; number++) converse({ ...udp, sourcePort: port(number) });
     const refusals = new FlowTablePressure(kernel.object.mapFd('counters'));
     expect(refusals.now(0)).toEqual([]);
@@ -218,15 +230,15 @@ describe('flow share of one source that floods the flow table', () => {
     ]);
   });
 
-  test('refuses nothing while the table is at most half full', () => {
+  test('refuses no flow while the flow table is at most half full', () => {
     for (let number = 0; number < HALF; number++) expect(converse({ ...udp, sourcePort: port(number) })).toBe(true);
     expect(established()).toBe(HALF);
   });
 });
 
-describe('flows that are opened by the node or from an interface without policy', () => {
+describe('flows that the egress hook opens, for the node or for an unpoliced interface', () => {
   test.each([['out_of_node' as const], ['out_foreign' as const]])(
-    '%s: count for the source that opened them',
+    '%s: count towards the flow limit of the source that opened the flows',
     (entry) => {
       for (let number = 0; number < 2_000; number++) {
         const packet = { ...udp, sourcePort: port(number) };
@@ -238,7 +250,7 @@ describe('flows that are opened by the node or from an interface without policy'
     },
   );
 
-  test('out_foreign: leave a quarter of the table to verified sources, also with one source per flow', () => {
+  test('out_foreign: leave a quarter of the flow table to other sources, even if each flow has its own source address', () => {
     for (let number = 0; number < 4_000; number++) {
       const packet = { ...udp, source: 0x0a65_0000 + number, sourcePort: port(number) };
       see(packet, 0, 0, 'out_foreign');
@@ -249,7 +261,7 @@ describe('flows that are opened by the node or from an interface without policy'
     expect(kernel.counted().drop_flow_table_full).toBeUndefined();
   });
 
-  test('with the address of a client do not count for its share', () => {
+  test('out_foreign: do not count towards the flow limit of a client whose source address they carry', () => {
     const [victim] = clients as [Packet];
     for (let number = 0; number < 2_000; number++) {
       const packet = { ...udp, source: victim.source, sourcePort: port(number) };
@@ -261,13 +273,13 @@ describe('flows that are opened by the node or from an interface without policy'
   });
 });
 
-describe('the counts of established flows', () => {
+describe('the counters of established flows, per source and in total', () => {
   const end: Readonly<Record<string, (packets: readonly Packet[]) => void>> = {
     'a policy that denies the flows': (packets) => {
       kernel.activate(compile(onlyFrom(0x0a09_0909)));
       for (const packet of packets) see(packet, TCP.ack);
     },
-    'SYNs after both sides have closed, and later packets': (packets) => {
+    'a RST and then a SYN of each flow': (packets) => {
       for (const packet of packets) {
         see(packet, TCP.rst);
         see(packet, TCP.syn);

@@ -22,13 +22,13 @@ beforeEach(() => {
 const judge = (packet: Packet, tcpFlags = 0, icmpId = 1): number =>
   kernel.runPacket(packet, { tcpFlags, icmpId }).returned;
 
-describe('replies pass by the flow that the first packet opened', () => {
+describe('a reply passes by the flow that the first packet opened', () => {
   test.each([
     ['UDP', 'udp_replied', opening, 0, 0],
     ['TCP', 'tcp_established', tcp, TCP.syn, TCP.syn | TCP.ack],
     ['ICMP echo', 'icmp_replied', echo, 0, 0],
     ['a protocol without ports', 'other_replied', gre, 0, 0],
-  ] as const)('%s', (_, state, packet, flags, replyFlags) => {
+  ] as const)('protocol: %s', (_, state, packet, flags, replyFlags) => {
     expect(judge(back(packet), replyFlags)).toBe(DROPPED);
     expect(judge(packet, flags)).toBe(PASSED);
     expect(judge(back(packet), replyFlags)).toBe(PASSED);
@@ -44,28 +44,28 @@ describe('replies pass by the flow that the first packet opened', () => {
   });
 });
 
-describe('ICMP queries', () => {
-  test('of the other side are separate flows, also with the same id', () => {
+describe('ICMP', () => {
+  test('an echo request from the destination of an echo flow does not belong to that flow, even with the same identifier', () => {
     expect(judge(echo)).toBe(PASSED);
     expect(judge({ ...back(echo), icmpType: 8 })).toBe(DROPPED);
   });
 
-  test('with another id, another type or a code do not belong to the flow', () => {
+  test('a reply with another identifier, another type or a code other than 0 does not belong to the echo flow', () => {
     expect(judge(echo)).toBe(PASSED);
     expect(judge(back(echo), 0, 2)).toBe(DROPPED);
     expect(judge({ ...back(echo), icmpType: 14 })).toBe(DROPPED);
     expect(judge({ ...back(echo), icmpCode: 1 })).toBe(DROPPED);
   });
 
-  test('without a flow, errors and replies are classified by themselves, and open no flow', () => {
+  test('errors and replies without a flow are classified by the policy and open no flow', () => {
     expect(judge({ ...echo, icmpType: 3 })).toBe(PASSED);
     expect(judge({ ...echo, icmpType: 0 })).toBe(PASSED);
     expect(kernel.counted()).toEqual({ allow: 2 });
   });
 });
 
-describe('after a policy change', () => {
-  test('the next packet of a flow is classified again, in the direction in which the flow was opened', () => {
+describe('after a change of the policy', () => {
+  test('the next packet of a flow is classified again, with the source and destination of the packet that opened the flow', () => {
     expect([judge(opening), judge(back(opening))]).toEqual([PASSED, PASSED]);
     const policy = onlyFrom(CLIENT);
     const epoch = kernel.activate(compile({ ...policy, default: { ...policy.default, mode: 'audit' } }));
@@ -78,7 +78,7 @@ describe('after a policy change', () => {
     ['ICMP', echo, 0],
     ['TCP', tcp, TCP.syn],
     ['UDP', opening, 0],
-  ] as const)('a %s flow that is denied now ends with its next packet of either side', (_, packet, flags) => {
+  ] as const)('a %s flow that the new policy denies ends with the next packet of either side', (_, packet, flags) => {
     expect(judge(packet, flags)).toBe(PASSED);
     kernel.activate(denyAll);
     expect(judge(back(packet), TCP.ack)).toBe(DROPPED);
@@ -87,7 +87,7 @@ describe('after a policy change', () => {
     if (packet.protocol === IPPROTO.tcp) expect(judge(packet, TCP.ack)).toBe(DROPPED);
   });
 
-  test('a flow that is audited now passes and counts as audited', () => {
+  test('a packet of an open flow passes and counts as audited if the new policy denies the flow in audit mode', () => {
     expect(judge(opening)).toBe(PASSED);
     kernel.activate(auditAll);
     expect(judge(opening)).toBe(PASSED);
@@ -95,7 +95,7 @@ describe('after a policy change', () => {
   });
 });
 
-test('a full table refuses and counts new flows, and keeps its own', () => {
+test('a full flow table refuses and counts new flows, and keeps the established flows', () => {
   kernel.narrow(4);
   const opened = [1, 2, 3, 4, 5, 6].map((sourcePort) => {
     const asked = judge({ ...opening, sourcePort });

@@ -18,7 +18,10 @@ beforeEach(() => {
 
 type Part = { readonly from: number; readonly bytes: number; readonly more?: boolean; readonly id?: number };
 
-/** Returns whether one fragment of the datagram passes; `from` and `bytes` refer to the IPv4 payload. */
+/**
+ * Sends one fragment of the datagram of `packet`, and returns whether the fragment passes. `from` and `bytes`
+ * are offset and length in the IPv4 payload.
+ */
 function send(packet: Packet, { from, bytes, more = true, id = 7 }: Part, tcpFlags: number = TCP.syn): boolean {
   const whole = new Uint8Array(MAX_FRAME);
   const length = writeFrame(whole, packet, { payloadBytes: 200, tcpFlags });
@@ -41,27 +44,27 @@ const KINDS = [
 ] as const;
 
 describe('later fragments of a datagram', () => {
-  test.each(KINDS)('pass in order: %s', (_, packet) => {
+  test.each(KINDS)('pass after the first fragment, in order: %s', (_, packet) => {
     expect(parts(packet, FIRST, MIDDLE, LAST)).toEqual([true, true, true]);
     expect(kernel.counted()).toMatchObject({ allow: 3, half_opened: 1 });
   });
 
-  test.each(KINDS)('pass in replies too: %s', (_, packet) => {
+  test.each(KINDS)('pass if the datagram is a reply of an open flow: %s', (_, packet) => {
     send(packet, FIRST);
     expect(send(back(packet), FIRST, TCP.syn | TCP.ack)).toBe(true);
     expect(parts(back(packet), LAST, MIDDLE)).toEqual([true, true]);
   });
 
-  test('pass if the last one comes before the middle', () => {
+  test('pass if the last fragment arrives before the middle fragment', () => {
     expect(parts(udp, FIRST, LAST, MIDDLE)).toEqual([true, true, true]);
   });
 
-  test('do not pass before the first fragment', () => {
+  test('are dropped until the first fragment has passed', () => {
     expect(parts(udp, LAST, MIDDLE, FIRST, LAST, MIDDLE)).toEqual([false, false, true, true, true]);
     expect(kernel.counted()).toMatchObject({ drop_fragment: 2, allow: 3 });
   });
 
-  test('do not pass with another identification, source, destination or protocol', () => {
+  test('are dropped if identification, source, destination or protocol differ from the first fragment', () => {
     send(udp, FIRST);
     expect(send(udp, { ...MIDDLE, id: 8 })).toBe(false);
     expect(send({ ...udp, source: CLIENT + 1 }, MIDDLE)).toBe(false);
@@ -70,13 +73,13 @@ describe('later fragments of a datagram', () => {
     expect(send(udp, MIDDLE)).toBe(true);
   });
 
-  test('do not pass after the datagram is complete, nor a second time', () => {
+  test('are dropped when they arrive a second time, and after the datagram is complete', () => {
     expect(parts(udp, FIRST, MIDDLE, LAST, LAST, MIDDLE)).toEqual([true, true, true, false, false]);
     expect(parts(udp, FIRST, MIDDLE, MIDDLE, LAST)).toEqual([true, true, false, false]);
     expect(kernel.counted()).toMatchObject({ drop_fragment: 3, drop_fragment_overlap: 1 });
   });
 
-  test('do not pass if the first was denied, also after an allowed datagram with the same key', () => {
+  test('are dropped if the first fragment was denied, even after an allowed datagram with the same identification', () => {
     send(udp, FIRST);
     expect(send({ ...back(udp), sourcePort: 99 }, FIRST)).toBe(false);
     const other = compile({ ...defaultOnly('deny') });
@@ -87,7 +90,7 @@ describe('later fragments of a datagram', () => {
     expect(kernel.counted()).toMatchObject({ drop_policy_deny: 2, drop_fragment: 1 });
   });
 
-  test('do not pass if the current policy denies them', () => {
+  test('are dropped while the policy in force denies the datagram', () => {
     send(udp, FIRST);
     kernel.activate(denyAll);
     expect(send(udp, MIDDLE)).toBe(false);
@@ -96,8 +99,8 @@ describe('later fragments of a datagram', () => {
   });
 });
 
-describe('the payload of a later fragment is never read as ports', () => {
-  test('a later fragment that looks like an allowed packet gets the verdict of its first fragment', () => {
+describe('the payload of a later fragment', () => {
+  test('is never read as ports: a later fragment that looks like an allowed packet gets the verdict of its first fragment', () => {
     const toPort = (port: number) => ({ ...udp, destinationPort: port });
     const rule = {
       ...defaultOnly('deny'),
@@ -139,45 +142,45 @@ describe('the payload of a later fragment is never read as ports', () => {
   });
 });
 
-describe('an invalid fragment is dropped', () => {
+describe('the validation of fragments', () => {
   test.each<[string, Packet, Part, string]>([
-    ['8 bytes of TCP', tcp, { from: 0, bytes: 8 }, 'drop_fragment_tiny'],
-    ['16 bytes of TCP', tcp, { from: 0, bytes: 16 }, 'drop_fragment_tiny'],
-    ['8 bytes of SCTP', { ...udp, protocol: IPPROTO.sctp }, { from: 0, bytes: 8 }, 'drop_fragment_tiny'],
+    ['a TCP header of 8 bytes', tcp, { from: 0, bytes: 8 }, 'drop_fragment_tiny'],
+    ['a TCP header of 16 bytes', tcp, { from: 0, bytes: 16 }, 'drop_fragment_tiny'],
+    ['an SCTP header of 8 bytes', { ...udp, protocol: IPPROTO.sctp }, { from: 0, bytes: 8 }, 'drop_fragment_tiny'],
     ['a fragment whose length is no multiple of 8', udp, { from: 0, bytes: 49 }, 'drop_malformed'],
     ['a fragment without payload', udp, { from: 48, bytes: 0, more: false }, 'drop_malformed'],
-    ['more than 65,535 bytes', udp, { from: 65_512, bytes: 8, more: false }, 'drop_malformed'],
-  ])('%s', (_, packet, part, counter) => {
+    ['a datagram of more than 65,535 bytes', udp, { from: 65_512, bytes: 8, more: false }, 'drop_malformed'],
+  ])('drops a tiny or malformed fragment: %s', (_, packet, part, counter) => {
     send(packet, FIRST);
     expect(send(packet, part)).toBe(false);
     expect(kernel.counted()).toMatchObject({ [counter]: 1 });
   });
 
-  test('but not a datagram of 65,535 bytes, nor a first fragment with 8 bytes of UDP', () => {
+  test('passes a datagram of 65,535 bytes, and a first fragment with 8 bytes of UDP', () => {
     expect(parts(udp, { from: 0, bytes: 8 }, { from: 65_504, bytes: 11, more: false })).toEqual([true, true]);
   });
 
   test.each<[string, Part[]]>([
-    ['over the first fragment', [FIRST, { from: 40, bytes: 16 }]],
-    ['over the ports and flags (RFC 1858)', [FIRST, { from: 8, bytes: 8 }]],
-    ['from a lower offset', [FIRST, { from: 96, bytes: 48 }, { from: 80, bytes: 32 }]],
-    ['from a higher offset', [FIRST, { from: 96, bytes: 48 }, { from: 120, bytes: 48 }]],
-    ['around', [FIRST, { from: 96, bytes: 16 }, { from: 64, bytes: 96 }]],
-    ['inside', [FIRST, { from: 96, bytes: 96 }, { from: 112, bytes: 16 }]],
+    ['part of the first fragment', [FIRST, { from: 40, bytes: 16 }]],
+    ['bytes 8 to 15 of the first fragment (RFC 1858)', [FIRST, { from: 8, bytes: 8 }]],
+    ['from a lower offset into another fragment', [FIRST, { from: 96, bytes: 48 }, { from: 80, bytes: 32 }]],
+    ['from a higher offset into another fragment', [FIRST, { from: 96, bytes: 48 }, { from: 120, bytes: 48 }]],
+    ['around another fragment', [FIRST, { from: 96, bytes: 16 }, { from: 64, bytes: 96 }]],
+    ['inside another fragment', [FIRST, { from: 96, bytes: 96 }, { from: 112, bytes: 16 }]],
     ['the same fragment twice', [FIRST, MIDDLE, MIDDLE]],
     ['the last fragment twice', [FIRST, LAST, LAST]],
     ['two last fragments', [FIRST, LAST, { from: 200, bytes: 9, more: false }]],
     ['two last fragments, the farther one first', [FIRST, { from: 200, bytes: 9, more: false }, LAST]],
     ['a fragment behind the end', [FIRST, LAST, { from: 200, bytes: 8 }]],
     ['a last fragment that ends before another fragment', [FIRST, { from: 200, bytes: 8 }, LAST]],
-  ])('an overlap, with the rest of its datagram: %s', (_, sent) => {
+  ])('drops a fragment that overlaps another, and all later fragments of the datagram: %s', (_, sent) => {
     expect(parts(udp, ...sent)).toEqual([...sent.slice(1).map(() => true), false]);
     expect(parts(udp, { from: 320, bytes: 8 })).toEqual([false]);
     expect(kernel.counted()).toMatchObject({ drop_fragment_overlap: 1, drop_fragment: 1 });
   });
 });
 
-test('a flood of incomplete datagrams evicts no flow and opens none', () => {
+test('a flood of incomplete datagrams evicts no flow and opens no second flow', () => {
   send(udp, FIRST);
   for (let id = 0; id < 20_000; id++) send({ ...udp, source: CLIENT }, { ...FIRST, id });
   expect(kernel.flowsIn('half_open')).toMatchObject([{ packets: [20_001n, 0n] }]);

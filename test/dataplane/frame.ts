@@ -9,23 +9,26 @@ export type FrameOptions = {
   readonly icmpId?: number;
   readonly etherType?: number;
   readonly id?: number;
-  /** Flags and offset of the IPv4 header, as one 16-bit number. */
+  /** Flags and fragment offset of the IPv4 header, as one 16-bit number. */
   readonly fragment?: number;
-  /** Bytes of IPv4 options, a multiple of 4; NOPs unless `optionText` gives the bytes. */
+  /**
+   * Length of the IPv4 options in bytes, a multiple of 4. The options are NOPs, except for the bytes that
+   * `optionText` gives.
+   */
   readonly optionBytes?: number;
   readonly optionText?: readonly number[];
   readonly version?: number;
   readonly headerWords?: number;
   readonly totalLength?: number;
   readonly payloadBytes?: number;
-  /** The payload of the IPv4 header, instead of a transport header and `payloadBytes`. */
+  /** The payload of the IPv4 packet; replaces the transport header and `payloadBytes`. */
   readonly content?: Uint8Array;
 };
 
 export const ETHERNET = 14;
 export const MAX_FRAME = 2048;
 
-/** Writes an Ethernet frame with the packet into `bytes`, and returns its length. */
+/** Writes `packet` as an Ethernet frame into `bytes`, and returns the length of the frame in bytes. */
 export function writeFrame(bytes: Uint8Array, packet: Packet, options: FrameOptions = {}): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const headerBytes = 20 + (options.optionBytes ?? 0);
@@ -54,13 +57,13 @@ type Ipv6Options = {
   readonly hopLimit?: number;
   readonly source?: readonly number[];
   readonly destination?: readonly number[];
-  /** The bytes behind the IPv6 header. */
+  /** The bytes after the IPv6 header; by default eight zero bytes. */
   readonly content?: Uint8Array;
 };
 
 /**
- * Writes an Ethernet frame with an IPv6 packet, by default 2001:db8::1 to 2001:db8::2, and returns its
- * length.
+ * Writes an Ethernet frame with an IPv6 packet into `bytes`, and returns the length of the frame in bytes. By
+ * default the packet goes from 2001:db8::1 to 2001:db8::2.
  */
 export function writeIpv6Frame(bytes: Uint8Array, options: Ipv6Options): number {
   const content = options.content ?? new Uint8Array(8);
@@ -75,7 +78,7 @@ export function writeIpv6Frame(bytes: Uint8Array, options: Ipv6Options): number 
 
 const DOCUMENTED = (last: number): number[] => [0x20, 0x01, 0x0d, 0xb8, ...new Array<number>(11).fill(0), last];
 
-/** Sets the checksum of the IPv4 header, and returns the frame. */
+/** Writes the checksum of the IPv4 header into `frame`, and returns `frame`. */
 export function withChecksum(frame: Uint8Array): Uint8Array {
   const view = new DataView(frame.buffer, frame.byteOffset, frame.length);
   const end = ETHERNET + (view.getUint8(ETHERNET) & 15) * 4;
@@ -112,8 +115,8 @@ function transportBytes(protocol: number): number {
 const scratch = new Uint8Array(MAX_FRAME);
 
 /**
- * The body of an ICMP error that quotes this packet: the unused word, the IPv4 header and `bytes` of its
- * payload.
+ * Returns the body of an ICMP error that quotes this packet: 8 zero bytes for the ICMP header, the IPv4
+ * header, and `bytes` bytes of its payload.
  */
 export function quoteOf(packet: Packet, options: FrameOptions = {}, bytes = 8): Uint8Array {
   const length = writeFrame(scratch, packet, options);
@@ -123,7 +126,10 @@ export function quoteOf(packet: Packet, options: FrameOptions = {}, bytes = 8): 
   return content;
 }
 
-/** An ICMP message: type, code, checksum, and `rest` after these four bytes. */
+/**
+ * Returns a copy of the ICMP message `rest` with this type and code in the first two bytes. The checksum is
+ * not computed.
+ */
 export function icmpContent(type: number, code: number, rest: Uint8Array): Uint8Array {
   const content = Uint8Array.from(rest);
   content[0] = type;

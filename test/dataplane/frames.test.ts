@@ -27,29 +27,29 @@ beforeEach(() => {
   kernel.activate(allowAll);
 });
 
-/** Runs the datapath on the first `length` bytes of the frame; by default on the whole frame. */
+/** Runs the ingress hook on the frame of this packet without its last `cut` bytes. Returns the TC action. */
 function judge(packet: Packet, options: FrameOptions = {}, cut = 0): number {
   return kernel.runFrame(writeFrame(kernel.frame, packet, options) - cut).returned;
 }
 
 describe('a frame is dropped as malformed', () => {
   test.each<[string, Packet, FrameOptions, number]>([
-    ['when its version is not 4', udp, { version: 6 }, 0],
-    ['when its header has less than 5 words', udp, { headerWords: 4 }, 0],
-    ['when its header is longer than the packet', udp, { headerWords: 15, payloadBytes: 0 }, 0],
-    ['when its length is less than its header', udp, { totalLength: 19 }, 0],
-    ['when its length is more than the frame', udp, { totalLength: 400 }, 0],
-    ['when it ends in the IPv4 options', udp, { optionBytes: 40, totalLength: 60 }, 40],
-    ['when it ends in the UDP header', udp, { totalLength: 27 }, 0],
-    ['when it ends in the TCP header', tcp, { totalLength: 39 }, 0],
-    ['when it ends in the ICMP header', icmp, { totalLength: 27 }, 0],
-    ['when it ends in the SCTP header', { ...udp, protocol: IPPROTO.sctp }, { totalLength: 31 }, 0],
-  ])('%s', (_, packet, options, cut) => {
+    ['its version is not 4', udp, { version: 6 }, 0],
+    ['its header has less than 5 words', udp, { headerWords: 4 }, 0],
+    ['its header is longer than the packet', udp, { headerWords: 15, payloadBytes: 0 }, 0],
+    ['its length is less than its header', udp, { totalLength: 19 }, 0],
+    ['its length is more than the frame', udp, { totalLength: 400 }, 0],
+    ['it ends in the IPv4 options', udp, { optionBytes: 40, totalLength: 60 }, 40],
+    ['it ends in the UDP header', udp, { totalLength: 27 }, 0],
+    ['it ends in the TCP header', tcp, { totalLength: 39 }, 0],
+    ['it ends in the ICMP header', icmp, { totalLength: 27 }, 0],
+    ['it ends in the SCTP header', { ...udp, protocol: IPPROTO.sctp }, { totalLength: 31 }, 0],
+  ])('when %s', (_, packet, options, cut) => {
     expect(judge(packet, options, cut)).toBe(DROPPED);
     expect(kernel.counted()).toEqual({ drop_malformed: 1 });
   });
 
-  test('when its TCP options are longer than the packet', () => {
+  test('when the TCP header length exceeds the packet', () => {
     const length = writeFrame(kernel.frame, tcp);
     kernel.frame[14 + 20 + 12] = 15 << 4;
     expect(kernel.runFrame(length).returned).toBe(DROPPED);
@@ -63,12 +63,12 @@ test.each([
   ['an unknown protocol', 0x1234, DROPPED, { drop_non_ipv4: 1 }],
   ['a stacked 802.1Q tag', 0x8100, DROPPED, { drop_vlan_tagged: 1 }],
   ['a stacked 802.1ad tag', 0x88a8, DROPPED, { drop_vlan_tagged: 1 }],
-])('%s is counted', (_, etherType, returned, counted) => {
+])('a frame with %s passes or is dropped by its EtherType, and is counted', (_, etherType, returned, counted) => {
   expect(judge(udp, { etherType, payloadBytes: 60 })).toBe(returned);
   expect(kernel.counted()).toEqual(counted);
 });
 
-test('other protocols pass with the mark of the guard if non_ipv4 is pass', () => {
+test('with non_ipv4 = pass, IPv6 passes with the guard bit in the packet mark, and a second VLAN tag is still dropped', () => {
   const lenient = loadForTest({ passNonIpv4: true });
   const judged = lenient.runPacket(udp, { etherType: 0x86dd, payloadBytes: 60 }, 7);
   expect(judged).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT | 7 });
@@ -95,7 +95,7 @@ test.each<Ipv6Case>([
   ['an MLD report that ends before its type', 0, 1, LISTENER(143).subarray(0, 8), false],
   ['UDP in the place of an MLD report', 0, 1, LISTENER(143, 17), false],
   ['TCP', 6, 255, new Uint8Array(20), false],
-])('IPv6 · %s', (_, nextHeader, hopLimit, content, passes) => {
+])('IPv6 neighbour discovery and MLD pass, other IPv6 is dropped: %s', (_, nextHeader, hopLimit, content, passes) => {
   const policing = loadForTest({ policeLocal: true });
   const length = writeIpv6Frame(policing.frame, { nextHeader, hopLimit, content });
   const judged = (['in', 'out_of_node'] as const).map((entry) => policing.runFrame(length, 0, entry));
@@ -105,7 +105,7 @@ test.each<Ipv6Case>([
   policing.close();
 });
 
-test('ports are read behind IPv4 options of any length', () => {
+test('the datapath reads the ports behind IPv4 options of any length', () => {
   for (let optionBytes = 0; optionBytes <= 40; optionBytes += 4) {
     for (const protocol of PORT_PROTOCOLS) expect(judge({ ...udp, protocol }, { optionBytes })).toBe(PASSED);
   }
@@ -117,14 +117,14 @@ test.each([
   ['without a segment count', 0, 600, 3],
   ['with one segment', 0, 1_500, 1],
   ['with a segment size of 0', 0, 0, 1],
-])('merged segments count as packets on the wire: %s', (_, segments, bytes, packets) => {
+])('a frame of merged segments counts as its number of packets on the wire: %s', (_, segments, bytes, packets) => {
   kernel.context.setUint32(SKB.gsoSegments, segments, true);
   kernel.context.setUint32(SKB.gsoSize, bytes, true);
   judge(tcp, { payloadBytes: 1_500 });
   expect(kernel.counted()).toMatchObject({ allow: packets });
 });
 
-test('every packet is dropped before a policy is activated', () => {
+test('every packet is dropped with the reason no_policy before a policy is activated', () => {
   const fresh = loadForTest();
   const returned = [udp, tcp, icmp].map((packet) => fresh.runPacket(packet).returned);
   expect(returned).toEqual([DROPPED, DROPPED, DROPPED]);
@@ -132,7 +132,7 @@ test('every packet is dropped before a policy is activated', () => {
   fresh.close();
 });
 
-test('a damaged image drops every packet, with its own drop reason', () => {
+test('a damaged program image in the slot makes the datapath drop every packet with the reason program_damaged', () => {
   kernel.activate({ ...allowAll, lists: { ...allowAll.lists, defaults: new Uint32Array(1) } });
   expect(judge(udp)).toBe(DROPPED);
   expect(kernel.counted()).toEqual({ drop_program_damaged: 1 });
@@ -141,7 +141,7 @@ test('a damaged image drops every packet, with its own drop reason', () => {
 test.each([
   ['UDP', udp],
   ['a SYN', tcp],
-])('a DNS lookup by %s goes to the DNS proxy, and opens no flow', (_, lookup) => {
+])('with divertDns, a DNS lookup by %s opens no flow, and is dropped while no DNS proxy listens', (_, lookup) => {
   const diverting = loadForTest({ divertDns: true });
   try {
     diverting.activate(allowAll);
@@ -156,11 +156,12 @@ test.each([
 test.each([
   ['UDP', udp],
   ['a SYN', tcp],
-])('a datapath that takes over from another drops a DNS lookup by %s if no DNS proxy listens', (_, lookup) => {
+])('a datapath that takes over from an earlier datapath drops a DNS lookup by %s without a DNS proxy', (_, lookup) => {
   const diverting = loadForTest({ divertDns: true, bridges: true });
   try {
     diverting.activate(allowAll);
-    // No predecessor has a program on the hook, so the drop is final.
+    // With `bridges`, the datapath hands a dropped packet to the program of the earlier datapath. This
+    // program is missing in the test, so the drop reason is no_policy.
     expect(diverting.runPacket(lookup).returned).toBe(DROPPED);
     expect(diverting.counted()).toEqual({ drop_no_policy: 1 });
     expect(diverting.runPacket({ ...lookup, destinationPort: 54 }).returned).toBe(PASSED);

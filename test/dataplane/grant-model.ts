@@ -1,7 +1,10 @@
 import type { Grants, HostnamePattern, Policy } from '#contracts/policy-model.js';
 import type { Loaded } from './loaded.js';
 
-/** A model of all grants that were given to the kernel under test, by the specification (D12). */
+/**
+ * A model of all grants that a test added to the kernel under test. The model follows the specification
+ * (D12).
+ */
 export class GrantModel implements Grants {
   readonly #expiries = new Map<string, Map<number, bigint>>();
 
@@ -11,14 +14,16 @@ export class GrantModel implements Grants {
     return (this.#expiries.get(text)?.get(address) ?? 0n) > process.hrtime.bigint();
   }
 
-  /** All grants, with the expired ones: they count as long as the flows that they admitted. */
+  /**
+   * All grants, including the expired grants. An expired grant still counts for the flows that it admitted.
+   */
   readonly ever: Grants = { has: ({ text }, address) => this.#expiries.get(text)?.has(address) ?? false };
 
   patternsOf(address: number): readonly string[] {
     return [...this.#expiries].flatMap(([text, addresses]) => (addresses.has(address) ? [text] : []));
   }
 
-  /** A grant is removed with its pattern. */
+  /** Removes the grants of all patterns that the activated policy does not have. */
   activated(policy: Policy): void {
     const kept = new Set(patternsOf(policy));
     for (const text of this.#expiries.keys()) if (!kept.has(text)) this.#expiries.delete(text);
@@ -46,7 +51,7 @@ export class GrantModel implements Grants {
   }
 }
 
-/** The texts of a policy's hostname patterns. */
+/** Returns the texts of all hostname patterns in the policy, each text once. */
 export function patternsOf({ groups }: Policy): string[] {
   const texts = groups.flatMap(({ rules }) => rules.flatMap(({ hostname }) => (hostname ? [hostname.text] : [])));
   return [...new Set(texts)];

@@ -14,9 +14,11 @@ const CAPACITY = 128;
 const NEIGHBOURS = 96;
 const HOUR_NS = 3_600_000_000_000n;
 
-/** An ICMP error has no flow, so each one is classified. */
+/** An ICMP error opens no flow, so the datapath classifies every packet of the load by the policy. */
 const packet: Packet = icmp(3);
-/** Other addresses share the few lines of the table with this one. */
+/**
+ * Addresses whose grants share the few cache lines of the grant table with the grant of `packet.destination`.
+ */
 const neighbours = Array.from({ length: NEIGHBOURS }, (_, index) => packet.destination + 1 + index);
 
 function named(text: string, action: Rule['action'] = 'allow'): Rule {
@@ -38,7 +40,10 @@ function grant(pattern: string, addresses: readonly number[]): void {
   kernel.grants.add([{ pattern, addresses, expiresAtNs: now + HOUR_NS }], now);
 }
 
-/** Classifies packets on another CPU until it is stopped; returns their number. */
+/**
+ * Runs the packet through the ingress hook on another CPU until `stop` is called. `stop` returns the number
+ * of packets.
+ */
 function load(): { stop(): Promise<number> } {
   const frame = new Uint8Array(MAX_FRAME);
   const length = writeFrame(frame, packet);
@@ -58,7 +63,10 @@ function load(): { stop(): Promise<number> } {
   };
 }
 
-/** Adds and removes the grants of the neighbours, so that their entries and sets change owners. */
+/**
+ * Adds and removes grants of the neighbour addresses, so that entries of the grant table change from one
+ * address to another. Calls `between` after each round.
+ */
 async function churn(patterns: readonly string[], between: (round: number) => void, grace = awaitGracePeriod) {
   const random = new Random(5);
   for (let round = 0; round < ROUNDS; round++) {
@@ -75,7 +83,7 @@ async function churn(patterns: readonly string[], between: (round: number) => vo
   }
 }
 
-test('every packet to a granted address passes while programs are swapped and other addresses are learned', {
+test('every packet to a granted address passes while programs are swapped and grants of other addresses change', {
   timeout: 120_000,
 }, async () => {
   const programs = [
@@ -95,7 +103,7 @@ test('every packet to a granted address passes while programs are swapped and ot
   console.log(`${ROUNDS} swaps, ${judged} packets, all passed`);
 });
 
-test('no packet passes by a grant of another address, or of a pattern that does not allow it', {
+test('no packet passes because of a grant of another address, or of a pattern that does not allow the packet', {
   timeout: 120_000,
 }, async () => {
   const programs = [
@@ -105,7 +113,8 @@ test('no packet passes by a grant of another address, or of a pattern that does 
   kernel.activate(programs[0]);
   const running = load();
   await churn(['a.test', 'b.test', 'd.test'], (round) => {
-    // Its grant is added and removed, so that it reuses entries of other addresses.
+    // The grant of the destination is added and removed repeatedly, so that it reuses table entries of other
+    // addresses.
     if (round % 3 === 0) kernel.grants.remove([{ pattern: 'never.test', addresses: [packet.destination] }]);
     else grant('never.test', [packet.destination]);
     if (round % 2 === 0) kernel.activate(programs[(round >> 1) % 2 === 0 ? 1 : 0]);

@@ -48,12 +48,17 @@ function report(): HitReport {
   return found;
 }
 
-/** Packet hits of all rules in force, by `group/rule`. */
+/**
+ * Returns the number of packets that each rule and default in force has decided, by `group/rule`; `-` stands
+ * for a default.
+ */
 function packets(): Record<string, number> {
   return Object.fromEntries(report().items.map((item) => [nameOf(item.decider), Number(item.packets)]));
 }
 
-/** The number of packets that rules and defaults decided, by the kernel's counters. */
+/**
+ * Returns the packets and bytes that rules and defaults decided, summed from the counters of the datapath.
+ */
 function decided(): { packets: bigint; bytes: bigint } {
   const counters = readCounters(kernel.object.mapFd('counters'));
   const { allow, audit, drops } = COUNTER_INDEX;
@@ -70,12 +75,12 @@ function decided(): { packets: bigint; bytes: bigint } {
 const clients = (rules: Parameters<typeof rule>[0][], more: Partial<Policy['groups'][0]> = {}): Policy =>
   policy([group(['10.0.0.0/8'], rules.map(rule), { id: 'clients', ...more })]);
 
-describe('hits', () => {
+describe('hit counters', () => {
   beforeEach(() => {
     kernel = loadForTest();
   });
 
-  test('count packets of a flow in both directions, denied ones, and those that a default decides', () => {
+  test('count both directions of a flow, denied packets, and packets that a default decides', () => {
     activate(
       clients(
         [
@@ -101,7 +106,7 @@ describe('hits', () => {
     expect(packets()).toEqual({ 'clients/web': 5, 'clients/none': 2, 'clients/-': 1, '-': 1 });
   });
 
-  test('do not count packets that no rule decided: out of state or malformed', () => {
+  test('do not count packets that no rule decides, because they are out of state or malformed', () => {
     activate(clients([{ id: 'web', protocol: 6 }]));
     expect(kernel.runPacket(tcp, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
     expect(kernel.runPacket(tcp, { version: 5 }).returned).toBe(DROPPED);
@@ -109,7 +114,7 @@ describe('hits', () => {
     expect(packets()).toEqual({ 'clients/web': 0, '-': 0 });
   });
 
-  test('count ICMP errors for the rule of the flow that they quote', () => {
+  test('count an ICMP error for the rule of the flow that the error quotes', () => {
     activate(clients([{ id: 'web', protocol: 6 }]));
     const quoted = new Uint8Array(MAX_FRAME);
     writeFrame(quoted, tcp);
@@ -121,7 +126,7 @@ describe('hits', () => {
     expect(packets()).toEqual({ 'clients/web': 2, '-': 0 });
   });
 
-  test('keep earlier packets of a flow that is classified again at the earlier rule', () => {
+  test('count the packets of a flow before a new policy for the rule that allowed the flow before', () => {
     activate(clients([{ id: 'first', protocol: 17 }]));
     for (let count = 0; count < 3; count++) kernel.runPacket(dns);
     activate(
@@ -134,7 +139,7 @@ describe('hits', () => {
     expect(packets()).toEqual({ 'clients/second': 5, 'clients/first': 3, '-': 0 });
   });
 
-  test('are kept for a rule that is removed and returns, and not given to another rule at its position', () => {
+  test('are kept for a rule that is removed and returns, and are not given to another rule at the same position', () => {
     activate(clients([{ id: 'dns', protocol: 17 }]));
     kernel.runPacket(dns);
     activate(clients([{ id: 'names', protocol: 17 }]));
@@ -143,7 +148,7 @@ describe('hits', () => {
     expect(packets()).toEqual({ 'clients/dns': 1, '-': 0 });
   });
 
-  test('count every packet for the rule that decided, over random policies, packets, swaps and cuts', {
+  test('count every packet for the deciding rule, over random policies, packets, swaps and cut flows', {
     timeout: 120_000,
   }, async () => {
     const seed = seedOf(4_242);
@@ -178,7 +183,7 @@ describe('hits', () => {
   });
 });
 
-test('hit bytes are those of the frames, and the last hit is the time of the last packet', () => {
+test('the bytes of a hit counter are the lengths of the frames, and the last hit is the time of the last packet', () => {
   kernel = loadForTest();
   activate(clients([{ id: 'dns', protocol: 17 }]));
   const before = Date.now();
@@ -187,7 +192,8 @@ test('hit bytes are those of the frames, and the last hit is the time of the las
   const [used, unused] = report().items;
   expect([used?.bytes, unused?.bytes]).toEqual([decided().bytes, 0n]);
   expect([used?.unusedSinceMs, unused?.lastMs]).toEqual([null, null]);
-  // The kernel's coarse clock is a few milliseconds behind, and a tick is one.
+  // The time of a hit comes from the coarse clock of the kernel, which is a few milliseconds late, and is
+  // rounded to about one millisecond.
   expect(used?.lastMs).toBeGreaterThan(before - 20);
   expect(used?.lastMs).toBeLessThanOrEqual(Date.now());
   expect(unused?.unusedSinceMs).toBeGreaterThan(before - 5_000);
@@ -202,7 +208,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
   const decide = (generation: number, by: DecidedHit['by'], count = 1, lastNs = process.hrtime.bigint()): void =>
     kernel.trafficStatistics.addHits([{ generation, by, count, lastNs }]);
 
-  test('count for the deciding rule, given by rank or by name, with and without a stored record of the policy', () => {
+  test('count for the deciding rule, given by rank or by name, for policies with and without a record in the store', () => {
     kernel = loadForTest();
     const random = new Random(seedOf(70_117));
     for (const [number, compileAs] of [compile, program, compile, program].entries()) {
@@ -219,7 +225,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     }
   });
 
-  test('add to the packets that the kernel counts, without bytes, and keep the later time', () => {
+  test('add to the packets that the kernel counted, add no bytes, and keep the later time of the last hit', () => {
     kernel = loadForTest();
     activate(clients([{ id: 'dns', protocol: 17 }]));
     kernel.runPacket(dns);
@@ -230,7 +236,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     expect(report().items[1]).toMatchObject({ packets: 1n, bytes: 0n, unusedSinceMs: null });
   });
 
-  test('count for the policy that decided, also if it is staged or no longer in force', () => {
+  test('count for the policy that decided, even if that policy is staged or no longer in force', () => {
     kernel = loadForTest();
     const [before, after] = [clients([{ id: 'dns', protocol: 17 }]), clients([{ id: 'new', protocol: 17 }])];
     kernel.activate(program(before), 1);
@@ -247,7 +253,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     expect(packets()).toEqual({ 'clients/dns': 7, '-': 0 });
   });
 
-  test('are discarded if the entry of the rule was given to another rule', () => {
+  test('are discarded if the hit entry of the rule now belongs to another rule', () => {
     kernel = loadForTest({ hitCapacity: 6 });
     for (const [number, ids] of [['a', 'b'], ['c'], ['d', 'e']].entries())
       kernel.activate(compile(clients(ids.map((id) => ({ id, protocol: 17 })))), number + 1);
@@ -276,7 +282,7 @@ describe('hit report', () => {
     expect(names({})).toEqual(['lan/web', 'lan/dns', 'büro/web', 'büro/-', '-']);
   });
 
-  test('lists only the requested groups and rules, used or unused', () => {
+  test('lists only the requested groups and rules, and on request only used or only unused rules', () => {
     expect(names({ groups: ['büro'] })).toEqual(['büro/web', 'büro/-']);
     expect(names({ rules: ['web', 'dns'] })).toEqual(['lan/web', 'lan/dns', 'büro/web']);
     expect(names({ groups: ['lan', 'nobody'], rules: ['web'] })).toEqual(['lan/web']);
@@ -284,7 +290,7 @@ describe('hit report', () => {
     expect(names({ unused: false })).toEqual(['lan/web']);
   });
 
-  test('continues where the previous page ended', () => {
+  test('continues after the last rule of the previous page', () => {
     const pages: string[][] = [];
     for (let from: number | null = 0; from !== null; ) {
       const page: HitReport | null = kernel.trafficStatistics.hits({ ...EVERYTHING, from, limit: 2 });
@@ -295,8 +301,8 @@ describe('hit report', () => {
   });
 });
 
-describe('a process that takes over pinned maps', () => {
-  test('keeps counting for the same rules, also for flows that were opened before', () => {
+describe('a process that takes over pinned BPF maps', () => {
+  test('counts hits for the same rules as the previous process, also for flows that were opened before', () => {
     const given = clients([
       { id: 'dns', protocol: 17 },
       { id: 'web', protocol: 6 },
@@ -317,7 +323,7 @@ describe('a process that takes over pinned maps', () => {
   });
 });
 
-test('the entries that are found for rule names do not depend on the similar list that is given as a hint', () => {
+test('`Hits.find` returns the same entries for the rule names, with and without a similar list as a hint', () => {
   kernel = loadForTest({ hitCapacity: 65_536 });
   const hits = new Hits({ hits: kernel.object.mapFd('hits'), rankHits: kernel.object.mapFd('rank_hits') });
   try {
@@ -339,10 +345,10 @@ test('the entries that are found for rule names do not depend on the similar lis
   }
 });
 
-describe('hit entries when the table is full', () => {
+describe('a full table of hit entries', () => {
   const udp = (...ids: string[]): Policy => clients(ids.map((id) => ({ id, protocol: 17 })));
 
-  test('are taken from the least recently hit identities, never from those in force', () => {
+  test('gives a new rule the entry of the least recently hit rule, and keeps the entries of rules in force', () => {
     kernel = loadForTest({ hitCapacity: 10 });
     activate(udp('a', 'b', 'c'));
     kernel.runPacket(dns);
@@ -355,7 +361,7 @@ describe('hit entries when the table is full', () => {
     expect(packets()).toEqual({ 'clients/d': 2, 'clients/a': 1, '-': 0 });
   });
 
-  test('do not count a flow for the rule that took over the entry of its own rule', () => {
+  test('does not count a flow of a removed rule for the rule that took over its entry', () => {
     kernel = loadForTest({ hitCapacity: 6 });
     activate(udp('a', 'b'));
     for (let count = 0; count < 3; count++) kernel.runPacket(dns);
@@ -365,7 +371,7 @@ describe('hit entries when the table is full', () => {
     expect(kernel.flowIn('half_open')?.epoch).toBe(1);
   });
 
-  test('refuse a policy with more rules than entries, or than ranks, before anything changes', () => {
+  test('refuses a policy with more rules than entries or ranks, and changes nothing', () => {
     kernel = loadForTest({ hitCapacity: 6, rankCapacity: 8 });
     activate(udp('a', 'b'));
     kernel.runPacket(dns);

@@ -31,7 +31,7 @@ function grant(pattern: string, addresses: readonly number[] = [opening.destinat
 const judge = (tried: Packet = opening): number => kernel.runPacket(tried).returned;
 
 describe('a hostname rule', () => {
-  test('matches an address as soon as that is granted for its pattern', () => {
+  test('matches an address as soon as the address is granted for the pattern of the rule', () => {
     kernel.activate(compile(ofNames(named('a.test'), named('b.test', { action: 'deny' }))));
     expect(judge()).toBe(DROPPED);
     grant('a.test');
@@ -40,7 +40,7 @@ describe('a hostname rule', () => {
     expect(judge(packet({ ...UDP, source: '172.16.0.1' }))).toBe(DROPPED);
   });
 
-  test('matches only its own ports and destinations', () => {
+  test('matches a granted address only on the ports and destinations of the rule', () => {
     const rules = [named('a.test', { to: ['192.0.2.0/30'], protocol: IPPROTO.udp, ports: ['443'] })];
     kernel.activate(compile(ofNames(...rules)));
     const outside = packet({ ...UDP, destination: '192.0.2.4' });
@@ -52,14 +52,14 @@ describe('a hostname rule', () => {
     ]);
   });
 
-  test('is ignored if an earlier rule matches', () => {
+  test('does not decide a packet that an earlier rule matches', () => {
     const before = rule({ action: 'deny', protocol: IPPROTO.udp, ports: ['443'] });
     kernel.activate(compile(ofNames(before, named('a.test'))));
     grant('a.test');
     expect([judge(), judge(packet({ ...UDP, destinationPort: 80 }))]).toEqual([DROPPED, PASSED]);
   });
 
-  test('matches an address that was granted for more than a hundred hostnames', () => {
+  test('matches an address with the maximum number of grants; a grant for one more hostname is refused', () => {
     const texts = Array.from({ length: MAX_PATTERNS_OF_ADDRESS + 1 }, (_, index) => `h${index}.test`);
     const rules = texts.map((text, index) => named(text, { protocol: IPPROTO.udp, ports: [`${1_000 + index}`] }));
     kernel.activate(compile(ofNames(...rules)));
@@ -71,7 +71,7 @@ describe('a hostname rule', () => {
 });
 
 describe('an expired grant', () => {
-  test('admits no new flow, and ends no open flow, also after a policy change', { timeout: 20_000 }, async () => {
+  test('admits no new flow and ends no open flow, also after a change of the policy', { timeout: 20_000 }, async () => {
     const given = ofNames(named('a.test'));
     kernel.activate(compile(given));
     grant('a.test', undefined, SECOND_NS);
@@ -87,13 +87,13 @@ describe('an expired grant', () => {
     expect(judge()).toBe(DROPPED);
   });
 
-  test('is ignored, also if its expiry is before the start of the machine', () => {
+  test('admits no packet, even if its expiry is before the boot time of the machine', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test', undefined, -process.hrtime.bigint() - SECOND_NS);
     expect(judge()).toBe(DROPPED);
   });
 
-  test('is prolonged by a later expiry, and not shortened by an earlier one', () => {
+  test('becomes valid by a later expiry, and is not shortened by an earlier expiry', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test', undefined, -SECOND_NS);
     expect(judge()).toBe(DROPPED);
@@ -104,7 +104,7 @@ describe('an expired grant', () => {
 });
 
 describe('when the policy changes', () => {
-  test('a grant stays as long as the policy has its pattern, in any rule', () => {
+  test('a grant stays as long as any rule of the policy has its pattern', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test');
     kernel.activate(compile(ofNames(named('c.test'), named('b.test'), named('a.test'))));
@@ -114,7 +114,7 @@ describe('when the policy changes', () => {
     expect(judge(packet({ ...UDP, sourcePort: 2 }))).toBe(PASSED);
   });
 
-  test('a grant is removed with its pattern, and does not return with it', () => {
+  test('a grant is removed with its pattern, and does not return when the pattern returns', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test');
     kernel.activate(compile(ofNames(named('b.test'))));
@@ -122,7 +122,7 @@ describe('when the policy changes', () => {
     expect(judge()).toBe(DROPPED);
   });
 
-  test('a grant for a pattern of the staged program counts once that program is in force', () => {
+  test('a grant for a pattern of the staged program is valid as soon as that program is in force', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     kernel.stage(compile(ofNames(named('b.test'))));
     grant('b.test');
@@ -132,7 +132,7 @@ describe('when the policy changes', () => {
   });
 });
 
-test('addresses beyond the capacity of the grant table stay denied, and are counted', () => {
+test('addresses beyond the capacity of the grant table stay denied, and the refused grants are counted', () => {
   kernel.close();
   kernel = loadForTest({ grantCapacity: 16 });
   kernel.activate(compile(ofNames(named('a.test'))));

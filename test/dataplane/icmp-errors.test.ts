@@ -33,7 +33,10 @@ type Quote = {
   readonly fragment?: number;
 };
 
-/** Returns whether an error from a router about this packet of a flow passes. */
+/**
+ * Sends an ICMP error about the packet `about`, by default from `ROUTER` to its source. Returns whether the
+ * error passes.
+ */
 function error(about: Packet, [type, code]: readonly [number, number], quote: Quote = {}): boolean {
   const content = icmpContent(type, code, quote.content ?? quoteOf(about));
   const message = icmp(quote.from ?? ROUTER, quote.to ?? about.source, type, code);
@@ -41,31 +44,31 @@ function error(about: Packet, [type, code]: readonly [number, number], quote: Qu
 }
 const open = (packet: Packet): void => void kernel.runPacket(packet, { tcpFlags: TCP.syn });
 
-describe('an ICMP error that quotes a packet of a flow passes with the flow', () => {
+describe('an ICMP error that quotes a packet of an allowed flow passes', () => {
   test.each([
     ['UDP', udp],
     ['TCP', tcp],
     ['ICMP echo', echo],
     ['GRE', gre],
-  ])('for every type and code: %s', (_, packet) => {
+  ])('with every error type and code, about a packet of %s', (_, packet) => {
     expect(ERRORS.filter((kind) => error(packet, kind))).toEqual([]);
     open(packet);
     expect(ERRORS.filter((kind) => !error(packet, kind))).toEqual([]);
     expect(kernel.counted().icmp_related).toBe(ERRORS.length);
   });
 
-  test('to the sender of a quoted reply', () => {
+  test('to the sender of a reply, if the error quotes that reply', () => {
     open(udp);
     expect(error(back(udp), [3, 4])).toBe(true);
   });
 
-  test('with IP options in the quoted header, and with a long quote', () => {
+  test('if the quoted IPv4 header has options, and if the quote is long', () => {
     open(udp);
     expect(error(udp, [3, 4], { content: quoteOf(udp, { optionBytes: 40 }) })).toBe(true);
     expect(error(udp, [3, 4], { content: quoteOf(udp, { payloadBytes: 500 }, 508) })).toBe(true);
   });
 
-  test('without a change of the flow', () => {
+  test('and leaves the flow unchanged', () => {
     open(tcp);
     const before = kernel.flowsIn('half_open');
     error(tcp, [3, 3]);
@@ -73,41 +76,41 @@ describe('an ICMP error that quotes a packet of a flow passes with the flow', ()
   });
 });
 
-describe('an ICMP error does not pass with a flow', () => {
+describe('an ICMP error does not pass by an open flow', () => {
   beforeEach(() => open(udp));
 
   test.each<[string, Packet, Quote]>([
-    ['if the flow has another port', { ...udp, sourcePort: 40_001 }, {}],
-    ['if the flow has another protocol', { ...udp, protocol: 136 }, {}],
-    ['if it goes to a third host', udp, { to: STRANGER }],
-    ['if it goes to the destination of the quoted packet', udp, { to: SERVER }],
-    ['if the quote ends in the ports', udp, { content: quoteOf(udp).subarray(0, 8 + 20 + 7) }],
-    ['if the quote ends in the IP header', udp, { content: quoteOf(udp).subarray(0, 8 + 19) }],
-    ['if it quotes nothing', udp, { content: new Uint8Array(8) }],
-    ['if the length of the quoted header is too small', udp, { content: quoteOf(udp, { headerWords: 4 }) }],
-    ['if the quoted header extends beyond the packet', udp, { content: quoteOf(udp, { headerWords: 15 }) }],
-    ['if the quote is not IPv4', udp, { content: quoteOf(udp, { version: 6 }) }],
-    ['if it quotes a later fragment', udp, { content: quoteOf(udp, { fragment: 1 }) }],
-    ['if it is the first fragment of an error', udp, { fragment: MORE_FRAGMENTS, content: quoteOf(udp, {}, 12) }],
-  ])('%s', (_, about, quote) => {
+    ['the flow has another port', { ...udp, sourcePort: 40_001 }, {}],
+    ['the flow has another protocol', { ...udp, protocol: 136 }, {}],
+    ['the error goes to a third host', udp, { to: STRANGER }],
+    ['the error goes to the destination of the quoted packet', udp, { to: SERVER }],
+    ['the quote ends in the ports', udp, { content: quoteOf(udp).subarray(0, 8 + 20 + 7) }],
+    ['the quote ends in the IP header', udp, { content: quoteOf(udp).subarray(0, 8 + 19) }],
+    ['the error quotes no packet', udp, { content: new Uint8Array(8) }],
+    ['the length of the quoted header is too small', udp, { content: quoteOf(udp, { headerWords: 4 }) }],
+    ['the quoted header extends beyond the packet', udp, { content: quoteOf(udp, { headerWords: 15 }) }],
+    ['the quote is not IPv4', udp, { content: quoteOf(udp, { version: 6 }) }],
+    ['the error quotes a later fragment', udp, { content: quoteOf(udp, { fragment: 1 }) }],
+    ['the error is the first fragment of an error', udp, { fragment: MORE_FRAGMENTS, content: quoteOf(udp, {}, 12) }],
+  ])('if %s', (_, about, quote) => {
     expect(error(about, [3, 4], quote)).toBe(false);
     expect(kernel.counted()).toMatchObject({ drop_policy_deny: 1 });
   });
 
-  test('if it is a redirect, which is never forwarded', () => {
+  test('if the error is a redirect: the datapath drops every redirect', () => {
     expect([0, 1, 2, 3].filter((code) => error(udp, [5, code]))).toEqual([]);
     kernel.activate(compile(onlyFrom(ROUTER)));
     expect([0, 1, 2, 3].filter((code) => error(udp, [5, code]))).toEqual([]);
     expect(kernel.counted()).toMatchObject({ drop_icmp_redirect: 8 });
   });
 
-  test('if the current policy denies the flow', () => {
+  test('if the policy in force denies the flow', () => {
     kernel.activate(denyAll);
     expect(error(udp, [3, 4])).toBe(false);
     expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1, drop_policy_deny: 1 });
   });
 
-  test('if it is a later fragment that looks like a quote', () => {
+  test('if a later fragment, whose payload looks like an ICMP error, quotes a packet of the flow', () => {
     kernel.activate(compile(onlyFrom(ROUTER)));
     const message = icmp(ROUTER, CLIENT, 3, 4);
     const first = { id: 5, fragment: MORE_FRAGMENTS, content: icmpContent(3, 4, new Uint8Array(16)) };
@@ -119,8 +122,8 @@ describe('an ICMP error does not pass with a flow', () => {
   });
 });
 
-describe('echo requests of the destination of an echo flow', () => {
-  test('are classified by themselves, also with the same identifier', () => {
+describe('an echo request from the destination of an echo flow', () => {
+  test('is classified by the policy, even with the identifier of the flow', () => {
     open(echo);
     expect(kernel.runPacket({ ...back(echo), icmpType: 8 }).returned).toBe(DROPPED);
     expect(kernel.runPacket(back(echo)).returned).toBe(PASSED);
@@ -128,7 +131,7 @@ describe('echo requests of the destination of an echo flow', () => {
   });
 });
 
-test('ICMP without a flow is classified by the policy, for every type and code', () => {
+test('the policy classifies ICMP packets without a flow, for every type and code except redirects', () => {
   const kinds = Array.from({ length: 65_536 }, (_, kind) => kind).filter((kind) => kind >> 8 !== 5);
   const passes = (source: number) => (kind: number) =>
     kernel.runPacket(icmp(source, SERVER, kind >> 8, kind & 255), { icmpId: kind }).returned === PASSED;

@@ -26,7 +26,7 @@ function passes(optionText: readonly number[], packet = udp): boolean {
 }
 const option = (kind: number, length: number): number[] => [kind, length, ...new Array<number>(length - 2).fill(0)];
 
-test('an IP option of any kind and length passes, except source routes', () => {
+test('a packet with an IP option of any kind and length passes, except with a source route', () => {
   const kinds = Array.from({ length: 256 }, (_, kind) => kind).filter((kind) => kind > 1);
   const lengths = Array.from({ length: 39 }, (_, index) => index + 2);
   const dropped = kinds.filter((kind) => lengths.some((length) => !passes(option(kind, length))));
@@ -35,7 +35,7 @@ test('an IP option of any kind and length passes, except source routes', () => {
   expect(Object.keys(kernel.counted()).sort()).toEqual(['allow', 'drop_source_route', 'half_opened']);
 });
 
-test('a source route is dropped at any position among the options', () => {
+test('a packet with a source route is dropped, at any position among the IP options', () => {
   for (const kind of SOURCE_ROUTES) {
     for (let before = 0; before <= 33; before++) {
       expect(passes([...new Array<number>(before).fill(1), ...option(kind, 7)])).toBe(false);
@@ -44,20 +44,20 @@ test('a source route is dropped at any position among the options', () => {
   }
 });
 
-test('the bytes of a source route inside another option, or behind the end of options, pass', () => {
+test('a packet passes if the bytes of a source route are inside another option, or after the end of the options', () => {
   for (const kind of SOURCE_ROUTES) {
     expect(passes([7, 7, 4, kind, 7, 4, 0, 0])).toBe(true);
     expect(passes([0, kind, 7, 4])).toBe(true);
   }
 });
 
-test('an option length of 0 or 1, or beyond the header, is malformed', () => {
+test('a packet is malformed if an option length is 0 or 1, or extends beyond the IPv4 header', () => {
   const lying = [[7], [7, 0], [7, 1], [7, 5], [1, 1, 7, 3], [1, 1, 1, 7], [68, 255], [7, 4, 0, 0, 7, 200]];
   expect(lying.filter((text) => passes(text))).toEqual([]);
   expect(kernel.counted()).toEqual({ drop_malformed: lying.length });
 });
 
-test('the bytes of IP options are never read as ports', () => {
+test('the datapath never reads bytes of IP options as ports', () => {
   const onlyDns = compile({
     ...defaultOnly('deny'),
     groups: [
@@ -86,7 +86,7 @@ test('the bytes of IP options are never read as ports', () => {
     ],
   });
   kernel.activate(onlyDns);
-  // An experimental option that repeats the bytes of ports 40000 and 53.
+  // An experimental option (kind 158) that contains the bytes of the ports 40000 and 53 several times.
   for (let bytes = 4; bytes <= 40; bytes += 4) {
     const text = [158, bytes, 156, 64, ...Array.from({ length: 9 }, () => [0, 53, 156, 64]).flat()].slice(0, bytes);
     for (const protocol of PORT_PROTOCOLS) {
@@ -100,7 +100,7 @@ test.each([
   ['UDP', udp],
   ['TCP', tcp],
   ['ICMP', echo],
-])('the ports behind an IP header of any length are read correctly: %s', (_, packet) => {
+])('the datapath reads the ports behind an IPv4 header of any valid length: %s', (_, packet) => {
   for (let optionBytes = 0; optionBytes <= 40; optionBytes += 4) {
     expect(kernel.runPacket(packet, { optionBytes }).returned).toBe(PASSED);
   }

@@ -56,7 +56,7 @@ function prefix(address: number, length: number): FlowFilter['sources'] {
 }
 
 describe('a listed flow', () => {
-  test('has the counts of both directions, its state, and the rule that allowed it', async () => {
+  test('has the counts of both directions, the flow state, and the rule that allowed the flow', async () => {
     activate(lan, 7);
     const before = Date.now();
     kernel.runPacket(web, { payloadBytes: 46 });
@@ -83,12 +83,13 @@ describe('a listed flow', () => {
       bytes: [200n, 100n],
       interfaces: ['lo', 'lo'],
     } satisfies Omit<LiveFlow, 'openedMs' | 'lastSeenMs' | 'expiresInMs'>);
-    // Times are ticks of a millisecond, and the coarse clock is a few milliseconds late.
+    // Flow times are ticks of about a millisecond from the coarse clock of the kernel, which is a few
+    // milliseconds late. The test allows three seconds.
     for (const time of [openedMs, lastSeenMs]) expect(Math.abs(time - before)).toBeLessThan(3_000);
     expect(Math.abs(lastSeenMs + DEFAULT_TIMEOUTS_MS.tcp_established - (Date.now() + expiresInMs))).toBeLessThan(3_000);
   });
 
-  test('has an ICMP id instead of ports, and only a group if a default allowed it', async () => {
+  test('has an ICMP identifier instead of ports, and a default instead of a rule if a default allowed the flow', async () => {
     activate(lan);
     kernel.runPacket(icmp(8), { icmpId: 99 });
     kernel.runPacket({ ...icmp(8), source: dns.source });
@@ -101,7 +102,7 @@ describe('a listed flow', () => {
     ]);
   });
 
-  test('keeps the name of its rule when the policy is replaced, until it is classified again', async () => {
+  test('keeps the rule name of the previous policy until a packet of the flow is classified again', async () => {
     activate(lan, 1);
     kernel.runPacket(web);
     activate({ ...lan, groups: [] }, 2);
@@ -114,7 +115,7 @@ describe('a listed flow', () => {
     expect(await listed()).toEqual([{ decider: { kind: 'policy_default' }, generation: 2, current: true }]);
   });
 
-  test('has no rule name if its policy is no longer in the history', async () => {
+  test('has no rule name if its policy is no longer in the history of rule names', async () => {
     activate(lan);
     kernel.runPacket(web);
     for (let generation = 2; generation < 20; generation++) activate({ ...lan, groups: [] }, generation);
@@ -123,7 +124,7 @@ describe('a listed flow', () => {
   });
 });
 
-test('a flow matches a filter if it matches each field, and a field if it matches one of its values', async () => {
+test('a flow matches a filter if, for each field of the filter, the flow matches at least one value', async () => {
   activate(lan);
   kernel.runPacket(web);
   kernel.runPacket(packet({ source: '10.0.0.2', destinationPort: 8080 }));
@@ -153,7 +154,7 @@ test('a flow matches a filter if it matches each field, and a field if it matche
   for (const [filter, found] of cases) expect([filter, await sources(filter)]).toEqual([filter, found]);
 });
 
-test('pages list each flow that stays once, while other flows open and end', async () => {
+test('pages list each lasting flow exactly once while other flows open and change state', async () => {
   activate(lan);
   const open = (number: number): unknown => kernel.runPacket(packet({ source: '10.0.0.9', sourcePort: number }));
   for (let number = 0; number < 300; number++) open(number * 2);
@@ -165,7 +166,7 @@ test('pages list each flow that stays once, while other flows open and end', asy
     matched = part.matched;
     after = part.next;
     if (after === null) break;
-    // A flow opens before and one behind the end of the page, one ends, and one moves to the other table.
+    // Between two pages, two flows open and one half-open flow becomes established.
     open(1 + 2 * (turn % 300));
     open(601 + turn);
     kernel.runPacket(back(packet({ source: '10.0.0.9', sourcePort: 2 * turn })), { tcpFlags: TCP.syn | TCP.ack });
@@ -178,8 +179,8 @@ test('pages list each flow that stays once, while other flows open and end', asy
   expect(matched).toBeGreaterThan(300);
 });
 
-describe('a flow that was cut', () => {
-  test('is removed, its next packet is classified as a new flow, and other flows stay', async () => {
+describe('cutting flows', () => {
+  test('removes a flow: the next packet is classified as a new flow, and other flows stay', async () => {
     activate(lan);
     for (const [given, tcpFlags] of [
       [web, TCP.syn],
@@ -197,7 +198,7 @@ describe('a flow that was cut', () => {
     expect(kernel.runPacket(web).returned).toBe(PASSED);
   });
 
-  test('keeps its packets counted for its rule', async () => {
+  test('keeps the packets of a cut flow counted for its rule', async () => {
     activate(lan);
     for (let count = 0; count < 4; count++) kernel.runPacket(dns);
     await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
@@ -205,7 +206,7 @@ describe('a flow that was cut', () => {
     expect(kernel.trafficStatistics.hits(query)?.items.map(({ packets }) => packets)).toEqual([4n]);
   });
 
-  test('is cut in one of several batches', async () => {
+  test('continues in batches of at most `limit` flows until no flow matches the filter', async () => {
     activate(lan);
     for (let number = 0; number < 25; number++) kernel.runPacket({ ...dns, sourcePort: number });
     const cuts: number[] = [];
@@ -220,7 +221,7 @@ describe('a flow that was cut', () => {
   });
 });
 
-test('a list of flows that is in progress when the datapath closes is aborted', async () => {
+test('a list of flows is aborted with an error if the datapath closes while its flows are read', async () => {
   kernel.close();
   kernel = loadForTest({ flowCapacity: 131_072 });
   activate(lan);
@@ -232,7 +233,7 @@ test('a list of flows that is in progress when the datapath closes is aborted', 
   kernel = loadForTest();
 });
 
-test('the number of flows is read from the table, not derived from counters', async () => {
+test('the number of flows is read from the flow table, not derived from packet counters', async () => {
   activate(lan);
   kernel.runPacket(web);
   kernel.runPacket(dns);

@@ -30,14 +30,14 @@ import { EXEMPT_BIT, MARK_MASK } from './marks.js';
 const LINE = FLOW_LINE_BYTES / 4;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const KEY_CLAIMED = 2;
-/** SPILLED of the datapath: a bit in the tag of way 0. */
+/** The bit SPILLED of the datapath, in the tag of way 0: some flows of this set are in their second set. */
 const SPILLED = 0x40;
 
 export const PASSED = -1;
 export const DROPPED = 2;
 export const SENT = 7;
 
-// struct __sk_buff
+// Size of struct __sk_buff and byte offsets of its fields.
 export const SKB = {
   size: 192,
   mark: 8,
@@ -52,12 +52,15 @@ export const SKB = {
 export type PacketResult = { readonly returned: number; readonly word: number; readonly mark: number };
 
 /**
- * The hook that handles a frame: ingress; or egress, for a packet of the node, of one of its exempt sockets,
- * or from an interface without policy.
+ * The position of a frame: `in` is ingress. `out_of_node`, `out_exempt` and `out_foreign` are egress, for a
+ * packet of the node, of an exempt socket, and from an unpoliced interface.
  */
 export type Entry = 'in' | 'out_of_node' | 'out_exempt' | 'out_foreign';
 
-/** The loaded datapath, not attached, run over crafted frames. Every packet is treated as forwarded. */
+/**
+ * Loads the datapath and runs its programs on crafted frames, without attaching them. Every packet is treated
+ * as forwarded.
+ */
 export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: Before) {
   const loaded = loadObject(
     {
@@ -112,7 +115,10 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       check('delete entry', libbpf().bpf_map_delete_elem(table, key.subarray(0, keyBytes)));
     }
   };
-  /** The bytes of the flows in the kernel, each followed by its tally. */
+  /**
+   * Returns the bytes of each flow in the kernel: its line of the map `flows`, then its line of the map
+   * `tallies`.
+   */
   const records = (): Uint8Array<ArrayBuffer>[] => {
     const { flows, tallies } = table;
     const found: Uint8Array<ArrayBuffer>[] = [];
@@ -127,7 +133,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
   };
   const readFlows = (): Flow[] => records().map((record) => readFlow(new DataView(record.buffer)));
   let occupied = 0;
-  /** Claims ways of the only set, so that flows cannot use them. */
+  /** Marks `occupied` ways of the only set as claimed, so that flows cannot use them. */
   const occupy = (): void => {
     const lines = new Uint8Array(table.flows.buffer);
     const tags = new Uint8Array(table.tags.buffer);
@@ -150,7 +156,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     trafficStatistics,
     frame,
     context: contextView,
-    /** The context after the last run. */
+    /** The `__sk_buff` context after the last test run. */
     contextOut: outView,
     runFrame,
     runPacket(packet: Packet, frameOptions: FrameOptions = {}, mark = 0, entry: Entry = 'in'): PacketResult {
@@ -162,7 +168,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       stageProgram({ ...loaded, trafficStatistics }, program, generation);
       return flipProgram({ ...loaded, trafficStatistics });
     },
-    /** Puts the other slot in force without filling it. Each call begins a new epoch. */
+    /** Puts the other program slot in force without filling it. Each call begins a new epoch. */
     switchSlot(): void {
       active.words[ACTIVE.word] = (active.words[ACTIVE.word] ?? 0) ^ 1;
       this.newEpoch();
@@ -173,7 +179,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     wantEvents(wanted: boolean): void {
       loaded.slots.setEventsWanted(wanted ? ALL_EVENTS : NO_EVENTS);
     },
-    /** Removes every flow and returns their number. */
+    /** Removes every flow and returns the number of removed flows. */
     flushFlows(): number {
       const there = readFlows().length;
       table.flows.words.fill(0);
@@ -182,20 +188,25 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       occupy();
       return there;
     },
-    /** Reserves this many of the 8 ways of the table, whose capacity is at most 4. */
+    /**
+     * Reserves `by` of the 8 ways, so that flows cannot use them. The flow table must have one set: a
+     * capacity of at most 4.
+     */
     narrow(by: number): void {
       occupied = by;
       occupy();
     },
     epoch: () => loaded.slots.epoch,
-    /** Removes all flows and fragments, and ends the pickup period. */
+    /**
+     * Removes all flows and fragments, and ends the period in which a TCP packet without SYN may open a flow.
+     */
     forgetFlows(): void {
       this.newEpoch();
       this.flushFlows();
       flush(loaded.object.mapFd('fragments'), FLOW_KEY_BYTES);
       loaded.slots.setPickupUntil(0n);
     },
-    /** Resets the counters to zero. */
+    /** Removes all flows and fragments, and makes `counted` start at zero. */
     forget(): void {
       this.forgetFlows();
       context.fill(0);
@@ -203,7 +214,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     },
     sweep: () => sweep.run(),
     records,
-    /** Lines without a flow whose tally is not zero. */
+    /** Returns the number of lines whose flow statistics are not zero although the line has no flow. */
     strayTallies(): number {
       const { flows, tallies } = table;
       let stray = 0;
@@ -213,17 +224,17 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       }
       return stray;
     },
-    /** Number of ways in use, without the SPILLED flags. */
+    /** Returns the number of ways in use: ways with a tag other than 0, without the bit SPILLED. */
     takenWays(): number {
       const tags = new Uint8Array(table.tags.buffer);
       return tags.filter((tag, at) => (at % 8 === 0 ? tag & ~SPILLED : tag) !== 0).length;
     },
-    /** Established flows or half-open ones, with their current counts. */
+    /** Returns the established flows or the half-open flows, with counts that a sweep has just updated. */
     flowsIn(which: 'flows' | 'half_open'): Flow[] {
       sweep.run();
       return readFlows().filter(({ halfOpen }) => halfOpen === (which === 'half_open'));
     },
-    /** The first flow; undefined if there is none. */
+    /** Returns the first established or half-open flow, or undefined without such a flow. */
     flowIn(which: 'flows' | 'half_open'): Flow | undefined {
       return this.flowsIn(which)[0];
     },
@@ -231,7 +242,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       const counters = readCounters(loaded.object.mapFd('counters'));
       return counters.reduce((sum, { packets }) => sum + Number(packets), 0);
     },
-    /** Counters that are not 0, by name. */
+    /** Returns the counters that changed since the last `forget`, by name. */
     counted(): Record<string, number> {
       const differences = Object.entries(countedSinceLoad()).map(([name, count]) => [
         name,

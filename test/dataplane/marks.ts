@@ -1,4 +1,7 @@
-/** Bits of packet marks in tests: the guard's is the lowest of the mask, that of exempt sockets the third. */
+/**
+ * Bits of packet marks in tests. The guard bit is the lowest bit of the mask; the bit of exempt sockets is
+ * the third.
+ */
 export const MARK_MASK = 0x00f0_0000;
 export const GUARD_BIT = 0x0010_0000;
 export const EXEMPT_BIT = 0x0040_0000;

@@ -28,12 +28,12 @@ function play(steps: readonly Step[]): PacketResult[] {
   });
 }
 
-describe('verdicts', () => {
+describe('the verdicts for random frames', () => {
   const random = new Random(17);
   const policy = generatePolicy(random);
   const steps = makeSequence(random, packetGenerator(random, policy), 2_000);
 
-  test('are the same with and without events, also if no process reads the events', () => {
+  test('are the same with and without events, even if no process reads the events', () => {
     kernel.activate(compile(policy));
     const quiet = play(steps);
     kernel.wantEvents(true);
@@ -42,7 +42,7 @@ describe('verdicts', () => {
     expect(loud).toEqual(quiet);
   });
 
-  test('are the same in audit mode, except that drops by a rule pass', () => {
+  test('in audit mode drop no packet by a rule, and drop invalid packets as in enforce mode', () => {
     const enforced: Policy = { ...onlyFrom(CLIENT), default: { action: 'deny', mode: 'enforce', from: 'fallback' } };
     const audited: Policy = { ...enforced, default: { ...enforced.default, mode: 'audit' } };
     kernel.activate(compile(enforced));
@@ -63,7 +63,7 @@ describe('verdicts', () => {
   });
 });
 
-test('a full ring buffer loses events, counts them, and changes no verdict', () => {
+test('a full ring buffer loses and counts events, and verdicts stay the same', () => {
   kernel.activate(onlyClient);
   kernel.wantEvents(true);
   const frame = new Uint8Array(MAX_FRAME);
@@ -83,7 +83,7 @@ describe('an open flow after a change of the policy', () => {
   test.each([
     ['UDP from a fixed port', udp, 0],
     ['an established connection', tcp, TCP.ack],
-  ])('passes no packet that the new policy denies, in 1,000 changes: %s', (_, packet, flags) => {
+  ])('drops every packet that the new policy denies, in 1,000 changes: %s', (_, packet, flags) => {
     kernel.activate(denied);
     kernel.slots.assumeGrace();
     kernel.activate(onlyClient);
@@ -104,7 +104,7 @@ describe('an open flow after a change of the policy', () => {
   });
 });
 
-test('every packet of a flow is counted once, also while two sweeps flush it', async () => {
+test('every packet of a flow is counted once while two threads sweep the flow table', async () => {
   kernel.activate(onlyClient);
   kernel.runPacket(udp);
   kernel.runPacket(back(udp));

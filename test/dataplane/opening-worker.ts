@@ -6,7 +6,7 @@ import { PASSED } from './loaded.js';
 export type OpeningInput = {
   readonly ingressFd: number;
   readonly cutFd: number;
-  /** The frames; each opens a flow with this key. */
+  /** Ethernet frames, each with the key of the flow that the frame opens. */
   readonly flows: readonly { readonly frame: Uint8Array; readonly key: Uint8Array }[];
   readonly stop: SharedArrayBuffer;
 };

@@ -2,7 +2,10 @@ import { expect, test } from 'vitest';
 import type { Link } from '#dataplane/attach/links.js';
 import { portFaults } from '#dataplane/review/bridge-ports.js';
 
-/** Kinds of links that this kernel may lack. */
+/**
+ * Returns the description of a link. The test creates no real links, since the kernel may lack this kind of
+ * link.
+ */
 const link = (ifindex: number, name: string, kind: string, more: Partial<Link> = {}): Link => ({
   ...{ ifindex, name, kind, master: 0, lower: 0, isUp: true, isLoopback: false },
   ...more,
@@ -15,7 +18,7 @@ const faults = (policed: string, ...links: readonly Link[]): string[] =>
   );
 
 test.each(['bond', 'team', 'vrf', 'bridge', 'openvswitch'])(
-  'a port of a %s is refused, and the message names both interfaces',
+  'a policed interface that is a port of a %s is refused, and the message names both interfaces',
   (kind) => {
     expect(faults('eth0', link(2, 'eth0', '', { master: 3 }), link(3, 'up0', kind))).toEqual([
       `eth0 is a port of ${kind} up0: name up0, or take eth0 out of it`,
@@ -24,7 +27,7 @@ test.each(['bond', 'team', 'vrf', 'bridge', 'openvswitch'])(
   },
 );
 
-test('a VLAN on top of a port is accepted, and refused if it is a port itself', () => {
+test('a VLAN interface on top of a bridge port is accepted, and a VLAN interface that is itself a bridge port is refused', () => {
   const [bridge, port] = [link(3, 'br0', 'bridge'), link(2, 'eth0', '', { master: 3 })];
   expect(faults('eth0.5', bridge, port, link(4, 'eth0.5', 'vlan', { lower: 2 }))).toEqual([]);
   expect(faults('br0.5', bridge, port, link(4, 'br0.5', 'vlan', { lower: 3 }))).toEqual([]);
@@ -34,7 +37,7 @@ test('a VLAN on top of a port is accepted, and refused if it is a port itself', 
 });
 
 test.each(['macvlan', 'macvtap', 'ipvlan', 'ipvtap'])(
-  'an interface with a %s on top is refused, and another interface is not',
+  'a policed interface with a %s on top is refused, and policing the upper interface is accepted',
   (kind) => {
     const links = [link(2, 'eth0', ''), link(4, 'tap0', kind, { lower: 2 })];
     expect(faults('eth0', ...links)).toEqual([`eth0 gives frames to ${kind} tap0, unjudged: remove it`]);
@@ -42,7 +45,7 @@ test.each(['macvlan', 'macvtap', 'ipvlan', 'ipvtap'])(
   },
 );
 
-test('a port whose master is in another network namespace is refused', () => {
+test('a policed interface whose master is in another network namespace is refused', () => {
   expect(faults('eth0', link(2, 'eth0', '', { master: 9 }))).toEqual([
     'eth0 is a port of another interface: name that, or take eth0 out of it',
   ]);

@@ -28,7 +28,8 @@ function staged(image: Image, sample: ProofSample): ProofMismatch | null {
 }
 
 /**
- * Packets at the edges of the policy, and with these numbers in every field: a changed image may affect them.
+ * Returns random packets at the edges of the rules, with the verdict words of the reference evaluator. Some
+ * fields have values near `numbers`: the words that the test changed in the image.
  */
 function edgesOf(judged: Policy, random: Random, numbers: readonly number[], count: number): ProofSample {
   const next = packetGenerator(random, judged);
@@ -74,7 +75,7 @@ describe('the proof of a staged program', () => {
     console.log(`proof: ${packets} packets of 50 policies hold, seed ${seed}`);
   });
 
-  test('succeeds for a program that fills its slot to the last line', () => {
+  test('succeeds for a program that fills its slot to the last cache line', () => {
     for (let number = 0; number < 12; number++) {
       const random = new Random(seed + number * 31);
       const judged = generatePolicy(random, number % 3 === 0 ? { groups: 20, rules: 8 } : {});
@@ -95,7 +96,7 @@ describe('the proof of a staged program', () => {
     }
   });
 
-  test('classifies by the staged program, not by the one in force', () => {
+  test('classifies packets by the staged program, not by the program in force', () => {
     const [first, second] = (['allow', 'deny'] as const).map((action) => policy([], { action }));
     if (first === undefined || second === undefined) throw new Error('no policies');
     kernel.activate(compile(first));
@@ -107,7 +108,7 @@ describe('the proof of a staged program', () => {
     });
   });
 
-  test('fails for nearly every damaged word that changes a verdict', { timeout: 300_000 }, () => {
+  test('fails for more than 90 % of the damaged words that change a verdict', { timeout: 300_000 }, () => {
     const counts = { damaged: 0, changing: 0, refused: 0 };
     const complete = { changing: 0, refused: 0 };
     for (let number = 0; number < 28; number++) {
@@ -165,7 +166,7 @@ describe('the proof of a staged program', () => {
     expect(changing).toBeGreaterThan(5);
   });
 
-  test('fails if one of very many rules is compiled to another action', () => {
+  test('fails if one of 20,000 rules is compiled to another action', () => {
     const rules = Array.from({ length: 20_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, to: [`10.${index >> 8}.${index & 255}.0/28`], ports: [String(index)] }),
     );
@@ -186,7 +187,7 @@ describe('the proof of a staged program', () => {
 
 type Mutation = (changed: Policy['groups'][number], random: Random) => Policy['groups'][number];
 
-/** Mistakes that a compiler could make. */
+/** Mistakes that a compiler could make, by name. Each function returns the group with one mistake. */
 function mutations(): Record<string, Mutation> {
   const ofRule =
     (change: (rule: Rule) => Rule): Mutation =>

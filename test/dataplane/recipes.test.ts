@@ -27,7 +27,9 @@ function recipe(name: string): { policy: Policy; warnings: readonly string[] } {
   return { policy: read.policy, warnings: read.warnings.map(({ code }) => code) };
 }
 
-/** `tcp 10.1.0.7:40000 > 192.0.2.1:443`, `icmp 10.1.0.7 > 192.0.2.1 type 8`. */
+/**
+ * Parses the text of a packet: `tcp 10.1.0.7:40000 > 192.0.2.1:443` or `icmp 10.1.0.7 > 192.0.2.1 type 8`.
+ */
 function packetOf(text: string): Packet {
   const [, name = '', source = '', sourcePort = '40000', destination = '', port = '0', icmpType = '0'] =
     /^(\w+) ([\d.]+)(?::(\d+))? > ([\d.]+)(?::(\d+))?(?: type (\d+))?$/.exec(text) ?? [];
@@ -47,7 +49,10 @@ function packetOf(text: string): Packet {
   };
 }
 
-/** Packets of each recipe with their verdict, and the hostname pattern that is granted, if any. */
+/**
+ * For each example policy: packets, the expected verdict, and the hostname pattern that is granted for the
+ * destination, if any.
+ */
 const PACKETS: Readonly<Record<string, readonly (readonly [packet: string, verdict: string, granted?: string])[]>> = {
   'office-web': [
     ['tcp 10.1.0.7 > 192.0.2.1:80', 'allow'],
@@ -125,8 +130,8 @@ beforeAll(() => {
 });
 afterAll(() => kernel.close());
 
-describe('recipe', () => {
-  test('each example policy has a table of packets', () => {
+describe('example policy', () => {
+  test('of every file in the examples folder has a table of packets in this test', () => {
     const names = readdirSync(folder).map((file) => file.replace('.yaml', ''));
     expect(Object.keys(PACKETS).sort()).toEqual(names.sort());
     expect(names).toHaveLength(10);
@@ -137,7 +142,7 @@ describe('recipe', () => {
   });
 
   test.each(Object.entries(PACKETS))(
-    '%s gives each packet its verdict, in the reference and in the kernel',
+    '%s gives each packet the expected verdict, in the reference evaluator and in the kernel',
     (name, rows) => {
       const { policy } = recipe(name);
       kernel.activate(compile(policy));
@@ -152,7 +157,8 @@ describe('recipe', () => {
         const grants = granted === undefined ? noGrants : { has: () => true };
         const { verdict: decided, audited } = evaluate(policy, packet, grants);
         const said = decided === 'redirect' && audited ? 'redirect under audit' : decided;
-        // Without a service plane a redirected connection is dropped, or passes in audit mode.
+        // No service plane runs in this test: the kernel drops a connection with the verdict redirect, or
+        // passes it in audit mode.
         const returned = verdict === 'deny' || verdict === 'redirect' ? DROPPED : PASSED;
         expect([text, said, kernel.runPacket(packet).returned]).toEqual([text, verdict, returned]);
       }
@@ -160,7 +166,7 @@ describe('recipe', () => {
   );
 });
 
-describe('recipe of the service plane', () => {
+describe('example policy with TLS rules', () => {
   const hello = (sni: string | null): TlsFacts => ({
     hello: { kind: 'hello', sni, ech: false, alpn: [], offersTls13: true },
     certificate: { kind: 'unasked' },
@@ -176,15 +182,15 @@ describe('recipe of the service plane', () => {
   const unreadable: TlsFacts = { ...hello(null), hello: { kind: 'unreadable', fault: 'not_tls' } };
 
   test.each([
-    ['tls-names', 'login.example.com', 'allow', hello('login.example.com')],
-    ['tls-names', 'login.example.net', 'allow', hello('login.example.net')],
-    ['tls-names', 'www.login.example.net', 'deny', hello('www.login.example.net')],
-    ['tls-names', 'no name', 'deny', hello(null)],
+    ['tls-names', 'the server name login.example.com', 'allow', hello('login.example.com')],
+    ['tls-names', 'the server name login.example.net', 'allow', hello('login.example.net')],
+    ['tls-names', 'the server name www.login.example.net', 'deny', hello('www.login.example.net')],
+    ['tls-names', 'no server name', 'deny', hello(null)],
     ['tls-names', 'bytes that are not TLS', 'deny', unreadable],
-    ['block-legacy', 'any name', 'allow', hello('any.example.com')],
-    ['block-legacy', 'no name', 'audit', hello(null)],
+    ['block-legacy', 'any server name', 'allow', hello('any.example.com')],
+    ['block-legacy', 'no server name', 'audit', hello(null)],
     ['block-legacy', 'bytes that are not TLS', 'audit', unreadable],
-  ])('%s: a hello with %s gets %s', (name, _, verdict, facts) => {
+  ])('%s: a connection with %s gets the verdict %s', (name, _, verdict, facts) => {
     expect(connection(name, facts)).toBe(verdict);
   });
 
@@ -197,7 +203,7 @@ describe('recipe of the service plane', () => {
     ['10.1.7.7', 'POST', '/v2/private', 'deny'],
     ['10.1.0.7', 'GET', '/v2/public/../private', 'deny'],
     ['10.1.0.7', 'GET', '/v2/public%2f../private', 'deny'],
-  ])('http-api: %s %s %s gets %s', (source, method, path, verdict) => {
+  ])('http-api: the request from %s (%s %s) gets the verdict %s', (source, method, path, verdict) => {
     const steps = stepsOf('http-api', source);
     const request = { method, host: 'api.example.com', path, query: null, headers: [] };
     expect(decideConnection(steps, hello('api.example.com'))).toEqual({ kind: 'intercept', from: 0 });

@@ -23,7 +23,10 @@ const TCP = 34;
 
 type Deltas = { sequence: number; acknowledgment: number; time: number; echo: number; window_shift: number };
 const DELTAS: Deltas = { sequence: 1_000, acknowledgment: 0xffff_f000, time: 77, echo: 0xffff_ffb0, window_shift: 2 };
-/** Fields of one direction; a missing field has the value of the other direction. */
+/**
+ * The inverse of `DELTAS` for the reverse direction. Sequence and acknowledgment change places, and so do
+ * time and echo; each value is negated.
+ */
 const BACK: Deltas = { sequence: 0x1000, acknowledgment: 0xffff_fc18, time: 80, echo: 0xffff_ffb3, window_shift: -2 };
 
 let kernel: Loaded;
@@ -65,7 +68,7 @@ type Segment = {
   sequence?: number;
   acknowledgment?: number;
 };
-/** A frame with correct checksums. */
+/** Returns an Ethernet frame with this TCP segment and correct checksums. */
 function frameOf({ source, destination, sourcePort, destinationPort }: Ends, segment: Segment): Uint8Array {
   const { flags = 0x10, options = [], payload = 8, window = 500, sequence = 5, acknowledgment = 9 } = segment;
   const padded = [...options, ...Array<number>((4 - (options.length % 4)) % 4).fill(0)];
@@ -108,7 +111,10 @@ function run(frame: Uint8Array): { readonly returned: number; readonly out: Uint
   return { returned, out };
 }
 
-/** The expected translation by RFC 9293, 2018 and 7323, option by option. */
+/**
+ * Returns the frame that the datapath must produce: adds the deltas to the TCP header and to each TCP option
+ * (RFC 9293, 2018, 7323).
+ */
 function translated(frame: Uint8Array, deltas: Deltas): Uint8Array {
   const out = frame.slice();
   const view = new DataView(out.buffer);
@@ -123,7 +129,7 @@ function translated(frame: Uint8Array, deltas: Deltas): Uint8Array {
     const kind = view.getUint8(at);
     if (kind === 0) break;
     const length = kind === 1 ? 1 : view.getUint8(at + 1);
-    // An option that extends beyond the header is ignored, and so are the bytes after it.
+    // The datapath ignores an option that extends beyond the TCP header, and all bytes after this option.
     if ((kind !== 1 && length < 2) || at + length > end) break;
     if (kind === 8 && length === 10) {
       add(at + 2, deltas.time);
@@ -141,7 +147,7 @@ const number = (value: number): number[] => [24, 16, 8, 0].map((shift) => (value
 const stamps = (value: number, echo: number): number[] => [8, 10, ...number(value), ...number(echo)];
 const sack = (...edges: number[]): number[] => [5, 2 + edges.length * 4, ...edges.flatMap(number)];
 
-describe('splicing translates the numbers of one connection to those of the other', () => {
+describe('the splicing offload translates the TCP numbers of one connection to those of the other connection', () => {
   test.each([
     ['without options', {}],
     ['time stamps at the usual offset', { options: [1, 1, ...stamps(0xffff_fff0, 100)] }],
@@ -159,7 +165,7 @@ describe('splicing translates the numbers of one connection to those of the othe
     ['sequence numbers that wrap', { sequence: 0xffff_ffff, acknowledgment: 3 }],
     ['a FIN', { flags: 0x11 }],
     ['a RST', { flags: 0x04, payload: 0 }],
-  ] as const)('%s', (_, segment: Segment) => {
+  ] as const)('segment: %s', (_, segment: Segment) => {
     put(ENDS, DELTAS);
     put(reversed(ENDS), BACK);
     for (const [ends, deltas] of [
@@ -173,7 +179,7 @@ describe('splicing translates the numbers of one connection to those of the othe
     }
   });
 
-  test('random headers and numbers', () => {
+  test('5,000 segments with random headers and numbers', () => {
     const random = new Random(2_026);
     for (let round = 0; round < 5_000; round++) {
       const deltas: Deltas = {
@@ -218,7 +224,7 @@ function someOptions(random: Random): number[] {
 test.each([
   ['the server side about a packet of the client', ENDS, DELTAS],
   ['the client side about a packet of the server', reversed(ENDS), BACK],
-])('an ICMP error from %s quotes the sequence number as it was sent', (_, ends, deltas) => {
+])('an ICMP error from %s is rewritten to quote the sequence number that its receiver sent', (_, ends, deltas) => {
   put(ENDS, DELTAS);
   put(reversed(ENDS), BACK);
   const sequence = 0xffff_ff00;
@@ -228,7 +234,7 @@ test.each([
   const view = new DataView(error.buffer);
   view.setUint16(IPV4 + 2, error.length - IPV4);
   view.setUint8(IPV4 + 9, 1);
-  // Fragmentation needed, with the MTU.
+  // ICMP type 3, code 4 (fragmentation needed), with an MTU of 1,200 bytes.
   error.set([3, 4, 0, 0, 0, 0, 4, 176], TCP);
   error.set(quoted, TCP + 8);
   view.setUint16(TCP + 2, ~sumOf(error, TCP, error.length) & 0xffff);
@@ -237,14 +243,14 @@ test.each([
   expect(sumOf(out, TCP, out.length)).toBe(0xffff);
 });
 
-describe('a spliced connection whose service plane thread is gone', () => {
+describe('an offloaded connection whose service-plane thread has ended', () => {
   const alone = { joiner: JOINER + 1 };
 
   test.each([
     ['data', { payload: 333, flags: 0x18 }],
     ['an acknowledgment', { payload: 0, options: [1, 1, ...stamps(1, 2)] }],
     ['a FIN', { payload: 7, flags: 0x11 }],
-  ] as const)('turns %s into a reset of the other side, with the next sequence number', (_, segment: Segment) => {
+  ] as const)('turns %s into a RST to the other side, with the next sequence number', (_, segment: Segment) => {
     put(ENDS, DELTAS, { ...alone, next: 60_000, acknowledged: 50_000 });
     put(reversed(ENDS), BACK, alone);
     const frame = frameOf(ENDS, { ...segment, sequence: 61_000, acknowledgment: 51_000 });
@@ -261,7 +267,7 @@ describe('a spliced connection whose service plane thread is gone', () => {
     expect(tcpSum(out)).toBe(0xffff);
   });
 
-  test('forwards a reset, and drops a packet without an ACK', () => {
+  test('forwards a RST, and drops a packet without an ACK', () => {
     put(ENDS, DELTAS, alone);
     put(reversed(ENDS), BACK, alone);
     const frame = frameOf(ENDS, { flags: 0x04, payload: 0 });
@@ -270,32 +276,33 @@ describe('a spliced connection whose service plane thread is gone', () => {
   });
 });
 
-test('the table of deadlines has an entry for each splicing thread', () => {
+test('the map joiners has one entry for the deadline of each splicing thread', () => {
   expect(mapShape(kernel.object.mapFd('joiners')).maxEntries).toBe(JOINERS);
 });
 
-describe('no packet passes', () => {
+describe('a packet of an offloaded connection is dropped', () => {
   test.each([
-    ['while the connection is held', { state: JOIN_STATE.held }],
-    ['before the splice, if the service plane has no socket for it', { state: JOIN_STATE.quiet }],
-  ] as const)('%s', (_, more) => {
+    ['its entry in the map joins has the state held', { state: JOIN_STATE.held }],
+    ['its entry has the state quiet and the service plane has no socket for it', { state: JOIN_STATE.quiet }],
+  ] as const)('if %s', (_, more) => {
     put(ENDS, DELTAS, more);
     put(reversed(ENDS), BACK, more);
     expect(run(frameOf(ENDS, {})).returned).toBe(DROPPED);
   });
 
-  test('of a direction without an entry', () => {
+  test('if its direction has no entry in the map joins', () => {
     put(ENDS, DELTAS);
     expect(run(frameOf(reversed(ENDS), {})).returned).toBe(DROPPED);
   });
 
-  test('that opens a connection: a SYN becomes a probe, and the reply to the probe is no SYN', () => {
+  test('if it opens a connection: a SYN is turned into a probe, and the SYN ACK of the reply is dropped', () => {
     put(ENDS, DELTAS, { acknowledged: 50_000, next: 60_000 });
     put(reversed(ENDS), BACK, { acknowledged: 70_000, next: 80_000 });
     const { returned, out } = run(frameOf(ENDS, { flags: 0x02, payload: 0, options: [2, 4, 5, 180, 1, 3, 3, 7] }));
     const view = new DataView(out.buffer);
     expect(returned).toBe(PASSED);
-    // With a sequence number that the other side has received already, so that it replies.
+    // The probe has a sequence number that the other side has already received, so the other side replies
+    // with an ACK.
     expect([view.getUint32(TCP + 4), view.getUint8(TCP + 13)]).toEqual([69_999, 0x10]);
     expect(view.getUint32(TCP + 8)).toBe((50_000 + DELTAS.acknowledgment) % 2 ** 32);
     expect(tcpSum(out)).toBe(0xffff);

@@ -4,15 +4,18 @@ import { builtObject } from '#dataplane/loader/built-objects.js';
 
 const MAX_STACK = 512;
 const MAX_FRAMES = 8;
-/** Linux 6.1 rounds the stack of each function up to this size, later kernels to 16. */
+/**
+ * Linux 6.1 rounds the stack of each BPF function up to a multiple of 32 bytes. Later kernels round up to 16
+ * bytes.
+ */
 const ROUNDED_TO = 32;
 const INSTRUCTION = 8;
 
 type Frame = { bytes: number; readonly calls: Set<string> };
 
 /**
- * Every function of the object: its bytes of stack, and the functions that it calls or passes to a helper as
- * callback.
+ * Returns, for each function of the BPF object, its bytes of stack and the functions that it calls or passes
+ * to a helper as a callback.
  */
 function framesOf(path: string): Map<string, Frame> {
   const tool = execFileSync('bash', ['-c', 'source scripts/llvm.sh; find_tool llvm-objdump'], {
@@ -20,7 +23,7 @@ function framesOf(path: string): Map<string, Frame> {
   }).trim();
   const lines = execFileSync(tool, ['-dr', path], { encoding: 'utf8', maxBuffer: 2 ** 28 }).split('\n');
   const frames = new Map<string, Frame>();
-  /** By section and instruction. */
+  /** Names of functions, by section and number of their first instruction. */
   const starts = new Map<string, string>();
   forEachLine(lines, (line, section) => {
     const [, at = '', name = ''] = /^([0-9a-f]+) <([^>]+)>:/.exec(line) ?? [];
@@ -40,7 +43,7 @@ function framesOf(path: string): Map<string, Frame> {
     const isCall = bytes.startsWith('85 10 ');
     let called = symbol;
     if (symbol === '.text' || (isCall && symbol === undefined)) {
-      // A call has its target as an offset in instructions, and a callback is an offset in bytes.
+      // The target of a call is an offset in instructions. The address of a callback is an offset in bytes.
       const to = isCall
         ? Number(/call (-?\d+)/.exec(text)?.[1]) + 1 + (symbol === undefined ? Number(index) : 0)
         : Number(/= (\d+) ll/.exec(text)?.[1]) / INSTRUCTION;
@@ -60,7 +63,7 @@ function forEachLine(lines: readonly string[], see: (line: string, section: stri
   }
 }
 
-test('every call chain of the object fits into the stack limit of the oldest supported kernel', () => {
+test('every call chain of the BPF object fits into the 512 bytes of stack of the oldest supported kernel', () => {
   const frames = framesOf(builtObject);
   const known = new Map<string, { readonly bytes: number; readonly way: readonly string[] }>();
   const deepest = (name: string): { readonly bytes: number; readonly way: readonly string[] } => {

@@ -10,7 +10,7 @@ import { type Loaded, loadForTest } from './loaded.js';
 
 const SWAPS = 400;
 
-/** An ICMP error has no flow, so each one is classified. */
+/** An ICMP error opens no flow, so the datapath classifies every packet of the load by the policy. */
 const packet: Packet = {
   source: 0x0a00_0001,
   destination: 0x0a00_0102,
@@ -24,8 +24,8 @@ const packet: Packet = {
 const first = Uint32Array.of(0);
 
 /**
- * A program that gives the verdict of `side` if all of its searches read its own image. Each step leads to
- * the index `side` of the next table; at that index the other program leads to a deny.
+ * Returns a program image that gives the verdict of `side` if every search step reads this image. Each step
+ * leads to the index `side` of the next table. In the other image, this index leads to a deny.
  */
 function sided(side: 0 | 1): Image {
   const mine = verdictWord(1, side === 0 ? 'allow' : 'audit', side === 1);
@@ -56,7 +56,9 @@ function sided(side: 0 | 1): Image {
 }
 
 const images = [sided(0), sided(1)] as const;
-/** In pairs, so that each slot is refilled with the other program every time. */
+/**
+ * Each image is used for two swaps in succession, so that each slot is always refilled with the other image.
+ */
 const image = (swap: number): Image => ((swap >> 1) % 2 === 0 ? images[0] : images[1]);
 
 let kernel: Loaded;
@@ -68,14 +70,14 @@ beforeEach(() => {
 afterEach(() => kernel.close());
 
 type Load = {
-  /** Resolves when packets are being classified. */
+  /** Resolves when packets of the current batch are being classified. */
   underWay(): Promise<void>;
   isUnderWay(): boolean;
-  /** Returns the number of packets that were classified. */
+  /** Ends the load. Returns the number of classified packets. */
   stop(): Promise<number>;
 };
 
-/** Classifies packets on another CPU until it is stopped. */
+/** Classifies packets on another CPU until `stop` is called. */
 function load(): Load {
   const frame = new Uint8Array(MAX_FRAME);
   const length = writeFrame(frame, packet);
@@ -118,7 +120,8 @@ test(`no packet is classified by a mix of two programs in ${SWAPS} swaps under l
   let inside = 0;
   for (let swap = 1; swap <= SWAPS; swap++) {
     kernel.slots.fill(image(swap), swap);
-    // The fill waits for earlier packets: later ones must be in progress when the word is stored.
+    // `fill` waits until earlier packets have ended. New packets must be in progress when `flip` stores the
+    // active word.
     await running.underWay();
     kernel.slots.flip();
     if (image(swap) !== image(swap - 1)) inside += running.isUnderWay() ? 1 : 0;
@@ -134,12 +137,14 @@ test(`no packet is classified by a mix of two programs in ${SWAPS} swaps under l
   expect(Math.min(allow, audit)).toBeGreaterThan(judged / 100);
 });
 
-test('a program that is overwritten while it is in force does give mixed verdicts', { timeout: 60_000 }, async () => {
+test('a program that is overwritten while it is in force gives mixed verdicts, so this load can detect a mix', { timeout: 60_000 }, async () => {
   const running = load();
-  // A mix needs both CPUs at the same time, and other work on them delays it.
+  // A mixed verdict occurs only while the load and the overwriting thread run on two CPUs at the same time.
+  // Other work on the CPUs delays this case.
   const until = performance.now() + 50_000;
   for (let swap = 1; kernel.counted().drop_policy_deny === undefined && performance.now() < until; swap++) {
-    // Two swaps put the first slot back in force while a packet still uses it.
+    // Two swaps without a grace period put the first slot back in force and overwrite it while a packet still
+    // reads it.
     for (let times = 0; times < 200; times++) {
       kernel.slots.fill(image(swap + times), swap);
       kernel.slots.flip();

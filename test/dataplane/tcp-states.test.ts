@@ -23,7 +23,7 @@ const server = (flags: number): Step => ['server', flags];
 const HANDSHAKE = [client(SYN), server(SYN | ACK), client(ACK)];
 const BY_BOTH = [...HANDSHAKE, client(FIN | ACK), server(FIN | ACK)];
 
-/** Returns, for each packet, whether it passed. */
+/** Sends the steps in order. Returns, for each packet, whether it passed. */
 function play(...steps: readonly Step[]): boolean[] {
   return steps.map(([side, tcpFlags]) => {
     const packet = side === 'client' ? tcp : back(tcp);
@@ -33,7 +33,7 @@ function play(...steps: readonly Step[]): boolean[] {
 const flow = () => [...kernel.flowsIn('flows'), ...kernel.flowsIn('half_open')];
 const passAll = (steps: readonly Step[]): void => expect(play(...steps)).toEqual(steps.map(() => true));
 
-describe('TCP state of a connection', () => {
+describe('the flow of a TCP connection', () => {
   test.each<[string, string, readonly Step[]]>([
     ['opens', 'tcp_syn_sent', [client(SYN)]],
     ['stays open for a repeated SYN', 'tcp_syn_sent', [client(SYN), client(SYN)]],
@@ -111,7 +111,7 @@ describe('TCP state of a connection', () => {
       'tcp_syn_received',
       [client(SYN), server(SYN | ACK), server(ACK)],
     ],
-  ])('%s: %s', (_, state, steps) => {
+  ])('%s, in the state %s', (_, state, steps) => {
     passAll(steps);
     expect(flow()).toMatchObject([{ state, source: CLIENT, foreign: false }]);
     const confirmed = kernel.flowsIn('flows').length === 1;
@@ -122,7 +122,7 @@ describe('TCP state of a connection', () => {
     ['closed', BY_BOTH],
     ['was reset', [...HANDSHAKE, server(RST)]],
     ['was refused', [client(SYN), server(RST | ACK)]],
-  ])('is opened again by a SYN after it %s', (_, steps) => {
+  ])('is opened again by a SYN after the connection %s', (_, steps) => {
     passAll(steps);
     expect(play(client(SYN))).toEqual([true]);
     expect(flow()).toMatchObject([{ state: 'tcp_syn_sent', packets: [1n, 0n] }]);
@@ -130,31 +130,34 @@ describe('TCP state of a connection', () => {
     expect(flow()).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
   });
 
-  test('lets the last ACKs pass after it closed', () => {
+  test('passes the last ACKs of both sides after the connection has closed', () => {
     passAll([...BY_BOTH, client(ACK), server(ACK)]);
   });
 });
 
-describe('the server side of a connection', () => {
+describe('the server side of a TCP connection', () => {
   test.each([
-    ['stands', HANDSHAKE],
+    ['is established', HANDSHAKE],
     ['is half closed', [...HANDSHAKE, server(FIN | ACK)]],
-    ['closed', BY_BOTH],
+    ['has closed', BY_BOTH],
     ['was reset', [...HANDSHAKE, server(RST)]],
-  ])('cannot open a connection on the same ports while one %s', (_, steps) => {
+  ])('cannot open a connection on the same ports if the connection of the client %s', (_, steps) => {
     passAll(steps);
     expect(play(server(SYN))).toEqual([false]);
     expect(kernel.counted()).toMatchObject({ drop_policy_deny: 1 });
   });
 
-  test('can open one if the policy allows it, and the existing connection continues', () => {
+  test('can open a connection on the same ports if the policy allows it, and the connection of the client continues', () => {
     kernel.activate(compile(onlyFrom(CLIENT, SERVER)));
     passAll([...HANDSHAKE, server(SYN), client(ACK), server(ACK)]);
     expect(flow()).toMatchObject([{ state: 'tcp_established', source: CLIENT }]);
   });
 });
 
-/** SYN, SYN ACK, RST, RST ACK, FIN ACK and ACK are what TCP sends (RFC 9293), with any of PSH and URG. */
+/**
+ * Returns whether TCP may send these flags (RFC 9293): SYN without FIN and RST, RST without FIN, otherwise
+ * ACK. PSH and URG are always valid.
+ */
 function isSent(flags: number): boolean {
   const [f, s, r, a] = [FIN, SYN, RST, ACK].map((flag) => (flags & flag) !== 0);
   if (s) return !f && !r;
@@ -174,36 +177,36 @@ describe('a TCP packet with any combination of flags', () => {
 
   test.each<[string, readonly Step[]]>([
     ['half open', [client(SYN)]],
-    ['answered', [client(SYN), server(SYN | ACK)]],
+    ['answered by a SYN ACK', [client(SYN), server(SYN | ACK)]],
     ['established', HANDSHAKE],
     ['half closed', [...HANDSHAKE, client(FIN | ACK)]],
     ['closing', BY_BOTH],
     ['reset', [...HANDSHAKE, server(RST)]],
-  ])('passes from the client if a TCP sends it: %s', (_, steps) => {
+  ])('from the client passes if RFC 9293 allows the flags, while the connection is %s', (_, steps) => {
     expect(droppedAfter(steps, 'client')).toEqual(impossible);
   });
 
   test.each<[string, readonly Step[], boolean]>([
     ['half open', [client(SYN)], true],
-    ['answered', [client(SYN), server(SYN | ACK)], true],
+    ['answered by a SYN ACK', [client(SYN), server(SYN | ACK)], true],
     ['established', HANDSHAKE, false],
     ['half closed', [...HANDSHAKE, client(FIN | ACK)], false],
     ['closing', BY_BOTH, false],
     ['reset', [...HANDSHAKE, server(RST)], false],
-  ])('passes from the server if a TCP sends it in reply: %s', (_, steps, synPasses) => {
+  ])('from the server passes if RFC 9293 allows the flags (no SYN after the handshake): %s', (_, steps, synPasses) => {
     const opens = (flags: number): boolean => isSent(flags) && (flags & (SYN | ACK)) === SYN;
     expect(droppedAfter(steps, 'server')).toEqual(
       combinations.filter((flags) => !isSent(flags) || (opens(flags) && !synPasses)),
     );
   });
 
-  test('passes without a connection only if it is a SYN of the client', () => {
+  test('passes without a flow only if the packet is a SYN of the client', () => {
     const onlySyn = combinations.filter((flags) => !isSent(flags) || (flags & (SYN | ACK)) !== SYN);
     expect(droppedAfter([], 'client')).toEqual(onlySyn);
     expect(droppedAfter([], 'server')).toEqual(combinations);
   });
 
-  test('that no TCP sends is dropped, also in audit mode and during the pickup period', () => {
+  test('is dropped if RFC 9293 forbids the flags, also in audit mode and during the pickup period', () => {
     kernel.activate(auditAll);
     expect(droppedAfter([], 'client')).toEqual(impossible);
     kernel.forget();
@@ -213,18 +216,18 @@ describe('a TCP packet with any combination of flags', () => {
   });
 });
 
-describe('TCP without a flow that is not a SYN', () => {
+describe('a TCP packet that has no flow and is not a SYN', () => {
   const FLAGS = [ACK, SYN | ACK, FIN | ACK, RST, RST | ACK, PSH | ACK];
   const pickUp = (): void => kernel.slots.setPickupUntil(process.hrtime.bigint() + 60_000_000_000n);
 
-  test('is out of state, whether the policy allows or denies it', () => {
+  test('is dropped as out of state, whether the policy allows or denies the packet', () => {
     for (const flags of FLAGS) expect(play(client(flags))).toEqual([false]);
     kernel.activate(denyAll);
     for (const flags of FLAGS) expect(play(client(flags))).toEqual([false]);
     expect(kernel.counted()).toEqual({ drop_out_of_state: 12 });
   });
 
-  test('passes in audit mode, and opens no flow', () => {
+  test('passes in audit mode and opens no flow', () => {
     kernel.activate(auditAll);
     for (const flags of FLAGS) expect(play(client(flags))).toEqual([true]);
     expect(kernel.counted()).toEqual({ audit: 6 });
@@ -236,7 +239,7 @@ describe('TCP without a flow that is not a SYN', () => {
     ['a FIN', [client(FIN | ACK), server(ACK)], 'tcp_half_closed'],
     ['a FIN of the server', [server(FIN | ACK), client(ACK)], 'tcp_half_closed'],
     ['a SYN ACK', [server(SYN | ACK), client(ACK)], 'tcp_established'],
-  ])('is picked up until the deadline, and confirmed once both sides were seen: %s', (_, steps, state) => {
+  ])('opens a flow before the pickup deadline; a packet of the other side confirms the flow: %s', (_, steps, state) => {
     pickUp();
     expect(play(...steps.slice(0, 1))).toEqual([true]);
     expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1 });
@@ -248,14 +251,14 @@ describe('TCP without a flow that is not a SYN', () => {
     expect(play(...steps.slice(0, 1))).toEqual([false]);
   });
 
-  test('is not picked up if the policy denies both directions', () => {
+  test('opens no flow during the pickup period if the policy denies both directions', () => {
     kernel.activate(denyAll);
     pickUp();
     expect(play(client(ACK), server(ACK))).toEqual([false, false]);
     expect(kernel.counted()).toEqual({ drop_policy_deny: 2 });
   });
 
-  test('is picked up as a flow of its sender if the policy allows both directions', () => {
+  test('opens a flow of its sender during the pickup period if the policy allows both directions', () => {
     kernel.activate(allowAll);
     pickUp();
     play(server(ACK));
@@ -263,7 +266,7 @@ describe('TCP without a flow that is not a SYN', () => {
   });
 });
 
-test('a SYN is dropped if the policy denies it, with any payload and flags', () => {
+test('a SYN with payload is dropped if the policy denies it', () => {
   kernel.activate(denyAll);
   expect(kernel.runPacket(tcp, { tcpFlags: SYN, payloadBytes: 900 }).returned).toBe(DROPPED);
   expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });

@@ -43,7 +43,7 @@ function hits(): Record<string, number> {
   return Object.fromEntries(rules);
 }
 
-test('the first packet of a flow leaves its tally empty, and the next flush completes it', () => {
+test('the first packet of a flow does not store the rule and the opening time in its flow statistics; the next sweep does', () => {
   activate('names');
   kernel.runPacket(dns);
   expect(recordsOf()).toMatchObject([{ hit: 0, hitCheck: 0, openedNs: 0n, packets: [1n, 0n] }]);
@@ -51,7 +51,7 @@ test('the first packet of a flow leaves its tally empty, and the next flush comp
   expect(recordsOf()).toMatchObject([{ hit: 1, packets: [1n, 0n] }]);
 });
 
-test('a list of flows includes flows that were not flushed yet', () => {
+test('the list of flows gives a flow the same values before and after its first flush', () => {
   activate('other', 'names');
   activate('names');
   const [flows, sums, rankHits] = ['flows', 'tallies', 'rank_hits'].map((name) => kernel.object.mapFd(name as 'flows'));
@@ -73,7 +73,7 @@ test('a list of flows includes flows that were not flushed yet', () => {
   }
 });
 
-test('the first packet completes the tally at once, with the exact time, if events are enabled', () => {
+test('with events enabled, the first packet of a flow stores the rule and the exact opening time', () => {
   activate('names');
   kernel.wantEvents(true);
   kernel.runPacket(dns);
@@ -82,7 +82,7 @@ test('the first packet completes the tally at once, with the exact time, if even
   expect([flow?.hit !== 0, (flow?.openedNs ?? 0n) % (1n << BigInt(OPENED_SHIFT)) === 0n]).toEqual([true, false]);
 });
 
-test('unflushed packets count for the rule that allowed them, also after the policy was replaced', () => {
+test('packets that are not flushed yet count for the rule that allowed them, even after another policy is in force', () => {
   activate('first', 'second');
   kernel.runPacket(dns);
   activate('between');
@@ -90,7 +90,7 @@ test('unflushed packets count for the rule that allowed them, also after the pol
   expect(hits()).toEqual({ other: 0, first: 1, second: 0 });
 });
 
-test('after a flow is classified again, earlier packets still count for the earlier rule', () => {
+test('after a flow is classified again, its earlier packets still count for the earlier rule', () => {
   activate('first', 'second');
   kernel.stage(compile(ofRules('second', 'first')));
   for (let count = 0; count < 3; count++) kernel.runPacket(dns);
@@ -99,7 +99,7 @@ test('after a flow is classified again, earlier packets still count for the earl
   expect(hits()).toEqual({ second: 1, first: 3 });
 });
 
-test('flows of the idle slot are flushed before the next policy overwrites that slot', () => {
+test('flows of the idle slot are flushed before the next program overwrites that slot', () => {
   activate('first');
   kernel.stage(compile(ofRules('between')));
   kernel.runPacket(dns);
@@ -109,7 +109,7 @@ test('flows of the idle slot are flushed before the next policy overwrites that 
   expect(recordsOf()[0]?.hit).not.toBe(0);
 });
 
-test('user space completes a tally as the kernel does', () => {
+test('`settle` in user space completes flow statistics with the same values as a sweep in the kernel', () => {
   activate('other', 'names');
   activate('names', 'other');
   for (let port = 1; port <= 40; port++) kernel.runPacket({ ...dns, sourcePort: port });
@@ -133,7 +133,7 @@ test('user space completes a tally as the kernel does', () => {
   expect(swept[0]?.openedNs).toBeGreaterThan(process.hrtime.bigint() - 1_000_000_000n);
 });
 
-test('user space reads an opening time that wrapped, and one that is ahead of the clock', () => {
+test('`settle` reads an opening time of 16 bits that has wrapped, and replaces a time in the future by the current time', () => {
   const openedAfter = (openedUnits: number, nowUnits: number): bigint => {
     const view = new DataView(new ArrayBuffer(FLOW_BYTES));
     view.setUint16(FLOW_OFFSETS.opened, openedUnits & 0xffff, true);
@@ -148,7 +148,7 @@ test('user space reads an opening time that wrapped, and one that is ahead of th
   ]).toEqual([0x5_fff0n, 0x6_0010n, 0x6_0010n, 0x5_5000n]);
 });
 
-test('the tally of an ended flow contains zeros', async () => {
+test('the statistics line of an ended flow contains zeros', async () => {
   activate('names');
   for (let port = 1; port <= 20; port++) kernel.runPacket({ ...dns, sourcePort: port });
   kernel.sweep();

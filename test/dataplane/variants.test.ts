@@ -8,7 +8,10 @@ import { TCP } from './frame.js';
 import { loadForTest, PASSED } from './loaded.js';
 
 const both = [false, true];
-/** With 1, the verifier removes the code that counts flows by their sources. */
+/**
+ * The flow limit per source is on in all variants: with 1, the limit would be off, and the verifier would
+ * remove its code.
+ */
 const flowShare = 0.125;
 const variants = both.flatMap((direct) =>
   both.flatMap((policeLocal) => [
@@ -30,16 +33,18 @@ const variants = both.flatMap((direct) =>
   ]),
 );
 
-// The verifier skips code that a setting disables, so each combination is a program of its own.
-test.each(variants)('the kernel loads the program with %o', (variant) => {
+// The verifier removes code that a setting disables, so it verifies another program for each combination of
+// settings.
+test.each(variants)('the kernel loads the BPF programs with the settings %o', (variant) => {
   const kernel = loadForTest({ ...variant, flowShare, passNonIpv4: variant.direct, judgeAll: false, traceWord: false });
-  // The kernel gives up after a million instructions; this number takes it 60 ms.
+  // The verifier refuses a program after a million instructions. It needs about 60 ms for 100,000
+  // instructions.
   expect(verifiedInstructions(kernel.object.programFd('weir_ingress'))).toBeLessThan(100_000);
   expect(verifiedInstructions(kernel.object.programFd('weir_egress'))).toBeLessThan(100_000);
   kernel.close();
 });
 
-test.each([1, 6, 7, MAX_SLOT_LINES])('the kernel loads the program with slots of %i lines', (slotLines) => {
+test.each([1, 6, 7, MAX_SLOT_LINES])('the kernel loads the BPF programs with slots of %i cache lines', (slotLines) => {
   const kernel = loadForTest({ slotLines, flowShare, copiesRoutes: canCopyRoutes(), judgeAll: false });
   expect(kernel.slots.slotLines).toBe(slotLines);
   kernel.close();
@@ -49,7 +54,7 @@ function verifiedInstructions(fd: number): number {
   return Number(/^verified_insns:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1]);
 }
 
-test('a loaded program classifies, with all its parts', () => {
+test('a datapath with direct forwarding, police_local and a strict reverse path check passes allowed packets', () => {
   const kernel = loadForTest({ flowShare, direct: true, policeLocal: true, reversePath: 'strict' });
   kernel.activate(allowAll);
   const returned = [

@@ -17,18 +17,19 @@ export type Failure = {
 
 export type Result = {
   readonly packets: number;
-  /** The value of each counter of the datapath. */
+  /** The sum of each counter of the datapath over all campaigns, by name. */
   readonly counted: Readonly<Record<string, number>>;
   readonly failure: Failure | undefined;
 };
 
 /**
- * Compares until `packets` frames had equal verdicts, or one had not; then returns the smallest failing case.
+ * Compares the datapath with the model on random frames, until `packets` frames are compared or a comparison
+ * fails. Returns the failing case after shrinking.
  */
 export function fuzz(packets: number, seed: number, report: (packets: number) => void = () => undefined): Result {
   const counted: Record<string, number> = {};
   let failure: Failure | undefined;
-  // Few ways test eviction; many ways test claims of free ways.
+  // A set of two ways tests evictions; a set of eight ways tests claims of free ways.
   const [scarce, ample] = [2, ONE_SET].map((capacity) => new Comparison(sceneOf(new Random(seed)).scene, capacity)) as [
     Comparison,
     Comparison,
@@ -53,7 +54,10 @@ function policyOf(random: Random): Policy {
   return generatePolicy(random, random.chance(0.25) ? { groups: 20, rules: 8 } : { groups: 4, rules: 4 });
 }
 
-/** Grants some of the destination addresses, some of them with an expiry in the past. */
+/**
+ * Makes two policies, a packet generator, and grants of destination addresses. Some grants have already
+ * expired.
+ */
 function sceneOf(random: Random): { readonly scene: Scene; readonly packet: () => Packet } {
   const policies = [policyOf(random), policyOf(random)] as const;
   const packet = packetGenerator(random, random.pick(policies));
@@ -65,7 +69,8 @@ function sceneOf(random: Random): { readonly scene: Scene; readonly packet: () =
       forSeconds: random.chance(0.7) ? 3_600 : random.pick([-1, -3_600]),
     })),
   );
-  // An expired grant stays if no other grant is learned for its address.
+  // In the kernel, a new grant may replace an expired grant of the same address; the model keeps both. An
+  // expired grant is therefore used only for an address without other grants.
   const isAlone = ({ address }: Learned): boolean => learned.filter((other) => other.address === address).length === 1;
   const kept = learned.filter((one) => one.forSeconds > 0 || isAlone(one));
   return { scene: { policies, learned: kept }, packet };
@@ -117,7 +122,7 @@ function smallest(
   return { mismatch, scene: small, steps: found.map(printable) };
 }
 
-/** Arguments for `shrink`, which can also shrink a packet; there is none here. */
+/** A placeholder for the packet argument of `shrink`. This campaign shrinks only the policy. */
 const NOTHING = { source: 0, destination: 0, protocol: 0, sourcePort: 0, destinationPort: 0, icmpType: 0, icmpCode: 0 };
 
 function printable(step: Step): unknown {

@@ -7,13 +7,13 @@ import { type Answer, Model } from '../model/datapath.js';
 import type { ModelFlow } from '../model/flows.js';
 import type { Step } from './sequence.js';
 
-/** Number of lines of a table with one set. */
+/** Number of flow lines in one set of the flow table. */
 export const ONE_SET = 8;
 const SEGMENT_BYTES = 100;
 
 export type Policies = readonly [Policy, Policy];
 export type Learned = { readonly pattern: string; readonly address: number; readonly forSeconds: number };
-/** Two policies, of which one is in force at a time, and addresses learned for their hostnames. */
+/** Two policies, of which one is in force at a time, and the grants for their hostname patterns. */
 export type Scene = { readonly policies: Policies; readonly learned: readonly Learned[] };
 export type Mismatch = {
   readonly step: number;
@@ -22,7 +22,10 @@ export type Mismatch = {
   readonly model: unknown;
 };
 
-/** Runs the datapath in the kernel and the model over the same frames, and compares them. */
+/**
+ * Runs the datapath in the kernel and the model on the same frames. Compares verdicts, packet marks, flows
+ * and counters.
+ */
 export class Comparison {
   readonly #kernel: Loaded;
   readonly #grants: GrantModel;
@@ -31,7 +34,7 @@ export class Comparison {
   #inForce: 0 | 1 = 1;
   packets = 0;
 
-  /** `flowCapacity` gives a table of at most one set. */
+  /** `flowCapacity` is the number of usable ways in the only set of the flow table: 1 to 8. */
   constructor(scene: Scene, flowCapacity: number) {
     this.#kernel = loadForTest({
       flowCapacity: 4,
@@ -48,12 +51,16 @@ export class Comparison {
     this.#kernel.close();
   }
 
-  /** Fills both slots. */
+  /**
+   * Loads one policy into each program slot, sets the grants, and clears flows and counters of the kernel and
+   * the model.
+   */
   load({ policies, learned }: Scene): void {
     const patterns = [...policies.flatMap(patternsOf), ...learned.map(({ pattern }) => pattern)];
     this.#policies = [naming(policies[0], patterns), naming(policies[1], patterns)];
     for (const policy of this.#policies) {
-      // No other packets run through the program.
+      // No packet runs through the datapath during `load`, so no grace period is needed before a slot is
+      // overwritten.
       this.#kernel.slots.assumeGrace();
       this.#kernel.activate(compile(policy));
       this.#grants.activated(policy);
@@ -72,7 +79,10 @@ export class Comparison {
     this.#model.counters.clear();
   }
 
-  /** Runs a sequence from an empty flow table. */
+  /**
+   * Runs the steps from an empty flow table. Returns the first difference between kernel and model, or
+   * undefined.
+   */
   play(steps: readonly Step[]): Mismatch | undefined {
     this.#kernel.forgetFlows();
     this.#model.forget();
@@ -87,12 +97,15 @@ export class Comparison {
     return flows && { step: steps.length, ...flows };
   }
 
-  /** The counters of the model since the policies were loaded. */
+  /** Returns the counters of the model since the last `load`, as pairs of name and count. */
   counted(): Iterable<readonly [string, number]> {
     return this.#model.counters;
   }
 
-  /** Compares all counters since the policies were loaded. */
+  /**
+   * Compares all counters of the kernel and the model since the last `load`. Returns the difference, or
+   * undefined.
+   */
   compareCounters(): Mismatch | undefined {
     const counted = Object.entries(this.#kernel.counted()).sort();
     const modelled = [...this.#model.counters].sort();
@@ -137,7 +150,10 @@ export class Comparison {
     return undefined;
   }
 
-  /** The flow that the kernel evicted; the first one if it evicted none. */
+  /**
+   * Returns the half-open flow that the kernel evicted, so that the model evicts the same flow. Returns the
+   * first flow if the kernel evicted no flow.
+   */
   readonly #goneOf = (halfOpen: readonly ModelFlow[]): ModelFlow => {
     const there = this.#kernelFlows();
     const [first] = halfOpen;
@@ -152,7 +168,10 @@ export class Comparison {
   }
 }
 
-/** A grant ends with its pattern, so both policies have all patterns, in a group without sources. */
+/**
+ * Adds a group without sources that names all `patterns`. A grant ends when the policy loses its pattern, so
+ * both policies must have all patterns.
+ */
 function naming(policy: Policy, patterns: readonly string[]): Policy {
   const rules = [...new Set(patterns)].map((text) => ({
     id: text,

@@ -20,7 +20,7 @@ type FrameStep = {
   readonly bytes: Uint8Array;
   readonly mark: number;
   readonly seen: Seen;
-  /** 0: not merged. */
+  /** Number of merged segments in the frame; 0 for a frame without merged segments. */
   readonly segments: number;
 };
 export type Step = FrameStep | { readonly kind: 'other_policy' | 'new_epoch' | 'pickup_begins' | 'pickup_ends' };
@@ -39,13 +39,19 @@ const ETHER_TYPES = [0x0806, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x9200, 0x9300, 0x0
 const UNITS = [0, 0, 0, 0, 1, 2, 2, 3, 3, 4, 5, 6, 8, 12, 63, 64, 8180, 8189, 8191];
 const ERRORS = [3, 3, 3, 4, 5, 11, 12];
 const QUERIES = [8, 8, 8, 13, 15, 17];
-/** Bytes of the IPv4 header and of the first bytes after it. */
+/**
+ * Offsets of the frame bytes that `mutate` overwrites: EtherType, IPv4 header, and the start of the IPv4
+ * payload.
+ */
 const FIELDS = [12, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 26, 29, 30, 33, 34, 35, 36, 37, 38, 39, 42, 46, 47, 54];
 
-/** Probabilities that a step belongs to a new conversation, is a reply, is a fragment. */
+/** Probabilities that a frame belongs to a new conversation, is a reply, and is a fragment. */
 type Mood = { readonly fresh: number; readonly replies: number; readonly fragments: number };
 
-/** Frames of a few conversations, some of them mutated, and changes of the policy between them. */
+/**
+ * Returns `length` steps: frames of a few conversations, some of them mutated, and changes of the policy, the
+ * epoch and the pickup period.
+ */
 export function makeSequence(random: Random, packet: () => Packet, length: number): Step[] {
   const conversations = Array.from({ length: random.between(1, 5) }, () => conversation(random, packet()));
   const mood: Mood = random.chance(0.3)
@@ -78,7 +84,10 @@ function mark(random: Random): number {
   return (random.word() & ~(random.chance(0.8) ? GUARD_BIT : 0) & ~(random.chance(0.7) ? EXEMPT_BIT : 0)) >>> 0;
 }
 
-/** Half of the conversations are TCP, and those of ICMP begin with a query. */
+/**
+ * Returns the first packet of a conversation. At least 40 % of the conversations are TCP. Most ICMP
+ * conversations begin with a query.
+ */
 function conversation(random: Random, packet: Packet): Packet {
   const protocol = random.chance(0.4) ? IPPROTO.tcp : random.chance(0.2) ? IPPROTO.icmp : packet.protocol;
   const isIcmp = protocol === IPPROTO.icmp;
@@ -179,7 +188,10 @@ function mutate(random: Random, bytes: Uint8Array): Uint8Array {
   return bytes;
 }
 
-/** BPF_PROG_TEST_RUN refuses frames that are shorter than the header that their EtherType names. */
+/**
+ * Extends a short frame with zeros: BPF_PROG_TEST_RUN refuses a frame that is shorter than the header of its
+ * EtherType.
+ */
 function runnable(bytes: Uint8Array): Uint8Array {
   const etherType = ((bytes[12] ?? 0) << 8) | (bytes[13] ?? 0);
   const least = ETHERNET + (etherType === 0x86dd ? 40 : 20);

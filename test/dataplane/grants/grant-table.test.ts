@@ -23,11 +23,11 @@ function entriesOf(tried: GrantTable): string[] {
 
 describe('grant table', () => {
   test.each([
-    ['anything', 0x85eb_ca77],
-    ['nearly a third of the range', 0x5555_5556],
-    ['nearly a half of it', 0x8000_0003],
+    ['an arbitrary value', 0x85eb_ca77],
+    ['nearly a third of 2^32', 0x5555_5556],
+    ['nearly a half of 2^32', 0x8000_0003],
     ['nearly zero', 7],
-  ])('holds its capacity of consecutive addresses with any hash multiplier: %s', (_, high) => {
+  ])('accepts as many consecutive addresses as its capacity, with a hash multiplier of %s', (_, high) => {
     const capacity = 30_000;
     const factors = Uint32Array.of(0x9e37_79b1, high, 0xc2b2_ae3d, 0x27d4_eb2f);
     const tried = GrantTable.recover(memory(capacity), capacity, factors, never);
@@ -38,7 +38,7 @@ describe('grant table', () => {
     expect(refused).toEqual([]);
   });
 
-  test('has the same contents as a map of addresses to patterns, also across restarts', () => {
+  test('has the same contents as a map of addresses to patterns, after random changes and restarts', () => {
     const seed = seedOf(90_210);
     let adds = 0;
     let refusals = 0;
@@ -73,12 +73,13 @@ describe('grant table', () => {
       expect(entriesOf(tried)).toEqual([...model].map(([key, expiry]) => `${key} ${expiry}`).sort());
       expect(tried.count).toBe(new Set([...model.keys()].map((key) => key.split(' ')[0])).size);
     }
-    // Removed entries are reused only after a grace period, so there is not always a free set.
+    // The table reuses a removed entry only after a grace period, so a small part of the additions is refused
+    // for lack of a free entry.
     expect(refusals).toBeLessThan(adds / 10);
     console.log(`table: ${adds} grants, ${refusals} refused, seed ${seed}`);
   });
 
-  test('refuses addresses beyond its capacity, and accepts more after a removal', () => {
+  test('refuses addresses beyond its capacity, and accepts another address after a removal', () => {
     const tried = table(memory());
     const addresses = Array.from({ length: CAPACITY + 1 }, (_, index) => index + 1);
     const added = addresses.filter((address) => tried.add(address, 1, 9, never));
@@ -88,7 +89,7 @@ describe('grant table', () => {
     expect([tried.count, tried.add(1, 1, 9, never)]).toEqual([CAPACITY, false]);
   });
 
-  test('reserves its last part for patterns with few addresses, also after a restart', () => {
+  test('reserves a sixteenth of its capacity for patterns with few addresses, also after a restart', () => {
     const words = memory();
     const shared = (): GrantTable => {
       const ledger = new Ledger(CAPACITY);
@@ -103,7 +104,8 @@ describe('grant table', () => {
     };
     const reserve = Math.floor(CAPACITY / 16);
     expect(added(1, 1)).toBe(CAPACITY - reserve);
-    // Its addresses may be prolonged, and granted to another pattern.
+    // Pattern 1 has reached its limit. The table still prolongs a grant of pattern 1, and grants an address
+    // of pattern 1 to pattern 2.
     expect([tried.add(1, 1, 50, never), tried.add(1, 2, 50, never)]).toEqual([true, true]);
     tried = shared();
     expect(added(1_000, 1)).toBe(0);
@@ -113,7 +115,7 @@ describe('grant table', () => {
     expect(added(2_000, 1)).toBe(CAPACITY - 2 * reserve - 1);
   });
 
-  test('grants an address to many patterns, up to a limit', () => {
+  test('grants one address to at most MAX_PATTERNS_OF_ADDRESS patterns, and can still prolong these grants', () => {
     const tried = table(memory());
     for (let pattern = 0; pattern < MAX_PATTERNS_OF_ADDRESS; pattern++) {
       expect(tried.add(5, pattern, 9, never)).toBe(true);
@@ -124,14 +126,14 @@ describe('grant table', () => {
     expect(entriesOf(tried)).toContain('5 3 12');
   });
 
-  test('reuses the place of a removed grant', () => {
+  test('replaces an expired grant when the same address is granted for another pattern', () => {
     const tried = table(memory());
     tried.add(5, 1, 3, never);
     tried.add(5, 2, 9, (_, expiry) => expiry <= 4);
     expect(entriesOf(tried)).toEqual(['5 2 9']);
   });
 
-  test('does not reuse a removed entry before the grace period is over', () => {
+  test('does not reuse a removed entry before the RCU grace period is over', () => {
     const tried = table(memory());
     for (let address = 1; address <= CAPACITY; address++) tried.add(address, 1, 9, never);
     tried.sweep(tried.lines, () => true);
@@ -140,7 +142,7 @@ describe('grant table', () => {
     expect([tried.count, tried.resting]).toEqual([0, 0]);
   });
 
-  test('returns the same grants after a change that was interrupted', () => {
+  test('returns the same grants after a restart, even if an interrupted change left a wrong overflow count', () => {
     const words = memory();
     const tried = table(words);
     for (let address = 1; address <= CAPACITY; address++) tried.add(address, address % 7, 9, never);

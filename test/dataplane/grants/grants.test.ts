@@ -19,7 +19,7 @@ function stage(grants: Grants, slot: 0 | 1, patterns: readonly string[]): void {
   grants.fill(slot, patterns);
 }
 
-test('a program with the maximum of patterns is staged, and one with more is refused without a change', () => {
+test('a program with as many patterns as the capacity is staged; a program with more patterns is refused without a change', () => {
   const grants = make(8, 3);
   stage(grants, 1, ['a', 'b', 'c']);
   grants.activated(1);
@@ -34,7 +34,7 @@ test('a program with the maximum of patterns is staged, and one with more is ref
   expect([waited, grants.patterns.entries]).toEqual([1, 3]);
 });
 
-test('grants are listed by pattern, without expired ones and without those of removed patterns', () => {
+test('the list of grants by pattern omits expired grants and grants of removed patterns', () => {
   const grants = make(8, 8);
   stage(grants, 1, ['a', 'b']);
   grants.activated(1);
@@ -57,7 +57,7 @@ test('grants are listed by pattern, without expired ones and without those of re
   expect(grants.learned(NOW).map(({ pattern }) => pattern)).toEqual(['b']);
 });
 
-test('a sweep removes expired grants at once if room is short, and after a day if it is not', () => {
+test('a sweep removes expired grants immediately if the grant table was full, and otherwise one day after the expiry', () => {
   const grants = make(8, 8);
   stage(grants, 1, ['a']);
   grants.activated(1);

@@ -4,14 +4,17 @@ import { PatternTable } from '#dataplane/grants/pattern-table.js';
 
 const memory = (patterns = 8): Uint32Array => new Uint32Array(patterns * PATTERN.words);
 
-/** The name numbers of a pattern in both slots. */
+/**
+ * Returns the numbers of a pattern in the programs of slot 0 and slot 1; 0 if the program does not have the
+ * pattern.
+ */
 function namesOf(words: Uint32Array, number: number | undefined): number[] {
   const at = (number ?? -1) * PATTERN.words + PATTERN.names;
   return [...words.subarray(at, at + 2)];
 }
 
-describe('pattern numbers', () => {
-  test('stay the same across swaps, and give the name number in each slot', () => {
+describe('the number of a pattern in the pattern table', () => {
+  test('stays the same when slots are swapped, and leads to the number of the pattern in the program of each slot', () => {
     const words = memory();
     const table = new PatternTable(words, undefined);
     table.fill(1, ['a', 'b']);
@@ -30,7 +33,7 @@ describe('pattern numbers', () => {
     expect([table.numberOf('a'), table.numberOf('b')]).toEqual([a, b]);
   });
 
-  test('are reused only after they were cleared and a grace period is over', () => {
+  test('is reused only after the grants of the removed pattern are cleared and a grace period is over', () => {
     const table = new PatternTable(memory(2), undefined);
     table.fill(1, ['a', 'b']);
     table.activated(1);
@@ -48,7 +51,7 @@ describe('pattern numbers', () => {
     expect([table.numberOf('c'), table.isLive(a)]).toEqual([a, true]);
   });
 
-  test('are freed if the staged program is discarded', () => {
+  test('is freed if the staged program with the pattern is discarded', () => {
     const table = new PatternTable(memory(2), undefined);
     table.fill(1, ['a']);
     table.activated(1);
@@ -57,7 +60,7 @@ describe('pattern numbers', () => {
     expect([table.numberOf('b'), table.hasRetired, table.count]).toEqual([undefined, true, 1]);
   });
 
-  test('are found again after a restart for the program in force, and for no other program', () => {
+  test('is recovered after a restart for each pattern of the program in force, and not for patterns of the staged program', () => {
     const words = memory();
     const before = new PatternTable(words, undefined);
     before.fill(1, ['a', 'b']);

@@ -2,8 +2,8 @@ import { IPPROTO } from '#contracts/policy-model.js';
 import type { DropReason, Headers } from './headers.js';
 
 /**
- * Datagrams whose first fragment passed. Each later fragment gets the same verdict, once, and only if it fits
- * (D18).
+ * Datagrams whose first fragment passed. A later fragment gets the ports of the first fragment if it overlaps
+ * no other fragment (D18).
  */
 export class Datagrams {
   readonly #open = new Map<string, Datagram>();
@@ -22,7 +22,7 @@ export class Datagrams {
     this.#open.delete(keyOf(first, seen));
   }
 
-  /** Gives the fragment the ports of its datagram, or returns the drop reason. */
+  /** Copies the ports or ICMP fields of the first fragment into `later`, or returns the drop reason. */
   continued(later: Headers, seen: string): DropReason | undefined {
     const key = keyOf(later, seen);
     const datagram = this.#open.get(key);
@@ -46,7 +46,7 @@ export class Datagrams {
 type Datagram = {
   readonly first: Headers;
   readonly covered: Set<number>;
-  /** The unit behind the last unit of the datagram; 0: not known. */
+  /** Length of the datagram in units of 8 bytes; 0 until the last fragment arrives. */
   end: number;
   furthest: number;
 };

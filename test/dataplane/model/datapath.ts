@@ -7,8 +7,8 @@ import { follow, isOver, type ModelFlow, openingState, opensTcp, type Place, pla
 import { type DropReason, type Headers, readHeaders } from './headers.js';
 
 /**
- * The hook that handles a frame: ingress, egress for a packet of the node, or egress for a packet from an
- * interface without policy.
+ * The position of a frame: `in` is ingress. `out_of_node` and `out_foreign` are egress, for a packet of the
+ * node and from an unpoliced interface.
  */
 export type Seen = 'in' | 'out_of_node' | 'out_foreign';
 export type Frame = {
@@ -16,18 +16,20 @@ export type Frame = {
   readonly length: number;
   readonly mark: number;
   readonly seen: Seen;
-  /** Number of packets on the wire that the frame contains, and whether it is more than one. */
+  /**
+   * Number of packets on the wire that the frame contains. `merged` is true for a frame of merged segments.
+   */
   readonly segments: number;
   readonly merged: boolean;
 };
-/** `word` is the verdict word; 0 if the policy was not used. */
+/** `word` is the verdict word of the packet; 0 if the policy did not classify the packet. */
 export type Answer = { readonly passes: boolean; readonly word: number; readonly mark: number };
 
 const VLAN = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
 
 /**
- * A model of the datapath by the decisions (D4, D17 to D19), in plain steps and without a clock: nothing
- * expires. Every packet is treated as forwarded, and its source as valid.
+ * A model of the datapath by the decisions D4 and D17 to D19. The model has no clock, so nothing expires.
+ * Every packet is treated as forwarded, with a valid source address.
  */
 export class Model {
   readonly flows = new Map<string, ModelFlow>();
@@ -39,9 +41,9 @@ export class Model {
   pickup = false;
 
   /**
-   * `grants` are those that have not expired; `ever` includes the expired ones (D12). In a full table
-   * `makesRoom` selects the half-open flow to evict, since only a clock can tell which one has been idle for
-   * longest.
+   * `grants` are the grants that have not expired; `ever` includes the expired grants (D12). `makesRoom`
+   * selects the half-open flow that a full flow table evicts: without a clock, the model cannot find the flow
+   * that was idle for the longest time.
    */
   constructor(
     policy: Policy,
@@ -59,7 +61,7 @@ export class Model {
     this.#epoch++;
   }
 
-  /** Call this after each change of the grants. */
+  /** Call `learned` after each change of the grants: it discards the cached verdict words. */
   learned(): void {
     this.#words.clear();
   }
@@ -80,8 +82,8 @@ export class Model {
   }
 
   /**
-   * The verdict word for a packet of a flow: a grant that admitted the flow counts as long as the flow
-   * exists.
+   * Returns the verdict word for a packet of an open flow. A grant that admitted the flow counts as long as
+   * the flow exists, even after its expiry.
    */
   judgeAgain(packet: Headers, asReply: boolean): number {
     const decided = this.judge(packet, asReply);
@@ -90,7 +92,7 @@ export class Model {
     return refusal(kept) === undefined ? kept : decided;
   }
 
-  /** The verdict word for a packet or, if it is a reply, for its flow. */
+  /** Returns the verdict word for a packet. A reply gets the verdict word of the packet that it answers. */
   judge(packet: Headers, asReply: boolean, grants = this.grants): number {
     const asked = asReply ? askedBy(packet) : packet;
     const { source, destination, protocol, sourcePort, destinationPort, icmpType, icmpCode } = asked;
@@ -132,7 +134,10 @@ function refusal(decided: number): DropReason | undefined {
 
 const ICMP_ERRORS = [3, 4, 11, 12];
 
-/** IPv6 neighbour discovery, or multicast listener discovery behind a hop-by-hop header of eight bytes. */
+/**
+ * Returns whether the frame is IPv6 neighbour discovery, or multicast listener discovery behind a hop-by-hop
+ * header of eight bytes.
+ */
 function isDiscovery({ bytes, length }: Frame): boolean {
   if (bytes.getUint16(12) !== 0x86dd || length < 55) return false;
   const [nextHeader, hopLimit, first] = [bytes.getUint8(20), bytes.getUint8(21), bytes.getUint8(54)];
@@ -141,7 +146,9 @@ function isDiscovery({ bytes, length }: Frame): boolean {
   return [130, 131, 132, 143].includes(bytes.getUint8(62));
 }
 
-/** The handling of one packet. */
+/**
+ * Handles one frame: decides the verdict and the packet mark, and updates flows and counters of the model.
+ */
 class Sight {
   #mark: number;
   #word = 0;
@@ -169,7 +176,7 @@ class Sight {
       if (isDiscovery(this.frame)) return this.#leave('to_node');
       return etherType === 0x0806 ? this.#leave('arp') : this.#drop('non_ipv4');
     }
-    // It was classified at ingress.
+    // The guard bit shows that the ingress hook has already classified the packet.
     if (seen === 'out_foreign' && this.#mark & GUARD_BIT) return true;
     const exempt = (this.#mark & EXEMPT_BIT) !== 0;
     if (etherType === 0x0800) {
@@ -255,7 +262,8 @@ class Sight {
     const decided = this.model.judge(packet, false);
     if (packet.protocol === IPPROTO.tcp && !opensTcp(packet)) return this.#stray(packet, place, decided);
     const refused = refusal(decided);
-    // The service plane does not inspect connections of the node itself.
+    // At egress the packet comes from the node itself. The service plane does not inspect connections of the
+    // node.
     const isOwn = refused === 'service_plane_absent' && this.frame.seen !== 'in';
     if (refused !== undefined) return this.#refuse(decided, isOwn ? 'node_uninspected' : refused);
     if (place !== undefined && !place.isAnswer && packet.part !== 'later' && !this.#open(packet, place, 0, decided))
@@ -277,7 +285,7 @@ class Sight {
     return this.#passBy(by);
   }
 
-  /** Returns whether the table has room for one more flow; evicts a half-open flow if needed. */
+  /** Returns whether the flow table has room for one more flow. Evicts a half-open flow from a full table. */
   #makeRoom(): boolean {
     const { flows, flowCapacity, makesRoom } = this.model;
     if (flows.size < flowCapacity) return true;
@@ -287,7 +295,10 @@ class Sight {
     return true;
   }
 
-  /** `side` sent the packet; `by` is undefined for a foreign flow. Returns false if the table is full. */
+  /**
+   * Opens a flow. `side` is the side that sent the packet: 0 for the opener. `by` is the verdict word,
+   * undefined for a packet from an unpoliced interface. Returns false if the flow table is full.
+   */
   #open(packet: Headers, place: Place, side: 0 | 1, by: number | undefined): boolean {
     if (!this.#makeRoom()) return false;
     const ends = [
@@ -319,7 +330,10 @@ class Sight {
     return true;
   }
 
-  /** Undefined if the error quotes no flow and is classified by itself. */
+  /**
+   * Returns whether the ICMP error passes by the flow that it quotes; undefined if the policy must classify
+   * the error by itself.
+   */
   #judgeError(error: Headers): boolean | undefined {
     const quoted = readQuoted(this.frame.bytes, error);
     if (quoted === undefined || quoted.source !== error.destination) return undefined;
@@ -391,7 +405,10 @@ function sideOf(flow: ModelFlow, place: Place): 0 | 1 {
   return place.sender === `${flow.source}:${flow.sourcePort}` ? 0 : 1;
 }
 
-/** The fields of the quoted packet that a flow key needs; undefined if too little is quoted. */
+/**
+ * Returns the fields of the quoted packet that a flow key needs; undefined if the quote is too short or
+ * invalid.
+ */
 function readQuoted(frame: DataView, error: Headers): Headers | undefined {
   const at = error.content + 8;
   const quotedBytes = error.contentBytes - 8;

@@ -23,7 +23,7 @@ export type ModelFlow = {
   readonly bytes: [number, number];
 };
 
-/** The key of a packet's flow, and the side that opens a flow with this packet. */
+/** The flow key of a packet, whether the packet is an ICMP reply, and the address and port of its sender. */
 export type Place = {
   readonly key: string;
   readonly isAnswer: boolean;
@@ -33,7 +33,10 @@ export type Place = {
 const QUERIES: Readonly<Record<number, number>> = { 8: 0, 13: 14, 15: 16, 17: 18 };
 const ANSWERS: Readonly<Record<number, number>> = { 0: 8, 14: 13, 16: 15, 18: 17 };
 
-/** Undefined for a packet without a flow: ICMP that is neither a query nor a reply, or has a code. */
+/**
+ * Returns undefined for a packet without a flow: an ICMP message with a code other than 0, or that is neither
+ * a query nor a reply.
+ */
 export function placeOf(packet: Headers): Place | undefined {
   const { protocol, icmpType } = packet;
   let class_ = '';
@@ -44,7 +47,7 @@ export function placeOf(packet: Headers): Place | undefined {
     isAnswer = icmpType in ANSWERS;
     if (!isAnswer && !(icmpType in QUERIES)) return undefined;
     const asker = isAnswer ? packet.destination : packet.source;
-    // A packet from a host to itself has no other side, so a reply belongs to no flow.
+    // If a host sends an ICMP reply to itself, no other host sent a query. Such a reply belongs to no flow.
     const toItself = packet.source === packet.destination && isAnswer;
     class_ = `${ANSWERS[icmpType] ?? icmpType} by ${toItself ? 'nobody' : asker}`;
     ports = [packet.icmpId, packet.icmpId];
@@ -58,7 +61,10 @@ export function opensTcp(packet: Headers): boolean {
   return (packet.tcpFlags & (FIN | SYN | RST | ACK)) === SYN;
 }
 
-/** Whether a SYN opens a new connection on these ports. */
+/**
+ * Returns whether the connection of the flow has ended, so that a SYN opens a new connection on the same
+ * ports.
+ */
 export function isOver(flow: ModelFlow): boolean {
   return flow.state === 'tcp_closing' || flow.state === 'tcp_reset';
 }
@@ -95,15 +101,16 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
   }
   if (flags & FIN) flow.closed[side] = true;
   if (!flow.confirmed) return shakeHands(flow, flags, side);
-  // The side that continues did not send the RST.
+  // An ACK from the side in whose name a RST came shows that the RST was forged.
   const goesOn = flow.resetBy === side && (flags & (SYN | ACK)) === ACK;
   if (flow.state !== 'tcp_reset' || goesOn) flow.state = standing(flow);
   return false;
 }
 
 /**
- * A reply to a SYN is a SYN; the ACK of the opener then establishes the connection. A connection that was
- * picked up later is established once both sides were seen.
+ * Updates an unconfirmed TCP flow, and returns whether the packet confirms the flow. A new connection needs a
+ * SYN of each side and the ACK of the opener. A flow that opened in mid-connection needs a packet of each
+ * side.
  */
 function shakeHands(flow: ModelFlow, flags: number, side: Side): boolean {
   const { state } = flow;

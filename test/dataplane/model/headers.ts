@@ -4,8 +4,8 @@ import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 export type DropReason = Exclude<keyof typeof DROP_REASON, 'none'>;
 
 /**
- * The parsed headers of an IPv4 packet. Ports are 0 if the protocol has none; fragments are counted in units
- * of 8 bytes.
+ * The parsed headers of an IPv4 packet. Ports are 0 for a protocol without ports. `unit` is the fragment
+ * offset in units of 8 bytes.
  */
 export type Headers = {
   readonly source: number;
@@ -21,7 +21,7 @@ export type Headers = {
   readonly part: 'whole' | 'first' | 'later';
   readonly more: boolean;
   readonly unit: number;
-  /** Offset in the frame and length of the payload of the IPv4 header. */
+  /** Offset of the IPv4 payload in the frame, in bytes. `contentBytes` is the length of this payload. */
   readonly content: number;
   readonly contentBytes: number;
 };
@@ -39,8 +39,8 @@ const LEAST_HEADER: Readonly<Record<number, number>> = {
 const [FIN, SYN, RST, ACK] = [1, 2, 4, 16];
 
 /**
- * Parses a frame of `length` bytes with the EtherType of IPv4; returns its headers or a drop reason. In
- * merged UDP segments the length field is that of one segment.
+ * Parses a frame of `length` bytes with the EtherType of IPv4. Returns the headers or a drop reason.
+ * `merged`: the frame has merged UDP segments, and its UDP length is the length of one segment.
  */
 export function readHeaders(frame: DataView, length: number, merged: boolean): Headers | DropReason {
   if (length < ETHERNET + 20) return 'malformed';
@@ -106,7 +106,8 @@ function readTransport(frame: DataView, headers: Headers, merged: boolean): Drop
 }
 
 /**
- * Whether a TCP sends these flags: SYN, SYN ACK, RST, RST ACK, FIN ACK or ACK, with any others (RFC 9293).
+ * Returns whether TCP may send these flags (RFC 9293): SYN without FIN and RST, RST without FIN, otherwise
+ * ACK.
  */
 function isSent(flags: number): boolean {
   const has = (flag: number): boolean => (flags & flag) !== 0;
@@ -115,7 +116,10 @@ function isSent(flags: number): boolean {
   return has(ACK);
 }
 
-/** RFC 791: source routes are dropped (K1), and so are options that extend beyond the header. */
+/**
+ * Returns the drop reason for a source route (K1), and for an option that extends beyond the IPv4 header (RFC
+ * 791).
+ */
 function wrongOption(frame: DataView, at: number, bytes: number): DropReason | undefined {
   for (let offset = 0; offset < bytes; ) {
     const kind = frame.getUint8(at + offset);

@@ -8,7 +8,7 @@ import { conversion } from '#dataplane/upgrade/struct-conversion.js';
 
 const field = (offset: number, size: number, count = 1) => ({ offset, size, count });
 
-test('struct members are converted by name: extended, truncated, or 0 if missing', () => {
+test('struct members are converted by name: a member is extended, truncated, or 0 if the source struct lacks it', () => {
   const from: StructLayout = {
     size: 24,
     fields: { a: field(0, 4), gone: field(4, 4), pair: field(8, 8, 2) },
@@ -32,7 +32,7 @@ test('struct members are converted by name: extended, truncated, or 0 if missing
   ]).toEqual([2, 3, 0xffff_fff1n, 0n]);
 });
 
-test('the object describes the layout of its flows', () => {
+test('the BPF object describes its map flows with the sizes and offsets of FLOW_OFFSETS', () => {
   const object = new BpfObject(builtObject);
   const { key, value, keySize, valueSize } = object.describe('flows');
   object.close();
@@ -49,10 +49,10 @@ test('the object describes the layout of its flows', () => {
 });
 
 test.each([
-  ['another policy', 'belongs to no epoch', false, 0x5_0000_0011n, 0x11n],
-  ['another policy', 'stays foreign', false, 0n, 0n],
-  ['the same policy', 'keeps its judgement', true, 0x5_0000_0011n, 0x5_0000_0011n],
-])('a flow that is migrated to %s %s', (_, __, sameProgram, before, after) => {
+  ['another policy', 'gets epoch 0', false, 0x5_0000_0011n, 0x11n],
+  ['another policy', 'keeps epoch 0 if no policy classified the flow', false, 0n, 0n],
+  ['the same policy', 'keeps its epoch and verdict word', true, 0x5_0000_0011n, 0x5_0000_0011n],
+])('a flow that is migrated to a datapath with %s %s', (_, __, sameProgram, before, after) => {
   const layout: StructLayout = { size: 16, fields: { 'key.low_port': field(0, 2), judgement: field(8, 8) } };
   const source = new DataView(new ArrayBuffer(16));
   source.setUint16(0, 53, true);

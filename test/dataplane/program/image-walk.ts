@@ -6,8 +6,9 @@ import { NO_MATCH } from '#contracts/verdict-word.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
 
 /**
- * Reads an image as `bpf/classify/rules.h` does. `touched` collects the lines that were read; `names` are the
- * hostname patterns that the destination is granted for.
+ * Reads a program image as `bpf/classify/rules.h` does, and returns the verdict word for `packet`. Adds the
+ * index of each cache line that the search reads to `touched`. `names` are the numbers of the hostname
+ * patterns that the destination is granted for.
  */
 export function walkImage(
   { words }: Image,

@@ -11,8 +11,8 @@ import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { walkImage } from './image-walk.js';
 
-describe('the image of a program', () => {
-  test('gives the same verdicts as the program', () => {
+describe('the program image', () => {
+  test('gives each packet the same verdict word as its program', () => {
     const seed = seedOf(7_411);
     for (let number = 0; number < 120; number++) {
       const random = new Random(seed + number * 7919);
@@ -31,7 +31,7 @@ describe('the image of a program', () => {
     console.log(`image: 120 policies × 200 packets, seed ${seed}`);
   });
 
-  test('has the same bytes for the same policy, and begins with its header', () => {
+  test('has the same bytes for the same policy, and begins with the header', () => {
     const make = () => layout(compile(generatePolicy(new Random(42), { hostnames: false })));
     const image = make();
     expect(make()).toEqual(image);
@@ -49,7 +49,7 @@ describe('the image of a program', () => {
     expect(image.words.length).toBe(image.lines * LINE_WORDS);
   });
 
-  test('is the same in memory that contained another image', () => {
+  test('is the same if its memory contained another image before', () => {
     const lines = new Lines();
     for (let number = 0; number < 60; number++) {
       const program = compile(generatePolicy(new Random(number), number % 2 === 0 ? { groups: 20, rules: 10 } : {}));
@@ -58,7 +58,7 @@ describe('the image of a program', () => {
     }
   });
 
-  test('gives, for a large table, the position of the leaves of each bottom line', () => {
+  test('predicts the cache line of a port map from the bottom line of a large destination tree', () => {
     const network = (index: number): string => `20.${index >> 8}.${index & 255}.0`;
     const rules = Array.from({ length: 40_000 }, (_, index) =>
       rule({
@@ -77,19 +77,20 @@ describe('the image of a program', () => {
       const bottom = tree.at(-2) ?? 0;
       const said = ((image.words[list * LINE_WORDS + 14] ?? 0) + 4 * bottom) >>> 0;
       const leaf = tree.at(-1) ?? 0;
-      // Intervals without a leaf shift the others, so a position may be off by one line.
+      // The prediction is the first of four cache lines. Intervals without a port map can move the port map
+      // to the line before.
       expect({ index, ahead: leaf - said }).toEqual({ index, ahead: Math.min(3, Math.max(-1, leaf - said)) });
     }
   });
 });
 
-/** The lines of the source tree that a search reads. */
+/** Returns the number of cache lines of the source tree that a search reads. */
 function sourceLines(image: Image): number {
   const ref = image.words[HEADER.sources] ?? 0;
   return (ref & 7) >= 6 ? 1 : (ref & 7) + 1;
 }
 
-describe('a tree', () => {
+describe('a search tree of the program image', () => {
   test.each([
     [5, 1, 0],
     [8, 1, 0],
@@ -97,14 +98,14 @@ describe('a tree', () => {
     [128, 17, 1],
     [129, 20, 2],
     [100_000, 13_336, 4],
-  ])('of %i intervals has %i lines and %i inner levels', (intervals, count, depth) => {
+  ])('of %i intervals has %i cache lines and %i inner levels', (intervals, count, depth) => {
     const starts = Uint32Array.from({ length: intervals }, (_, index) => index * 3);
     const lines = new Lines();
     const ref = addTree(lines, { starts, values: starts }, 0, intervals);
     expect({ count: lines.count, depth: ref & 7 }).toEqual({ count, depth });
   });
 
-  test('of at most four intervals shares a line with another tree', () => {
+  test('of at most four intervals shares a cache line with another tree', () => {
     const starts = Uint32Array.of(0, 10, 20, 30);
     const lines = new Lines();
     const refs = [4, 1, 2].map((intervals) => addTree(lines, { starts, values: starts }, 0, intervals));

@@ -6,7 +6,10 @@ import { Random } from '#test/seed.js';
 const contains = ({ address, length }: Route, wanted: number): boolean =>
   Math.floor(wanted / 2 ** (32 - length)) === Math.floor(address / 2 ** (32 - length));
 
-/** The expected interface, by a comparison with every route. */
+/**
+ * Returns the expected interface index by a comparison with every route; 0 for a local address, no route, or
+ * two longest routes.
+ */
 function interfaceOf(routes: readonly Route[], address: number): number {
   const covering = routes.filter((route) => contains(route, address));
   if (covering.some(({ local }) => local)) return 0;
@@ -15,7 +18,7 @@ function interfaceOf(routes: readonly Route[], address: number): number {
   return route === undefined || others.length > 0 ? 0 : route.ifindex;
 }
 
-/** Searches the lines as the kernel does. */
+/** Searches the cache lines as the kernel does. Returns the interface index for `address`. */
 function foundIn(lines: Uint32Array, address: number): number {
   const placeAmong = (line: number, keys: number): number =>
     lines.subarray(line * LINE_WORDS, line * LINE_WORDS + keys).filter((key) => key <= address).length - 1;
@@ -38,7 +41,7 @@ function randomRoutes(random: Random, count: number): Route[] {
 }
 
 test.each([0, 1, 2, 17, 300, 1_000])(
-  'a lookup returns the interface of the longest prefix among %i routes',
+  'a search returns the interface of the longest matching prefix among %i routes',
   (count) => {
     const random = new Random(count);
     const routes = randomRoutes(random, count);
@@ -53,7 +56,7 @@ test.each([0, 1, 2, 17, 300, 1_000])(
   },
 );
 
-test('no lines are built for more routes than fit', () => {
+test('`routeLines` returns null for more routes than its cache lines can contain', () => {
   const routes = Array.from({ length: 1_025 }, (_, index) => ({
     address: index * 512,
     length: 24,
