@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-/** Worker threads and child processes run built code, so the build runs before any test. */
+/** Builds the project before any test, since worker threads and child processes run built code. */
 export default function build(): void {
   execFileSync('bash', ['scripts/build.sh'], { cwd: fileURLToPath(new URL('..', import.meta.url)), stdio: 'inherit' });
 }

@@ -1,7 +1,9 @@
 import { parseArgs } from 'node:util';
 import { Random } from './seed.js';
 
-/** Creates one input, and checks the result. */
+/**
+ * A fuzz target: `make` creates one input, and `judge` throws an error if the result for this input is wrong.
+ */
 export type Target = {
   readonly make: (random: Random) => Uint8Array;
   readonly judge: (bytes: Uint8Array, random: Random) => void;
@@ -11,8 +13,9 @@ type Told = { readonly inputs: number; readonly slowestMs: number; readonly fail
 const SLOW_MS = 1_000;
 
 /**
- * Feeds inputs to each target until the count or the time is reached, or one fails, as the command line
- * states: `--count`, `--seconds`, `--seed`, `--target`. Prints the failing input, and exits with 1.
+ * Feeds random inputs to each target until the count or the time is reached, or an input fails. The command
+ * line has the options `--count`, `--seconds`, `--seed` and `--target`. Prints a failing input, and sets the
+ * exit code 1.
  */
 export function playAll(targetsOf: (seed: number) => ReadonlyMap<string, Target>): void {
   const { values } = parseArgs({
@@ -59,7 +62,10 @@ function play(target: Target, random: Random, inputs: number, untilMs: number): 
   return told(inputs);
 }
 
-/** Processor time, since other processes may use the machine too. */
+/**
+ * Returns the processor time of this process in milliseconds. Elapsed time would also contain the work of
+ * other processes.
+ */
 function usedMs(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1_000;

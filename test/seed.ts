@@ -1,4 +1,6 @@
-/** Random numbers that are equal for equal seeds on every machine (mulberry32). */
+/**
+ * A random number generator (mulberry32) that returns the same numbers for the same seed on every machine.
+ */
 export class Random {
   private state: number;
 
@@ -6,7 +8,7 @@ export class Random {
     this.state = seed >>> 0;
   }
 
-  /** 0 … 2³² − 1. */
+  /** Returns an integer from 0 to 2³² − 1. */
   word(): number {
     this.state = (this.state + 0x6d2b79f5) >>> 0;
     let mixed = this.state;
@@ -15,12 +17,12 @@ export class Random {
     return (mixed ^ (mixed >>> 14)) >>> 0;
   }
 
-  /** 0 … `bound` − 1. */
+  /** Returns an integer from 0 to `bound` − 1. */
   below(bound: number): number {
     return Math.floor((this.word() / 2 ** 32) * bound);
   }
 
-  /** Both ends included. */
+  /** Returns an integer from `low` to `high`, both included. */
   between(low: number, high: number): number {
     return low + this.below(high - low + 1);
   }
@@ -35,13 +37,16 @@ export class Random {
     return value;
   }
 
-  /** `low` … `high` values of `make`. */
+  /** Returns between `low` and `high` results of `make`. */
   some<T>(low: number, high: number, make: () => T): T[] {
     return Array.from({ length: this.between(low, high) }, make);
   }
 }
 
-/** The seed of a test run: `WEIR_SEED`, else `fallback`. */
+/**
+ * Returns the seed of a test run: the environment variable `WEIR_SEED`, or `fallback` if the variable is not
+ * set.
+ */
 export function seedOf(fallback: number): number {
   const given = process.env.WEIR_SEED;
   return given === undefined ? fallback : Number(given);

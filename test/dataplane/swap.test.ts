@@ -137,7 +137,7 @@ test(`no packet is classified by a mix of two programs in ${SWAPS} swaps under l
   expect(Math.min(allow, audit)).toBeGreaterThan(judged / 100);
 });
 
-test('a program that is overwritten while it is in force gives mixed verdicts, so this load can detect a mix', { timeout: 60_000 }, async () => {
+test('a program that is overwritten while it is in force gives mixed verdicts', { timeout: 60_000 }, async () => {
   const running = load();
   // A mixed verdict occurs only while the load and the overwriting thread run on two CPUs at the same time.
   // Other work on the CPUs delays this case.

@@ -14,7 +14,7 @@ type Case = {
   readonly name: string;
   readonly body: string;
   readonly status: number;
-  /** Pointers of the problems, in any order; absent if the body is not JSON. */
+  /** The expected JSON pointers of the problems, in any order; undefined for a body that is not JSON. */
   readonly pointers?: readonly string[];
 };
 
@@ -164,8 +164,8 @@ type ProblemDocument = {
   problems?: { pointer: string; code: string; message: string }[];
 };
 
-describe.each(cases)('a body that is $name', ({ body, status, pointers }) => {
-  test('is refused with JSON pointers, and the policy in force stays', async () => {
+describe.each(cases)('PUT /api/v1/policy with a body that is $name', ({ body, status, pointers }) => {
+  test('is refused with the JSON pointers of its problems, and the stored policy stays', async () => {
     const reply = await rig.node.request('PUT', '/api/v1/policy', body);
     expect({ status: reply.status, text: reply.text.slice(0, 500) }).toEqual({
       status,
@@ -183,6 +183,6 @@ describe.each(cases)('a body that is $name', ({ body, status, pointers }) => {
   });
 });
 
-test('after all of them the first policy is still enforced', async () => {
+test('after all refused bodies the first policy is still enforced', async () => {
   expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', 'refused ETIMEDOUT']);
 });

@@ -39,7 +39,7 @@ policy:
             dst_ports: [${port}]
 `;
 
-test('weir policy apply puts a file in force at once, and weir policy get returns the same text', async () => {
+test('weir policy apply puts a policy file in force, and weir policy get returns a file that apply accepts again', async () => {
   const before = await cli(['status']);
   expect([before.code, before.out.split('\n')[1]]).toEqual([3, 'policy      none is active: policy.fallback decides']);
   expect(await rig.tcp(80)).toMatch(/^(refused|silent|timeout|error)/);
@@ -69,7 +69,7 @@ test('weir policy apply puts a file in force at once, and weir policy get return
   expect([stale.code, stale.err]).toEqual([1, expect.stringContaining('read it again with `weir policy get`')]);
 });
 
-test('diff, explain and a dry run show the effect of another policy and change nothing', async () => {
+test('weir policy diff, explain and apply --dry-run show the effect of another policy and change nothing', async () => {
   const file = fileWith('other.yaml', policy(81, 'audit'));
   expect(await cli(['policy', 'diff', '-f', file])).toEqual({
     code: 3,
@@ -88,7 +88,7 @@ test('diff, explain and a dry run show the effect of another policy and change n
   expect(await rig.tcp(80)).toBe('open');
 });
 
-test('a policy is deactivated and activated without a write, and another policy is not replaced by mistake', async () => {
+test('weir policy activate needs no write, and apply replaces another active policy only with --replace', async () => {
   const home = fileWith('home.yaml', policy(81).replace('office', 'home'));
   const chance = await cli(['policy', 'apply', '-f', home]);
   expect([chance.code, chance.err]).toEqual([1, expect.stringContaining('the policy office is active')]);
@@ -114,7 +114,7 @@ test('a policy is deactivated and activated without a write, and another policy 
   }
 });
 
-test('problems of a policy are reported with line numbers', async () => {
+test('weir policy apply reports the problems of a policy file with line numbers', async () => {
   const wrong = policy(80).replace('dst_ports: [80]', 'dst_prots: [80]').replace('action: allow', 'action: alow');
   const file = fileWith('wrong.yaml', wrong);
   const { code, err } = await cli(['policy', 'apply', '-f', file]);
@@ -129,7 +129,7 @@ test('problems of a policy are reported with line numbers', async () => {
   ]);
 });
 
-test('metrics contain the phases of a policy write and the writes of the store', async () => {
+test('GET /metrics has the outcomes of policy writes, the durations of their phases, and the writes of the store', async () => {
   const { text } = await rig.node.request('GET', '/metrics');
   const value = (series: string) =>
     Number(
@@ -148,7 +148,7 @@ test('metrics contain the phases of a policy write and the writes of the store',
   expect(value('weir_dataplane_sweep_age_seconds')).toBeLessThan(60);
 });
 
-test('bash completion offers names and ids of the node', async () => {
+test('bash completion offers the policies, source groups and rules of the node', async () => {
   const { out: script } = await run(['completion', 'bash']);
   const env = { ...process.env, WEIR_TOKEN: await rig.node.token() };
   const offered = async (...words: string[]): Promise<string[]> => {
@@ -162,7 +162,7 @@ test('bash completion offers names and ids of the node', async () => {
   expect(await offered('flows', 'list', '--rule', '')).toEqual(['web']);
 });
 
-test('an inactive policy in singleton form is written back to its record, from a file that names it', async () => {
+test('weir policy apply writes the output of weir policy get for a singleton policy back to the same record', async () => {
   const { out: before } = await cli(['policy', 'get']);
   const plain = JSON.stringify(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
   expect((await cli(['policy', 'apply', '--replace', '-f', '-'], plain)).code).toBe(0);
@@ -176,7 +176,7 @@ test('an inactive policy in singleton form is written back to its record, from a
   expect((await cli(['policy', 'apply', '-f', '-'], before)).code).toBe(0);
 });
 
-test('performance mode is switched, and the active policy is deleted', async () => {
+test('weir performance-mode switches performance mode, and weir policy delete deletes the active policy', async () => {
   expect((await cli(['performance-mode', 'off'])).out).toBe('performance mode is off (set for this node)\n');
   expect(await cli(['findings'])).toEqual({
     code: 1,

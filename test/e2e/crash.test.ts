@@ -4,7 +4,7 @@ import { ADDRESSES } from '#cli/topology.js';
 import { Random, seedOf } from '#test/seed.js';
 import { createRig, type Rig } from './rig.js';
 
-/** WEIR_KILLS=50 takes two and a half minutes. */
+/** Number of kills. `WEIR_KILLS` replaces the default of 12; 50 kills take two and a half minutes. */
 const ROUNDS = Number(process.env.WEIR_KILLS ?? 12);
 let rig: Rig;
 beforeAll(async () => {
@@ -12,7 +12,10 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
-/** Generation g always allows UDP 80, and 81 or 82 by parity; `filler` makes the write long. */
+/**
+ * Returns policy number `g`. Every policy allows UDP port 80. An even policy also allows port 81, an odd
+ * policy port 82. The filler rules make the write slow.
+ */
 function policy(g: number): unknown {
   const filler = Array.from({ length: 2_000 }, (_, index) => ({
     id: `f${index}`,
@@ -36,10 +39,10 @@ function policy(g: number): unknown {
   };
 }
 
-test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the answered or the pending policy is enforced`, async () => {
+test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the kernel enforces the acknowledged or the pending policy`, async () => {
   const random = new Random(seedOf(2));
   console.log(`seed ${random.seed} (WEIR_SEED)`);
-  // Traffic that every policy allows; it must never stop.
+  // Every policy allows this UDP traffic, so no datagram may be lost during the kills.
   await rig.put(policy(0));
   const steady = rig.topology.client.start(process.execPath, [
     program('tour-traffic'),
@@ -54,7 +57,8 @@ test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the answered
     }
   });
 
-  // The kill happens at any time between the first byte of a write and shortly after its answer.
+  // Measures the duration of a write. Each later kill comes at a random time up to 1.3 times this duration
+  // after the start of a write.
   const started = performance.now();
   for (const round of [-2, -1]) await rig.put(policy(round + 2));
   const writeMs = (performance.now() - started) / 2;
@@ -76,7 +80,8 @@ test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the answered
     await write;
     if (acknowledged) answered = pending;
 
-    // Before the restart the kernel holds one of the two policies, and after it too.
+    // Returns the ports that the kernel allows. Before and after the restart they must belong to the
+    // acknowledged or the pending policy.
     const allowed = async (): Promise<number[]> => {
       const lines = await Promise.all([81, 82].map((port) => rig.udp(port, '--timeout', '250')));
       return [81, 82].filter((_, index) => lines[index] === 'pong 1');

@@ -35,7 +35,7 @@ async function status(expected: 0 | 3 = 0): Promise<Status> {
   return JSON.parse(stdout) as Status;
 }
 
-test('weir dataplane status shows what the kernel enforces, also without a process', async () => {
+test('weir dataplane status shows what the kernel enforces, with and without a running process', async () => {
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
   const running = await status();
   const { pinPath } = rig.topology;
@@ -80,7 +80,10 @@ test('weir dataplane status shows what the kernel enforces, also without a proce
   await rig.node.ready();
 });
 
-/** A second node in the same network namespace, with its own data folder and API port. */
+/**
+ * Writes the configuration of a second node in the same network namespace, with its own data folder and API
+ * port. Returns the path of the configuration.
+ */
 async function secondNode(pinPath: string): Promise<string> {
   const folder = join(rig.node.folder, 'second');
   mkdirSync(folder, { recursive: true });
@@ -118,7 +121,7 @@ test('weir dataplane status exits with 3 while a configured interface has no hoo
   }
 });
 
-test('a second process in the namespace ends with an error, and changes nothing in the kernel', async () => {
+test('a second process in the network namespace ends with an error, and changes nothing in the kernel', async () => {
   const before = await status();
   const other = `${rig.topology.pinPath}-other`;
   for (const pinPath of [rig.topology.pinPath, other]) {
@@ -142,7 +145,7 @@ test('a second process in the namespace ends with an error, and changes nothing 
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
 }, 60_000);
 
-test('a process that starts while the previous one ends takes over the datapath', async () => {
+test('a process that starts shortly before the previous process ends takes over the datapath', async () => {
   const words = [weir, 'run', '--config', await secondNode(rig.topology.pinPath)];
   const second = rig.topology.node.start(process.execPath, words);
   let log = '';
@@ -159,7 +162,7 @@ test('a process that starts while the previous one ends takes over the datapath'
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
 }, 60_000);
 
-test('status, counters and log name third-party hooks on forwarded packets', async () => {
+test('weir dataplane status, stats, metrics and log report a third-party hook on forwarded packets', async () => {
   const { node } = rig.topology;
   await node.must('nft', 'add table inet mine; add chain inet mine some { type filter hook forward priority 10; }');
   const other = { way: 'stack', reason: 'nftables chain inet mine some' };
@@ -180,7 +183,7 @@ test('status, counters and log name third-party hooks on forwarded packets', asy
   ]);
 });
 
-test('a lost data folder does not end what the kernel enforces', async () => {
+test('a node that lost its data folder keeps enforcing the policy in the kernel until the next policy write', async () => {
   await rig.node.end('SIGTERM');
   rmSync(join(rig.node.folder, 'data'), { recursive: true });
   await rig.node.restart();
@@ -198,7 +201,7 @@ test('a lost data folder does not end what the kernel enforces', async () => {
   expect((await status()).inForce).toEqual(expect.objectContaining({ generation: 2 }));
 });
 
-test('detach is refused while a node runs, and leaves the node unpoliced afterwards', async () => {
+test('weir dataplane detach is refused while a node runs, and afterwards removes hooks, pinned maps and guard', async () => {
   const refused = await command('detach');
   expect({ code: refused.code, stdout: refused.stdout }).toEqual({ code: 1, stdout: '' });
   expect(refused.stderr).toMatch(

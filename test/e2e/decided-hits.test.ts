@@ -8,7 +8,7 @@ import { policyOf } from './rig.js';
 
 const CA = '/api/v1/settings/tls-intercept-ca';
 const PORT = { web: 443, http2: 444, expired: 445 } as const;
-/** No host has this address: only the proxy can return an answer. */
+/** No host has this address, so only the DNS proxy can answer a lookup that is sent to it. */
 const ELSEWHERE = '198.51.100.53';
 const soon = { timeout: 5_000, interval: 50 };
 const HTTP2_SERVER = `
@@ -49,7 +49,10 @@ const to = (port: number, tls: Readonly<Record<string, unknown>>) => ({
   match: { proto: 'tcp', dst_ports: [port], tls },
 });
 const paths = (...prefix: string[]) => ({ mode: 'intercept', http: { request: { path: { prefix } } } });
-/** HTTP statuses of requests that share a connection if possible; 000 without an answer. */
+/**
+ * Returns the HTTP status of each request, `000` without a response. The requests share a connection if
+ * possible.
+ */
 const statuses = async (port: number, ...wanted: string[]): Promise<readonly string[]> => {
   const at = `${SERVER_NAME}:${port}`;
   const one = (path: string): string[] => ['-o', '/dev/null', '-w', '%{http_code} ', `https://${at}${path}`];
@@ -57,7 +60,7 @@ const statuses = async (port: number, ...wanted: string[]): Promise<readonly str
   return stdout.trim().split(' ');
 };
 
-test('a connection that fails closed counts as a hit of the rule that requires inspection', async () => {
+test('a connection that is reset because inspection is impossible counts as a hit of the rule that requires inspection', async () => {
   await rig.put(
     policyOf([
       { id: 'no-ca', ...to(PORT.web, paths('/v1/')) },
@@ -75,7 +78,7 @@ test('a connection that fails closed counts as a hit of the rule that requires i
   await expect.poll(hits, soon).toEqual({ 'no-ca': 1, untrusted: 1, unused: 0 });
 });
 
-test('each request of an HTTP/2 connection counts as a hit of the rule that decided it', async () => {
+test('each request of an HTTP/2 connection counts as a hit of the rule that decided the request', async () => {
   await rig.put(
     policyOf([
       { id: 'http-denied', action: 'deny', ...to(PORT.http2, paths('/no/')) },
@@ -93,7 +96,7 @@ const LOOKUPS = policyOf([
   { id: 'unused', match: { dns_hostname: 'other.example.org' } },
 ]);
 
-test('a diverted lookup counts as a hit of the rule that decided it, and `weir hits --unused` lists the other rules', async () => {
+test('a diverted lookup counts as a hit of the rule that decided the lookup, and `weir hits --unused` lists rules without hits', async () => {
   await rig.put(LOOKUPS);
   expect((await dig(rig, ELSEWHERE, 'api.example.com')).status).toBe('NOERROR');
   expect((await dig(rig, ELSEWHERE, '+tcp', 'api.example.com')).status).toBe('NOERROR');
@@ -106,11 +109,12 @@ test('a diverted lookup counts as a hit of the rule that decided it, and `weir h
   );
 });
 
-test('the last decisions before a shutdown are counted as hits', async () => {
+test('decisions just before a shutdown are counted as hits', async () => {
   await rig.put(LOOKUPS);
   const before = await hits();
   const lookups = 8;
-  // Some of these decisions are still in the thread or in its port when the node shuts down.
+  // At the shutdown, some of these decisions are still in the DNS thread or in its message port. They must
+  // not be lost.
   for (let count = 0; count < lookups; count++) await dig(rig, ELSEWHERE, 'api.example.com');
   await rig.node.end('SIGTERM');
   await rig.node.restart();

@@ -22,7 +22,10 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => rig?.remove());
 
-/** The soft limit. The hard limit stays, so the limit can be raised again. */
+/**
+ * Sets the soft limit of open descriptors of the node. The hard limit stays, so that a later call can raise
+ * the soft limit.
+ */
 async function limit(soft: number | 'unlimited'): Promise<void> {
   await must('prlimit', [`--pid=${rig.node.pid}`, `--nofile=${soft}:`]);
 }
@@ -31,7 +34,10 @@ async function lines(word: string): Promise<number> {
   return (await rig.node.log()).split('\n').filter((line) => line.includes(word)).length;
 }
 
-/** Opens connections that send nothing, until the input of the process ends. */
+/**
+ * A python3 program that opens connections, sends nothing, and keeps the connections open until its standard
+ * input ends.
+ */
 const SILENT = `
 import socket, sys
 host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -43,7 +49,7 @@ describe('connections of other processes', () => {
   test.each([
     ['to inspected ports', () => rig.topology.client, [ADDRESSES.server, '443']],
     ['to the API', () => rig.topology.node, ['127.0.0.1', '8080']],
-  ])('%s leave a quarter of a low descriptor limit to the node', async (_, from, at) => {
+  ])('%s leave the node a quarter of a low limit of open descriptors', async (_, from, at) => {
     const { node } = rig;
     const most = 600;
     await limit(most);
@@ -51,7 +57,8 @@ describe('connections of other processes', () => {
     try {
       expect(await firstLine(child)).toBe('open');
       const used = (): number => readdirSync(`/proc/${node.pid}/fd`).length;
-      // The kernel completes handshakes before the node accepts.
+      // The kernel completes handshakes before the node accepts the connections, so the test waits until the
+      // node has opened their descriptors.
       await expect.poll(used, { timeout: 4_000, interval: 10 }).toBeGreaterThan(most / 2);
       expect(used()).toBeLessThanOrEqual((most * 3) / 4 + 2);
       if (at[1] === '443') await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80, 443] } }]));
@@ -64,15 +71,16 @@ describe('connections of other processes', () => {
   });
 });
 
-describe('process without free descriptors', () => {
-  test('keeps the datapath thread, reports each failed check of the kernel, and checks again once descriptors are free', async () => {
+describe('a process without free descriptors', () => {
+  test('keeps its datapath thread, reports that it cannot check the kernel, and checks again when descriptors are free', async () => {
     const { node, topology } = rig;
-    // From now on no descriptor above standard error can be opened.
+    // From now on the node can open no descriptor above 2 (standard error): each attempt fails with EMFILE.
     await limit(3);
     try {
       await expect.poll(() => lines('"type":"look_changed","fault":"'), soon).toBe(1);
       expect(await node.log()).toMatch(/"fault":"[^"]*EMFILE/);
-      // The kernel enforces without the thread. A notification during the failure ends nothing.
+      // The kernel enforces the policy without the datapath thread. Kernel notifications during the failure
+      // must not end the datapath thread.
       expect(await rig.tcp(80)).toBe('open');
       await topology.node.must('nft', 'delete table inet weir');
       await topology.node.must('ip', 'link', 'add', 'later0', 'type', 'veth', 'peer', 'name', 'later1');

@@ -15,7 +15,10 @@ let upstream: ChildProcess;
 
 const ask = (...words: string[]): Promise<Dug> => dig(rig, ADDRESSES.nodeLan, ...words);
 
-/** The explanation of a connection from the client to the server, with the present grants. */
+/**
+ * Returns the action that explain predicts, with the current grants, for a connection from the client to the
+ * server, and the unknown facts.
+ */
 async function explained(port: number) {
   const question = { src: ADDRESSES.client, dst: ADDRESSES.server, proto: 'tcp', src_port: 40_000, dst_port: port };
   const { body } = await rig.node.request('POST', '/api/v1/policy/explain', question);
@@ -36,7 +39,7 @@ beforeAll(async () => {
 afterAll(() => rig?.remove());
 
 describe('an allowed name', () => {
-  test('opens its addresses on the ports of the rule as soon as it was looked up', async () => {
+  test('is reachable on the ports of the rule, and on no other port, as soon as a client has looked up the name', async () => {
     expect(await explained(443)).toEqual(['deny', []]);
     expect(await rig.tcp(443)).toBe(NO_ANSWER);
     expect(data(await ask('api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
@@ -46,7 +49,7 @@ describe('an allowed name', () => {
     expect(await explained(444)).toEqual(['deny', []]);
   });
 
-  test('is answered through its aliases, with the letter case of the query', async () => {
+  test('is answered with its CNAME, in the letter case of the query', async () => {
     const [alias, address] = data(await ask('wWw.eXample.com'));
     expect(alias).toMatch(/^wWw\.eXample\.com\. CNAME api\.example\.com\.$/i);
     expect(alias?.split(' ')[0]).toBe('wWw.eXample.com.');
@@ -57,17 +60,17 @@ describe('an allowed name', () => {
     expect(data(await ask('+tcp', 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
   });
 
-  test('can be queried for any type, but returns no address that enforcement cannot cover', async () => {
+  test('is answered for any query type, but without addresses that enforcement cannot cover', async () => {
     expect(data(await ask('text.example.com', 'TXT'))).toEqual(['text.example.com. TXT "hello"']);
     const six = await ask('six.example.com', 'AAAA');
     expect([six.status, six.answers]).toEqual(['NOERROR', []]);
   });
 
-  test('returns the answer of the upstream if it does not exist', async () => {
+  test('that does not exist returns the NXDOMAIN of the upstream', async () => {
     expect((await ask('nothing.example.com')).status).toBe('NXDOMAIN');
   });
 
-  test('is listed with its granted addresses', async () => {
+  test('is listed by GET /api/v1/dns-cache with its granted addresses', async () => {
     const reply = await rig.node.request('GET', '/api/v1/dns-cache');
     const { items } = reply.body as { items: { hostname: string; ips: string[]; patterns: string[] }[] };
     const named = items.filter(({ hostname }) => hostname === 'api.example.com');
@@ -77,10 +80,11 @@ describe('an allowed name', () => {
   });
 });
 
-describe('observation', () => {
-  test('shows names beside addresses, and lookups to a reader that asked for them', async () => {
+describe('observation of DNS lookups', () => {
+  test('a wiretap reader gets lookups and the names of destinations, and a denied lookup is a finding', async () => {
     const { messages, socket } = await readWiretap(rig.node);
-    // The first lookup may be in progress before the proxy gets the request to report lookups.
+    // The first lookup may come before the DNS proxy gets the request to report lookups, so the test repeats
+    // the lookup.
     await expect
       .poll(async () => {
         await ask('api.example.com');
@@ -108,13 +112,13 @@ describe('observation', () => {
 });
 
 describe('a denied name', () => {
-  test('returns NXDOMAIN', async () => {
+  test('returns NXDOMAIN with the extended DNS error 18 (Prohibited)', async () => {
     const denied = await ask('other.example.org');
     expect([denied.status, denied.answers]).toEqual(['NXDOMAIN', []]);
     expect(denied.text).toContain('EDE: 18 (Prohibited)');
   });
 
-  test('is counted', async () => {
+  test('is counted as a denied query in GET /api/v1/stats', async () => {
     const reply = await rig.node.request('GET', '/api/v1/stats');
     const { dns } = reply.body as { dns: { queries_deny: number; nxdomain_policy: number } };
     expect(dns.queries_deny).toBeGreaterThan(0);
@@ -122,7 +126,7 @@ describe('a denied name', () => {
   });
 });
 
-test('hits of lookups are counted for the deciding rule, and survive kill -9 of the node', async () => {
+test('lookups count as hits of the deciding rule, and the hits survive kill -9 of the node', async () => {
   const hits = async (query = '') => {
     const { body } = await rig.node.request('GET', `/api/v1/policy/hits${query}`);
     const { items } = body as { items: { rule: string | null; packets: number }[] };
@@ -154,7 +158,7 @@ test('a public name with a private address returns no address', async () => {
 
 describe('curl with the node as resolver', () => {
   const HTTP = 8_080;
-  /** The exit code and the output, from a client with its own resolv.conf. */
+  /** Runs curl on the client with the node as resolver. Returns the exit code and the output. */
   const curl = async (host: string): Promise<readonly [number | null, string]> => {
     const resolv = join(rig.node.folder, 'resolv.conf');
     await writeFile(resolv, `nameserver ${ADDRESSES.nodeLan}\n`);
@@ -169,23 +173,23 @@ describe('curl with the node as resolver', () => {
     await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [HTTP] } }]));
   });
 
-  test('reaches an allowed name, also by an alias, at the first attempt', async () => {
+  test('reaches an allowed name and its alias at the first attempt', async () => {
     expect(await curl('www.example.com')).toEqual([0, `www.example.com:${HTTP}`]);
     expect(await curl('api.example.com')).toEqual([0, `api.example.com:${HTTP}`]);
   });
 
-  test('gets no address for a denied name of the same server', async () => {
+  test('gets no address for a denied name, although the name has the address of an allowed name', async () => {
     expect(await curl('other.example.org')).toEqual([6, '']);
   });
 
-  test('cannot connect to an address without a granted name', async () => {
+  test('cannot connect to an address before a client has looked up an allowed name of this address', async () => {
     await rig.put(policyOf([{ match: { dns_hostname: 'www.example.com', proto: 'tcp', dst_ports: [HTTP] } }]));
     expect(await curl(ADDRESSES.server)).toEqual([28, '']);
     expect(await curl('www.example.com')).toEqual([0, `www.example.com:${HTTP}`]);
   });
 });
 
-describe('a forged lookup that arrives on another interface', () => {
+describe('a DNS lookup with the forged address of a client', () => {
   const ATTACK = `
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -206,7 +210,7 @@ for number in range(20):
       for name in all default lan0 wan0 ext0; do echo 0 > /proc/sys/net/ipv4/conf/$name/rp_filter; done`;
     await node.must('sh', '-ec', onNode);
     await server.must('sh', '-ec', 'ip addr add 10.79.1.2/24 dev ext1; ip link set ext1 up');
-    // A name of a pattern without grants.
+    // This policy has a new pattern, for which no address is granted yet.
     await rig.put(policyOf([{ match: { dns_hostname: 'api.example.com', proto: 'tcp', dst_ports: [443] } }]));
   });
   const towards = (device: string, by: string): Promise<string> =>
@@ -214,18 +218,19 @@ for number in range(20):
   const attack = async (source: string): Promise<number> => {
     const before = await asked();
     await rig.topology.server.must('python3', '-c', ATTACK, source);
-    // The proxy reads its sockets in order: earlier datagrams are counted with this lookup.
+    // The DNS proxy reads datagrams in order, so it has counted all forged lookups when it answers this
+    // lookup.
     await ask('other.example.org');
     return (await asked()) - before - 1;
   };
 
-  test('is ignored on an unpoliced interface, whose own lookups are answered', async () => {
+  test('is ignored on an unpoliced interface, while a lookup with an address of that network is answered', async () => {
     await towards('ext1', '10.79.1.1');
     expect(await attack(ADDRESSES.client)).toBe(0);
     expect(await attack('10.79.1.2')).toBe(20);
   });
 
-  test.each([1, 0])('is ignored on a policed interface with forwarding=%i', async (forwarding) => {
+  test.each([1, 0])('is ignored on another policed interface with forwarding=%i', async (forwarding) => {
     await towards('eth0', ADDRESSES.nodeWan);
     await rig.topology.node.must('sh', '-c', `echo ${forwarding} > /proc/sys/net/ipv4/conf/wan0/forwarding`);
     try {
@@ -235,21 +240,21 @@ for number in range(20):
     }
   });
 
-  test('grants nothing', async () => {
+  test('grants no address', async () => {
     expect(await rig.tcp(443)).toBe(NO_ANSWER);
     await ask('api.example.com');
     expect(await rig.tcp(443)).toBe('open');
   });
 });
 
-test('grants end with the pattern that they belong to', async () => {
+test('after a policy change, a granted name is reachable only on the ports of the new rule', async () => {
   await rig.put(policyOf([{ match: { dns_hostname: 'api.example.com', proto: 'tcp', dst_ports: [444] } }]));
   expect(await rig.tcp(443)).toBe(NO_ANSWER);
   await ask('api.example.com');
   expect(await Promise.all([rig.tcp(444), rig.tcp(443)])).toEqual(['open', NO_ANSWER]);
 });
 
-test('the kernel of a killed node still enforces grants, and the restarted node answers again', async () => {
+test('the kernel enforces grants while the node is dead, and the restarted node answers lookups again', async () => {
   await ask('api.example.com');
   await rig.node.end('SIGKILL');
   expect(await rig.tcp(444)).toBe('open');
@@ -260,7 +265,7 @@ test('the kernel of a killed node still enforces grants, and the restarted node 
   expect(await rig.tcp(444)).toBe('open');
 });
 
-test('without an upstream, lookups fail in time, and readiness names the silent upstream', async () => {
+test('without an upstream, lookups of unknown names return SERVFAIL, and readiness names the silent upstream', async () => {
   upstream.kill('SIGKILL');
   const failed = await ask('cold.api.example.com', '+time=4');
   await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp' } }]));

@@ -13,8 +13,8 @@ type Said = {
 };
 
 /**
- * Ends the thread of the node that runs this file of the build, as a fault in it would; the process
- * continues.
+ * Ends the thread of the node that runs the worker file `file` of the build, as an error in the thread would.
+ * The node process continues.
  */
 export async function endThread({ node, topology }: Pick<Rig, 'node' | 'topology'>, file: string): Promise<void> {
   const socketPath = join(node.folder, 'inspector.sock');
@@ -50,7 +50,7 @@ export async function endThread({ node, topology }: Pick<Rig, 'node' | 'topology
   }
 }
 
-/** After the inspector listens. */
+/** Waits until the inspector of the node listens, and returns the path of its WebSocket. */
 async function pathOfInspector(socketPath: string): Promise<string> {
   for (;;) {
     const text = await new Promise<string>((resolve) => {

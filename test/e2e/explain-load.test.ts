@@ -4,7 +4,7 @@ import { createRig, policyOf, type Rig } from './rig.js';
 
 const ATTACKERS = 8;
 const LOOKS = 400;
-/** A fast node does not reach this limit. */
+/** Time limit of the measurement in milliseconds. A fast node completes all requests earlier. */
 const LOOKING_MS = 60_000;
 
 let rig: Rig;
@@ -17,7 +17,7 @@ afterAll(() => rig?.remove());
 const packet = { src: ADDRESSES.client, dst: ADDRESSES.server, proto: 'tcp', src_port: 40_000, dst_port: 443 };
 const hostname = `${'a'.repeat(60)}.${'b'.repeat(60)}.${'a'.repeat(60)}.${'b'.repeat(60)}`;
 /**
- * A group of the maximum cost that the bounds of expressions allow; the policy has as many as its limits
+ * Returns a source group whose hostname expressions have the maximum cost that the limits of an expression
  * allow.
  */
 const costlyGroup = (id: string, rules: number) => ({
@@ -31,14 +31,14 @@ const costlyGroup = (id: string, rules: number) => ({
   })),
 });
 
-test('/health and /ready stay fast during drafts and group writes of the maximum cost', {
+test('/health and /ready stay fast while the node explains drafts and writes groups of the maximum cost', {
   timeout: 120_000,
 }, async () => {
   const { body: issued } = await rig.node.request('POST', '/api/v1/tokens', { subject: 'eve', role: 'readonly' });
   const headers = { authorization: `Bearer ${(issued as { token: string }).token}` };
   const explain = async (question: object): Promise<number> =>
     (await rig.node.request('POST', '/api/v1/policy/explain', question, headers)).status;
-  // Each expression is new, since the thread caches expressions.
+  // Each draft has new expressions, since the policy thread caches the results for an expression.
   let drafts = 0;
   const draft = () => ({ ...packet, hostname, policy: { source_groups: [costlyGroup(`g${drafts++}`, 100)] } });
   const alone: number[] = [];
@@ -61,7 +61,8 @@ test('/health and /ready stay fast during drafts and group writes of the maximum
     attack(index % 2 === 0 ? draft : () => ({ ...packet, hostname })),
   );
 
-  // Each write alone is within the bounds of a policy; all of them together are not.
+  // Each group alone is within the limits of a policy. All groups together exceed these limits, so a later
+  // write is refused.
   const { body: list } = await rig.node.request('GET', '/api/v1/policies');
   const { id } = (list as { items: { id: string }[] }).items[0] ?? { id: '' };
   const writes: number[] = [];
@@ -97,9 +98,10 @@ test('/health and /ready stay fast during drafts and group writes of the maximum
     statuses: [...statuses],
     writes: writes.length,
   });
-  // Without a DNS proxy a policy with hostnames is not ready.
+  // The policy has hostname rules and the node has no DNS proxy, so /ready may return 503.
   expect([...answered].sort()).toEqual(['/health 200', '/ready 200', '/ready 503']);
-  // If a question blocks the node, a health request takes as long as the question. Other load slows both.
+  // If an explain request blocked the main thread, a health request would take as long as the explain
+  // request. The comparison is relative, since other load on the machine slows both kinds of requests.
   expect(percentile(0.5)).toBeLessThan(draftMs / 10);
   expect(percentile(0.99)).toBeLessThan(draftMs / 3);
   expect([writes[0], writes.at(-1)]).toEqual([201, 400]);

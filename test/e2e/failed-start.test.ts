@@ -8,11 +8,12 @@ import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 const repository = fileURLToPath(new URL('../..', import.meta.url));
 
-it('a node whose API fails to start exits with all its threads', async () => {
+it('a node whose API fails to start ends with all its threads', async () => {
   const folder = temporaryFolder();
   const config = join(folder, 'weir.yaml');
   writeFileSync(config, JSON.stringify({ version: 1, node: { data_dir: join(folder, 'data') } }));
-  // The files are valid when the configuration is checked, and are gone when they are read.
+  // The program replaces the TLS files of the checked configuration by missing files, as if they were deleted
+  // after the check.
   const program = `
     import { readConfig } from '#config/load.js';
     import { run } from '#main.js';
@@ -32,7 +33,7 @@ it('a node whose API fails to start exits with all its threads', async () => {
   expect([code, told]).toEqual([0, '/no/cert.pem: no such file or directory\n']);
 });
 
-it('a node without the capability for its port reports it', () => {
+it('a node without CAP_NET_BIND_SERVICE for its API port ends with an error that names the capability', () => {
   const folder = temporaryFolder();
   const config = join(folder, 'weir.yaml');
   const node = { data_dir: join(folder, 'data') };

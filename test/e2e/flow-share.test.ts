@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
-/** The smallest table. */
+/** The smallest capacity of the flow table, so that one client can reach its flow limit. */
 const CAPACITY = 1_024;
 const PORT = 81;
 
@@ -14,7 +14,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
-/** Sends datagrams from this many ports; prints the number of answers. */
+/** Sends one datagram from each of `ports` source ports. Returns the number of answered datagrams. */
 const flood = async (ports: number): Promise<number> => {
   const script = `
 import socket
@@ -36,7 +36,7 @@ const running = async () => {
 };
 const soon = { timeout: 10_000, interval: 100 };
 
-test('a source at its flow limit is refused, and readiness, stats, metrics and findings report it', async () => {
+test('new flows of a source at its flow limit are refused, and readiness, stats, metrics and findings report this', async () => {
   expect(await running()).toEqual({ ready: true, detail: 'enforcing' });
   expect(await flood(CAPACITY)).toBe(CAPACITY / 2 + 1);
   await expect.poll(running, soon).toEqual({

@@ -16,8 +16,8 @@ async function pinnedLinks(): Promise<string[]> {
   return entries.filter((entry) => /^links-\d+\//.test(entry)).map((entry) => join(rig.topology.pinPath, entry));
 }
 
-describe('while the process is stopped', () => {
-  test('the kernel keeps enforcing the last policy', async () => {
+describe('datapath and guard', () => {
+  test('the datapath keeps enforcing the last policy after the process is killed', async () => {
     await rig.put({
       default_policy: 'deny',
       source_groups: [
@@ -33,18 +33,18 @@ describe('while the process is stopped', () => {
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['pong 1', NO_ANSWER]);
   });
 
-  test('the guard drops packets after the programs are detached by hand', async () => {
+  test('the guard drops all packets after the hooks are removed by hand', async () => {
     for (const link of await pinnedLinks()) await rm(link);
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['silent 1', NO_ANSWER]);
   });
 
-  test('a restarted process takes over and enforces the stored policy again', async () => {
+  test('a restarted process takes over the datapath and enforces the stored policy again', async () => {
     await rig.node.restart();
     await rig.node.ready();
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['pong 1', NO_ANSWER]);
   });
 
-  test('SIGTERM drains, exits with 0, and leaves the datapath in place', async () => {
+  test('a process that gets SIGTERM exits with 0 and leaves the datapath in place', async () => {
     expect(await rig.node.end('SIGTERM')).toBe(0);
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['pong 1', NO_ANSWER]);
   });

@@ -10,7 +10,10 @@ const CA = '/api/v1/settings/tls-intercept-ca';
 const PORTS = { nginx: 443, node: 444, old: 445 } as const;
 const BIG = 1_000_000_000;
 
-/** Answers like gRPC: echoes the request, with a status in the trailers; `/big` never ends by itself. */
+/**
+ * A Node.js server that answers like gRPC: it echoes the request body, with a status in the trailers. The
+ * response to `/big` has 1 GB.
+ */
 const SERVER = `
 const { createSecureServer } = require('node:http2');
 const { readFileSync } = require('node:fs');
@@ -39,7 +42,7 @@ server.listen(Number(port), () => console.log('up'));`;
 let rig: InspectedRig;
 let caFile: string;
 let origin: ChildProcess;
-/** The part of the large body that the server has not sent. */
+/** Number of bytes of the response to `/big` that the server has not sent yet. */
 let left = BIG;
 beforeAll(async () => {
   rig = await createInspectedRig('http2');
@@ -82,8 +85,8 @@ const trust = (port: number) => ['--cacert', caFile, '--resolve', `${SERVER_NAME
 const fetch = (port: number, path: string, ...options: string[]) =>
   rig.curl(...trust(port), '-w', '\n%{http_version} %{http_code}', ...options, `https://${SERVER_NAME}:${port}${path}`);
 
-test("both sides use the HTTP version that the server selects from the client's offer", async () => {
-  // nginx does not report when it listens.
+test("client and server use the HTTP version that the server selects from the offer of the client", async () => {
+  // nginx prints nothing when it listens, so the test repeats a request until it succeeds.
   await expect.poll(async () => (await fetch(PORTS.old, '/')).code, { timeout: 20_000 }).toBe(0);
   const said = async (port: number, ...options: string[]) => (await fetch(port, '/', ...options)).stdout;
   expect(await said(PORTS.nginx, '--http2', '-H', 'X-Own: 1')).toBe(`HTTP/2.0 ${SERVER_NAME} 1\n2 200`);
@@ -92,7 +95,7 @@ test("both sides use the HTTP version that the server selects from the client's 
   expect(await said(PORTS.old, '--http2')).toBe(`HTTP/1.1 ${SERVER_NAME} \n1.1 200`);
 });
 
-test('a request that no rule allows returns 403, and other requests of the connection are served', async () => {
+test('a request that no rule allows returns 403, and other requests of the same HTTP/2 connection are served', async () => {
   await allow({ request: { path: { prefix: ['/v1/'] } } });
   const { stdout } = await rig.curl(
     ...[...trust(PORTS.nginx), '--http2', '-w', '%{http_version} %{http_code} %{num_connects}\n', '-o', '/dev/null'],
@@ -105,7 +108,7 @@ test('a request that no rule allows returns 403, and other requests of the conne
   await allow({ request: { path: { prefix: ['/'] } } });
 });
 
-test('bodies and trailers pass in both directions', async () => {
+test('HTTP/2 bodies and trailers pass in both directions', async () => {
   const file = await rig.file('body', 'x'.repeat(3_000_000));
   const { stdout, stderr } = await fetch(PORTS.node, '/echo', '--http2', '-T', file, '-D', '-', '-o', '/dev/null');
   expect(stderr).toBe('');
@@ -113,7 +116,7 @@ test('bodies and trailers pass in both directions', async () => {
   expect(stdout.endsWith('2 200')).toBe(true);
 });
 
-test('thousands of requests on a few connections all get an answer', { timeout: 120_000 }, async () => {
+test('8,000 requests on eight HTTP/2 connections all succeed', { timeout: 120_000 }, async () => {
   const hosts = await rig.file('hosts', `${ADDRESSES.server} ${SERVER_NAME}\n`);
   const load = `h2load -n 8000 -c 8 -m 20 https://${SERVER_NAME}:${PORTS.nginx}/`;
   const { stdout } = await rig.topology.client.run(
@@ -126,7 +129,7 @@ test('thousands of requests on a few connections all get an answer', { timeout: 
   expect(stdout).toContain('8000 succeeded, 0 failed, 0 errored, 0 timeout');
 });
 
-test('a slow client stops the server by backpressure, and the node buffers nothing', { timeout: 120_000 }, async () => {
+test('a slow HTTP/2 client stops the server, and the node buffers almost nothing', { timeout: 120_000 }, async () => {
   const { client } = rig.topology;
   const before = await residentMiB(rig.node.pid);
   const slow = client.start('curl', [
@@ -136,7 +139,7 @@ test('a slow client stops the server by backpressure, and the node buffers nothi
   try {
     await expect.poll(() => left, { timeout: 20_000 }).toBeLessThan(BIG);
     let last = BIG;
-    // The transfer has stopped if two readings are equal.
+    // The transfer has stopped if `left` is equal in two polls, two seconds apart.
     await expect
       .poll(
         () => {

@@ -6,7 +6,10 @@ import { ADDRESSES } from '#cli/topology.js';
 import { makeCertificates, SERVER_NAME, type ServerCertificate } from '#test/service-plane/certificates.js';
 import { createRig, type Rig } from './rig.js';
 
-/** Answers every request with its parsed form. */
+/**
+ * A Node.js HTTPS server that answers each request with JSON: method, URL, headers, body length, client
+ * address.
+ */
 const SERVER = `
 const { createServer } = require('node:https');
 const { readFileSync } = require('node:fs');
@@ -22,21 +25,26 @@ createServer({ cert, key }, (request, response) => {
   });
 }).listen(Number(port), () => console.log('up'));`;
 
-/** A rig with an inspecting node, and servers with certificates. */
+/** A rig whose node inspects TLS, with functions that start TLS servers and TLS clients. */
 export type InspectedRig = Rig & {
   readonly certificates: ReturnType<typeof makeCertificates>;
-  /** `upstream_ca` of the node. */
+  /** Path of the root certificate that the node trusts: its setting `upstream_ca`. */
   readonly rootFile: string;
-  /** Runs `openssl s_server` on the server with these additional options; resolves when it listens. */
+  /**
+   * Runs `openssl s_server` on the server host with additional `options`. Resolves when the process listens.
+   */
   serve(port: number, shown: ServerCertificate, ...options: string[]): Promise<ChildProcess>;
-  /** An HTTPS server that answers with the parsed request. */
+  /**
+   * Starts an HTTPS server on the server host that answers with the parsed request. Resolves when the server
+   * listens.
+   */
   web(port: number, shown: ServerCertificate): Promise<ChildProcess>;
-  /** Runs `openssl s_client` on the client, which sends `input`. */
+  /** Runs `openssl s_client` on the client host, and sends `input` over the TLS connection. */
   dial(port: number, options: readonly string[], input?: string): Promise<Dialled>;
   curl(
     ...options: string[]
   ): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }>;
-  /** Writes a file that both ends can read. */
+  /** Writes a file that processes on client and server can read. Returns the path of the file. */
   file(name: string, content: string): Promise<string>;
 };
 type Dialled = { readonly code: number | null; readonly text: string };
@@ -92,7 +100,7 @@ export async function createInspectedRig(
       return child;
     },
     dial: async (port, options, input = 'GET / HTTP/1.0\r\n\r\n') => {
-      // openssl accepts no server name together with `-noservername`.
+      // openssl refuses the option `-servername` together with `-noservername`.
       const named = options.includes('-noservername') ? [] : ['-servername', SERVER_NAME];
       const words = ['s_client', '-connect', `${ADDRESSES.server}:${port}`, ...named, ...options];
       const command = `printf '${input.replaceAll('\r', '\\r').replaceAll('\n', '\\n')}' | timeout 4 openssl ${words.join(' ')} -ign_eof 2>&1`;

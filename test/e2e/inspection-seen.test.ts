@@ -57,7 +57,7 @@ const decided = {
   reason: null,
   sni: SERVER_NAME,
 };
-/** The expected finding for a message that occurred once. */
+/** Returns the finding that is expected for a wiretap message that occurred once. */
 const findingOf = ({ type, src, dst, verdict, ...said }: Readonly<Record<string, unknown>>) => ({
   ...said,
   finding_type: `${String(type)}_deny`,
@@ -67,11 +67,14 @@ const findingOf = ({ type, src, dst, verdict, ...said }: Readonly<Record<string,
   effective_action: verdict === 'audit' ? 'allow' : 'deny',
   count: 1,
 });
-/** Readers that request inspected connections only, without allowed ones. */
+/**
+ * Connects a wiretap reader that gets denied and audited TLS connections and HTTP requests, but no allowed
+ * ones.
+ */
 const reading = (): Promise<WiretapReader> =>
   readWiretap(rig.node, '?type=tls&type=http&verdict=deny&verdict=audit&proto=tcp');
 
-/** Each action causes one message and one finding. */
+/** Expects that the reader got exactly these messages, and that each message has one finding. */
 async function expectSeen(reader: WiretapReader, messages: readonly Readonly<Record<string, unknown>>[]) {
   await expect.poll(() => reader.messages, soon).toMatchObject(messages);
   await expect.poll(() => find(), soon).toHaveLength(messages.length);
@@ -81,7 +84,7 @@ async function expectSeen(reader: WiretapReader, messages: readonly Readonly<Rec
   reader.socket.close();
 }
 
-test('a connection denied by its server name causes one finding and one message', async () => {
+test('a connection that a rule denies by its server name causes one finding and one wiretap message', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
   await rig.node.ready();
   const reader = await reading();
@@ -89,21 +92,21 @@ test('a connection denied by its server name causes one finding and one message'
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny' }]);
 });
 
-test('under audit the connection passes and causes the same finding', async () => {
+test('a connection that a rule denies in audit mode passes, and causes one finding and one wiretap message', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny', mode: 'audit' })]));
   const reader = await reading();
   expect((await rig.dial(443, [])).text).toContain('HTTP/1.1 200 OK');
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'audit' }]);
 });
 
-test('a connection that hides its name is denied by a deny rule for names, with the reason', async () => {
+test('a connection without a server name is denied by a deny rule for server names, with the reason unknown', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
   const reader = await reading();
   await rig.dial(443, ['-noservername']);
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny', sni: null, reason: 'unknown' }]);
 });
 
-test('a denied request causes one finding without its query; an allowed request causes none', async () => {
+test('a denied HTTP request causes one finding without the query string, and an allowed request causes no finding', async () => {
   await rig.put(policyOf([intercepting({ request: { path: { prefix: ['/v1/'] } } })], { default_action: 'deny' }));
   const all = await readWiretap(rig.node, `?hostname=${SERVER_NAME}`);
   const reader = await reading();
@@ -113,7 +116,8 @@ test('a denied request causes one finding without its query; an allowed request 
   const byDefault = { ...decided, rule: null, decided_by: 'group_default' };
   const denied = { ...byDefault, type: 'http', verdict: 'deny', http: http('/other') };
   await expectSeen(reader, [denied]);
-  // Each request had its own connection, so different threads may report them.
+  // Each request had its own connection, so different threads may report the requests in any order. The test
+  // sorts the messages.
   await expect
     .poll(() => all.messages.toSorted(({ verdict }) => (verdict === 'allow' ? -1 : 1)), soon)
     .toMatchObject([{ ...decided, type: 'http', verdict: 'allow', http: http('/v1/things') }, denied]);
@@ -121,7 +125,7 @@ test('a denied request causes one finding without its query; an allowed request 
   all.socket.close();
 });
 
-test('a response that violates its rule causes one finding with the matcher', async () => {
+test('a response that violates its rule causes one finding that names the violated matcher', async () => {
   await rig.put(policyOf([intercepting({ response: { headers: { deny_present: ['x-internal'] } } })]));
   const reader = await reading();
   expect(await fetch('/v1/things')).toBe('502');
@@ -130,7 +134,7 @@ test('a response that violates its rule causes one finding with the matcher', as
   await expectSeen(reader, [{ ...decided, type: 'http', verdict: 'deny', reason, http }]);
 });
 
-test('an untrusted server causes one finding with the reason', async () => {
+test('a connection to a server with an untrusted certificate causes one finding with the reason', async () => {
   await rig.put(policyOf([intercepting({ request: { methods: ['GET'] } })]));
   const reader = await reading();
   expect(await fetch('/', EXPIRED_PORT)).toBe('000');
@@ -138,7 +142,7 @@ test('an untrusted server causes one finding with the reason', async () => {
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny', dst_port: EXPIRED_PORT, reason }]);
 });
 
-test('late readers get a replay, and Server-Sent Events carry the same messages', async () => {
+test('a reader that connects later gets recent messages, and Server-Sent Events contain the same messages', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
   await rig.dial(443, []);
   await expect.poll(() => find(), soon).toHaveLength(1);
@@ -159,7 +163,7 @@ test('late readers get a replay, and Server-Sent Events carry the same messages'
   end.abort();
 });
 
-test('each case causes exactly one finding of its kind; stats and metrics agree', async () => {
+test('findings, stats and metrics have the same counts for the decisions of all previous tests', async () => {
   const shown = (await find('2026-01-01T00:00:00Z')).map(
     ({ finding_type: type, rule, effective_action: action, reason, count }) =>
       `${String(type)} ${String(rule)} ${String(action)} ${String(reason)} ${count}`,
@@ -204,7 +208,7 @@ test('each case causes exactly one finding of its kind; stats and metrics agree'
   ]);
 });
 
-describe('hits', () => {
+describe('hits of the service plane', () => {
   type Hit = Readonly<Record<'source_group' | 'rule' | 'decided_by', string | null>> & { readonly packets: number };
   const hits = async (query = ''): Promise<Readonly<Record<string, number>>> => {
     const { items } = (await rig.node.request('GET', `/api/v1/policy/hits${query}`)).body as { items: Hit[] };
@@ -212,7 +216,10 @@ describe('hits', () => {
   };
   const total = (counts: object): number =>
     Object.entries(counts).reduce((sum, [name, count]) => (/^(allow|deny|audit)$/.test(name) ? sum + count : sum), 0);
-  /** Decisions of the kernel, and of the service plane on connections and requests. */
+  /**
+   * Returns the number of decisions: of the kernel on packets, and of the service plane on connections and
+   * requests.
+   */
   const decisions = async (): Promise<number> => {
     const { dataplane, tls, http } = (await rig.node.request('GET', '/api/v1/stats')).body as {
       dataplane: { packets: object };
@@ -225,7 +232,7 @@ describe('hits', () => {
 
   test.each([
     [
-      'the TLS rule that denies a connection, not of the TLS rule before it',
+      'the TLS rule that denies a connection, not for the TLS rule before it',
       [
         named('tls-before', { sni: ['other.example.net'] }, 'allow'),
         named('tls-denies', { sni: [SERVER_NAME] }, 'deny'),
@@ -236,7 +243,7 @@ describe('hits', () => {
       { 'tls-before': 0, 'tls-denies': 1, 'tls-behind': 0, policy_default: 0 },
     ],
     [
-      'the default that denies a connection which all TLS rules pass over',
+      'the default that denies a connection which no TLS rule matches',
       [named('tls-other', { sni: ['other.example.net'] }, 'allow')],
       async () => (await rig.dial(443, [])).code === 0,
       false,
@@ -253,7 +260,7 @@ describe('hits', () => {
       { 'tls-deny-other': 0, 'tls-allows': 1, policy_default: 0 },
     ],
     [
-      'the HTTP rule that denies a request, not of the HTTP rule before it',
+      'the HTTP rule that denies a request, not for the HTTP rule before it',
       [
         named('http-before', { mode: 'intercept', http: { request: { path: { prefix: ['/v1/'] } } } }, 'allow'),
         named('http-denies', { mode: 'intercept', http: { request: { path: { prefix: ['/v2/'] } } } }, 'deny'),
@@ -272,7 +279,7 @@ describe('hits', () => {
       '200',
       { 'http-deny-other': 0, 'http-allows': 1, policy_default: 0 },
     ],
-  ])('count %s', async (_, rules, attempt, outcome, expected) => {
+  ])('count for %s', async (_, rules, attempt, outcome, expected) => {
     await rig.put(policyOf(rules));
     const before = { hits: await hits(), decided: await decisions() };
     expect(await attempt()).toBe(outcome);

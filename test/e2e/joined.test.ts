@@ -25,7 +25,7 @@ const connect = (own?: number): Promise<Ends> => talkers.connect(own);
 const joined = (own?: number): Promise<Ends> => talkers.joined(own);
 const isJoined = (): Promise<boolean> => talkers.isJoined();
 
-test('a connection with much data moves to the datapath without losing a byte', async () => {
+test('a connection with much data is offloaded to the datapath without losing a byte', async () => {
   const ends = await joined();
   await carryBoth(ends, 60 * MB);
   expect(await isJoined()).toBe(true);
@@ -35,13 +35,13 @@ test('a connection with much data moves to the datapath without losing a byte', 
   );
 });
 
-test('a connection with little data stays in the sockets of the node', async () => {
+test('a connection with little data is not offloaded', async () => {
   const ends = await connect();
   await carryBoth(ends, 10_000);
   expect(await isJoined()).toBe(false);
 });
 
-test('urgent data keeps its position while the node has the connection', async () => {
+test('urgent data keeps its position in the stream while the connection is not offloaded', async () => {
   const { client, server } = await connect();
   for (const [from, to] of [
     [client, server],
@@ -55,7 +55,7 @@ test('urgent data keeps its position while the node has the connection', async (
   await carryBoth({ client, server }, 10_000);
 });
 
-test('a FIN closes one direction, and the other direction continues', async () => {
+test('after a FIN from the client of an offloaded connection, the server can still send', async () => {
   const { client, server } = await joined();
   await client.must('end');
   expect(await server.must('take', 1)).toMatchObject({ took: 0, end: 'end' });
@@ -64,7 +64,7 @@ test('a FIN closes one direction, and the other direction continues', async () =
   expect(await client.must('take', 1)).toMatchObject({ took: 0, end: 'end' });
 });
 
-test('the same port opens another connection after the first is closed', async () => {
+test('a client port can open another connection after its offloaded connection has closed', async () => {
   const own = talkers.nextPort();
   const { client, server } = await joined(own);
   await server.must('close');
@@ -79,10 +79,10 @@ const decided = async (): Promise<number> => {
 };
 
 test.each([
-  ['the client alone', false],
+  ['the client', false],
   ['both sides', true],
 ])(
-  'after %s disappears without a FIN, the same port opens another connection, which is inspected',
+  'after %s of an offloaded connection vanished without a FIN, the same port opens another connection, which is inspected',
   async (_, isServerGone) => {
     const own = talkers.nextPort();
     const { client, server } = await joined(own);
@@ -94,7 +94,7 @@ test.each([
     try {
       await client.end();
       if (isServerGone) await server.end();
-      // The entries of the kernel are gone, too.
+      // Removes the sockets that the kernel keeps after the end of the processes.
       for (const inside of gone) await inside.must('ss', '-K', `( sport = :${PORT} or dport = :${PORT} )`);
     } finally {
       for (const inside of gone) await inside.must('nft', 'delete table ip hush');
@@ -104,14 +104,14 @@ test.each([
   },
 );
 
-test.each(['client', 'server'] as const)('a reset by the %s resets the other side', async (who) => {
+test.each(['client', 'server'] as const)('a RST of the %s resets both ends of an offloaded connection', async (who) => {
   const ends = await joined();
   await ends[who].must('reset');
   const other = who === 'client' ? ends.server : ends.client;
   expect(await other.ask('take', 1)).toEqual({ failed: 'ConnectionResetError' });
 });
 
-test('a policy that denies the connection resets both sides', async () => {
+test('a new policy that denies an offloaded connection resets both sides', async () => {
   const { client, server } = await joined();
   const both = [client.ask('take', 1), server.ask('take', 1)];
   await rig.put(policyOf([tls('another.test')]));
@@ -119,7 +119,7 @@ test('a policy that denies the connection resets both sides', async () => {
   await rig.put(policyOf([tls(SERVER_NAME)]));
 });
 
-test('a side that does not read stops the sender by backpressure', async () => {
+test('a side of an offloaded connection that does not read stops the sender by backpressure', async () => {
   const { client, server } = await joined();
   await client.must('patience', 1);
   expect(await client.ask('send', 200 * MB, 5)).toEqual({ failed: 'TimeoutError' });
@@ -127,12 +127,12 @@ test('a side that does not read stops the sender by backpressure', async () => {
   await carry(server, client, MB, 6);
 });
 
-describe('TCP options of the two sides', () => {
+describe('TCP options and the splicing offload', () => {
   const set = (inside: Inside, ...settings: readonly string[]): Promise<string> =>
     inside.must('sysctl', '-qw', ...settings);
   const DEFAULT_RMEM = 'net.ipv4.tcp_rmem=4096 131072 33554432';
 
-  test('different window scales work', async () => {
+  test('data passes an offloaded connection whose sides have different window scales', async () => {
     const { client, server } = rig.topology;
     const [before] = await Promise.all([client.must('sysctl', '-n', 'net.ipv4.tcp_rmem')]);
     await set(client, 'net.ipv4.tcp_rmem=4096 65535 65535');
@@ -147,7 +147,7 @@ describe('TCP options of the two sides', () => {
     }
   });
 
-  test('missing timestamps on one side or both work', async () => {
+  test('a connection is offloaded if both sides lack TCP timestamps, but not if only one side lacks timestamps', async () => {
     const { client, server, node } = rig.topology;
     await set(client, 'net.ipv4.tcp_timestamps=0');
     try {
@@ -164,7 +164,7 @@ describe('TCP options of the two sides', () => {
     }
   });
 
-  test('segments larger than the MSS of the server side work', async () => {
+  test('a connection whose server side has a smaller MSS is not offloaded, and its data passes', async () => {
     const { server } = rig.topology;
     const device = (await server.must('sh', '-c', 'ip -o -4 route get 10.77.1.2')).replace(/^.* dev (\S+) .*$/s, '$1');
     await server.must('ip', 'link', 'set', device, 'mtu', '1300');
@@ -178,11 +178,11 @@ describe('TCP options of the two sides', () => {
   });
 });
 
-test('a smaller path MTU is reported to the sender with its own sequence numbers', async () => {
+test('the sender on an offloaded connection accepts an ICMP error that reports a smaller path MTU', async () => {
   const { client, server } = await joined();
   await carry(client, server, MB, 8);
   await rig.topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '1200');
-  // The datapath caches next hops for about a second.
+  // The datapath caches next hops with their MTU for about a second, so the test waits.
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   try {
     await carry(client, server, 10 * MB, 9);
@@ -194,7 +194,7 @@ test('a smaller path MTU is reported to the sender with its own sequence numbers
   }
 });
 
-test('lost segments are retransmitted', async () => {
+test('lost segments of an offloaded connection are retransmitted', async () => {
   const ends = await joined();
   const lossy =
     'add table ip loss; add chain ip loss in { type filter hook prerouting priority 0; }; add rule ip loss in meta l4proto tcp numgen random mod 100 < 2 drop';
@@ -215,7 +215,7 @@ test('lost segments are retransmitted', async () => {
   }
 });
 
-test('with third-party hooks no connection is offloaded, and offloaded connections continue', async () => {
+test('while a third-party hook exists, no connection is newly offloaded, and offloaded connections continue', async () => {
   const { node } = rig.topology;
   const ends = await joined();
   await node.must('nft', 'add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
@@ -231,7 +231,7 @@ test('with third-party hooks no connection is offloaded, and offloaded connectio
   }
 });
 
-test('an offloaded connection continues when the datapath gets larger tables', async () => {
+test('an offloaded connection continues when the datapath gets larger maps', async () => {
   const ends = await joined();
   const many = Array.from({ length: 3_000 }, (_, index) => ({
     match: { proto: 'udp', dst_ports: [1_000 + index], dst_ips: [`10.9.${index >> 8}.${index & 255}`] },
@@ -241,7 +241,7 @@ test('an offloaded connection continues when the datapath gets larger tables', a
   expect(await isJoined()).toBe(true);
 });
 
-test('a node that shuts down resets offloaded connections on both sides', async () => {
+test('a node that shuts down resets both ends of an offloaded connection', async () => {
   const { client, server } = await joined();
   const both = [client.ask('take', 1), server.ask('take', 1)];
   await rig.node.end('SIGTERM');
@@ -252,7 +252,7 @@ test('a node that shuts down resets offloaded connections on both sides', async 
 
 describe('when the node is killed', () => {
   const RESET = { failed: 'ConnectionResetError' };
-  /** The validity of the last keep-alive of the node, plus one second. */
+  /** Validity of the last keep-alive of the killed node plus one second, in milliseconds. */
   const LAPSED_MS = 6_000;
   afterEach(async () => {
     await rig.node.restart();
@@ -267,7 +267,7 @@ describe('when the node is killed', () => {
   test.each([
     ['client', 'server'],
     ['server', 'client'],
-  ] as const)('both sides are reset within six seconds while the %s sends', async (from, to) => {
+  ] as const)('both sides of an offloaded connection are reset within 6 s while the %s sends', async (from, to) => {
     const ends = await joined();
     for (const talker of [ends.client, ends.server]) await talker.must('patience', 20);
     const { answers, ms } = await took([
@@ -279,7 +279,7 @@ describe('when the node is killed', () => {
   });
 
   test.each(['client', 'server'] as const)(
-    'both sides are reset by the first packet of a %s that was silent',
+    'both sides of an idle offloaded connection are reset by the first packet of the %s',
     async (who) => {
       const ends = await joined();
       const other = who === 'client' ? ends.server : ends.client;
@@ -292,7 +292,7 @@ describe('when the node is killed', () => {
     },
   );
 
-  test('silent sides are reset when the node starts again', async () => {
+  test('both sides of an idle offloaded connection are reset when the node starts again', async () => {
     const { client, server } = await joined();
     for (const talker of [client, server]) await talker.must('patience', 30);
     const waits = [client.ask('take', 1), server.ask('take', 1)];
@@ -304,7 +304,7 @@ describe('when the node is killed', () => {
   });
 });
 
-test('offloaded connections end with the node: nothing passes without it, and the next node finds nothing', {
+test('an offloaded connection ends when the node restarts', {
   timeout: 90_000,
 }, async () => {
   const { client, server } = await joined();

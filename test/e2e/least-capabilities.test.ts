@@ -10,17 +10,20 @@ import { DNS_SECTION, data, dig, startUpstream } from './names.js';
 import { policyOf } from './rig.js';
 import { Talkers } from './talkers.js';
 
-/** The capabilities that docs/capabilities.md lists. */
+/** The capabilities that docs/capabilities.md lists, without the prefix CAP_. */
 const LEAST = ['NET_ADMIN', 'BPF', 'PERFMON', 'NET_RAW', 'NET_BIND_SERVICE'];
-/** Only the proxy returns answers to lookups of this address. */
+/** No host has this address, so only the DNS proxy can answer a lookup that is sent to it. */
 const ELSEWHERE = '198.51.100.53';
 const PORTS = { steady: 80, named: 81, inspected: 443 } as const;
-/** Longer than the timeout of a flow. */
+/** Options for polls. The limit of ten seconds is longer than the time-out of a steady flow (two seconds). */
 const soon = { timeout: 10_000, interval: 20 };
 
 type Steady = { readonly pongs: () => number; readonly others: () => readonly string[] };
 
-/** A flow that sends every 20 ms, and the output of its end besides echoes. */
+/**
+ * Starts a client with one flow that sends a packet every 20 ms. `pongs` counts the echoes; `others` returns
+ * all other lines of output.
+ */
 function steadyFlow({ client }: Topology, mode: 'connect' | 'connect-udp'): Steady {
   const words = [mode, ADDRESSES.server, String(PORTS.steady), '--every', '20', '--timeout', '2000'];
   const child = client.start(process.execPath, [program('tour-traffic'), ...words]);
@@ -38,13 +41,13 @@ function steadyFlow({ client }: Topology, mode: 'connect' | 'connect-udp'): Stea
 describe.each([
   ['root', undefined],
   ['another user', 65_534],
-])('a node of %s without CAP_SYS_ADMIN', (_, user) => {
+])('a node that runs as %s without CAP_SYS_ADMIN', (_, user) => {
   let rig: InspectedRig;
   afterEach(() => rig?.remove());
 
   /**
-   * The opening times of the flows of the steady port, by protocol. Each process converts the kernel clock
-   * itself.
+   * Returns the opening times of the flows on the steady port in units of 0.1 s, by protocol. Each node
+   * process converts kernel times itself, so the test compares the times of several processes.
    */
   const opened = async (): Promise<Record<string, number>> => {
     const { body } = await rig.node.request('GET', `/api/v1/flows?dst_port=${PORTS.steady}`);
@@ -52,7 +55,7 @@ describe.each([
     return Object.fromEntries(items.map(({ proto, opened: at }) => [proto, Math.round(Date.parse(at) / 100)]));
   };
 
-  test('starts, restarts and takes over from a killed node, and established flows survive', {
+  test('starts, restarts and takes over from a killed node, and established flows continue', {
     timeout: 120_000,
   }, async () => {
     rig = await createInspectedRig(
@@ -100,7 +103,7 @@ describe.each([
       await node.restart();
       await serves();
     }
-    // Another size: flows move to another table.
+    // With another flow capacity, the new process moves the flows to another flow table.
     await node.end('SIGTERM');
     const file = join(node.folder, 'weir.yaml');
     const config = JSON.parse(await readFile(file, 'utf8')) as { dataplane: object };
@@ -126,16 +129,19 @@ describe('readiness names the missing capability', () => {
     return report?.checks.find((check) => check.name === name && !check.ok)?.detail ?? '';
   };
 
-  test.each([[['NET_ADMIN']], [['BPF']], [['PERFMON']], [['NET_ADMIN', 'BPF', 'PERFMON']]])('%j', async (missing) => {
-    topology = await createTopology('lacks');
-    node = await startNode(topology, { only: LEAST.filter((name) => !missing.includes(name)) });
-    const sentences = missing.map((name) => ` The capability CAP_${name} is missing: run as root, or grant it.`);
-    await expect
-      .poll(() => detailOf('dataplane_running'), { timeout: 15_000 })
-      .toBe(`this machine lacks what the dataplane needs:${sentences.join('')}`);
-  });
+  test.each([[['NET_ADMIN']], [['BPF']], [['PERFMON']], [['NET_ADMIN', 'BPF', 'PERFMON']]])(
+    'of the datapath: %j',
+    async (missing) => {
+      topology = await createTopology('lacks');
+      node = await startNode(topology, { only: LEAST.filter((name) => !missing.includes(name)) });
+      const sentences = missing.map((name) => ` The capability CAP_${name} is missing: run as root, or grant it.`);
+      await expect
+        .poll(() => detailOf('dataplane_running'), { timeout: 15_000 })
+        .toBe(`this machine lacks what the dataplane needs:${sentences.join('')}`);
+    },
+  );
 
-  test('CAP_SYS_ADMIN, if an earlier build pinned the program in force', async () => {
+  test('CAP_SYS_ADMIN, if an earlier build pinned the maps', async () => {
     topology = await createTopology('lacks');
     const set = join(topology.pinPath, 'maps-1');
     mkdirSync(set, { recursive: true });
@@ -150,7 +156,7 @@ describe('readiness names the missing capability', () => {
     expect(await detailOf('dataplane_running')).toContain('CAP_SYS_ADMIN');
   });
 
-  test('NET_BIND_SERVICE', async () => {
+  test('CAP_NET_BIND_SERVICE, if the DNS proxy needs a port below 1024', async () => {
     topology = await createTopology('lacks');
     const only = LEAST.filter((name) => name !== 'NET_BIND_SERVICE');
     node = await startNode(topology, { only, sections: { dns: { ...DNS_SECTION, transparent: true } } });

@@ -7,7 +7,7 @@ import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
 import { CHANGED, FIRST, RETRYING, SAME, type Sent, send, WITHOUT_COOKIE } from './second-hellos.js';
 
-/** For connections. */
+/** Maximum number of inspected connections: the setting `max_connections` of the node. */
 const ROOM = 16;
 let rig: InspectedRig;
 beforeAll(async () => {
@@ -23,7 +23,7 @@ const tls = (block: Readonly<Record<string, unknown>>, more: Readonly<Record<str
 const passes = async (...options: string[]): Promise<boolean> =>
   (await rig.dial(443, options)).text.includes('HTTP/1.1 200 OK');
 
-test('a connection passes by its server name, and by no other name', async () => {
+test('an allow rule with a server name passes connections with this server name, and no other connection', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   await rig.node.ready();
   expect(await passes()).toBe(true);
@@ -32,7 +32,7 @@ test('a connection passes by its server name, and by no other name', async () =>
   expect(await passes('-noservername')).toBe(false);
 });
 
-test('the server sees the address and the port of the client', async () => {
+test('the server of an inspected connection gets the address and the port of the client', async () => {
   const { client, server } = rig.topology;
   const program = `
 import socket
@@ -49,7 +49,7 @@ c,a=s.accept(); print(a[0],a[1],flush=True); c.recv(10); c.close()`;
   expect(said).toContain('10.77.1.2 40123');
 });
 
-test('the server certificate decides before TLS 1.3, and tls13_uninspectable decides where it is hidden', async () => {
+test('a rule for server certificates decides by the certificate up to TLS 1.2, and by tls13_uninspectable in TLS 1.3', async () => {
   await rig.put(policyOf([tls({ server_cn: [SERVER_NAME] })]));
   expect(await passes('-tls1_2')).toBe(false);
   const { rootPem } = rig.certificates;
@@ -62,7 +62,7 @@ test('the server certificate decides before TLS 1.3, and tls13_uninspectable dec
   expect(await passes('-tls1_3')).toBe(true);
 });
 
-test('a connection without TLS or with a hidden name does not match an allow and matches a deny', async () => {
+test('a connection without TLS or without a server name matches a deny rule with tls, but no allow rule with tls', async () => {
   const program = `
 import socket
 s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(b'hello'); print(s.recv(100))`;
@@ -80,7 +80,7 @@ s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(b'hello
   expect(await passes('-noservername')).toBe(false);
 });
 
-test('a server that does not answer a ClientHello by TLS is reset, so that no other protocol passes', async () => {
+test('a connection is reset if the server does not answer the ClientHello by TLS, so that no other protocol passes', async () => {
   const program = `
 import socket
 s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(bytes.fromhex('${FIRST.toString('hex')}'))
@@ -93,14 +93,14 @@ except ConnectionError: print('reset')`;
   expect(await echoed()).toBe('reset');
 });
 
-test('under audit no connection is reset', async () => {
+test('a deny rule in audit mode passes a connection that it matches', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny', mode: 'audit' })]));
   expect(await passes()).toBe(true);
   await rig.put(policyOf([tls({ sni: ['other.test'] }, { action: 'deny', mode: 'audit' })]));
   expect(await passes()).toBe(false);
 });
 
-test('explain predicts the result of real connections', async () => {
+test('explain predicts the verdict of real TLS connections', async () => {
   const { rootPem } = rig.certificates;
   const good = { server_cn: SERVER_NAME };
   const flows: readonly (readonly [string[], Readonly<Record<string, unknown>>])[] = [
@@ -147,7 +147,7 @@ async function explain(said: Readonly<Record<string, unknown>>) {
   return body as { readonly effective_action: string; readonly unknown: readonly string[] };
 }
 
-/** An open connection whose server has received nothing yet. */
+/** Opens a TLS connection whose server has received no request yet. Returns the `openssl` process. */
 async function begun(): Promise<ChildProcess> {
   const words = ['s_client', '-connect', '10.77.2.2:443', '-servername', SERVER_NAME, '-quiet', '-no_ign_eof'];
   const child = rig.topology.client.start('openssl', words);
@@ -155,13 +155,16 @@ async function begun(): Promise<ChildProcess> {
   child.stderr?.on('data', (chunk: Buffer) => {
     said += chunk.toString();
   });
-  // The connection may be closed before the write.
+  // The node may close the connection before the test writes. The write then fails, which is no error of the
+  // test.
   child.stdin?.on('error', () => {});
   await expect.poll(() => said, { timeout: 5_000 }).toContain('verify');
   return child;
 }
 
-/** The result of such a connection after `change`. */
+/**
+ * Opens a TLS connection, runs `change`, and sends a request. Returns whether the connection is still open.
+ */
 async function held(change: () => Promise<void>): Promise<'open' | 'closed'> {
   const child = await begun();
   const gone = new Promise<'closed'>((resolve) => child.once('exit', () => resolve('closed')));
@@ -174,7 +177,7 @@ async function held(change: () => Promise<void>): Promise<'open' | 'closed'> {
 }
 const WEB = { match: { proto: 'tcp', dst_ports: [443] } };
 
-test('an inspected connection is evaluated again by the next policy', async () => {
+test('a new policy decides open inspected connections again: it keeps allowed connections and closes denied connections', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   expect(await held(() => rig.put(policyOf([tls({ sni: [SERVER_NAME, 'more.test'] })])))).toBe('open');
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
@@ -185,7 +188,7 @@ test('an inspected connection is evaluated again by the next policy', async () =
   expect(await held(() => rig.put(policyOf([])))).toBe('closed');
 });
 
-test('a ClientHello is evaluated by the policy in force at its arrival, not at the start of its connection', async () => {
+test('a ClientHello is decided by the policy in force when the ClientHello arrives, not when the connection opened', async () => {
   const program = `
 const tls = require('node:tls');
 const socket = require('node:net').connect(443, '10.77.2.2', () => console.log('open'));
@@ -210,7 +213,7 @@ process.stdin.once('data', () => {
   expect(await heard(['other.test'], [SERVER_NAME])).toBe('passed');
 });
 
-/** Opens connections that send nothing, and keeps them open. */
+/** Opens `count` connections that send nothing, and keeps them open until the returned process ends. */
 async function silent(count: number): Promise<ChildProcess> {
   const program = `
 import socket,sys
@@ -221,7 +224,7 @@ print('open',flush=True); sys.stdin.read()`;
   return child;
 }
 
-test('connections over the limit are reset; under audit as many again pass without inspection', async () => {
+test('connections beyond max_connections are reset; in audit mode, as many more connections pass without inspection', async () => {
   const count = async (of: 'connections' | 'refused'): Promise<unknown> => {
     const { body } = await rig.node.request('GET', '/api/v1/stats');
     const { tls } = body as { tls: { connections: number; refused: Readonly<Record<string, number>> } };
@@ -256,7 +259,7 @@ test('connections over the limit are reset; under audit as many again pass witho
 describe('a server that sends HelloRetryRequest', () => {
   const PORTS = { retrying: 450, stateless: 451, intercepted: 450 } as const;
   const heard: string[] = [];
-  /** Names that the servers received. */
+  /** Returns the server names of all ClientHellos that the servers have received. */
   const names = (): readonly string[] =>
     heard.flatMap((text) => /Hostname in TLS extension: "(.*)"/.exec(text)?.[1] ?? []);
   const on = (
@@ -288,38 +291,38 @@ describe('a server that sends HelloRetryRequest', () => {
       child.stdout?.on('data', (chunk: Buffer) => heard.push(...chunk.toString().split('\n')));
   });
 
-  test.each(SAME)('receives a second ClientHello with equal fields: %s', async (_, sent) => {
+  test.each(SAME)('receives a second ClientHello with the fields of the first: %s', async (_, sent) => {
     await rig.put(policyOf(named));
     expect(await send(rig, PORTS.retrying, sent)).toBe('hello');
   });
 
-  test('receives the second ClientHello of real clients unchanged', async () => {
+  test('receives the second ClientHello of an openssl client', async () => {
     await rig.put(policyOf(named));
     const groups = ['-groups', 'X25519:P-384'];
     const { text } = await rig.dial(PORTS.retrying, groups);
     expect(text).toContain('Verification error');
   });
 
-  test.each(CHANGED)('receives no second ClientHello that differs from the first: %s', async (_, sent) => {
+  test.each(CHANGED)('does not receive a second ClientHello that differs from the first: %s', async (_, sent) => {
     await rig.put(policyOf(named));
     const before = names().length;
     expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
     expect(names().slice(before)).not.toContain('denied.test');
   });
 
-  test('may send it once: the second HelloRetryRequest ends the connection', async () => {
+  test('may send HelloRetryRequest once: a second HelloRetryRequest resets the connection', async () => {
     await rig.put(policyOf(named));
     expect(await send(rig, PORTS.stateless, WITHOUT_COOKIE)).toBe('reset');
     expect(names()).not.toContain('denied.test');
   });
 
-  test.each(CHANGED)('receives no second ClientHello that a deny matches: %s', async (_, sent) => {
+  test.each(CHANGED)('does not receive a second ClientHello that a deny rule matches: %s', async (_, sent) => {
     await rig.put(policyOf([on(PORTS.retrying, { sni: ['denied.test'] }, { action: 'deny' }), any(PORTS.retrying)]));
     expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
     expect(names()).not.toContain('denied.test');
   });
 
-  test('a reset connection is a finding; under audit the connection passes and is a finding', async () => {
+  test('causes a finding if the second ClientHello differs from the first; in audit mode the connection passes', async () => {
     await expect
       .poll(() => findings('hello_changed'), { timeout: 5_000 })
       .toContainEqual(expect.objectContaining({ effective_action: 'deny', rule: null }));
@@ -334,7 +337,7 @@ describe('a server that sends HelloRetryRequest', () => {
   });
 });
 
-test('an open connection without inspection is cut when a new policy requires inspection', async () => {
+test('a new policy that requires inspection drops the packets of an open connection that was not inspected', async () => {
   await rig.put(policyOf([WEB]));
   const child = await begun();
   let said = '';
@@ -348,7 +351,7 @@ test('an open connection without inspection is cut when a new policy requires in
   child.kill('SIGKILL');
 });
 
-test('while the process is dead, connections of TLS rules do not pass, and open ones end', async () => {
+test('while the process is dead, new connections of TLS rules are dropped, and open connections end', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   expect(await held(() => rig.node.end('SIGKILL').then(() => {}))).toBe('closed');
   expect(await rig.tcp(443)).toBe('refused ETIMEDOUT');
@@ -358,7 +361,7 @@ test('while the process is dead, connections of TLS rules do not pass, and open 
   expect((await rig.stats()).drops.service_plane_absent).toBeGreaterThan(0);
 });
 
-test('a node with the address 192.0.2.1 inspects from its start', async () => {
+test('a node that owns the address 192.0.2.1 inspects connections from its start', async () => {
   const { node } = rig.topology;
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   await rig.node.end('SIGTERM');

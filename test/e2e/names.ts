@@ -4,17 +4,17 @@ import type { Rig } from './rig.js';
 
 const UPSTREAM_READY_MS = 10_000;
 
-/** The section `dns` of a node with the upstream of `startUpstream`. */
+/** The configuration section `dns` of a node whose upstream is the resolver of `startUpstream`. */
 export const DNS_SECTION = {
   listen: [`${ADDRESSES.nodeLan}:53`],
   upstreams: [`${ADDRESSES.server}:53`],
   rebind_allow: ['*.example.com'],
 };
 
-/** The status and the answers that `dig` prints. */
+/** The output of `dig`: DNS status (`none` without an answer), answer records, and the whole text. */
 export type Dug = { readonly status: string; readonly answers: readonly string[]; readonly text: string };
 
-/** Runs `dig` on the client. */
+/** Runs `dig` on the client against `server`, with the additional arguments `words`. */
 export async function dig(rig: Rig, server: string, ...words: string[]): Promise<Dug> {
   const options = ['+tries=1', '+time=3', '+nocookie'];
   const { stdout } = await rig.topology.client.run('dig', `@${server}`, ...options, ...words);
@@ -23,10 +23,10 @@ export async function dig(rig: Rig, server: string, ...words: string[]): Promise
   return { status: /status: (\w+)/.exec(stdout)?.[1] ?? 'none', answers: spaced, text: stdout };
 }
 
-/** The answers without their TTLs. */
+/** Returns the answer records of `dig` without TTL and class. */
 export const data = ({ answers }: Dug): string[] => answers.map((line) => line.replace(/ \d+ IN /, ' '));
 
-/** Starts a resolver with a few names on the server. */
+/** Starts the resolver `dnsmasq` with a few names on the server host. Resolves when the resolver answers. */
 export async function startUpstream({ topology: { server } }: Rig): Promise<ChildProcess> {
   const words = [
     '--no-daemon --conf-file=/dev/null --no-resolv --no-hosts --bind-interfaces --user=root --group=root --pid-file=',

@@ -41,7 +41,7 @@ const fetched = async (inside: Inside, address: string): Promise<boolean> => {
   const { code } = await inside.run('curl', '-ksS', '--max-time', '2', '--resolve', at, `https://${SERVER_NAME}/`);
   return code === 0;
 };
-/** The connections that the node cannot intercept. */
+/** Connections from the node and to the node. The node cannot intercept its own connections. */
 const own = (): readonly (readonly [string, Inside, string, string])[] => [
   ['from', rig.topology.node, ADDRESSES.nodeWan, ADDRESSES.server],
   ['to', rig.topology.client, ADDRESSES.client, ADDRESSES.nodeLan],
@@ -55,7 +55,7 @@ const findings = async (): Promise<unknown> => {
 };
 const soon = { timeout: 10_000, interval: 50 };
 
-test('TLS rules on connections of the node itself fail closed, and explain states that they cannot be inspected', async () => {
+test('a TLS rule drops connections from and to the node itself, with the drop reason node_uninspected', async () => {
   await put('enforce');
   await rig.node.ready();
   for (const [, inside, , to] of own()) expect(await fetched(inside, to)).toBe(false);
@@ -73,7 +73,7 @@ test('TLS rules on connections of the node itself fail closed, and explain state
   expect(await fetched(rig.topology.client, ADDRESSES.server)).toBe(true);
 });
 
-test('a write of a TLS rule that only such connections reach returns a warning', async () => {
+test('a policy write returns a warning for a TLS rule that only connections of the node itself can match', async () => {
   const rule = { id: 'named', action: 'allow', match: named };
   const groups = [
     { id: 'own', mode: 'enforce', sources: { ips: [ADDRESSES.nodeWan] }, rules: [rule] },
@@ -89,7 +89,7 @@ test('a write of a TLS rule that only such connections reach returns a warning',
   ]);
 });
 
-test('under audit such connections pass and are findings', async () => {
+test('in audit mode, connections of the node itself pass a TLS rule and are findings', async () => {
   await put('audit');
   for (const [, inside, , to] of own()) expect(await fetched(inside, to)).toBe(true);
   await expect.poll(findings, soon).toEqual(

@@ -5,14 +5,14 @@ import { createRig, policyOf, type Rig } from './rig.js';
 
 const USER = 65_534;
 const ONLY = ['NET_ADMIN', 'BPF', 'PERFMON', 'NET_RAW'];
-/** The time between the loss and the repair (F10). */
+/** Options for polls: a node must restore lost pins within five seconds (F10). */
 const soon = { timeout: 5_000, interval: 20 };
 
 let rig: Rig;
 let pinPath: string;
 let pinned: readonly string[];
 beforeAll(async () => {
-  // A user without the rights of root, so that the mode of a folder can prevent pins.
+  // The node runs as a user without root rights, so that the mode of a folder can prevent new pins.
   rig = await createRig('lost', [80, 81], { user: USER, only: ONLY });
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
   await rig.node.ready();
@@ -44,14 +44,14 @@ test.each([
   ['one pin', () => rmSync(join(pinPath, 'maps-1', 'flows'))],
   ['the folder of the maps', () => rmSync(join(pinPath, 'maps-1'), { recursive: true })],
   ['every pin', () => rmSync(pinPath, { recursive: true })],
-])('a node notices within 5 s that %s was removed, and restores it', async (_, remove) => {
+])('a node restores its pins within five seconds after %s was removed', async (_, remove) => {
   expect(pinned).toContain('flows');
   remove();
   expect(pins()).not.toContain('flows');
   await expect.poll(pins, soon).toEqual(pinned);
   await rig.node.ready();
   await isEnforced();
-  // The next process takes over the program in force.
+  // The next process must take over the program in force from the restored pins.
   await rig.node.restart();
   await rig.node.ready();
   expect(pins()).toEqual(pinned);
@@ -60,7 +60,7 @@ test.each([
   expect(log.at(-1)).toContain('"flows"');
 });
 
-test('readiness names the pins while they cannot be restored', async () => {
+test('readiness names the pins that the node cannot restore', async () => {
   chownSync(pinPath, 0, 0);
   chmodSync(pinPath, 0o755);
   try {

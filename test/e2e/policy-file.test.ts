@@ -19,7 +19,10 @@ const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
 const MIB = 1024 * 1024;
 const WAIT = { timeout: 30_000, interval: 20 };
 
-/** A node without a datapath that follows `policy.yaml` in its folder; `make` creates that file. */
+/**
+ * Starts a node without a datapath, with `policy.yaml` of its folder as `policy.file`. `make` creates this
+ * file first.
+ */
 function nodeWith(make: (path: string) => unknown) {
   const folder = temporaryFolder();
   const path = join(folder, 'policy.yaml');
@@ -39,7 +42,7 @@ function nodeWith(make: (path: string) => unknown) {
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (log += String(chunk)));
   return {
     path,
-    /** The detail of the check `policy_ready`. */
+    /** Returns the detail of the readiness check `policy_ready`. */
     detail: async (): Promise<string> => {
       const port = /"port":(\d+)/.exec(log)?.[1];
       const { checks } = (await (await fetch(`http://127.0.0.1:${port}/ready`)).json()) as {
@@ -48,7 +51,7 @@ function nodeWith(make: (path: string) => unknown) {
       return checks.find(({ name }) => name === 'policy_ready')?.detail ?? '';
     },
     logged: (text: string) => vi.waitFor(() => expect(log).toContain(text), WAIT),
-    /** Peak resident memory in MiB. */
+    /** Returns the peak resident memory of the node in MiB. */
     peak: () => Number(/^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1]) / 1024,
     stop: async () => {
       child.kill('SIGTERM');
@@ -71,7 +74,7 @@ it.each<[string, (path: string) => unknown, string]>([
     },
     'is larger than 65536 KiB',
   ],
-])('a node whose policy.file is %s reports it, loads its replacement, and shuts down', async (_, make, reason) => {
+])('a node whose policy.file is %s logs the fault, loads a replacement, and shuts down', async (_, make, reason) => {
   const node = nodeWith(make);
   await node.logged('the API listens');
   await node.logged(reason);
@@ -84,7 +87,7 @@ it.each<[string, (path: string) => unknown, string]>([
   expect(await node.stop()).toBe(0);
 });
 
-it('a node whose policy.file becomes a FIFO keeps its policy, and shuts down', async () => {
+it('a node whose policy.file becomes a FIFO logs the fault, and still shuts down', async () => {
   const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
   await node.logged('policy file written');
   rmSync(node.path);
@@ -93,7 +96,7 @@ it('a node whose policy.file becomes a FIFO keeps its policy, and shuts down', a
   expect(await node.stop()).toBe(0);
 });
 
-it('/ready reports an unreadable policy.file as degraded until it is read again', async () => {
+it('/ready reports policy.file as degraded while the file is unreadable', async () => {
   const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
   await node.logged('policy file written');
   await vi.waitFor(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
@@ -109,7 +112,7 @@ it('/ready reports an unreadable policy.file as degraded until it is read again'
   expect(await node.stop()).toBe(0);
 });
 
-it('/ready names the code of a refused policy.file, and nothing that the policy says', async () => {
+it('/ready names the error code of a refused policy.file, and no text of the policy', async () => {
   const node = nodeWith((path) => writeFileSync(path, 'default_policy: perhaps\nsource_groups: []\n'));
   await node.logged('was not written');
   await vi.waitFor(async () => {

@@ -4,12 +4,12 @@ import type { NodeProcess } from '#cli/node-process.js';
 type Value = string | number | boolean | null | readonly string[] | Readonly<Record<string, number>>;
 export type WiretapMessage = Readonly<Record<string, Value>> & { readonly type: string };
 
-/** A wiretap reader over a WebSocket. */
+/** A client that reads the wiretap over a WebSocket. */
 export type WiretapReader = {
-  /** The messages received so far. */
+  /** The messages that the client has received so far. */
   readonly messages: WiretapMessage[];
   readonly socket: WebSocket;
-  /** The close code of the server. */
+  /** Resolves with the WebSocket close code that the node sends. */
   readonly closed: Promise<number>;
 };
 

@@ -1,11 +1,16 @@
 import { firstLine, type NodeOptions, type NodeProcess, program, startNode } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 
-/** A client, a node that runs Weir, and a server that echoes TCP and UDP on `ports`. */
+/**
+ * Three network namespaces: a client, a node that runs Weir, and a server that echoes TCP and UDP on `ports`.
+ */
 export type Rig = {
   readonly topology: Topology;
   readonly node: NodeProcess;
-  /** First line of a traffic end on the client: `open`, `pong 1`, `refused …`, `silent 1`. */
+  /**
+   * Runs the traffic program on the client. Returns its first line: `open`, `pong 1`, `refused …` or `silent
+   * 1`.
+   */
   tcp(port: number, ...options: string[]): Promise<string>;
   udp(port: number, ...options: string[]): Promise<string>;
   ping(): Promise<boolean>;
@@ -79,8 +84,8 @@ export type RuleInput = {
 };
 
 /**
- * A singleton policy with one group for the first address of the client; rules without an id are named r0,
- * r1, …
+ * Returns a singleton policy with one group for the first address of the client. Rules without an id get the
+ * ids r0, r1, … by position.
  */
 export function policyOf(
   rules: readonly RuleInput[],

@@ -10,18 +10,18 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
-describe('real traffic through the node', () => {
-  test('nothing passes before the first policy', async () => {
+describe('policies on real traffic', () => {
+  test('no packet passes before the first policy', async () => {
     expect(await Promise.all([rig.tcp(80), rig.udp(80), rig.ping()])).toEqual([NO_ANSWER, 'silent 1', false]);
   });
 
-  test('an allow rule passes matching packets only', async () => {
+  test('an allow rule passes only packets that it matches', async () => {
     await rig.put(policyOf([{ match: { dst_ips: [ADDRESSES.server], proto: 'tcp', dst_ports: [80] } }]));
     const seen = await Promise.all([rig.tcp(80), rig.tcp(81), rig.udp(80), rig.ping()]);
     expect(seen).toEqual(['open', NO_ANSWER, 'silent 1', false]);
   });
 
-  test('a deny rule before an allow rule wins, and has no effect after it', async () => {
+  test('a deny rule before an allow rule decides; a deny rule after the allow rule has no effect', async () => {
     const deny = { action: 'deny', match: { proto: 'tcp', dst_ports: [81] } } as const;
     const allow = { match: { proto: 'tcp' } };
     await rig.put(policyOf([deny, allow]));
@@ -30,7 +30,7 @@ describe('real traffic through the node', () => {
     expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'open']);
   });
 
-  test('a priority overrides the order of the list', async () => {
+  test('the priority of a rule overrides its position in the list', async () => {
     await rig.put(
       policyOf([
         { priority: 20, match: { proto: 'tcp' } },
@@ -40,7 +40,7 @@ describe('real traffic through the node', () => {
     expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', NO_ANSWER]);
   });
 
-  test('port ranges include both ends', async () => {
+  test('a port range includes its first and its last port', async () => {
     await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: ['81-82'] } }]));
     expect(await Promise.all([rig.tcp(80), rig.tcp(81), rig.tcp(82), rig.tcp(90)])).toEqual([
       NO_ANSWER,
@@ -50,7 +50,7 @@ describe('real traffic through the node', () => {
     ]);
   });
 
-  test('source ports are matched', async () => {
+  test('a rule with source ports matches only packets from these ports', async () => {
     await rig.put(policyOf([{ match: { proto: 'any', src_ports: ['40000-40010'], dst_ports: [80] } }]));
     const from = (port: number): readonly string[] => ['--source-port', `${port}`];
     expect(await Promise.all([40_010, 40_011].map((port) => rig.tcp(80, ...from(port))))).toEqual(['open', NO_ANSWER]);
@@ -60,12 +60,12 @@ describe('real traffic through the node', () => {
     ]);
   });
 
-  test('UDP answers pass as replies of the flow', async () => {
+  test('a UDP answer passes as a reply of the flow', async () => {
     await rig.put(policyOf([{ match: { proto: 'udp', dst_ports: [80] } }]));
     expect(await Promise.all([rig.udp(80), rig.udp(81)])).toEqual(['pong 1', 'silent 1']);
   });
 
-  test('ICMP is matched by type', async () => {
+  test('a rule with an ICMP type matches only packets of this type', async () => {
     const timestamp = async (): Promise<boolean> => {
       const { stdout } = await rig.topology.client.run(
         'hping3',
@@ -87,7 +87,7 @@ describe('real traffic through the node', () => {
     expect(await Promise.all([rig.ping(), timestamp()])).toEqual([true, false]);
   });
 
-  test('groups are selected by source, and the default action of a group is final', async () => {
+  test('a group decides packets of its sources, and its default action decides the packets that no rule matches', async () => {
     await rig.put({
       default_policy: 'allow',
       source_groups: [
@@ -100,14 +100,14 @@ describe('real traffic through the node', () => {
     expect(seen).toEqual([NO_ANSWER, 'open']);
   });
 
-  test('the default policy decides after the last group, the fallback where there is none', async () => {
+  test('the default policy decides after the last group; without a default policy the fallback decides', async () => {
     await rig.put({ default_policy: 'allow', source_groups: [] });
     expect(await rig.tcp(80)).toBe('open');
     await rig.put({ source_groups: [] });
     expect(await rig.tcp(80)).toBe(NO_ANSWER);
   });
 
-  test('an audited deny passes and is counted', async () => {
+  test('a packet that a rule denies in audit mode passes and is counted', async () => {
     await rig.put(policyOf([{ action: 'deny', mode: 'audit', match: { proto: 'tcp', dst_ports: [80] } }]));
     const before = await rig.stats();
     expect(await rig.tcp(80)).toBe('open');
@@ -118,7 +118,7 @@ describe('real traffic through the node', () => {
     expect((await rig.stats()).packets.deny).toBeGreaterThan(after.packets.deny);
   });
 
-  test('a policy change ends the flow that it denies, and no other', async () => {
+  test('a policy change ends the flow that the new policy denies, and no other flow', async () => {
     const both = [{ match: { proto: 'tcp', dst_ports: [80, 81] } }];
     await rig.put(policyOf(both));
     const flows = [80, 81].map((port) =>
@@ -141,7 +141,7 @@ describe('real traffic through the node', () => {
     await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
     const answered = lines[0]?.length ?? 0;
     await until(() => lines[0]?.at(-1)?.startsWith('silent') === true);
-    // At most the number of packets in flight while the answer was on its way.
+    // One answer of the server may still be on its way when the new policy takes effect.
     expect((lines[0]?.filter((line) => line.startsWith('pong')).length ?? 0) - answered).toBeLessThanOrEqual(1);
     const alive = lines[1]?.length ?? 0;
     await until(() => (lines[1]?.length ?? 0) > alive + 5);
@@ -149,7 +149,7 @@ describe('real traffic through the node', () => {
     for (const flow of flows) flow.kill('SIGKILL');
   });
 
-  test('a rule whose part does not run fails closed, and readiness names the part', async () => {
+  test('a rule that needs an absent service plane or DNS proxy fails closed, and readiness names the absent part', async () => {
     await rig.put(
       policyOf([
         { match: { proto: 'tcp', dst_ports: [80], tls: { sni: ['good.test'] } } },
@@ -168,12 +168,12 @@ describe('real traffic through the node', () => {
     ]);
   });
 
-  test('an audited TLS rule never cuts a connection', async () => {
+  test('a TLS rule in audit mode never cuts a connection', async () => {
     await rig.put(policyOf([{ mode: 'audit', match: { proto: 'tcp', tls: { sni: ['good.test'] } } }]));
     expect(await rig.tcp(80)).toBe('open');
   });
 
-  test('an explicit disable leaves the fallback, and an inactive record stays inert', async () => {
+  test('a disabled policy leaves the fallback in force, and an inactive policy has no effect', async () => {
     const created = await rig.node.request('POST', '/api/v1/policies?activate=false', {
       mode: 'enforce',
       name: 'open',
@@ -196,7 +196,7 @@ describe('real traffic through the node', () => {
     expect(await rig.tcp(81)).toBe(NO_ANSWER);
   });
 
-  test('the traffic generator of these tests works', async () => {
+  test('the server of the traffic program prints `ready`', async () => {
     expect(await firstLine(rig.topology.server.start(process.execPath, [program('tour-traffic'), 'serve', '99']))).toBe(
       'ready',
     );

@@ -17,7 +17,10 @@ import type { Rig } from './rig.js';
 
 const X25519 = 29;
 const P384 = 24;
-/** A server with this option sends HelloRetryRequest to this client. */
+/**
+ * Options for `openssl s_server`: the server sends HelloRetryRequest to a client that has no key share for
+ * P-384.
+ */
 export const RETRYING = ['-groups', 'P-384'] as const;
 
 const keyShareOf = (group: number, key: Uint8Array): Buffer =>
@@ -36,7 +39,10 @@ type Parts = {
   readonly sessionId?: Buffer;
 };
 
-/** A ClientHello that OpenSSL accepts; its first key share is of a group that a `RETRYING` server rejects. */
+/**
+ * Returns a ClientHello that OpenSSL accepts. Its key share is for X25519, which a server with the options
+ * `RETRYING` rejects.
+ */
 function retriedHello({ sni = SERVER_NAME, share = FIRST_SHARE, more = [], versions, sessionId }: Parts): Buffer {
   const name = sni === null ? [] : [sniOf(sni)];
   const extensions = [...name, GROUPS, SIGNATURES, versions ?? VERSIONS, ...more, share];
@@ -47,11 +53,11 @@ const CHANGE_OF_CIPHER = record(u8(1), 20, 0x0303);
 const alert = (level: number, description: number): Buffer => record(Buffer.from([level, description]), 21, 0x0303);
 
 export type Sent = {
-  /** The first bytes of the client. */
+  /** The bytes that the client sends first. */
   readonly first: Buffer;
-  /** The bytes after each HelloRetryRequest. */
+  /** The bytes that the client sends after each HelloRetryRequest. */
   readonly next: readonly Buffer[];
-  /** Bytes of one TCP segment. */
+  /** Maximum number of bytes in one TCP segment of the client; no maximum if undefined. */
   readonly size?: number;
 };
 
@@ -59,20 +65,20 @@ export const FIRST = record(retriedHello({}));
 const second = (parts: Parts): Buffer => retriedHello({ share: SECOND_SHARE, ...parts });
 const OTHER = second({ sni: 'denied.test' });
 
-/** Sends that a server accepts, with a second ClientHello that differs from the first. */
+/** Byte sequences that a server accepts, with a second ClientHello that differs from the first. */
 export const CHANGED: readonly (readonly [string, Sent])[] = [
   ['another name', { first: FIRST, next: [record(OTHER)] }],
-  ['another name, a byte a segment', { first: FIRST, next: [record(OTHER)], size: 1 }],
-  ['another name, a few bytes a record', { first: FIRST, next: [records(OTHER, 7)] }],
+  ['another name, one byte in each segment', { first: FIRST, next: [record(OTHER)], size: 1 }],
+  ['another name, seven bytes in each record', { first: FIRST, next: [records(OTHER, 7)] }],
   [
     'another name behind a change of cipher',
     { first: FIRST, next: [Buffer.concat([CHANGE_OF_CIPHER, record(OTHER)])] },
   ],
   ['another name behind a warning', { first: FIRST, next: [Buffer.concat([alert(1, 90), record(OTHER)])] }],
   ['another name behind a fatal user_canceled', { first: FIRST, next: [Buffer.concat([alert(2, 90), record(OTHER)])] }],
-  ['another name at once, in the first segment', { first: Buffer.concat([FIRST, record(OTHER)]), next: [] }],
+  ['another name in the first segment', { first: Buffer.concat([FIRST, record(OTHER)]), next: [] }],
   [
-    'another name at once, behind a change of cipher',
+    'another name in the first segment, behind a change of cipher',
     { first: Buffer.concat([FIRST, CHANGE_OF_CIPHER, record(OTHER)]), next: [] },
   ],
   [
@@ -87,26 +93,29 @@ export const CHANGED: readonly (readonly [string, Sent])[] = [
     { first: FIRST, next: [record(second({ sni: 'denied.test', more: [extension(21, Buffer.alloc(300))] }))] },
   ],
   ['no name', { first: FIRST, next: [record(second({ sni: null }))] }],
-  ['another protocol', { first: FIRST, next: [record(second({ more: [alpnOf('h2')] }))] }],
-  ['another session', { first: FIRST, next: [record(second({ sessionId: Buffer.alloc(32, 1) }))] }],
-  ['an older version', { first: FIRST, next: [record(second({ versions: versionsOf(0x0303) }))] }],
+  ['another ALPN protocol', { first: FIRST, next: [record(second({ more: [alpnOf('h2')] }))] }],
+  ['another session identifier', { first: FIRST, next: [record(second({ sessionId: Buffer.alloc(32, 1) }))] }],
+  ['an older TLS version', { first: FIRST, next: [record(second({ versions: versionsOf(0x0303) }))] }],
 ];
 
 export const SAME: readonly (readonly [string, Sent])[] = [
   ['in one segment', { first: FIRST, next: [record(second({}))] }],
-  ['a byte a segment', { first: FIRST, next: [record(second({}))], size: 1 }],
-  ['a few bytes a record', { first: FIRST, next: [records(second({}), 7)] }],
+  ['one byte in each segment', { first: FIRST, next: [record(second({}))], size: 1 }],
+  ['seven bytes in each record', { first: FIRST, next: [records(second({}), 7)] }],
   ['behind a change of cipher', { first: FIRST, next: [Buffer.concat([CHANGE_OF_CIPHER, record(second({}))])] }],
-  ['at once', { first: Buffer.concat([FIRST, CHANGE_OF_CIPHER, record(second({}))]), next: [] }],
+  ['in the first segment', { first: Buffer.concat([FIRST, CHANGE_OF_CIPHER, record(second({}))]), next: [] }],
   ['with padding', { first: FIRST, next: [record(second({ more: [extension(21, Buffer.alloc(300))] }))] }],
 ];
 
-/** Two ClientHellos to a stateless server, which sends HelloRetryRequest until a hello returns its cookie. */
+/**
+ * Two ClientHellos without a cookie. A stateless server answers with HelloRetryRequest until a ClientHello
+ * has its cookie.
+ */
 export const WITHOUT_COOKIE: Sent = { first: FIRST, next: [record(second({})), record(OTHER)] };
 
 /**
- * A python3 program that sends the bytes and prints the last event: `hello`, `retry`, `alert N`, `reset` or
- * `end`.
+ * A python3 program that sends the bytes of a `Sent`. It prints the last event: `hello`, `retry`, `alert N`,
+ * `reset`, `end` or `silent`.
  */
 const SENDING = `
 import json, socket, sys, time

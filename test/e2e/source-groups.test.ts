@@ -33,7 +33,7 @@ const open = (port: number): string[] => [80, 81, 82].map((one) => (one === port
 const put = (group: string, body: unknown, query = '') =>
   rig.node.request('PUT', `${path}/source-groups/${group}${query}`, body);
 
-test('the next packet is classified by the written group, and the rest of the policy stays', async () => {
+test('a written source group classifies the next packet, and the other groups of the policy stay', async () => {
   expect(await seen()).toEqual(open(80));
   const reply = await put('clients', opening(81));
   expect([reply.status, (reply.body as { revision: number }).revision]).toEqual([200, 2]);
@@ -42,7 +42,7 @@ test('the next packet is classified by the written group, and the rest of the po
   expect(stored.policy).toEqual({ default_policy: 'deny', source_groups: [...others, opening(81)] });
 });
 
-test('a new group takes the place of its priority, and its removal restores the earlier verdict', async () => {
+test('a new source group is inserted by its priority, and its removal restores the earlier verdict', async () => {
   const before = (await rig.node.request('GET', path)).body;
   const first = opening(82, { id: 'first', priority: 0, default_action: 'deny' });
   expect((await put('first', first)).status).toBe(201);
@@ -58,14 +58,14 @@ test('a new group takes the place of its priority, and its removal restores the 
   expect(after.policy).toEqual((before as { policy: unknown }).policy);
 });
 
-test('refused writes and dry runs change no verdict', async () => {
+test('refused writes and dry runs of a source group change no verdict', async () => {
   expect((await put('clients', opening(80, { mode: 'audit' }))).status).toBe(400);
   expect((await put('clients', opening(80), '?dry_run=true')).status).toBe(200);
   expect((await put('clients', opening(80, { id: 'other' }))).status).toBe(400);
   expect(await seen()).toEqual(open(81));
 });
 
-test('stays in force and writable after the node was killed', async () => {
+test('a written source group stays in force after the node was killed, and can be written again after the restart', async () => {
   await put('clients', opening(82));
   await rig.node.end('SIGKILL');
   expect(await seen()).toEqual(open(82));

@@ -27,8 +27,8 @@ afterAll(() => rig?.remove());
 
 const children: ChildProcess[] = [];
 /**
- * Opens connections that send nothing, waits until each is closed or 0.5 s have passed, and prints the number
- * that is still open.
+ * A python3 program that opens connections and sends nothing. It prints the number of open connections as
+ * soon as no connection was closed for 0.5 s.
  */
 const SILENT = `
 import select, socket, sys
@@ -70,7 +70,7 @@ const rule = (sni: string, more: Readonly<Record<string, unknown>> = {}) =>
   policyOf([{ match: { proto: 'tcp', dst_ports: [443], tls: { sni: [sni] } }, ...more }], BOTH);
 
 describe('service plane', () => {
-  test('resets connections of one source beyond its limit as findings, and inspects those of other sources', async () => {
+  test('resets connections of a source beyond its limit, reports findings, and inspects connections of other sources', async () => {
     await rig.put(rule(SERVER_NAME));
     await rig.node.ready();
     expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(OF_SOURCE);
@@ -87,7 +87,7 @@ describe('service plane', () => {
     );
   });
 
-  test('passes as many connections again of an audited source without inspection, and resets the rest', async () => {
+  test('in audit mode passes as many connections again beyond the limit without inspection, and resets further connections', async () => {
     await rig.put(rule(SERVER_NAME, { mode: 'audit' }));
     expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(2 * OF_SOURCE);
     expect(await passes(ADDRESSES.client)).toBe(false);
@@ -101,7 +101,7 @@ describe('service plane', () => {
     );
   });
 
-  test('frees the limit of a source when its connections close', async () => {
+  test('accepts connections of a source again after its earlier connections have closed', async () => {
     await rig.put(rule(SERVER_NAME));
     for (let round = 0; round < 3; round++) {
       expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(OF_SOURCE);
@@ -113,7 +113,7 @@ describe('service plane', () => {
   });
 });
 
-test('the API closes connections of one address beyond its limit, and counts them', async () => {
+test('the API closes connections of one address beyond the limit per source, and counts them', async () => {
   const api = ['127.0.0.1', 8080] as const;
   expect(await silent('node', '127.0.0.5', api, ROOM)).toBe(OF_SOURCE);
   expect(await silent('node', '127.0.0.6', api, 1)).toBe(1);

@@ -3,9 +3,10 @@ import { serverHello } from '#test/service-plane/tls/hello-bytes.js';
 const SERVER_HELLO = serverHello().toString('hex');
 
 /**
- * Both ends of connections, for python3: `serve PORT HELLO_BYTES`, or `dial ADDRESS PORT HELLO_FILE COMMAND
- * TIMES`. The client sends a recorded ClientHello and then the command. Each end prints a line of JSON for
- * each connection: the number of received bytes, their digest, and how it ended.
+ * A python3 program for both ends of spliced connections: `serve PORT HELLO_BYTES`, or `dial ADDRESS PORT
+ * HELLO_FILE COMMAND COUNT TIMES`. The client sends a recorded ClientHello and then the command. For each
+ * connection, each end prints a line of JSON: the number of received bytes, their digest, and how the
+ * connection ended.
  */
 export const SPLICED_ENDS = `
 import hashlib, json, random, socket, struct, sys, threading, time

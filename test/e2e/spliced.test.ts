@@ -13,7 +13,7 @@ import { policyOf } from './rig.js';
 import { SPLICED_ENDS } from './spliced-ends.js';
 
 type Told = Readonly<Record<string, unknown>>;
-/** The output of a process, one JSON value in each line. */
+/** Reads the output of a process that prints one JSON value per line. */
 class Lines {
   readonly #told: Told[] = [];
   constructor(readonly child: ChildProcess) {
@@ -21,7 +21,7 @@ class Lines {
     createInterface(child.stdout).on('line', (line) => this.#told.push(JSON.parse(line) as Told));
   }
 
-  /** Takes the next `count` lines. */
+  /** Waits for `count` lines, removes them from the buffer, and returns them. */
   async next(count = 1): Promise<readonly Told[]> {
     await expect.poll(() => this.#told.length, { timeout: 90_000 }).toBeGreaterThanOrEqual(count);
     return this.#told.splice(0, count);
@@ -58,11 +58,11 @@ async function digest(count: number, of: 'client' | 'server'): Promise<string> {
 const NOTHING = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
 const rssMb = (): number =>
   Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${rig.node.pid}/status`, 'utf8'))?.[1]) / 1_024;
-/** The sockets of the node for connections between the ends. */
+/** Returns the sockets of the node for established connections between client and server. */
 const sockets = (): Promise<string> =>
   rig.topology.node.must('ss', '-Htn', 'state', 'established', `( sport = :${PORT} or dport = :${PORT} )`);
 
-test('two hundred megabytes in both directions arrive unchanged', async () => {
+test('200 MB pass a spliced connection unchanged in each direction', async () => {
   const what = 'both';
   const client = dial(what, 200 * MB);
   const got = 200 * MB;
@@ -71,7 +71,7 @@ test('two hundred megabytes in both directions arrive unchanged', async () => {
 });
 
 test.each(['client_first', 'server_first'])(
-  '%s: a FIN closes one direction, and the other direction continues',
+  '%s: after a FIN, the other direction of a spliced connection continues',
   async (what) => {
     const client = dial(what, 3 * MB);
     const got = 3 * MB;
@@ -84,7 +84,7 @@ test.each(['client_first', 'server_first'])(
   },
 );
 
-test('a reset by either side resets the other', async () => {
+test('a RST from either side of a spliced connection resets the other side', async () => {
   dial('client_resets');
   expect(await server.next()).toEqual([
     { side: 'server', what: 'client_resets', got: 0, digest: NOTHING, end: 'reset' },
@@ -96,7 +96,7 @@ test('a reset by either side resets the other', async () => {
   ]);
 });
 
-test('a side that does not read stops the sender, and the node buffers almost nothing', async () => {
+test('a side of a spliced connection that does not read stops the sender, and the node buffers almost no data', async () => {
   const before = rssMb();
   const client = dial('slow', 300 * MB);
   const [first] = await client.next();
@@ -111,7 +111,7 @@ test('a side that does not read stops the sender, and the node buffers almost no
   expect(rssMb() - before).toBeLessThan(40);
 });
 
-test('a policy that denies the connections resets both sides', async () => {
+test('a new policy that denies spliced connections resets both sides of each connection', async () => {
   const client = dial('hold', 0, 3);
   const what = 'hold';
   expect(await client.next(3)).toEqual(Array(3).fill({ side: 'client', what, state: 'open' }));
@@ -122,7 +122,7 @@ test('a policy that denies the connections resets both sides', async () => {
   await rig.put(policyOf([tls(SERVER_NAME)]));
 });
 
-test('two hundred parallel connections each get their own data', async () => {
+test('two hundred parallel spliced connections each receive their own data', async () => {
   const what = 'both';
   const got = MB / 2;
   const client = dial(what, got, 200);
@@ -132,7 +132,7 @@ test('two hundred parallel connections each get their own data', async () => {
   expect(await server.next(200)).toEqual(expected('server', await digest(got, 'client')));
 });
 
-test('closed connections leave no descriptor open', async () => {
+test('closed spliced connections leave no descriptor open in the node', async () => {
   const descriptors = (): Promise<string> => rig.topology.node.must('sh', '-c', `ls /proc/${rig.node.pid}/fd | wc -l`);
   const before = Number(await descriptors());
   const client = dial('both', 1_000, 50);

@@ -22,7 +22,7 @@ const WEBHOOK_PATH = 'planted-path-of-a-webhook';
 const PATH = '/api/v1/support/sysdump/cluster';
 
 let rig: Rig;
-/** Secrets that must not occur anywhere. */
+/** Secrets of the node. No dump, log, metric or statechart may contain one of them. */
 let secrets: readonly string[];
 beforeAll(async () => {
   process.env.PLANTED = ENVIRONMENT;
@@ -32,7 +32,7 @@ beforeAll(async () => {
   rig = await createRig('dump', [80, 81], {
     sections: {
       api: { listen: '127.0.0.1:8080', allowed_hosts: [`\${${'PLANTED'}}`, 'weir.example.com'] },
-      // The webhook has no listener, so the log has its failure.
+      // No server listens at the address of the webhook, so the log contains a failed delivery.
       findings: { webhook: { url: `https://127.0.0.1:9/${WEBHOOK_PATH}`, secret_file: secretFile } },
       dns: { listen: ['10.77.1.1:53'], upstreams: ['10.77.2.2:53'] },
     },
@@ -55,7 +55,7 @@ beforeAll(async () => {
   const issued = await node.request('POST', '/api/v1/tokens', { subject: 'ops', role: 'readonly' });
   const { token } = issued.body as { token: string };
   const sealKey = readFileSync(join(data, 'seal.key'), 'utf8').trim();
-  // A PEM key is found by its body, not by its header.
+  // The test searches for the first line of the key data, since the header of a PEM key is no secret.
   const tokenKey = readFileSync(join(data, 'token.key'), 'utf8').split('\n')[1] ?? '';
   const keys = [tokenKey, sealKey, ...tracesOf(createPrivateKey(KEY))];
   secrets = [ENVIRONMENT, INTEGRATION, WEBHOOK, WEBHOOK_PATH, await node.token(), token, ...keys];
@@ -76,7 +76,7 @@ async function begin(signal?: AbortSignal): Promise<Response> {
   });
 }
 
-/** The files of a dump, with paths relative to the folder of the node. */
+/** Unpacks a dump. Returns its files by path, relative to the folder of the node in the dump. */
 async function filesOf(archive: Uint8Array): Promise<ReadonlyMap<string, UnpackedFile>> {
   const files = await unpacked(Readable.from([archive]));
   return new Map(
@@ -92,7 +92,7 @@ const linesIn = (files: ReadonlyMap<string, UnpackedFile>, name: string): unknow
     .slice(0, -1)
     .map((line) => JSON.parse(line) as unknown);
 
-/** As text, as hex, and as base64 at any offset of the encoded bytes. */
+/** Returns the forms in which a text may contain the secret: plain, in hex, and in base64 at any offset. */
 function traces(secret: string): string[] {
   const bytes = Buffer.from(secret);
   const base64 = [0, 1, 2].map((shift) =>
@@ -147,7 +147,7 @@ test('weir sysdump writes a complete archive that only its owner can read', asyn
   expect(nodes[0]?.entries.map(({ name, outcome, error }) => [name, outcome, error])).toEqual(
     COMPLETE.map((name) => [name, 'complete', null]),
   );
-  // No name was looked up yet.
+  // The dump omits these files because they are empty: no client has looked up a name yet.
   const empty = ['dataplane/grants.jsonl', 'dns/names.jsonl'];
   expect([...files.keys()]).toEqual([...COMPLETE.filter((name) => !empty.includes(name)), 'manifest.json']);
   expect(said).toMatch(/^ +\d+ B {2}node-a\/build[.]json\n/);
@@ -188,7 +188,7 @@ test('weir sysdump writes a complete archive that only its owner can read', asyn
   ]);
 });
 
-test('dump, log, metrics and statecharts contain no secret', async () => {
+test('the dump, the log, the metrics and the statecharts contain no secret', async () => {
   const { node } = rig;
   expect(
     (await node.request('GET', '/api/v1/policy', undefined, { authorization: 'Bearer eyJh.eyJz.c2ln' })).status,
@@ -224,12 +224,12 @@ test('dump, log, metrics and statecharts contain no secret', async () => {
   );
   expect(found).toEqual([]);
   expect(Object.keys(texts).length).toBeGreaterThan(COMPLETE.length);
-  // Checks that the search finds a text that exists.
+  // Checks that `traces` finds a secret that is in a base64 text.
   const planted = [`x${ENVIRONMENT}`, `xy${ENVIRONMENT}z`].map((text) => Buffer.from(text).toString('base64'));
   expect(planted.map((text) => traces(ENVIRONMENT).some((trace) => text.includes(trace)))).toEqual([true, true]);
 });
 
-test('only one dump is created at a time, and an abandoned dump is cancelled', async () => {
+test('only one dump is created at a time, and a dump whose client disconnects is cancelled', async () => {
   const [first, second] = await Promise.all([begin(), begin()]);
   const [made, refused] = first.status === 200 ? [first, second] : [second, first];
   expect([made.status, refused.status, ((await refused.json()) as { type: string }).type]).toEqual([
@@ -252,7 +252,7 @@ test('only one dump is created at a time, and an abandoned dump is cancelled', a
   await expect.poll(next, { timeout: 20_000 }).toBe(200);
 });
 
-test('a reader of the statecharts sees every transition that is recorded', async () => {
+test('a client of the statechart stream receives every transition that the node records', async () => {
   const { node } = rig;
   const client = await openWebSocket(`${node.url}/api/v1/debug/statecharts/stream`, {
     token: await node.token(),

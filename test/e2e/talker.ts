@@ -7,8 +7,8 @@ import { serverHello } from '#test/service-plane/tls/hello-bytes.js';
 const SERVER_HELLO = serverHello().toString('hex');
 
 /**
- * One end of a connection, for python3. It executes commands line by line, and answers each with a line of
- * JSON.
+ * A python3 program for one end of a connection. It executes one command per input line, and prints the
+ * result of each command as a line of JSON.
  */
 const TALKER = `
 import hashlib, json, socket, struct, sys
@@ -66,7 +66,7 @@ export class Talker {
 
   static readonly words = ['-c', TALKER] as const;
 
-  /** `failed` names the exception. */
+  /** Sends a command and returns its result. `failed` is the name of the exception if the command failed. */
   ask(...words: readonly (string | number)[]): Promise<Answer> {
     return new Promise((resolve) => {
       this.#waiting.push(resolve);
@@ -87,7 +87,7 @@ export class Talker {
   }
 }
 
-/** The output of `send`. */
+/** Returns the digest of the bytes that the command `send` with the same `count` and `seed` sends. */
 export function digestOf(count: number, seed: number): string {
   const hash = createHash('sha256');
   for (let at = 0; at < count; at += 1 << 16) {

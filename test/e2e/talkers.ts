@@ -8,15 +8,15 @@ import type { Rig } from './rig.js';
 import { digestOf, Talker } from './talker.js';
 
 const MB = 1_000_000;
-/** The bytes that a connection must carry before the datapath takes it over. */
+/** Number of bytes that is enough to make the datapath take over a connection. */
 const ENOUGH = 4 * MB;
 
 type Inside = Topology['client'];
 export type Ends = { readonly client: Talker; readonly server: Talker };
 
 /**
- * Both ends of one connection at a time through the node, at one port of the server. The client starts with a
- * recorded ClientHello.
+ * Controls both ends of one connection at a time, which passes the node to one port of the server. The client
+ * begins with a recorded ClientHello.
  */
 export class Talkers {
   readonly #talkers: Talker[] = [];
@@ -39,7 +39,7 @@ export class Talkers {
     return new Talkers(rig, port, { file, length: hello.length });
   }
 
-  /** A port of the client that was not used before. */
+  /** Returns a client port that no earlier connection used. */
   nextPort = (): number => ++this.#ownPort;
 
   end = async (): Promise<void> => {
@@ -60,7 +60,7 @@ export class Talkers {
     return { client, server };
   };
 
-  /** A connection that the datapath has taken over. */
+  /** Opens a connection and sends data until the datapath has taken over the connection. */
   joined = async (own?: number): Promise<Ends> => {
     const ends = await this.connect(own);
     await carry(ends.client, ends.server, ENOUGH, 3);
@@ -68,7 +68,10 @@ export class Talkers {
     return ends;
   };
 
-  /** Whether the node has no sockets of connections between the ends. */
+  /**
+   * Returns whether the node has no socket for connections to `port`, so the datapath has taken over the
+   * connection.
+   */
   isJoined = async (): Promise<boolean> => {
     const ours = `( sport = :${this.port} or dport = :${this.port} )`;
     const { node } = this.rig.topology;
@@ -82,7 +85,7 @@ export class Talkers {
   }
 }
 
-/** Sends this many bytes in one direction. */
+/** Sends `count` bytes in one direction, and checks that the other end receives the same bytes. */
 export async function carry(from: Talker, to: Talker, count: number, seed: number): Promise<void> {
   const sent = from.must('send', count, seed);
   expect(await to.must('take', count)).toEqual({ took: count, digest: digestOf(count, seed), end: 'open' });
@@ -90,7 +93,7 @@ export async function carry(from: Talker, to: Talker, count: number, seed: numbe
 }
 
 export async function carryBoth({ client, server }: Ends, count: number): Promise<void> {
-  // A talker executes one command after another: the end that receives first sends afterwards.
+  // Each end executes one command at a time, so the test sends in one direction after the other.
   await carry(client, server, count, 1);
   await carry(server, client, count, 2);
 }

@@ -16,14 +16,14 @@ import { carryBoth, Talkers } from './talkers.js';
 
 const PORTS = { joined: 443, spliced: 444, intercepted: 445, denied: 446 } as const;
 const MB = 1_000_000;
-/** Longer than a thread takes to open its descriptors. */
+/** A time in milliseconds within which a started thread opens all its descriptors. */
 const SETTLED_MS = 500;
 const CA = '/api/v1/settings/tls-intercept-ca';
 const PLANE = 'service-plane/service-plane.worker.js';
 const SPLICING = 'service-plane/splice.worker.js';
 /**
- * A python3 program that connects repeatedly: `ADDRESS PORT HELLO_FILE`. After its input ends it prints how
- * often a connection was accepted.
+ * A python3 program that connects repeatedly until its input ends: `ADDRESS PORT HELLO_FILE`. It prints
+ * `heard` after the first accepted connection.
  */
 const KNOCKING = `
 import select, socket, sys
@@ -55,12 +55,13 @@ beforeAll(async () => {
   const another = { proto: 'tcp', dst_ports: [PORTS.denied], tls: { sni: ['another.test'] } };
   await rig.put(policyOf([decided, intercepted, another].map((match) => ({ match }))));
   await rig.node.ready();
-  // The first call opens the inspector, which has its own descriptors.
+  // The first call of `fell` opens the inspector of the node, which has descriptors of its own. The test
+  // counts descriptors afterwards.
   await fell(SPLICING);
   fresh = await vi.waitFor(async () => {
     const now = held();
     expect(now.raw).toBe(1);
-    // The thread may open some of its descriptors during the count.
+    // The new thread may open some of its descriptors during a count, so two counts must be equal.
     await setTimeout(SETTLED_MS);
     expect(held()).toEqual(now);
     return now;
@@ -69,7 +70,7 @@ beforeAll(async () => {
 afterEach(() => Promise.all([joined.end(), spliced.end()]));
 afterAll(() => rig?.remove());
 
-/** The states of the chart after each end of a thread. */
+/** Returns the state of the chart servicePlane after each end of a thread. */
 async function deaths(): Promise<readonly unknown[]> {
   const { body } = await rig.node.request('GET', '/api/v1/debug/statecharts');
   type Chart = {
@@ -83,7 +84,7 @@ async function deaths(): Promise<readonly unknown[]> {
 }
 const FAILING = { running: 'backing_off' };
 
-/** Ends a thread, and resolves when the plane serves again. */
+/** Ends the thread that runs `file`. Resolves when the service plane inspects connections again. */
 async function fell(file: string): Promise<void> {
   const before = await deaths();
   await endThread(rig, file);
@@ -98,8 +99,8 @@ const soon = { timeout: 10_000, interval: 20 };
 
 type Held = Readonly<Record<string, number>>;
 /**
- * The open descriptors of the process by kind, and its raw sockets. Other sockets come and go with requests
- * to the API.
+ * Returns the number of open descriptors of the node by kind, of its mapped BPF maps, and of its raw sockets.
+ * Other sockets are left out, since API requests open and close them.
  */
 function held(): Held {
   const folder = `/proc/${rig.node.pid}`;
@@ -117,7 +118,7 @@ function held(): Held {
   return counts;
 }
 
-/** Directions of connections that the datapath has. */
+/** Returns the number of entries in the map of offloaded connections: one entry for each direction. */
 function entries(): number {
   const folder = `/proc/${rig.node.pid}/fdinfo`;
   const shape = new RegExp(`^key_size:\\t${JOIN_KEY_BYTES}\\nvalue_size:\\t${JOIN_BYTES}$`, 'm');
@@ -138,7 +139,7 @@ function entries(): number {
   }
 }
 
-/** The sockets of the node for accepted connections. */
+/** Returns the sockets of the node for inspected connections. */
 async function sockets(): Promise<string> {
   const ours = [PORTS.joined, PORTS.spliced, PORTS.intercepted].flatMap((port) => [
     `sport = :${port}`,
@@ -148,7 +149,10 @@ async function sockets(): Promise<string> {
   return rig.topology.node.must('ss', '-Htn', ...states, `( ${ours.join(' or ')} )`);
 }
 
-/** An intercepted connection with one answered request. */
+/**
+ * Opens an intercepted connection, and waits for the response to one request. `ended` resolves with the
+ * output of the client.
+ */
 async function intercepted(): Promise<{ readonly ended: Promise<string> }> {
   const words = ['s_client', '-quiet', '-connect', `${ADDRESSES.server}:${PORTS.intercepted}`, '-CAfile', caFile];
   const child = rig.topology.client.start('openssl', [...words, '-verify_return_error', '-servername', SERVER_NAME]);
@@ -165,8 +169,8 @@ async function intercepted(): Promise<{ readonly ended: Promise<string> }> {
 }
 
 /**
- * Connects to a denied port repeatedly, from the first accepted attempt until the test stops it. Returns the
- * bytes that passed.
+ * Connects to a denied port repeatedly from the first accepted connection until `stop` is called. `stop`
+ * returns the number of packets that reached the server.
  */
 async function knock(): Promise<{ stop(): Promise<number> }> {
   const { client, server } = rig.topology;
@@ -190,10 +194,10 @@ async function knock(): Promise<{ stop(): Promise<number> }> {
 }
 
 test.each([
-  ['a thread that inspects', PLANE, 'a thread of the service plane ended with 7'],
-  ['a splicing thread', SPLICING, 'a splicing thread ended with 7'],
+  ['a service-plane thread', PLANE, 'a thread of the service plane ended with 7'],
+  ['a splice thread', SPLICING, 'a splicing thread ended with 7'],
 ])(
-  '%s dies without the process: its connections are reset and freed, and the next thread serves',
+  '%s ends while the process continues: its connections are reset and freed, and the next thread inspects connections',
   async (_, file, reason) => {
     const own = joined.nextPort();
     const busy = await joined.joined(own);
@@ -208,7 +212,8 @@ test.each([
     await fell(file);
     expect(await rig.node.log()).toContain(`"reason":"${reason}","msg":"service plane changed"`);
     expect(await Promise.all([sending, ...ends])).toEqual(Array<Answer>(4).fill({ failed: 'ConnectionResetError' }));
-    // A FIN without a TLS close_notify is no end of the data (RFC 8446, 6.1).
+    // A FIN without a TLS close_notify does not mark the end of the data (RFC 8446, 6.1), so the client must
+    // report an error.
     expect(await read.ended).toMatch(/unexpected eof|Connection reset/);
 
     expect(entries()).toBe(0);

@@ -4,7 +4,7 @@ import { DNS_SECTION, data, dig, startUpstream } from './names.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
 const NO_ANSWER = 'refused ETIMEDOUT';
-/** No host has this address: only the proxy can return an answer. */
+/** No host has this address, so only the DNS proxy can answer a lookup that is sent to it. */
 const ELSEWHERE = '198.51.100.53';
 
 let rig: Rig;
@@ -21,13 +21,16 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
-/** The result of a lookup over UDP, and over TCP, that must get no answer. */
+/**
+ * Sends a lookup over UDP and a lookup over TCP to the resolver. Returns the DNS status of each, `none`
+ * without an answer.
+ */
 async function unanswered(): Promise<string[]> {
   const lookups = [[], ['+tcp']].map((words) => dig(rig, ADDRESSES.server, ...words, '+time=1', 'other.example.org'));
   return (await Promise.all(lookups)).map(({ status }) => status);
 }
 
-test('a diverted lookup is answered with the address of its server, and its addresses are granted', async () => {
+test('the answer to a diverted lookup has the address that the client queried as its source, and its addresses are granted', async () => {
   expect(await rig.tcp(443)).toBe(NO_ANSWER);
   const found = await dig(rig, ELSEWHERE, 'api.example.com');
   expect(data(found)).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
@@ -35,24 +38,24 @@ test('a diverted lookup is answered with the address of its server, and its addr
   expect(await rig.tcp(443)).toBe('open');
 });
 
-test('a diverted lookup over TCP is answered and granted too', async () => {
+test('the answer to a diverted lookup over TCP has the address that the client queried as its source', async () => {
   const found = await dig(rig, ELSEWHERE, '+tcp', 'api.example.com');
   expect(data(found)).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
   expect(found.text).toContain(`SERVER: ${ELSEWHERE}#53(${ELSEWHERE}) (TCP)`);
 });
 
-test('a diverted lookup of a denied name never reaches the resolver', async () => {
+test('a diverted lookup of a denied name gets NXDOMAIN, and never reaches the resolver', async () => {
   expect((await dig(rig, ADDRESSES.server, 'other.example.org')).status).toBe('NXDOMAIN');
   expect((await dig(rig, ADDRESSES.server, '+tcp', 'other.example.org')).status).toBe('NXDOMAIN');
 });
 
-test('lookups to the node itself are answered as before', async () => {
+test('with transparent DNS, lookups to the address of the node are still answered', async () => {
   expect(data(await dig(rig, ADDRESSES.nodeLan, 'api.example.com'))).toEqual([
     `api.example.com. A ${ADDRESSES.server}`,
   ]);
 });
 
-test('explain reports that a lookup is diverted, and requests its name', async () => {
+test('explain reports that a lookup is diverted, and that the queried name is unknown', async () => {
   const lookup = { src: ADDRESSES.client, dst: ELSEWHERE, proto: 'udp', src_port: 5_000, dst_port: 53 };
   const explained = async (question: object) =>
     (await rig.node.request('POST', '/api/v1/policy/explain', { ...lookup, ...question })).body;
@@ -60,13 +63,13 @@ test('explain reports that a lookup is diverted, and requests its name', async (
   expect(await explained({ dst_port: 54 })).toMatchObject({ decision: 'deny', unknown: [] });
 });
 
-test('direct forwarding stays in use', async () => {
+test('transparent DNS leaves direct forwarding in use', async () => {
   const reply = await rig.node.request('GET', '/api/v1/stats');
   const { forwarding } = (reply.body as { dataplane: { forwarding: { way: string; reason: string } } }).dataplane;
   expect(forwarding.way).toBe('direct');
 });
 
-test('while the proxy is dead, lookups are dropped and not forwarded', async () => {
+test('while the DNS proxy is dead, the datapath drops lookups and does not forward them', async () => {
   await rig.node.end('SIGKILL');
   expect(await unanswered()).toEqual(['none', 'none']);
   expect(await rig.tcp(443)).toBe('open');
@@ -77,7 +80,7 @@ test('while the proxy is dead, lookups are dropped and not forwarded', async () 
   expect(drops.dns_proxy_absent).toBeGreaterThan(0);
 });
 
-test('a removed routing rule for lookups is restored', async () => {
+test('the node restores a removed routing rule for diverted lookups', async () => {
   await rig.topology.node.must('ip', 'rule', 'del', 'pref', '8353');
   const rules = (): Promise<string> => rig.topology.node.must('ip', 'rule', 'show', 'pref', '8353');
   await expect.poll(rules, { timeout: 10_000 }).toContain('lookup 8353');
@@ -85,7 +88,7 @@ test('a removed routing rule for lookups is restored', async () => {
   expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
 });
 
-test('a removed route for lookups is restored', async () => {
+test('the node restores a removed route for diverted lookups', async () => {
   await rig.topology.node.must('ip', 'route', 'flush', 'table', '8353');
   const routes = (): Promise<string> => rig.topology.node.must('ip', 'route', 'show', 'table', 'all');
   await expect.poll(routes, { timeout: 10_000 }).toContain('table 8353');
@@ -93,7 +96,7 @@ test('a removed route for lookups is restored', async () => {
   expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
 });
 
-describe('readiness reports a missing rule or route', () => {
+describe('the routing of diverted lookups', () => {
   const answered = async (): Promise<void> =>
     expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
   const config = async (): Promise<string> => {
@@ -107,7 +110,7 @@ describe('readiness reports a missing rule or route', () => {
   test.each([
     ['the rule', 'rule del pref 8353', 'rule show pref 8353', 'lookup 8353'],
     ['the route', 'route flush table 8353', 'route show table all', 'table 8353'],
-  ])('on a node that owns 192.0.2.1, where %s is removed', async (_, remove, show, expected) => {
+  ])('is restored on a node that owns 192.0.2.1 after %s was removed', async (_, remove, show, expected) => {
     await on('addr add 192.0.2.1/24 dev lo');
     try {
       await on(remove);
@@ -119,7 +122,7 @@ describe('readiness reports a missing rule or route', () => {
     }
   });
 
-  test('while another rule routes the redirected packets first', async () => {
+  test('is reported by readiness as faulty while another routing rule takes the redirected packets first', async () => {
     await on('rule add pref 100 fwmark 0x200000/0x200000 lookup main');
     try {
       await expect.poll(config, { timeout: 10_000 }).toMatch(/^false .*: ip rule 100 comes before rule 8353/);
@@ -132,7 +135,7 @@ describe('readiness reports a missing rule or route', () => {
   });
 });
 
-test('without the routing rule and with the process stopped, a lookup is not forwarded', async () => {
+test('while the process is stopped and the routing rule is missing, a lookup is not forwarded', async () => {
   const { node } = rig.topology;
   const process = `weir.js run --config ${rig.node.folder}`;
   await node.must('pkill', '-STOP', '-f', process);

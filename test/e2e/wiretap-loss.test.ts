@@ -6,11 +6,14 @@ import { createRig, type Rig } from './rig.js';
 const SOURCES = 200;
 const PORTS = 300;
 /**
- * The buffers between the node and a reader that does not read: two relays, and socket buffers that the
- * kernel lets grow to 32 MiB.
+ * Maximum number of floods. The slow reader loses messages only after the buffers on its path are full: two
+ * relays, and socket buffers that the kernel lets grow to 32 MiB.
  */
 const MOST_FLOODS = 5;
-/** Sends one datagram from each source to each port, so that each opens a flow. */
+/**
+ * A Node.js program that sends one datagram from each source to each port, so that each datagram opens a
+ * flow.
+ */
 const flood = (first: number): string => `
 const { createSocket } = require('node:dgram');
 (async () => {
@@ -25,7 +28,8 @@ const { createSocket } = require('node:dgram');
 
 let rig: Rig;
 beforeAll(async () => {
-  // Few enough flows that none is evicted, since evictions would cause messages too.
+  // The flow table has room for all flows, so that no flow is evicted. Evictions would cause additional
+  // messages.
   rig = await createRig('loss', [80], { dataplane: { flow_capacity: 2_097_152 } });
   const { client, node, server } = rig.topology;
   await client.must('ip', 'route', 'add', 'local', '20.0.0.0/24', 'dev', 'lo');
@@ -66,7 +70,7 @@ const told = (messages: readonly WiretapMessage[], where: string): number =>
   );
 const got = (messages: readonly WiretapMessage[]): number => messages.filter(({ type }) => type !== 'lost').length;
 
-test('messages received plus messages reported as lost equal the events that the kernel sent, for slow and fast readers', async () => {
+test('for a slow and a fast reader, messages received plus messages reported as lost equal the events that the kernel sent', async () => {
   const before = await counted();
   const [fast, slow] = [await readWiretap(rig.node), await readWiretap(rig.node)];
   slow.socket.pause();
@@ -80,7 +84,8 @@ test('messages received plus messages reported as lost equal the events that the
       .poll(async () => (await counted()).sent - before.sent, { timeout: 10_000 })
       .toBeGreaterThanOrEqual(asked * 0.9);
     const { sent } = await counted();
-    // A slow reader would no longer be slow for messages that are sent later.
+    // The slow reader must be paused while the node sends all messages of this flood, so the test waits for
+    // the fast reader.
     await expect
       .poll(() => got(fast.messages) + told(fast.messages, 'reader'), { timeout: 20_000 })
       .toBe(sent - before.sent);

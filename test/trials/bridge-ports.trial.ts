@@ -8,7 +8,8 @@ let node: NodeProcess | undefined;
 let macs: { readonly client: string; readonly server: string; readonly bridge: string };
 
 /**
- * With this setting the bridge forwards every frame. Bit 1 belongs to MAC pause, which no port may forward.
+ * Bridge settings that forward every kind of frame. Bit 1 of `group_fwd_mask` stays 0, since no port may
+ * forward MAC pause frames.
  */
 const ALL = { snooping: 0, forwardedGroups: 0xfffd };
 
@@ -19,7 +20,7 @@ async function configure({ snooping, forwardedGroups }: typeof ALL): Promise<voi
     await middle.must('ip', 'link', 'set', port, 'type', 'bridge_slave', 'group_fwd_mask', `${forwardedGroups}`);
 }
 
-/** Client and server are in one network, which a bridge of the node connects. */
+/** Client and server are in one network, which a bridge on the node connects. */
 beforeAll(async () => {
   topology = await createTopology('trial-br');
   const { client, node: middle, server } = topology;
@@ -53,8 +54,8 @@ afterEach(async () => {
 afterAll(() => topology?.remove());
 
 /**
- * Each station sends frames of `frames()` from `eth0`; the payload names the frame. `to` is the other
- * station.
+ * A Python function that returns all kinds of frames from one station to the station `to`, with their names.
+ * Each station sends these frames from `eth0`; the payload contains the number of the kind.
  */
 const FRAMES = `
 def frames(own, to, bridge, own_ip, to_ip):
@@ -136,11 +137,14 @@ const WAYS: readonly Way[] = [
 
 type Crossed = {
   readonly kinds: readonly string[];
-  /** The frames that arrived behind the other port. */
+  /** The kinds of frames that arrived at the other station. */
   readonly through: readonly string[];
 };
 
-/** Sends each kind three times. */
+/**
+ * Sends each kind of frame three times from one station to the other. Returns all kinds, and the kinds that
+ * arrived.
+ */
 async function crossed([from, to]: Way): Promise<Crossed> {
   const end = await listenForFrames(topology[to]);
   const names = JSON.parse(
@@ -159,12 +163,13 @@ print(json.dumps([name for name, _ in kinds]))`,
 }
 
 /**
- * The kinds that a bridge with the kernel settings does not forward: the addresses 01-80-C2-00-00-02, -03 and
- * -0E (IEEE 802.1Q, 8.6.3), and invalid IGMP, which its snooping drops. With STP off it forwards -00.
+ * The kinds of frames that a bridge with the default kernel settings does not forward: the group addresses
+ * 01-80-C2-00-00-02, -03 and -0E (IEEE 802.1Q, 8.6.3), and invalid IGMP, which IGMP snooping drops. With STP
+ * off, the bridge forwards -00.
  */
 const KEPT = ['EAPOL', 'IGMP', 'LACP', 'LLDP'];
 
-test('without Weir a bridge switches every kind of frame, or all but four with the kernel settings', async () => {
+test('without Weir, a bridge forwards every kind of frame, or all kinds but four with the default kernel settings', async () => {
   for (const way of WAYS) {
     const { kinds, through } = await crossed(way);
     expect(kinds).toHaveLength(59);
@@ -176,7 +181,8 @@ test('without Weir a bridge switches every kind of frame, or all but four with t
     expect({ way, kept: kinds.filter((kind) => !through.includes(kind)).sort() }).toEqual({ way, kept: KEPT });
   }
   await configure(ALL);
-  // The forged ARP replies arrived, and no later reply corrects them.
+  // The forged ARP replies have changed the ARP caches, and no later reply corrects the caches. The test
+  // therefore flushes them.
   for (const space of [topology.client, topology.node, topology.server])
     await space.must('ip', 'neigh', 'flush', 'all');
   const { stdout } = await topology.client.run('arping', '-c', '2', '-w', '2', '-I', 'eth0', ADDRESSES.server);
@@ -187,12 +193,12 @@ describe.each(
   (['strict', 'loose', 'off'] as const).flatMap((reversePath) =>
     (['stack', 'direct', 'auto'] as const).map((forwarding) => [reversePath, forwarding] as const),
   ),
-)('with reverse_path %s and forwarding %s', (reversePath, forwarding) => {
+)('a node with reverse_path %s and forwarding %s', (reversePath, forwarding) => {
   test.each([
     ['drop', 'deny'],
     ['pass', 'allow'],
   ] as const)(
-    'no frame crosses with non_ipv4 %s and a policy that would %s, and readiness names port and bridge',
+    'forwards no frame between bridge ports with non_ipv4 %s and default_policy %s; readiness names port and bridge',
     async (nonIpv4, action) => {
       const dataplane = { reverse_path: reversePath, forwarding, non_ipv4: nonIpv4, police_local: false };
       node = await startNode(topology, { dataplane });
@@ -225,7 +231,7 @@ describe.each(
       const hping = await topology.client.run('hping3', '--icmp', '-c', '3', '-i', 'u200000', server);
       await topology.client.must('ip', 'neigh', 'del', server, 'dev', 'eth0');
       expect(hping.stderr + hping.stdout).toContain('100% packet loss');
-      // The node itself is reachable as before.
+      // The node still answers packets to its own address.
       expect((await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.nodeLan)).code).toBe(0);
     },
   );

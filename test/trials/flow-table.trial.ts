@@ -7,12 +7,15 @@ import { ADDRESSES } from '#cli/topology.js';
 import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
 import { runScapy } from './scapy.js';
 
-/** Four connections of each client are few compared with the free part of the table beside forty sources. */
+/**
+ * Capacity of the flow table. While forty sources flood, the free part still has room for four connections of
+ * each client.
+ */
 const CAPACITY = 32_768;
 const FLOOD = 40_000;
 const [TCP_PORT, UDP_PORT] = [80, 81];
 const { client: FLOODER, server: SERVER, nodeLan: NODE } = ADDRESSES;
-/** One address each. */
+/** The addresses of the clients, one address for each client. */
 const CLIENTS = Array.from({ length: 100 }, (_, at) => `10.77.3.${100 + at}`);
 const FLOODERS = Array.from({ length: 40 }, (_, at) => `10.77.3.${10 + at}`);
 
@@ -35,7 +38,7 @@ async function start(dataplane: Readonly<Record<string, unknown>> = {}): Promise
     child.stdout?.setEncoding('utf8').on('data', (text: string) => lines.push(...text.split('\n').filter(Boolean)));
     return { what: mode, child, lines };
   });
-  // Two sources that have more than one flow.
+  // Waits until the TCP connection and the UDP flow of another source have exchanged several packets.
   await expect.poll(() => older.every(({ lines }) => lines.length > 3), { timeout: 10_000 }).toBe(true);
 }
 beforeEach(() => start());
@@ -44,7 +47,7 @@ afterEach(() => rig?.remove());
 const policy = (number: number): unknown =>
   policyOf([{ match: {} }], { sources: { cidrs: ['10.77.0.0/16'] }, id: `g${number}` });
 
-/** Opens a connection from each client with one echo; returns the number of successes. */
+/** Opens a connection with one echo from each client. Returns the number of connections that succeeded. */
 async function connectAll(): Promise<number> {
   const script = `
 import selectors, socket, time
@@ -67,7 +70,10 @@ print(done)`;
 
 const hping = (...words: string[]): Promise<unknown> =>
   rig.topology.client.run('hping3', '-q', '-n', '-c', `${FLOOD}`, '-i', 'u40', ...words, SERVER);
-/** Frames that python3 sends by a raw socket; `packet(n)` returns frame n. */
+/**
+ * Sends `count` frames from the client by a raw socket. The function `packet(n)` of the Python script returns
+ * the IPv4 packet of frame n.
+ */
 const raw = (script: string, count = FLOOD): Promise<unknown> =>
   runScapy(
     rig.topology.client,
@@ -81,7 +87,7 @@ for n in range(${count}):
     except OSError: time.sleep(0.001)
     if n % 20 == 0: time.sleep(0.0005)`,
   );
-/** Corrects the IPv4 checksum after a change of bytes. */
+/** A Python function that changes bytes of an IPv4 packet and corrects the checksum of its header. */
 const PATCH = `
 def patched(template, *changes):
     b = bytearray(template)
@@ -174,7 +180,8 @@ def packet(n):
     p = patched(t, (24, struct.pack('!H', n)))
     c = ~((0x0800 + n + 1) % 0xffff) & 0xffff
     return p[:22] + struct.pack('!H', c) + p[24:]`),
-  // Also to addresses of the network of the server without a station.
+  // This attack also sends to addresses of the server network that no host has, so that it reaches more
+  // flows.
   'scapy: GRE, ESP and unknown protocols': () =>
     raw(
       `${PATCH}
@@ -198,13 +205,13 @@ def packet(n): return patched(t, (20, struct.pack('!H', 1 + n % 65000)))`),
   'hping3: 40 sources with real addresses': () => floodFrom(FLOODERS, 2_000),
 };
 
-/** The minimum that each attack must reach. A weaker attack proves nothing. */
+/** The minimum that each attack must reach. A weaker attack would not test the flow limit. */
 const REACHED: Readonly<Record<keyof typeof ATTACKS, readonly [figure: keyof Figures, least: number]>> = {
   'hping3: small datagrams to a service': ['pressing', 10_000],
   'hping3: datagrams to all ports': ['pressing', 20_000],
   'hping3: SYNs': ['pressing', 20_000],
   'hping3: SYNs to closed ports': ['pressing', 20_000],
-  // All have one identifier, so they are packets of one flow.
+  // All these echo requests have the same identifier, so they belong to one flow.
   'hping3: echo requests': ['allowed', 40_000],
   'nmap: a scan of all ports by SYNs': ['pressing', 20_000],
   'nmap: a scan by datagrams': ['pressing', 10_000],
@@ -219,7 +226,10 @@ const REACHED: Readonly<Record<keyof typeof ATTACKS, readonly [figure: keyof Fig
 };
 type Figures = {
   readonly allowed: number;
-  /** Half-open flows, and packets refused because the source reached its limit. */
+  /**
+   * Number of half-open flows plus number of packets that were refused because their source reached its flow
+   * limit.
+   */
   readonly pressing: number;
 };
 
@@ -232,7 +242,7 @@ async function figures(): Promise<Figures> {
   return { allowed: packets.allow, pressing: halfOpen + drops.flow_share };
 }
 
-/** Packets by drop reason; empty while the node is dead. */
+/** Returns the number of dropped packets by drop reason; empty while the node is dead. */
 async function dropped(): Promise<Readonly<Record<string, number>>> {
   const drops = await rig.stats().then(
     (stats) => stats.drops,
@@ -241,7 +251,10 @@ async function dropped(): Promise<Readonly<Record<string, number>>> {
   return Object.fromEntries(Object.entries(drops).filter(([, packets]) => packets > 0));
 }
 
-/** Runs an attack; returns how many of 100 new connections succeeded during the attack, and after it. */
+/**
+ * Runs an attack. Returns how many of 100 new connections succeeded: once for each round during the attack,
+ * and once after the attack.
+ */
 async function suffered(attack: () => Promise<unknown>): Promise<readonly number[]> {
   const counts: number[] = [];
   let ended = false;
@@ -260,14 +273,15 @@ async function expectNoHarm(counts: readonly number[]): Promise<void> {
   expect(counts.filter((count) => count < 99)).toEqual([]);
   for (const { what, lines } of older) {
     const lost = lines.filter((line) => !/^(open|pong)/.test(line));
-    // The echo server is one process, and loses datagrams under a flood even if they pass.
+    // The UDP echo server is one process, and loses datagrams under a flood. A tenth of the lines of the UDP
+    // flow may therefore report losses.
     const tolerated = what === 'connect' ? 0 : Math.ceil(lines.length / 10);
     expect([what, lost.slice(tolerated)]).toEqual([what, []]);
   }
 }
 
-describe('other sources open connections and established flows continue while one source floods by', () => {
-  test.each(Object.entries(ATTACKS))('%s', async (what, attack) => {
+describe('while one source floods, other sources can open connections and established flows continue', () => {
+  test.each(Object.entries(ATTACKS))('attack: %s', async (what, attack) => {
     let reached: Figures | undefined;
     const counts = await suffered(async () => {
       await attack();
@@ -280,10 +294,10 @@ describe('other sources open connections and established flows continue while on
   });
 });
 
-describe('the limit of a source also holds', () => {
+describe('the flow limit of a flooding source also protects other sources', () => {
   const udp = () => ATTACKS['hping3: small datagrams to a service']?.() ?? Promise.reject(new Error('no such attack'));
 
-  test('while the node is killed', async () => {
+  test('while the node is dead', async () => {
     await rig.node.end('SIGKILL');
     await expectNoHarm(await suffered(udp));
   });
@@ -308,21 +322,22 @@ describe('the limit of a source also holds', () => {
     await expectNoHarm(counts);
   });
 
-  test('after the flows of the source were deleted', async () => {
+  test('after the flows of the flooding source were deleted', async () => {
     await suffered(udp);
     const reply = await rig.node.request('DELETE', `/api/v1/flows?src=${FLOODER}`);
     expect(reply.status).toBe(200);
     await expectNoHarm(await suffered(udp));
   });
 
-  test('after the table was resized', async () => {
+  test('after the flow table was resized', async () => {
     await suffered(udp);
     const file = join(rig.node.folder, 'weir.yaml');
     for (const capacity of [2 * CAPACITY, CAPACITY / 2]) {
       const config = JSON.parse(await readFile(file, 'utf8')) as { dataplane: Record<string, unknown> };
       config.dataplane.flow_capacity = capacity;
       await writeFile(file, JSON.stringify(config));
-      // A smaller table takes over as many flows as it has room for, so a flood within its limit may fill it.
+      // A smaller flow table takes over as many flows as it has room for. Earlier flows of the flooding
+      // source may fill this table, so the test deletes them first.
       if (capacity < CAPACITY) await rig.node.request('DELETE', `/api/v1/flows?src=${FLOODER}`);
       await rig.node.restart();
       await rig.node.ready();
@@ -332,7 +347,7 @@ describe('the limit of a source also holds', () => {
 });
 
 describe('when flows expire', () => {
-  test('the counts follow, so that the source is admitted again and no other is refused', async () => {
+  test('the counters of flows per source decrease, so the source can open flows again and no other source is refused', async () => {
     await rig.remove();
     await start({ timeouts: { udp_replied: '2s', udp: '1s' } });
     for (let round = 0; round < 3; round++) {

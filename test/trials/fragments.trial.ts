@@ -21,8 +21,9 @@ async function start(dataplane: Readonly<Record<string, unknown>>): Promise<void
 }
 
 /**
- * Numbers of the datagrams of the victim whose fragments all passed the node. The server may reassemble
- * forged fragments by itself.
+ * Records fragments on the server. The returned function returns the numbers of the datagrams whose three
+ * fragments all passed the node. The test counts fragments, since the server may reassemble a datagram from
+ * forged fragments.
  */
 async function receive(): Promise<() => Promise<readonly number[]>> {
   const child = rig.topology.server.start('/usr/bin/python3', [
@@ -52,7 +53,10 @@ while True:
   };
 }
 
-/** Each is sent between the fragments of the victim, with its addresses, protocol and identification. */
+/**
+ * A Python function that returns forged fragments with the addresses, protocol and identification of the
+ * victim's datagram. The attacker sends one kind of forgery between the fragments of each datagram.
+ */
 const FORGERIES = `
 def forgeries(e, c, s, i):
     ip = lambda frag, more, **k: IP(src=c, dst=s, id=i, proto=17, frag=frag, flags='MF' if more else 0, **k)
@@ -86,12 +90,13 @@ describe.each(
   (['strict', 'loose', 'off'] as const).flatMap((mode) =>
     (['stack', 'direct'] as const).map((way) => [mode, way] as const),
   ),
-)('with reverse_path %s and forwarding %s', (reversePath, forwarding) => {
-  test.each(ATTACKERS)('a fragment forged by %s destroys no datagram of the real sender', async (by) => {
+)('a node with reverse_path %s and forwarding %s', (reversePath, forwarding) => {
+  test.each(ATTACKERS)('passes all fragments of the real sender while forged fragments arrive on %s', async (by) => {
     await start({ reverse_path: reversePath, forwarding });
     const { client, node, server } = rig.topology;
     const end = await receive();
-    // The attacker waits for each identification, and sends before the next fragment of the victim.
+    // For each datagram, the attacker sends a forged fragment after the first and after the second fragment
+    // of the victim.
     const names = JSON.parse(
       await runScapy(
         server,

@@ -5,7 +5,10 @@ import { startUpstream } from '#test/e2e/names.js';
 import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
 import { macOf, runScapy } from './scapy.js';
 
-/** An interface of the node that the configuration does not name, with a network behind it. */
+/**
+ * An address of the server in a network behind the interface `ext0` of the node, which the configuration of
+ * Weir does not name.
+ */
 const OUTSIDE = '10.77.9.2';
 let rig: Rig;
 let upstream: ChildProcess;
@@ -37,14 +40,14 @@ afterEach(async () => {
   await rig?.remove();
 });
 
-/** Names with a granted address. */
+/** Returns the hostnames that have a granted address. */
 async function granted(): Promise<readonly string[]> {
   const { body } = await rig.node.request('GET', '/api/v1/dns-cache');
   const { items } = body as { items: { hostname: string; ips: string[] }[] };
   return items.filter(({ ips }) => ips.length > 0).map(({ hostname }) => hostname);
 }
 
-/** Lookups with the source of the client, sent from the namespace of the server through a device. */
+/** Sends lookups with the forged source address of the client, from the server namespace through `device`. */
 async function forge(device: 'eth0' | 'ext0'): Promise<void> {
   const { node, server } = rig.topology;
   await runScapy(
@@ -114,8 +117,8 @@ describe.each([
   ['strict', 'ext0'],
   ['strict', 'wan0 without forwarding'],
   ['strict', 'ext0 without forwarding'],
-] as const)('with reverse_path %s', (reversePath, by) => {
-  test(`a lookup with the forged source of a client that arrives on ${by} grants nothing`, async () => {
+] as const)('a node with reverse_path %s', (reversePath, by) => {
+  test(`grants no address for a lookup with the forged address of a client that arrives on ${by}`, async () => {
     await start({ reverse_path: reversePath });
     const [device = ''] = by.split(' ');
     if (by.endsWith('without forwarding')) await forwardsNothing(device);
@@ -123,14 +126,14 @@ describe.each([
     expect({ granted: await granted(), lookups: await lookups() }).toEqual({ granted: [], lookups: 0 });
     expect(await rig.tcp(443)).toBe('refused ETIMEDOUT');
     if (by.startsWith('wan0')) await rig.topology.node.must('sysctl', '-qw', 'net.ipv4.conf.wan0.forwarding=1');
-    // The client itself gets answers.
+    // The real client still gets answers.
     const dug = await rig.topology.client.must('dig', `@${ADDRESSES.nodeLan}`, '+short', '+tries=2', 'api.example.com');
     expect(dug.trim()).toBe(ADDRESSES.server);
     expect(await rig.tcp(443)).toBe('open');
   });
 });
 
-test('without the source check a forged lookup grants, so the attack is real', async () => {
+test('without the reverse path check, a forged lookup grants an address, so the attack of this trial is effective', async () => {
   await start({ reverse_path: 'off' });
   await forge('ext0');
   expect((await granted()).length).toBeGreaterThan(0);

@@ -18,7 +18,10 @@ async function start(dataplane: Readonly<Record<string, unknown>>): Promise<void
 }
 afterEach(() => rig?.remove());
 
-/** Listens on 127.0.0.1 of the node for datagrams, connections and echo requests; prints each arrival. */
+/**
+ * Starts listeners for UDP, TCP and raw IP on 127.0.0.1 and 127.0.0.53 of the node. The returned function
+ * returns a line for each packet or connection that arrived.
+ */
 async function listen(): Promise<() => Promise<readonly string[]>> {
   const child = rig.topology.node.start('/usr/bin/python3', [
     '-c',
@@ -106,7 +109,8 @@ frames = attacks('${await macOf(node, 'lan0')}', get_if_hwaddr('eth0'))
 for frame in frames: s.send(frame)
 print(len(frames))`,
   );
-  // Routes 127.0.0.0/8 to the gateway.
+  // Makes the client send packets for 127.0.0.0/8 to the node, so that hping3 and nmap can attack loopback
+  // addresses.
   await client.must('sysctl', '-qw', 'net.ipv4.conf.eth0.route_localnet=1', 'net.ipv4.conf.all.route_localnet=1');
   await client.run('ip', 'route', 'del', 'table', 'local', 'local', '127.0.0.0/8');
   await client.run('ip', 'route', 'del', 'table', 'local', 'local', '127.0.0.1');
@@ -127,7 +131,7 @@ t = socket.socket(); t.settimeout(0.5); t.bind(('${ADDRESSES.client}', 0)); t.co
   return Number(sent);
 }
 
-test('without the hooks the attacks reach the listeners', async () => {
+test('without the hooks, the packets of the attack reach the listeners on 127.0.0.1 of the node', async () => {
   await start({});
   await rig.node.remove();
   const { node, pinPath } = rig.topology;
@@ -141,15 +145,15 @@ test('without the hooks the attacks reach the listeners', async () => {
 });
 
 describe.each([
-  ['the defaults', {}],
+  ['the default settings', {}],
   ['reverse_path off', { reverse_path: 'off' }],
   ['reverse_path loose', { reverse_path: 'loose' }],
   ['police_local', { police_local: true }],
   ['direct forwarding', { forwarding: 'direct' }],
   ['forwarding by the stack', { forwarding: 'stack' }],
   ['non_ipv4 pass and reverse_path off', { non_ipv4: 'pass', reverse_path: 'off' }],
-] as const)('with %s', (_, dataplane) => {
-  test('no packet reaches a listener on 127.0.0.0/8 of the node', async () => {
+] as const)('a node with %s', (_, dataplane) => {
+  test('passes no packet to a listener on 127.0.0.0/8', async () => {
     await start(dataplane);
     const end = await listen();
     expect(await attack()).toBeGreaterThan(25);
@@ -157,7 +161,7 @@ describe.each([
     expect((await rig.stats()).drops.loopback).toBeGreaterThan(20);
   });
 
-  test('no packet reaches it while the process is dead', async () => {
+  test('passes no packet to a listener on 127.0.0.0/8 while the process is dead', async () => {
     await start(dataplane);
     await rig.node.end('SIGKILL');
     const end = await listen();

@@ -25,7 +25,10 @@ afterEach(async () => {
   await rig.node.ready();
 });
 
-/** Datagrams of one flow, so of one conntrack entry; returns the answers, or `silent`. */
+/**
+ * Sends three datagrams of one flow, which has one conntrack entry. Returns the answers, `silent` for a
+ * missing answer.
+ */
 async function exchange(): Promise<string> {
   const script = `
 import socket
@@ -38,7 +41,10 @@ for n in (1, 2, 3):
   return (await rig.topology.client.must('/usr/bin/python3', '-c', script)).trim();
 }
 
-/** Removes the hooks, as `tc` or `bpftool` can, and kills the process, which would attach them again. */
+/**
+ * Kills the process and removes the hooks, as `tc` or `bpftool` can. A running process would attach the hooks
+ * again.
+ */
 async function loseHooks(): Promise<void> {
   await rig.node.end('SIGKILL');
   const { pinPath } = rig.topology;
@@ -55,7 +61,10 @@ const nft = (...lines: readonly string[]): readonly string[] => [
 const SAVE = 'ct mark set meta mark';
 const at = (hook: string, priority: string): string => `type filter hook ${hook} priority ${priority};`;
 
-/** The rule set that distributions and scripts for several uplinks document. */
+/**
+ * Returns an iptables rule set. The rule sets of this trial are documented by distributions and guides for
+ * hosts with several uplinks.
+ */
 const iptables = (...rules: readonly string[]): readonly string[] => ['iptables', ...rules];
 const RULES: Readonly<Record<string, readonly string[]>> = {
   'nft, saved at postrouting, restored at prerouting': nft(
@@ -155,8 +164,8 @@ const cases = Object.entries(RULES).flatMap(([name, rules]) =>
   ),
 );
 
-describe('after the hooks are lost, a flow with a saved mark does not pass', () => {
-  test.each(cases)('%s', async (_, variant, rules) => {
+describe('after the hooks are removed, the guard drops a flow whose packet mark is saved in conntrack', () => {
+  test.each(cases)('rule set: %s', async (_, variant, rules) => {
     await apply(rules, variant);
     const before = await exchange();
     await loseHooks();
@@ -164,7 +173,7 @@ describe('after the hooks are lost, a flow with a saved mark does not pass', () 
   });
 });
 
-test('without the guard the saved mark is restored, so the attack is real', async () => {
+test('a rule set saves the guard bit in the conntrack mark, so the attack of this trial is effective', async () => {
   await apply(RULES['iptables CONNMARK, as in most guides'] ?? [], 'nft');
   const { node } = rig.topology;
   await node.must(

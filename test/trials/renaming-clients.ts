@@ -2,8 +2,9 @@ import { ADDRESSES } from '#cli/topology.js';
 import type { InspectedRig } from '#test/e2e/inspected.js';
 
 /**
- * TLS clients of OpenSSL and of GnuTLS that change their ClientHello after HelloRetryRequest and complete the
- * handshake, so the server accepts the second one. Each prints `page`, `failed`, `reset`, `end` or `silent`.
+ * Python programs for TLS clients of OpenSSL and GnuTLS. After HelloRetryRequest, the client changes its
+ * ClientHello and completes the handshake, so a server accepts the second ClientHello. Each program prints
+ * `page`, `failed`, `reset`, `end` or `silent`.
  */
 const OPENSSL = `
 import ctypes, socket, sys
@@ -89,7 +90,7 @@ else:
     while count == AGAIN: count = lib.gnutls_record_recv(s, text, 65536)
     print('page' if b' 200' in text.raw[:max(count, 0)] else 'reset' if count == -54 else 'failed')`;
 
-/** The fields of the second ClientHello that differ from the first. */
+/** The field of the second ClientHello that differs from the first, and its new value. */
 export type Change =
   | readonly ['name', string]
   | readonly ['no-name' | 'status', '']

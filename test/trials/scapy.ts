@@ -3,7 +3,9 @@ import type { Topology } from '#cli/topology.js';
 
 type Namespace = Topology['client'];
 
-/** The python3 of Debian, which finds python3-scapy of Debian even if another python3 comes first in PATH. */
+/**
+ * The python3 of Debian, which can import python3-scapy of Debian. Another python3 may come first in PATH.
+ */
 const PYTHON = '/usr/bin/python3';
 
 const PRELUDE = `
@@ -13,20 +15,20 @@ from scapy.all import *
 conf.verb = 0
 `;
 
-/** Runs a script with scapy in a namespace; returns its output. */
+/** Runs a Python script with scapy in the network namespace `space`. Returns the output of the script. */
 export async function runScapy(space: Namespace, script: string): Promise<string> {
   return (await space.must(PYTHON, '-c', `${PRELUDE}${script}`)).trim();
 }
 
-/** The hardware address of a device. */
+/** Returns the MAC address of a network device. */
 export async function macOf(space: Namespace, device: string): Promise<string> {
   const [link] = JSON.parse(await space.must('ip', '-j', 'link', 'show', 'dev', device)) as { address: string }[];
   return link?.address ?? '';
 }
 
 /**
- * Records the frames that arrive on `eth0` with `TRIAL` and a number in them. Returns a function that stops
- * and returns these numbers.
+ * Records the frames that arrive on `eth0` and contain `TRIAL` with a number. The returned function ends the
+ * recording and returns the numbers.
  */
 export async function listenForFrames(space: Namespace): Promise<() => Promise<readonly number[]>> {
   const child = space.start(PYTHON, [
@@ -52,7 +54,7 @@ print(sorted(seen), flush=True)`,
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   await expect.poll(() => output, { timeout: 10_000, interval: 20 }).toContain('ready');
   return async () => {
-    // Waits for earlier packets.
+    // Waits for frames that were sent before and have not arrived yet.
     await new Promise((resolve) => setTimeout(resolve, 300));
     child.stdin?.end();
     await ended;

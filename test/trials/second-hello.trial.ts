@@ -39,14 +39,14 @@ const use = async (rules: keyof typeof RULES): Promise<void> => {
 const PAIRS = CLIENTS.flatMap((client) => SERVERS.map((server) => [client, server] as const));
 
 describe('a client that receives HelloRetryRequest', () => {
-  test.each(CLIENTS)('%s offers P-384, and no share of it in its first hello', async (client) => {
+  test.each(CLIENTS)('%s offers the group P-384 without a key share in the first ClientHello', async (client) => {
     await use('none');
     const { groups, shares } = await offerOf(rig, client);
     expect(groups).toContain(P384);
     expect(shares).not.toContain(P384);
   });
 
-  test.each(PAIRS)('%s gets the page of %s by the allowed name, and by no other', async (client, server) => {
+  test.each(PAIRS)('%s gets the page of the server %s only with allowed server names', async (client, server) => {
     const pages: Record<string, readonly boolean[]> = {};
     for (const rules of ['none', 'allow a name', 'deny a name', 'allow TLS'] as const) {
       await use(rules);
@@ -62,7 +62,7 @@ describe('a client that receives HelloRetryRequest', () => {
   });
 
   test.each(SERVERS)(
-    'curl gets the page of %s where the node intercepts and itself receives HelloRetryRequest',
+    'curl gets the page of %s through interception if the server sends HelloRetryRequest to the node',
     async (server) => {
       await use('intercept');
       expect(await getsPage(rig, 'curl', PORT[server], SERVER_NAME)).toBe(true);
@@ -80,14 +80,14 @@ const CHANGES: readonly Change[] = [
   ['ciphers', 'TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256'],
 ];
 
-describe('a second ClientHello that differs from the first', () => {
-  test.each(SERVERS)('is accepted by %s without a TLS rule', async (server) => {
+describe('a second ClientHello', () => {
+  test.each(SERVERS)('that differs from the first is accepted by %s if no TLS rule applies', async (server) => {
     await use('none');
     expect(await attack(rig, 'openssl', PORT[server], SERVER_NAME, ['name', DENIED])).toBe('page');
     expect(await attack(rig, 'gnutls', PORT[server], SERVER_NAME, ['name', DENIED])).toBe('page');
   });
 
-  test.each(SERVERS)('of a client that completes the handshake does not reach %s', async (server) => {
+  test.each(SERVERS)('that differs from the first does not reach %s from a real TLS client', async (server) => {
     for (const rules of ['allow a name', 'deny a name', 'allow TLS'] as const) {
       await use(rules);
       const said: Record<string, string> = {};
@@ -99,7 +99,7 @@ describe('a second ClientHello that differs from the first', () => {
     }
   });
 
-  test.each(SERVERS)('in other shapes does not reach %s', async (server) => {
+  test.each(SERVERS)('that differs from the first in other encodings does not reach %s', async (server) => {
     for (const rules of ['allow a name', 'deny a name'] as const) {
       await use(rules);
       for (const [what, sent] of CHANGED)
@@ -107,9 +107,9 @@ describe('a second ClientHello that differs from the first', () => {
     }
   });
 
-  // NSS requires a cookie, which these sends do not return.
+  // NSS requires a cookie in the second ClientHello, and the byte sequences of `SAME` have no cookie.
   test.each(SERVERS.filter((name) => name !== 'nss'))(
-    'with equal fields gets the same answer from %s as without a rule',
+    'with the fields of the first gets the same answer from %s with and without a TLS rule',
     async (server) => {
       await use('none');
       const expected = [];
@@ -123,7 +123,7 @@ describe('a second ClientHello that differs from the first', () => {
   );
 });
 
-test('early data is accepted, and rejected after HelloRetryRequest', async () => {
+test('early data is accepted, and rejected after HelloRetryRequest, as without inspection', async () => {
   const { server, client } = rig.topology;
   const { folder } = rig.node;
   const shown = ['-cert', `${folder}/trial.pem`, '-cert_chain', `${folder}/trial.pem`, '-key', `${folder}/trial.key`];
@@ -144,7 +144,10 @@ test('early data is accepted, and rejected after HelloRetryRequest', async () =>
   expect(second).toContain('Post-Handshake New Session Ticket arrived');
 });
 
-/** A list with one configuration (draft-ietf-tls-esni-18, 4) for X25519, HKDF-SHA256 and AES-128-GCM. */
+/**
+ * Returns an ECHConfigList with one configuration in base64 (draft-ietf-tls-esni-18, 4) for X25519,
+ * HKDF-SHA256 and AES-128-GCM.
+ */
 function echConfigs(publicName: string): string {
   const key = generateKeyPairSync('x25519').publicKey.export({ format: 'der', type: 'spki' }).subarray(-32);
   const name = Buffer.from(publicName);
@@ -160,8 +163,8 @@ describe('Encrypted Client Hello of NSS with HelloRetryRequest', () => {
     const command = `printf 'GET / HTTP/1.0\\r\\n\\r\\n' >request.$$; timeout 4 tstclnt -h ${ADDRESSES.server} -p ${PORT.openssl} -a hidden.test -D -o -V tls1.3:tls1.3 ${options} -A request.$$ 2>&1; rm request.$$`;
     return (await rig.topology.client.run('sh', '-c', `cd ${rig.node.folder}; ${command}`)).stdout;
   };
-  // The server has no ECH key: it completes the handshake for the public name, and then the client ends the
-  // connection.
+  // The server has no ECH key: it completes the handshake for the public name. The client then ends the
+  // connection with this error.
   const COMPLETED = 'SSL_ERROR_ECH_RETRY_WITHOUT_ECH';
   const CUT = 'PR_CONNECT_RESET_ERROR';
 
@@ -171,7 +174,7 @@ describe('Encrypted Client Hello of NSS with HelloRetryRequest', () => {
     ['allow a name', CUT, CUT],
     ['deny a name', CUT, CUT],
   ] as const)(
-    'under the rule "%s": a hidden name gives %s, and one that seems hidden %s',
+    'under the policy "%s": a connection with ECH ends with %s, and a connection with GREASE ECH with %s',
     async (rules, hidden, greased) => {
       await use(rules);
       expect(await ask(`-N ${echConfigs(SERVER_NAME)}`)).toContain(hidden);

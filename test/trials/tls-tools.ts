@@ -2,10 +2,12 @@ import type { ChildProcess } from 'node:child_process';
 import { ADDRESSES } from '#cli/topology.js';
 import type { InspectedRig } from '#test/e2e/inspected.js';
 
-/** TLS servers that accept the group P-384 only, so they send HelloRetryRequest to nearly every client. */
+/**
+ * TLS servers that accept only the group P-384, and therefore send HelloRetryRequest to nearly every client.
+ */
 export const SERVERS = ['openssl', 'nginx', 'node', 'python', 'gnutls', 'nss'] as const;
 export type ServerName = (typeof SERVERS)[number];
-/** The port of each on the server. */
+/** The TCP port of each TLS server on the server host. */
 export const PORT: Readonly<Record<ServerName, number>> = {
   openssl: 4501,
   nginx: 4502,
@@ -51,7 +53,7 @@ http {
   }
 }`;
 
-/** Starts all of them; resolves when they listen. */
+/** Starts all TLS servers of `SERVERS`. Resolves when every server listens. */
 export async function startServers(rig: InspectedRig): Promise<void> {
   const { server } = rig.topology;
   const { folder } = rig.node;
@@ -87,7 +89,10 @@ export async function startServers(rig: InspectedRig): Promise<void> {
   }
 }
 
-/** Resolves when a process listens on this port. */
+/**
+ * Resolves when a process listens on `port` of the server host. Rejects if `child` ends before, or after
+ * about ten seconds.
+ */
 export async function listening(rig: InspectedRig, child: ChildProcess, port: number): Promise<void> {
   for (let tries = 0; tries < 100; tries++) {
     const { stdout } = await rig.topology.server.run('ss', '-Hltn', `sport = :${port}`);
@@ -110,7 +115,10 @@ const [host, port, servername] = process.argv.slice(1);
 const s = require('node:tls').connect({ host, port, servername, rejectUnauthorized: false }, () => s.write('GET / HTTP/1.0\\r\\n\\r\\n'));
 s.on('data', (chunk) => console.log(chunk.toString())); s.on('error', () => {}); setTimeout(() => process.exit(), 4000).unref();`;
 
-/** Shell commands that fetch a page from `HOST:PORT` under a name, by client. */
+/**
+ * For each client, a function that returns a shell command. The command fetches a page from the server port
+ * `port` with the server name `name`.
+ */
 const CLIENT_COMMANDS = {
   openssl: (port: number, name: string) =>
     `printf '${REQUEST}' | timeout 4 openssl s_client -connect ${ADDRESSES.server}:${port} -servername ${name} -ign_eof`,
@@ -128,7 +136,7 @@ const CLIENT_COMMANDS = {
 export type ClientName = keyof typeof CLIENT_COMMANDS;
 export const CLIENTS = Object.keys(CLIENT_COMMANDS) as readonly ClientName[];
 
-/** Whether the client got a page. `options` are appended to its command. */
+/** Returns whether the client got a page. `options` are appended to the command of the client. */
 export async function getsPage(
   rig: InspectedRig,
   client: ClientName,
@@ -148,7 +156,10 @@ export async function getsPage(
   return /HTTP\/1\.[01] 200/.test(stdout);
 }
 
-/** Prints the name, the groups with a key share and the offered groups of the first ClientHello. */
+/**
+ * A python3 program that accepts one connection. It prints the offered groups and the groups with a key share
+ * in the first ClientHello.
+ */
 const RECORDER = `
 import json, socket, sys
 listener = socket.socket(); listener.setsockopt(1, 2, 1); listener.bind(('0.0.0.0', int(sys.argv[1]))); listener.listen(5); print('up', flush=True)
@@ -165,7 +176,10 @@ while at < len(data):
 print(json.dumps({'groups': groups, 'shares': shares}), flush=True)`;
 
 export type Offer = { readonly groups: readonly number[]; readonly shares: readonly number[] };
-/** The offers of a client in its first ClientHello. The policy must allow port 4599. */
+/**
+ * Returns the groups and key shares that a client offers in its first ClientHello. The policy must allow port
+ * 4599.
+ */
 export async function offerOf(rig: InspectedRig, client: ClientName): Promise<Offer> {
   const port = 4599;
   const child = rig.topology.server.start('/usr/bin/python3', ['-c', RECORDER, String(port)]);

@@ -10,8 +10,8 @@ import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
 import type { Summary } from '#test/kernel/prober.js';
 
 /**
- * Starts this build over a node of an earlier build, under traffic. `WEIR_EARLIER` names a folder with an
- * earlier build; without it the trial builds the last commit whose datapath had layout 5.
+ * Starts this build over a node of an earlier build, while traffic passes. `WEIR_EARLIER` names a folder with
+ * an earlier build. Without this variable, the trial builds the last commit whose datapath had layout 5.
  */
 const EARLIER = process.env.WEIR_EARLIER;
 const LAST_OF_LAYOUT_5 = '0b8e84c51a6e';
@@ -46,7 +46,7 @@ beforeEach(async () => {
 });
 afterEach(() => rig?.remove());
 
-/** Runs traffic of the client during `upgrade`. */
+/** Runs `upgrade` while the client sends traffic. Returns the counts of sent, answered and lost packets. */
 async function under(upgrade: () => Promise<void>): Promise<Summary> {
   const words = [proberFile, ADDRESSES.server, `${ALLOWED}`, `${DENIED}`];
   const prober = rig.topology.client.start(process.execPath, words);
@@ -79,7 +79,7 @@ function expectNoHarm({ udp, freshUdp, tcp, freshTcp, denied }: Summary): void {
   }).toEqual({ lost: [0, 0, 0], closed: false, leaked: 0 });
 }
 
-test.each(['SIGTERM', 'SIGKILL'] as const)('this build takes over from a node that ended by %s', async (signal) => {
+test.each(['SIGTERM', 'SIGKILL'] as const)('this build replaces an earlier build that ended by %s', async (signal) => {
   const before = await rig.node.request('GET', '/api/v1/policy');
   const summary = await under(async () => {
     await rig.node.end(signal);
@@ -90,7 +90,7 @@ test.each(['SIGTERM', 'SIGKILL'] as const)('this build takes over from a node th
   expectNoHarm(summary);
   const after = await rig.node.request('GET', '/api/v1/policy');
   expect(after.body).toEqual(before.body);
-  // A write and another restart read the state that this build wrote.
+  // A policy write and another restart check that this build can read the state that it wrote.
   await rig.put(policyOf(ALLOWS, {}, { default_policy: 'allow' }));
   expect(await rig.udp(DENIED)).toBe('pong 1');
   await rig.node.end('SIGTERM');
@@ -99,7 +99,7 @@ test.each(['SIGTERM', 'SIGKILL'] as const)('this build takes over from a node th
   expect(await rig.udp(DENIED)).toBe('pong 1');
 });
 
-test('without CAP_SYS_ADMIN this build refuses the takeover, and the earlier datapath stays in force', async () => {
+test('without CAP_SYS_ADMIN, this build refuses the takeover, and the earlier datapath stays in force', async () => {
   const summary = await under(async () => {
     await rig.node.end('SIGTERM');
     await rig.node.restart({ command: undefined, without: ['SYS_ADMIN'] });
