@@ -42,7 +42,7 @@ describe('a packet from an unpoliced interface to a policed interface', () => {
     },
   );
 
-  test.each(ANSWERS)('admits over %s only packets of the reply direction', (_, opening, tcpFlags) => {
+  test.each(ANSWERS)('opens a flow that admits only packets in the reply direction (%s)', (_, opening, tcpFlags) => {
     see('out_foreign', opening, { tcpFlags });
     expect(see('in', opening, { tcpFlags })).toBe(DROPPED);
     expect(see('in', back(opening), { tcpFlags: TCP.syn })).toBe(PASSED);
@@ -83,7 +83,7 @@ describe('replies from an unpoliced interface to a policed client', () => {
     ]);
   });
 
-  test('update the TCP state: a FIN of the reply and a FIN of the client move the flow to tcp_closing', () => {
+  test('move the TCP flow to tcp_closing: a reply with a FIN, followed by a FIN of the client', () => {
     see('in', tcp, { tcpFlags: TCP.syn });
     see('out_foreign', back(tcp), { tcpFlags: TCP.syn | TCP.ack });
     see('in', tcp, { tcpFlags: TCP.ack });
@@ -92,7 +92,7 @@ describe('replies from an unpoliced interface to a policed client', () => {
     expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing' }]);
   });
 
-  test('are only packets to the client: a packet with the source address of the client leaves the flow half open', () => {
+  test('do not include packets with the source address of the client, which leave the flow half open', () => {
     see('in', udp);
     see('out_foreign', udp);
     expect(kernel.flowsIn('half_open')).toMatchObject([{ packets: [1n, 0n] }]);

@@ -108,7 +108,7 @@ test('FLOW_OFFSETS and FLOW_KEY_OFFSETS equal the layouts of struct flow, tally 
   ]);
 });
 
-test('JOIN, JOIN_KEY and their numbers equal the structs join and join_key and their enums in the BPF object', () => {
+test('JOIN, JOIN_KEY, JOIN_STATE, JOINED and ENDS equal the structs and enums of the splicing offload in the BPF object', () => {
   expect([struct('join_key'), struct('join')]).toEqual([
     { size: JOIN_KEY_BYTES, offsets: JOIN_KEY },
     { size: JOIN_BYTES, offsets: JOIN },

@@ -39,7 +39,7 @@ test('the hit maps have at most 2,097,152 entries: further rules are enforced wi
   expect([rankCapacity, hitCapacity]).toEqual([2_097_152, 2_097_152]);
 });
 
-test('`capacityOf` returns the capacity of the grant table for which `linesFor` computed the number of cache lines', () => {
+test('`capacityOf` is the inverse of `linesFor`: the cache lines for a grant table of a capacity have that capacity', () => {
   for (const capacity of [1, 2, 3, 4, 1_023, 1_024, 262_144, 1_000_001]) {
     expect(capacityOf(linesFor(capacity))).toBe(capacity);
   }

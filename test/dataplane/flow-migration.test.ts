@@ -49,7 +49,7 @@ function establishAndCarry(): void {
   expect(carrier.carry('flows')).toBe(true);
 }
 
-test('a second copy gives a migrated flow the state and counts that changed in the earlier datapath after the first copy', () => {
+test('copying a flow a second time takes over the state and counts that changed in the earlier datapath', () => {
   establishAndCarry();
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
   before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack });
@@ -57,7 +57,7 @@ test('a second copy gives a migrated flow the state and counts that changed in t
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_half_closed', packets: [3n, 1n] }]);
 });
 
-test('a second copy keeps a flow state that changed in the new datapath, and adds the counts of both datapaths', () => {
+test('copying a flow a second time keeps a state that changed in the new datapath, and adds the counts of both datapaths', () => {
   establishAndCarry();
   before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack });
   after.runPacket(back(web), { tcpFlags: TCP.rst });

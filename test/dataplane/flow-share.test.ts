@@ -149,7 +149,7 @@ describe('the flow limit of a source that floods the flow table', () => {
     },
   );
 
-  test('also holds for replies that arrive after all packets of the flood: they establish flows only up to half of the table', () => {
+  test('also holds for replies that arrive after the flood: late replies establish flows only up to half of the table', () => {
     for (const client of clients) converse(client);
     const flood = Array.from({ length: 1_500 }, (_, number) => ({ ...udp, sourcePort: port(number) }));
     for (const packet of flood) see(packet);
@@ -238,7 +238,7 @@ describe('the flow limit of a source that floods the flow table', () => {
 
 describe('flows that the egress hook opens, for the node or for an unpoliced interface', () => {
   test.each([['out_of_node' as const], ['out_foreign' as const]])(
-    '%s: count towards the flow limit of the source that opened the flows',
+    '(%s) count towards the flow limit of the source that opened the flows',
     (entry) => {
       for (let number = 0; number < 2_000; number++) {
         const packet = { ...udp, sourcePort: port(number) };
@@ -250,7 +250,7 @@ describe('flows that the egress hook opens, for the node or for an unpoliced int
     },
   );
 
-  test('out_foreign: leave a quarter of the flow table to other sources, even if each flow has its own source address', () => {
+  test('from an unpoliced interface leave a quarter of the flow table to other sources, even with one source per flow', () => {
     for (let number = 0; number < 4_000; number++) {
       const packet = { ...udp, source: 0x0a65_0000 + number, sourcePort: port(number) };
       see(packet, 0, 0, 'out_foreign');
@@ -261,7 +261,7 @@ describe('flows that the egress hook opens, for the node or for an unpoliced int
     expect(kernel.counted().drop_flow_table_full).toBeUndefined();
   });
 
-  test('out_foreign: do not count towards the flow limit of a client whose source address they carry', () => {
+  test('from an unpoliced interface with the source address of a client do not count towards the flow limit of that client', () => {
     const [victim] = clients as [Packet];
     for (let number = 0; number < 2_000; number++) {
       const packet = { ...udp, source: victim.source, sourcePort: port(number) };

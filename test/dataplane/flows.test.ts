@@ -22,7 +22,7 @@ beforeEach(() => {
 const judge = (packet: Packet, tcpFlags = 0, icmpId = 1): number =>
   kernel.runPacket(packet, { tcpFlags, icmpId }).returned;
 
-describe('a reply passes by the flow that the first packet opened', () => {
+describe('a reply passes if the first packet opened a flow', () => {
   test.each([
     ['UDP', 'udp_replied', opening, 0, 0],
     ['TCP', 'tcp_established', tcp, TCP.syn, TCP.syn | TCP.ack],

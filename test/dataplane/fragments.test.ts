@@ -44,12 +44,12 @@ const KINDS = [
 ] as const;
 
 describe('later fragments of a datagram', () => {
-  test.each(KINDS)('pass after the first fragment, in order: %s', (_, packet) => {
+  test.each(KINDS)('pass after the first fragment, in order (%s)', (_, packet) => {
     expect(parts(packet, FIRST, MIDDLE, LAST)).toEqual([true, true, true]);
     expect(kernel.counted()).toMatchObject({ allow: 3, half_opened: 1 });
   });
 
-  test.each(KINDS)('pass if the datagram is a reply of an open flow: %s', (_, packet) => {
+  test.each(KINDS)('pass if the datagram is a reply of an open flow (%s)', (_, packet) => {
     send(packet, FIRST);
     expect(send(back(packet), FIRST, TCP.syn | TCP.ack)).toBe(true);
     expect(parts(back(packet), LAST, MIDDLE)).toEqual([true, true]);
@@ -173,7 +173,7 @@ describe('the validation of fragments', () => {
     ['two last fragments, the farther one first', [FIRST, { from: 200, bytes: 9, more: false }, LAST]],
     ['a fragment behind the end', [FIRST, LAST, { from: 200, bytes: 8 }]],
     ['a last fragment that ends before another fragment', [FIRST, { from: 200, bytes: 8 }, LAST]],
-  ])('drops a fragment that overlaps another, and all later fragments of the datagram: %s', (_, sent) => {
+  ])('drops a fragment that overlaps another fragment, and all later fragments of the datagram: %s', (_, sent) => {
     expect(parts(udp, ...sent)).toEqual([...sent.slice(1).map(() => true), false]);
     expect(parts(udp, { from: 320, bytes: 8 })).toEqual([false]);
     expect(kernel.counted()).toMatchObject({ drop_fragment_overlap: 1, drop_fragment: 1 });

@@ -63,7 +63,7 @@ test.each([
   ['an unknown protocol', 0x1234, DROPPED, { drop_non_ipv4: 1 }],
   ['a stacked 802.1Q tag', 0x8100, DROPPED, { drop_vlan_tagged: 1 }],
   ['a stacked 802.1ad tag', 0x88a8, DROPPED, { drop_vlan_tagged: 1 }],
-])('a frame with %s passes or is dropped by its EtherType, and is counted', (_, etherType, returned, counted) => {
+])('the EtherType decides whether a frame with %s passes; the frame is counted', (_, etherType, returned, counted) => {
   expect(judge(udp, { etherType, payloadBytes: 60 })).toBe(returned);
   expect(kernel.counted()).toEqual(counted);
 });

@@ -126,7 +126,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/web': 2, '-': 0 });
   });
 
-  test('count the packets of a flow before a new policy for the rule that allowed the flow before', () => {
+  test('count earlier packets of a flow for the earlier rule after a new policy classifies the flow by another rule', () => {
     activate(clients([{ id: 'first', protocol: 17 }]));
     for (let count = 0; count < 3; count++) kernel.runPacket(dns);
     activate(

@@ -76,7 +76,7 @@ describe('an ICMP error that quotes a packet of an allowed flow passes', () => {
   });
 });
 
-describe('an ICMP error does not pass by an open flow', () => {
+describe('an open flow does not admit an ICMP error', () => {
   beforeEach(() => open(udp));
 
   test.each<[string, Packet, Quote]>([
@@ -110,7 +110,7 @@ describe('an ICMP error does not pass by an open flow', () => {
     expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1, drop_policy_deny: 1 });
   });
 
-  test('if a later fragment, whose payload looks like an ICMP error, quotes a packet of the flow', () => {
+  test('if a later fragment only looks like an ICMP error that quotes a packet of the flow', () => {
     kernel.activate(compile(onlyFrom(ROUTER)));
     const message = icmp(ROUTER, CLIENT, 3, 4);
     const first = { id: 5, fragment: MORE_FRAGMENTS, content: icmpContent(3, 4, new Uint8Array(16)) };

@@ -124,7 +124,7 @@ describe('a listed flow', () => {
   });
 });
 
-test('a flow matches a filter if, for each field of the filter, the flow matches at least one value', async () => {
+test('a flow matches a filter if each field of the filter lists a value that the flow has', async () => {
   activate(lan);
   kernel.runPacket(web);
   kernel.runPacket(packet({ source: '10.0.0.2', destinationPort: 8080 }));

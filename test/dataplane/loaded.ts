@@ -30,7 +30,10 @@ import { EXEMPT_BIT, MARK_MASK } from './marks.js';
 const LINE = FLOW_LINE_BYTES / 4;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const KEY_CLAIMED = 2;
-/** The bit SPILLED of the datapath, in the tag of way 0: some flows of this set are in their second set. */
+/**
+ * The bit SPILLED in the tag of way 0 of a set. The datapath sets this bit if some flows of the set are in
+ * their second set of the flow table.
+ */
 const SPILLED = 0x40;
 
 export const PASSED = -1;
@@ -52,8 +55,9 @@ export const SKB = {
 export type PacketResult = { readonly returned: number; readonly word: number; readonly mark: number };
 
 /**
- * The position of a frame: `in` is ingress. `out_of_node`, `out_exempt` and `out_foreign` are egress, for a
- * packet of the node, of an exempt socket, and from an unpoliced interface.
+ * The hook of a test run, and the sender of the packet. `in` is the ingress hook. `out_of_node`, `out_exempt`
+ * and `out_foreign` are the egress hook with a packet of the node, of an exempt socket, and from an unpoliced
+ * interface.
  */
 export type Entry = 'in' | 'out_of_node' | 'out_exempt' | 'out_foreign';
 

@@ -131,7 +131,7 @@ beforeAll(() => {
 afterAll(() => kernel.close());
 
 describe('example policy', () => {
-  test('of every file in the examples folder has a table of packets in this test', () => {
+  test('in each file of the examples folder has a table of packets in this test', () => {
     const names = readdirSync(folder).map((file) => file.replace('.yaml', ''));
     expect(Object.keys(PACKETS).sort()).toEqual(names.sort());
     expect(names).toHaveLength(10);

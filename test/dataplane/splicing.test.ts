@@ -179,7 +179,7 @@ describe('the splicing offload translates the TCP numbers of one connection to t
     }
   });
 
-  test('5,000 segments with random headers and numbers', () => {
+  test('in 5,000 segments with random headers and numbers', () => {
     const random = new Random(2_026);
     for (let round = 0; round < 5_000; round++) {
       const deltas: Deltas = {
@@ -295,7 +295,7 @@ describe('a packet of an offloaded connection is dropped', () => {
     expect(run(frameOf(reversed(ENDS), {})).returned).toBe(DROPPED);
   });
 
-  test('if it opens a connection: a SYN is turned into a probe, and the SYN ACK of the reply is dropped', () => {
+  test('if it is a SYN ACK; a SYN is turned into a probe of the other side', () => {
     put(ENDS, DELTAS, { acknowledged: 50_000, next: 60_000 });
     put(reversed(ENDS), BACK, { acknowledged: 70_000, next: 80_000 });
     const { returned, out } = run(frameOf(ENDS, { flags: 0x02, payload: 0, options: [2, 4, 5, 180, 1, 3, 3, 7] }));

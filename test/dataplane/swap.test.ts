@@ -139,8 +139,8 @@ test(`no packet is classified by a mix of two programs in ${SWAPS} swaps under l
 
 test('a program that is overwritten while it is in force gives mixed verdicts', { timeout: 60_000 }, async () => {
   const running = load();
-  // A mixed verdict occurs only while the load and the overwriting thread run on two CPUs at the same time.
-  // Other work on the CPUs delays this case.
+  // A mixed verdict needs the load and the overwriting thread at the same time on two CPUs. Other processes
+  // may use these CPUs, so the test tries for up to 50 seconds.
   const until = performance.now() + 50_000;
   for (let swap = 1; kernel.counted().drop_policy_deny === undefined && performance.now() < until; swap++) {
     // Two swaps without a grace period put the first slot back in force and overwrite it while a packet still

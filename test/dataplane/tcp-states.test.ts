@@ -206,7 +206,7 @@ describe('a TCP packet with any combination of flags', () => {
     expect(droppedAfter([], 'server')).toEqual(combinations);
   });
 
-  test('is dropped if RFC 9293 forbids the flags, also in audit mode and during the pickup period', () => {
+  test('is dropped if RFC 9293 forbids the flags, also in audit mode and during the pickup period (dataplane.pickup)', () => {
     kernel.activate(auditAll);
     expect(droppedAfter([], 'client')).toEqual(impossible);
     kernel.forget();
@@ -251,14 +251,14 @@ describe('a TCP packet that has no flow and is not a SYN', () => {
     expect(play(...steps.slice(0, 1))).toEqual([false]);
   });
 
-  test('opens no flow during the pickup period if the policy denies both directions', () => {
+  test('opens no flow during the pickup period (dataplane.pickup) if the policy denies both directions', () => {
     kernel.activate(denyAll);
     pickUp();
     expect(play(client(ACK), server(ACK))).toEqual([false, false]);
     expect(kernel.counted()).toEqual({ drop_policy_deny: 2 });
   });
 
-  test('opens a flow of its sender during the pickup period if the policy allows both directions', () => {
+  test('opens a flow of its sender during the pickup period (dataplane.pickup) if the policy allows both directions', () => {
     kernel.activate(allowAll);
     pickUp();
     play(server(ACK));

@@ -99,7 +99,7 @@ test('after a flow is classified again, its earlier packets still count for the 
   expect(hits()).toEqual({ second: 1, first: 3 });
 });
 
-test('flows of the idle slot are flushed before the next program overwrites that slot', () => {
+test('flows that the program of the idle slot allowed are flushed before the next program overwrites that slot', () => {
   activate('first');
   kernel.stage(compile(ofRules('between')));
   kernel.runPacket(dns);

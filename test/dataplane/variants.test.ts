@@ -9,8 +9,8 @@ import { loadForTest, PASSED } from './loaded.js';
 
 const both = [false, true];
 /**
- * The flow limit per source is on in all variants: with 1, the limit would be off, and the verifier would
- * remove its code.
+ * The flow limit per source is on in all variants. The value 1 would switch the limit off, and the verifier
+ * would remove its code.
  */
 const flowShare = 0.125;
 const variants = both.flatMap((direct) =>

@@ -165,7 +165,7 @@ type ProblemDocument = {
 };
 
 describe.each(cases)('PUT /api/v1/policy with a body that is $name', ({ body, status, pointers }) => {
-  test('is refused with the JSON pointers of its problems, and the stored policy stays', async () => {
+  test('is refused with the JSON pointers of its problems, and the stored policy stays unchanged', async () => {
     const reply = await rig.node.request('PUT', '/api/v1/policy', body);
     expect({ status: reply.status, text: reply.text.slice(0, 500) }).toEqual({
       status,

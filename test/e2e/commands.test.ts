@@ -88,7 +88,7 @@ test('weir policy diff, explain and apply --dry-run show the effect of another p
   expect(await rig.tcp(80)).toBe('open');
 });
 
-test('weir policy activate needs no write, and apply replaces another active policy only with --replace', async () => {
+test('weir policy activate puts a stored policy in force, and apply replaces another active policy only with --replace', async () => {
   const home = fileWith('home.yaml', policy(81).replace('office', 'home'));
   const chance = await cli(['policy', 'apply', '-f', home]);
   expect([chance.code, chance.err]).toEqual([1, expect.stringContaining('the policy office is active')]);

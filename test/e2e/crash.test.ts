@@ -80,7 +80,7 @@ test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the kernel e
     await write;
     if (acknowledged) answered = pending;
 
-    // Returns the ports that the kernel allows. Before and after the restart they must belong to the
+    // Returns the ports that the kernel allows. Before and after the restart, these ports must belong to the
     // acknowledged or the pending policy.
     const allowed = async (): Promise<number[]> => {
       const lines = await Promise.all([81, 82].map((port) => rig.udp(port, '--timeout', '250')));

@@ -113,8 +113,8 @@ test('decisions just before a shutdown are counted as hits', async () => {
   await rig.put(LOOKUPS);
   const before = await hits();
   const lookups = 8;
-  // At the shutdown, some of these decisions are still in the DNS thread or in its message port. They must
-  // not be lost.
+  // At the shutdown, some of these decisions are still in the DNS thread or in its message port. No decision
+  // may be lost.
   for (let count = 0; count < lookups; count++) await dig(rig, ELSEWHERE, 'api.example.com');
   await rig.node.end('SIGTERM');
   await rig.node.restart();

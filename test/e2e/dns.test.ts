@@ -16,8 +16,8 @@ let upstream: ChildProcess;
 const ask = (...words: string[]): Promise<Dug> => dig(rig, ADDRESSES.nodeLan, ...words);
 
 /**
- * Returns the action that explain predicts, with the current grants, for a connection from the client to the
- * server, and the unknown facts.
+ * Asks POST /api/v1/policy/explain about a TCP connection from the client to `port` of the server, with the
+ * current grants. Returns the action and the unknown facts.
  */
 async function explained(port: number) {
   const question = { src: ADDRESSES.client, dst: ADDRESSES.server, proto: 'tcp', src_port: 40_000, dst_port: port };
@@ -60,13 +60,13 @@ describe('an allowed name', () => {
     expect(data(await ask('+tcp', 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
   });
 
-  test('is answered for any query type, but without addresses that enforcement cannot cover', async () => {
+  test('is answered for any query type, but without AAAA records, which enforcement cannot cover', async () => {
     expect(data(await ask('text.example.com', 'TXT'))).toEqual(['text.example.com. TXT "hello"']);
     const six = await ask('six.example.com', 'AAAA');
     expect([six.status, six.answers]).toEqual(['NOERROR', []]);
   });
 
-  test('that does not exist returns the NXDOMAIN of the upstream', async () => {
+  test('is answered with the NXDOMAIN of the upstream if the name does not exist', async () => {
     expect((await ask('nothing.example.com')).status).toBe('NXDOMAIN');
   });
 
@@ -150,7 +150,7 @@ test('lookups count as hits of the deciding rule, and the hits survive kill -9 o
   await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [443] } }]));
 });
 
-test('a public name with a private address returns no address', async () => {
+test('an allowed public name with a private address is answered without that address', async () => {
   await rig.put(policyOf([{ match: { dns_hostname: '*', proto: 'tcp', dst_ports: [443] } }]));
   const inside = await ask('inside.example.org');
   expect([inside.status, inside.answers]).toEqual(['NOERROR', []]);
@@ -224,13 +224,13 @@ for number in range(20):
     return (await asked()) - before - 1;
   };
 
-  test('is ignored on an unpoliced interface, while a lookup with an address of that network is answered', async () => {
+  test('is ignored on an unpoliced interface, while a lookup with a true source address is answered', async () => {
     await towards('ext1', '10.79.1.1');
     expect(await attack(ADDRESSES.client)).toBe(0);
     expect(await attack('10.79.1.2')).toBe(20);
   });
 
-  test.each([1, 0])('is ignored on another policed interface with forwarding=%i', async (forwarding) => {
+  test.each([1, 0])('is ignored on the wrong policed interface with forwarding=%i', async (forwarding) => {
     await towards('eth0', ADDRESSES.nodeWan);
     await rig.topology.node.must('sh', '-c', `echo ${forwarding} > /proc/sys/net/ipv4/conf/wan0/forwarding`);
     try {

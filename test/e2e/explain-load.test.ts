@@ -31,14 +31,15 @@ const costlyGroup = (id: string, rules: number) => ({
   })),
 });
 
-test('/health and /ready stay fast while the node explains drafts and writes groups of the maximum cost', {
+test('/health and /ready stay fast during explain requests and group writes of the maximum cost', {
   timeout: 120_000,
 }, async () => {
   const { body: issued } = await rig.node.request('POST', '/api/v1/tokens', { subject: 'eve', role: 'readonly' });
   const headers = { authorization: `Bearer ${(issued as { token: string }).token}` };
   const explain = async (question: object): Promise<number> =>
     (await rig.node.request('POST', '/api/v1/policy/explain', question, headers)).status;
-  // Each draft has new expressions, since the policy thread caches the results for an expression.
+  // Each explain request has a draft policy with new expressions, since the policy thread caches the results
+  // for an expression.
   let drafts = 0;
   const draft = () => ({ ...packet, hostname, policy: { source_groups: [costlyGroup(`g${drafts++}`, 100)] } });
   const alone: number[] = [];

@@ -129,7 +129,7 @@ test('8,000 requests on eight HTTP/2 connections all succeed', { timeout: 120_00
   expect(stdout).toContain('8000 succeeded, 0 failed, 0 errored, 0 timeout');
 });
 
-test('a slow HTTP/2 client stops the server, and the node buffers almost nothing', { timeout: 120_000 }, async () => {
+test('a slow HTTP/2 client stops the server response; the node buffers little', { timeout: 120_000 }, async () => {
   const { client } = rig.topology;
   const before = await residentMiB(rig.node.pid);
   const slow = client.start('curl', [

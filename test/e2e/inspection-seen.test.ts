@@ -68,8 +68,8 @@ const findingOf = ({ type, src, dst, verdict, ...said }: Readonly<Record<string,
   count: 1,
 });
 /**
- * Connects a wiretap reader that gets denied and audited TLS connections and HTTP requests, but no allowed
- * ones.
+ * Connects a wiretap reader that gets denied and audited TLS connections and HTTP requests. The reader gets
+ * no allowed connections and requests.
  */
 const reading = (): Promise<WiretapReader> =>
   readWiretap(rig.node, '?type=tls&type=http&verdict=deny&verdict=audit&proto=tcp');
@@ -142,7 +142,7 @@ test('a connection to a server with an untrusted certificate causes one finding 
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny', dst_port: EXPIRED_PORT, reason }]);
 });
 
-test('a reader that connects later gets recent messages, and Server-Sent Events contain the same messages', async () => {
+test('a wiretap reader with replay gets messages from before its connection, and Server-Sent Events contain the same messages', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
   await rig.dial(443, []);
   await expect.poll(() => find(), soon).toHaveLength(1);

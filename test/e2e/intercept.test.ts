@@ -27,7 +27,7 @@ const fetch = (path: string, ...options: string[]) =>
     ...[...options, `https://${SERVER_NAME}${path}`],
   );
 
-test('an allowed request is forwarded, and a denied request returns 403 with its source group', async () => {
+test('an allowed request is forwarded, and a denied request returns 403 with the name of the source group', async () => {
   await rig.put(
     policyOf([http({ request: { methods: ['GET'], path: { prefix: ['/v1/'] } } })], { default_action: 'deny' }),
   );

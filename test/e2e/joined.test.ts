@@ -94,7 +94,8 @@ test.each([
     try {
       await client.end();
       if (isServerGone) await server.end();
-      // Removes the sockets that the kernel keeps after the end of the processes.
+      // Removes the sockets that the kernel keeps after the end of the processes, so that no FIN or RST
+      // follows later.
       for (const inside of gone) await inside.must('ss', '-K', `( sport = :${PORT} or dport = :${PORT} )`);
     } finally {
       for (const inside of gone) await inside.must('nft', 'delete table ip hush');

@@ -32,7 +32,7 @@ test('an allow rule with a server name passes connections with this server name,
   expect(await passes('-noservername')).toBe(false);
 });
 
-test('the server of an inspected connection gets the address and the port of the client', async () => {
+test('the server receives an inspected connection from the address and port of the client', async () => {
   const { client, server } = rig.topology;
   const program = `
 import socket
@@ -100,7 +100,7 @@ test('a deny rule in audit mode passes a connection that it matches', async () =
   expect(await passes()).toBe(false);
 });
 
-test('explain predicts the verdict of real TLS connections', async () => {
+test('POST /api/v1/policy/explain predicts the verdict of real TLS connections', async () => {
   const { rootPem } = rig.certificates;
   const good = { server_cn: SERVER_NAME };
   const flows: readonly (readonly [string[], Readonly<Record<string, unknown>>])[] = [
@@ -133,7 +133,7 @@ test('explain predicts the verdict of real TLS connections', async () => {
   }
 });
 
-test('explain names the missing facts that would decide', async () => {
+test('POST /api/v1/policy/explain names the missing facts that would decide a connection', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }), tls({ server_cn: ['x.test'] })]));
   expect((await explain({})).unknown).toEqual(['sni', 'tls.server_cn']);
   expect((await explain({ sni: SERVER_NAME })).unknown).toEqual([]);
@@ -322,7 +322,7 @@ describe('a server that sends HelloRetryRequest', () => {
     expect(names()).not.toContain('denied.test');
   });
 
-  test('causes a finding if the second ClientHello differs from the first; in audit mode the connection passes', async () => {
+  test('gets a changed second ClientHello only in audit mode, and each changed ClientHello is a finding', async () => {
     await expect
       .poll(() => findings('hello_changed'), { timeout: 5_000 })
       .toContainEqual(expect.objectContaining({ effective_action: 'deny', rule: null }));
@@ -361,7 +361,7 @@ test('while the process is dead, new connections of TLS rules are dropped, and o
   expect((await rig.stats()).drops.service_plane_absent).toBeGreaterThan(0);
 });
 
-test('a node that owns the address 192.0.2.1 inspects connections from its start', async () => {
+test('a node that owns the address 192.0.2.1 still adds its own routing rule at the start, and inspects connections', async () => {
   const { node } = rig.topology;
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   await rig.node.end('SIGTERM');

@@ -70,7 +70,7 @@ const rule = (sni: string, more: Readonly<Record<string, unknown>> = {}) =>
   policyOf([{ match: { proto: 'tcp', dst_ports: [443], tls: { sni: [sni] } }, ...more }], BOTH);
 
 describe('service plane', () => {
-  test('resets connections of a source beyond its limit, reports findings, and inspects connections of other sources', async () => {
+  test('resets connections of a source beyond the limit per source, with findings, and inspects connections of other sources', async () => {
     await rig.put(rule(SERVER_NAME));
     await rig.node.ready();
     expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(OF_SOURCE);
@@ -87,7 +87,7 @@ describe('service plane', () => {
     );
   });
 
-  test('in audit mode passes as many connections again beyond the limit without inspection, and resets further connections', async () => {
+  test('in audit mode passes twice the limit of connections of a source, the second half without inspection', async () => {
     await rig.put(rule(SERVER_NAME, { mode: 'audit' }));
     expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(2 * OF_SOURCE);
     expect(await passes(ADDRESSES.client)).toBe(false);

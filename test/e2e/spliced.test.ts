@@ -71,7 +71,7 @@ test('200 MB pass a spliced connection unchanged in each direction', async () =>
 });
 
 test.each(['client_first', 'server_first'])(
-  '%s: after a FIN, the other direction of a spliced connection continues',
+  'after a FIN, the other direction of a spliced connection continues (%s)',
   async (what) => {
     const client = dial(what, 3 * MB);
     const got = 3 * MB;

@@ -30,7 +30,7 @@ async function unanswered(): Promise<string[]> {
   return (await Promise.all(lookups)).map(({ status }) => status);
 }
 
-test('the answer to a diverted lookup has the address that the client queried as its source, and its addresses are granted', async () => {
+test('the answer to a diverted lookup comes from the address that the client queried, and the addresses in the answer are granted', async () => {
   expect(await rig.tcp(443)).toBe(NO_ANSWER);
   const found = await dig(rig, ELSEWHERE, 'api.example.com');
   expect(data(found)).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
@@ -38,7 +38,7 @@ test('the answer to a diverted lookup has the address that the client queried as
   expect(await rig.tcp(443)).toBe('open');
 });
 
-test('the answer to a diverted lookup over TCP has the address that the client queried as its source', async () => {
+test('the answer to a diverted lookup over TCP comes from the address that the client queried', async () => {
   const found = await dig(rig, ELSEWHERE, '+tcp', 'api.example.com');
   expect(data(found)).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
   expect(found.text).toContain(`SERVER: ${ELSEWHERE}#53(${ELSEWHERE}) (TCP)`);
@@ -55,7 +55,7 @@ test('with transparent DNS, lookups to the address of the node are still answere
   ]);
 });
 
-test('explain reports that a lookup is diverted, and that the queried name is unknown', async () => {
+test('POST /api/v1/policy/explain reports that a lookup is diverted, and that the queried name is unknown', async () => {
   const lookup = { src: ADDRESSES.client, dst: ELSEWHERE, proto: 'udp', src_port: 5_000, dst_port: 53 };
   const explained = async (question: object) =>
     (await rig.node.request('POST', '/api/v1/policy/explain', { ...lookup, ...question })).body;

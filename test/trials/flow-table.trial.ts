@@ -38,7 +38,8 @@ async function start(dataplane: Readonly<Record<string, unknown>> = {}): Promise
     child.stdout?.setEncoding('utf8').on('data', (text: string) => lines.push(...text.split('\n').filter(Boolean)));
     return { what: mode, child, lines };
   });
-  // Waits until the TCP connection and the UDP flow of another source have exchanged several packets.
+  // Waits until the TCP connection and the UDP flow of a source that does not flood have exchanged several
+  // packets.
   await expect.poll(() => older.every(({ lines }) => lines.length > 3), { timeout: 10_000 }).toBe(true);
 }
 beforeEach(() => start());
@@ -180,7 +181,7 @@ def packet(n):
     p = patched(t, (24, struct.pack('!H', n)))
     c = ~((0x0800 + n + 1) % 0xffff) & 0xffff
     return p[:22] + struct.pack('!H', c) + p[24:]`),
-  // This attack also sends to addresses of the server network that no host has, so that it reaches more
+  // This attack also sends to addresses of the server network that no host has, since each address opens more
   // flows.
   'scapy: GRE, ESP and unknown protocols': () =>
     raw(
@@ -211,7 +212,7 @@ const REACHED: Readonly<Record<keyof typeof ATTACKS, readonly [figure: keyof Fig
   'hping3: datagrams to all ports': ['pressing', 20_000],
   'hping3: SYNs': ['pressing', 20_000],
   'hping3: SYNs to closed ports': ['pressing', 20_000],
-  // All these echo requests have the same identifier, so they belong to one flow.
+  // All echo requests of hping3 have the same identifier, so they belong to one flow.
   'hping3: echo requests': ['allowed', 40_000],
   'nmap: a scan of all ports by SYNs': ['pressing', 20_000],
   'nmap: a scan by datagrams': ['pressing', 10_000],

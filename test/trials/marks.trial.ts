@@ -173,7 +173,7 @@ describe('after the hooks are removed, the guard drops a flow whose packet mark 
   });
 });
 
-test('a rule set saves the guard bit in the conntrack mark, so the attack of this trial is effective', async () => {
+test('a rule set of this trial saves the guard bit in the conntrack mark, so the attack is effective', async () => {
   await apply(RULES['iptables CONNMARK, as in most guides'] ?? [], 'nft');
   const { node } = rig.topology;
   await node.must(

@@ -39,7 +39,7 @@ const use = async (rules: keyof typeof RULES): Promise<void> => {
 const PAIRS = CLIENTS.flatMap((client) => SERVERS.map((server) => [client, server] as const));
 
 describe('a client that receives HelloRetryRequest', () => {
-  test.each(CLIENTS)('%s offers the group P-384 without a key share in the first ClientHello', async (client) => {
+  test.each(CLIENTS)('%s offers P-384, but no key share for P-384, in the first ClientHello', async (client) => {
     await use('none');
     const { groups, shares } = await offerOf(rig, client);
     expect(groups).toContain(P384);
@@ -123,7 +123,7 @@ describe('a second ClientHello', () => {
   );
 });
 
-test('early data is accepted, and rejected after HelloRetryRequest, as without inspection', async () => {
+test('TLS early data passes the node: the server accepts early data, and rejects it after HelloRetryRequest', async () => {
   const { server, client } = rig.topology;
   const { folder } = rig.node;
   const shown = ['-cert', `${folder}/trial.pem`, '-cert_chain', `${folder}/trial.pem`, '-key', `${folder}/trial.key`];

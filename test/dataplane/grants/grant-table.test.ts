@@ -142,7 +142,7 @@ describe('grant table', () => {
     expect([tried.count, tried.resting]).toEqual([0, 0]);
   });
 
-  test('returns the same grants after a restart, even if an interrupted change left a wrong overflow count', () => {
+  test('recovers the same grants from memory in which an interrupted change left a wrong overflow count', () => {
     const words = memory();
     const tried = table(words);
     for (let address = 1; address <= CAPACITY; address++) tried.add(address, address % 7, 9, never);

@@ -7,8 +7,8 @@ import { follow, isOver, type ModelFlow, openingState, opensTcp, type Place, pla
 import { type DropReason, type Headers, readHeaders } from './headers.js';
 
 /**
- * The position of a frame: `in` is ingress. `out_of_node` and `out_foreign` are egress, for a packet of the
- * node and from an unpoliced interface.
+ * The hook that handles a frame, and the sender of the packet. `in` is the ingress hook. `out_of_node` and
+ * `out_foreign` are the egress hook with a packet of the node and from an unpoliced interface.
  */
 export type Seen = 'in' | 'out_of_node' | 'out_foreign';
 export type Frame = {

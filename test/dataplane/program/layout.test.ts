@@ -49,7 +49,7 @@ describe('the program image', () => {
     expect(image.words.length).toBe(image.lines * LINE_WORDS);
   });
 
-  test('is the same if its memory contained another image before', () => {
+  test('has the same bytes in new memory and in memory that contained another image', () => {
     const lines = new Lines();
     for (let number = 0; number < 60; number++) {
       const program = compile(generatePolicy(new Random(number), number % 2 === 0 ? { groups: 20, rules: 10 } : {}));
@@ -58,7 +58,7 @@ describe('the program image', () => {
     }
   });
 
-  test('predicts the cache line of a port map from the bottom line of a large destination tree', () => {
+  test('contains a prediction of the cache line of a port map, relative to the bottom line of a large destination tree', () => {
     const network = (index: number): string => `20.${index >> 8}.${index & 255}.0`;
     const rules = Array.from({ length: 40_000 }, (_, index) =>
       rule({
