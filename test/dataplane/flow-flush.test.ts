@@ -96,8 +96,8 @@ test('two CPUs that open flows in the same hash set never claim the same flow li
   try {
     kernel.activate(compile(policy([group(['10.0.0.0/8'], rules)])));
     for (const destinationPort of [53, 54]) {
-      // Two CPUs open three flows each in a set of eight lines, so claims meet in a nearly empty set and in a
-      // nearly full set.
+      // Two CPUs open three flows each in one hash set of eight lines, so claims meet in a nearly empty set
+      // and in a nearly full set.
       const flows = Array.from({ length: 3 }, (_, index) => {
         const given = packet({ protocol: IPPROTO.udp, destinationPort, sourcePort: 1_000 + index });
         const key = keyOfFlow(kernel, given);

@@ -137,7 +137,9 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
   };
   const readFlows = (): Flow[] => records().map((record) => readFlow(new DataView(record.buffer)));
   let occupied = 0;
-  /** Marks `occupied` ways of the only set as claimed, so that flows cannot use them. */
+  /**
+   * Marks `occupied` ways of the only set of the flow table as claimed, so that flows cannot use these ways.
+   */
   const occupy = (): void => {
     const lines = new Uint8Array(table.flows.buffer);
     const tags = new Uint8Array(table.tags.buffer);

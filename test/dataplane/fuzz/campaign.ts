@@ -29,7 +29,7 @@ export type Result = {
 export function fuzz(packets: number, seed: number, report: (packets: number) => void = () => undefined): Result {
   const counted: Record<string, number> = {};
   let failure: Failure | undefined;
-  // A set of two ways tests evictions; a set of eight ways tests claims of free ways.
+  // A flow table with two ways tests evictions. A flow table with eight ways tests claims of free ways.
   const [scarce, ample] = [2, ONE_SET].map((capacity) => new Comparison(sceneOf(new Random(seed)).scene, capacity)) as [
     Comparison,
     Comparison,
