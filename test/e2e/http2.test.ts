@@ -85,7 +85,7 @@ const trust = (port: number) => ['--cacert', caFile, '--resolve', `${SERVER_NAME
 const fetch = (port: number, path: string, ...options: string[]) =>
   rig.curl(...trust(port), '-w', '\n%{http_version} %{http_code}', ...options, `https://${SERVER_NAME}:${port}${path}`);
 
-test("client and server use the HTTP version that the server selects from the offer of the client", async () => {
+test('client and server use the HTTP version that the server selects from the offer of the client', async () => {
   // nginx prints nothing when it listens, so the test repeats a request until it succeeds.
   await expect.poll(async () => (await fetch(PORTS.old, '/')).code, { timeout: 20_000 }).toBe(0);
   const said = async (port: number, ...options: string[]) => (await fetch(port, '/', ...options)).stdout;
