@@ -3,40 +3,49 @@ import type { EdnsOption } from '#dns/wire/edns.js';
 import type { NameKey } from './wire/name.js';
 import type { Template } from './wire/response.js';
 
-/** An address that the rebind protection removed. `reason`: text for a finding. */
+/** An address that the DNS rebinding protection removed from an answer. `reason` is a text for a finding. */
 export type RemovedAddress = { readonly address: number; readonly reason: string };
 
-/** A cached answer. Times are values of `nowMs`. */
+/**
+ * A cached DNS answer. `storedAt`, `freshUntil` and `grantedUntil` are milliseconds as returned by `nowMs`.
+ */
 export type CachedAnswer = {
   readonly template: Template;
   readonly key: NameKey;
-  /** The addresses that the queried name resolves to, each with its TTL in seconds at arrival. */
+  /** The addresses that the queried name resolves to. `ttl` is in seconds, as in the upstream's answer. */
   readonly addresses: readonly { readonly address: number; readonly ttl: number }[];
   readonly storedAt: number;
   readonly freshUntil: number;
-  /** The Extended DNS Error that reports removed records; null: no record was removed. */
+  /** The Extended DNS Error that reports removed records to clients. Null if no record was removed. */
   readonly filtered: EdnsOption | null;
-  /** The first addresses that the rebind protection removed from the answer, and why. */
+  /** The first addresses that the DNS rebinding protection removed from this answer, each with its reason. */
   readonly rebound: readonly RemovedAddress[];
   /**
-   * The number of the lookups that granted these addresses last, and the end of that grant; see `Learning`.
+   * `grantedBy` is the number of the lookup tables by which `addresses` were last granted. `grantedUntil` is
+   * the time when that grant ends. `Learning` writes `grantedBy` and `grantedUntil`.
    */
   grantedBy: number;
   grantedUntil: number;
-  /** The grant in progress: the number of its lookups, and the callbacks that wait for it. */
+  /**
+   * The grant request in progress; null if there is no request in progress. `by` is the number of the lookup
+   * tables of the request. `waiting` are the callbacks that run when the request ends.
+   */
   asking: { readonly by: number; readonly waiting: ((isInForce: boolean) => void)[] } | null;
 };
 
 /**
- * Bytes of an entry besides its message: the key, the objects, the map's share. With 100,000 entries, V8 used
- * 1,186 more bytes for each.
+ * Bytes that a cached answer occupies besides its message: the cache key, the objects, and memory of the map.
+ * With 100,000 answers, V8 used 1,186 such bytes per answer.
  */
 const OVERHEAD_BYTES = 1_200;
-/** Two numbers in growing arrays. */
+/** Bytes for one TTL of a cached answer: the TTL and its offset are two numbers in growing arrays. */
 const TTL_BYTES = 24;
 const ADDRESS_BYTES = 48;
 
-/** Answers by question, within a limit of bytes. The least recently used answers are removed first. */
+/**
+ * Cached answers by question, limited to `capacityBytes` bytes. At the limit, the cache removes the least
+ * recently used answers.
+ */
 export class AnswerCache {
   readonly #answers: LRUCache<string, CachedAnswer>;
 
@@ -59,7 +68,7 @@ export class AnswerCache {
     return this.#answers.calculatedSize;
   }
 
-  /** Returns undefined if the question has no answer or an expired one. */
+  /** Returns undefined if the cache has no answer to the question, or only an expired answer. */
   fresh(question: string, now: number): CachedAnswer | undefined {
     const kept = this.#answers.get(question);
     if (kept === undefined || kept.freshUntil > now) return kept;
@@ -67,7 +76,10 @@ export class AnswerCache {
     return undefined;
   }
 
-  /** Returns an answer that may have expired, for use when no upstream answers (RFC 8767). */
+  /**
+   * Returns the answer to the question even if the answer expired less than `staleMs` ago. Serves clients
+   * while no upstream answers (RFC 8767).
+   */
   stale(question: string, now: number): CachedAnswer | undefined {
     if (this.staleMs === 0) return undefined;
     const kept = this.#answers.get(question);

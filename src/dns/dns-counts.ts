@@ -1,4 +1,4 @@
-/** The counters of the DNS proxy. */
+/** The counters of the DNS proxy; `DnsStats` explains each counter. */
 export class Counts {
   queriesAllow = 0;
   queriesDeny = 0;
@@ -11,8 +11,8 @@ export class Counts {
   readonly #refused = new Map<string, number>();
 
   /**
-   * Counts queries, answers or connections that were dropped or refused. Reasons are constants of this code,
-   * so the map stays small.
+   * Adds `count` to the number of queries, answers or connections that the proxy dropped or refused for
+   * `reason`. Callers must pass constants as `reason`: the map never removes a reason.
    */
   refuse(reason: string, count = 1): void {
     this.#refused.set(reason, (this.#refused.get(reason) ?? 0) + count);

@@ -5,21 +5,21 @@ import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { DnsOptions } from './dns-options.js';
 import type { DnsStats } from './dns-proxy.js';
 
-/** The `workerData` of the thread. */
+/** The `workerData` of the DNS thread. */
 export type DnsWorkerData = { readonly options: DnsOptions; readonly descriptors: SharedArrayBuffer };
-/** Messages to the thread. */
+/** Messages from the main thread to the DNS thread. */
 export type ToDnsThread =
   | { readonly kind: 'use'; readonly lookups: Lookups }
   | { readonly kind: 'grant_by'; readonly port: MessagePort | null }
   | { readonly kind: 'lookups_wanted'; readonly wanted: boolean };
-/** Requests to the thread; each has a response. */
+/** Requests from the main thread to the DNS thread. The DNS thread sends a response to each request. */
 export type DnsRequests = {
   open(): void;
   close(): void;
   stats(): DnsStats;
   names(): readonly KnownName[];
 };
-/** Messages from the thread. */
+/** Messages from the DNS thread to the main thread. */
 export type FromDnsThread =
   | { readonly kind: 'aliveness'; readonly alive: readonly string[]; readonly dead: readonly string[] }
   | { readonly kind: 'seen'; readonly seen: SeenLookups };

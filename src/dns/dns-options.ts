@@ -4,29 +4,38 @@ export type Endpoint = { readonly host: string; readonly port: number };
 
 export type DnsOptions = {
   readonly listen: readonly Endpoint[];
-  /** Whether the proxy also serves lookups to other servers, which the datapath diverts to it. */
+  /**
+   * Whether the proxy also answers queries that clients address to other DNS servers. The datapath diverts
+   * such queries to the proxy.
+   */
   readonly transparent: boolean;
   readonly upstreams: readonly Endpoint[];
-  /** The order in which live upstreams are queried. */
+  /** The order in which the proxy queries the upstreams that respond. */
   readonly upstreamOrder: 'listed' | 'fastest';
   readonly deniedResponse: 'nxdomain' | 'refused';
   readonly minGrantMs: number;
   readonly maxGrantMs: number;
   readonly cacheBytes: number;
-  /** How long an expired answer is served if no upstream answers; 0: never. */
+  /**
+   * For how many milliseconds after its expiry an answer is still served if no upstream answers. 0 disables
+   * this.
+   */
   readonly serveStaleMs: number;
-  /** The mark of packets to upstreams; 0: none. */
+  /** The packet mark (`SO_MARK`) of queries to upstreams; 0 sets no mark. */
   readonly mark: number;
   readonly rebindProtection: boolean;
-  /** Names that may resolve to non-public addresses. */
+  /** Hostname patterns of names that may resolve to non-public addresses. */
   readonly rebindAllow: readonly HostnamePattern[];
-  /** A lookup fails if its addresses are not granted within this time; default 100 (D12). */
+  /**
+   * A lookup fails if the addresses of its answer are not granted within this time in milliseconds. The
+   * default is 100 (D12).
+   */
   readonly grantTimeoutMs?: number;
-  /** An idle TCP connection is closed after this time; default 10,000. */
+  /** The proxy closes a TCP connection that is idle for this time in milliseconds. The default is 10,000. */
   readonly tcpIdleMs?: number;
 };
 
-/** A listening address, in host byte order. */
+/** An address and port on which the proxy listens, both in host byte order. */
 export type ListenAt = {
   readonly address: number;
   readonly port: number;

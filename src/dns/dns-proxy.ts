@@ -4,33 +4,37 @@ import type { KnownName } from '#contracts/known-name.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 
 /**
- * The DNS proxy as the `dnsProxy` actor uses it. The proxy runs in a worker thread; no per-query work passes
- * through this interface.
+ * The interface of the DNS proxy that the `dnsProxy` actor uses. The proxy runs in a worker thread; no
+ * per-query work passes through this interface.
  */
 export type DnsProxy = {
   /**
-   * Binds every address on UDP and TCP. Queries get SERVFAIL until `use`. Rejects if an address cannot be
-   * bound.
+   * Binds every listening address on UDP and TCP. The proxy answers queries with SERVFAIL until the first
+   * `use`. Rejects if an address cannot be bound.
    */
   open(): Promise<void>;
-  /** Decides queries by these lookups from now on. */
+  /** From now on, the proxy decides queries by `lookups`, the lookup tables of the program in force. */
   use(lookups: Lookups): void;
   /**
-   * Sets where addresses are granted; see `Datapath.grantPort`. Null: no address can be granted, and lookups
-   * that need a grant fail.
+   * Sets the port over which the proxy requests grants from the datapath thread; see `Datapath.grantPort`.
+   * With null, lookups that need a grant fail.
    */
   grantBy(port: MessagePort | null): void;
   stats(): Promise<DnsStats>;
-  /** Names that were looked up, and the addresses granted for them. */
+  /** Returns the names that have a grant in force, with the granted addresses. */
   names(): Promise<readonly KnownName[]>;
   watch(listener: (change: DnsChange) => void): () => void;
-  /** Calls the listener with lookups, merged and in batches. */
+  /**
+   * Calls the listener with batches of lookups; equal lookups are merged. Returns a function that removes the
+   * listener.
+   */
   observe(listener: (seen: SeenLookups) => void): () => void;
   /**
-   * Whether allowed lookups are reported too; false at first. The setting survives a reopening of the proxy.
+   * Sets whether the proxy also reports allowed lookups; it does not by default. The setting survives `close`
+   * and `open`.
    */
   setLookupsWanted(wanted: boolean): void;
-  /** Closes the sockets. */
+  /** Closes all sockets of the proxy and ends its thread. */
   close(): Promise<void>;
 };
 
@@ -38,26 +42,29 @@ export type DnsChange =
   | { readonly type: 'upstreams_changed'; readonly alive: readonly string[]; readonly dead: readonly string[] }
   | { readonly type: 'worker_died'; readonly reason: string };
 
-/** Counts since the proxy was opened. */
+/** Counters of the DNS proxy since the last `open`. */
 export type DnsStats = {
-  /** Lookups that the policy allows, and those that it denies. */
+  /** Number of lookups that the policy allowed (`queriesAllow`) or denied (`queriesDeny`). */
   readonly queriesAllow: number;
   readonly queriesDeny: number;
-  /** Answers: names that the policy denied, names that do not exist, and failed lookups. */
+  /** Number of answers: NXDOMAIN because of the policy, NXDOMAIN from an upstream, and SERVFAIL. */
   readonly nxdomainPolicy: number;
   readonly nxdomainUpstream: number;
   readonly servfail: number;
-  /** Granted addresses, counted once for each pattern. */
+  /**
+   * Number of granted addresses. An address that is granted to several patterns counts once for each pattern.
+   */
   readonly grants: number;
   /**
-   * How long the last few thousand answers with new addresses waited for their grants; null before the first.
+   * How long answers with new addresses waited for their grants, over the last 4,096 of them. Null before the
+   * first.
    */
   readonly learning: { readonly medianMs: number; readonly p99Ms: number } | null;
   readonly cacheHits: number;
   readonly cacheMisses: number;
   readonly cacheEntries: number;
   readonly cacheBytes: number;
-  /** Dropped or refused queries, answers and connections, by reason. */
+  /** Number of dropped or refused queries, answers and connections, by reason. */
   readonly refused: Readonly<Record<string, number>>;
   readonly upstreams: readonly UpstreamStats[];
 };
@@ -66,6 +73,6 @@ export type UpstreamStats = {
   readonly alive: boolean;
   readonly queries: number;
   readonly timeouts: number;
-  /** A moving average in milliseconds; null before the first answer. */
+  /** Moving average of the upstream's response time in milliseconds. Null before its first response. */
   readonly latencyMs: number | null;
 };

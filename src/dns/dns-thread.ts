@@ -8,8 +8,8 @@ import type { DnsOptions } from './dns-options.js';
 import type { DnsChange, DnsProxy } from './dns-proxy.js';
 
 /**
- * Runs the DNS proxy in its own thread, so that other work of the node delays no lookup. If the thread dies,
- * its open requests fail and `watch` reports it; the next `open` starts a new thread.
+ * Runs the DNS proxy in its own thread, so that other work of the process delays no lookup. If the thread
+ * dies, its pending requests fail and `watch` reports the death; the next `open` starts a new thread.
  */
 export function createDnsProxy(options: DnsOptions): DnsProxy {
   return new DnsThread(options);
@@ -86,13 +86,14 @@ class DnsThread implements DnsProxy {
       entry: 'src/dns/dns.worker.js',
       name: "the DNS proxy's thread",
       workerData,
-      // Almost all young objects are dead after a lookup: a large young generation makes collections rare,
-      // and they stay short.
+      // Almost all objects of a lookup are garbage after the lookup. A large young generation makes garbage
+      // collections rare and short.
       resourceLimits: { maxYoungGenerationSizeMb: 48 },
     };
     this.#thread = new WorkerClient(given, {
       said: (message) => this.#handle(message),
-      // Close the sockets only now: before its end, the thread could still use them.
+      // Close the sockets only after the end of the thread. After an earlier close, the kernel could reuse a
+      // descriptor number that the thread still uses.
       gone: () => descriptors.closeAll(),
       died: (reason) => {
         this.#thread = null;

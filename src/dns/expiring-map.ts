@@ -4,9 +4,9 @@ import { hashWith } from '#policy/model/name-hash.js';
 type Entry<K, V> = {
   readonly key: K;
   value: V;
-  /** The next entry of the same bucket. */
+  /** The next entry in the chain of the same hash bucket; null at the end of the chain. */
   next: Entry<K, V> | null;
-  /** The neighbours in the order of insertion. */
+  /** `older` and `newer` are the neighbours of this entry in insertion order. */
   older: Entry<K, V> | null;
   newer: Entry<K, V> | null;
 };
@@ -14,9 +14,10 @@ type Entry<K, V> = {
 const LEAST_BUCKETS = 64;
 
 /**
- * A map for entries that come and go thousands of times a second. V8's `Map` allocates a new table every few
- * entries, and each table references the next. Once a dead table is in the old generation, all later tables
- * and their entries stay in memory until a full collection.
+ * A map for entries that are added and deleted thousands of times a second. V8's `Map` would leak memory
+ * between full collections: V8 allocates a new hash table every few entries, and each old table references
+ * the next. Once the garbage collector promotes an old table, it keeps all later tables and their entries
+ * until a full collection.
  */
 export class ExpiringMap<K extends string | number, V> {
   #buckets: (Entry<K, V> | null)[] = bucketsOf<K, V>(LEAST_BUCKETS);
@@ -36,7 +37,7 @@ export class ExpiringMap<K extends string | number, V> {
     return this.#find(key) !== null;
   }
 
-  /** A key that is already in the map keeps its age. */
+  /** Sets the value of a key. A key that is already in the map keeps its place in the insertion order. */
   set(key: K, value: V): void {
     const known = this.#find(key);
     if (known !== null) {
@@ -69,7 +70,8 @@ export class ExpiringMap<K extends string | number, V> {
     else older.newer = newer;
     if (newer === null) this.#newest = older;
     else newer.older = older;
-    // A dead entry in the old generation would keep young entries in memory.
+    // Clear the links of the deleted entry: in the old generation, the entry would keep young entries in
+    // memory.
     entry.next = entry.older = entry.newer = null;
     this.#size--;
     return true;
@@ -81,12 +83,12 @@ export class ExpiringMap<K extends string | number, V> {
     this.#size = 0;
   }
 
-  /** The value of the oldest key. */
+  /** Returns the value of the key that was inserted first; undefined if the map is empty. */
   oldest(): V | undefined {
     return this.#oldest?.value;
   }
 
-  /** A copy of the current values, oldest first. */
+  /** Returns a copy of the current values in insertion order. */
   values(): V[] {
     const all: V[] = [];
     for (let entry = this.#oldest; entry !== null; entry = entry.newer) all.push(entry.value);
@@ -117,7 +119,10 @@ function bucketsOf<K, V>(count: number): (Entry<K, V> | null)[] {
   return Array.from({ length: count }, () => null);
 }
 
-/** A random seed, so that a client that chooses keys cannot fill one bucket. */
+/**
+ * The hash seed is random. With a known seed, a client that chooses keys could put all of them into one
+ * bucket.
+ */
 const SEED = randomInt(2 ** 32) | 0;
 
 function hashOf(key: string | number): number {
@@ -125,7 +130,8 @@ function hashOf(key: string | number): number {
   let hash = SEED;
   for (let at = 0; at < key.length; at++) {
     hash = hashWith(hash, key.charCodeAt(at));
-    // Without this shift, the lowest byte of the seed alone would decide which keys collide.
+    // Without this shift, only the lowest byte of the seed would influence which keys collide. An attacker
+    // could try its 256 values.
     hash ^= hash >>> 15;
   }
   return Math.imul(hash ^ (hash >>> 15), 0x85eb_ca6b) >>> 8;

@@ -4,10 +4,12 @@ import type { Pump, Sender } from '#sockets/pump.js';
 import { nowMs } from './clock.js';
 import { ExpiringMap } from './expiring-map.js';
 
-/** D12: a client that would wait longer gets SERVFAIL. */
+/**
+ * The default time limit of a grant request in milliseconds (D12). After the limit, the client gets SERVFAIL.
+ */
 const TIMEOUT_MS = 100;
 
-/** How many of the requested grants are in force: `some` if the table was full. */
+/** How many of the requested grants are in force. The result is `some` if the grant table was full. */
 export type Granted = 'all' | 'some' | 'none';
 type Done = (granted: Granted) => void;
 type PendingGrant = {
@@ -18,7 +20,10 @@ type PendingGrant = {
 };
 type Sent = { readonly id: number; readonly until: number; readonly asked: readonly PendingGrant[] };
 
-/** Requests grants for addresses from the datapath. The requests of one pump turn share a message. */
+/**
+ * Requests grants for addresses from the datapath thread. All requests that are collected until the next
+ * `flush` share one message.
+ */
 export class Granter implements Sender {
   #port: MessagePort | null = null;
   #lastId = 0;
@@ -28,12 +33,12 @@ export class Granter implements Sender {
 
   constructor(
     private readonly pump: Pick<Pump, 'hasToSend'>,
-    /** Called with the number of addresses that were not granted because the table was full. */
+    /** Called with the number of addresses that were not granted because the grant table was full. */
     private readonly onRefused: (count: number) => void,
     private readonly timeoutMs = TIMEOUT_MS,
   ) {}
 
-  /** Uses this port from now on. Requests sent over the previous port fail. */
+  /** Sends requests over this port from now on. Requests that are pending on the previous port fail. */
   use(port: MessagePort | null): void {
     this.#port?.close();
     this.#port = port;
@@ -47,9 +52,9 @@ export class Granter implements Sender {
   }
 
   /**
-   * Grants all addresses to all patterns until `expiryNs`, in nanoseconds of the monotonic clock. Calls back
-   * once the grants are in force, and with 'none' if they are not in force within 100 ms. A request that is
-   * not awaited is sent with the next awaited one, or at the next `tick`.
+   * Grants all addresses to all patterns until `expiryNs`, in nanoseconds of the monotonic clock. Calls
+   * `done` once the grants are in force; calls it with 'none' if they are not in force within `timeoutMs`. A
+   * request with `isAwaited` false is sent with the next awaited request, or at the next `tick`.
    */
   grant(
     patterns: readonly string[],
@@ -64,19 +69,26 @@ export class Granter implements Sender {
     this.#pending.push({ patterns, addresses, expiryNs, done });
   }
 
-  /** A client now waits for a request that was not awaited before: send it at once. */
+  /**
+   * Sends the collected requests at the end of this turn of the pump. To be called when a client starts to
+   * wait for a request that had `isAwaited` false.
+   */
   hurry(): void {
     if (this.#isToBeFlushed) return;
     this.#isToBeFlushed = true;
     this.pump.hasToSend(this);
   }
 
-  /** Sends requests that are not awaited, and fails overdue ones; to be called every few milliseconds. */
+  /**
+   * Sends collected requests, and fails requests that exceed their time limit. To be called every few
+   * milliseconds.
+   */
   tick(): void {
     this.flush();
     const now = nowMs();
     if ((this.#sent.oldest()?.until ?? now + 1) > now) return;
-    // This thread itself may have been late: read waiting answers before failing requests as overdue.
+    // This thread itself may have run late. Read the answers that already arrived on the port before any
+    // request fails for lack of an answer.
     this.#takeAll();
     for (const sent of this.#sent.values()) if (sent.until <= now) this.#fail(sent);
   }

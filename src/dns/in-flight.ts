@@ -3,8 +3,8 @@ const OF_A_CLIENT = 2_000;
 const KEPT_CLIENTS = 1_024;
 
 /**
- * Limits the lookups that wait for upstreams: in all, which bounds memory, and for each client, which leaves
- * room for the others.
+ * Limits the number of lookups that wait for upstreams. The limit for all clients together bounds memory. The
+ * limit per client keeps capacity free for other clients.
  */
 export class InFlight {
   #all = 0;
@@ -15,7 +15,7 @@ export class InFlight {
     private readonly mostOfAClient = OF_A_CLIENT,
   ) {}
 
-  /** Returns false and counts nothing if a limit is reached. */
+  /** Counts a lookup of the client `source`. At a limit, returns false and does not count the lookup. */
   enter(source: number): boolean {
     const own = this.#ofClients.get(source) ?? 0;
     if (own >= this.mostOfAClient || this.#all >= this.most) return false;
@@ -27,7 +27,8 @@ export class InFlight {
   leave(source: number): void {
     this.#all--;
     const left = (this.#ofClients.get(source) ?? 1) - 1;
-    // An active client keeps its entry.
+    // While the map has few clients, keep a client whose count is 0. Frequent deletes and inserts would make
+    // V8 allocate a new hash table every few lookups.
     if (left > 0 || this.#ofClients.size <= KEPT_CLIENTS) this.#ofClients.set(source, left);
     else this.#ofClients.delete(source);
   }

@@ -4,28 +4,31 @@ import { wallMs } from './clock.js';
 import { type NameKey, presentationOf } from './wire/name.js';
 
 const CAPACITY = 200_000;
-/** Of all names together. */
+/** The limit of addresses that all names together may have. */
 const ADDRESSES = 1_000_000;
 const SECOND = 1_000;
 
 type Seen = {
   /**
-   * The end of each grant in seconds: small integers, which V8 stores without an allocation. Keys are signed
-   * 32-bit addresses.
+   * Address → end of its grant. The end is in whole seconds, and the address is a signed 32-bit integer: V8
+   * stores such integers without an allocation.
    */
   readonly addresses: Map<number, number>;
   patterns: readonly string[];
-  /** The addresses that the lookups numbered `by` granted. */
+  /** The addresses that were granted by the lookup tables numbered `by`. */
   readonly current: Set<number>;
   by: number;
   lastSeen: number;
 };
 
-/** Names that addresses were granted for, for the listing of names (D30). Times are values of `nowMs`. */
+/**
+ * Names for which addresses were granted, for the list of names in the API (D30). All times are milliseconds
+ * as returned by `nowMs`.
+ */
 export class KnownNames {
   readonly #seen: LRUCache<NameKey, Seen>;
 
-  /** `onNamed` is called with each address that was not granted for a name before. */
+  /** `onNamed` is called for each address that has no unexpired grant for this name yet. */
   constructor(
     private readonly onNamed: (address: number, key: NameKey) => void,
     maxSize = ADDRESSES,
@@ -34,8 +37,8 @@ export class KnownNames {
   }
 
   /**
-   * Records that all addresses are granted to all patterns. The patterns match the name in the lookups
-   * numbered `by`.
+   * Records that all `addresses` are granted to all `patterns` until `until`. `patterns` are the patterns
+   * that match the name in the lookup tables numbered `by`.
    */
   granted(
     key: NameKey,
@@ -48,7 +51,8 @@ export class KnownNames {
     now: number,
   ): void {
     const before = this.#seen.get(key);
-    // Updated in place: frequent renewals would otherwise burden the garbage collector.
+    // Update the existing object instead of a copy: grants are renewed often, and copies would burden the
+    // garbage collector.
     const seen: Seen = before ?? { addresses: new Map(), current: new Set(), patterns, by, lastSeen: now };
     const size = seen.addresses.size;
     if (seen.by !== by) seen.current.clear();
@@ -67,12 +71,15 @@ export class KnownNames {
       seen.current.add(address | 0);
     }
     if (before !== undefined && seen.addresses.size === size) return;
-    // Inserted again: the cache computes the size of an entry only at insertion.
+    // Delete the name and insert it again: the cache computes the size of a value only at insertion.
     this.#seen.delete(key);
     this.#seen.set(key, seen);
   }
 
-  /** Returns until when the lookups numbered `by` grant all these addresses; 0 if they do not. */
+  /**
+   * Returns the time until which all these addresses are granted by the lookup tables numbered `by`. Returns
+   * 0 if an address has no such grant.
+   */
   grantedUntil(key: NameKey, addresses: readonly { readonly address: number }[], by: number): number {
     const seen = this.#seen.get(key);
     if (seen === undefined || seen.by !== by) return 0;
@@ -89,7 +96,7 @@ export class KnownNames {
     if (seen !== undefined) seen.lastSeen = now;
   }
 
-  /** Lists names with at least one grant in force. */
+  /** Lists the names that have at least one grant in force. */
   list(now: number): readonly KnownName[] {
     const names: KnownName[] = [];
     for (const [key, { addresses, patterns, lastSeen }] of this.#seen.entries()) {

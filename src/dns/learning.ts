@@ -7,17 +7,20 @@ import type { KnownNames } from './known-names.js';
 import type { RecentWaits } from './recent-waits.js';
 import { isPlain, type NameKey } from './wire/name.js';
 
-/** If a grant remains in force for longer than this, its renewal does not delay the answer. */
+/**
+ * If the current grant of an address remains in force for longer than this, the answer does not wait for the
+ * renewal of the grant.
+ */
 const IN_FORCE_FOR_MS = 1_000;
 /**
- * Grants end at multiples of this grid. The grid may grow to 8 s, as long as it is at most a fifteenth of the
- * grant's life.
+ * The end of each grant is rounded up to a multiple of a grid, at first 1 s. The grid doubles up to 8 s while
+ * it is at most 1/15 of the grant's life.
  */
 const GRID_MS = 1_000;
 const GRID_PART = 1 / 15;
 const GREATEST_GRID_MS = 8_000;
 
-/** Grants the addresses of answers to the patterns that match the queried name (D12). */
+/** Grants the addresses of DNS answers to the patterns that match the queried name (D12). */
 export class Learning {
   constructor(
     private readonly options: Pick<DnsOptions, 'minGrantMs' | 'maxGrantMs'>,
@@ -28,10 +31,10 @@ export class Learning {
   ) {}
 
   /**
-   * Calls back at once with true if the addresses of the answer are granted, or need no grant. Otherwise
-   * calls back when they are granted, or with false if they cannot be. If the table had room for some of them
-   * only, the next answer requests them again. `patternsOf` finds the patterns that match the name in the
-   * lookups numbered `by`; it is called only if that is not known yet.
+   * Calls `done` with true once the addresses of the answer are granted; immediately if they need no new
+   * grant. Calls `done` with false if the grant fails. If the grant table was full, some addresses may lack a
+   * grant: `done` gets true, and the next answer requests the grants again. `patternsOf` returns the patterns
+   * that match a name in the lookup tables numbered `by`; it is called only if the answer needs a grant.
    */
   ensure(
     kept: CachedAnswer,
@@ -92,19 +95,19 @@ export class Learning {
     });
   }
 
-  /** The latest end of a grant made now. */
+  /** The latest time at which a grant made at `now` may end. */
   #latest(now: number): number {
     return now + this.options.maxGrantMs;
   }
 
-  /** A grant that ends within this time before the latest possible end is not renewed. */
+  /** A grant is not renewed if it ends at most this many milliseconds before the latest possible end. */
   get #slackMs(): number {
     return Math.min(2 * GRID_MS, this.options.maxGrantMs * GRID_PART);
   }
 
   /**
-   * All addresses of one answer are granted as long as the one with the longest TTL: the client may use any
-   * of them.
+   * Returns when a grant of these addresses ends. All addresses of one answer get the longest TTL among them,
+   * since the client may use any of the addresses.
    */
   #until({ addresses, storedAt }: CachedAnswer, now: number): number {
     const longest = addresses.reduce((most, { ttl }) => Math.max(most, ttl), 0);
@@ -113,7 +116,10 @@ export class Learning {
   }
 }
 
-/** A coarser grid for longer grants, so that a popular name is not granted again for every client. */
+/**
+ * Returns the grid in milliseconds for a grant of length `lifeMs`. Longer grants get a coarser grid, so that
+ * the proxy does not renew the grant of a popular name for every client.
+ */
 function gridFor(lifeMs: number): number {
   let grid = GRID_MS;
   while (grid < GREATEST_GRID_MS && 2 * grid <= lifeMs * GRID_PART) grid *= 2;

@@ -24,7 +24,9 @@ import { Upstreams } from './upstream/upstreams.js';
 
 const TICK_MS = 20;
 
-/** The DNS proxy, in the thread that creates it. */
+/**
+ * The DNS proxy as it runs inside the thread that creates it. `DnsProxy` is the interface for other threads.
+ */
 export class LocalDnsProxy {
   readonly granter: Granter;
   readonly resolver: Resolver;
@@ -81,8 +83,8 @@ export class LocalDnsProxy {
   }
 
   /**
-   * Uses this port for grants from now on. Earlier grants may be gone, so the next answers request theirs
-   * again.
+   * Requests grants over this port from now on. The receiver of the port may have lost earlier grants, so the
+   * next answers request their grants again.
    */
   grantBy(port: MessagePort | null): void {
     this.granter.use(port);
@@ -114,12 +116,14 @@ export class LocalDnsProxy {
     return this.#known.list(nowMs());
   }
 
-  /** Whether allowed lookups are reported too. */
+  /** Sets whether allowed lookups are also reported. */
   wantLookups(wanted: boolean): void {
     this.#sightings.allowedWanted = wanted;
   }
 
-  /** To be called a few times a second. */
+  /**
+   * Sends the counted hits of the policy's rules to the datapath thread. To be called a few times a second.
+   */
   sendHits(): void {
     this.#hits.send();
   }
@@ -154,7 +158,10 @@ export class LocalDnsProxy {
   }
 }
 
-/** The address of the sockets to which the datapath diverts lookups (`bpf/inspect/divert_dns.h`). */
+/**
+ * The address and port of the sockets that receive diverted lookups. The datapath uses the same address
+ * (`bpf/inspect/divert_dns.h`).
+ */
 const DIVERTED: Endpoint = { host: '127.83.0.53', port: 53 };
 
 function listensAt({ listen, transparent, mark }: DnsOptions): readonly ListenAt[] {

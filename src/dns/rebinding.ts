@@ -4,15 +4,18 @@ import { ownAddresses } from './own-addresses.js';
 import { specialBlockOf } from './special-addresses.js';
 import { labelsOf, type NameKey } from './wire/name.js';
 
-/** Zones that no public name can be in (RFC 6762, RFC 8375, ICANN's `internal`). */
+/**
+ * DNS zones that the public DNS does not contain (RFC 6762, RFC 8375, ICANN's `internal`). Names in these
+ * zones may have private addresses.
+ */
 const PRIVATE_ZONES: readonly (readonly string[])[] = [['local'], ['internal'], ['home', 'arpa']];
 const NEVER = ': allowed only without dns.rebind_protection';
 const OWN_ADDRESSES_LAST_MS = 10_000;
 
 /**
- * Decides which addresses an answer may not contain (N3). A public name with a private address lets a web
- * page from the internet connect to machines of this network. The node's own addresses and the blocks that no
- * other machine can have are always removed.
+ * Selects the addresses that must not be in an answer (N3). If a public name had a private address, a web
+ * page from the internet could connect to machines of the local network. The node's own addresses, and
+ * address blocks that are never on another machine, are removed for every name.
  */
 export class Rebinding {
   #own: ReadonlySet<number> = new Set();
@@ -25,8 +28,8 @@ export class Rebinding {
   ) {}
 
   /**
-   * Returns a function that returns why an address must be removed from answers for this name, as text for a
-   * finding; null: it may stay.
+   * Returns a function that is called with an address of an answer for `name`. It returns why the address
+   * must be removed, as text for a finding. It returns null if the address may stay.
    */
   reasonsFor(name: NameKey, nowMs: number): (address: number) => string | null {
     if (!this.isProtected) return () => null;
@@ -40,7 +43,7 @@ export class Rebinding {
     };
   }
 
-  /** Reads the node's addresses again at the next use: they may have changed. */
+  /** Makes the next use read the node's addresses again. To be called when they may have changed. */
   forgetOwn(): void {
     this.#readAt = Number.NEGATIVE_INFINITY;
   }

@@ -1,6 +1,6 @@
 const KEPT = 4_096;
 
-/** The waiting times of the last few thousand answers. */
+/** How long the last 4,096 answers waited for their grants, in milliseconds. */
 export class RecentWaits {
   readonly #waits = new Float64Array(KEPT);
   #count = 0;
@@ -9,7 +9,9 @@ export class RecentWaits {
     this.#waits[this.#count++ % KEPT] = ms;
   }
 
-  /** Null before the first answer. */
+  /**
+   * Returns the median and the 99th percentile of the waiting times. Returns null before the first answer.
+   */
   summary(): { readonly medianMs: number; readonly p99Ms: number } | null {
     const sorted = this.#waits.slice(0, this.#count).sort();
     const at = (part: number): number => sorted[Math.floor(sorted.length * part)] ?? 0;

@@ -23,17 +23,23 @@ import type { NameKey } from './wire/name.js';
 import { type Removal, withoutUnenforceable } from './wire/record-filter.js';
 import { respond, respondError, templateOf } from './wire/response.js';
 
-/** The TTL of an expired answer that is served (RFC 8767, 4). */
+/** The TTL, in seconds, of a response that contains an expired answer (RFC 8767, 4). */
 const STALE_TTL = 30;
 
 type Done = (response: Uint8Array) => void;
 type PendingClient = { readonly query: Query; readonly source: number; readonly limit: number; readonly done: Done };
 type ActiveLookups = Pick<Lookups, 'generation' | 'patterns'> & { readonly index: LookupIndex };
 
-/** Answers queries: from the policy, from the cache, or from upstreams (D9–D12). */
+/**
+ * Answers DNS queries: a denied query with an error; an allowed query from the cache or from upstreams
+ * (D9–D12).
+ */
 export class Resolver {
   #active: ActiveLookups | null = null;
-  /** The number of the current lookups; it grows with each `use`. */
+  /**
+   * The number of the lookup tables. `use` and `forgetGrants` increase it, which invalidates the grants that
+   * cached answers refer to.
+   */
   #number = 0;
   readonly #inProgress = new ExpiringMap<string, PendingClient[]>();
   readonly #inFlight = new InFlight();
@@ -54,14 +60,14 @@ export class Resolver {
     this.#number++;
   }
 
-  /** Makes the next answers request their grants again. */
+  /** Makes the next answers request their grants again. To be called when earlier grants may be lost. */
   forgetGrants(): void {
     this.#number++;
   }
 
   /**
-   * Calls back once, perhaps before the return. Returns false, without a call, if the datagram needs no
-   * response.
+   * Calls `done` exactly once with the response, perhaps before `answer` returns. If the datagram must not be
+   * answered, returns false and does not call `done`.
    */
   answer(datagram: Uint8Array, source: number, isStream: boolean, done: Done): boolean {
     const query = readQuery(datagram);
@@ -185,7 +191,8 @@ export class Resolver {
       removals.add(why);
     });
     const found = addressesOf(rest, chain);
-    // `message`, not `rest`: without its addresses an answer has no TTL of its own.
+    // Use `message`, not `rest`: `rest` may have no addresses left, and would be treated like a negative
+    // answer, whose TTL comes from its SOA record.
     const seconds = Math.min(keepsFor(message, chain), this.#longest);
     const kept: CachedAnswer = {
       template: templateOf(rest),
@@ -203,7 +210,10 @@ export class Resolver {
     for (const asker of askers) this.#finish(kept, asker, now, askers.length === 1 ? cookies : []);
   }
 
-  /** Answers once the addresses of the answer are granted. */
+  /**
+   * Sends the response to the client once the addresses of the answer are granted. Sends SERVFAIL if the
+   * grant fails.
+   */
   #finish(kept: CachedAnswer, asker: PendingClient, now: number, options: readonly EdnsOption[] = []): void {
     const active = this.#active;
     if (active === null) return;
@@ -225,7 +235,7 @@ export class Resolver {
       for (const left of kept.rebound) this.sightings.rebound(asker.source, kept.key, left, active.generation);
       done(
         respond(kept.template, query, {
-          // RFC 8767, 4: an expired answer gets a fixed TTL.
+          // A response with an expired answer gets the fixed TTL `STALE_TTL`, not an aged TTL (RFC 8767, 4).
           ageSeconds: isStale ? 0 : Math.floor((now - kept.storedAt) / 1_000),
           limit,
           edns: query.edns === null ? null : { payload: UDP_PAYLOAD, options: said },
@@ -235,12 +245,18 @@ export class Resolver {
     });
   }
 
-  /** The longest TTL, in seconds, of a response. */
+  /**
+   * The longest TTL, in seconds, that a response may have. A longer TTL would outlive the grants of the
+   * addresses.
+   */
   get #longest(): number {
     return Math.floor(this.options.maxGrantMs / 1_000);
   }
 
-  /** Relays an error without its records: an error is neither cached nor a source of grants. */
+  /**
+   * Relays an upstream's error to the client without the records of the error message. Errors are not cached,
+   * and no addresses are granted for them.
+   */
   #relay(message: Message, { query, limit, done }: PendingClient, options: readonly EdnsOption[]): void {
     if (message.rcode === RCODE.servfail) this.counts.servfail++;
     const left = message.answers.length + message.authorities.length + message.additionals.length;
@@ -263,7 +279,7 @@ function isSet({ flags }: Query, flag: number): boolean {
   return (flags & flag) !== 0;
 }
 
-/** The cache key: every part of a query that changes the answer of an upstream. */
+/** Returns the cache key: every field of a query that can change an upstream's answer. */
 function questionOf(query: Query): string {
   const bits =
     (query.edns?.dnssecOk === true ? 1 : 0) +
@@ -273,13 +289,17 @@ function questionOf(query: Query): string {
 }
 
 /**
- * The options passed on to upstreams: an upstream answers the cookie of each client separately (RFC 7873).
+ * Returns the options that are passed on to upstreams: only the client's DNS cookie. An upstream answers each
+ * cookie separately (RFC 7873), so such a query does not use the cache.
  */
 function optionsOf({ edns }: Query): readonly EdnsOption[] {
   return edns === null || edns.options.length === 0 ? [] : edns.options.filter(({ code }) => code === OPTION.cookie);
 }
 
-/** The types from here to ANY are not data types (RFC 6895): TKEY, TSIG, IXFR, AXFR and others. */
+/**
+ * Types from 128 up to ANY are not data types (RFC 6895): TKEY, TSIG, IXFR, AXFR and others. The proxy
+ * rejects queries for them.
+ */
 const FIRST_META = 128;
 
 function refusalOf({ type, class: of }: Query): { readonly reason: string; readonly rcode: number } | null {
@@ -292,7 +312,7 @@ function extendedError(code: number, text = ''): EdnsOption {
   return { code: OPTION.extendedError, data: Uint8Array.of(code >> 8, code & 0xff, ...Buffer.from(text, 'utf8')) };
 }
 
-/** The limit of addresses of one answer in findings. */
+/** The limit of removed addresses per answer that findings report. */
 const TOLD_ADDRESSES = 8;
 const REMOVALS: Readonly<Record<Removal, string>> = {
   rebinding: 'rebind protection',
@@ -303,7 +323,7 @@ const REMOVALS: Readonly<Record<Removal, string>> = {
   signature: 'signatures over these',
 };
 
-/** Reports to the client which records were removed from its answer. */
+/** Builds the Extended DNS Error that reports to the client which records were removed from its answer. */
 function filteredError(removals: ReadonlySet<Removal>, [rebound]: readonly RemovedAddress[]): EdnsOption {
   if (rebound !== undefined) {
     const { address, reason } = rebound;

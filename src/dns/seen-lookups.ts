@@ -27,9 +27,12 @@ type Rebinding = RemovedAddress & {
   lastMs: number;
 };
 
-/** Collects lookups until `take`, and merges equal ones. Lookups beyond the limit are only counted. */
+/**
+ * Collects lookups between two calls of `take`, and merges equal lookups. Lookups beyond a limit are counted
+ * but not collected.
+ */
 export class SeenLookupCounter {
-  /** Whether allowed lookups are collected. */
+  /** Whether allowed lookups are collected too, besides denied lookups. */
   allowedWanted = false;
   #denied = new Map<string, Sighting>();
   #allowed = new Map<string, Sighting>();
@@ -55,7 +58,7 @@ export class SeenLookupCounter {
     }
   }
 
-  /** Records an address that was removed from an answer. */
+  /** Records that the DNS rebinding protection removed an address from an answer to the client `source`. */
   rebound(source: number, key: NameKey, { address, reason }: RemovedAddress, generation: number): void {
     const at = `${source} ${address} ${generation} ${reason} ${key}`;
     const known = this.#rebindings.get(at);
@@ -67,7 +70,7 @@ export class SeenLookupCounter {
     } else this.#lostDenied++;
   }
 
-  /** Records an address that was granted for a name for the first time. */
+  /** Records that an address was granted for a name, where the name had no grant for that address before. */
   named(address: number, key: NameKey): void {
     if (this.#named.length < NAMED) this.#named.push({ address, key });
   }

@@ -2,7 +2,10 @@ import type { Prefix } from '#contracts/policy-model.js';
 import { parseCidr } from '#policy/model/ipv4.js';
 import { covers } from '#policy/model/prefix-covers.js';
 
-/** A special block. `isNeverRemote`: no address of it is on another machine. `name`: text for findings. */
+/**
+ * A special-purpose address block. `isNeverRemote` is true if no address of the block can be on another
+ * machine. `name` is a text for findings.
+ */
 export type SpecialBlock = { readonly name: string; readonly isNeverRemote: boolean };
 
 const NEVER_REMOTE = [
@@ -14,10 +17,12 @@ const NEVER_REMOTE = [
 ] as const;
 
 /**
- * The other blocks of the IANA IPv4 Special-Purpose Address Registry (RFC 6890, RFC 8190) whose column
- * "Globally Reachable" is not True. Parts of a block with the same value are not listed (192.0.0.0/29, .8,
- * .170 and .171, 192.88.99.2). 192.31.196.0/24, 192.52.193.0/24 and 192.175.48.0/24 are in the registry and
- * reachable.
+ * Blocks of the IANA IPv4 Special-Purpose Address Registry (RFC 6890, RFC 8190) whose column "Globally
+ * Reachable" is not True, besides the blocks of `NEVER_REMOTE`.
+ * - A sub-block with the same value as its block is not repeated: 192.0.0.0/29, .8, .170 and .171,
+ *   192.88.99.2.
+ * - 192.31.196.0/24, 192.52.193.0/24 and 192.175.48.0/24 are omitted because the registry marks them
+ *   reachable.
  */
 const NOT_REACHABLE = [
   ['10.0.0.0/8', 'private_use'],
@@ -32,12 +37,14 @@ const NOT_REACHABLE = [
   ['203.0.113.0/24', 'documentation'],
 ] as const;
 
-/** Reachable parts of unreachable blocks: the anycast addresses of PCP and TURN. */
+/**
+ * Globally reachable addresses inside blocks that are not reachable: the anycast addresses of PCP and TURN.
+ */
 const REACHABLE = prefixes('192.0.0.9/32', '192.0.0.10/32');
 
 const BLOCKS = [blocks(NEVER_REMOTE, true), blocks(NOT_REACHABLE, false)].flat();
 
-/** Returns null for a public address. */
+/** Returns the special-purpose block that contains the address. Returns null for a public address. */
 export function specialBlockOf(address: number): SpecialBlock | null {
   if (REACHABLE.some((part) => covers(part, address))) return null;
   return BLOCKS.find(({ prefix }) => covers(prefix, address)) ?? null;

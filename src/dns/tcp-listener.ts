@@ -11,7 +11,7 @@ const IDLE_MS = 10_000;
 const CONNECTIONS_OF_A_SOURCE = 256;
 const CONNECTIONS = 16_384;
 
-/** Listens on one TCP address. */
+/** Accepts DNS connections on one TCP address, with a limit of connections per source and in total. */
 export class TcpListener {
   readonly #server: Server;
   readonly #connections = new Set<Socket>();

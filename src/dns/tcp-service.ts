@@ -4,12 +4,15 @@ import type { Resolver } from './resolver.js';
 import { FrameReader, framed } from './wire/framing.js';
 
 const QUERY_BYTES = 4_096;
-/** The limit of unanswered queries of one connection; further queries wait. */
+/**
+ * The limit of unanswered queries per connection. At the limit, the service reads no further queries from the
+ * connection.
+ */
 const IN_FLIGHT = 64;
 
 /**
- * Answers the queries of a connection in the order in which answers arrive (RFC 7766). While the client does
- * not read its answers, no further queries are read.
+ * Answers the DNS queries of one TCP connection. Responses are sent in the order in which they become ready
+ * (RFC 7766). While the client does not read responses, the service reads no further queries.
  */
 export function serveTcp(socket: Socket, source: number, resolver: Resolver, counts: Counts, idleMs: number): void {
   const frames = new FrameReader(QUERY_BYTES);
@@ -26,7 +29,8 @@ export function serveTcp(socket: Socket, source: number, resolver: Resolver, cou
   };
   const mayTake = (): boolean => inFlight < IN_FLIGHT && !socket.writableNeedDrain && !socket.destroyed;
   const take = (): void => {
-    // `resolver.answer` may call back before it returns, which would start this loop again.
+    // Prevent recursion: `resolver.answer` may call `answer` before it returns, and `answer` calls `take`
+    // again.
     if (isTaking) return;
     isTaking = true;
     for (let query = queries[next]; query !== undefined && mayTake(); query = queries[++next]) {

@@ -6,7 +6,10 @@ import type { Resolver } from './resolver.js';
 
 const BUFFER_BYTES = 4 << 20;
 
-/** Listens on one UDP address. The response to a diverted query has the query's destination as its source. */
+/**
+ * Answers DNS queries on one UDP address. The response to a diverted query has the destination address of the
+ * query as its source address.
+ */
 export class UdpListener {
   #port: UdpPort | null = null;
 
@@ -17,7 +20,7 @@ export class UdpListener {
     private readonly counts: Counts,
   ) {}
 
-  /** Throws a `KernelFailure` if the socket cannot be opened. */
+  /** Opens the socket. Throws a `KernelFailure` if the socket cannot be opened. */
   open(): void {
     const { isTransparent, mark } = this.at;
     const port = new UdpPort(

@@ -13,8 +13,8 @@ import { UdpPool } from './udp-pool.js';
 import type { Server } from './udp-socket.js';
 
 /**
- * After this many unanswered queries in a row, a resolver is queried last, and a probe checks whether it is
- * alive.
+ * After this many unanswered queries in a row, a resolver is queried after all others. A probe then checks
+ * whether the resolver is alive.
  */
 const SILENT = 3;
 const PROBE_TIMEOUT_MS = 1_000;
@@ -31,20 +31,20 @@ const PROBE: UpstreamQuery = {
   options: [],
 };
 
-/** A query in progress at one resolver. */
+/** A query in progress at one resolver. `forget` ends the query without a callback. */
 export type Attempt = { forget(): void };
 
-/** One resolver: queried over UDP, and over TCP if the answer is truncated. */
+/** One upstream resolver. It is queried over UDP, and again over TCP if the UDP answer is truncated. */
 export class Upstream {
   readonly address: string;
-  /** A moving average; null before the first answer. */
+  /** Moving average of the resolver's response time in milliseconds. Null before its first response. */
   latencyMs: number | null = null;
   #silent = 0;
   #queries = 0;
   #timeouts = 0;
   #isDead = false;
   #isProbed = false;
-  /** The source address of packets to the resolver; null: the kernel has no route to it. */
+  /** The source address of packets to the resolver. Null if the kernel has no route to the resolver. */
   #source: number | null = null;
   readonly #to: Server;
   readonly #pool: UdpPool;
@@ -69,7 +69,10 @@ export class Upstream {
     return !this.#isDead;
   }
 
-  /** The last queries had no answer. The resolver may still be alive, and only these answers slow. */
+  /**
+   * Whether the resolver left its last `SILENT` queries unanswered. Such a resolver may be alive and only
+   * slow for these queries; `probe` checks it.
+   */
   get isSilent(): boolean {
     return this.#silent >= SILENT;
   }
@@ -80,7 +83,8 @@ export class Upstream {
   }
 
   /**
-   * Throws a `KernelFailure` if no socket can be opened. Without a route, opens no socket and does not throw.
+   * Opens the UDP sockets. Throws a `KernelFailure` if a socket cannot be opened. Opens no socket if the
+   * kernel has no route to the resolver.
    */
   open(): void {
     this.#source = sourceTowards(this.#to, this.mark);
@@ -88,8 +92,8 @@ export class Upstream {
   }
 
   /**
-   * To be called when addresses or routes may have changed. Replaces the sockets if the kernel now uses
-   * another source address. Returns whether it replaced them.
+   * Replaces the sockets if the kernel now uses another source address towards the resolver. Returns whether
+   * the sockets were replaced. To be called when addresses or routes may have changed.
    */
   renew(): boolean {
     const source = this.#sourceNow();
@@ -107,8 +111,8 @@ export class Upstream {
   }
 
   /**
-   * Calls back at most once; `onError` if there can be no answer. A caller that gives up earlier calls
-   * `silent`.
+   * Queries the resolver. Calls `onAnswer` or `onError` at most once; `onError` if no answer can arrive any
+   * more. A caller that stops waiting earlier must call `silent`.
    */
   ask(asked: UpstreamQuery, onAnswer: (message: Message) => void, onError: () => void): Attempt {
     const since = nowMs();
@@ -136,14 +140,17 @@ export class Upstream {
     return { forget: () => forget() };
   }
 
-  /** Counts an attempt that timed out. */
+  /** Counts a query that timed out. Sends a probe if the last `SILENT` queries timed out. */
   silent(): void {
     this.#timeouts++;
     this.#silent++;
     if (this.isSilent && !this.#isDead) this.probe();
   }
 
-  /** Sends a query that every resolver can answer, to check whether this one is alive. */
+  /**
+   * Checks whether the resolver is alive: sends it a query for the NS records of the root, which every
+   * resolver can answer.
+   */
   probe(): void {
     if (this.#isProbed) return;
     this.#isProbed = true;
@@ -170,7 +177,8 @@ export class Upstream {
     try {
       return sourceTowards(this.#to, this.mark);
     } catch {
-      // Out of descriptors: keep the existing sockets.
+      // No descriptor is free. Return the current source address, so that the caller keeps the existing
+      // sockets.
       return this.#source;
     }
   }
@@ -184,7 +192,10 @@ export class Upstream {
   }
 }
 
-/** Whether another resolver may have an answer. */
+/**
+ * Whether the message is a refusal (SERVFAIL, REFUSED, NOTIMP or FORMERR). Another resolver may then have an
+ * answer.
+ */
 export function isRefusal({ rcode }: Message): boolean {
   return rcode === RCODE.servfail || rcode === RCODE.refused || rcode === RCODE.notimp || rcode === RCODE.formerr;
 }

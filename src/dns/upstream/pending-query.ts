@@ -1,7 +1,7 @@
 import type { EdnsOption } from '#dns/wire/edns.js';
 import type { NameKey, WireName } from '#dns/wire/name.js';
 
-/** A question to upstreams. */
+/** A DNS question that is sent to upstreams. */
 export type UpstreamQuery = {
   readonly name: WireName;
   readonly key: NameKey;
@@ -10,6 +10,6 @@ export type UpstreamQuery = {
   readonly recursionDesired: boolean;
   readonly checkingDisabled: boolean;
   readonly dnssecOk: boolean;
-  /** The EDNS options of the query. */
+  /** The EDNS options that the query to the upstream contains. */
   readonly options: readonly EdnsOption[];
 };

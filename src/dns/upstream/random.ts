@@ -3,7 +3,10 @@ import { randomFillSync } from 'node:crypto';
 const numbers = new Uint16Array(4_096);
 let left = 0;
 
-/** An unpredictable 16-bit number. */
+/**
+ * Returns an unpredictable 16-bit number, for DNS message ids and socket selection. Predictable ids would let
+ * an attacker forge answers.
+ */
 export function random16(): number {
   if (left === 0) {
     randomFillSync(numbers);

@@ -11,7 +11,10 @@ import type { OnAnswer } from './udp-socket.js';
 
 const IDLE_MS = 10_000;
 const MESSAGE_BYTES = 65_535;
-/** The limit of open queries: a resolver that closes the connection loses few of them. */
+/**
+ * The limit of unanswered queries on one connection. If the resolver closes the connection, at most this many
+ * queries must be repeated.
+ */
 const IN_FLIGHT = 64;
 
 type Sent = Pick<UpstreamQuery, 'name' | 'type' | 'class'> & {
@@ -20,10 +23,10 @@ type Sent = Pick<UpstreamQuery, 'name' | 'type' | 'class'> & {
   readonly onError: () => void;
 };
 
-/** One connection to a resolver. Throws a `KernelFailure` if no socket can be opened. */
+/** One TCP connection to a resolver. The constructor throws a `KernelFailure` if no socket can be opened. */
 export class TcpConnection {
   hasAnswered = false;
-  /** Whether it was closed because the source address towards the resolver changed. */
+  /** Whether this connection was closed because the source address towards the resolver changed. */
   isOutdated = false;
   readonly #socket: Socket;
   readonly #frames = new FrameReader(MESSAGE_BYTES);
@@ -31,8 +34,8 @@ export class TcpConnection {
   #isClosed = false;
   #isRetired = false;
   /**
-   * A query timed out and nothing has arrived since. The connection may be dead, which the kernel would
-   * report only after minutes.
+   * True if a query timed out and the connection received no data since. The connection may be dead, and the
+   * kernel would report the failure only minutes later.
    */
   #isSilent = false;
 
@@ -56,7 +59,7 @@ export class TcpConnection {
     return this.#isClosed || this.#isSilent || this.#sent.size >= IN_FLIGHT;
   }
 
-  /** Returns a function that forgets the query. */
+  /** Sends a query over this connection. Returns a function that drops the query without a callback. */
   send(asked: UpstreamQuery, onAnswer: OnAnswer, onError: () => void): () => void {
     let id = random16();
     while (this.#sent.has(id)) id = random16();
@@ -72,7 +75,7 @@ export class TcpConnection {
     };
   }
 
-  /** Closes once no query is open. */
+  /** Closes the connection as soon as it has no unanswered query. */
   retire(): void {
     this.#isRetired = true;
     if (this.#sent.size === 0) this.close();
@@ -87,7 +90,7 @@ export class TcpConnection {
     if (this.#isRetired && this.#sent.size === 0) this.close();
   }
 
-  /** The connection has ended: fail the open queries. */
+  /** Handles the end of the connection: fails all unanswered queries. */
   #leave(): void {
     this.#isClosed = true;
     const left = this.#sent.values();

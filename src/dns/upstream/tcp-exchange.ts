@@ -3,7 +3,10 @@ import type { UpstreamQuery } from './pending-query.js';
 import { TcpConnection } from './tcp-connection.js';
 import type { OnAnswer } from './udp-socket.js';
 
-/** Connections to a resolver, opened on demand and kept while in use (RFC 7766). */
+/**
+ * The TCP connections to one resolver. A connection is opened on demand and reused for later queries (RFC
+ * 7766).
+ */
 export class TcpExchange {
   #current: TcpConnection | null = null;
 
@@ -14,8 +17,8 @@ export class TcpExchange {
   ) {}
 
   /**
-   * Returns a function that forgets the query. Calls back at most once; before the return if no descriptor is
-   * available.
+   * Sends a query. Returns a function that drops the query without a callback. Calls back at most once; if no
+   * descriptor is free, calls `onError` before it returns.
    */
   send(asked: UpstreamQuery, onAnswer: OnAnswer, onError: () => void): () => void {
     let forget = (): void => {};
@@ -26,8 +29,8 @@ export class TcpExchange {
         return;
       }
       forget = connection.send(asked, onAnswer, () => {
-        // RFC 7766, 6.2.4: a resolver may close a connection at any time after its first answer, so try once
-        // more.
+        // A resolver may close a connection at any time after its first answer (RFC 7766, 6.2.4). Send the
+        // query once more over a new connection.
         if ((connection.hasAnswered || connection.isOutdated) && !isAgain) ask(true);
         else onError();
       });
@@ -36,7 +39,10 @@ export class TcpExchange {
     return () => forget();
   }
 
-  /** Sends open queries again over a connection from the current source address. */
+  /**
+   * Closes the connection from the outdated source address. Its unanswered queries are sent again over a new
+   * connection.
+   */
   renew(): void {
     const outdated = this.#current;
     this.#current = null;

@@ -5,12 +5,15 @@ import { type OnAnswer, type Server, UdpSocket, type Waiting } from './udp-socke
 
 const SOCKETS = 16;
 /**
- * A socket is replaced by one with another port after this many queries, so that an attacker cannot find the
- * ports in use (RFC 5452).
+ * After this many queries, a socket is replaced by a socket with another port. An attacker must not have time
+ * to find the ports in use (RFC 5452).
  */
 const USES = 128;
 
-/** The sockets that query one resolver. The queries of one pump turn share a socket. */
+/**
+ * The UDP sockets that query one resolver. All queries of one pump turn use the same socket, so that one
+ * system call sends them.
+ */
 export class UdpPool {
   readonly #sockets: (UdpSocket | null)[] = [];
   #place = 0;
@@ -21,23 +24,29 @@ export class UdpPool {
     private readonly to: Server,
     private readonly mark: number,
     private readonly onStray: (reason: string) => void,
-    /** Renews the pool if its source address is no longer the right one; returns whether it did. */
+    /**
+     * Replaces the sockets of the pool if the source address towards the resolver changed. Returns whether
+     * the sockets were replaced.
+     */
     private readonly mayRenew: () => boolean,
   ) {}
 
-  /** Throws a `KernelFailure` if no socket can be opened. */
+  /** Opens all sockets. Throws a `KernelFailure` if a socket cannot be opened. */
   open(): void {
     while (this.#sockets.length < SOCKETS) this.#sockets.push(this.#another());
   }
 
-  /** Returns a function that forgets the query. Calls back at most once, and never before the return. */
+  /**
+   * Sends a query. Returns a function that drops the query without a callback. Calls back at most once, and
+   * never before `send` returns.
+   */
   send(asked: UpstreamQuery, onAnswer: OnAnswer, onError: () => void): () => void {
     const waiting: Waiting = { asked, onAnswer, onError, by: null, id: 0 };
     this.#send(waiting);
     return () => waiting.by?.forget(waiting.id);
   }
 
-  /** Replaces all sockets, and sends open queries again over the new ones. */
+  /** Replaces all sockets, and sends the unanswered queries again over the new sockets. */
   renew(): void {
     const worn = this.#sockets.splice(0);
     for (const socket of worn) for (const waiting of socket?.abandon() ?? []) this.#send(waiting);
@@ -75,8 +84,8 @@ export class UdpPool {
       worn?.retire();
       return fresh;
     } catch {
-      // Out of descriptors or ports, or without a route: keep the old socket, and try again after the same
-      // number of queries.
+      // No descriptor or port is free, or the kernel has no route. Keep the old socket, and try to replace it
+      // again after `USES` more queries.
       if (worn !== null) worn.uses = 0;
       return null;
     }

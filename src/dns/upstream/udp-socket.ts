@@ -6,13 +6,18 @@ import { UdpPort } from '#sockets/udp-port.js';
 import type { UpstreamQuery } from './pending-query.js';
 import { random16 } from './random.js';
 
-/** The size of an answer that is not fragmented on any common path (DNS flag day 2020). */
+/**
+ * The greatest size in bytes of a UDP answer that common network paths do not fragment (DNS flag day 2020).
+ */
 export const UDP_PAYLOAD = 1_232;
 const BUFFER_BYTES = 1 << 20;
 
 export type Server = { readonly address: number; readonly port: number };
 export type OnAnswer = (message: Message) => void;
-/** An unanswered query, with its socket and its id. */
+/**
+ * An unanswered query. `by` is the socket that sent the query, and `id` is the query's DNS message id on that
+ * socket.
+ */
 export type Waiting = {
   readonly asked: UpstreamQuery;
   readonly onAnswer: OnAnswer;
@@ -21,7 +26,10 @@ export type Waiting = {
   id: number;
 };
 
-/** One UDP socket for one resolver. It is connected, so that the kernel drops datagrams of other senders. */
+/**
+ * One UDP socket for queries to one resolver. The socket is connected, so the kernel drops datagrams from
+ * other senders.
+ */
 export class UdpSocket {
   uses = 0;
   readonly #port: UdpPort;
@@ -32,9 +40,9 @@ export class UdpSocket {
     pump: Pump,
     connect: Server,
     mark: number,
-    /** Called with the reason why a datagram was ignored. */
+    /** Called for each ignored datagram with the reason. */
     private readonly onStray: (reason: string) => void,
-    /** Called if sending fails, or if the resolver's host reports that the port is closed. */
+    /** Called if a query cannot be sent, or if the resolver's host reports that the port is closed. */
     onBroken: (socket: UdpSocket) => void,
   ) {
     const options = { mark, connect, bufferBytes: BUFFER_BYTES };
@@ -47,7 +55,7 @@ export class UdpSocket {
     });
   }
 
-  /** Sends the query with an id that no other open query of this socket has. */
+  /** Sends the query with a random id that no other unanswered query of this socket has. */
   send(waiting: Waiting): void {
     let id = random16();
     while (this.#sent.has(id)) id = random16();
@@ -62,13 +70,13 @@ export class UdpSocket {
     );
   }
 
-  /** Drops an open query: its answer is no longer needed. */
+  /** Drops an unanswered query without a callback. */
   forget(id: number): void {
     this.#sent.delete(id);
     if (this.#isRetired && this.#sent.size === 0) this.#port.close();
   }
 
-  /** Closes once no query is open. */
+  /** Closes the socket as soon as it has no unanswered query. */
   retire(): void {
     this.#isRetired = true;
     if (this.#sent.size === 0) this.#port.close();
@@ -78,7 +86,7 @@ export class UdpSocket {
     this.abandon();
   }
 
-  /** Closes at once; returns the open queries. */
+  /** Closes the socket immediately. Returns the unanswered queries, whose callbacks are not called. */
   abandon(): readonly Waiting[] {
     const left = this.#sent.values();
     this.#sent.clear();
@@ -86,7 +94,7 @@ export class UdpSocket {
     return left;
   }
 
-  /** Fails all open queries. */
+  /** Drops all unanswered queries and calls their `onError`. */
   fail(): void {
     const left = this.#sent.values();
     this.#sent.clear();
@@ -94,7 +102,10 @@ export class UdpSocket {
     for (const { onError } of left) onError();
   }
 
-  /** A datagram that does not match its query is ignored; the wait for the answer continues (N1). */
+  /**
+   * Delivers a datagram that answers an unanswered query. Any other datagram is ignored and does not end the
+   * wait for the answer (N1): an attacker could otherwise fail the query with a forged datagram.
+   */
   #take(datagram: Uint8Array): void {
     const id = ((datagram[0] ?? 0) << 8) | (datagram[1] ?? 0);
     const sent = datagram.length < 2 ? undefined : this.#sent.get(id);

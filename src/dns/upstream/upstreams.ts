@@ -6,13 +6,22 @@ import { nowMs } from '../clock.js';
 import { type Attempt, isRefusal, Upstream } from './dns-upstream.js';
 import type { UpstreamQuery } from './pending-query.js';
 
-/** After this time the next resolver is queried too; the first answer is used. */
+/**
+ * After each period of this many milliseconds without an answer, the next resolver is queried as well. The
+ * first answer is used.
+ */
 const STEP_MS = 380;
-/** After this time the query fails (F19): a multiple of `STEP_MS`, since time is only checked at steps. */
+/**
+ * After this time the query fails (F19). The value is a multiple of `STEP_MS`, because the query's age is
+ * checked only every `STEP_MS`.
+ */
 const TIMEOUT_MS = 5 * STEP_MS;
 const PROBE_EVERY_MS = 1_000;
 
-/** Called with an answer, with the last refusal if all resolvers refused, or with null. */
+/**
+ * Called once per query: with an answer, with the last refusal if all resolvers refused, or with null if no
+ * resolver responded.
+ */
 export type OnOutcome = (message: Message | null) => void;
 
 class Race {
@@ -43,12 +52,15 @@ class Race {
 }
 
 /**
- * All resolvers. A slow or dead resolver delays a query by `STEP_MS` at most, and delays none once it is
- * detected.
+ * All upstream resolvers. A resolver that does not answer delays a query by at most `STEP_MS`. Once such a
+ * resolver is detected, it is queried last and delays no query.
  */
 export class Upstreams {
   readonly #all: readonly Upstream[];
-  /** Open queries, ordered by `nextAt`: every step takes equally long. */
+  /**
+   * The queries in progress, ordered by `nextAt`. Appending keeps this order, because every query waits the
+   * same time `STEP_MS` between two steps.
+   */
   readonly #races = new ExpiringMap<number, Race>();
   #lastRace = 0;
   #probedAt = 0;
@@ -70,7 +82,10 @@ export class Upstreams {
     for (const upstream of this.#all) upstream.open();
   }
 
-  /** To be called when addresses or routes may have changed. */
+  /**
+   * Replaces the sockets of every resolver whose source address changed. To be called when addresses or
+   * routes may have changed.
+   */
   renew(): void {
     for (const upstream of this.#all) upstream.renew();
   }
@@ -86,7 +101,10 @@ export class Upstreams {
     this.#step(race);
   }
 
-  /** To be called every few milliseconds. */
+  /**
+   * Queries further resolvers for queries without an answer, fails overdue queries, and probes dead
+   * resolvers. To be called every few milliseconds.
+   */
   tick(): void {
     const now = nowMs();
     for (let race = this.#races.oldest(); race !== undefined && race.nextAt <= now; race = this.#races.oldest()) {
@@ -105,7 +123,9 @@ export class Upstreams {
     }
   }
 
-  /** Queries the next resolver; after the last, the first again. */
+  /**
+   * Sends the query to the next resolver in the order; after the last resolver, starts again with the first.
+   */
   #step(race: Race): void {
     const by = race.order[race.attempts.length % race.order.length];
     if (by === undefined) return;
@@ -133,7 +153,10 @@ export class Upstreams {
     }
   }
 
-  /** One attempt failed. Query the next resolver, or wait for the open attempts. */
+  /**
+   * Handles the failure of a query at one resolver. Queries the next resolver, if there is one. After a
+   * failure at every resolver, the query ends.
+   */
   #failed(race: Race): void {
     if (race.isOver) return;
     if (race.attempts.length < race.order.length) this.#step(race);

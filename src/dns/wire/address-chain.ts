@@ -4,10 +4,11 @@ import { CLASS, FLAG, RCODE, TYPE } from './dns-numbers.js';
 import { isWithin, keyOf, type NameKey, type WireName } from './name.js';
 
 /**
- * The addresses of the queried name, found through the CNAME records of this one answer. `chain`: the queried
- * name, then the target of each link. `complete` false: the answer is truncated (TC), or the chain loops,
- * forks or has more than 16 links; it then has no addresses. `ttl` in seconds: the least of the record and
- * the links that lead to it.
+ * The addresses of the queried name, found through the CNAME records of one answer.
+ * - `chain`: the queried name, then the target of each CNAME record in order.
+ * - `ttl`: in seconds, the least TTL of the A record and the CNAME records that lead to it.
+ * - `complete`: false if the answer is truncated (TC), or if the CNAME records loop, fork or have more than
+ *   16 links. `addresses` is then empty.
  */
 export type Found = {
   readonly chain: readonly NameKey[];
@@ -19,7 +20,10 @@ const LINKS = 16;
 const GREATEST_TTL = 0x7fff_ffff;
 
 type Link = { readonly target: NameKey; readonly ttl: number; readonly forks: boolean };
-/** `ttls`: for each name of the chain, the least TTL of the links that lead to it. */
+/**
+ * The chain of CNAME records in an answer. `names`: the queried name, then the target of each record. `ttls`:
+ * for each of `names`, the least TTL of the CNAME records that lead to it.
+ */
 export type Chain = {
   readonly names: readonly NameKey[];
   readonly ttls: readonly number[];
@@ -27,8 +31,9 @@ export type Chain = {
 };
 
 /**
- * Returns the A records of class IN from an answer without error, if the question asks for them. Records
- * outside the chain and in other sections are ignored. `chain` is that of the message.
+ * Returns the addresses of the A records of class IN whose owner is in `chain`. Only the answer section
+ * counts. Returns no addresses if the message has an error, or if the question does not ask for A records.
+ * `chain` must be the chain of `message`.
  */
 export function addressesOf(message: Message, chain = chainOf(message)): Found {
   const { answers } = message;
@@ -45,7 +50,7 @@ export function addressesOf(message: Message, chain = chainOf(message)): Found {
   return { chain: chain.names, addresses, complete: chain.complete };
 }
 
-/** The names whose addresses `addressesOf` returns. */
+/** Returns the owner names whose A records `addressesOf` uses. */
 export function ownersOfAddresses(message: Message, chain: Chain): readonly NameKey[] {
   return mayBring(message, chain) ? chain.names : [];
 }
@@ -56,9 +61,11 @@ function mayBring({ question, rcode }: Message, { complete }: Chain): boolean {
 }
 
 /**
- * Returns for how many seconds an answer may be cached: the least TTL of the answer section. For a negative
- * answer, also at most the SOA's (RFC 2308, 5). Returns 0 (do not cache) for an error, a truncated answer, an
- * incomplete chain, or a negative answer without an SOA.
+ * Returns for how many seconds an answer may be cached.
+ * - Positive answer: the least TTL of the answer section.
+ * - Negative answer: also at most the TTL and MINIMUM of the SOA record (RFC 2308, 5).
+ * - 0, do not cache: an error, a truncated answer, an incomplete CNAME chain, or a negative answer without an
+ *   SOA record.
  */
 export function keepsFor(message: Message, chain = chainOf(message)): number {
   if (message.rcode !== RCODE.noerror && message.rcode !== RCODE.nxdomain) return 0;
@@ -86,7 +93,7 @@ function negativeTtl({ authorities, question }: Message, name: NameKey): number 
   return 0;
 }
 
-/** Follows the CNAME records from the queried name. `key` is the key of the question's name. */
+/** Returns the chain of CNAME records that begins at the queried name. `key` must be the key of that name. */
 export function chainOf(message: Message, key = keyOf(message.question.name)): Chain {
   const { question } = message;
   const names = [key];
@@ -121,7 +128,10 @@ function linksOf({ answers, question }: Message): Map<NameKey, Link> | null {
   return links;
 }
 
-/** Computes owner keys, and reuses the last one: the records of one name usually share its bytes. */
+/**
+ * Computes the key of a record's owner name. Adjacent records of one name usually share the `Uint8Array` of
+ * that name, so the last key is reused without a new computation.
+ */
 export class OwnerKey {
   #name: WireName;
   #key: NameKey;

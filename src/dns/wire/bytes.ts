@@ -1,4 +1,7 @@
-/** Copies bytes, so that the result keeps neither the datagram nor its buffer pool in memory. */
+/**
+ * Copies the bytes from `from` to `to`. A `subarray` would keep the whole datagram and its buffer pool in
+ * memory.
+ */
 export function copyOf(bytes: Uint8Array, from: number, to: number): Uint8Array {
   const copy = new Uint8Array(to - from);
   if (copy.length > 64) copy.set(bytes.subarray(from, to));

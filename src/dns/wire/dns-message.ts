@@ -6,7 +6,10 @@ import { MessageCursor } from './message-cursor.js';
 import type { WireName } from './name.js';
 import { readData } from './record-data.js';
 
-/** `ttl` in seconds, below 2^31; `data` with its names decompressed. */
+/**
+ * A resource record of a DNS message. `ttl` is in seconds, below 2^31. `data` is the record data with
+ * decompressed names.
+ */
 export type ResourceRecord = {
   readonly name: WireName;
   readonly type: number;
@@ -16,8 +19,8 @@ export type ResourceRecord = {
 };
 
 /**
- * A message from an upstream. `flags`: the 16 bits after the id. `rcode` includes the upper bits from the OPT
- * record; `additionals` does not contain that record.
+ * A DNS message from an upstream. `flags`: the 16 bits after the id. `rcode`: the extended rcode, with the
+ * upper bits from the OPT record. `additionals` excludes the OPT record.
  */
 export type Message = {
   readonly id: number;
@@ -30,16 +33,16 @@ export type Message = {
   readonly edns: Edns | null;
 };
 
-/** Why bytes are not a valid message, as a stable code. */
+/** The reason why bytes are not a valid DNS message. `fault` is a stable code. */
 export type MessageFault = { readonly fault: string };
 
-/** The least size of a record: a root name, type, class, TTL and RDLENGTH. */
+/** The least size of a resource record in bytes: a root name, type, class, TTL and RDLENGTH. */
 const RECORD_BYTES = 11;
 const GREATEST_TTL = 0x7fff_ffff;
 
 /**
- * Reads a message of one question, strictly: a fault anywhere rejects the whole message. The result does not
- * refer to `bytes`.
+ * Parses a DNS message that has exactly one question. A fault anywhere rejects the whole message. The result
+ * contains copies only, so it does not keep `bytes` in memory.
  */
 export function readMessage(bytes: Uint8Array): Message | MessageFault {
   if (bytes.length < HEADER_BYTES) return { fault: 'short_header' };
@@ -88,7 +91,10 @@ class MessageReader {
     return records;
   }
 
-  /** Returns null for a fault, or for the OPT record. */
+  /**
+   * Parses one record. Returns null if it has a fault, or if it is the OPT record, which is stored in
+   * `#edns`.
+   */
   #record(additional: boolean): ResourceRecord | null {
     const { cursor } = this;
     const { bytes } = cursor;
@@ -101,13 +107,14 @@ class MessageReader {
     if (end > bytes.length) return cursor.fail('truncated');
     cursor.at = end;
     if (type === TYPE.opt) return this.#opt(name, at, end, additional);
-    // RFC 6895, 3.1: meta and question types. Weir signs no queries, so no response may contain a TSIG.
+    // Reject meta types and question types (RFC 6895, 3.1). This includes TSIG: Weir signs no queries, so no
+    // response may contain a TSIG record.
     if (type >= TYPE.tkey && type <= TYPE.any) return cursor.fail('meta_type');
     cursor.at = at + 10;
     const data = readData(cursor, type, end);
     if (data === null) return null;
     const ttl = u32(bytes, at + 4);
-    // RFC 2181, 8.
+    // A TTL with the top bit set counts as 0 (RFC 2181, 8).
     return { name, type, class: u16(bytes, at + 2), ttl: ttl > GREATEST_TTL ? 0 : ttl, data };
   }
 
@@ -124,8 +131,9 @@ class MessageReader {
 }
 
 /**
- * Whether a message answers the query that was sent: a response to a standard query with its id and its
- * question. The case of the name must match too (0x20).
+ * Whether `message` is the response to the query `sent`: a response with opcode QUERY and the same id and
+ * question. The names must also have equal letter case: random case makes forged answers harder (0x20
+ * encoding).
  */
 export function isResponseTo(
   message: Message,

@@ -1,4 +1,4 @@
-/** Numbers of the IANA registry "Domain Name System Parameters" that Weir uses. */
+/** DNS record types that Weir uses, from the IANA registry "Domain Name System Parameters". */
 export const TYPE = {
   a: 1,
   ns: 2,
@@ -45,13 +45,13 @@ export const OPCODE = { query: 0 } as const;
 
 export const RCODE = { noerror: 0, formerr: 1, servfail: 2, nxdomain: 3, notimp: 4, refused: 5, badvers: 16 } as const;
 
-/** Bits of the 16 that follow the id. */
+/** Flag bits in the 16 bits that follow the message id. */
 export const FLAG = { qr: 0x8000, tc: 0x0200, rd: 0x0100, ra: 0x0080, ad: 0x0020, cd: 0x0010 } as const;
 
-/** EDNS options. */
+/** EDNS option codes that Weir uses. */
 export const OPTION = { cookie: 10, padding: 12, extendedError: 15 } as const;
 
-/** RFC 8914. */
+/** Info codes of Extended DNS Errors (RFC 8914). */
 export const EXTENDED_ERROR = {
   other: 0,
   staleAnswer: 3,

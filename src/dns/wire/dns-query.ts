@@ -4,7 +4,7 @@ import type { Edns } from './edns.js';
 import { ednsBytes, putEdns, readEdns } from './edns.js';
 import { keyOf, type NameKey, type WireName } from './name.js';
 
-/** A query from a client. `flags`: the 16 bits after the id. */
+/** A DNS query from a client. `flags`: the 16 bits after the id. */
 export type Query = {
   readonly id: number;
   readonly flags: number;
@@ -17,9 +17,9 @@ export type Query = {
 };
 
 /**
- * Why bytes are not a valid query, as a stable code, with the rcode of the response. `id` null: the datagram
- * has no complete header, or is a response. It must not be answered: two servers would answer each other for
- * ever.
+ * The reason why bytes are not a valid query. `fault` is a stable code, and `rcode` is the rcode of the
+ * response. `id` is null if the datagram has an incomplete header or is a response. Such a datagram must not
+ * be answered: two servers could answer each other in an endless loop.
  */
 export type QueryFault = {
   readonly fault: string;
@@ -29,8 +29,8 @@ export type QueryFault = {
 };
 
 /**
- * Reads a query strictly: a standard query of one question, at most one OPT record after it, nothing else.
- * The result does not refer to `bytes`.
+ * Parses a standard query that has exactly one question and at most one OPT record. Any other content is a
+ * fault. The result contains copies only, so it does not keep `bytes` in memory.
  */
 export function readQuery(bytes: Uint8Array): Query | QueryFault {
   if (bytes.length < HEADER_BYTES) return { fault: 'short_header', id: null, rcode: RCODE.formerr, flags: 0 };
@@ -38,7 +38,7 @@ export function readQuery(bytes: Uint8Array): Query | QueryFault {
   if ((flags & FLAG.qr) !== 0) return { fault: 'response', id: null, rcode: RCODE.formerr, flags };
   const opcode = (flags >>> 11) & 15;
   if (opcode !== OPCODE.query) return refused(bytes, 'opcode', RCODE.notimp);
-  // RFC 9619: more than one question is a format error.
+  // A query with more than one question is a format error (RFC 9619).
   if (u16(bytes, 4) !== 1) return refused(bytes, 'question_count');
   if (u16(bytes, 6) !== 0 || u16(bytes, 8) !== 0) return refused(bytes, 'record_in_query');
   const end = questionEnd(bytes);
@@ -66,8 +66,8 @@ export function readQuery(bytes: Uint8Array): Query | QueryFault {
 }
 
 /**
- * Returns where the name of the question ends. A compression pointer is a fault: the question is the first
- * name of a message.
+ * Returns the offset after the name of the question, or a fault code. A compression pointer is a fault: there
+ * is no earlier name in a query to which it could point.
  */
 function questionEnd(bytes: Uint8Array): number | string {
   let at = HEADER_BYTES;
@@ -98,8 +98,8 @@ function onlyOpt(bytes: Uint8Array, from: number, count: number): Edns | QueryFa
 }
 
 /**
- * Returns the type of the record at `at`, which only selects the fault code of the query; -1: no complete
- * record.
+ * Returns the type of the record at offset `at`; -1 if the record is incomplete. The type only selects the
+ * fault code of a query that is rejected anyway.
  */
 function nextType(bytes: Uint8Array, at: number): number {
   let end = at;
@@ -122,7 +122,8 @@ function refused(bytes: Uint8Array, fault: string, rcode: number = RCODE.formerr
 }
 
 /**
- * Writes a query to an upstream. `authenticData` asks for the AD bit without DNSSEC records (RFC 6840, 5.7).
+ * Returns the bytes of a query to an upstream. `authenticData` requests the AD bit without DNSSEC records
+ * (RFC 6840, 5.7).
  */
 export function writeQuery(query: {
   readonly id: number;

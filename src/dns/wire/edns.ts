@@ -1,7 +1,7 @@
 import { copyOf, putU16, u16 } from './bytes.js';
 import { TYPE } from './dns-numbers.js';
 
-/** `payload` in bytes, at least 512. */
+/** The EDNS values of an OPT record. `payload` is the UDP payload size in bytes, at least 512. */
 export type Edns = {
   readonly payload: number;
   readonly version: number;
@@ -11,16 +11,16 @@ export type Edns = {
 
 export type EdnsOption = { readonly code: number; readonly data: Uint8Array };
 
-/** Root, type, class, TTL and RDLENGTH of an OPT record. */
+/** The size in bytes of an OPT record without options: root name, type, class, TTL and RDLENGTH. */
 export const OPT_BYTES = 11;
 const DNSSEC_OK = 0x8000;
-/** RFC 6891, 6.2.3: smaller values count as 512. */
+/** A UDP payload size below 512 bytes counts as 512 (RFC 6891, 6.2.3). */
 const LEAST_PAYLOAD = 512;
 const NO_OPTIONS: readonly EdnsOption[] = Object.freeze([]);
 
 /**
- * Reads the OPT record whose type is at `at`, with options from `at` + 10 to `end`; null: the options do not
- * end exactly at `end`.
+ * Parses the OPT record whose type field is at offset `at`. Its options are the bytes from `at` + 10 to
+ * `end`. Returns null if the last option does not end exactly at `end`.
  */
 export function readEdns(bytes: Uint8Array, at: number, end: number): Edns | null {
   const options = readOptions(bytes, at + 10, end);
@@ -55,7 +55,8 @@ export function ednsBytes(options: readonly EdnsOption[]): number {
 }
 
 /**
- * Writes an OPT record. `rcode` is the complete extended rcode; the OPT record holds its upper eight bits.
+ * Writes an OPT record into `out` at offset `at`. `rcode` is the complete extended rcode; the OPT record
+ * contains only its upper eight bits.
  */
 export function putEdns(
   out: Uint8Array,

@@ -4,9 +4,9 @@ const PREFIX_BYTES = 2;
 const FIRST_CAPACITY = 512;
 
 /**
- * Splits a stream of DNS over TCP (RFC 7766, 8) into messages, for any division into chunks. Messages may be
- * views of the pushed chunks. After a length prefix above `limit` bytes, `tooLong` is true and nothing more
- * is read.
+ * Splits a TCP stream of DNS messages (RFC 7766, 8) into messages, however TCP divides the stream into
+ * chunks. A returned message may be a view of a pushed chunk. After a length prefix above `limit` bytes,
+ * `tooLong` is true and all further bytes are ignored.
  */
 export class FrameReader {
   readonly #limit: number;
@@ -18,7 +18,7 @@ export class FrameReader {
     this.#limit = limit;
   }
 
-  /** Bytes of an incomplete message. */
+  /** Number of stored bytes of the incomplete message, including its length prefix. */
   get pending(): number {
     return this.#length;
   }
@@ -44,7 +44,10 @@ export class FrameReader {
     return messages;
   }
 
-  /** Returns the end of the message that begins at `at`; 0: the chunk does not contain all of it. */
+  /**
+   * Returns the offset of the end of the message that begins at offset `at`. Returns 0 if the chunk does not
+   * contain the whole message.
+   */
   #whole(chunk: Uint8Array, at: number): number {
     if (at + PREFIX_BYTES > chunk.length) return 0;
     const length = u16(chunk, at);
@@ -71,7 +74,10 @@ export class FrameReader {
     return end;
   }
 
-  /** Allocates by the bytes that have arrived, not by the length prefix, which an attacker can choose. */
+  /**
+   * Appends bytes to the incomplete message. Memory grows with the bytes that have arrived: the length prefix
+   * must not size it, because an attacker can choose the prefix.
+   */
   #append(chunk: Uint8Array, from: number, to: number): void {
     const length = this.#length + to - from;
     if (length > this.#held.length) {
@@ -89,7 +95,10 @@ export class FrameReader {
   }
 }
 
-/** @throws RangeError for a message longer than 65,535 bytes. */
+/**
+ * Returns the message with its two-byte length prefix.
+ * @throws RangeError for a message longer than 65,535 bytes.
+ */
 export function framed(message: Uint8Array): Uint8Array {
   if (message.length > 0xffff) throw new RangeError(`frame a message: ${message.length} bytes are more than 65,535`);
   const frame = Buffer.allocUnsafe(PREFIX_BYTES + message.length);

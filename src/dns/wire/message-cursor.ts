@@ -4,15 +4,15 @@ import type { WireName } from './name.js';
 
 const HOPS = 127;
 /**
- * The budget of bytes and pointer hops for all names of one message: the work stays linear for any
- * arrangement of pointers.
+ * The limit of bytes and pointer hops that the names of one message may cost in total. Without this limit, a
+ * message with many pointers could cost quadratic time.
  */
 const NAME_WORK = 131_072;
 const REMEMBERED = 8;
 
 const scratch = new Uint8Array(NAME_BYTES);
 
-/** A read position in a message. It keeps the first fault. */
+/** A read position in a DNS message. It stores the first fault that a read finds. */
 export class MessageCursor {
   at = HEADER_BYTES;
   fault = '';
@@ -33,9 +33,10 @@ export class MessageCursor {
   }
 
   /**
-   * Reads the name at the cursor, which ends before `end`, and decompresses it; null: a fault. Names at the
-   * same pointer target are the same object. A pointer must point before every byte read of its name so far,
-   * so it cannot loop (RFC 9267, 2).
+   * Reads and decompresses the name at the cursor; the name must end before `end`. Returns null for a fault.
+   * Names at the same pointer target are the same `Uint8Array` object, if the target was read recently. A
+   * compression pointer must point before the start of the name segment that contains it, so pointers cannot
+   * loop (RFC 9267, 2).
    */
   name(end: number, pointers: boolean): WireName | null {
     const { bytes } = this;

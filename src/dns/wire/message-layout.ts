@@ -1,17 +1,20 @@
 import { TYPE } from './dns-numbers.js';
 
 /**
- * Where the record data of a type holds names: `prefix` bytes, character strings, names, then `tail` bytes
- * (null: any number).
+ * Describes where the data of a record type contains names. The data consists of `prefix` bytes, `strings`
+ * character strings, `names` names and `tail` bytes. `tail` null means any number of bytes.
  */
 export type Layout = {
   readonly prefix: number;
   readonly strings: number;
   readonly names: number;
   readonly tail: number | null;
-  /** RFC 3597, 4: whether pointers are decompressed. In other types they are a fault. */
+  /**
+   * Whether compression pointers in the data are decompressed (RFC 3597, 4). If false, a compression pointer
+   * in the data is a fault.
+   */
   readonly pointers: boolean;
-  /** RFC 3597, 4: only names in the types of RFC 1035 may be sent compressed. */
+  /** Whether names in the data are sent compressed. Only types of RFC 1035 allow this (RFC 3597, 4). */
   readonly compressed: boolean;
 };
 

@@ -1,17 +1,20 @@
 import { LABEL_BYTES, NAME_BYTES } from './dns-numbers.js';
 
-/** A name in wire form: length bytes and labels, ended by 0; uncompressed, case kept; 1–255 bytes. */
+/**
+ * A DNS name in wire form: length bytes and labels, ended by a zero byte. The name is uncompressed, keeps its
+ * letter case and has 1–255 bytes.
+ */
 export type WireName = Uint8Array;
 
 /**
- * The wire form in lower case (ASCII only), one char a byte (latin1). Two keys are equal exactly if the names
- * are equal. A dot inside a label is an ordinary byte.
+ * A DNS name in wire form as a latin1 string with ASCII letters in lower case. Two keys are equal exactly if
+ * the DNS names are equal. A dot inside a label is an ordinary character.
  */
 export type NameKey = string;
 
 /**
- * Length bytes are below 64, and upper-case letters are above: a whole name can be lowered without parsing
- * its labels.
+ * Maps each byte of a name in wire form to its lower case. Length bytes are below 64 and upper-case letters
+ * are above, so length bytes stay unchanged and labels need no parsing.
  */
 export const LOWER = Uint8Array.from({ length: 256 }, (_, byte) => (byte >= 0x41 && byte <= 0x5a ? byte + 0x20 : byte));
 
@@ -26,7 +29,8 @@ export function keyOf(name: WireName): NameKey {
 }
 
 /**
- * Builds a name from labels whose characters are bytes (latin1). No labels: the root.
+ * Builds a name in wire form from labels. Each character of a label is one byte (latin1). An empty list of
+ * labels gives the root.
  * @throws RangeError if a label is empty, longer than 63 bytes or not latin1, or if the name is longer than
  * 255 bytes.
  */
@@ -58,8 +62,8 @@ export function labelsOf(key: NameKey): string[] {
 }
 
 /**
- * The presentation form, escaped as RFC 1035, 5.1 and RFC 4343, 2.1 say, without the last dot; the root is
- * '.'.
+ * Returns the presentation form of a name without the last dot; the root is '.'. Special characters are
+ * escaped (RFC 1035, 5.1 and RFC 4343, 2.1).
  */
 export function presentationOf(key: NameKey): string {
   const labels = labelsOf(key);
@@ -72,7 +76,8 @@ function escaped(char: string): string {
 }
 
 /**
- * Whether all labels consist of [a-z0-9_-]. Other names are relayed, and no addresses are granted for them.
+ * Whether all labels of a name consist of [a-z0-9_-]. Answers for other names are relayed, but their
+ * addresses are not granted.
  */
 export function isPlain(key: NameKey): boolean {
   for (let at = 0, length = key.charCodeAt(0); length > 0; length = key.charCodeAt(at)) {
@@ -83,7 +88,7 @@ export function isPlain(key: NameKey): boolean {
   return true;
 }
 
-/** Whether a name is the zone's name or below it, label by label. */
+/** Whether a name is equal to the zone's name or below it. The comparison is by whole labels. */
 export function isWithin(key: NameKey, zone: NameKey): boolean {
   let at = 0;
   while (key.length - at > zone.length) at += key.charCodeAt(at) + 1;

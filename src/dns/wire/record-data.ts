@@ -5,7 +5,10 @@ import { type Layout, layoutOf } from './message-layout.js';
 import type { WireName } from './name.js';
 import { parametersFault } from './service-parameters.js';
 
-/** Reads the data of a record from the cursor to `end`, with its names decompressed; null: a fault. */
+/**
+ * Reads the data of a record from the cursor to `end`, and decompresses the names in it. Returns null for a
+ * fault.
+ */
 export function readData(cursor: MessageCursor, type: number, end: number): Uint8Array | null {
   const layout = layoutOf(type);
   if (layout !== undefined) return readNames(cursor, layout, type, end);
@@ -56,7 +59,10 @@ function joined(
   return data;
 }
 
-/** Returns where the names begin, after the layout's prefix and strings; -1: beyond the end. */
+/**
+ * Returns the offset of the first name in record data, after the prefix and character strings of `layout`.
+ * Returns -1 if that offset is beyond `end`.
+ */
 function namesAt(bytes: Uint8Array, start: number, end: number, layout: Layout): number {
   let at = start + layout.prefix;
   for (let string = 0; string < layout.strings && at < end; string++) at += 1 + (bytes[at] as number);

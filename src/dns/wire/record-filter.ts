@@ -6,26 +6,30 @@ import { keyOf, type NameKey } from './name.js';
 import { withoutHints } from './service-parameters.js';
 
 /**
- * The limit of A records in one answer. A server with more addresses usually returns others in its next
- * answer.
+ * The limit of A records in one answer; the rest are removed. A server with more addresses usually returns
+ * different ones in its next answer.
  */
 const ADDRESSES = 128;
 
-/** Why a record is removed or changed. */
+/** The reason why a record is removed or changed. */
 export type Removal = 'ipv6' | 'other_name' | 'rebinding' | 'beyond_128' | 'hint' | 'signature';
 
 /**
- * Removes the addresses that Weir cannot enforce. Removes AAAA records; A records outside the chain of the
- * queried name, those for which `drop` returns true, and those beyond 128; and address hints of SVCB and
- * HTTPS records. Removes the signatures of changed record sets, and the AD bit: the remaining records are no
- * longer validated. `removed` counts removed or changed records, without signatures. Returns the same object
- * if nothing is removed.
+ * Removes the addresses that Weir cannot enforce. If there are none, returns the same `message` object.
+ * - Removes AAAA records.
+ * - Removes A records whose owner is not in `chain`, for which `drop` returns true, or that follow the first
+ *   128.
+ * - Removes the address hints of SVCB and HTTPS records.
+ * - Removes the signatures of changed record sets.
+ * - Clears the AD bit: the remaining records are no longer validated.
+ *
+ * `removed` is the number of removed or changed records, without signatures.
  */
 export function withoutUnenforceable(
   message: Message,
   drop: (address: number) => boolean,
   chain = chainOf(message),
-  /** Called for each removed or changed record, signatures included. */
+  /** Called with the reason for each removed or changed record, including signatures. */
   onRemoved: (why: Removal) => void = () => {},
 ): { message: Message; removed: number } {
   const { answers, authorities, additionals } = message;
@@ -57,7 +61,7 @@ function mayHoldAddresses({ type }: ResourceRecord): boolean {
 class Filter {
   removed = 0;
   #addresses = 0;
-  /** Owner, class and type of changed record sets. */
+  /** The record sets that lost or changed a record, each as a text of class, type and owner name. */
   readonly #changed = new Set<string>();
 
   constructor(
@@ -66,7 +70,10 @@ class Filter {
     private readonly onRemoved: (why: Removal) => void,
   ) {}
 
-  /** `bearers`: the names whose addresses stay. */
+  /**
+   * Returns the remaining records of one section of the message. `bearers` are the owner names whose A
+   * records are kept.
+   */
   section(records: readonly ResourceRecord[], bearers: readonly NameKey[] = []): readonly ResourceRecord[] {
     const kept: ResourceRecord[] = [];
     for (const record of records) {

@@ -7,8 +7,10 @@ import { ednsBytes, OPT_BYTES, putEdns } from './edns.js';
 import { MessageWriter } from './writer.js';
 
 /**
- * The part of a response that is equal for all clients: no id, no OPT. `bytes`: header, question and records,
- * names compressed. `ttls`: in seconds, as received; `ttlOffsets`: the position of each in `bytes`.
+ * The content of a response that is equal for all clients.
+ * - `bytes`: header, question and records with compressed names; the id is 0, and there is no OPT record.
+ * - `ttls`: the TTLs of the records in seconds, as received.
+ * - `ttlOffsets`: the offset of each of these TTLs in `bytes`.
  */
 export type Template = {
   readonly bytes: Uint8Array;
@@ -20,8 +22,8 @@ export type Template = {
 type ResponseEdns = { readonly payload: number; readonly options: readonly EdnsOption[] };
 
 /**
- * `limit` in bytes: a longer response is cut after its question and gets TC. `ttlCap` in seconds: the
- * greatest TTL of a response.
+ * `limit` in bytes: a longer response is cut after its question and gets the TC bit. `ttlCap` in seconds:
+ * records in the response get at most this TTL.
  */
 export type ResponseOptions = {
   readonly ageSeconds: number;
@@ -30,7 +32,7 @@ export type ResponseOptions = {
   readonly ttlCap?: number;
 };
 
-/** `extendedError` is sent only if the query has an OPT record (RFC 8914). */
+/** Options of an error response. `extendedError` is sent only if the query has an OPT record (RFC 8914). */
 export type ErrorResponseOptions = {
   readonly edns?: ResponseEdns;
   readonly extendedError?: { readonly code: number; readonly text: string };
@@ -40,7 +42,10 @@ export type ErrorResponseOptions = {
 const LEAST_LIMIT = 512;
 const DEFAULT_EDNS: ResponseEdns = { payload: 1232, options: [] };
 
-/** A response has RA, never AA, and AD as received. A response above 65,535 bytes becomes a SERVFAIL. */
+/**
+ * Builds the template of a response. The template has RA set and AA clear; AD and TC are copied from
+ * `message`. If the template would exceed 65,535 bytes, it becomes a SERVFAIL.
+ */
 export function templateOf(message: Message): Template {
   const { question, answers, authorities, additionals } = message;
   const writer = new MessageWriter(question.name, question.type, question.class);
@@ -60,8 +65,9 @@ export function templateOf(message: Message): Template {
 }
 
 /**
- * Writes the response to one query: with its id, RD, CD and spelling of the question, and with aged TTLs. AD
- * and OPT are included only if the query permits them.
+ * Builds the response to one query. The id, the RD and CD bits and the letter case of the question are those
+ * of the query. The TTLs are reduced by `ageSeconds`. The AD bit and the OPT record are included only if the
+ * query permits them.
  */
 export function respond(template: Template, query: Query, options: ResponseOptions): Uint8Array {
   const { bytes } = template;
@@ -100,8 +106,9 @@ function putTtls(out: Uint8Array, template: Template, { ageSeconds, ttlCap }: Re
 }
 
 /**
- * Writes a response with an error and no records. The response to a malformed query has no question, which
- * could not be read reliably. It has no OPT, except for rcodes that need one (BADVERS).
+ * Builds a response with an error and no records. The response to a malformed query has no question, because
+ * the question could not be read reliably. Such a response has an OPT record only if its rcode needs one
+ * (BADVERS).
  */
 export function respondError(
   query: Query | (QueryFault & { readonly id: number }),
@@ -140,7 +147,8 @@ function finished(
   edns: ResponseEdns | null,
 ): Uint8Array {
   putU16(out, 0, query.id);
-  // RFC 6891, 6.1.3: only an OPT record has room for the upper bits.
+  // An rcode above 15 becomes SERVFAIL without an OPT record: only the OPT record has room for its upper bits
+  // (RFC 6891, 6.1.3).
   const low = edns === null && rcode > 15 ? RCODE.servfail : rcode & 15;
   putU16(out, 2, flags | (query.flags & ECHOED) | low);
   if (edns === null) return out;

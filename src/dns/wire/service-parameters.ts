@@ -1,9 +1,12 @@
 import { putU16, u16 } from './bytes.js';
 
-/** SvcParamKeys of RFC 9460, 14.3.2 whose values Weir reads. */
+/** The SvcParamKeys whose values Weir reads (RFC 9460, 14.3.2). */
 const PARAMETER = { mandatory: 0, ipv4hint: 4, ipv6hint: 6 } as const;
 
-/** Returns why the parameters from `from` on are malformed (RFC 9460, 2.2), or null. */
+/**
+ * Checks the service parameters of an SVCB or HTTPS record (RFC 9460, 2.2). They begin at offset `from` of
+ * `data`. Returns a fault code if they are malformed, or null.
+ */
 export function parametersFault(data: Uint8Array, from: number): string | null {
   let last = -1;
   for (let at = from; at < data.length; ) {
@@ -27,8 +30,9 @@ function fits(key: number, length: number): boolean {
 }
 
 /**
- * Returns the data of an SVCB or HTTPS record without its address hints; the same object if it has none. A
- * `mandatory` list must neither name a removed key (RFC 9460, 8) nor be empty.
+ * Returns the data of an SVCB or HTTPS record without its address hints. Returns the same object if there are
+ * no hints. Removed keys are also removed from the `mandatory` list, and an empty list is omitted (RFC 9460,
+ * 8).
  */
 export function withoutHints(data: Uint8Array): Uint8Array {
   const from = parametersAt(data);

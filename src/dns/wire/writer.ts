@@ -6,16 +6,23 @@ import { LOWER, type WireName } from './name.js';
 
 const BUCKETS = 256;
 const PLACES = 1024;
-/** The limit of entries compared in one bucket: colliding names cost message size, not time. */
+/**
+ * The limit of hash-chain entries that are compared for one name ending. With colliding names, the message
+ * becomes larger but not slower to write.
+ */
 const LOOKS = 16;
 const POINTABLE = 0x4000;
 const LABELS = 128;
 const POINTER_TO_QUESTION = 0xc000 | HEADER_BYTES;
 
-/** Room for a record of the greatest size after the last one that fits. */
+/**
+ * The shared output buffer. It has room for one record of the greatest size after a full message: `overflown`
+ * is only checked between two records.
+ */
 const out = new Uint8Array(2 * MESSAGE_BYTES + 1024);
 
-// A hash table of the name endings already written: chains of entries.
+// A hash table of the offsets of name endings that the message already contains. `heads` has the first entry
+// of each bucket, `nexts` the next entry of the same bucket.
 const heads = new Int16Array(BUCKETS);
 const nexts = new Int16Array(PLACES);
 const hashes = new Int32Array(PLACES);
@@ -24,8 +31,8 @@ const starts = new Uint8Array(LABELS);
 const endings = new Int32Array(LABELS);
 
 /**
- * Writes one message at a time into a shared buffer. Names are compressed (RFC 1035, 4.1.4) and compared
- * without case. A pointer to the question takes over the client's spelling.
+ * Writes one DNS message at a time into a shared buffer. Names are compressed (RFC 1035, 4.1.4) and compared
+ * without letter case. A name that points to the question gets the letter case of the client's query.
  */
 export class MessageWriter {
   at = HEADER_BYTES;
@@ -53,7 +60,7 @@ export class MessageWriter {
       this.#record(records[index] as ResourceRecord);
   }
 
-  /** The message so far: header, whose id is 0, and the rest. */
+  /** Returns a copy of the message written so far. Its id is 0. */
   bytes(flags: number, answers: number, authorities: number, additionals: number): Uint8Array {
     putU16(out, 2, flags);
     putU16(out, 4, 1);
@@ -125,8 +132,8 @@ export class MessageWriter {
   #find(hash: number, name: WireName, from: number): number {
     let place = heads[hash & (BUCKETS - 1)] as number;
     for (let look = 0; place >= 0 && look < LOOKS; look++) {
-      // An entry of this same name is at or after the end of the written bytes, and is not yet a valid
-      // target.
+      // An entry at or after `this.at` belongs to the name that is being written. Its bytes are not written
+      // yet, so a pointer must not point to it.
       const offset = offsets[place] as number;
       if (hashes[place] === hash && offset < this.at && sameEnding(offset, name, from)) return offset;
       place = nexts[place] as number;
@@ -146,8 +153,8 @@ export class MessageWriter {
 }
 
 /**
- * Hashes all endings of a name except the root into `endings`, and stores where their labels begin in
- * `starts`; returns their number.
+ * For each ending of a name except the root, writes its hash into `endings` and the offset of its first label
+ * into `starts`. Returns the number of endings.
  */
 function hashed(name: WireName): number {
   let count = 0;
@@ -164,7 +171,10 @@ function hashed(name: WireName): number {
   return count;
 }
 
-/** Whether the name written at `offset` equals the ending of `name` that begins at `from`. */
+/**
+ * Whether the name at offset `offset` of the output equals the ending of `name` that begins at offset `from`.
+ * Letter case does not matter.
+ */
 function sameEnding(offset: number, name: WireName, from: number): boolean {
   let at = offset;
   for (let place = from; ; ) {
