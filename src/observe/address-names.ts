@@ -1,6 +1,9 @@
 const NONE: readonly string[] = [];
 
-/** Hostname patterns for which an address was granted, the newest grant first. */
+/**
+ * Maps an address to the hostnames for which the DNS proxy granted the address. The most recently granted
+ * hostname is first.
+ */
 export class AddressNames {
   readonly #names = new Map<number, readonly string[]>();
 
@@ -9,7 +12,7 @@ export class AddressNames {
     readonly namesEach = 4,
   ) {}
 
-  /** Names of an address in host order. */
+  /** Returns the hostnames of an IPv4 address, which is a number in host byte order. */
   of(address: number): readonly string[] {
     return this.#names.get(address) ?? NONE;
   }
@@ -20,7 +23,7 @@ export class AddressNames {
     this.#names.delete(address);
     this.#names.set(address, [name, ...known.filter((other) => other !== name)].slice(0, this.namesEach));
     if (this.#names.size <= this.capacity) return;
-    // A map iterates in insertion order: its first key is the oldest address.
+    // Remove the address that was added longest ago: a `Map` iterates over its keys in insertion order.
     const [oldest] = this.#names.keys();
     if (oldest !== undefined) this.#names.delete(oldest);
   }

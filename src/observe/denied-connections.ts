@@ -7,8 +7,9 @@ import { nobody } from './findings/no-decider.js';
 import type { RuleNameResolver } from './rule-name-resolver.js';
 
 /**
- * Limits between two calls of `take`: distinct findings in total, and of one source. Further ones are merged
- * without hostname and path.
+ * Limits of distinct findings between two calls of `take`: `DETAILED` in total, and `OF_A_SOURCE` per source
+ * address. At a limit, further events go into findings without destination, hostname and path; `COARSE`
+ * limits their number.
  */
 const DETAILED = 4_096;
 const OF_A_SOURCE = 256;
@@ -23,8 +24,8 @@ type Pending = {
 };
 
 /**
- * Collects denied connections and requests, and those that audit mode would deny, until `take`. Equal events
- * are merged into one finding, so memory is bounded.
+ * Collects connections and requests that were denied, or that audit mode allowed despite a deny. Merges equal
+ * events into one finding, and limits the number of findings between two calls of `take` to bound memory.
  */
 export class DeniedConnections {
   readonly #ruleNameResolver: RuleNameResolver;
@@ -32,7 +33,10 @@ export class DeniedConnections {
   #coarse = new Map<string, Pending>();
   #ofSource = new Map<number, number>();
   #lost: { count: number; firstMs: number; lastMs: number } | null = null;
-  /** Events merged into a finding since the start, and how many of them without hostname and path. */
+  /**
+   * `merged` is the number of events merged into findings since the start. `overflowed` is the number of
+   * events that exceeded the limits of detailed findings.
+   */
   merged = 0;
   overflowed = 0;
 
@@ -45,7 +49,7 @@ export class DeniedConnections {
     if (lostDenied > 0) this.#lose(lostDenied, nowMs);
   }
 
-  /** Returns the findings added since the last call, and forgets them. */
+  /** Returns the findings collected since the last call, and removes them from this object. */
   take(): readonly FindingDelta[] {
     const taken = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
     if (this.#lost !== null) taken.push(gap('service_plane', this.#lost.count, this.#lost.firstMs, this.#lost.lastMs));
@@ -73,7 +77,10 @@ export class DeniedConnections {
     this.merged++;
   }
 
-  /** Returns false if there is no room for the finding. */
+  /**
+   * Merges the event into a finding without hostname and path. Returns false if there is no room for another
+   * finding.
+   */
   #addCoarse(key: string, seen: SeenConnection): boolean {
     this.overflowed++;
     const known = this.#coarse.get(key);
@@ -124,8 +131,8 @@ function again(pending: Pending, { atMs }: SeenConnection): void {
 }
 
 /**
- * The source and the rule without hostname and path: a client can produce any number of different hostnames
- * and paths.
+ * Returns the key of a finding without hostname and path. A client can produce any number of hostnames and
+ * paths, so detailed findings alone would need unbounded memory.
  */
 function lessOf({ kind, source, generation, decider, verdict, reason }: SeenConnection): string {
   return `${kind} ${source} ${generation} ${verdict} ${JSON.stringify([decider, reason])}`;

@@ -12,22 +12,28 @@ import type { RuleNameResolver } from './rule-name-resolver.js';
 import { AT, startOf, wide } from './wiretap/event-record.js';
 
 /**
- * Most distinct findings between two calls of `take`. Further ones are merged by rule, without addresses and
- * ports.
+ * `DETAILED` is the maximum number of distinct findings between two calls of `take`. At the maximum, further
+ * events are merged by rule into findings without addresses and ports; `COARSE` limits their number.
  */
 const DETAILED = 4_096;
 const COARSE = 2_048;
 
-/** Where events were lost: between kernel and node, or because a source exceeded its share of events. */
+/**
+ * Where events were lost. `dataplane`: between kernel and observer thread. `source_share`: in the kernel,
+ * because the source had used up its event budget.
+ */
 type LostAt = 'dataplane' | 'source_share';
 type Pending = {
   readonly hit: number;
   readonly check: number;
-  /** An IPv4 address in host order, or an IPv6 address as text. */
+  /**
+   * A number is an IPv4 address in host byte order; a string is an IPv6 address. Null in a finding without
+   * addresses.
+   */
   readonly source: number | string | null;
   readonly destination: number | string | null;
   readonly port: number | null;
-  /** The `kind` word of the record (see event-record.ts). */
+  /** The `kind` word of the event record without the event type; see `AT.kind` in event-record.ts. */
   readonly kind: number;
   readonly icmp: number;
   readonly passed: boolean;
@@ -39,19 +45,22 @@ type Pending = {
 
 const HAS_PORTS = new Set<number>(PORT_PROTOCOLS);
 const REASONS = namesByNumber(DROP_REASON);
-/** Mask of verdict, drop reason and protocol. */
+/** Masks the event type out of the `kind` word; the verdict, drop reason and protocol remain. */
 const KIND_BITS = 0xffff_ff00;
 
 /**
- * Collects denied packets and flows of the kernel until `take`. Equal events are merged into one finding, so
- * memory is bounded.
+ * Collects denied packets and flows that the kernel reports. Merges equal events into one finding, and limits
+ * the number of findings between two calls of `take` to bound memory.
  */
 export class DeniedEvents {
   readonly #ruleNameResolver: RuleNameResolver;
   #detailed = new Map<string, Pending>();
   #coarse = new Map<string, Pending>();
   #lost = new Map<LostAt, { count: number; firstMs: number; lastMs: number }>();
-  /** Events merged into a finding since the start, and how many of them without addresses. */
+  /**
+   * `merged` is the number of events merged into findings since the start. `overflowed` is the number of
+   * events that exceeded the limit of findings with addresses.
+   */
   merged = 0;
   overflowed = 0;
 
@@ -69,7 +78,7 @@ export class DeniedEvents {
     if (batch.suppressed > 0) this.#lose('source_share', batch.suppressed, nowMs);
   }
 
-  /** Returns the findings added since the last call, and forgets them. */
+  /** Returns the findings collected since the last call, and removes them from this object. */
   take(): readonly FindingDelta[] {
     const taken = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
     for (const [where, { count, firstMs, lastMs }] of this.#lost) taken.push(gap(where, count, firstMs, lastMs));
@@ -90,8 +99,8 @@ export class DeniedEvents {
     const type = (words[at + AT.kind] as number) & 0xff;
     const passed = type === EVENT_TYPE.passed || type === EVENT_TYPE.flow_opened;
     const protocol = kind >>> 24;
-    // In flow events the ICMP type and code are zero, because a flow is opened by an echo request. Mask them
-    // out.
+    // Records of opened ICMP flows contain no ICMP type. Only an echo request opens an ICMP flow, so use that
+    // type.
     const details = (words[at + AT.details] as number) & 0xffff;
     const icmp = protocol !== IPPROTO.icmp ? 0 : type === EVENT_TYPE.flow_opened ? ICMP_ECHO_REQUEST : details;
     const port = HAS_PORTS.has(protocol) ? (words[at + AT.ports] as number) >>> 16 : 0;
@@ -166,7 +175,10 @@ const ICMP_ECHO_REQUEST = 8;
 const addressText = (address: number | string | null): string | null =>
   typeof address === 'number' ? formatAddress(address) : address;
 
-/** True for denied and dropped packets, and for those that audit mode would deny (D4). */
+/**
+ * Returns true if the event becomes a finding: a denied or dropped packet, or a packet or flow that audit
+ * mode allowed despite a deny (D4).
+ */
 function isFinding(kind: number): boolean {
   switch (kind & 0xff) {
     case EVENT_TYPE.denied:
@@ -186,7 +198,7 @@ function again(pending: Pending, epoch: number, atMs: number): void {
   pending.lastMs = Math.max(pending.lastMs, atMs);
 }
 
-/** Returns a finding for each lookup that was denied, or would be denied but for audit mode. */
+/** Returns a finding for each lookup that was denied, or that audit mode allowed despite a deny. */
 export function findingsOfLookups(
   lookups: readonly SeenLookup[],
   ruleNameResolver: RuleNameResolver,
@@ -207,7 +219,7 @@ export function findingsOfLookups(
     }));
 }
 
-/** Returns a finding for each address that the rebind protection removed from a DNS answer. */
+/** Returns a finding for each address that the DNS rebinding protection removed from an answer. */
 export function findingsOfRebindings(rebindings: readonly SeenRebinding[]): readonly FindingDelta[] {
   return rebindings.map(({ source, hostname, address, reason, generation, count, lastMs }) => ({
     ...nobody,

@@ -1,7 +1,10 @@
 import type { Families } from './families.js';
 import type { DnsStats } from './stats.js';
 
-/** Metrics of the DNS proxy. They are absent while the proxy does not run. */
+/**
+ * Creates the metrics of the DNS proxy. While the DNS proxy does not run, a scrape does not contain these
+ * metrics.
+ */
 export function dnsMetrics({ gauge, counter }: Families) {
   const queries = counter('weir_dns_queries_total', 'Lookups evaluated, by the verdict of the policy.', 'verdict');
   const answers = counter(

@@ -18,25 +18,31 @@ import type { ObserverStats } from './stats.js';
 import { type HubOutput, WiretapHub } from './wiretap/hub.js';
 
 /**
- * Stores findings; see `findings/findings-folder.ts`. After a `MergeError` the caller owns the deltas that
- * were not merged.
+ * The store of findings; see `findings/findings-folder.ts`. After a `MergeError` the caller must keep the
+ * deltas that were not merged, and merge them later.
  */
 export type FindingKeeper = { readonly count: number; merge(deltas: readonly FindingDelta[]): Promise<void> };
 
 export type ObserverOutput = HubOutput & {
   wanted(wanted: Wanted): void;
-  /** Reports that a merge failed, once while the failure stays the same, and when it is over. */
+  /**
+   * `trouble` reports that merging findings failed; a repeated failure with the same message is not reported
+   * again. `relief` reports that merging works again.
+   */
   trouble(failure: unknown): void;
   relief(code: string, message: string): void;
 };
 
 const MERGE_MS = 1_000;
-/** The maximum share of time for merging. */
+/** The greatest fraction of time that merges may take. After a slow merge, the next merge starts later. */
 const MERGE_SHARE = 0.2;
-/** How long events wait for a rule name when they were decided before this process received a policy. */
+/**
+ * Events of the adopted program have no rule names until this process receives its policy. Findings of such
+ * events wait at most this many milliseconds for the names.
+ */
 const NAMELESS_MS = 5_000;
 
-/** The observation plane within one thread: merges findings and makes wiretap frames. */
+/** The observer within one thread: merges events into findings and builds wiretap frames. */
 export class LocalObserver {
   readonly hub: WiretapHub;
   readonly #surroundings = new Surroundings();
@@ -48,7 +54,9 @@ export class LocalObserver {
   readonly #output: ObserverOutput;
   readonly #startedMs = Date.now();
   #eventConsumer: EventConsumer | undefined;
-  /** Findings that do not come from the kernel. */
+  /**
+   * Findings that do not come from kernel events or the service plane: DNS denials, audit events and gaps.
+   */
   readonly #waiting = new PendingFindings('observer');
   #timer: NodeJS.Timeout | undefined;
   #merging: Promise<void> | undefined;
@@ -67,14 +75,15 @@ export class LocalObserver {
     this.lookAtWanted();
   }
 
-  /** Reads events of this source from now on. */
+  /** Reads kernel events from this source from now on, instead of the previous source. */
   hear(source: EventSource): void {
     this.#eventConsumer?.close();
     this.#eventConsumer = new EventConsumer(source, this.#surroundings, (batch) => this.#see(batch));
   }
 
   see(seen: SeenLookups): void {
-    // A lookup may be the only event after a change of policy, so read the new rule names here as well.
+    // Read new rule names now: this lookup may refer to a new policy whose first kernel event has not arrived
+    // yet.
     this.#eventConsumer?.learn();
     for (const { address, hostname } of seen.named) this.#names.add(address, hostname);
     for (const delta of findingsOfLookups(seen.lookups, this.#ruleNameResolver)) this.#waiting.add(delta);
@@ -96,7 +105,10 @@ export class LocalObserver {
     this.#waiting.add(delta);
   }
 
-  /** Call this when readers were added or removed. */
+  /**
+   * Reports which optional events the wiretap readers need, if that changed. Call this after a reader was
+   * added or removed.
+   */
   lookAtWanted(): void {
     const { wantsFlows: flows, wantsLookups: lookups, wantsConnections: connections } = this.hub;
     const wanted = { flows, lookups, connections };
@@ -105,14 +117,14 @@ export class LocalObserver {
     this.#output.wanted(wanted);
   }
 
-  /** Resolves when all events so far are merged. */
+  /** Resolves when all events received so far are merged into findings. */
   async merge(): Promise<void> {
     await this.#merging;
     this.#merging = this.#merge();
     await this.#merging;
   }
 
-  /** Counters, without those of readers and sinks, which are counted elsewhere. */
+  /** Returns the counters of the observer thread. The main thread adds the counters of readers and sinks. */
   counts(): Omit<ObserverStats, 'readers' | 'lostReader' | 'sinks'> {
     const merged = this.#denied.merged + this.#deniedConnections.merged;
     const overflowed = this.#denied.overflowed + this.#deniedConnections.overflowed;

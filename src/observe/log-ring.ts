@@ -1,7 +1,10 @@
 const KEPT_BYTES = 4 << 20;
 const KEPT_MS = 15 * 60_000;
 
-/** Keeps the log lines of the last minutes for a support dump. It is an output stream for pino. */
+/**
+ * Keeps the log lines of the last 15 minutes, at most 4 MiB, for a support dump. Pino writes to this object
+ * as an output stream.
+ */
 export class LogRing {
   readonly #lines: { readonly at: number; readonly line: string }[] = [];
   #bytes = 0;
@@ -21,7 +24,7 @@ export class LogRing {
     }
   }
 
-  /** Oldest first. */
+  /** Returns the log lines, oldest first. */
   lines(): readonly string[] {
     return this.#lines.map(({ line }) => line);
   }

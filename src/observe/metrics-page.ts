@@ -15,7 +15,7 @@ A dashboard for Grafana is in [\`deploy/grafana/weir.json\`](../deploy/grafana/w
 
 const OF_PROCESS = /^weir_(process|nodejs)_/;
 
-/** Returns the text of `docs/metrics.md`. */
+/** Returns the text of `docs/metrics.md`, which lists all metric families. */
 export function metricsPage(families: readonly MetricFamily[]): string {
   const own = families.filter(({ name }) => !OF_PROCESS.test(name));
   const ofProcess = families.filter(({ name }) => OF_PROCESS.test(name));

@@ -23,21 +23,25 @@ export type MetricFamily = {
 export type Metrics = Omit<WorkMetrics, 'registry'> & {
   readonly contentType: string;
   /**
-   * Returns the Prometheus text. Kernel counters are read at the scrape; if that fails they are absent and
-   * `weir_stats_up` is 0.
+   * Returns the metrics in the Prometheus text format. Kernel counters are read at each scrape. If reading
+   * them fails, they are absent and `weir_stats_up` is 0.
    */
   scrape(): Promise<string>;
-  /** Every metric family that a scrape can contain, by name. */
+  /** Lists every metric family that a scrape can contain, sorted by name. */
   families(): readonly MetricFamily[];
 };
 
 const MISNAMED = ['handles', 'requests', 'resources'].map((of) => `weir_nodejs_active_${of}_total`);
 
-/** The metrics registry of the node. No label contains an address, a hostname or a rule id (D35). */
+/**
+ * Creates the metrics registry of the node. To bound the number of series, no label contains an address, a
+ * hostname or a rule id (D35).
+ */
 export function createMetrics(sources: MetricSources, work = createWorkMetrics()): Metrics {
   const { registry, ...done } = work;
   collectDefaultMetrics({ register: registry, prefix: 'weir_' });
-  // These gauges of the library have names of counters. Their sums by type have correct names and stay.
+  // Remove gauges of `prom-client` whose names end in `_total`: that suffix is reserved for counters. Gauges
+  // per type with correct names remain.
   for (const name of MISNAMED) registry.removeSingleMetric(name);
   const families = familiesOf(registry);
   families.gauge('weir_build_info', 'Version of this build.', 'version').set({ version: sources.version }, 1);
@@ -69,7 +73,7 @@ export function createMetrics(sources: MetricSources, work = createWorkMetrics()
   };
 }
 
-/** The fields of a metric that the library's types do not declare. */
+/** Fields of a metric that exist at run time but are missing in the types of `prom-client`. */
 type MetricShape = {
   readonly name: string;
   readonly help: string;

@@ -1,7 +1,10 @@
 import type { Families } from './families.js';
 import type { NodeStats, ReadinessReport } from './stats.js';
 
-/** Metrics of readiness and of the kernel counters. The counters are absent while they cannot be read. */
+/**
+ * Creates the metrics of readiness and of the kernel counters. While the kernel counters cannot be read, a
+ * scrape does not contain them.
+ */
 export function nodeMetrics({ gauge, counter }: Families) {
   const ready = gauge('weir_ready', '1 while every readiness check passes.');
   const check = gauge('weir_readiness_check', '1 while this readiness check passes.', 'check');

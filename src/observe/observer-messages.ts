@@ -7,14 +7,17 @@ import type { ObserverStats } from './stats.js';
 import type { Frame } from './wiretap/frame.js';
 import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 
-/** Requests to the observer thread. */
+/** Requests from the main thread to the observer thread. Each request has a response. */
 export type ObserverAsks = {
   findings(query: FindingQuery): FindingPage;
   stats(): Omit<ObserverStats, 'readers' | 'lostReader'>;
   close(): void;
 };
 
-/** The optional events for which there is a reader: flows, allowed lookups, allowed connections. */
+/**
+ * Which optional events a wiretap reader needs. The node does not produce an optional event without a reader.
+ * `lookups` and `connections` mean allowed ones; denied ones are always produced.
+ */
 export type Wanted = { readonly flows: boolean; readonly lookups: boolean; readonly connections: boolean };
 
 export type ToObserver =
@@ -32,7 +35,7 @@ export type FromObserver =
   | { readonly kind: 'refused'; readonly reader: number }
   | { readonly kind: 'joined'; readonly reader: number; readonly channel: number }
   | { readonly kind: 'wanted'; readonly wanted: Wanted }
-  /** A problem that the operator must see. */
+  /** A problem that the operator must see in the log. `relief` with the same code ends it. */
   | { readonly kind: 'trouble'; readonly code: string | null; readonly message: string }
-  /** The problem with this code is over. */
+  /** The problem with this code has ended. */
   | { readonly kind: 'relief'; readonly code: string; readonly message: string };

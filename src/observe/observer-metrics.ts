@@ -1,7 +1,10 @@
 import type { Families } from './families.js';
 import type { ObserverStats } from './stats.js';
 
-/** Metrics of wiretap and findings. They are absent while no observer runs. */
+/**
+ * Creates the metrics of the wiretap and of findings. While the observer does not run, a scrape does not
+ * contain these metrics.
+ */
 export function observerMetrics({ gauge, counter }: Families) {
   const readers = gauge('weir_wiretap_readers', 'Current wiretap clients.');
   const messages = counter('weir_wiretap_messages_total', 'Messages sent to wiretap readers.');

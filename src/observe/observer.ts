@@ -15,22 +15,28 @@ import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 
 export type ObserverEvents = {
   wanted(wanted: Wanted): void;
-  /** Called for a problem that the operator must see. Nothing stops because of it. */
+  /** Called for a problem that the operator must see. The observer continues to work. */
   trouble(code: string | null, message: string): void;
-  /** Called when the problem with this code is over. */
+  /** Called when the problem with this code has ended. */
   relief(code: string, message: string): void;
-  /** Called when a thread has started. It has no event source and no names yet. */
+  /**
+   * Called when an observer thread has started. The new thread has no event source and no hostnames of
+   * addresses yet; the caller must send them.
+   */
   begun(): void;
 };
 
-/** Closing must not wait longer for a disk that does not respond, or the node could not end. */
+/**
+ * `close` waits at most this long for findings to be stored. A disk that does not respond must not keep the
+ * node from stopping.
+ */
 const CLOSE_MS = 5_000;
 
 type Thread = WorkerClient<ObserverAsks, ToObserver, FromObserver>;
 
 /**
- * The observation plane in a thread of its own, so that the API and policy writes never wait for it. When the
- * thread dies, its pending requests fail and its readers end; `begin` starts the next one.
+ * Runs the observer in its own thread, so that the API and policy writes never wait for it. When the thread
+ * dies, its pending requests fail and its wiretap readers are disconnected. `begin` then starts a new thread.
  */
 export class Observer {
   readonly #options: ObserverOptions;
@@ -38,7 +44,7 @@ export class Observer {
   readonly #readers: Readers;
   #thread: Thread | null = null;
   readonly #watchers = new Set<(failure: string | null) => void>();
-  /** Findings that arrived while no thread ran. */
+  /** Findings that arrived while no observer thread was running. `begin` sends them to the next thread. */
   readonly #untold = new PendingFindings('observer');
   #isClosed = false;
 
@@ -52,7 +58,7 @@ export class Observer {
     });
   }
 
-  /** Starts the thread unless it runs; resolves when it has started. */
+  /** Starts the observer thread if none is running. Resolves when the thread responds to a request. */
   async begin(): Promise<void> {
     if (this.#isClosed) return;
     if (this.#thread === null) {
@@ -63,7 +69,10 @@ export class Observer {
     await this.#thread.ask('stats', []);
   }
 
-  /** Calls the listener with the reason each time the thread ends. */
+  /**
+   * Calls the listener with the reason each time the observer thread dies. Returns a function that removes
+   * the listener.
+   */
   watch(listener: (failure: string | null) => void): () => void {
     this.#watchers.add(listener);
     return () => {
@@ -71,7 +80,7 @@ export class Observer {
     };
   }
 
-  /** Reads events of this source from now on. */
+  /** Makes the observer thread read kernel events from this source from now on. */
   hear(source: EventSource): void {
     this.#tell({ kind: 'hear', source }, portsOf(source));
   }
@@ -98,7 +107,10 @@ export class Observer {
     return { ...counted, readers: this.#readers.count, lostReader: this.#readers.lost };
   }
 
-  /** Sends matching messages to the sink, first those of the last `replayMs`. `close` ends this. */
+  /**
+   * Sends the messages that match the filter to the sink, beginning with messages of the last `replayMs`
+   * milliseconds. The returned `close` ends the stream.
+   */
   read(filter: WiretapFilter, replayMs: number, sink: Sink): { close(): void } {
     if (this.#thread === null) {
       sink.close('going_away');
@@ -113,7 +125,10 @@ export class Observer {
     this.#readers.closeAll(why);
   }
 
-  /** Resolves when all events so far are stored. */
+  /**
+   * Disconnects the readers, stores all findings and ends the thread. Resolves when the findings are stored,
+   * or after `CLOSE_MS`.
+   */
   async close(): Promise<void> {
     this.#readers.stop();
     this.#isClosed = true;

@@ -8,10 +8,13 @@ import type { FromObserver, ObserverAsks, ToObserver } from './observer-messages
 
 export type ObserverOptions = {
   readonly nodeId: string;
-  /** The data folder of the node. Findings have a folder of their own in it. */
+  /** The data folder of the node. Findings are stored in its subfolder `findings`. */
   readonly dataDir: string;
   readonly findings: SinkOptions & { readonly retentionMs: number; readonly maxEntries: number };
-  /** How long messages are kept for later wiretap readers. */
+  /**
+   * For how many milliseconds wiretap messages are kept, so that later readers can receive them. 0 keeps
+   * none.
+   */
   readonly replayMs: number;
 };
 

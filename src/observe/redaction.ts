@@ -1,7 +1,7 @@
 /**
- * Patterns of secrets in free text: a private key in PEM (also inside a JSON string), a JSON web token, the
- * credentials of an HTTP request. This is the second line of defence: writers of text leave secrets out
- * themselves.
+ * Patterns of secrets in free text: a private key in PEM (also inside a JSON string), a JSON web token, and
+ * the credentials of an HTTP request. The patterns are a second protection: code that writes text must omit
+ * secrets itself.
  */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----[\s\S]*?(-----END \1-----|$)/g, '[private key]'],
@@ -14,7 +14,7 @@ export function redacted(text: string): string {
   return SECRETS.reduce((rest, [secret, name]) => rest.replace(secret, name), text);
 }
 
-/** Redacts UTF-8 bytes. Returns the same buffer if nothing matches. */
+/** Replaces secrets in UTF-8 bytes. Returns the same buffer if the bytes contain no secret. */
 export function redactedBytes(bytes: Buffer): Buffer {
   if (!MARKS.some((mark) => bytes.includes(mark))) return bytes;
   const text = bytes.toString('utf8');

@@ -5,14 +5,17 @@ import { deciderAt } from '#policy/model/rule-names.js';
 import type { FindingIdentity } from './findings/finding.js';
 
 /**
- * The rule that decided, by the names of the policy. All fields are null if no rule decided, or if the policy
- * is no longer known.
+ * The rule or default that decided an event, with its names in the policy. All fields are null if no policy
+ * decided, or if that policy is no longer known.
  */
 export type NamedDecider = Pick<FindingIdentity, 'policyId' | 'sourceGroup' | 'rule' | 'decidedBy'>;
 
 const NOBODY: NamedDecider = { policyId: null, sourceGroup: null, rule: null, decidedBy: null };
 
-/** Resolves the rule of an event to its names. Results are cached until another policy is activated. */
+/**
+ * Finds the names of the rule that decided an event. Results for kernel events are cached until another
+ * policy is activated.
+ */
 export class RuleNameResolver {
   readonly #ruleNameHistory: RuleNameHistory;
   #epoch: number | undefined;
@@ -22,7 +25,10 @@ export class RuleNameResolver {
     this.#ruleNameHistory = ruleNameHistory;
   }
 
-  /** Resolves an index into `hits` and its check value. */
+  /**
+   * Returns the names of the rule with this index in the `hits` map. `check` detects an index that now
+   * belongs to another rule.
+   */
   ofHit(hit: number, check: number): NamedDecider {
     const epoch = this.#ruleNameHistory.inForce?.epoch;
     if (epoch !== this.#epoch) {
@@ -37,18 +43,20 @@ export class RuleNameResolver {
     return decider;
   }
 
-  /** Resolves a decision word of the program of this generation. */
+  /** Returns the names of the rule with this verdict word in the program of `generation`. */
   ofWord(generation: number, word: number): NamedDecider {
     const ruleNames = this.#ruleNameHistory.ofGeneration(generation);
     return ruleNames === undefined ? NOBODY : nameAt(ruleNames, rankOf(word));
   }
 
-  /** Returns the decider of a policy of this generation with the policy's id. */
+  /** Adds the policy's id to a decider of the policy with this generation. */
   ofNames(generation: number, decider: Decider | null): NamedDecider {
     return decider === null ? NOBODY : named(this.#ruleNameHistory.ofGeneration(generation), decider);
   }
 
-  /** The generation of an epoch. Null for a program that another process activated. */
+  /**
+   * Returns the generation of an epoch. Returns null if another process activated the program of this epoch.
+   */
   generationOf(epoch: number): number | null {
     return this.#ruleNameHistory.generationOf(epoch) ?? null;
   }

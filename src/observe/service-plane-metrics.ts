@@ -2,12 +2,15 @@ import type { Families } from './families.js';
 import type { ServicePlaneStats } from './stats.js';
 
 /**
- * Initialized with 0: if a series started at its first refusal, `increase()` in an alert would see no
- * increase.
+ * Refusal reasons for which alerts exist. Their series are initialized with 0: if a series started at its
+ * first refusal, `increase()` in an alert would miss that refusal.
  */
 const ALERTED = ['too_many_connections', 'too_many_connections_of_source', 'upstream_untrusted:unknown_issuer'];
 
-/** Metrics of the service plane. They are absent while it does not run. */
+/**
+ * Creates the metrics of the service plane. While the service plane does not run, a scrape does not contain
+ * these metrics.
+ */
 export function servicePlaneMetrics({ gauge, counter }: Families) {
   const connections = counter(
     'weir_tls_connections_total',

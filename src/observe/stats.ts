@@ -1,34 +1,38 @@
-/** A kernel counter, 64 bits wide. */
+/** A packet and byte counter of the kernel. Both values are 64 bits wide, so they need `bigint`. */
 type Counter = { readonly packets: bigint; readonly bytes: bigint };
 
 type DataplaneStats = {
   readonly activeFlows: number;
-  /** Flows, of those above, whose first packet has no reply yet. */
+  /** The number of active flows that are half open: no reply has arrived. */
   readonly halfOpenFlows: number;
-  /** The last sweep of the flow tables. */
+  /** The last sweep of the flow tables: how long ago it ended and how long it took, in milliseconds. */
   readonly sweep: { readonly agoMs: number; readonly tookMs: number };
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
   /**
-   * Inspected connections: packets sent to the service plane, and packets forwarded in the kernel after
-   * splicing.
+   * Packets of inspected connections. `handed` counts packets that the datapath sent to the service plane.
+   * `joined` counts packets that the datapath forwarded itself after splicing.
    */
   readonly inspected: { readonly handed: Counter; readonly joined: Counter };
-  /** Keyed by the name of the drop reason (D21). */
+  /** Dropped packets and bytes by drop reason (D21). */
   readonly drops: Readonly<Record<string, Counter>>;
-  /** Packets passed without a verdict because of `dataplane.non_ipv4`. */
+  /** Packets that passed without a verdict because `dataplane.non_ipv4` allows them. */
   readonly nonIpv4Passed: Counter;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
-  /** Drop reasons for which the flow table currently refuses new flows. */
+  /** Drop reasons with which the datapath currently drops packets of new flows. */
   readonly refusing: readonly ('flow_table_full' | 'flow_share')[];
-  /** How passed packets are forwarded now, and why. */
+  /**
+   * Whether passed packets go through the kernel's network stack or are forwarded directly, and the reason
+   * for this choice.
+   */
   readonly forwarding: { readonly way: 'stack' | 'direct'; readonly reason: string };
-  /** Whether the first packets of flows use the copy of the routes. */
+  /** Whether the datapath routes the first packet of a flow by its copy of the kernel's routes. */
   readonly routesCopied: boolean;
-  /** Addresses that were not learned because the grant table was full. */
+  /** Number of addresses that were not granted because the grant table was full. */
   readonly grantsRefused: number;
   /**
-   * Events: sent; lost because the ring buffer was full; suppressed because the source exceeded its share.
+   * Number of events that the kernel sent, lost because the ring buffer was full, or suppressed because the
+   * source had used up its event budget.
    */
   readonly events: { readonly sent: bigint; readonly lost: bigint; readonly suppressed: bigint };
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
@@ -40,18 +44,20 @@ export type DnsStats = {
   readonly nxdomainPolicy: number;
   readonly nxdomainUpstream: number;
   readonly servfail: number;
-  /** Granted addresses, counted once per pattern. */
+  /**
+   * Number of granted addresses. An address that is granted to several patterns counts once for each pattern.
+   */
   readonly grants: number;
   /**
-   * Time from a DNS answer with new addresses until they were in force, over the last few thousand such
-   * answers. Null before the first one.
+   * How long answers with new addresses waited for their grants, over the last 4,096 of them. Null before the
+   * first.
    */
   readonly learning: { readonly medianMs: number; readonly p99Ms: number } | null;
   readonly cacheHits: number;
   readonly cacheMisses: number;
   readonly cacheEntries: number;
   readonly cacheBytes: number;
-  /** Queries that were refused or not answered, by reason. */
+  /** Number of queries that were refused or not answered, by reason. */
   readonly refused: Readonly<Record<string, number>>;
   readonly upstreams: readonly {
     readonly address: string;
@@ -63,28 +69,28 @@ export type DnsStats = {
 };
 /** Counters of the observer since its start. */
 export type ObserverStats = {
-  /** Current wiretap clients. */
+  /** Current number of wiretap clients. */
   readonly readers: number;
-  /** Messages sent to readers, counted once per reader. */
+  /** Number of messages in the wiretap frames that were sent. A frame for several readers counts once. */
   readonly messages: number;
-  /** Messages that readers did not receive because they were too slow. */
+  /** Number of wiretap messages that readers did not receive because they read too slowly. */
   readonly lostReader: number;
-  /** Events lost between the kernel and the node. */
+  /** Number of events lost between the kernel and the observer thread. */
   readonly lostKernel: number;
-  /** Events suppressed because the source exceeded its share. */
+  /** Number of events suppressed in the kernel because the source had used up its event budget. */
   readonly lostSourceShare: number;
-  /** Events lost because the service plane had no room for more. */
+  /** Number of events lost because the event buffer of the service plane was full. */
   readonly lostServicePlane: number;
-  /** Events received, by type. */
+  /** Number of events received from the kernel, by event type. */
   readonly events: Readonly<Record<string, number>>;
   readonly findings: {
     readonly merged: number;
-    /** Current number of entries. */
+    /** Current number of stored findings. */
     readonly entries: number;
     readonly gaps: number;
     readonly overflowed: number;
   };
-  /** The sinks of findings, by their names in the configuration. */
+  /** Delivery counters of each sink. `name` is the sink's name in the configuration. */
   readonly sinks: readonly {
     readonly name: string;
     readonly delivered: number;
@@ -94,25 +100,28 @@ export type ObserverStats = {
   }[];
 };
 export type ServicePlaneStats = {
-  /** Connections that were decided without reading their requests. */
+  /** Number of connections that were allowed, denied or audited without reading their requests. */
   readonly allow: number;
   readonly deny: number;
   readonly audit: number;
   readonly intercepted: number;
-  /** Requests of intercepted connections. */
+  /** Number of requests in intercepted connections, by verdict. */
   readonly requestsAllow: number;
   readonly requestsDeny: number;
   readonly requestsAudit: number;
-  /** Responses that violated the rule that had allowed their request. */
+  /** Number of responses that violated the rule which had allowed their request, by verdict. */
   readonly responsesDeny: number;
   readonly responsesAudit: number;
-  /** Current connections. */
+  /** Current number of connections. */
   readonly connections: number;
-  /** Refused connections and requests by reason; the set of reasons is closed. */
+  /** Number of refused connections and requests by reason. The reasons are a fixed list. */
   readonly refused: Readonly<Record<string, number>>;
-  /** Why the CA certificates for servers cannot be read; the previous ones stay in use. Null: no fault. */
+  /**
+   * Why the CA certificates for servers cannot be read; the service plane continues with the last
+   * certificates that it read. Null if there is no fault.
+   */
   readonly upstreamCaFault: string | null;
-  /** Why connections cannot be spliced in the kernel. Null: no fault. */
+  /** Why connections cannot be spliced in the kernel. Null if there is no fault. */
   readonly joinFault: string | null;
 };
 type ClusterStats = {
@@ -124,9 +133,9 @@ type ClusterStats = {
   readonly lag: number;
 };
 
-/** Counters of the node. A part that does not run is null. */
+/** Counters of the node. The field of a component that does not run is null. */
 export type NodeStats = {
-  /** The active generation; 0 before the first activation. */
+  /** The generation of the program in force; 0 before the first activation. */
   readonly generation: number;
   readonly dataplane: DataplaneStats | null;
   readonly dns: DnsStats | null;
@@ -135,14 +144,14 @@ export type NodeStats = {
   readonly observer: ObserverStats | null;
 };
 
-/** One line of the readiness report (D27). */
+/** One check of the readiness report (D27). */
 export type Check = {
   readonly name: string;
   readonly ok: boolean;
-  /** The state of the statechart from which the check is computed. */
+  /** The name of the statechart state from which the check is computed. */
   readonly state: string;
   readonly detail: string;
-  /** ISO 8601, UTC. */
+  /** When the check got its current result: ISO 8601, UTC. */
   readonly since: string;
 };
 export type ReadinessReport = { readonly ready: boolean; readonly checks: readonly Check[] };

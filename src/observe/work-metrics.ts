@@ -2,33 +2,42 @@ import { Registry } from 'prom-client';
 import { familiesOf } from './families.js';
 
 /**
- * The timed phases of a policy write: `write` is the whole duration for the caller, the others are parts of
- * it.
+ * The timed phases of a policy write. `write` is the whole duration for the caller. `compile`, `stage` and
+ * `flip` are within `write`; `locate` and `explain` are separate requests.
  */
 const PHASES = ['write', 'compile', 'stage', 'flip', 'locate', 'explain'] as const;
 export type PolicyPhase = (typeof PHASES)[number];
 
 type ServedRequest = {
   readonly method: string;
-  /** The pattern of the route. Never the requested path: its values would make unbounded labels. */
+  /**
+   * The route pattern, with names in place of parameter values. Not the requested path: each new path would
+   * add a label value, without limit.
+   */
   readonly route: string;
   readonly status: number;
   readonly seconds: number;
 };
 
-/** Metrics that are counted when something happens. All other metrics are read at a scrape. */
+/** Metrics that are updated when an event happens. All other metrics are read from the node at a scrape. */
 export type WorkMetrics = {
   readonly registry: Registry;
   served(request: ServedRequest): void;
-  /** A connection to the API was closed because there were too many. */
+  /** Counts a connection to the API that was closed because there were too many connections. */
   refusedConnection(): void;
-  /** A compiled policy passed or failed the proof before its activation (B5). */
+  /**
+   * Counts a compiled policy that passed its proof before activation (B5). `disproved` counts a policy that
+   * failed its proof.
+   */
   proved(proof: { readonly checked: number; readonly complete: boolean }): void;
   disproved(): void;
   policyPhase(phase: PolicyPhase, seconds: number): void;
-  /** `outcome`: `written`, `deleted`, `checked`, or the code of the refusal. */
+  /**
+   * Counts a policy write. `outcome` is `written`, `deleted`, `checked` (dry run), or the error code of the
+   * refusal.
+   */
   policyWrite(outcome: string): void;
-  /** `outcome`: `written`, or the code of the failure. */
+  /** Counts a store write. `outcome` is `written`, or the error code of the failure. */
   storeWrite(write: { readonly outcome: string; readonly seconds: number }): void;
 };
 
@@ -85,8 +94,8 @@ export function createWorkMetrics(): WorkMetrics {
     'Writes to the store of policies, settings and tokens, by outcome: `written`, or the code of the failure.',
     'outcome',
   );
-  // Initialized with 0: if a series started at its first failure, `increase()` in an alert would see no
-  // increase.
+  // Initialize the series with 0: if a series started at its first failure, `increase()` in an alert would
+  // miss that failure.
   for (const outcome of ['written', 'store_no_space', 'store_unavailable', 'store_read_only'])
     storeWrites.inc({ outcome }, 0);
   const storeSeconds = histogram(

@@ -2,20 +2,23 @@ import type { FindingDelta, WriteResponse } from './finding.js';
 import { nobody } from './no-decider.js';
 
 /**
- * An event that the management API reports. It never contains a body, a token, or a header other than the
- * ETag.
+ * A request to the management API that becomes a finding. An audit event never contains a request body, a
+ * token, or a response header other than the ETag.
  */
 export type AuditEvent = AuthDenied | ConfigChange;
 
 type AuthDenied = {
   readonly type: 'auth_denied';
-  /** The error code of the response. */
+  /** The error code of the API's response. */
   readonly reason: string;
-  /** The subject of the token. Set if the token was valid but its role not sufficient. */
+  /** The subject of the token if the token was valid but lacked the required role; otherwise null. */
   readonly actor: string | null;
-  /** The operation id. Null if the path is not a path of the API. */
+  /** The operation id of the API's OpenAPI document. Null if the API does not have the requested path. */
   readonly operation: string | null;
-  /** The path template with its parameters unfilled, so that guessed paths do not create new findings. */
+  /**
+   * The path template of the route, with names in place of parameter values. Guessed parameter values thus do
+   * not create new findings.
+   */
   readonly target: string | null;
   readonly remote: string;
 };
@@ -23,13 +26,14 @@ type ConfigChange = WriteResponse & {
   readonly type: 'config_change';
   readonly actor: string | null;
   readonly operation: string | null;
-  /** The path and query of the request. */
+  /** The path and query of the request to the management API. */
   readonly target: string;
   readonly remote: string;
 };
 
 /**
- * Converts an audit event to a finding. `atMs` is the time of the response; the source is the remote address.
+ * Converts an audit event to a finding whose source is the client's address. `atMs` is the time of the API's
+ * response in milliseconds since 1970.
  */
 export function auditDelta(event: AuditEvent, atMs: number): FindingDelta {
   const { actor, operation, target, remote } = event;

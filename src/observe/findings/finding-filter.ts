@@ -2,7 +2,8 @@ import type { Finding, FindingDelta, FindingType } from './finding.js';
 import { isWithin, type Network } from './network-filter.js';
 
 /**
- * Values of one field are alternatives (OR), fields are combined with AND. An empty list matches everything.
+ * A filter of findings. A finding matches if every field of the filter matches. A list matches if it is empty
+ * or contains the finding's value.
  */
 export type FindingFilter = {
   readonly types: readonly FindingType[];
@@ -11,31 +12,37 @@ export type FindingFilter = {
   readonly rules: readonly string[];
   readonly sources: readonly Network[];
   readonly destinations: readonly Network[];
-  /** Bounds on the time when the finding was last seen, in milliseconds since 1970. Both are inclusive. */
+  /**
+   * Inclusive bounds on the time when a finding was last seen, in milliseconds since 1970. Null sets no
+   * bound.
+   */
   readonly sinceMs: number | null;
   readonly untilMs: number | null;
 };
 
 export type FindingQuery = {
   readonly filter: FindingFilter;
-  /** The maximum number of findings of a page. */
+  /** The maximum number of findings in the page. */
   readonly limit: number;
-  /** The `next` of the previous page. Null for the first page. */
+  /** The value `next` of the previous page, or null for the first page. */
   readonly cursor: string | null;
 };
 
 /**
- * Findings, newest first; equal times are ordered by id. A page may be short or empty although more follow:
- * one request examines a few thousand findings at most. A finding that is seen again during a walk moves to
- * the front, and the walk does not meet it again.
+ * A page of findings, newest first; findings of the same millisecond are ordered by id. One query examines
+ * about a thousand findings at most, so a page may be empty although more findings follow. A finding that is
+ * seen again during a walk through the pages moves to the front, so the walk may miss the finding.
  */
 export type FindingPage = {
   readonly items: readonly Finding[];
-  /** Null if nothing follows this page. */
+  /** The cursor for the next page. Null if this page is the last. */
   readonly next: string | null;
 };
 
-/** Returns whether a finding matches the filter. Does not compare the time. */
+/**
+ * Returns whether a finding matches the lists of the filter. Ignores the time bounds, which the index already
+ * applies.
+ */
 export function fits(filter: FindingFilter, finding: FindingDelta): boolean {
   return (
     oneOf(filter.types, finding.type) &&

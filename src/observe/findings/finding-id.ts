@@ -3,7 +3,10 @@ import type { FindingDelta, FindingIdentity } from './finding.js';
 
 const ID_DIGITS = 32;
 
-/** Returns 32 hexadecimal digits, equal for equal findings. Every `config_change` gets an id of its own. */
+/**
+ * Returns the finding's id: 32 hexadecimal digits that are the same for equal findings. A `config_change`
+ * gets a random id, so that management writes are never merged.
+ */
 export function findingId(of: FindingIdentity): string {
   if (of.type === 'config_change') return randomBytes(ID_DIGITS / 2).toString('hex');
   const identity = [
@@ -26,13 +29,14 @@ export function findingId(of: FindingIdentity): string {
     of.actor,
     of.operation,
     of.target,
-    // Without a reason nothing is hashed here: stored findings got their ids before the field existed.
+    // A null reason must not change the hash: findings of older builds had no field `reason`, and their
+    // stored ids must stay valid.
     ...(of.reason === null ? [] : [of.reason]),
   ];
   return createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, ID_DIGITS);
 }
 
-/** Merges two deltas of the same finding. The generation is that of the later one. */
+/** Merges two deltas of the same finding. The generation is that of the delta that was seen last. */
 export function merged(before: FindingDelta | undefined, delta: FindingDelta): FindingDelta {
   if (before === undefined) return delta;
   return {

@@ -10,22 +10,26 @@ import { type Change, type Outbox, type OutboxEnds, OutboxLog } from './outbox.j
 import { findPage } from './page.js';
 
 export type FindingStoreOptions = {
-  /** How long a finding is kept after it was last seen. */
+  /** A finding is removed this many milliseconds after it was last seen. */
   readonly retentionMs: number;
-  /** The maximum number of findings. Above it the findings that were last seen longest ago are removed. */
+  /**
+   * The maximum number of stored findings. Above the maximum, the findings that were last seen longest ago
+   * are removed.
+   */
   readonly maxEntries: number;
-  /** Names of the sinks that receive changes. */
+  /** Names of the sinks that receive every change of a finding. */
   readonly sinks: readonly string[];
-  /** The maximum number of changes kept for a sink that accepts none. */
+  /** The maximum number of changes that the store keeps for a sink that accepts no deliveries. */
   readonly outboxEntries?: number;
-  /** The current time in milliseconds since 1970. */
+  /** Returns the current time in milliseconds since 1970. */
   readonly now?: () => number;
 };
 
 export type FindingStore = {
   /**
-   * Adds deltas. Rejects with a `MergeError`. The caller merges equal findings into one delta and calls this
-   * about once a second. Call it with an empty list as well: it also removes findings that are too old.
+   * Adds deltas to the stored findings, and removes findings that are too old. Rejects with a `MergeError`.
+   * The caller collects deltas and calls `merge` about once a second, even without deltas, so that old
+   * findings are removed.
    */
   merge(deltas: readonly FindingDelta[]): Promise<void>;
   query(query: FindingQuery): Promise<FindingPage>;
@@ -36,8 +40,8 @@ export type FindingStore = {
 };
 
 /**
- * The store rejected a write. The error lists the deltas that were not merged; a later merge may add them.
- * All other deltas are stored.
+ * The store failed to write findings. `unmerged` are the deltas that were not stored; the caller can pass
+ * them to a later `merge`. All other deltas are stored.
  */
 export class MergeError extends StoreError {
   constructor(
@@ -50,9 +54,11 @@ export class MergeError extends StoreError {
 
 const FORMAT = 1;
 const OUTBOX_ENTRIES = 100_000;
-/** Deltas of one write batch. A batch takes some milliseconds. */
+/** The maximum number of deltas in one write batch. Writing such a batch takes some milliseconds. */
 const CHUNK = 128;
-/** A merge removes as many findings as it adds, and at most this many more. */
+/**
+ * One merge removes at most this many findings more than it adds. The limit bounds the duration of a merge.
+ */
 const REMOVED_AT_ONCE = 512;
 const STATE = 'state';
 const PAST_ALL = 'g';
@@ -61,13 +67,14 @@ type State = { readonly format: number; readonly count: number } & OutboxEnds;
 type Named = { readonly id: string; readonly delta: FindingDelta };
 
 /**
- * Opens a ledger over `kv`. The ledger is the only writer of `kv` and closes it. Throws `store_damaged` for
- * an unreadable value.
+ * Opens a finding store over `kv`, which no other code may write. Closing the finding store closes `kv`.
+ * Throws `store_damaged` if a stored value cannot be read.
  */
 export async function openFindingStore(kv: KvStore, options: FindingStoreOptions): Promise<FindingStore> {
   const now = options.now ?? Date.now;
   const stored = await kv.get(STATE);
-  // Positions must keep rising after a lost ledger is replaced, so a new one starts from the current time.
+  // Positions of outbox entries must keep rising even if a new store replaces a lost store. A new store
+  // therefore starts at the current time in microseconds.
   const state = stored === null ? emptyState(now() * 1_000) : decodeJson<State>(stored);
   if (state.format !== FORMAT) {
     const message = `open the findings: their format is ${state.format}, and this build knows format ${FORMAT}`;
@@ -87,8 +94,8 @@ class Ledger implements FindingStore {
   readonly #listeners = new Set<() => void>();
   #state: State;
   /**
-   * No finding is stored at this place or after it. A walk from the end thus skips keys that were removed
-   * there.
+   * Upper bound of the places in use; a place is the sort key of a finding. A walk starts here and skips the
+   * deleted keys at the end of the RocksDB range, which slow down iteration.
    */
   #end = PAST_ALL;
 
@@ -144,7 +151,7 @@ class Ledger implements FindingStore {
     return this.#inTurn(() => this.#kv.close());
   }
 
-  /** Writes all changes or none. */
+  /** Writes all changes in one batch, or none if the batch fails. */
   async #add(changes: readonly Named[]): Promise<void> {
     const coming = changes.length + this.#options.sinks.length;
     const moved = this.#log.moved(coming, this.#state);
@@ -190,7 +197,9 @@ class Ledger implements FindingStore {
     await this.#trim();
   }
 
-  /** Removes findings that are too old or exceed the maximum; about `limit` of them at most. */
+  /**
+   * Removes findings that are too old or exceed the maximum number. Removes about `limit` findings at most.
+   */
   async #removeOldest(limit: number): Promise<void> {
     const oldest = timeKey(this.#now() - this.#options.retentionMs);
     for (let left = limit; left > 0; left -= CHUNK) {
@@ -230,7 +239,10 @@ function mergeFailure(unmerged: readonly FindingDelta[], error: unknown): unknow
 
 const NOTHING = new Uint8Array(0);
 
-/** Equal findings have the same index keys: only the place within them changes. */
+/**
+ * Returns the operations that update the index keys of a finding. The index prefixes of a finding never
+ * change; only the place at the end of each key does.
+ */
 function placed(after: FindingDelta, place: string, before: FindingDelta | undefined, id: string): KvOperation[] {
   if (before?.lastMs === after.lastMs) return [];
   const indexes = indexesOf(after);

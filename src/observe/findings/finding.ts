@@ -1,6 +1,6 @@
 /**
- * The type of a finding (D31). `config_change`: a management write. `gap`: events that were lost before they
- * became findings.
+ * The types of findings (D31). `config_change` is a management write. `gap` reports events that were lost
+ * before they became findings.
  */
 export const FINDING_TYPES = [
   'l4_deny',
@@ -12,11 +12,14 @@ export const FINDING_TYPES = [
   'config_change',
   'gap',
 ] as const;
-/** The types that a list contains unless the query names types: denies and refused logins. */
+/** The finding types that a list contains if the query names no types: denied traffic and refused logins. */
 export const LISTED_TYPES = FINDING_TYPES.filter((type) => type !== 'config_change' && type !== 'gap');
 export type FindingType = (typeof FINDING_TYPES)[number];
 
-/** The fields that make two findings equal. Fields that do not apply are null. */
+/**
+ * The fields that identify a finding: events with equal fields are merged into one finding. A field that does
+ * not apply is null.
+ */
 export type FindingIdentity = {
   readonly type: FindingType;
   readonly policyId: string | null;
@@ -24,7 +27,7 @@ export type FindingIdentity = {
   readonly rule: string | null;
   /** Null if no policy was evaluated, or if the policy that decided is no longer known. */
   readonly decidedBy: 'rule' | 'group_default' | 'policy_default' | null;
-  /** An address as text. */
+  /** The source address as text. */
   readonly source: string | null;
   readonly destination: string | null;
   readonly destinationPort: number | null;
@@ -35,28 +38,34 @@ export type FindingIdentity = {
   readonly icmpType: number | null;
   readonly icmpCode: number | null;
   readonly dropReason: string | null;
-  /** The reason of a deny of the service plane, in addition to the rule. Null in findings of older builds. */
+  /**
+   * Why the service plane denied, or why the DNS rebinding protection removed an address. Null in findings of
+   * older builds.
+   */
   readonly reason: string | null;
   readonly effectiveAction: 'allow' | 'deny';
-  /** The subject of the token that wrote or tried to write. */
+  /** The subject of the API token with which the request was made. */
   readonly actor: string | null;
-  /** The operation id of the API. */
+  /** The operation id of the API request. */
   readonly operation: string | null;
-  /** The path of the request. In a `gap`: where events were lost. */
+  /** The path of the API request. In a `gap`: the name of the place where events were lost. */
   readonly target: string | null;
 };
 
-/** The response to a management write: its HTTP status, and the ETag of the new state. */
+/** The API's response to a management write: the HTTP status, and the ETag of the new state. */
 export type WriteResponse = { readonly status: number; readonly etag: string | null };
 
-/** The increments of a finding since the last merge. Times are milliseconds since 1970. */
+/**
+ * What a merge adds to a finding: a count, and the times of the first and last event. Times are milliseconds
+ * since 1970.
+ */
 export type FindingDelta = FindingIdentity & {
-  /** The generation of the policy that decided last. Null if no policy decided. */
+  /** The generation of the policy that decided the last event. Null if no policy decided. */
   readonly generation: number | null;
   readonly firstMs: number;
   readonly lastMs: number;
   readonly count: number;
-  /** Set in a `config_change`. */
+  /** The response to the management write. Set only in a `config_change`. */
   readonly written?: WriteResponse;
 };
 

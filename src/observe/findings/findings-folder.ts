@@ -5,10 +5,12 @@ import type { FindingListener } from '#store/store-finding.js';
 import { type FindingStore, type FindingStoreOptions, MergeError, openFindingStore } from './finding-store.js';
 
 /**
- * A ledger in a RocksDB of its own in `folder`. It never prevents the start of a node. A damaged database is
- * moved aside, replaced by an empty one and reported to `onFinding`. A database that cannot be opened or
- * written is tried again at every merge; until then calls reject with a `StoreError`. Nothing is buffered
- * here: after a `MergeError` the caller owns the deltas that were not merged.
+ * Returns a finding store in its own RocksDB database in `folder`. Its failures never prevent the start of a
+ * node.
+ * - A damaged database is moved aside, replaced by an empty database and reported to `onFinding`.
+ * - A database that cannot be opened or written is opened again at the next call; a failing call rejects with
+ *   a `StoreError`.
+ * - Nothing is buffered: after a `MergeError` the caller must keep the deltas that were not merged.
  */
 export function openFindings(folder: string, options: FindingStoreOptions, onFinding: FindingListener): FindingStore {
   return new FindingsFolder(folder, options, onFinding);
@@ -21,7 +23,10 @@ class FindingsFolder implements FindingStore {
   readonly #listeners = new Set<() => void>();
   #opening: Promise<FindingStore> | undefined;
   #ledger: FindingStore | undefined;
-  /** Resolves when the previous database is closed. No database is opened before that. */
+  /**
+   * Resolves when the previous database is closed. Opening waits for this, because RocksDB locks an open
+   * database.
+   */
   #leaving: Promise<void> = Promise.resolve();
   #closed = false;
 
@@ -57,7 +62,8 @@ class FindingsFolder implements FindingStore {
     try {
       await this.#with(mergeLeft);
     } catch (error) {
-      // RocksDB refuses all writes after a failed one, so the next merge must open the database again.
+      // RocksDB refuses all writes after a failed write. Close the database, so that the next merge opens it
+      // again.
       await this.#leave();
       throw error instanceof StoreError && !(error instanceof MergeError) ? new MergeError(left, error) : error;
     }
@@ -68,14 +74,18 @@ class FindingsFolder implements FindingStore {
     await this.#leave();
   }
 
-  /** Runs `use` once more on a new database if the first attempt found the database damaged. */
+  /**
+   * Runs `use` on the open database. If `use` finds the database damaged, runs `use` once more on a new
+   * database.
+   */
   async #with<T>(use: (ledger: FindingStore) => Promise<T>): Promise<T> {
     const ledger = await this.#open();
     try {
       return await use(ledger);
     } catch (error) {
       if (!(error instanceof StoreError) || error.code !== 'store_damaged') throw error;
-      // Several concurrent calls may meet the same damage: only the first one closes the ledger.
+      // Concurrent calls may find the same damage. Only the first of them closes the store and moves its
+      // folder aside.
       if (this.#ledger === ledger) void this.#leave(async () => this.#onFinding(await quarantine(this.#folder, error)));
       return use(await this.#open());
     }

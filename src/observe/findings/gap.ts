@@ -1,7 +1,10 @@
 import type { FindingDelta } from './finding.js';
 import { nobody } from './no-decider.js';
 
-/** A finding that says that `count` events were lost at `where`. */
+/**
+ * Returns a finding of type `gap`: it reports that `count` events were lost at the place `where` between
+ * `firstMs` and `lastMs`.
+ */
 export function gap(where: string, count: number, firstMs: number, lastMs: number): FindingDelta {
   return { ...nobody, type: 'gap', effectiveAction: 'allow', target: where, generation: null, firstMs, lastMs, count };
 }

@@ -4,10 +4,10 @@ import { readPlace } from './keys.js';
 const FIRST_PAGE = 32;
 const LARGEST_PAGE = 256;
 
-/** Places from `from` (inclusive) to `to` (exclusive). */
+/** Sort keys ("places") of findings from `from` (inclusive) to `to` (exclusive). */
 export type PlaceRange = { readonly from: string; readonly to: string };
 
-/** One index, read in pages of growing size. */
+/** A walk over the findings of one index key prefix. Pages of growing size are read from the store. */
 class IndexPart {
   readonly #kv: KvStore;
   readonly #prefix: string;
@@ -25,7 +25,7 @@ class IndexPart {
     this.#from = range.from;
   }
 
-  /** The next place, or undefined at the end. */
+  /** The next place of the walk, or undefined at the end. */
   get first(): string | undefined {
     return this.#page[this.#at];
   }
@@ -46,7 +46,10 @@ class IndexPart {
     this.#size = Math.min(LARGEST_PAGE, this.#size * 2);
   }
 
-  /** An estimate of the number of places, from the density of the first page. */
+  /**
+   * An estimate of the number of places in the range. Assumes that findings are as dense in time as on the
+   * first page.
+   */
   get estimate(): number {
     const [first, last] = [this.#page[0], this.#page.at(-1)];
     if (this.#ended || first === undefined || last === undefined) return this.#page.length;
@@ -56,7 +59,10 @@ class IndexPart {
   }
 }
 
-/** Merges several disjoint indexes into one ordered walk. */
+/**
+ * Merges the walks over several index key prefixes into one walk in the order of places. No finding may be
+ * under two of the prefixes.
+ */
 export class IndexWalk {
   readonly #parts: readonly IndexPart[];
 
@@ -77,7 +83,7 @@ export class IndexWalk {
     return this.#parts.every(({ first }) => first === undefined);
   }
 
-  /** Returns the next places, at most `limit`. */
+  /** Returns the next places of the walk, at most `limit`. */
   async take(limit: number): Promise<string[]> {
     const places: string[] = [];
     while (places.length < limit) {

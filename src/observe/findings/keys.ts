@@ -11,7 +11,10 @@ const PLAIN = /^[\w.:-]{1,64}$/;
 export const TIME = 'time/';
 export const rowKey = (id: string): string => `finding/${id}`;
 
-/** The place of a finding in every index. Places sort the newest finding first, equal times by id. */
+/**
+ * Returns the place of a finding: its sort key in every index. The newest finding sorts first; findings of
+ * the same millisecond sort by id.
+ */
 export function placeOf(lastMs: number, id: string): string {
   return `${timeKey(lastMs)}/${id}`;
 }
@@ -20,24 +23,24 @@ export function readPlace(place: string): { readonly lastMs: number; readonly id
   return { lastMs: LATEST_MS - Number.parseInt(place.slice(0, 12), 16), id: place.slice(13) };
 }
 
-/** Encodes milliseconds from 0 to 2^48 - 1 so that later times sort first. */
+/** Encodes a time from 0 to 2^48 - 1 milliseconds as text, so that later times sort first. */
 export function timeKey(ms: number): string {
   return (LATEST_MS - Math.min(LATEST_MS, Math.max(0, Math.trunc(ms)))).toString(16).padStart(12, '0');
 }
 
-/** Encodes a place as the cursor that callers receive. */
+/** Encodes a place as the cursor that API clients receive. */
 export function cursorOf(place: string): string {
   return Buffer.from(place.replace('/', ''), 'hex').toString('base64url');
 }
 
-/** Decodes a cursor. Returns null if it is malformed. */
+/** Decodes a cursor to a place. Returns null if the cursor is malformed. */
 export function readCursor(cursor: string): string | null {
   const digits = Buffer.from(cursor, 'base64url').toString('hex');
   const place = `${digits.slice(0, 12)}/${digits.slice(12)}`;
   return PLACE.test(place) && cursorOf(place) === cursor ? place : null;
 }
 
-/** The indexed fields, the most selective first. */
+/** The indexed fields of a finding. The order is from the most selective field to the least selective. */
 const FIELDS = {
   src: { of: (finding) => finding.source, asked: ({ sources }) => addresses(sources) },
   dst: { of: (finding) => finding.destination, asked: ({ destinations }) => addresses(destinations) },
@@ -54,7 +57,10 @@ const FIELDS = {
 >;
 const ENTRIES = Object.entries(FIELDS);
 
-/** The key prefixes of all indexes that contain a finding. The place follows the prefix. */
+/**
+ * Returns the key prefixes of all indexes that contain the finding. An index key is such a prefix followed by
+ * the finding's place.
+ */
 export function indexesOf(finding: FindingDelta): string[] {
   const indexes = [TIME];
   for (const [field, { of }] of ENTRIES) {
@@ -64,7 +70,7 @@ export function indexesOf(finding: FindingDelta): string[] {
   return indexes;
 }
 
-/** For each indexed field of a filter, the key prefixes that can match. */
+/** For each indexed field that the filter uses, returns the index key prefixes of the values that match. */
 export function indexesFor(filter: FindingFilter): string[][] {
   return ENTRIES.flatMap(([field, { asked }]) => {
     const values = new Set(asked(filter));
@@ -72,13 +78,19 @@ export function indexesFor(filter: FindingFilter): string[][] {
   });
 }
 
-/** Returns an empty list if a network contains several addresses: the index holds single addresses only. */
+/**
+ * Returns the addresses of the networks. Returns an empty list if a network contains several addresses,
+ * because the index can only find single addresses.
+ */
 function addresses(networks: readonly Network[]): string[] {
   const each = networks.flatMap((network) => onlyAddress(network) ?? []);
   return each.length === networks.length ? each : [];
 }
 
-/** An index key ends in `/` and contains no other `/` in its value. */
+/**
+ * Returns the index key prefix of a field value. The prefix ends in `/` and the value contains no `/`, so no
+ * prefix is the beginning of another.
+ */
 function indexKey(field: string, value: string): string {
   const digest = () => createHash('sha256').update(value).digest('hex').slice(0, DIGEST_DIGITS);
   return `by-${field}/${PLAIN.test(value) ? `=${value}` : `#${digest()}`}/`;

@@ -3,12 +3,15 @@ import type { Prefix } from '#contracts/policy-model.js';
 import { formatAddress, mask, parseAddress, parseCidr } from '#policy/model/ipv4.js';
 
 type Ipv6Prefix = { readonly ipv6: bigint; readonly length: number };
-/** A network that the address of a finding is compared with. */
+/** An IPv4 or IPv6 network in a filter of finding addresses. */
 export type Network = Prefix | Ipv6Prefix;
 
 const IPV6_BITS = 128;
 
-/** Parses an address, or an address with a prefix length. Bits after the prefix are ignored. */
+/**
+ * Parses an address, or an address with a prefix length. Clears the bits after the prefix. Returns undefined
+ * if the text is neither.
+ */
 export function readNetwork(text: string): Network | undefined {
   const ipv4 = parseCidr(text)?.prefix;
   if (ipv4 !== undefined) return ipv4;
@@ -27,7 +30,10 @@ export function isWithin(network: Network, address: string): boolean {
   return value !== undefined && mask(value, network.length) === network.address;
 }
 
-/** The only address of a network, as text. Undefined if the network has more than one. */
+/**
+ * Returns the address of a network that contains only one address. Returns undefined if the network contains
+ * several addresses.
+ */
 export function onlyAddress(network: Network): string | undefined {
   if ('ipv6' in network) return network.length === IPV6_BITS ? formatIpv6(network.ipv6) : undefined;
   return network.length === 32 ? formatAddress(network.address) : undefined;
@@ -40,7 +46,8 @@ function firstBits(value: bigint, length: number): bigint {
 
 function parseIpv6(text: string): bigint | undefined {
   if (!isIPv6(text) || text.includes('%')) return undefined;
-  // The URL parser normalizes an IPv6 address: it converts an embedded dotted IPv4 part to hexadecimal.
+  // The URL parser normalizes an IPv6 address: it converts a dotted IPv4 suffix such as in `::ffff:192.0.2.1`
+  // to hexadecimal.
   const plain = new URL(`http://[${text}]`).hostname.slice(1, -1);
   const [head = [], tail] = plain.split('::').map((part) => part.split(':').filter((group) => group !== ''));
   const groups =

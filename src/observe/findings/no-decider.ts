@@ -1,6 +1,6 @@
 import type { FindingIdentity } from './finding.js';
 
-/** The fields of a finding that is not related to a packet, policy or caller: all null. */
+/** The optional fields of a finding, all null. A finding overrides the fields that apply. */
 export const nobody = {
   policyId: null,
   sourceGroup: null,

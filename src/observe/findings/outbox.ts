@@ -3,23 +3,33 @@ import type { KvOperation, KvStore } from '#store/store-types.js';
 import type { Finding, FindingDelta } from './finding.js';
 import { gap } from './gap.js';
 
-/** A finding that a merge changed: its new state, and how much its count increased. */
+/**
+ * A finding that a merge changed. `finding` is its new state, and `newCount` is the increase of its count.
+ */
 export type Change = { readonly position: number; readonly finding: Finding; readonly newCount: number };
 export type Changes = {
   readonly items: readonly Change[];
-  /** Pass this to `acknowledge` when all of the changes were delivered. */
+  /**
+   * The position after the last change. Pass this value to `acknowledge` when all of the changes were
+   * delivered.
+   */
   readonly next: number;
 };
 
-/** The changes of all merges in order, kept until every sink has acknowledged them. */
+/**
+ * The changes of all merges in order. The outbox keeps a change until every sink has acknowledged the change.
+ */
 export type Outbox = {
-  /** Returns the oldest changes that the sink has not acknowledged. */
+  /** Returns the oldest changes that the sink has not acknowledged, at most `limit`. */
   read(sink: string, limit: number): Promise<Changes>;
-  /** Marks all changes before `next` as delivered. */
+  /** Marks all changes before position `next` as delivered to the sink. */
   acknowledge(sink: string, next: number): Promise<void>;
-  /** The number of changes that wait for a sink, and of those dropped for it since the start. */
+  /**
+   * Returns how many changes wait for the sink, and how many were dropped for the sink since the start of the
+   * process.
+   */
   standing(sink: string): { readonly waiting: number; readonly dropped: number };
-  /** Calls `listener` after every merge with changes. Returns a function that stops this. */
+  /** Calls `listener` after every merge with changes. Returns a function that removes the listener. */
   watch(listener: () => void): () => void;
 };
 
@@ -27,12 +37,15 @@ const TRIMMED_AT_ONCE = 1_000;
 const entryKey = (position: number): string => `outbox/${String(position).padStart(16, '0')}`;
 const sinkKey = (sink: string): string => `sink/${sink}`;
 
-/** Entries have positions from `first` (inclusive) to `next` (exclusive); some may be missing. */
+/**
+ * The positions of outbox entries: from `first` (inclusive) to `next` (exclusive). An entry may be missing
+ * within this range.
+ */
 export type OutboxEnds = { readonly first: number; readonly next: number };
 
 /**
- * The position of each sink, and the entries kept for the sinks. Changes are returned as operations for the
- * ledger's batch.
+ * Keeps the read position of each sink and the outbox entries for the sinks. The caller adds the returned
+ * operations to its own write batch, so that findings and outbox entries are stored atomically.
  */
 export class OutboxLog {
   readonly #kv: KvStore;
@@ -46,7 +59,10 @@ export class OutboxLog {
     this.#sinks = sinks;
   }
 
-  /** A new sink starts at the end. The state of a removed sink is deleted, with the entries kept for it. */
+  /**
+   * Reads the position of each sink. A new sink starts at the end of the outbox. The position of a sink that
+   * is no longer configured is deleted, so that the outbox keeps no entries for the sink.
+   */
   static async open(kv: KvStore, names: readonly string[], limit: number, { next }: OutboxEnds): Promise<OutboxLog> {
     const sinks = new Map(names.map((name) => [name, next]));
     const operations: KvOperation[] = [];
@@ -78,12 +94,15 @@ export class OutboxLog {
     return { items, next: (items.at(-1)?.position ?? from - 1) + 1 };
   }
 
-  /** Returns the operations that append changes at `next`. */
+  /** Returns the operations that append changes to the outbox from position `next`. */
   puts(changes: readonly Omit<Change, 'position'>[], next: number): KvOperation[] {
     return this.used ? changes.map((change, at) => putJson(entryKey(next + at), change)) : [];
   }
 
-  /** Returns a gap for every sink that loses waiting entries so that `coming` new entries fit. */
+  /**
+   * The outbox has a maximum number of entries. Returns a `gap` finding for every sink that loses undelivered
+   * entries so that `coming` new entries fit.
+   */
   overflow(coming: number, { next }: OutboxEnds, nowMs: number): FindingDelta[] {
     const floor = this.#floor(coming, next);
     return [...this.#sinks].flatMap(([name, position]) =>
@@ -91,7 +110,10 @@ export class OutboxLog {
     );
   }
 
-  /** Moves the sinks that `overflow` reported. Call `commit` after the operations were written. */
+  /**
+   * Returns the operations that advance the sinks which `overflow` reported. Call `commit` after the
+   * operations were written.
+   */
   moved(coming: number, { next }: OutboxEnds): { readonly operations: KvOperation[]; commit(): void } {
     const floor = this.#floor(coming, next);
     const late = [...this.#sinks].filter(([, position]) => position < floor);
@@ -116,7 +138,10 @@ export class OutboxLog {
     };
   }
 
-  /** Returns operations that remove a limited number of entries for which no sink waits. */
+  /**
+   * Returns operations that delete outbox entries which every sink has acknowledged, at most
+   * `TRIMMED_AT_ONCE` entries.
+   */
   trimmed({ first, next }: OutboxEnds): { readonly operations: KvOperation[]; readonly ends: OutboxEnds } {
     const end = Math.min(first + TRIMMED_AT_ONCE, next, ...this.#sinks.values());
     const operations: KvOperation[] = [];

@@ -5,12 +5,15 @@ import { type FindingPage, type FindingQuery, fits } from './finding-filter.js';
 import { IndexWalk, type PlaceRange } from './index-walk.js';
 import { cursorOf, indexesFor, readCursor, readPlace, rowKey, TIME, timeKey } from './keys.js';
 
-/** Findings that one page examines. This takes some tens of milliseconds. */
+/** The number of findings that one query examines. Examining this many takes some tens of milliseconds. */
 const LOOKED_AT = 1_000;
 const ROWS_AT_ONCE = 128;
 const PAST_ALL = 'ffffffffffff~';
 
-/** Walks the index with the fewest candidates, and compares each finding with the rest of the filter. */
+/**
+ * Returns one page of findings. Walks the index that promises the fewest candidates, and compares each
+ * candidate with the whole filter.
+ */
 export async function findPage(kv: KvStore, { filter, limit, cursor }: FindingQuery): Promise<FindingPage> {
   const walk = await shortestWalk(kv, indexesFor(filter), rangeOf(filter.sinceMs, filter.untilMs, cursor));
   const items: Finding[] = [];
@@ -49,7 +52,10 @@ function rangeOf(sinceMs: number | null, untilMs: number | null, cursor: string 
   return { from: behind > start ? behind : start, to };
 }
 
-/** Null if the finding was removed or seen again since the index was read. */
+/**
+ * Returns the finding of an index entry. Returns null if the finding was removed or seen again after the
+ * index was read, because the index entry is then outdated.
+ */
 function findingAt(place: string, row: Uint8Array | null): Finding | null {
   if (row === null) return null;
   const { lastMs, id } = readPlace(place);

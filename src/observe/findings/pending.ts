@@ -5,7 +5,8 @@ import { gap } from './gap.js';
 const LIMIT = 10_000;
 
 /**
- * Findings that wait for the next merge. Equal ones are merged; above the limit they are counted in a `gap`.
+ * Findings that wait for the next merge. Equal findings are merged. Above the limit of findings, further
+ * events are only counted in a `gap` finding.
  */
 export class PendingFindings {
   readonly #where: string;
@@ -13,7 +14,10 @@ export class PendingFindings {
   #deltas = new Map<string, FindingDelta>();
   #lost: FindingDelta | undefined;
 
-  /** `where` is the place that a gap names, for example `api`. `limit` is a number of findings. */
+  /**
+   * `where` is the place of loss that a `gap` names, for example `api`. `limit` is the maximum number of
+   * findings.
+   */
   constructor(where: string, limit = LIMIT) {
     this.#where = where;
     this.#limit = limit;
@@ -27,7 +31,7 @@ export class PendingFindings {
     } else this.#deltas.set(id, merged(before, delta));
   }
 
-  /** Returns all findings, with the gap, and forgets them. */
+  /** Returns all findings and the `gap`, if there is one, and removes them from this object. */
   take(): FindingDelta[] {
     const taken = [...this.#deltas.values(), ...(this.#lost === undefined ? [] : [this.#lost])];
     this.#deltas = new Map();

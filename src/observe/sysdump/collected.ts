@@ -2,22 +2,22 @@ import { redactedBytes } from '../redaction.js';
 import { type Chunk, type Collector, MAX_BYTES, TIMEOUT_MS } from './collector.js';
 
 /**
- * `cut`: the file exceeded its limit. A file that failed or timed out contains the bytes collected until
- * then.
+ * How a collector ended. `cut`: the file exceeded its size limit. A `failed` or `timed_out` file contains the
+ * bytes collected before the end.
  */
 type Outcome = 'complete' | 'cut' | 'failed' | 'timed_out';
 
 export type Collected = {
   readonly outcome: Outcome;
-  /** The reason of a failure; null without one. */
+  /** The error message of a failed collector; null if the collector did not fail. */
   readonly error: string | null;
   readonly bytes: Buffer;
   readonly ms: number;
 };
 
 /**
- * Runs one collector within its limits of time and size. Never rejects, and does not wait for a collector
- * that hangs.
+ * Runs one collector within its time limit and size limit. Never rejects. Resolves at the time limit even if
+ * the collector does not stop.
  */
 export async function collect(collector: Collector, signal: AbortSignal): Promise<Collected> {
   const { timeoutMs = TIMEOUT_MS, maxBytes = MAX_BYTES } = collector;
@@ -47,7 +47,9 @@ export async function collect(collector: Collector, signal: AbortSignal): Promis
   return { outcome, error, bytes: redactedBytes(kept), ms: Math.round(performance.now() - began) };
 }
 
-/** Resolves at the timeout, or when the dump is cancelled. */
+/**
+ * Resolves with `timed_out` after `timeoutMs`, or when `signal` cancels the dump. `over` releases the timer.
+ */
 function end(timeoutMs: number, signal: AbortSignal, over: AbortSignal): Promise<Outcome> {
   return new Promise((resolve) => {
     const give = (): void => resolve('timed_out');

@@ -1,26 +1,35 @@
 export type Chunk = string | Uint8Array;
 
-/** One file of a support dump. A dump contains the files of the collectors and nothing else. */
+/**
+ * Produces one file of a support dump. Besides its manifest, a dump contains only the files of its
+ * collectors.
+ */
 export type Collector = {
-  /** The path within the node's folder. */
+  /** The path of the file, relative to the node's folder in the archive. */
   readonly name: string;
-  /** Ends early when the signal aborts. The chunks yielded until then are kept. */
+  /**
+   * Yields the content of the file. Must end early when the signal aborts; the chunks yielded before are
+   * kept.
+   */
   collect(signal: AbortSignal): AsyncIterable<Chunk>;
-  /** Default: `TIMEOUT_MS`. */
+  /** The time limit in milliseconds; `TIMEOUT_MS` by default. */
   readonly timeoutMs?: number;
-  /** Longer files are truncated. Default: `MAX_BYTES`. */
+  /** The size limit in bytes; a longer file is truncated. `MAX_BYTES` by default. */
   readonly maxBytes?: number;
 };
 
 export const TIMEOUT_MS = 10_000;
 export const MAX_BYTES = 16 << 20;
 
-/** A file with one JSON value. Counters are numbers; times and addresses keep the form that the value has. */
+/**
+ * Returns a collector that writes one JSON value to a file. Converts `bigint` counters to numbers; all other
+ * values stay as they are.
+ */
 export function jsonFile(name: string, read: (signal: AbortSignal) => unknown, limits: Limits = {}): Collector {
   return textFile(name, async (signal) => `${jsonOf(await read(signal), 2)}\n`, limits);
 }
 
-/** A file with one text. */
+/** Returns a collector that writes one text or byte array to a file. */
 export function textFile(
   name: string,
   read: (signal: AbortSignal) => Chunk | Promise<Chunk>,
@@ -35,7 +44,10 @@ export function textFile(
   };
 }
 
-/** A file with one JSON value per line, read page by page. */
+/**
+ * Returns a collector that writes one JSON value per line of text. Values are requested page by page, so that
+ * they need not be in memory together.
+ */
 export function linesFile(
   name: string,
   pages: (signal: AbortSignal) => AsyncIterable<readonly unknown[]>,

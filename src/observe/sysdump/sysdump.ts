@@ -7,11 +7,11 @@ import type { Collector } from './collector.js';
 
 const MANIFEST = 'manifest.json';
 
-/** The last file of a dump: a list of all other files. */
+/** The content of `manifest.json`, the last file of a dump: a list of all other files. */
 export type Manifest = {
   readonly format: 1;
   readonly version: string;
-  /** When collecting began: ISO 8601, UTC. */
+  /** When the dump was started: ISO 8601, UTC. */
   readonly created_at: string;
   readonly nodes: readonly {
     readonly node: string;
@@ -19,9 +19,12 @@ export type Manifest = {
     readonly entries: readonly ManifestEntry[];
   }[];
 };
-/** `sha256` is hexadecimal. An entry of size 0 has a null hash and no file. */
+/**
+ * One file in the manifest. `sha256` is in hexadecimal. If `size` is 0, `sha256` is null and the archive does
+ * not contain the file.
+ */
 type ManifestEntry = {
-  /** The path within the node's folder. */
+  /** The path of the file, relative to the node's folder in the archive. */
   readonly name: string;
   readonly outcome: 'complete' | 'cut' | 'failed' | 'timed_out';
   readonly error: string | null;
@@ -34,25 +37,27 @@ export type SysdumpOptions = {
   readonly node: string;
   readonly version: string;
   readonly now?: () => Date;
-  /** The limit for the whole dump. It also holds while the reader does not read. */
+  /**
+   * The time limit of the whole dump in milliseconds. It also ends a dump whose reader has stopped reading.
+   */
   readonly timeoutMs?: number;
 };
 
 export type Sysdumps = {
   /**
-   * Starts a dump, which ends early when its stream is destroyed. Returns `running` while another dump is
-   * being made.
+   * Starts a dump. Destroying the returned stream ends the dump early. Returns `running` if another dump is
+   * in progress, and `closed` after `close`.
    */
   begin(): { readonly fileName: string; readonly archive: Readable } | 'running' | 'closed';
-  /** Ends the current dump; later calls of `begin` start none. */
+  /** Ends the current dump. Later calls of `begin` return `closed`. */
   close(): void;
 };
 
 const WHOLE_TIMEOUT_MS = 5 * 60_000;
 
 /**
- * Makes support dumps of this node (D33), one at a time, each with its own collectors. Collectors run one
- * after the other, at the speed at which the archive is read.
+ * Creates the support dumps of this node (D33), one at a time. `collectorsOf` is called for each dump.
+ * Collectors run one after the other, and only as fast as the client reads the archive.
  */
 export function createSysdumps(
   { node, version, now = () => new Date(), timeoutMs = WHOLE_TIMEOUT_MS }: SysdumpOptions,
@@ -77,7 +82,8 @@ export function createSysdumps(
         running = undefined;
       });
       const tar = pack();
-      // A failure destroys the archive stream, which tells its reader. The callback has nothing to add.
+      // `pipeline` requires a callback. A failure destroys the archive stream, which already reports the
+      // error to the stream's reader.
       pipeline(tar, createGzip(), archive, () => {});
       const folder = safe(node);
       write(tar, collectorsOf(), { path: `${name}/${folder}`, mtime: began }, ended.signal)
@@ -121,19 +127,22 @@ async function write(
   return entries;
 }
 
-/** Resolves when the stream accepted the bytes, so that a slow reader slows the collectors down. */
+/**
+ * Appends a file to the archive. Resolves when the stream accepted the bytes, so that a slow reader slows the
+ * collectors down.
+ */
 function put(tar: Pack, name: string, bytes: Buffer, mtime: Date): Promise<void> {
   return new Promise((resolve, reject) => {
     const entry = tar.entry({ name, mtime, mode: 0o600, size: bytes.length }, bytes, (failure) => {
       if (failure) reject(failure);
       else resolve();
     });
-    // The callback receives this error too, but without a listener the event would end the process.
+    // The callback also receives this error. Without an `error` listener, the event would end the process.
     entry.on('error', reject);
   });
 }
 
-/** Removes characters that a path must not contain. */
+/** Replaces characters that must not be in a file name. */
 function safe(text: string): string {
   return text.replace(/[^\w.-]/g, '_').replace(/^[.]+/, '_');
 }

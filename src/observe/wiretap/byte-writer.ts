@@ -2,27 +2,33 @@ const OCTETS: readonly Uint8Array[] = Array.from({ length: 256 }, (_, octet) => 
 const DOT = 0x2e;
 const ZERO = 0x30;
 const FIRST_BYTES = 64 * 1024;
-/** Free space after each part: enough for the numbers and addresses before the next part. */
+/**
+ * `put` reserves this many free bytes after the bytes that it appends. `byte`, `number` and `address` do not
+ * check the buffer size and rely on these bytes.
+ */
 const ROOM = 64;
 
-/** Encodes a constant part of a text. */
+/** Encodes a text in UTF-8. Used once for each constant text, not for each message. */
 export function bytesOf(text: string): Uint8Array<ArrayBuffer> {
   return new TextEncoder().encode(text);
 }
 
-/** Writes UTF-8 text into a reused buffer. A string per part would create garbage at this rate. */
+/**
+ * Writes UTF-8 text into a reused buffer. With up to 100,000 messages per second, strings would create too
+ * much garbage.
+ */
 export class ByteWriter {
   bytes = new Uint8Array(FIRST_BYTES);
   length = 0;
 
-  /** Appends bytes, and reserves room for numbers and addresses after them. */
+  /** Appends bytes, and reserves `ROOM` bytes for the numbers and addresses that follow. */
   put(part: Uint8Array): void {
     this.#reserve(part.length + ROOM);
     this.bytes.set(part, this.length);
     this.length += part.length;
   }
 
-  /** Appends text that may contain characters other than ASCII. */
+  /** Appends a text that may contain non-ASCII characters, and reserves `ROOM` bytes after it. */
   text(text: string): void {
     this.put(bytesOf(text));
   }
@@ -31,7 +37,7 @@ export class ByteWriter {
     this.bytes[this.length++] = byte;
   }
 
-  /** Appends an integer from 0 to 2^53. */
+  /** Appends an integer from 0 to 2^53 in decimal. Requires a previous `put`, which reserves the bytes. */
   number(value: number): void {
     if (value < 10) {
       this.byte(ZERO + value);
@@ -48,7 +54,10 @@ export class ByteWriter {
     this.length += digits;
   }
 
-  /** Appends an IPv4 address in host order. */
+  /**
+   * Appends an IPv4 address, given in host byte order, in dotted form. Requires a previous `put`, which
+   * reserves the bytes.
+   */
   address(address: number): void {
     for (let shift = 24; shift >= 0; shift -= 8) {
       const octet = OCTETS[(address >>> shift) & 255] as Uint8Array;

@@ -5,21 +5,21 @@ import { RECORD_HEADER_BYTES, RECORD_WORDS } from '#dataplane/events/batch.js';
 import { EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 
 /**
- * Word indexes of a record, and the layout of smaller fields in them: little-endian, as the kernel writes
- * them.
+ * Indexes of the 32-bit words in an event record of the ring buffer. Comments show the smaller fields of a
+ * word, least significant bits first: records are little-endian.
  */
 const word = (offset: number): number => (RECORD_HEADER_BYTES + offset) / 4;
 export const AT = {
   timeLow: word(EVENT_OFFSETS.time_ns),
   timeHigh: word(EVENT_OFFSETS.time_ns) + 1,
-  /** type | verdict << 8 | drop reason << 16 | protocol << 24 */
+  /** event type | verdict << 8 | drop reason << 16 | protocol << 24 */
   kind: word(EVENT_OFFSETS.type),
   ifindex: word(EVENT_OFFSETS.ifindex),
   source: word(EVENT_OFFSETS.source),
   destination: word(EVENT_OFFSETS.destination),
   /** source port | destination port << 16 */
   ports: word(EVENT_OFFSETS.source_port),
-  /** ICMP type | code << 8 | TCP flags or flow state << 16 | flags << 24 */
+  /** ICMP type | ICMP code << 8 | TCP flags or flow state << 16 | event flags << 24 */
   details: word(EVENT_OFFSETS.icmp_type),
   epoch: word(EVENT_OFFSETS.epoch),
   word: word(EVENT_OFFSETS.word),
@@ -31,11 +31,11 @@ export const AT = {
   bytes: word(EVENT_OFFSETS.bytes),
 } as const;
 
-/** By number; undefined if no rule was evaluated. */
+/** Verdict names by verdict number. Undefined for the number 0: no rule was evaluated. */
 export const VERDICT_NAMES: readonly (Verdict | undefined)[] = namesByNumber(VERDICT_NUMBER);
 export const verdictName = (kind: number): Verdict | undefined => VERDICT_NAMES[(kind >>> 8) & 0xff];
 
-/** The record type in a wiretap message. */
+/** The `type` field of a wiretap message about a kernel event. */
 export type RecordType = 'flow' | 'flow_end' | 'verdict';
 export const recordType = (kind: number): RecordType => {
   const type = kind & 0xff;

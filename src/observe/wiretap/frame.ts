@@ -1,14 +1,14 @@
-/** Events that a reader did not receive, by the place of the loss. */
+/** Number of events that a reader did not receive, by the place where they were lost. */
 export type Lost = {
-  /** The reader was too slow. */
+  /** Lost because the reader read too slowly. */
   readonly reader: number;
-  /** The ring buffer between kernel and node was full. */
+  /** Lost because the ring buffer between the kernel and the process was full. */
   readonly kernel: number;
-  /** The source had used up its share of events. */
+  /** Suppressed in the kernel because the source had used up its event budget. */
   readonly source_share: number;
-  /** The DNS proxy had no room for more lookups. */
+  /** Lost because the lookup buffer of the DNS proxy was full. */
   readonly dns: number;
-  /** The service plane had no room for more connections and requests. */
+  /** Lost because the event buffer of the service plane was full. */
   readonly service_plane: number;
 };
 export const NOTHING_LOST: Lost = { reader: 0, kernel: 0, source_share: 0, dns: 0, service_plane: 0 };
@@ -36,23 +36,24 @@ export function less(one: Lost, other: Lost): Lost {
 export const isNothing = (lost: Lost): boolean =>
   lost.reader + lost.kernel + lost.source_share + lost.dns + lost.service_plane === 0;
 
-/** The messages that report losses to the reader. */
+/** Returns the JSON messages that report losses to a reader, one for each place of loss. */
 export function lostMessages(lost: Lost): readonly string[] {
   return Object.entries(lost)
     .filter(([, count]) => count > 0)
     .map(([where, count]) => `{"type":"lost","count":${count},"where":"${where}"}`);
 }
 
-/** One message as a JSON object, several as a JSON array. */
+/** Encodes one message as a JSON object, or several messages as a JSON array. */
 export const frameOf = (messages: readonly string[]): Uint8Array<ArrayBuffer> =>
   new TextEncoder().encode(messages.length === 1 ? messages[0] : `[${messages.join(',')}]`);
 
 /**
- * A frame for all readers of a channel, or for one reader. `lost` counts losses before the frame's messages.
+ * A wiretap frame for all readers of a channel, or for one reader. `lost` counts events that were lost before
+ * the messages in `bytes`.
  */
 export type Frame = {
   readonly to: { readonly channel: number } | { readonly reader: number };
-  /** Empty if the frame only reports losses. */
+  /** The messages as JSON; empty if the frame only reports losses. */
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly messages: number;
   readonly lost: Lost;

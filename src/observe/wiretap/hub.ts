@@ -8,19 +8,22 @@ import { ReplayBuffer, type ReplayEntry } from './replay-buffer.js';
 import { type Seen, sizeOf } from './seen-batch.js';
 import { CompiledFilter, type WiretapFilter } from './wiretap-filter.js';
 
-/** The maximum number of different filters. Every filter is evaluated for every event. */
+/**
+ * The maximum number of different filters. The limit bounds CPU time: every filter is evaluated for every
+ * event.
+ */
 const CHANNELS = 128;
 /** The maximum number of messages in a frame. A message has 300 to 500 bytes. */
 const FRAME_MESSAGES = 512;
 /**
- * Bytes of frames that were handed out but not yet written to sockets. Above the limit channels lose
- * messages.
+ * The limit of bytes in frames that were sent to the main thread but not yet written to sockets. Above the
+ * limit, channels drop messages.
  */
 const UNDER_WAY_BYTES = 32 * 1024 * 1024;
 
 /**
- * The bytes of a frame that only reports losses. Each frame needs its own array: the array is transferred to
- * another thread.
+ * Returns the bytes of a frame that only reports losses. Each frame needs a new array: the array is
+ * transferred to another thread and cannot be used again.
  */
 const noBytes = (): Uint8Array<ArrayBuffer> => new Uint8Array(0);
 
@@ -32,32 +35,32 @@ type Channel = {
   lost: Lost;
 };
 /**
- * The position of a reader in the replay buffer: the next message is number `index` of that entry, and number
- * `count` of all.
+ * The position of a reader in the replay buffer. The next message is message `index` of replay entry `entry`.
+ * `count` is the number of all messages before it.
  */
 type Replay = {
   readonly channel: Channel;
   entry: number;
   index: number;
   count: number;
-  /** Losses before the position, since the start. */
+  /** Events lost before this position, since the start of the process. */
   lostBefore: Lost;
-  /** Losses that are not yet reported to the reader. */
+  /** Lost events that the reader has not been informed of yet. */
   lost: Lost;
 };
 
 export type HubOutput = {
   frame(frame: Frame): void;
-  /** From now on the frames of this channel also go to this reader. */
+  /** Called when a reader joins a channel. All later frames of this channel must also go to this reader. */
   joined(reader: number, channel: number): void;
-  /** There are too many different filters. */
+  /** Called when a reader cannot be added because there are too many different filters. */
   refused(reader: number): void;
 };
 
 /**
- * Makes wiretap frames, once for all readers with the same filter: they share a channel. A reader may first
- * receive the messages of the replay buffer at its own speed. It joins its channel at the end of the buffer,
- * without missing or repeating a message.
+ * Builds wiretap frames. All readers with the same filter share a channel, so each frame is built once per
+ * channel. A new reader first receives messages of the replay buffer as fast as it reads. At the end of the
+ * replay buffer, the reader joins its channel without missing or repeating a message.
  */
 export class WiretapHub {
   readonly #known: MessageSurroundings;
@@ -85,22 +88,28 @@ export class WiretapHub {
     return this.#channelOf.size;
   }
 
-  /** Whether a reader needs flow events, now or from the replay buffer later. */
+  /**
+   * Whether the kernel must report flows: a reader needs them now, or the replay buffer keeps them for later
+   * readers.
+   */
   get wantsFlows(): boolean {
     return this.#kept.keepsMs > 0 || [...this.#channels.values()].some(({ filter }) => filter.wantsFlows);
   }
 
-  /** Whether a reader needs lookups that are not denied. */
+  /** Whether a reader needs allowed lookups. Denied lookups are always reported. */
   get wantsLookups(): boolean {
     return [...this.#channels.values()].some(({ filter }) => filter.wantsLookups);
   }
 
-  /** Whether a reader needs allowed connections and requests. */
+  /** Whether a reader needs allowed connections and requests. Denied ones are always reported. */
   get wantsConnections(): boolean {
     return [...this.#channels.values()].some(({ filter }) => filter.wantsAllowedConnections);
   }
 
-  /** Adds a reader. It first receives messages from the replay buffer since `sinceMs`. */
+  /**
+   * Adds a reader. The reader first receives the messages of the replay buffer since `sinceMs`, in
+   * milliseconds since 1970.
+   */
   open(reader: number, filter: WiretapFilter, sinceMs: number): void {
     const channel = this.#channelFor(filter);
     if (channel === undefined) {
@@ -115,7 +124,10 @@ export class WiretapHub {
     this.more(reader);
   }
 
-  /** The reader has written its last replay frame and can take more. */
+  /**
+   * Sends the next replay frame to a reader. To be called when the reader's previous replay frame was written
+   * to its socket.
+   */
   more(reader: number): void {
     const replay = this.#replays.get(reader);
     if (replay === undefined) return;
@@ -144,7 +156,7 @@ export class WiretapHub {
     if (--channel.readers === 0) this.#channels.delete(channel.key);
   }
 
-  /** Frames of this many bytes were written to sockets or discarded. */
+  /** To be called when frames of this many bytes in total were written to sockets or discarded. */
   written(bytes: number): void {
     this.#underWay -= bytes;
     if (this.#underWay > UNDER_WAY_BYTES) return;
@@ -207,7 +219,10 @@ export class WiretapHub {
     channel.lost = NOTHING_LOST;
   }
 
-  /** Sends the matching messages of the rest of an entry, one frame at most. Returns their number. */
+  /**
+   * Sends a reader the next matching messages of the current replay entry, at most one frame. Returns the
+   * number of messages sent.
+   */
   #readOn(reader: number, replay: Replay): number {
     const { filter } = replay.channel;
     const { seen, lost } = this.#kept.at(replay.entry) as ReplayEntry;

@@ -8,7 +8,10 @@ const OPEN = 0x5b;
 const COMMA = 0x2c;
 const CLOSE = 0x5d;
 
-/** The messages of one batch. Each is encoded at its first use, with a comma after it. */
+/**
+ * The encoded messages of one batch of events. A message is encoded at its first use, followed by a comma.
+ * Channels share the encoded messages.
+ */
 export class MessageCache {
   readonly #writer: MessageWriter;
   readonly #out = new ByteWriter();
@@ -20,14 +23,17 @@ export class MessageCache {
     this.#writer = writer;
   }
 
-  /** Starts a new batch, and discards the messages of the previous one. */
+  /** Starts a new batch, and discards the encoded messages of the previous batch. */
   of(seen: Seen): this {
     this.#begin(sizeOf(seen));
     this.#write = this.#writeOf(seen);
     return this;
   }
 
-  /** Returns the messages at these indexes (at least one) as one JSON object or an array. */
+  /**
+   * Returns the messages with these indexes in the batch. One message is returned as a JSON object, several
+   * as a JSON array. `indexes` must not be empty.
+   */
   frame(indexes: readonly number[]): Uint8Array<ArrayBuffer> {
     let bytes = 0;
     for (const index of indexes) bytes += this.#sizeOf(index);
@@ -35,14 +41,15 @@ export class MessageCache {
       const start = this.#starts[indexes[0] as number] as number;
       return this.#out.bytes.slice(start, start + bytes - 1);
     }
-    // The comma after the last message is overwritten by the closing bracket.
+    // One byte more than the messages is enough: the opening bracket. The closing bracket replaces the comma
+    // after the last message.
     const frame = new Uint8Array(bytes + 1);
     frame[0] = OPEN;
     let at = 1;
     for (let from = 0; from < indexes.length; ) {
       const start = this.#starts[indexes[from] as number] as number;
       let end = this.#ends[indexes[from] as number] as number;
-      // Messages that are adjacent in the buffer are copied in one step.
+      // Copy messages that are adjacent in the buffer with one `set` call.
       for (from++; from < indexes.length && this.#starts[indexes[from] as number] === end; from++)
         end = this.#ends[indexes[from] as number] as number;
       frame.set(this.#out.bytes.subarray(start, end), at);
@@ -73,7 +80,7 @@ export class MessageCache {
     this.#ends.fill(0, 0, count);
   }
 
-  /** The size of a message with its comma. */
+  /** Returns the size in bytes of a message with its comma. Encodes the message if it is not encoded yet. */
   #sizeOf(index: number): number {
     if (this.#ends[index] === 0) {
       this.#starts[index] = this.#out.length;

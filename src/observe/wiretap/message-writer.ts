@@ -77,7 +77,7 @@ const QUERY_TYPES: Readonly<Record<number, string>> = {
   255: 'ANY',
 };
 
-/** Encodes wiretap messages (D32), each as one JSON object. */
+/** Encodes wiretap messages (D32). Each message is one JSON object. */
 export class MessageWriter {
   readonly #known: MessageSurroundings;
   readonly #ruleNameResolver = new WeakMap<NamedDecider, Uint8Array>();
@@ -237,7 +237,10 @@ export class MessageWriter {
   }
 }
 
-/** Formats times of consecutive events. Many of them share a millisecond, so the last text is reused. */
+/**
+ * Formats a time as ISO 8601 text. Consecutive events often have the same millisecond, so the last text is
+ * reused.
+ */
 class TimeText {
   #ms = Number.NaN;
   #text = bytesOf('');
@@ -257,7 +260,10 @@ function numberOr(out: ByteWriter, is: boolean, value: number): void {
   else out.put(part.nothing);
 }
 
-/** By number: `,"field":"name"`; `null` for 0 and for numbers without a name. */
+/**
+ * For each number, returns the encoded JSON text `,"field":"name"`. The value is `null` for 0 and for numbers
+ * without a name.
+ */
 function partsBy(numbers: Readonly<Record<string, number>>, field: string): readonly Uint8Array[] {
   const parts = Array.from({ length: 256 }, () => bytesOf(`,"${field}":null`));
   for (const [name, number] of Object.entries(numbers))

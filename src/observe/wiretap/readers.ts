@@ -1,40 +1,47 @@
 import { added, type Frame, frameOf, isNothing, type Lost, lostMessages, NOTHING_LOST } from './frame.js';
 
-/** The output of a reader. */
+/** The WebSocket of a wiretap reader. */
 export type Sink = {
-  /** Bytes passed to `send` that the network has not accepted yet. */
+  /** Number of bytes that were passed to `send` and are not yet accepted by the network. */
   readonly waiting: number;
-  /** Frames that the network has accepted. */
+  /** Number of frames that the network has accepted. */
   readonly taken: number;
-  /** `done` is called when the network has accepted the frame. */
+  /** Sends a frame. `done` is called when the network has accepted the frame. */
   send(frame: Uint8Array, done?: () => void): void;
   close(why: 'too_slow' | 'too_many' | 'going_away' | 'performance_mode_disabled' | 'token_ended'): void;
 };
 
-/** Limit of waiting bytes for all readers together. Readers of a channel share their frames. */
+/**
+ * The limit of waiting bytes for all readers together. Readers of a channel share the memory of their frames.
+ */
 const WAITING_BYTES = 256 * 1024 * 1024;
-/** The lower limit for each reader: a fifth of a second at 100,000 messages per second. */
+/**
+ * The least and greatest limit of waiting bytes per reader. `WAITING_MOST` bytes are 0.2 s of messages at
+ * 100,000 messages per second.
+ */
 const WAITING_LEAST = 256 * 1024;
 const WAITING_MOST = 8 * 1024 * 1024;
-/** Additional limit for messages that report losses. */
+/** Messages that report losses may exceed the limit of waiting bytes by this many bytes. */
 const LOST_BYTES = 64 * 1024;
 const LOOK_MS = 500;
 const STALLED_MS = 60_000;
-/** After this many sends the thread yields to other work. */
+/** After this many sends, the thread yields to other work. */
 const SENDS_AT_ONCE = 64;
 
 type Joining = { readonly joins: number; readonly channel: number };
 type Reader = { readonly sink: Sink; lost: Lost; channel: number | null; taken: number; stalledSince: number | null };
 
 export type ReadersOutput = {
-  /** The reader can take more of the replay buffer. */
+  /**
+   * Called when a reader's last replay frame was written and the reader can receive the next replay frame.
+   */
   more(reader: number): void;
   closed(reader: number): void;
-  /** Frames of this many bytes were written or discarded. */
+  /** Called when frames of this many bytes in total were written to sockets or discarded. */
   written(bytes: number): void;
 };
 
-/** Writes frames to the sockets of readers, and reports losses to each reader. */
+/** Writes wiretap frames to the sockets of readers, and reports lost messages to each reader. */
 export class Readers {
   readonly #output: ReadersOutput;
   readonly #readers = new Map<number, Reader>();
@@ -43,7 +50,7 @@ export class Readers {
   readonly #timer: NodeJS.Timeout;
   #last = 0;
   #isWriting = false;
-  /** Messages that were lost because readers were too slow. */
+  /** Number of messages that were dropped because readers read too slowly. */
   lost = 0;
 
   constructor(output: ReadersOutput) {
@@ -52,7 +59,10 @@ export class Readers {
     this.#timer.unref();
   }
 
-  /** Limit of waiting bytes. Above it a reader loses messages until its network accepts some. */
+  /**
+   * The limit of waiting bytes for each reader. Above the limit, a reader loses messages until the network
+   * accepts bytes.
+   */
   get #waitingBytes(): number {
     return Math.min(WAITING_MOST, Math.max(WAITING_LEAST, WAITING_BYTES / Math.max(1, this.#readers.size)));
   }
@@ -67,7 +77,7 @@ export class Readers {
     return number;
   }
 
-  /** Removes a reader. Nothing is sent to it afterwards. */
+  /** Removes a reader. No more frames are sent to the reader. */
   close(number: number): void {
     const reader = this.#readers.get(number);
     if (reader === undefined) return;
@@ -86,12 +96,12 @@ export class Readers {
     reader?.sink.close(why);
   }
 
-  /** From now on the frames of this channel also go to this reader. */
+  /** Adds a reader to a channel. All later frames of this channel also go to this reader. */
   joined(number: number, channel: number): void {
     this.#take({ joins: number, channel });
   }
 
-  /** Writes a frame. Frames keep their order. */
+  /** Writes a frame to its readers. Frames are written in the order of the calls. */
   frame(frame: Frame): void {
     this.#take(frame);
   }

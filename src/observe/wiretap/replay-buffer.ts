@@ -4,21 +4,29 @@ import { bytesOf, type Seen, sizeOf } from './seen-batch.js';
 export type ReplayEntry = {
   readonly atMs: number;
   readonly seen: Seen;
-  /** Losses before this entry. */
+  /** Events that were lost between the previous entry and this entry. */
   readonly lost: Lost;
 };
 
-/** Keeps recent batches for readers that start later, limited by age and by bytes. */
+/**
+ * Keeps recent batches of events for wiretap readers that connect later. The buffer is limited by age and by
+ * bytes.
+ */
 export class ReplayBuffer {
   readonly keepsMs: number;
   readonly #maxBytes: number;
   #entries: ReplayEntry[] = [];
-  /** The number of the first entry that is still there. Entries are numbered from 0. */
+  /**
+   * The number of the oldest entry in the buffer. Entries are numbered from 0 since the start of the process.
+   */
   #first = 0;
   #bytes = 0;
-  /** The number of messages in removed entries. The count of the remaining messages starts there. */
+  /**
+   * The number of messages in all removed entries. `before` counts the remaining messages from this number
+   * on.
+   */
   forgotten = 0;
-  /** Losses before the removed entries. */
+  /** The sum of the losses before all removed entries. */
   forgottenLost: Lost = NOTHING_LOST;
 
   constructor(keepsMs: number, maxBytes = 32 * 1024 * 1024) {
@@ -26,7 +34,7 @@ export class ReplayBuffer {
     this.#maxBytes = maxBytes;
   }
 
-  /** The number that the next entry will get. */
+  /** The number that the next added entry gets. */
   get end(): number {
     return this.#first + this.#entries.length;
   }
@@ -56,7 +64,10 @@ export class ReplayBuffer {
     return this.#entries[number - this.#first];
   }
 
-  /** The number of messages before this entry, and the losses before it. */
+  /**
+   * Returns the number of messages and the sum of losses before the entry with this number, since the start
+   * of the process.
+   */
   before(number: number): { readonly count: number; readonly lost: Lost } {
     const earlier = this.#entries.slice(0, number - this.#first);
     return {
@@ -65,7 +76,7 @@ export class ReplayBuffer {
     };
   }
 
-  /** The number of the first entry that arrived at or after this time. */
+  /** Returns the number of the first entry that arrived at or after `ms`, in milliseconds since 1970. */
   since(ms: number): number {
     const found = this.#entries.findIndex(({ atMs }) => atMs >= ms);
     return found < 0 ? this.end : this.#first + found;

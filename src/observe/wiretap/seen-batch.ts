@@ -2,17 +2,17 @@ import type { SeenConnection } from '#contracts/seen-connection.js';
 import type { SeenLookup } from '#contracts/seen-lookup.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 
-/** A batch of events of one kind that arrived together. */
+/** A batch of events of one kind that arrived at the observer together. */
 export type Seen =
   | { readonly kind: 'events'; readonly batch: EventBatch }
   | { readonly kind: 'lookups'; readonly lookups: readonly SeenLookup[] }
   | { readonly kind: 'connections'; readonly connections: readonly SeenConnection[] };
 
 const LOOKUP_BYTES = 200;
-/** Size of a connection event without its path. */
+/** The approximate size in bytes of a connection event without its HTTP path. */
 const CONNECTION_BYTES = 400;
 
-/** The number of messages of a batch. */
+/** Returns the number of wiretap messages of a batch. */
 export function sizeOf(seen: Seen): number {
   switch (seen.kind) {
     case 'events':
@@ -24,7 +24,7 @@ export function sizeOf(seen: Seen): number {
   }
 }
 
-/** The approximate memory of a batch in bytes. */
+/** Returns the approximate memory of a batch in bytes. */
 export function bytesOf(seen: Seen): number {
   switch (seen.kind) {
     case 'events':

@@ -11,18 +11,21 @@ import type { Seen } from './seen-batch.js';
 export const WIRETAP_TYPES = ['flow', 'flow_end', 'verdict', 'dns', 'tls', 'http'] as const;
 export const WIRETAP_VERDICTS = ['allow', 'deny', 'audit', 'redirect'] as const;
 
-/** Values of one list are combined with OR, lists with AND. An empty list matches everything. */
+/**
+ * A wiretap filter. An event matches if every list matches. A list matches if it is empty or contains a value
+ * of the event.
+ */
 export type WiretapFilter = {
   readonly sources: readonly Prefix[];
   readonly destinations: readonly Prefix[];
-  /** Ports of either side. */
+  /** Port ranges. They match the source port or the destination port. */
   readonly ports: readonly Range[];
   readonly protocols: readonly number[];
-  /** Names in lower case, with or without a leading `*.`. */
+  /** Hostnames in lower case. A hostname with a leading `*.` matches all names below it. */
   readonly hostnames: readonly string[];
   readonly groups: readonly string[];
   readonly rules: readonly string[];
-  /** `deny` also matches packets that were dropped for a reason other than a verdict. */
+  /** Verdicts to match. `deny` also matches packets that were dropped for another reason than a verdict. */
   readonly verdicts: readonly (typeof WIRETAP_VERDICTS)[number][];
   readonly types: readonly (typeof WIRETAP_TYPES)[number][];
 };
@@ -30,7 +33,10 @@ export type WiretapFilter = {
 export type Surrounded = { readonly ruleNameResolver: RuleNameResolver; readonly names: AddressNames };
 type RecordTest = (words: Uint32Array, at: number) => boolean;
 
-/** A prepared filter. It evaluates the cheapest tests first, and only those that the filter uses. */
+/**
+ * A wiretap filter prepared for evaluation. It evaluates only the lists that are not empty, the cheapest
+ * tests first.
+ */
 export class CompiledFilter {
   readonly wantsLookups: boolean;
   readonly wantsFlows: boolean;
@@ -107,7 +113,9 @@ export class CompiledFilter {
     this.#connections = connections.filter(([asked]) => asked).map(([, test]) => test);
   }
 
-  /** Whether any event of this kind can match. Kernel events must be tested one by one. */
+  /**
+   * Whether an event of this kind may match. True for all kernel events, which must be tested individually.
+   */
   wants(kind: Seen['kind']): boolean {
     switch (kind) {
       case 'events':
@@ -119,7 +127,7 @@ export class CompiledFilter {
     }
   }
 
-  /** Returns a function that tests the message at an index. */
+  /** Returns a function that tests whether the event with an index in the batch matches. */
   testOf(seen: Seen): (index: number) => boolean {
     if (!this.wants(seen.kind)) return () => false;
     switch (seen.kind) {
@@ -142,8 +150,8 @@ function recordTest(tests: readonly RecordTest[], words: Uint32Array): (index: n
 }
 
 /**
- * Maps dropped packets without a verdict to deny, and passed packets without one to allow. Foreign flows have
- * no verdict: they came in by an interface that is not policed.
+ * Returns the verdict that the filter compares. A dropped packet without a verdict counts as deny. A passed
+ * packet without a verdict counts as allow: it belongs to a flow from an interface that is not policed.
  */
 function shownVerdict(kind: number): Verdict {
   return (kind & 0xff) === EVENT_TYPE.dropped ? 'deny' : (verdictName(kind) ?? 'allow');
@@ -151,7 +159,7 @@ function shownVerdict(kind: number): Verdict {
 
 function addressTest(prefixes: readonly Prefix[], field: number): RecordTest {
   return (words, at) => {
-    // IPv4 prefixes never match an IPv6 address.
+    // A filter contains only IPv4 prefixes, which never match an IPv6 address.
     if (((words[at + AT.details] as number) >>> 24) & EVENT_FLAG.ipv6) return false;
     const address = words[at + field] as number;
     return prefixes.some((prefix) => contains(prefix, address));

@@ -3,25 +3,31 @@ import { shownFinding } from '#observe/findings/finding-json.js';
 import type { Outbox } from '#observe/findings/outbox.js';
 import type { Sink, SinkName, Told } from './sink.js';
 
-/** Waiting time after a failure: it doubles each time up to `longestMs`, and a random part of it is used. */
+/**
+ * The waiting time after a failed delivery. The time starts at `firstMs` and doubles with each failure up to
+ * `longestMs`. The queue waits a random 50 % to 100 % of it.
+ */
 export type Backoff = { readonly firstMs: number; readonly longestMs: number };
 
 export type SinkState = {
   readonly name: SinkName;
-  /** Findings delivered since the start. */
+  /** Number of findings delivered to the sink since the start of the process. */
   readonly delivered: number;
-  /** Failed deliveries since the start. */
+  /** Number of failed deliveries since the start of the process. */
   readonly failed: number;
-  /** Findings dropped since the start, and findings that wait. */
+  /**
+   * `dropped`: number of changes dropped for the sink since the start of the process. `waiting`: number of
+   * changes that wait for delivery.
+   */
   readonly dropped: number;
   readonly waiting: number;
-  /** Why the last delivery failed. Null after a successful delivery. */
+  /** Why the last delivery failed. Null after a successful delivery, and before the first delivery. */
   readonly failure: string | null;
 };
 
 const AT_ONCE = 100;
 
-/** Delivers the entries of the outbox to one sink, in order, until it is stopped. */
+/** Delivers the changes of the outbox to one sink in order, until `stop`. */
 export class DeliveryQueue {
   readonly #outbox: Outbox;
   readonly #sink: Sink;
@@ -55,7 +61,10 @@ export class DeliveryQueue {
     return { name, delivered, failed, failure, ...this.#outbox.standing(name) };
   }
 
-  /** Stops. A delivery that was under way is repeated after the next start. */
+  /**
+   * Stops the deliveries, and cancels a delivery in progress. The cancelled delivery is repeated after the
+   * next start.
+   */
   async stop(): Promise<void> {
     this.#stopped.abort();
     this.#wake();
@@ -106,7 +115,10 @@ export class DeliveryQueue {
     });
   }
 
-  /** Reports a new failure, a different failure, and the recovery; not a repeated failure. */
+  /**
+   * Reports to `onState` when deliveries begin to fail, fail for another reason, or succeed again. A repeated
+   * failure is not reported again.
+   */
   #note(failure: string | null): void {
     if (failure === this.#failure) return;
     this.#failure = failure;

@@ -3,15 +3,15 @@ import type { Sink } from './sink.js';
 
 export type FileSinkOptions = {
   readonly path: string;
-  /** A new file is started above this size. */
+  /** The maximum size of the file in bytes. The sink starts a new file before it would exceed this size. */
   readonly maxBytes: number;
-  /** The number of full files that are kept. `path.1` is the newest of them. */
+  /** The number of full files that the sink keeps. `path.1` is the newest full file. */
   readonly keep: number;
 };
 
 const NEWLINE = 0x0a;
 
-/** Writes one JSON object per line to a file of mode 0600. */
+/** Creates a sink that writes findings to a file of mode 0600, one JSON object per line of text. */
 export function createFileSink({ path, maxBytes, keep }: FileSinkOptions): Sink {
   return {
     name: 'file',
@@ -30,7 +30,7 @@ export function createFileSink({ path, maxBytes, keep }: FileSinkOptions): Sink 
   };
 }
 
-/** The number of lines, from the first, that fit into `room` bytes. */
+/** Returns how many of the first lines of text fit into `room` bytes. */
 function fitting(lines: readonly Buffer[], room: number): number {
   let left = room;
   const first = lines.findIndex(({ length }) => {
@@ -44,7 +44,8 @@ async function append(path: string, lines: readonly Buffer[]): Promise<void> {
   const file = await open(path, 'a+', 0o600);
   try {
     await file.chmod(0o600);
-    // A crash may leave an incomplete last line. Its finding is delivered again.
+    // After a crash, the last line of text may be incomplete. End that line here; its finding is delivered
+    // again as a new line.
     const torn = !(await endsInNewline(file));
     await file.writeFile(Buffer.concat([...(torn ? [Buffer.of(NEWLINE)] : []), ...lines]));
     await file.datasync();

@@ -1,11 +1,17 @@
 import type { ShownFinding } from '#observe/findings/finding-json.js';
 
-/** A finding as a sink receives it. `position` rises, and is the same when a finding is delivered twice. */
+/**
+ * A finding as a sink receives it. `position` rises with each change. A finding that is delivered twice has
+ * the same `position` both times.
+ */
 export type Told = ShownFinding & { position: number; new_count: number };
 
 export type Sink = {
   readonly name: SinkName;
-  /** Rejects with the reason of the failure. The message must not contain a secret. */
+  /**
+   * Delivers findings. Rejects if the delivery failed. The error message is logged, so it must not contain a
+   * secret.
+   */
   deliver(told: readonly Told[], signal: AbortSignal): Promise<void>;
 };
 export type SinkName = 'file' | 'webhook';

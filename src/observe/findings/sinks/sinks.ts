@@ -8,21 +8,24 @@ export type SinkOptions = { readonly file: FileSinkOptions | null; readonly webh
 
 export type Sinks = {
   readonly states: readonly SinkState[];
-  /** Waits for the deliveries under way. Call it before closing the ledger. */
+  /**
+   * Stops all sinks, and waits for their deliveries in progress. Call this before the finding store is
+   * closed.
+   */
   close(): Promise<void>;
 };
 
 const BACKOFF: Backoff = { firstMs: 1_000, longestMs: 60_000 };
 
-/** The names of the sinks, for opening the ledger. */
+/** Returns the names of the configured sinks, for the options of the finding store. */
 export function sinkNames({ file, webhook }: SinkOptions): SinkName[] {
   return [...(file === null ? [] : ['file' as const]), ...(webhook === null ? [] : ['webhook' as const])];
 }
 
 /**
- * Delivers every change of a finding to the configured sinks, at least once and in order, each with the
- * increase of its count. Changes that a sink does not accept stay in the ledger. `onState` is called when a
- * sink begins to fail, fails for another reason, or recovers.
+ * Delivers every change of a finding to the configured sinks, at least once and in order. Each delivery
+ * contains the increase of the finding's count. Changes that a sink does not accept stay in the outbox.
+ * `onState` is called when a sink begins to fail, fails for another reason, or recovers.
  */
 export function createSinks(
   outbox: Outbox,

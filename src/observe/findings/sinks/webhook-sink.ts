@@ -4,14 +4,17 @@ import type { Sink } from './sink.js';
 
 export type WebhookOptions = {
   readonly url: string;
-  /** Read at every delivery; white space around the secret is ignored. */
+  /**
+   * The file that contains the HMAC key. It is read at every delivery; white space around the key is ignored.
+   */
   readonly secretFile: string;
   readonly timeoutMs: number;
 };
 
 /**
- * POSTs a JSON array of findings. The header `weir-signature: t=SECONDS,v1=HEX` has the HMAC-SHA256 of
- * `SECONDS.BODY`. A response of 2xx is a delivery. Redirects are not followed and count as failures.
+ * Creates a sink that POSTs a JSON array of findings to `url`. The header `weir-signature: t=SECONDS,v1=HEX`
+ * contains the HMAC-SHA256 of `SECONDS.BODY`. Only a 2xx response counts as delivered. Redirects are not
+ * followed and count as failures.
  */
 export function createWebhookSink({ url, secretFile, timeoutMs }: WebhookOptions): Sink {
   const { origin } = new URL(url);
@@ -36,7 +39,7 @@ export function createWebhookSink({ url, secretFile, timeoutMs }: WebhookOptions
         if (!answer.ok) throw new Error(`status ${answer.status}`);
       } catch (error) {
         const why = timeout.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error);
-        // The path of a webhook URL is often a secret: show only the origin.
+        // The path of a webhook URL is often a secret, so the error message contains only the origin.
         throw new Error(`post findings to ${origin}: ${why}`);
       }
     },
@@ -49,7 +52,10 @@ async function secretIn(path: string): Promise<string> {
   return secret;
 }
 
-/** An error of `fetch` has no details; its `cause` has them. */
+/**
+ * Returns the reason of a failed `fetch` for an error message. The error of `fetch` has no details; its
+ * `cause` has the error code.
+ */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'it failed';
   const { cause } = error;
