@@ -10,8 +10,8 @@ const compress = promisify<Uint8Array, { level: number }, Buffer>(gzip);
 const decompress = promisify<Uint8Array, { maxOutputLength: number }, Buffer>(gunzip);
 
 /**
- * Target size of a part; a part has less than twice as much. If an edit leaves less than a quarter, the part
- * is merged with its neighbour.
+ * The target size in bytes of a part of a policy body. A part is at most about twice this size. If an edit
+ * leaves less than a quarter of this size, the rest is merged with the neighbouring part.
  */
 const PART_BYTES = 128 * 1024;
 
@@ -22,16 +22,19 @@ const partKey = (sha256: string) => `part/${sha256}`;
 
 type Part = { readonly sha256: string; readonly bytes: number };
 
-/** A body to be stored: the hash of its list of parts, and the operations that store it. */
+/**
+ * A policy body to be stored. `sha256` is the hash of its list of parts; `operations` store the new parts and
+ * the list.
+ */
 export type BodyWrite = { readonly sha256: string; readonly operations: readonly KvOperation[] };
 
-/** A whole body to be stored, also as a gzip file. */
+/** A whole policy body to be stored. `compressed` is the same body as a gzip file. */
 export type WholeBodyWrite = BodyWrite & { readonly compressed: Uint8Array };
 
 /**
- * Texts in compressed parts. Each part is stored under its own hash, so that the revisions of a policy share
- * equal parts. A text is identified by the hash of its list of parts, so the same text can have different
- * identifiers.
+ * Policy bodies, each stored as a list of gzip-compressed parts. A part is stored under its own hash, so that
+ * revisions of a policy share equal parts. A body is identified by the hash of its list of parts. Equal
+ * bodies that were cut differently have different hashes.
  */
 export class Bodies {
   readonly #kv: KvStore;
@@ -45,7 +48,10 @@ export class Bodies {
     return { ...listed(parts, parts, values), compressed: Buffer.concat(values) };
   }
 
-  /** Rewrites only the parts that the edit touches, and at most one neighbour. */
+  /**
+   * Applies an edit to a stored body. Rewrites only the parts that the edit touches, and at most one
+   * neighbouring part.
+   */
   async edited(sha256: string, edit: TextEdit): Promise<BodyWrite> {
     const parts = await this.#list(sha256);
     const { first, end, start } = widened(parts, edit);
@@ -55,7 +61,7 @@ export class Bodies {
     return listed(parts.toSpliced(first, end - first, ...fresh.parts), fresh.parts, fresh.values);
   }
 
-  /** Returns the whole text as a gzip file, which may have several members. */
+  /** Returns the body as a gzip file, which may consist of several gzip members (RFC 1952). */
   async compressed(sha256: string): Promise<Uint8Array> {
     const parts = await this.#list(sha256);
     return Buffer.concat(await this.#values(parts));
@@ -86,7 +92,7 @@ export class Bodies {
   }
 }
 
-/** Decompresses a gzip file. */
+/** Decompresses a gzip file. Rejects if the result would be larger than `MAX_BODY_BYTES`. */
 export function inflated(value: Uint8Array): Promise<Uint8Array> {
   return decompress(value, { maxOutputLength: MAX_BODY_BYTES });
 }
@@ -98,7 +104,10 @@ export function edited(text: Uint8Array, { from, to, text: fresh }: TextEdit): U
 type Places = Pick<TextEdit, 'from' | 'to'>;
 type Touched = { readonly first: number; readonly end: number; readonly start: number; readonly bytes: number };
 
-/** The parts that contain the bytes from `from` to `to` (exclusive), and where the first of them starts. */
+/**
+ * Finds the parts that contain the bytes from `from` to `to` (exclusive). Returns their indexes from `first`
+ * to `end` (exclusive), the offset `start` of the first part, and their size.
+ */
 function touched(parts: readonly Part[], { from, to }: Places): Touched {
   let first = 0;
   let start = 0;
@@ -109,7 +118,10 @@ function touched(parts: readonly Part[], { from, to }: Places): Touched {
   return { first, end, start, bytes };
 }
 
-/** Includes a neighbour if little text would be left, so that parts do not become many and small. */
+/**
+ * Like `touched`, but adds a neighbouring part if the edit leaves little text in the touched parts. Otherwise
+ * many edits would produce many small parts.
+ */
 function widened(parts: readonly Part[], edit: TextEdit): Touched {
   const { first, end, start, bytes } = touched(parts, edit);
   const left = bytes - (edit.to - edit.from) + edit.text.length;
@@ -120,7 +132,7 @@ function widened(parts: readonly Part[], edit: TextEdit): Touched {
   return { first: first - 1, end, start: start - before, bytes: bytes + before };
 }
 
-/** Cuts a text into parts of similar length. */
+/** Cuts a text into parts of similar length and compresses each part. */
 async function cut(text: Uint8Array): Promise<{ readonly parts: Part[]; readonly values: Uint8Array[] }> {
   const count = Math.ceil(text.length / PART_BYTES);
   const size = Math.ceil(text.length / Math.max(1, count));

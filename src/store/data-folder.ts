@@ -7,16 +7,17 @@ import type { FindingListener } from './store-finding.js';
 
 const ROOT = 0;
 const STICKY = 0o1000;
-/** Mode bits: write permission, and permission to enter a folder. */
+/** File mode bits for the group. On a folder, the execute bit permits access to the files in the folder. */
 const GROUP = { write: 0o020, enter: 0o010 } as const;
 const OTHERS = { write: 0o002, enter: 0o001 } as const;
 const HARM = 'could replace the keys and policies of this node';
 
 /**
- * Makes the data folder with mode 0700. Throws `data_dir_exposed` if another user could replace its content,
- * such as token keys and policies. The folder, its content and all folders above it must belong to root or to
- * this user. They must not be writable by every user; only a folder above may be, if it has the sticky bit
- * (such as /tmp). A path that its group may write to is reported to `onFinding`.
+ * Creates the data folder with mode 0700 if it does not exist. Throws `data_dir_exposed` if another user
+ * could replace its content, such as token keys and policies.
+ * - The folder, its content and all folders above must belong to root or to the user of this process.
+ * - No such path may be writable by every user, except a folder above that has the sticky bit, such as /tmp.
+ * - A path that its group may write to is reported to `onFinding`.
  */
 export async function makeDataFolder(dataDir: string, onFinding: FindingListener): Promise<void> {
   await attempt(`make the data folder ${dataDir}`, () => mkdir(dataDir, { recursive: true, mode: 0o700 }));
@@ -32,7 +33,8 @@ export async function makeDataFolder(dataDir: string, onFinding: FindingListener
       const stats = await lstatIfThere(path);
       if (stats === null) continue;
       checkOwner(path, stats);
-      // A file in a folder that other users cannot enter is not exposed, whatever its own mode is.
+      // Check the mode of a file only if other users can enter the data folder. Otherwise the file is not
+      // exposed, whatever its mode is.
       if ((mode & OTHERS.enter) !== 0) checkOthers(path, stats);
       if ((mode & GROUP.enter) !== 0 && isOpenTo(GROUP.write, stats)) shared.push(path);
     }
@@ -44,15 +46,16 @@ export async function makeDataFolder(dataDir: string, onFinding: FindingListener
   });
 }
 
-/** All folders above a path, from the root on. */
+/** Returns all folders above a path, beginning with the root folder. */
 function above(path: string): readonly string[] {
   const parent = dirname(path);
   return parent === path ? [] : [...above(parent), parent];
 }
 
 /**
- * Returns whether the group can write to a path, and throws if every user can. A path with the mode bit
- * `unless` counts as not writable.
+ * Returns whether the group of a path can write to the path. Throws `data_dir_exposed` if every user can
+ * write to it. If the path has the mode bit `unless`, such as the sticky bit, the write permissions do not
+ * matter.
  */
 function isSharedWithGroup(path: string, stats: Stats, unless: number): boolean {
   checkOwner(path, stats);
@@ -72,13 +75,17 @@ function checkOthers(path: string, stats: Stats): void {
   throw new StoreError('data_dir_exposed', `every user can write to ${path}, and so ${HARM}; run chmod o-w ${path}`);
 }
 
-/** Always false for a link: the mode of a link has no effect. */
+/**
+ * Returns whether the mode contains the bit. Returns false for a symbolic link, because the mode of a link
+ * has no effect.
+ */
 function isOpenTo(bit: number, stats: Stats): boolean {
   return !stats.isSymbolicLink() && (stats.mode & bit) !== 0;
 }
 
 /**
- * Null if the path does not exist: a database that another process has open may remove files during the walk.
+ * Returns the status of a path, or null if the path does not exist. Another process that has the database
+ * open may delete files during the walk.
  */
 async function lstatIfThere(path: string): Promise<Stats | null> {
   return lstat(path).catch((failure: NodeJS.ErrnoException) => {
@@ -92,7 +99,7 @@ async function attempt(doing: string, work: () => Promise<unknown>): Promise<voi
     await work();
   } catch (cause) {
     if (cause instanceof StoreError) throw cause;
-    // The failed path may be a folder above the data folder or a file in it.
+    // Name the path that failed: it may be a folder above the data folder or a file in the data folder.
     const { path = '' } = cause as NodeJS.ErrnoException;
     throw new StoreError('store_unavailable', `${doing}: ${path === '' ? '' : `${path}: `}${reasonOf(cause)}`, {
       cause,

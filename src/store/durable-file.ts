@@ -2,8 +2,8 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /**
- * Writes `content` to `path` atomically: after a crash the file has the old content or the new one. Mode
- * 0600.
+ * Writes `content` to a file atomically, with mode 0600. After a crash the file has either the old content or
+ * the new content.
  */
 export async function writeDurably(path: string, content: Uint8Array | string): Promise<void> {
   const draft = `${path}.new`;
@@ -21,7 +21,9 @@ export async function writeDurably(path: string, content: Uint8Array | string): 
   await withHandle(dirname(path), 'r', (folder) => folder.sync());
 }
 
-/** Appends `content` to the file. After a crash a part of it may be there. */
+/**
+ * Appends `content` to a file. After a crash the file may contain an incomplete copy of `content` at its end.
+ */
 export async function appendDurably(path: string, content: Uint8Array): Promise<void> {
   await withHandle(path, 'a', async (file) => {
     await file.writeFile(content);

@@ -2,15 +2,18 @@ import { createHash, webcrypto } from 'node:crypto';
 import { StoreError } from './store-error.js';
 
 /**
- * Layout: `W`, format version, two zero bytes, length (u32 LE), SHA-256 of name and payload; then the
- * payload.
+ * Layout of a sealed value: the byte `W`, the format version, two zero bytes, the length of the payload (u32,
+ * little-endian), the SHA-256 of name and payload, then the payload.
  */
 const MAGIC = 0x57;
 const FORMAT = 1;
 const HEADER = 40;
 const OFF_LOOP_BYTES = 256 * 1024;
 
-/** Wraps a value with a checksum over name and payload, so that damage and swapped values are detected. */
+/**
+ * Adds a header with a checksum over `name` and the payload. The checksum detects damaged values, and values
+ * that are stored under the wrong key.
+ */
 export async function seal(name: string, payload: Uint8Array): Promise<Buffer> {
   const sealed = Buffer.alloc(HEADER + payload.length);
   sealed[0] = MAGIC;
@@ -21,7 +24,10 @@ export async function seal(name: string, payload: Uint8Array): Promise<Buffer> {
   return sealed;
 }
 
-/** Returns the payload. Throws `store_damaged` if the bytes are not what `seal` made for this name. */
+/**
+ * Returns the payload of a sealed value. Throws `store_damaged` if `seal` did not produce these bytes for
+ * this name.
+ */
 export async function unseal(name: string, sealed: Buffer): Promise<Uint8Array> {
   if (sealed.length < HEADER || sealed[0] !== MAGIC) throw damaged(name, 'it has no valid header');
   if (sealed[1] !== FORMAT) throw damaged(name, `its format is ${sealed[1]}, and this build knows format ${FORMAT}`);
@@ -32,7 +38,9 @@ export async function unseal(name: string, sealed: Buffer): Promise<Uint8Array> 
   return payload;
 }
 
-/** Returns the payload of the first of several concatenated sealed values, and the bytes after it. */
+/**
+ * Reads the first of several concatenated sealed values. Returns its payload, and the bytes after this value.
+ */
 export async function unsealFirst(
   name: string,
   sealed: Uint8Array,

@@ -6,8 +6,8 @@ import type { InterceptCaRecord, InterceptCaStore, KvStore } from './store-types
 import { createTurns } from './write-queue.js';
 
 /**
- * A key under `setting/`. The entry with the revision stays after a removal, so that no revision is used
- * twice.
+ * The key of the intercept CA in the store. Removing the CA keeps an entry with its revision under this key,
+ * so that a later CA gets a higher revision.
  */
 const KEY = 'setting/tls-intercept-ca';
 type Stored = InterceptCaRecord | { readonly revision: number };

@@ -4,7 +4,10 @@ export function encodeJson(value: unknown): Uint8Array {
   return Buffer.from(JSON.stringify(value));
 }
 
-/** Values have a checksum, so a value that parses was written by this program. */
+/**
+ * Parses a stored JSON value. The result is not validated: the checksum of stored values ensures that this
+ * program wrote the value.
+ */
 export function decodeJson<T>(bytes: Uint8Array): T {
   return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()) as T;
 }
@@ -13,7 +16,7 @@ export function putJson(key: string, value: unknown): KvOperation {
   return { type: 'put', key, value: encodeJson(value) };
 }
 
-/** All keys that begin with `prefix`, which ends in `/`. */
+/** Returns the range of all keys that begin with `prefix`. The prefix must end in `/`. */
 export function under(prefix: `${string}/`): KvRange {
   return { gte: prefix, lt: `${prefix.slice(0, -1)}0` };
 }

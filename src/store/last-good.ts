@@ -8,11 +8,14 @@ import type { PolicyHead, PolicyRow } from './policy-row.js';
 
 const NAME = 'last-good';
 const NEWLINE = 0x0a;
-/** After this many appended edits the copy is written anew. */
+/** After this many appended edits, `append` refuses and the caller writes the whole copy again. */
 const MAX_EDITS = 100;
 const MAX_EDIT_BYTES = 1024 * 1024;
 
-/** The second copy of the active state: the head and the active policy. */
+/**
+ * The last-good copy: a second copy of the head and of the active policy. The store is repaired from this
+ * copy after damage.
+ */
 export type LastGood = {
   readonly head: PolicyHead;
   readonly active: { readonly row: PolicyRow; body(): Promise<Uint8Array> } | null;
@@ -23,7 +26,10 @@ type LastGoodWrite = {
   readonly active: { readonly row: PolicyRow; readonly compressed: Uint8Array } | null;
 };
 
-/** The edit that turns the copied policy, identified by the hash of its body, into the active one. */
+/**
+ * An edit that turns the policy of the copy into the active policy. `of` is the body hash of the policy
+ * before the edit.
+ */
 type LastGoodEdit = {
   readonly head: PolicyHead;
   readonly row: PolicyRow;
@@ -32,10 +38,13 @@ type LastGoodEdit = {
 };
 
 export type LastGoodFile = {
-  /** Null if the copy does not exist or is damaged. */
+  /** Returns null if the copy does not exist or is damaged. */
   read(): Promise<LastGood | null>;
   write(copy: LastGoodWrite): Promise<void>;
-  /** Returns false if the copy cannot be updated by an edit; the caller must then write it whole. */
+  /**
+   * Appends an edit to the copy. Returns false if the edit cannot be appended; the caller must then write the
+   * whole copy.
+   */
   append(edit: LastGoodEdit): Promise<boolean>;
 };
 
@@ -47,12 +56,15 @@ type Line = {
 type Entry = Line & { readonly bytes: Uint8Array };
 
 /**
- * A file of sealed entries, each a line of JSON and some bytes: first the copy with its compressed body, then
- * edits of it. Reading stops at an entry that a crash left incomplete, and at one that does not continue the
- * previous entry.
+ * A file of sealed entries, each a line of JSON and some bytes. The first entry is the copy with its
+ * compressed body; each further entry is an edit. Reading stops at an entry that a crash left incomplete, and
+ * at an entry that does not edit the body before it.
  */
 export function lastGoodFile(path: string): LastGoodFile {
-  /** The state after which an edit can be appended. Null if it is unknown. */
+  /**
+   * The body hash, and the number and size of edits, at the end of the file. Null if the end of the file is
+   * unknown; then no edit can be appended.
+   */
   let tail: { readonly body: string; readonly edits: number; readonly bytes: number } | null = null;
   return {
     async read() {
@@ -98,7 +110,7 @@ async function entriesOf(path: string): Promise<readonly Entry[]> {
       rest = first.rest;
     }
   } catch {
-    // A damaged tail is ignored: the entries read before it are valid.
+    // Ignore a damaged end of the file: the entries read before the damage are valid.
   }
   return entries;
 }

@@ -4,7 +4,10 @@ import { type Address, bindLibrary, textAt } from '#libc/library.js';
 import { guardedUntilDone } from '#libc/termination-guard.js';
 import { StoreError } from './store-error.js';
 
-/** Functions of the C API, `rocksdb/c.h`. Objects are addresses; 0 is none. */
+/**
+ * Functions of RocksDB's C API (`rocksdb/c.h`). Objects are represented by their addresses; 0 is a null
+ * pointer.
+ */
 type LibRocksDb = {
   rocksdb_options_create(): Address;
   rocksdb_options_destroy(options: Address): void;
@@ -22,7 +25,9 @@ type LibRocksDb = {
   rocksdb_block_based_options_set_format_version(tables: Address, version: number): void;
   rocksdb_block_based_options_set_checksum(tables: Address, checksum: number): void;
   rocksdb_filterpolicy_create_bloom_full(bitsOfKey: number): Address;
-  /** Takes ownership of the filter: it is freed with the table options. */
+  /**
+   * Takes ownership of the filter policy: RocksDB frees the filter policy together with the table options.
+   */
   rocksdb_block_based_options_set_filter_policy(tables: Address, filter: Address): void;
   rocksdb_open: Beside<[options: Address, folder: string, error: BigUint64Array], Address>;
   rocksdb_open_for_read_only: Beside<
@@ -144,8 +149,8 @@ const RTLD_NOW = 2;
 const RTLD_NODELETE = 0x1000;
 
 /**
- * Older versions lack functions. With the `std::regex` of libstdc++ they also fail when they are loaded with
- * RTLD_DEEPBIND.
+ * The oldest supported RocksDB version. Older versions lack functions of this binding. Older versions built
+ * with the `std::regex` of libstdc++ also fail to load with RTLD_DEEPBIND.
  */
 const OLDEST = [7, 8] as const;
 const TRIPLETS: Partial<Record<NodeJS.Architecture, string>> = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' };
@@ -155,13 +160,19 @@ const FOLDERS = ['/usr/local/lib', ...(TRIPLET === undefined ? [] : [`/usr/lib/$
 type Loaded = { readonly calls: LibRocksDb; readonly threads: Threads; readonly closeAddress: Address };
 let loaded: Loaded | undefined;
 
-/** Returns the library of the distribution. Throws `store_library_missing`. */
+/**
+ * Returns the functions of the RocksDB library that is installed on this machine. Throws
+ * `store_library_missing`.
+ */
 export function librocksdb(): LibRocksDb {
   loaded ??= load(FOLDERS);
   return loaded.calls;
 }
 
-/** Loads the newest usable library in these folders. Throws `store_library_missing`. */
+/**
+ * Loads the newest usable RocksDB library in these folders. Throws `store_library_missing` if there is no
+ * usable library.
+ */
 export function load(folders: readonly string[]): Loaded {
   const wanted = `RocksDB ${OLDEST.join('.')} or later`;
   const found = folders.flatMap((folder) => librariesIn(folder)).sort((a, b) => b.major - a.major || b.minor - a.minor);
@@ -185,11 +196,11 @@ export function load(folders: readonly string[]): Loaded {
 }
 
 function bind(path: string): Loaded {
-  // RTLD_DEEPBIND: without it the C++ and compression symbols that Node exports replace those of the library,
-  // which aborts.
+  // Load with RTLD_DEEPBIND. Without this flag, the C++ and compression symbols that Node exports would
+  // replace those of the library, and RocksDB would abort the process.
   const calls = bindLibrary<LibRocksDb>(path, LIBROCKSDB, { deep: true });
   const threads = bindLibrary<Threads>(null, THREADS);
-  // The library has threads that outlive the Node thread that loaded it. It must never be unloaded.
+  // The library must never be unloaded: it has threads that outlive the Node thread which loaded it.
   const library = threads.dlopen(path, RTLD_NOW | RTLD_NODELETE);
   return { calls, threads, closeAddress: threads.dlsym(library, 'rocksdb_close') };
 }
@@ -203,8 +214,8 @@ function librariesIn(folder: string): { path: string; major: number; minor: numb
   try {
     names = readdirSync(folder);
   } catch (failure) {
-    // Without a free file descriptor an existing folder cannot be read. Do not report this as a missing
-    // library.
+    // Distinguish a missing folder from a folder that cannot be read, for example because no file descriptor
+    // is free. Only a missing folder may lead to `store_library_missing`.
     if (isAbsent(failure)) return [];
     throw new StoreError('store_unavailable', `look for librocksdb in ${folder}: ${String(failure)}`, {
       cause: failure,
@@ -217,8 +228,8 @@ function librariesIn(folder: string): { path: string; major: number; minor: numb
 }
 
 /**
- * Closes a database if this thread ends without closing it; otherwise the process would keep its lock.
- * Returns a function that revokes this.
+ * Makes the end of this thread close the database, by a pthread key destructor. Otherwise the process would
+ * keep the lock of a database that the thread left open. Returns a function that revokes this.
  */
 export function closeWithThread(database: Address): () => void {
   librocksdb();
@@ -232,12 +243,16 @@ export function closeWithThread(database: Address): () => void {
   };
 }
 
-/** koffi throws at 256 calls, and each call has its own stack. The thread pool has four threads. */
+/**
+ * The limit of simultaneous native calls. koffi throws at 256 asynchronous calls, and each call has its own
+ * stack. More calls would not run anyway: the libuv thread pool has four threads.
+ */
 const MOST_CALLS = 8;
 let calls = 0;
 const queued: (() => void)[] = [];
 /**
- * Buffers that the engine reads or writes during a call. This keeps the garbage collector from freeing them.
+ * Buffers that RocksDB reads or writes during a native call. Without these references, the garbage collector
+ * could free the buffers during the call.
  */
 const inUse = new Set<unknown>();
 
@@ -245,7 +260,10 @@ type Beside<Given extends readonly unknown[], Result> = {
   async(...given: [...Given, done: (error: Error | null, result: Result) => void]): void;
 };
 
-/** Makes a call on a thread of the pool. `given` and `used` stay referenced until the call is done. */
+/**
+ * Makes a native call on a thread of the libuv thread pool. `given` and `used` stay referenced until the call
+ * has returned.
+ */
 export function beside<Given extends readonly unknown[], Result>(
   call: Beside<Given, Result>,
   given: readonly [...Given],
@@ -272,7 +290,10 @@ export function beside<Given extends readonly unknown[], Result>(
   });
 }
 
-/** A slot for `char **errptr`. An error that the engine stores in it is thrown and freed. */
+/**
+ * A C variable for the `char **errptr` parameter of RocksDB functions. `check` throws the error that RocksDB
+ * stored, and frees its memory.
+ */
 export class ErrorSlot {
   readonly slot = new BigUint64Array(1);
 
@@ -282,7 +303,10 @@ export class ErrorSlot {
   }
 }
 
-/** The error at an index of an array of errors. Frees its memory. */
+/**
+ * Returns the error at an index of an array of RocksDB error pointers, or null. Frees the memory of the
+ * error.
+ */
 export function takeError(errors: BigUint64Array, at: number): Error | null {
   const address = Number(errors[at]);
   if (address === 0) return null;

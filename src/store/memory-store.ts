@@ -1,7 +1,7 @@
 import { StoreError } from './store-error.js';
 import type { KvOperation, KvRange, KvStore } from './store-types.js';
 
-/** A `KvStore` in memory. Its content ends with the process. */
+/** Creates a `KvStore` that keeps its content only in memory. */
 export function createMemoryStore(): KvStore {
   const entries = new Map<string, Uint8Array>();
   let open = true;

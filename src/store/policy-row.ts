@@ -1,12 +1,15 @@
 import type { PolicyRecord } from '#contracts/policy-record.js';
 
 /**
- * A record as stored. The active one is named by the head only; the body is stored in parts, whose list has
- * this hash.
+ * A policy record as stored. Which policy is active is stored only in `PolicyHead`. `body_sha256` is the hash
+ * of the list of parts of the policy's body.
  */
 export type PolicyRow = Omit<PolicyRecord, 'active'> & { readonly body_sha256: string };
 
-/** The state that changes with every commit. */
+/**
+ * The part of the store's state that belongs to no single policy: the generation and the id of the active
+ * policy.
+ */
 export type PolicyHead = {
   readonly generation: number;
   readonly active: string | null;

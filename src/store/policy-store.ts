@@ -12,16 +12,19 @@ const HEAD = 'head';
 const policyKey = (id: string) => `policy/${id}`;
 const historyKey = (id: string, revision: number) => `history/${id}/${String(revision).padStart(12, '0')}`;
 
-/** Each commit replaces this object as a whole, so that a read sees one consistent state. */
+/**
+ * The policies in memory. Each commit replaces the whole object, so that a concurrent read never combines old
+ * and new values.
+ */
 type State = {
   readonly head: PolicyHead;
   readonly rows: ReadonlyMap<string, PolicyRow>;
 };
 
 /**
- * Loads the policies, compares the active one with the last-good copy, and repairs the store from the copy if
- * that is as new or newer. An older copy never replaces a damaged policy: `active` then throws
- * `store_damaged`.
+ * Loads the policies and compares the active policy with the last-good copy. Repairs the store from the copy
+ * if the copy has the same or a higher generation. An older copy never replaces a damaged policy; `active`
+ * then throws `store_damaged`.
  */
 export async function loadPolicyStore(
   kv: KvStore,
@@ -39,9 +42,12 @@ class KvPolicyStore implements PolicyStore {
   readonly #lastGood: LastGoodFile;
   readonly #onFinding: FindingListener;
   readonly #inTurn = createTurns();
-  /** Ids of policies with a damaged row. */
+  /** Ids of policies whose stored record is damaged. */
   readonly #damaged = new Set<string>();
-  /** Restored bodies that could not be written back to the store. */
+  /**
+   * Policy bodies that were restored from the last-good copy but could not be written back to the store. The
+   * key is the body hash.
+   */
   readonly #restored = new Map<string, Uint8Array>();
   #state: State = { head: { generation: 0, active: null, ever_activated: false }, rows: new Map() };
 
@@ -207,7 +213,10 @@ class KvPolicyStore implements PolicyStore {
     }
   }
 
-  /** For an edit, returns the edited body. Throws `revision_conflict` if the edit is of another revision. */
+  /**
+   * Returns the body to store. For an edit, applies the edit to the stored body; throws `revision_conflict`
+   * if the edit refers to another revision.
+   */
   async #bodyOf(put: PolicyPut, stored: PolicyRow | undefined): Promise<BodyWrite | WholeBodyWrite> {
     if ('body' in put) return this.#bodies.whole(put.body);
     const { record, edit } = put;
@@ -224,7 +233,10 @@ class KvPolicyStore implements PolicyStore {
       : this.#bodies.whole(edited(restored, edit));
   }
 
-  /** If the copy cannot be written, this is only reported: the commit is already done. */
+  /**
+   * Updates the last-good copy. A write failure is only reported to `onFinding`, because the commit in the
+   * store has already succeeded.
+   */
   async #copyActive(put?: PolicyPut, before?: PolicyRow, body?: BodyWrite | WholeBodyWrite): Promise<void> {
     const { head, rows } = this.#state;
     const row = head.active === null ? undefined : rows.get(head.active);

@@ -2,7 +2,10 @@ import { rename } from 'node:fs/promises';
 import type { StoreError } from './store-error.js';
 import type { StoreFinding } from './store-finding.js';
 
-/** Moves the folder of a damaged store aside, with its content. */
+/**
+ * Renames the folder of a damaged store, so that its files are kept and a new store can be created. Returns a
+ * finding that names the new path.
+ */
 export async function quarantine(folder: string, { message }: StoreError): Promise<StoreFinding> {
   const aside = `${folder}.damaged-${new Date().toISOString().replaceAll(':', '')}`;
   await rename(folder, aside);

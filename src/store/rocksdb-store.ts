@@ -6,7 +6,7 @@ import type { KvOperation, KvRange, KvStore } from './store-types.js';
 
 const PAGE_ENTRIES = 256;
 
-/** Encodes values for the database, and decodes them. */
+/** How values are encoded for the database, and decoded from the database. */
 type Envelope = {
   readonly seal: (key: string, value: Uint8Array) => Buffer | Promise<Buffer>;
   readonly unseal: (key: string, stored: Buffer) => Uint8Array | Promise<Uint8Array>;
@@ -19,8 +19,8 @@ const PLAIN: Envelope = {
 
 /**
  * Opens or creates the RocksDB store in `folder`. Throws `store_locked`, `store_damaged`, `store_no_space` or
- * `store_unavailable`. With `readOnly` nothing is written, not even by opening. A `plain` store relies on the
- * block checksums of RocksDB: use it for many small values that may be lost.
+ * `store_unavailable`. With `readOnly`, opening writes nothing to the disk. A `plain` store relies on the
+ * block checksums of RocksDB instead of a checksum per value; use it for many small values that may be lost.
  */
 export async function openRocksDbStore(
   folder: string,
@@ -38,7 +38,7 @@ export async function openRocksDbStore(
 
 class RocksDbStore implements KvStore {
   readonly #folder: string;
-  /** Null if a failed write closed the database and it could not be opened again. */
+  /** The open database. Null if a failed write closed the database and opening it again also failed. */
   #database: RocksDb | null;
   #hasFailed = false;
   #reopening: Promise<void> | undefined;
@@ -124,8 +124,8 @@ class RocksDbStore implements KvStore {
   }
 
   /**
-   * RocksDB refuses writes after a failed one until the database is opened again. On a full disk it is opened
-   * read-only, and the next write tries again.
+   * Opens the database again after a failed write; until then, RocksDB refuses all writes. On a full disk the
+   * database is opened read-only, and the next write tries to open it writable again.
    */
   #reopen(): Promise<void> {
     const before = [...this.#underWay];

@@ -2,18 +2,18 @@ import { type Address, addressOf, copyAt } from '#libc/library.js';
 import { guarded } from '#libc/termination-guard.js';
 import { beside, closeWithThread, ErrorSlot, librocksdb, takeError } from './librocksdb.js';
 
-// Values of the C enums CompressionType and InfoLogLevel.
+// Values of RocksDB's C enums CompressionType and InfoLogLevel.
 const SNAPPY = 1;
 const HEADER_LEVEL = 5;
 /**
- * RocksDB 7.8 writes XXH3 by default, which versions before 6.29 report as damage. With these two settings
- * older builds can open the store.
+ * The table format version. By default, RocksDB 7.8 writes XXH3 checksums, which versions before 6.29 report
+ * as damage. With `FORMAT_VERSION` and `CRC32C`, older versions can read the files.
  */
 const FORMAT_VERSION = 5;
 const CRC32C = 1;
 /**
- * Most new findings are keys that do not exist. With a Bloom filter all but 1 % of the tables need not be
- * read for them.
+ * Bits per key of the Bloom filter. Most new findings have keys that are not in the database. The filter
+ * avoids 99 % of the table reads for such keys.
  */
 const FILTER_BITS_OF_KEY = 10;
 
@@ -21,21 +21,27 @@ const WRITE_BUFFER_BYTES = 4 * 1024 * 1024;
 const OPEN_FILES = 1_000;
 const PAGE_BYTES = 1024 * 1024;
 
-export type Operation = { readonly key: Buffer /** Null removes the key. */; readonly value: Buffer | null };
+export type Operation = { readonly key: Buffer /** Null deletes the key. */; readonly value: Buffer | null };
 export type Page = {
   readonly entries: readonly (readonly [key: Buffer, value: Buffer])[];
-  /** Whether the range may have more entries. */
+  /** Whether the range may contain more entries after this page. */
   readonly more: boolean;
 };
 
-/** A RocksDB database. Errors have RocksDB's own text. Do not make a call during or after `close`. */
+/**
+ * A RocksDB database. Methods throw errors with RocksDB's own text. No method may be called during or after
+ * `close`.
+ */
 export class RocksDb {
   readonly #database: Address;
   readonly #revokeClose: () => void;
   readonly #reading: Address;
   readonly #writing: Address;
   readonly #syncing: Address;
-  /** Bounds of open iterators. RocksDB does not copy them, so they must stay referenced. */
+  /**
+   * The key bounds of open iterators. RocksDB keeps only pointers to the bounds, so the garbage collector
+   * must not free them.
+   */
   readonly #bounds = new Set<Buffer>();
 
   private constructor(database: Address) {
@@ -49,7 +55,8 @@ export class RocksDb {
   }
 
   /**
-   * Opens the database in a folder, and creates it if needed. With `readOnly` nothing is created or written.
+   * Opens the database in a folder, and creates the database if the folder has none. With `readOnly`, nothing
+   * is created or written.
    */
   static async open(folder: string, readOnly: boolean): Promise<RocksDb> {
     const lib = librocksdb();
@@ -69,9 +76,9 @@ export class RocksDb {
       lib.rocksdb_options_set_max_open_files(options, OPEN_FILES);
       lib.rocksdb_options_set_info_log_level(options, HEADER_LEVEL);
       lib.rocksdb_options_set_stats_dump_period_sec(options, 0);
-      // Without this each opening leaves a log file.
+      // Keep only the newest log file. By default each opening of the database leaves a log file.
       lib.rocksdb_options_set_keep_log_file_num(options, 1);
-      // A path that cannot exist: RocksDB then writes no log.
+      // RocksDB writes no log file in a folder that cannot exist.
       if (readOnly) lib.rocksdb_options_set_db_log_dir(options, '/dev/null/none');
       const error = new ErrorSlot();
       const database = await (readOnly
@@ -85,7 +92,7 @@ export class RocksDb {
     }
   }
 
-  /** Values in the order of `keys`; null for a missing key. */
+  /** Returns the values in the order of `keys`, with null for a key that is not in the database. */
   async getMany(keys: readonly Buffer[]): Promise<(Buffer | null)[]> {
     const lib = librocksdb();
     const count = keys.length;
@@ -115,7 +122,7 @@ export class RocksDb {
     return found;
   }
 
-  /** Applies all operations in order, or none. */
+  /** Writes all operations in order, or none of them. */
   async write(operations: readonly Operation[], sync: boolean): Promise<void> {
     const lib = librocksdb();
     const batch = lib.rocksdb_writebatch_create();
@@ -133,9 +140,9 @@ export class RocksDb {
   }
 
   /**
-   * Returns the first entries from `gte` to `lt` (exclusive), or with `reverse` the last ones; at most
-   * `limit` and about 1 MiB. It must be synchronous: if a thread ended by an error while its iterator is
-   * open, `rocksdb_close` would abort the process.
+   * Returns the first entries from `gte` to `lt` (exclusive); with `reverse`, the last entries in descending
+   * order. Returns at most `limit` entries and about 1 MiB. This method must be synchronous: if an error
+   * ended the thread while an iterator is open, `rocksdb_close` would abort the process.
    */
   page(gte: Buffer, lt: Buffer, reverse: boolean, limit: number): Page {
     return guarded(() => {

@@ -5,13 +5,19 @@ import { reasonOf } from '#files/system-failure.js';
 import { writeDurably } from './durable-file.js';
 import { StoreError } from './store-error.js';
 
-/** Encrypts stored secrets (AES-256-GCM): the store cannot be read without the key. */
+/**
+ * Encrypts stored secrets with AES-256-GCM. A copy of the store without the sealing key does not reveal the
+ * secrets.
+ */
 export type Seal = {
-  /** `about` is authenticated, not encrypted. `open` succeeds only with the same `about`. */
+  /**
+   * Encrypts `secret`, and authenticates `about` without encrypting it. `open` fails with a different
+   * `about`, so a sealed value cannot be used for another purpose.
+   */
   seal(secret: Uint8Array, about: string): Promise<string>;
   /**
-   * Throws `seal_broken`, or one of `seal_key_missing`, `seal_key_exposed`, `seal_key_invalid` if there is no
-   * usable key.
+   * Decrypts a sealed value. Throws `seal_broken` if the value or `about` does not match the key. Throws
+   * `seal_key_missing`, `seal_key_exposed` or `seal_key_invalid` if there is no usable key.
    */
   open(sealed: string, about: string): Promise<Buffer>;
 };
@@ -22,8 +28,9 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
 /**
- * Uses the key in the file at `path`: 32 random bytes in base64, readable by its owner only. Unless the
- * operator provides it (`isGiven`), it is made when the first secret is sealed.
+ * Seals with the key in the file at `path`: 32 random bytes in base64, readable by the owner of the file
+ * only. If `isGiven` is true, the operator provides the file. Otherwise the file is created when the first
+ * secret is sealed.
  */
 export function fileSeal(path: string, isGiven: boolean): Seal {
   return sealWith(async (purpose) => {
@@ -36,7 +43,7 @@ export function fileSeal(path: string, isGiven: boolean): Seal {
   });
 }
 
-/** Uses a key in memory that ends with the process. */
+/** Seals with a random key that exists only in memory. */
 export function memorySeal(): Seal {
   const key = randomBytes(KEY_BYTES);
   return sealWith(async () => key);

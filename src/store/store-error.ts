@@ -1,28 +1,29 @@
 /**
- * Codes of store failures. The API maps them to its own codes: `store_unavailable`, `precondition_failed`.
+ * Codes of store failures. The API maps these codes to its own, for example `store_unavailable` and
+ * `precondition_failed`.
  */
 export type StoreErrorCode =
-  | 'data_dir_exposed' // another user can replace what is in the data folder
-  | 'store_locked' // another instance has this data folder open
-  | 'store_damaged' // the stored bytes are not those that were written
+  | 'data_dir_exposed' // another user can replace files in the data folder
+  | 'store_locked' // another process has the same data folder open
+  | 'store_damaged' // the stored bytes are not the bytes that were written
   | 'store_no_space' // the disk is full
-  | 'store_read_only' // opened without permission or space to write
+  | 'store_read_only' // the store was opened without permission or disk space to write
   | 'store_closed'
-  | 'store_library_missing' // RocksDB is not installed, or too old
-  | 'store_unavailable' // any other failure of the disk or the engine
-  | 'revision_conflict' // the stored revision is not the expected one
-  | 'token_key_exposed' // users other than the service's user can read the signing key
-  | 'token_key_invalid' // the key file holds no Ed25519 private key
-  | 'seal_key_missing' // a sealed value cannot be opened without this file
-  | 'seal_key_exposed' // users other than the service's user can read the sealing key
-  | 'seal_key_invalid' // the file holds no sealing key
-  | 'seal_broken' // sealed with another key, or modified
-  | 'generation_regressed'; // a commit has a lower generation than the store
+  | 'store_library_missing' // RocksDB is not installed, or the installed version is too old
+  | 'store_unavailable' // any other failure of the disk or of RocksDB
+  | 'revision_conflict' // the stored revision is not the expected revision
+  | 'token_key_exposed' // users other than the user of this process can read the key that signs tokens
+  | 'token_key_invalid' // the file of the signing key contains no Ed25519 private key
+  | 'seal_key_missing' // the file of the sealing key does not exist, so sealed values cannot be opened
+  | 'seal_key_exposed' // users other than the user of this process can read the sealing key
+  | 'seal_key_invalid' // the file of the sealing key contains no valid key
+  | 'seal_broken' // the value was sealed with another key, or was modified
+  | 'generation_regressed'; // the generation of a commit is lower than the stored generation
 
-/** A store failure. The message has the operation, then the error. */
+/** A failure of the store. The message names the operation, then the error. */
 export class StoreError extends Error {
   override readonly name = 'StoreError';
-  /** The key of the damaged value, if the damage is limited to one value. */
+  /** The store key of the damaged value. Undefined if the damage is not limited to one value. */
   readonly key: string | undefined;
   constructor(
     readonly code: StoreErrorCode,

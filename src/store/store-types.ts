@@ -2,33 +2,42 @@ import type { KeyObject } from 'node:crypto';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 
 /**
- * An ordered store of bytes under string keys, in the order of their UTF-8 bytes. Every failure is a
- * `StoreError`.
+ * A key-value store that orders its entries by the UTF-8 bytes of their keys. All its failures are
+ * `StoreError`s.
  */
 export type KvStore = {
-  /** Null for a missing key. Throws `store_damaged` instead of returning a damaged value. */
+  /**
+   * Returns the value of a key, or null if the store does not contain the key. Throws `store_damaged` for a
+   * damaged value.
+   */
   get(key: string): Promise<Uint8Array | null>;
-  /** Values in the order of `keys`. */
+  /** Returns the values in the order of `keys`, with null for a missing key. */
   getMany(keys: readonly string[]): Promise<(Uint8Array | null)[]>;
   put(key: string, value: Uint8Array, options: WriteOptions): Promise<void>;
   delete(key: string, options: WriteOptions): Promise<void>;
-  /** Writes all operations or none, also across a power failure. */
+  /** Writes all operations or none of them, even if the power fails during the write. */
   batch(operations: readonly KvOperation[], options: WriteOptions): Promise<void>;
   /**
-   * Reads in pages, not from a snapshot: an entry written during the walk may or may not appear. The iterator
-   * may be abandoned, or be open when the store closes (it then throws `store_closed`).
+   * Iterates over the entries of a range in pages, without a snapshot: an entry written during the iteration
+   * may be missing. An iterator need not be finished. After `close`, open iterators throw `store_closed`.
    */
   iterate(range: KvRange): AsyncIterable<readonly [key: string, value: Uint8Array]>;
-  /** Waits for pending operations. Later calls throw `store_closed`. Idempotent. */
+  /**
+   * Waits for pending operations and closes the store. Later calls of other methods throw `store_closed`;
+   * further calls of `close` do nothing.
+   */
   close(): Promise<void>;
 };
 
-/** With `sync` the promise resolves after the write has reached the disk. */
+/** With `sync`, the promise resolves only after the disk has stored the write. */
 type WriteOptions = { readonly sync: boolean };
 export type KvOperation =
   | { readonly type: 'put'; readonly key: string; readonly value: Uint8Array }
   | { readonly type: 'delete'; readonly key: string };
-/** `gte` is inclusive, `lt` exclusive. `limit` is a number of entries. */
+/**
+ * A range of keys from `gte` (inclusive) to `lt` (exclusive), in descending order if `reverse` is true.
+ * `limit` is the maximum number of entries.
+ */
 export type KvRange = {
   readonly gte: string;
   readonly lt: string;
@@ -37,52 +46,59 @@ export type KvRange = {
 };
 
 /**
- * Policies with all their revisions (B3). `active` in a record says whether the policy is the active one now.
+ * The stored policies with all their revisions (B3). `active` in a returned record is true if the policy is
+ * active now.
  */
 export type PolicyStore = {
-  /** Sorted by name; policies without a name come last. */
+  /** Returns the records sorted by name; policies without a name come last. */
   list(): Promise<PolicyRecord[]>;
   get(id: string): Promise<StoredPolicy | null>;
-  /** Names are trimmed and compared case-insensitively (D5). */
+  /** Finds the policy with this name. Ignores letter case, and white space at both ends of the name (D5). */
   findByName(name: string): Promise<PolicyRecord | null>;
   active(): Promise<StoredPolicy | null>;
   /**
-   * Writes one atomic, synced batch. Throws `generation_regressed` for a generation below the stored one.
-   * Throws `revision_conflict` for a revision that is not newer, or for an edit of a revision that does not
-   * exist.
+   * Writes a commit as one atomic batch and waits until the disk has stored it. Throws `generation_regressed`
+   * if the generation is lower than the stored one. Throws `revision_conflict` if the revision is not newer
+   * than the stored one, or if an edit refers to a revision that does not exist.
    */
   commit(change: PolicyCommit): Promise<void>;
-  /** Newest first. The history is kept after the policy is removed. Empty if the id was never used. */
+  /**
+   * Returns all revisions of a policy, newest first. They remain after the policy is removed. Returns an
+   * empty list if the id was never used.
+   */
   history(id: string): Promise<PolicyRecord[]>;
   revision(id: string, revision: number): Promise<StoredPolicy | null>;
-  /** The bytes from `from` to `to` of the body of a revision. Null if the revision does not exist. */
+  /**
+   * Returns the bytes from `from` to `to` (exclusive) of the body of a revision. Returns null if the revision
+   * does not exist.
+   */
   slice(id: string, revision: number, from: number, to: number): Promise<Uint8Array | null>;
-  /** The generation of the last commit; 0 before the first. */
+  /** Returns the generation of the last commit; 0 before the first commit. */
   generation(): Promise<number>;
-  /** Whether a policy was ever active (D27). */
+  /** Returns whether any policy was ever active on this node (D27). */
   everActivated(): Promise<boolean>;
 };
 
 export type PolicyCommit = {
-  /** The record to write. Its `record.active` decides whether it becomes the active one. */
+  /** The policy to write. If its `record.active` is true, the policy becomes the active policy. */
   readonly put?: PolicyPut;
-  /** The id of a stored policy that becomes active unchanged. */
+  /** The id of a stored policy that becomes active without a change of its content. */
   readonly activate?: string;
   /** The id of the policy that stops being active. */
   readonly deactivate?: string;
-  /** The id of the policy to remove. Its history is kept. */
+  /** The id of the policy to remove. Its revisions remain in the history. */
   readonly remove?: string;
   readonly generation: number;
 };
 
-/** Node settings: one JSON value per key. */
+/** Settings of the node: one JSON value per key. */
 export type SettingsStore = {
-  /** Null for a missing key. */
+  /** Returns null if there is no setting with this key. */
   get(key: string): Promise<unknown>;
   put(key: string, value: unknown): Promise<void>;
 };
 
-/** A Kubernetes integration (D38). The API never shows the service account token. */
+/** The connection to a Kubernetes API server (D38). Weir's own API never returns `service_account_token`. */
 export type Integration = {
   readonly name: string;
   readonly kind: 'kubernetes';
@@ -91,7 +107,7 @@ export type Integration = {
   readonly service_account_token: string;
 };
 export type IntegrationRecord = Integration & {
-  /** Incremented by each write, from 1. */
+  /** The revision of the integration: 1 for the first write, then 1 more for each write. */
   readonly revision: number;
   readonly created_at: string;
   readonly updated_at: string;
@@ -99,27 +115,30 @@ export type IntegrationRecord = Integration & {
 };
 
 export type IntegrationStore = {
-  /** Sorted by name. */
+  /** Returns all integrations sorted by name. */
   list(): Promise<IntegrationRecord[]>;
   get(name: string): Promise<IntegrationRecord | null>;
   /**
-   * `expected` is the revision that must be stored now; 0 for none, omitted for any. Otherwise throws
-   * `revision_conflict`.
+   * Writes an integration. `expected` is the revision that must be stored: 0 if there must be no integration,
+   * omitted if any revision is accepted. Throws `revision_conflict` if another revision is stored.
    */
   put(integration: Integration, author: string, expected?: number): Promise<IntegrationRecord>;
-  /** Returns whether the integration existed. */
+  /** Removes an integration. Returns whether the integration existed. */
   remove(name: string, expected?: number): Promise<boolean>;
 };
 
 /** The intercept CA as stored (D26). */
 export type InterceptCaRecord = {
   readonly cert_pem: string;
-  /** The certificates above it, starting with its issuer. */
+  /** The certificates of the CAs above the intercept CA, beginning with its issuer. */
   readonly chain_pem: string;
-  /** SHA-256 of its DER: 64 hex digits in lower case. */
+  /** SHA-256 of the DER form of the CA certificate, as 64 hexadecimal digits in lower case. */
   readonly fingerprint: string;
   readonly sealed_key: string;
-  /** Incremented by each write, from 1; removals do not reset it. */
+  /**
+   * The revision of the CA: 1 for the first write, then 1 more for each write. A removal does not reset the
+   * revision.
+   */
   readonly revision: number;
   readonly updated_at: string;
   readonly updated_by: string;
@@ -133,31 +152,31 @@ type InterceptCaWrite = {
 
 export type InterceptCaStore = {
   get(): Promise<InterceptCaRecord | null>;
-  /** The private key of a record. Throws `seal_broken`, or the error of reading the sealing key. */
+  /** Decrypts the private key of a record. Throws `seal_broken`, or an error of reading the sealing key. */
   key(record: InterceptCaRecord): Promise<KeyObject>;
   /**
-   * `expected` is the revision that must be stored now; 0 for none, omitted for any. Otherwise throws
-   * `revision_conflict`.
+   * Writes the intercept CA. `expected` is the revision that must be stored: 0 if there must be no CA,
+   * omitted if any revision is accepted. Throws `revision_conflict` if another revision is stored.
    */
   put(ca: InterceptCaWrite, author: string, expected?: number): Promise<InterceptCaRecord>;
-  /** Returns whether the CA existed. */
+  /** Removes the intercept CA. Returns whether the CA existed. */
   remove(expected?: number): Promise<boolean>;
 };
 
 export type Role = 'admin' | 'readonly';
-/** The stored data of a token; the token itself is never stored. Times are ISO 8601, UTC. */
+/** The stored data about an API token. The token itself is never stored. Times are in ISO 8601, UTC. */
 export type TokenRecord = {
   readonly id: string;
   readonly subject: string;
   readonly role: Role;
   readonly created_at: string;
-  /** Null: it never expires. */
+  /** Null if the token never expires. */
   readonly expires_at: string | null;
   readonly revoked_at: string | null;
 };
 
 export type TokenStore = {
-  /** Sorted by time of creation. */
+  /** Returns all token records sorted by time of creation. */
   list(): Promise<TokenRecord[]>;
   get(id: string): Promise<TokenRecord | null>;
   put(record: TokenRecord): Promise<void>;

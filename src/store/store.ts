@@ -33,11 +33,13 @@ export type Store = {
 };
 
 /**
- * Opens the node's store in its data folder: `store/` (RocksDB) and `last-good.policy`. A store too damaged
- * to open is moved aside and created anew from the last-good copy. On a full disk the store is opened
- * read-only. Both are reported to `onFinding`, and every write to `onWrite`. Throws `data_dir_exposed`,
- * `store_locked`, `store_no_space`, `store_unavailable`, `store_damaged`. The key of the intercept CA is
- * sealed with the key in `sealKeyFile`, or by default in `seal.key` in the data folder.
+ * Opens the store in the node's data folder: `store/` (RocksDB) and `last-good.policy`.
+ * - A store that is too damaged to open is moved aside, and a new store is created from the last-good copy.
+ * - On a full disk the store is opened read-only.
+ * - `onFinding` reports a damaged store and a full disk. `onWrite` reports every write.
+ * - The key of the intercept CA is sealed with the key in `sealKeyFile`, by default `seal.key` in the data
+ *   folder.
+ * - Throws `data_dir_exposed`, `store_locked`, `store_no_space`, `store_unavailable` or `store_damaged`.
  */
 export async function openStore(
   dataDir: string,
@@ -58,7 +60,7 @@ export async function openStore(
   }
 }
 
-/** A store in memory, for tests and trials. Nothing is kept. */
+/** Opens a store whose content exists only in memory, for tests and trials. */
 export function openMemoryStore(): Promise<Store> {
   return assemble(
     createMemoryStore(),

@@ -1,10 +1,10 @@
 import { StoreError } from './store-error.js';
 import type { KvStore } from './store-types.js';
 
-/** Called for every write: `written`, or the code of the failure. */
+/** Called after every write to the store. `outcome` is `written`, or the code of the failure. */
 export type WriteListener = (write: { readonly outcome: string; readonly seconds: number }) => void;
 
-/** Wraps a store so that the duration and outcome of each write are reported. */
+/** Wraps a store. The returned store reports the duration and outcome of each write to `onWrite`. */
 export function timedWrites(kv: KvStore, onWrite: WriteListener): KvStore {
   const timed = async (write: () => Promise<void>): Promise<void> => {
     const began = performance.now();

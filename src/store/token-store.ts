@@ -30,10 +30,10 @@ export function createTokenStore(kv: KvStore): TokenStore {
   };
 }
 
-/** The identity of a caller: the token's id, its subject and its role. */
+/** The identity of an API client: the token's id, its subject and its role. */
 type TokenIdentity = { readonly id: string; readonly subject: string; readonly role: Role };
 
-/** `unknown`: the token was signed by this node, but there is no record of it. */
+/** Why a token is rejected. `unknown`: the signature is valid, but the store has no record of the token. */
 type TokenRefusal = 'missing' | 'malformed' | 'wrong_algorithm' | 'bad_signature' | 'expired' | 'revoked' | 'unknown';
 
 type TokenVerdict =
@@ -43,23 +43,30 @@ type TokenVerdict =
 type TokenRequest = {
   readonly subject: string;
   readonly role: Role;
-  /** Null: the token never expires. */
+  /** The lifetime of the token in milliseconds. Null: the token never expires. */
   readonly expiresInMs: number | null;
 };
 
-/** Issues and verifies bearer tokens (D36). Its state is in memory, so verifying does not read the disk. */
+/**
+ * Issues and verifies bearer tokens (D36). All token records are in memory, so `verify` does not read the
+ * disk.
+ */
 export type Authority = {
   issue(request: TokenRequest): Promise<{ readonly token: string; readonly record: TokenRecord }>;
   verify(token: string | undefined): Promise<TokenVerdict>;
   list(): readonly TokenRecord[];
-  /** The token is rejected from the moment this resolves. Returns false if there is no such token. */
+  /**
+   * Revokes a token. When the promise resolves, the token is already rejected. Returns false if there is no
+   * token with this id.
+   */
   revoke(id: string): Promise<boolean>;
 };
 
 /**
- * Reads the signing key from `<dataDir>/token.key`, and the token in `<dataDir>/admin.token`. Creates missing
- * files with mode 0600. Revocations are also stored in `token.revocations`. An admin token file that this key
- * did not sign is replaced; a revoked admin token is left as it is.
+ * Creates the authority of a data folder. Reads the signing key from `token.key`, and the admin token from
+ * `admin.token`; creates missing files with mode 0600. Revocations are stored in the store and in
+ * `token.revocations`. If the admin token is not valid for the signing key, issues a new admin token. A
+ * revoked admin token is not replaced.
  */
 export async function createAuthority(
   store: TokenStore,
@@ -113,7 +120,10 @@ export async function createAuthority(
     return { kind: 'accepted', identity: { id: record.id, subject: record.subject, role: record.role } };
   };
 
-  /** The token is rejected at once, even if the disk then fails to store the revocation. */
+  /**
+   * Revokes a token. Adds the token's id to `revoked` before the disk writes, so that the token is rejected
+   * even if the disk fails to store the revocation.
+   */
   const revoke = async (id: string): Promise<boolean> => {
     const record = records.get(id);
     if (record === undefined) return false;
@@ -139,8 +149,8 @@ export async function createAuthority(
 }
 
 /**
- * A second copy of revocations: a store that lost its newest records must not make a revoked token valid
- * again.
+ * A second copy of the revocations in a file. Without this copy, a store that lost its newest records would
+ * accept a revoked token again.
  */
 function revocationFile(path: string) {
   return {
@@ -154,7 +164,10 @@ function revocationFile(path: string) {
 
 const refused = (reason: TokenRefusal): TokenVerdict => ({ kind: 'refused', reason });
 
-/** Expiry is checked against the record. The claim in the token is for its owner's information only. */
+/**
+ * Verifies the signature of a token and returns its id. Does not check the expiry claim of the token:
+ * `verify` checks the expiry in the token record.
+ */
 async function verifiedId(token: string, publicKey: KeyObject): Promise<{ id: string } | { reason: TokenRefusal }> {
   try {
     const { payload } = await jwtVerify(token, publicKey, {
@@ -194,7 +207,10 @@ async function signingKey(path: string): Promise<KeyObject> {
   throw new StoreError('token_key_invalid', `read ${path}: it holds no Ed25519 key`);
 }
 
-/** The node writes this file itself, with one line per revoked token. */
+/**
+ * The size limit of the revocation file in bytes. The node writes the file itself, with one line for each
+ * revoked token.
+ */
 const MOST_REVOCATION_BYTES = MOST_BYTES.policy;
 
 async function readIfThere(path: string, maxBytes: number = MOST_BYTES.secret): Promise<string | undefined> {

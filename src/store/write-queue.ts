@@ -1,4 +1,7 @@
-/** Runs tasks one after the other, in the order of the calls. */
+/**
+ * Returns a function that runs tasks one after the other, in the order of the calls. A failed task does not
+ * stop the next.
+ */
 export function createTurns(): <T>(task: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (task) => {
