@@ -46,9 +46,9 @@ export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
 /**
- * Runs a node until SIGTERM, SIGINT or SIGHUP: opens the store, starts the dataplane, serves the API.
- * Resolves with the exit code after draining; the datapath stays in place (D20). Throws if the node cannot
- * start. `disclosed` is the part of the configuration that may be shown.
+ * Runs a node until SIGTERM, SIGINT or SIGHUP: opens the store, starts the dataplane and serves the API.
+ * Resolves with the exit code after draining; the datapath remains attached and enforcing (D20). Throws if
+ * the node cannot start. `disclosed` is the configuration as a support dump may show it.
  */
 export async function run(config: Config, disclosed: DisclosedConfig): Promise<number> {
   const ring = new LogRing();
@@ -87,12 +87,12 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     dataplane?.datapath.watch((change) => {
       if (change.type === 'forwarding_changed')
         log.info({ way: change.way, reason: change.reason }, 'forwarding changed');
-      // The dataplane repairs a changed interface, link or guard itself; the operator must see that it
-      // happened.
+      // Log a warning for other changes, such as a lost interface, link or guard. The dataplane repairs the
+      // change itself, but the operator must know of it.
       else log.warn(change, 'dataplane changed');
     });
     const plane = inspecting === null ? null : createServicePlane(inspecting);
-    // A dead thread was replaced; its connections were reset.
+    // Log a warning: a service-plane thread died and was replaced, and its connections were reset.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
     const observer = createObserver(config, log, () => system);
     let apiIsMade = (): void => {};
@@ -152,7 +152,10 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
   return 0;
 }
 
-/** Closes the API. A client that does not read its response must not keep the node from ending. */
+/**
+ * Closes the API. Destroys the connections that remain after `GOODBYE_MS`: a client that does not read its
+ * response must not keep the process from ending.
+ */
 async function closed(api: Api): Promise<void> {
   const late = setTimeout(() => api.server.closeAllConnections(), GOODBYE_MS);
   await api.close();
@@ -160,7 +163,7 @@ async function closed(api: Api): Promise<void> {
 }
 const GOODBYE_MS = 5_000;
 
-/** The requirements of a dataplane that this machine lacks. */
+/** Returns the requirements of the dataplane that this machine does not meet. */
 export async function missingForDataplane(): Promise<readonly Missing[]> {
   const datapath = openDatapath({ ...PROBE_OPTIONS });
   try {
@@ -170,12 +173,15 @@ export async function missingForDataplane(): Promise<readonly Missing[]> {
   }
 }
 
-/** Removes programs, pins and guard. Afterwards the node enforces nothing (D20). */
+/**
+ * Removes the TC programs, the pinned maps and the guard from the kernel. Afterwards no policy is enforced on
+ * this machine (D20).
+ */
 export function detachDataplane({ pinPath }: { readonly pinPath: string }): Detached {
   return detach(pinPath);
 }
 
-/** Returns what the kernel enforces, with or without a running node. */
+/** Returns what the kernel enforces. Works with and without a running node. */
 export function readDataplaneStatus(options: StatusOptions): DataplaneStatus {
   return dataplaneStatus(options);
 }
@@ -270,14 +276,15 @@ function logFacts(system: System, log: Logger): void {
 }
 
 /**
- * Creates the observer before the system. `systemOf` may be called only later: the system starts the
- * observer, and does not exist until then.
+ * Creates the observer before the system exists, because `createSystem` needs the observer. `systemOf` must
+ * not be called during this function.
  */
 function createObserver(config: Config, log: Logger, systemOf: () => System): Observer {
   const connect = async (): Promise<void> => {
     const system = systemOf();
     system.takeEvents((source) => observer.hear(source));
-    // Names granted before the observer started. Empty without DNS.
+    // Names whose addresses were granted before the observer started. If there is no DNS proxy, the result is
+    // a refusal.
     const names = await system.lookups.names();
     if ('kind' in names) return;
     const named = names.flatMap(({ hostname, addresses }) => addresses.map((address) => ({ address, hostname })));
@@ -308,7 +315,10 @@ function createObserver(config: Config, log: Logger, systemOf: () => System): Ob
   return observer;
 }
 
-/** Passes events of the system to the observer. */
+/**
+ * Passes DNS lookups and inspected connections from the system to the observer. Disconnects wiretap readers
+ * when performance mode is disabled.
+ */
 function observe(system: System, observer: Observer): void {
   system.lookups.seen.subscribe((seen) => observer.see(seen));
   system.inspecting.seen.subscribe((seen) => observer.seeConnections(seen));
@@ -383,7 +393,10 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
   };
 }
 
-/** Maps jobs of the policy thread and requests on the bus to phases in metrics. */
+/**
+ * Maps a job of the policy thread, or a request on the bus, to the phase under which metrics report its
+ * duration.
+ */
 const PHASE_OF: Readonly<Record<string, PolicyPhase>> = {
   prepare: 'compile',
   prepare_group: 'compile',
@@ -405,8 +418,8 @@ function unread(failure: unknown): Refusal {
 }
 
 /**
- * Writes the policy of a file like that of any other client. A policy equal to the active one is not written
- * again.
+ * Applies the policy of a file by the same write operation as an API client. Does not write a policy that is
+ * equal to the active policy.
  */
 function follow(path: string, ready: Promise<void>, systemOf: () => System, log: Logger): FollowedPolicyFile {
   const take = async ({ form, json, record }: PolicyText): Promise<void> => {
@@ -438,7 +451,9 @@ function follow(path: string, ready: Promise<void>, systemOf: () => System, log:
   return new FollowedPolicyFile(path, { take, isFinal, failed }, ready);
 }
 
-/** Refusals that may not recur: the node tries the same text again later. */
+/**
+ * Refusals with a temporary cause: the same text may be accepted later, so the node tries to write it again.
+ */
 const REFUSED_FOR_NOW: readonly string[] = [
   'dataplane_unavailable',
   'activation_timeout',
@@ -447,7 +462,10 @@ const REFUSED_FOR_NOW: readonly string[] = [
   'draining',
 ];
 
-/** The message is public in `/ready`, so it must not quote the policy; the log has the details. */
+/**
+ * The policy file was refused. The error message is public in `/ready`, so it must not quote the policy; the
+ * log contains the details.
+ */
 class PolicyFileRefused extends Error {
   constructor(
     path: string,

@@ -34,7 +34,10 @@ const MOST_GRANTS = 100_000;
 const HITS_AT_ONCE = 10_000;
 const LARGE = { timeoutMs: 60_000, maxBytes: 64 << 20 } as const;
 
-/** Creates the support dumps of a node. A dump contains the files listed here and nothing else. */
+/**
+ * Creates the support dumps of a node (D33). Besides its manifest, a dump contains only the files listed in
+ * this function.
+ */
 export function createSupport(sources: SupportSources): Sysdumps {
   const { version, config } = sources;
   return createSysdumps({ node: config.node.id, version }, () => [
@@ -73,7 +76,7 @@ function ofParts({ system, metrics, ...sources }: SupportSources): Collector[] {
     jsonFile('readiness.json', () => system.readiness()),
     jsonFile('statecharts.json', () => system.debug.charts()),
     linesFile('statechart-events.jsonl', async function* () {
-      // Definitions are in the other file.
+      // Omit the chart definitions from events: `statecharts.json` contains them.
       yield system.debug.recent().map((told) => ({ ...told, definition: undefined }));
     }),
     jsonFile('stats.json', () => sources.stats()),
@@ -160,7 +163,10 @@ const EVERY_FINDING: FindingFilter = {
   untilMs: null,
 };
 
-/** Returns the result, or throws for a part that does not run; the manifest then shows the error. */
+/**
+ * Returns the result of a request to a component. Throws if the component refused, for example because it
+ * does not run; the manifest then contains the error.
+ */
 async function had<T>(asked: Promise<T | Refusal>): Promise<T> {
   const answer = await asked;
   if (typeof answer === 'object' && answer !== null && 'kind' in answer && answer.kind === 'refused')

@@ -1,24 +1,29 @@
 type ConfigProblemCode =
-  | 'unreadable' // the file cannot be read
-  | 'syntax' // not YAML
+  | 'unreadable' // the configuration file cannot be read
+  | 'syntax' // the text is not valid YAML
   | 'unknown_key'
   | 'missing_key'
   | 'invalid_value'
-  | 'unset_variable' // `${NAME}` of a variable that is not set
-  | 'unsupported' // a value that this build does not support
-  | 'insecure_bind' // a listener beyond loopback without TLS (D37)
-  | 'file_missing'; // a configured file does not exist or is not readable
+  | 'unset_variable' // the text contains `${NAME}`, and the environment variable NAME is not set
+  | 'unsupported' // this build does not support the value
+  | 'insecure_bind' // the API listens on an address other than loopback without TLS (D37)
+  | 'file_missing'; // a file that the configuration names does not exist or is not readable
 
 export type ConfigProblem = {
   readonly code: ConfigProblemCode;
-  /** Dotted, as in `api.tls.cert`; empty for the whole document. */
+  /**
+   * The dotted configuration key, such as `api.tls.cert`. Empty if the problem concerns the whole document.
+   */
   readonly key: string;
-  /** The place of the value: `weir.yaml:3:11`, or the name of the environment variable. */
+  /**
+   * Where the value was set: file, line and column such as `weir.yaml:3:11`, or the name of an environment
+   * variable.
+   */
   readonly where: string;
   readonly message: string;
 };
 
-/** The configuration is invalid. The error has all problems. */
+/** The configuration is invalid. The error contains all problems. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly code = 'invalid_config';

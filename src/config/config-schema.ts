@@ -345,7 +345,10 @@ const wiretap = z
   .prefault({})
   .meta({ description: 'The live view of traffic.' });
 
-/** The schema of the configuration file (D41). Every leaf and section describes itself in `meta`. */
+/**
+ * The schema of the configuration file (D41). `meta` describes each key and section; docs/configuration.md is
+ * generated from `meta`.
+ */
 export const configSchema = z.strictObject({
   version: z
     .union([z.literal(1), z.literal('1')], { error: 'must be 1' })

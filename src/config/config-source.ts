@@ -7,17 +7,20 @@ import { bare, members, schemaAt } from './schema-tree.js';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The file with the environment merged into it, not yet validated. */
+/** The configuration file merged with the environment variables, before validation. */
 export type Source = {
   readonly value: unknown;
   readonly problems: readonly ConfigProblem[];
-  /** The place of the value at a path, or of its key; otherwise that of the nearest parent. */
+  /**
+   * Returns where the value or the key at a path was set, in the form of `ConfigProblem.where`. If the path
+   * is missing, returns the position of its nearest parent.
+   */
   where(path: readonly PropertyKey[], what?: 'value' | 'key'): string;
-  /** Whether the value at a path, or a part of it, comes from an environment variable. */
+  /** Returns whether the value at a path comes from an environment variable, fully or partly. */
   isFromEnvironment(path: readonly string[], value: unknown): boolean;
 };
 
-/** `name` is the name of the file in problems. */
+/** Reads the configuration. `name` is the name of the file that problems show. */
 export function readSource(yaml: string, name: string, environment: Environment): Source {
   const lines = new LineCounter();
   const document = parseDocument(yaml, { lineCounter: lines, prettyErrors: false });
@@ -32,12 +35,15 @@ export function readSource(yaml: string, name: string, environment: Environment)
     const { line } = lines.linePos(pos[0]);
     if (reportedLines.has(line)) continue;
     reportedLines.add(line);
-    // A brace inside { } and [ ] starts a YAML map.
+    // The problem is probably an unquoted `${NAME}`: inside { } and [ ], its brace starts a YAML map.
     const variable = /^\$(\{[^}\n]*\})/.exec(yaml.slice(pos[0] - 1))?.[0];
     const hint = variable === undefined ? message : `inside { } and [ ] a variable needs quotes: "${variable}"`;
     problems.push({ code: 'syntax', key: '', where: at(pos[0]), message: hint });
   }
-  /** Compared by content, because an alias repeats a value at another place. */
+  /**
+   * The values that contain a substituted variable. They are compared by content, because a YAML alias
+   * repeats a value at another position.
+   */
   const substituted = new Set<unknown>();
   visit(document, {
     Scalar(key, scalar) {
@@ -52,7 +58,7 @@ export function readSource(yaml: string, name: string, environment: Environment)
     },
   });
 
-  /** Maps a dotted key to the variable that set it. */
+  /** Maps a dotted configuration key to the environment variable that set its value. */
   const overridden = new Map<string, string>();
   const where: Source['where'] = (path, what = 'value') => {
     for (let length = path.length; length > 0; length--) {
@@ -90,7 +96,10 @@ export function readSource(yaml: string, name: string, environment: Environment)
   };
 }
 
-/** Replaces `${NAME}` with the variable's value; `$${` stands for `${`. */
+/**
+ * Replaces `${NAME}` with the value of the environment variable NAME. Replaces the escape sequence `$${` with
+ * `${`.
+ */
 function substitute(value: string, environment: Environment): { text: string; unset: string[]; replaced: boolean } {
   const unset: string[] = [];
   let replaced = false;
@@ -109,7 +118,10 @@ const isRecord = (value: unknown): value is Record<string, unknown> =>
 
 const listOf = (text: string): string[] => (text.trim() === '' ? [] : text.split(',').map((item) => item.trim()));
 
-/** Returns whether the value was set. If a parent is not an object, the schema reports that anyway. */
+/**
+ * Sets the value at a path of keys. Returns false if a parent on the path is not an object; the schema
+ * reports that problem later.
+ */
 function put(root: Record<string, unknown>, keys: readonly string[], value: unknown): boolean {
   let section = root;
   for (const key of keys.slice(0, -1)) {

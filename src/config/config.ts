@@ -4,7 +4,10 @@ import type { ListenAddress } from './value.js';
 type TlsFiles = { readonly cert: string; readonly key: string };
 type MutualTlsFiles = TlsFiles & { readonly ca: string };
 
-/** The validated configuration of a node: frozen, with all defaults. A part that is null does not run. */
+/**
+ * The validated configuration of a node: frozen, with all defaults. If a section is null, that component does
+ * not run.
+ */
 export type Config = {
   readonly node: { readonly id: string; readonly dataDir: string };
   readonly log: { readonly level: ParsedConfig['log']['level']; readonly format: 'json' | 'pretty' };
@@ -26,13 +29,13 @@ export type Config = {
   };
   readonly dns: DnsConfig | null;
   readonly findings: FindingsConfig;
-  /** How far back a wiretap reader can start. */
+  /** For how many milliseconds wiretap messages are kept, so that a new reader can start with them. */
   readonly wiretap: { readonly replayMs: number };
   readonly servicePlane: ServicePlaneConfig | null;
   readonly cluster: ClusterConfig | null;
 };
 
-/** How long a flow without packets is kept, in milliseconds, by its state. */
+/** For how many milliseconds a flow without packets is kept, by the state of the flow. */
 type FlowTimeouts = Readonly<
   Record<
     | `tcp_${'syn_sent' | 'syn_received' | 'established' | 'half_closed' | 'closing' | 'reset'}`
@@ -42,7 +45,7 @@ type FlowTimeouts = Readonly<
 >;
 
 type DataplaneConfig = {
-  /** Interface names. A name may end in `*`. */
+  /** Names of network interfaces. A trailing `*` matches all names with the same beginning. */
   readonly interfaces: readonly string[];
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: 'strict' | 'loose' | 'off';
@@ -52,7 +55,7 @@ type DataplaneConfig = {
   readonly flowCapacity: number;
   readonly flowShare: number;
   readonly programCapacity: number;
-  /** Timeouts of flows, by state. */
+  /** Idle timeouts of flows in milliseconds, by the state of the flow. */
   readonly timeoutsMs: FlowTimeouts;
   readonly grantCapacity: number;
   readonly markMask: number;
@@ -70,7 +73,7 @@ type DnsConfig = {
   readonly cacheBytes: number;
   readonly serveStaleMs: number;
   readonly rebindProtection: boolean;
-  /** Names, each with or without a leading `*.`. */
+  /** Hostnames that may resolve to private addresses. A leading `*.` matches all names below it. */
   readonly rebindAllow: readonly string[];
 };
 
@@ -84,11 +87,11 @@ type FindingsConfig = {
 type ServicePlaneConfig = {
   readonly listen: ListenAddress;
   readonly workers: number;
-  /** Limit of one worker. */
+  /** The limit of connections for each worker thread. */
   readonly maxConnections: number;
-  /** Limit of one worker. */
+  /** The limit of connections per source address for each worker thread. */
   readonly maxConnectionsPerSource: number;
-  /** `system` or a path. */
+  /** `system` for the CA certificates of the operating system, or the path of a PEM file. */
   readonly upstreamCa: string;
   readonly deniedHttp: '403' | 'reset';
 };

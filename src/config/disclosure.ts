@@ -4,8 +4,8 @@ import type { Source } from './config-source.js';
 import { members } from './schema-tree.js';
 
 /**
- * All configuration keys, and whether a support dump may show their values. Keys that are not listed are
- * omitted completely.
+ * All configuration keys. The value is true if a support dump may show the value of the key. Support dumps
+ * omit keys that are not in this list.
  */
 export const SHOWN: Readonly<Record<string, boolean>> = {
   version: true,
@@ -61,7 +61,7 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'findings.file.path': true,
   'findings.file.max_size': true,
   'findings.file.keep': true,
-  // The path of a webhook URL is often a secret.
+  // Not shown: the path of a webhook URL is often a secret.
   'findings.webhook.url': false,
   'findings.webhook.secret_file': true,
   'findings.webhook.timeout': true,
@@ -86,8 +86,8 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
 };
 
 /**
- * The configuration without its secrets, by dotted key. Values have the form of the file, defaults their
- * parsed form. Values from the environment and secret values are not shown.
+ * The configuration without secrets, by dotted key. A value from the file has the form of the file; a default
+ * has its parsed form. Values from environment variables and secret values are omitted.
  */
 export type DisclosedConfig = Readonly<
   Record<
@@ -114,7 +114,7 @@ export function disclose(source: Source, parsed: ParsedConfig): DisclosedConfig 
   return Object.fromEntries(told);
 }
 
-/** The paths of all keys with values; sections are left out. */
+/** Returns the paths of all keys that have a value. Sections themselves are not included. */
 export function leavesOf(schema: z.core.$ZodType, path: readonly string[] = []): readonly (readonly string[])[] {
   const inner = members(schema);
   return inner.length === 0 ? [path] : inner.flatMap(([key, member]) => leavesOf(member, [...path, key]));

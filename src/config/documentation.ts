@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { configSchema } from './config-schema.js';
 import { members } from './schema-tree.js';
 
-/** Returns the text of `docs/configuration.md`: all keys of the schema. */
+/** Returns the text of `docs/configuration.md`, which describes all keys of the schema. */
 export function configurationDocument(): string {
   const sections = members(configSchema).filter(([, schema]) => members(schema).length > 0);
   const top = members(configSchema).filter(([, schema]) => members(schema).length === 0);
@@ -86,7 +86,7 @@ function defaultOf(schema: z.core.$ZodType): string {
   return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``;
 }
 
-/** Returns the `meta` of a schema, or of the schema that it wraps. */
+/** Returns the `meta` of a schema. If the schema has no `meta`, returns that of the schema which it wraps. */
 function metaOf(schema: z.core.$ZodType): z.core.GlobalMeta {
   const own = z.globalRegistry.get(schema);
   if (own !== undefined) return own;

@@ -10,12 +10,12 @@ import { type Environment, readSource, type Source } from './config-source.js';
 import { type DisclosedConfig, disclose } from './disclosure.js';
 import { isLoopback } from './value.js';
 
-/** Reads, validates and freezes the configuration. Throws `ConfigError` with all problems. */
+/** Reads, validates and freezes the configuration. Throws a `ConfigError` that contains all problems. */
 export function loadConfig(file: string, environment: Environment = process.env): Config {
   return readConfig(file, environment).config;
 }
 
-/** Like `loadConfig`, with the part of the configuration that may be shown. */
+/** Reads the configuration like `loadConfig`. Also returns the part that a support dump may show. */
 export function readConfig(
   file: string,
   environment: Environment = process.env,
@@ -29,7 +29,7 @@ export function readConfig(
   return understand(yaml, file, environment);
 }
 
-/** Parses the configuration from text. `name` is the name of the text in problems. */
+/** Parses the configuration from a text. `name` is the name that problems show in place of a file name. */
 export function parseConfig(yaml: string, name: string, environment: Environment): Config {
   return understand(yaml, name, environment).config;
 }
@@ -61,7 +61,10 @@ function problemsOf(issue: z.core.$ZodIssue, source: Source): ConfigProblem[] {
   return [problem('invalid_value', issue.path, plain(issue), source)];
 }
 
-/** Removes the "Invalid input: " with which zod's messages start. */
+/**
+ * Replaces zod's messages about wrong types, such as "Invalid input: expected object, received string", with
+ * messages for operators.
+ */
 function plain({ message, code }: z.core.$ZodIssue): string {
   if (code !== 'invalid_type') return message;
   return message.replace(/^Invalid input: expected (\w+), received (\w+)$/, (_, expected: string) =>
@@ -92,7 +95,10 @@ function contradictions({ api, dns }: Config, source: Source): ConfigProblem[] {
 
 const BPF_FILE_SYSTEM = 0xcafe_4a11;
 
-/** Returns no problem for a missing folder: its file system may be mounted before the node starts. */
+/**
+ * Checks that the pin path is in a BPF file system. A missing folder is not a problem: its file system may be
+ * mounted later, before the node starts.
+ */
 function notPinnable({ dataplane }: Config, source: Source): ConfigProblem[] {
   if (dataplane === null) return [];
   try {
@@ -104,7 +110,7 @@ function notPinnable({ dataplane }: Config, source: Source): ConfigProblem[] {
   return [problem('invalid_value', ['dataplane', 'pin_path'], message, source)];
 }
 
-/** Checks the certificate and key of the API, which are read once at the start of the node. */
+/** Checks the certificate and key of the API. The node reads both files only once, at its start. */
 function unusableFiles({ api: { tls } }: Config, source: Source): ConfigProblem[] {
   if (tls === null) return [];
   const cert = readBoundedSync(tls.cert, MOST_BYTES.certificates);

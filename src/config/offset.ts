@@ -1,8 +1,8 @@
 import { isMap, isNode, isScalar, isSeq } from 'yaml';
 
 /**
- * The offset of the value at a path in its YAML. Returns the offset of the key on request, and for values
- * that are not scalars.
+ * Returns the character offset of the value at a path in a YAML document. Returns the offset of the key if
+ * `what` is 'key' or the value is not a scalar. Returns undefined if the path does not exist.
  */
 export function offsetOf(
   contents: unknown,

@@ -3,7 +3,7 @@ import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { type PolicyText, readPolicyText } from './policy-text.js';
 
-/** The file cannot be read or is not YAML. */
+/** The policy file cannot be read, or is not YAML. */
 class PolicyFileError extends Error {
   override readonly name = 'PolicyFileError';
   readonly code = 'policy_file_unreadable';
@@ -18,17 +18,23 @@ async function readPolicyFile(path: string): Promise<PolicyText> {
 }
 
 export type PolicyFileEvents = {
-  /** Activates the policy of the file. */
+  /** Activates the policy of the file. Rejects if the policy is refused. */
   take(file: PolicyText): Promise<void>;
-  /** Whether the same text would be refused again. It is then not tried again before the file changes. */
+  /**
+   * Returns whether the same text would be refused again. If so, the text is not applied again before the
+   * file changes.
+   */
   isFinal(failure: unknown): boolean;
-  /** Called once for consecutive failures with the same message. */
+  /**
+   * Called with a failure to apply the file. Not called again while the following failures have the same
+   * message.
+   */
   failed(failure: unknown): void;
 };
 
 /**
- * Applies the policy of a file at the start and after each change of the file, one write at a time. It polls
- * the status of the file, so it also follows a file that is replaced by renaming or through a link.
+ * Applies the policy of a file at the start and after each change of the file, one write at a time. Polls the
+ * status of the path, so it also notices a file that is replaced by `rename`, or a changed symbolic link.
  */
 export class FollowedPolicyFile {
   #turn: Promise<unknown>;
@@ -37,7 +43,7 @@ export class FollowedPolicyFile {
   #reported: string | null = null;
   readonly #watchers = new Set<(failure: string | null) => void>();
 
-  /** Nothing is applied before `ready` resolves. */
+  /** The file is not applied before `ready` resolves. */
   constructor(
     private readonly path: string,
     private readonly events: PolicyFileEvents,
@@ -47,14 +53,20 @@ export class FollowedPolicyFile {
     this.#turn = ready;
   }
 
-  /** Applies the file, also after a failure. Rejects if the file cannot be read or is refused. */
+  /**
+   * Applies the file. May be called again after a failure. Rejects if the file cannot be read, or if its
+   * policy is refused.
+   */
   begin(): Promise<void> {
     const taken = this.#turn.then(() => this.#take());
     this.#turn = taken.catch(() => {});
     return taken;
   }
 
-  /** Calls the listener after each change of the file: with the reason of a failure, or with null. */
+  /**
+   * Calls the listener after each change of the file was applied: with the error message, or with null after
+   * success. Returns a function that removes the listener.
+   */
   watch(listener: (failure: string | null) => void): () => void {
     if (this.#watchers.size === 0) {
       watchFile(this.path, { interval: this.intervalMs, persistent: false }, this.#changed);
@@ -66,7 +78,7 @@ export class FollowedPolicyFile {
     };
   }
 
-  /** Stops. No later change is applied. */
+  /** Stops applying changes of the file. */
   close(): void {
     this.#isClosed = true;
     unwatchFile(this.path, this.#changed);

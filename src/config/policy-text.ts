@@ -2,27 +2,30 @@ import { LineCounter, parseDocument } from 'yaml';
 import { offsetOf } from './offset.js';
 
 /**
- * A policy as written by an operator. A document with a member `policy` is an envelope, any other one is in
- * singleton form. A document with `form: singleton` and `policy` is a policy in singleton form, with the name
- * or id of its record.
+ * A policy document as an operator wrote it.
+ * - A document with a member `policy` is an envelope.
+ * - A document without `policy` is a policy in singleton form.
+ * - A document with `form: singleton` and `policy` is also a policy in singleton form; its `name` or `id`
+ *   selects the stored policy to write.
  */
 export type PolicyText = {
   readonly form: 'envelope' | 'singleton';
   /**
-   * The record that a document in singleton form is written to. Null: the active one, or that of the
-   * envelope.
+   * Which stored policy a document in singleton form replaces. Null: the active policy, or the policy that an
+   * envelope names.
    */
   readonly record: { readonly name: string } | { readonly id: string } | null;
   readonly value: Readonly<Record<string, unknown>>;
-  /** The JSON to send: the text itself if it is JSON. */
+  /** The JSON to send to the API. A JSON text is sent unchanged. */
   readonly json: string;
   /**
-   * The place of a JSON pointer, or of the nearest parent. Null for a text that would take long to search.
+   * Returns the line and column of a JSON pointer in the text, or of the nearest parent that exists. Returns
+   * null if the text is longer than `LONGEST_WITH_PLACES`.
    */
   where(pointer: string): Place | null;
 };
 
-/** Line and column start at 1. */
+/** A position in the text; the first line and the first column are 1. */
 type Place = { readonly line: number; readonly column: number };
 
 export class PolicyTextError extends Error {
@@ -31,10 +34,13 @@ export class PolicyTextError extends Error {
 }
 
 const MAX_ALIASES = 100;
-/** Parsing a text of this size takes about 5 s. */
+/** The longest text, in characters, in which `where` searches. Parsing such a text takes about 5 s. */
 const LONGEST_WITH_PLACES = 2 * 1024 * 1024;
 
-/** Reads YAML or JSON. Throws `PolicyTextError`. The node validates the policy itself. */
+/**
+ * Parses a policy document in YAML or JSON. Throws a `PolicyTextError` for a syntax error. Does not validate
+ * the policy; the node validates it.
+ */
 export function readPolicyText(text: string): PolicyText {
   const json = asJson(text);
   const value = json === undefined ? asYaml(text) : json;
@@ -48,7 +54,10 @@ export function readPolicyText(text: string): PolicyText {
   return { form: 'singleton', record, value: policy, json: JSON.stringify(policy), where: inside };
 }
 
-/** Undefined for an envelope. */
+/**
+ * Returns which stored policy a document with `form: singleton` selects. Returns undefined if the document is
+ * an envelope.
+ */
 function singletonRecordOf({ form, name, id }: Readonly<Record<string, unknown>>): PolicyText['record'] | undefined {
   if (form !== 'singleton') return undefined;
   if (typeof name === 'string' && name !== '') return { name };
@@ -56,7 +65,10 @@ function singletonRecordOf({ form, name, id }: Readonly<Record<string, unknown>>
   throw new PolicyTextError('a document with `form: singleton` and `policy` has the name or the id of its record');
 }
 
-/** JSON is also YAML, but the JSON parser reads a large text a hundred times faster. */
+/**
+ * Parses the text as JSON; returns undefined if the text is not JSON. The YAML parser could also read JSON,
+ * but takes a hundred times longer for a large text.
+ */
 function asJson(text: string): Record<string, unknown> | undefined {
   if (!/^\s*\{/.test(text)) return undefined;
   try {
@@ -82,7 +94,7 @@ function asYaml(text: string): Record<string, unknown> {
   return value as Record<string, unknown>;
 }
 
-/** Parses the text when the first place is requested. */
+/** Returns the function `where` of a text. The text is parsed only when `where` is first called. */
 function placesOf(text: string): PolicyText['where'] {
   let read: { readonly contents: unknown; readonly lines: LineCounter } | undefined;
   return (pointer) => {

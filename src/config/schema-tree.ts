@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** Returns the schema without the wrappers for defaults and optional values. */
+/** Returns the schema inside the wrappers for default, optional and nullable values. */
 export function bare(schema: z.core.$ZodType): z.core.$ZodType {
   if (
     schema instanceof z.ZodPrefault ||
@@ -13,13 +13,13 @@ export function bare(schema: z.core.$ZodType): z.core.$ZodType {
   return schema;
 }
 
-/** The keys of a section; empty for a leaf. */
+/** Returns the keys of a section with their schemas. Returns an empty list if the schema is not a section. */
 export function members(schema: z.core.$ZodType): readonly (readonly [string, z.core.$ZodType])[] {
   const inner = bare(schema);
   return inner instanceof z.ZodObject ? Object.entries<z.core.$ZodType>(inner.shape) : [];
 }
 
-/** The schema at a path of keys. */
+/** Returns the schema at a path of keys, or undefined if the path does not exist. */
 export function schemaAt(schema: z.core.$ZodType, keys: readonly string[]): z.core.$ZodType | undefined {
   const [first, ...rest] = keys;
   if (first === undefined) return schema;

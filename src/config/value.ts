@@ -2,8 +2,8 @@ import { isIP } from 'node:net';
 import { z } from 'zod';
 
 /**
- * Types of configuration values. Each also accepts text for a number or boolean, because environment
- * variables are text. `form` is the description in `docs/configuration.md`.
+ * Schemas of configuration values. Numbers and booleans may also be given as text, because environment
+ * variables are text. In `meta`, `form` is the description in `docs/configuration.md`.
  */
 const DURATION = /^(\d+)(ms|s|m|h|d)$/;
 const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
@@ -15,7 +15,10 @@ export function text(about: string) {
   return z.string().min(1, 'must not be empty').meta({ description: about, form: 'text' });
 }
 
-/** A path. It is not resolved here: a relative path is relative to the working directory. */
+/**
+ * A path of a file or folder. The schema does not resolve a relative path; the path stays relative to the
+ * working directory of the process.
+ */
 export function path(about: string) {
   return z.string().min(1, 'must not be empty').meta({ description: about, form: 'path' });
 }
@@ -63,7 +66,10 @@ export function fraction(low: number, high: number, about: string) {
     .meta({ description: about, form: `number, ${low} to ${high}` });
 }
 
-/** A duration in milliseconds. Bounds are written as durations too. */
+/**
+ * A duration such as `60s`, converted to milliseconds. `low` and `high` are the least and greatest duration,
+ * written in the same form.
+ */
 export function duration(low: string, high: string, about: string) {
   const lowMs = durationMs(low) ?? 0;
   const highMs = durationMs(high) ?? 0;
@@ -91,7 +97,10 @@ export function durationMs(value: string): number | undefined {
   return Number(digits) * UNIT_MS[unit as keyof typeof UNIT_MS];
 }
 
-/** `host:port`; an IPv6 address needs brackets. With `addressOnly` the host must be an address. */
+/**
+ * An address and port as `host:port`; an IPv6 address needs brackets. With `addressOnly`, `host` must be an
+ * IP address and not a name.
+ */
 export function listenAddress(about: string, { addressOnly = false } = {}) {
   const form = addressOnly ? '`address:port`' : '`host:port`';
   const example = addressOnly ? '10.1.0.1:53' : '127.0.0.1:8080';
@@ -106,7 +115,7 @@ export function listenAddress(about: string, { addressOnly = false } = {}) {
     .meta({ description: about, form });
 }
 
-/** A name, with or without a leading `*.`. */
+/** A hostname, with or without a leading `*.`. */
 export function namePattern(about: string) {
   return z
     .string()
@@ -152,7 +161,9 @@ function interfaceProblem(value: string): string | undefined {
   return undefined;
 }
 
-/** A mask of 32 bits with at least `bits` bits set. YAML reads 0x00f00000 as a number. */
+/**
+ * A 32-bit mask with at least `bits` bits set. Accepts a number, because YAML parses 0x00f00000 as a number.
+ */
 export function mask(bits: number, about: string) {
   const error = `must be a 32-bit mask with at least ${bits} bits set, such as 0x00f00000`;
   return z
