@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ERRORS, type ErrorCode, typeOf } from './errors.js';
 
-/** Schemas that responses of several routes share. */
+/** Schemas of responses that several routes share. */
 const ProblemSchema = z
   .object({
     type: z.string().describe('`urn:weir:error:` and the code of the error, see docs/errors.md.'),
@@ -57,7 +57,7 @@ export const ProofSchema = z
     description: 'How the compiled policy was checked before its activation; null if nothing was activated.',
   });
 
-/** ISO 8601 in UTC. */
+/** A time in ISO 8601, UTC. */
 export const instant = z.string().meta({ format: 'date-time' });
 export const empty = z.undefined().describe('No body.');
 
@@ -91,7 +91,10 @@ type ProblemAnswer = {
   readonly content: { readonly 'application/problem+json': { readonly schema: typeof ProblemSchema } };
 };
 
-/** The error part of a route's `response` schema: one entry per status, which names its codes. */
+/**
+ * Returns the error responses of a route for its `response` schema. There is one response per HTTP status;
+ * its description lists the error codes.
+ */
 export function errorAnswers(...codes: readonly ErrorCode[]): Record<number, ProblemAnswer> {
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of new Set(codes)) {

@@ -1,15 +1,18 @@
 import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 
-/** Limits of the HTTP server (D2, D37). Each has a default; tests set shorter ones. */
+/** Limits of the HTTP server (D2, D37). `DEFAULT_LIMITS` has the values of a node; tests set smaller ones. */
 export type ApiLimits = {
   readonly bodyBytes: number;
   readonly policyBodyBytes: number;
-  /** Total size of the policy bodies that may be received or processed at the same time. */
+  /** The total size in bytes of the policy bodies that may be received or processed at the same time. */
   readonly policyBytesInFlight: number;
   readonly requestTimeoutMs: number;
   readonly policyRequestTimeoutMs: number;
-  /** How long the rest of a body is still read after its request was answered. */
+  /**
+   * For how many milliseconds the server reads the rest of a request body after the response. Then the
+   * connection is closed.
+   */
   readonly lingerMs: number;
   readonly headersTimeoutMs: number;
   readonly connectionsCheckingIntervalMs: number;
@@ -18,10 +21,13 @@ export type ApiLimits = {
   readonly headerBytes: number;
   readonly connections: number;
   readonly requestsPerSocket: number;
-  /** Requests of one address per window. `/health`, `/ready` and `/metrics` are not counted. */
+  /**
+   * The limit of requests from one client address in `requestWindowMs`. `/health`, `/ready` and `/metrics`
+   * are not counted.
+   */
   readonly requestsPerWindow: number;
   readonly requestWindowMs: number;
-  /** Invalid tokens of one address per window. */
+  /** The limit of invalid tokens from one client address in `failedLoginWindowMs`. */
   readonly failedLoginsPerWindow: number;
   readonly failedLoginWindowMs: number;
 };
@@ -48,11 +54,14 @@ export const DEFAULT_LIMITS: ApiLimits = {
 
 export type ApiOptions = {
   readonly version: string;
-  /** Host names and addresses of this node, without a port. localhost and 127.0.0.1 are always accepted. */
+  /**
+   * Accepted values of the `Host` header: host names and addresses of this node, without a port. Loopback
+   * names and addresses are always accepted.
+   */
   readonly hosts?: readonly string[];
   readonly logger?: FastifyBaseLogger;
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer };
   readonly limits?: Partial<ApiLimits>;
-  /** Returns whether a new connection must be closed at once. If omitted, none is closed. */
+  /** Returns whether a new connection must be closed immediately. By default no connection is closed. */
   readonly refuses?: (connection: Socket) => boolean;
 };

@@ -3,24 +3,27 @@ import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Caller, Management } from './management.js';
 
-/** The Fastify instance that every route uses. */
+/** The type of the Fastify instance on which all routes are registered. */
 export type Api = FastifyInstance<Server, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>;
 
-/** Registers the routes of one resource. */
+/** Registers the routes of one resource of the API. */
 export type Resource = (api: Api, management: Management) => void;
 
-/** The callers a route is for: all, both roles, or admins only (D36). */
+/**
+ * The clients that may call a route (D36). `public`: all clients. `read`: clients with a valid token. `write`:
+ * clients with an admin token.
+ */
 export type Access = 'public' | 'read' | 'write';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Default: `read` for GET and HEAD, `write` for every other method. */
+    /** The access of the route. The default is `read` for GET and HEAD, and `write` for all other methods. */
     access?: Access;
-    /** The body is a policy of up to 64 MiB, passed on as the received bytes. */
+    /** Set if the request body is a policy of up to 64 MiB. The route receives the body as unparsed bytes. */
     policyBody?: true;
   }
   interface FastifyRequest {
-    /** Set for every route that is not public. */
+    /** The authenticated client; null if the route is public. */
     caller: Caller | null;
   }
 }

@@ -5,12 +5,12 @@ import type { Management } from './management.js';
 
 const SAFE_METHODS = ['GET', 'HEAD', 'OPTIONS'];
 const LONGEST = 1_000;
-/** Operations with a writing method that change nothing. */
+/** Operations that change nothing although their HTTP method is not GET or HEAD. */
 const CHANGE_NOTHING: readonly (string | undefined)[] = ['createClusterSysdump', 'explainPolicy'];
 
 /**
- * Records refused logins and successful writes. A record never contains a body, a token, or a header other
- * than the ETag: records are stored, shown to readers and sent to sinks.
+ * Records refused logins and successful writes as findings. A finding never contains a request body, a token,
+ * or a header other than the ETag. Findings are stored, readable through the API and sent to sinks.
  */
 export function keepAuditTrail(api: Api, management: Management): void {
   api.addHook('onError', async (request, _reply, error) => {
@@ -24,7 +24,8 @@ export function keepAuditTrail(api: Api, management: Management): void {
       remote: remoteOf(request),
     });
   });
-  // `onSend`, not `onResponse`: a write whose caller disconnects early has changed the state as well.
+  // Use `onSend`, not `onResponse`: if the client disconnects early, `onResponse` does not run, although the
+  // write has changed the state.
   api.addHook('onSend', async (request, reply) => {
     if (!isChange(request, reply)) return;
     management.record({
@@ -39,7 +40,10 @@ export function keepAuditTrail(api: Api, management: Management): void {
   });
 }
 
-/** A missing token is not a login attempt: browsers and probes send requests without one. */
+/**
+ * Returns whether the error is a refused login. A missing token does not count as a login: browsers and
+ * probes send requests without a token.
+ */
 function isRefusal({ code }: ApiError): boolean {
   return code === 'invalid_token' || code === 'too_many_failed_logins' || ERRORS[code].status === 403;
 }

@@ -10,7 +10,9 @@ import type { Management } from './management.js';
 import { needPerformanceMode } from './performance-gate.js';
 
 const JSON_LINES = 'application/x-ndjson';
-/** The response is a stream of lines of this schema. */
+/**
+ * The schema of a JSON Lines response. The response itself is a stream, so its TypeScript type is `Readable`.
+ */
 const Lines = z.string().describe('One finding a line.') as unknown as z.ZodType<Readable>;
 const USUAL_LIMIT = 100;
 const LINES_AT_ONCE = 1_000;
@@ -50,7 +52,7 @@ export const auditResource: Resource = (api, management) => {
           return reply.type('application/json; charset=utf-8').send(shownPage(page, findings.nodeId));
         }
         const all = { ...asked, limit: limit ?? Number.POSITIVE_INFINITY };
-        // The first page is read before the response starts, so that a refusal gets its own status.
+        // Read the first page before the response starts. A refusal then still determines the HTTP status.
         const first = await pageOf(findings, { ...all, limit: Math.min(all.limit, LINES_AT_ONCE) });
         return reply.type(JSON_LINES).send(Readable.from(lines(findings, all, first), { highWaterMark: 1 }));
       },
@@ -64,7 +66,10 @@ async function pageOf(findings: Management['findings'], query: FindingQuery): Pr
   return page;
 }
 
-/** Reads a page when the previous one was consumed. */
+/**
+ * Yields the findings as JSON Lines, one page at a time. A page is read only after the client has received
+ * the previous page.
+ */
 async function* lines(
   findings: Management['findings'],
   all: FindingQuery,

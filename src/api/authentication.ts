@@ -4,8 +4,8 @@ import { ApiError } from './errors.js';
 import type { Caller, Management, TokenVerdict } from './management.js';
 
 /**
- * Counts a failed login of the request's address. Returns the seconds to wait if there were too many, else
- * null.
+ * Counts a failed login from the client address of the request. Returns how many seconds the client must wait
+ * after too many failed logins; otherwise null.
  */
 export type FailedLogins = (request: FastifyRequest) => Promise<number | null>;
 
@@ -18,8 +18,8 @@ const REASONS: Readonly<Record<string, string>> = {
 const BEARER = /^Bearer +([\w.~+/=-]+) *$/i;
 
 /**
- * Returns the caller of a request that needs one (D36), of any role. A valid token is accepted even if other
- * tokens from the same address failed.
+ * Verifies the token of a request and returns the authenticated client, whatever its role is (D36). A valid
+ * token is accepted even if other tokens from the same client address failed.
  */
 export async function authenticate(
   request: FastifyRequest,
@@ -44,13 +44,14 @@ export async function authenticate(
 }
 
 /**
- * Whether the token of a request is still valid. For streams, which last longer than the check of their
- * request.
+ * Returns whether the token of a request is still valid. A stream must call this repeatedly, because the
+ * token may expire or be revoked while the stream is open.
  */
 export async function isStillAllowed({ headers }: FastifyRequest, tokens: Management['tokens']): Promise<boolean> {
   const token = BEARER.exec(headers.authorization ?? '')?.[1];
   if (token === undefined) return false;
-  // No caller awaits this check: a failure must end the stream, not the process.
+  // Convert a rejection to false: callers in a timer do not handle rejections, and an unhandled rejection
+  // would end the process.
   return tokens.verify(token).then(
     ({ kind }) => kind === 'accepted',
     () => false,
@@ -58,15 +59,15 @@ export async function isStillAllowed({ headers }: FastifyRequest, tokens: Manage
 }
 
 /**
- * Refuses a caller without the required role. A dry run of a write changes nothing, so both roles may request
- * it (D7).
+ * Throws `forbidden` if the client's role does not suffice for the route. Clients with any role may request a
+ * dry run, because it changes nothing (D7).
  */
 export function checkRole({ role }: Caller, access: Access, isDryRun: boolean): void {
   if (access !== 'write' || isDryRun || role === 'admin') return;
   throw new ApiError('forbidden', undefined, [], { 'www-authenticate': `${CHALLENGE}, error="insufficient_scope"` });
 }
 
-/** The subject to record as the author of a write. */
+/** Returns the token's subject, which is recorded as the author of a write. */
 export function authorOf({ caller }: FastifyRequest): string {
   if (caller === null) throw new ApiError('unauthenticated');
   return caller.subject;

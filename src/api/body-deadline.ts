@@ -2,8 +2,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from './errors.js';
 
 /**
- * Responds 408 if the body of a request has not arrived in time. Node has one such limit per server, but
- * routes need different ones.
+ * Responds with 408 if the request body has not arrived completely after `timeoutMs`. Node has only one such
+ * time limit for the whole server, but routes need different limits.
  */
 export function startBodyDeadline(request: FastifyRequest, reply: FastifyReply, timeoutMs: number): void {
   const { raw } = request;
@@ -17,8 +17,9 @@ export function startBodyDeadline(request: FastifyRequest, reply: FastifyReply, 
 }
 
 /**
- * A client that still sends its body sees an early response only if the rest of the body is read. Node would
- * read it without a time limit.
+ * Reads the rest of a request body after an early response, for at most `lingerMs`. If the connection closed
+ * while the client still sends the body, the client might not receive the response. Node itself would read
+ * the body without a time limit.
  */
 export function endBody({ raw }: FastifyRequest, lingerMs: number): void {
   if (raw.complete || raw.destroyed) return;

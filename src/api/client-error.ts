@@ -1,13 +1,19 @@
 import type { Socket } from 'node:net';
 import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './errors.js';
 
-/** Responds to input that did not become a request: not HTTP, too large, or too slow. */
+/**
+ * Responds to input that the HTTP parser rejects: it is not HTTP, its headers are too large, or it arrives
+ * too slowly.
+ */
 export function answerClientError(error: Error & { readonly code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || socket.destroyed) return;
   answerProblem(socket, new ApiError(codeOf(error.code)));
 }
 
-/** Responds on a socket without a response object, and closes the connection. */
+/**
+ * Writes an error response directly to a socket, because there is no response object. Then closes the
+ * connection.
+ */
 export function answerProblem(socket: Socket, answer: ApiError): void {
   if (socket.writable) {
     const document = problemDocument(answer);

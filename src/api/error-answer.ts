@@ -4,7 +4,10 @@ import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './error
 import { isLastAnswer } from './last-request.js';
 import { withRemedy } from './preconditions.js';
 
-/** Maps errors of Fastify and the store to codes of the API. An error that is not listed is a bug. */
+/**
+ * Maps error codes of Fastify and of the store to error codes of the API. Any other error is a bug and
+ * becomes a 500 response.
+ */
 const KNOWN_CODES: Readonly<Record<string, ErrorCode>> = {
   FST_ERR_BAD_URL: 'invalid_url',
   FST_ERR_INVALID_URL: 'invalid_url',

@@ -17,7 +17,8 @@ Every error of the management API is a problem document of RFC 9457 (\`applicati
 `;
 
 /**
- * Returns the text of `docs/errors.md`. `dropReasons` maps each drop reason of the datapath to its meaning.
+ * Returns the text of `docs/errors.md`. `dropReasons` maps the name of each drop reason of the datapath to
+ * its meaning.
  */
 export function errorsPage(dropReasons: Readonly<Record<string, string>>): string {
   const errors = Object.entries(ERRORS).map(([code, { status, title, when, remedy }]) => [

@@ -1,7 +1,10 @@
 import type { RefusalCode } from '#bus/policy-requests.js';
 import type { PROBLEM_CODES } from '#contracts/policy-problem.js';
 
-/** An error of the management API: its status and title, when it occurs, and what the caller can do. */
+/**
+ * An error of the management API: its HTTP status and title, when the error occurs, and what the client can
+ * do.
+ */
 export type ErrorEntry = {
   readonly status: number;
   readonly title: string;
@@ -16,7 +19,10 @@ const entry = (status: number, title: string, when: string, remedy: string): Err
   remedy,
 });
 
-/** All errors of the management API. The codes are stable. `docs/errors.md` is generated from this table. */
+/**
+ * All errors of the management API. Their codes must not change. `docs/errors.md` is generated from this
+ * table.
+ */
 export const ERRORS = {
   malformed_request: entry(
     400,
@@ -277,8 +283,8 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 
 /**
- * A problem at one place of a request. `pointer` is an RFC 6901 JSON pointer, or `?name` for a query
- * parameter.
+ * A problem at one position of a request. `pointer` is a JSON pointer into the body (RFC 6901), `?name` for a
+ * query parameter, or `/name` for a path parameter.
  */
 export type ProblemLine = {
   readonly pointer: string;
@@ -286,13 +292,16 @@ export type ProblemLine = {
   readonly message: string;
 };
 
-/** Problem codes of path and query parameters. Those of bodies are the policy's problem codes. */
+/** Codes of problems in path and query parameters. Problems in a body have the problem codes of policies. */
 export const PARAMETER_CODES = {
   unknown_parameter: 'The endpoint has no parameter of this name.',
   invalid_parameter: 'The parameter cannot have this value, or was given more than once.',
 } as const;
 
-/** The `detail` of a response with problems: the first of them. */
+/**
+ * Returns the `detail` text of a response with problems: the first problem, and the number of further
+ * problems.
+ */
 export function detailOf(problems: readonly ProblemLine[]): string {
   const [first, ...others] = problems;
   if (first === undefined) return 'the request is not valid';
@@ -300,7 +309,7 @@ export function detailOf(problems: readonly ProblemLine[]): string {
   return `${place}${first.message}${others.length === 0 ? '' : ` (and ${others.length} more)`}`;
 }
 
-/** RFC 9457 problem details with the fields of D28. */
+/** Problem details as in RFC 9457, with the additional members of D28. */
 export type ProblemDocument = {
   readonly type: string;
   readonly title: string;
@@ -310,7 +319,10 @@ export type ProblemDocument = {
   readonly problems?: readonly ProblemLine[];
 };
 
-/** An error for the caller. Only `detail`, `problems` and `headers` leave the process. */
+/**
+ * An error that is sent to the client. The response contains only its status, title, `detail`, `problems` and
+ * `headers`, and never its stack.
+ */
 export class ApiError extends Error {
   override readonly name = 'ApiError';
   readonly statusCode: number;

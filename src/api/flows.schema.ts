@@ -121,7 +121,10 @@ export function filterOf(query: FilterQuery): FlowFilter {
   };
 }
 
-/** Whether any query parameter selects flows. */
+/**
+ * Returns whether at least one query parameter of the flow filter is present. A request to cut flows must
+ * have either a filter or `all`.
+ */
 export function selects(query: FilterQuery): boolean {
   return Object.keys(filterParameters).some((name) => query[name as keyof FilterQuery] !== undefined);
 }

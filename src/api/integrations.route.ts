@@ -228,7 +228,10 @@ export const integrationsResource: Resource = (api, { integrations }) => {
   );
 };
 
-/** Copies each member by name, so that a secret is never shown. */
+/**
+ * Copies the members of an integration one by one. A spread would also copy secret members, which must never
+ * be in a response.
+ */
 function shown(integration: IntegrationView): z.infer<typeof IntegrationSchema> {
   const { name, kind, api_server_url, ca_cert_pem, revision, created_at, updated_at, updated_by } = integration;
   return { name, kind, api_server_url, ca_cert_pem, revision, created_at, updated_at, updated_by };

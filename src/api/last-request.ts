@@ -5,9 +5,9 @@ type Answer = ServerResponse<IncomingMessage>;
 const last = new WeakSet<Answer>();
 
 /**
- * Closes a connection after the response to its last allowed request. Node's own count
- * (`maxRequestsPerSocket`) sends `Connection: close`, leaves the connection open, and answers the next
- * request with a bare 503.
+ * Closes a connection after the response to its last allowed request. Node's own limit `maxRequestsPerSocket`
+ * only sends `Connection: close`; it leaves the connection open, and responds to the next request with a 503
+ * without a body.
  */
 export function endAfter(server: Server, requestsPerSocket: number): void {
   const counts = new WeakMap<Socket, number>();
@@ -20,7 +20,10 @@ export function endAfter(server: Server, requestsPerSocket: number): void {
   });
 }
 
-/** Whether the connection ends after this response, which must then keep its `Connection` header. */
+/**
+ * Returns whether the connection closes after this response. Such a response must keep its `Connection:
+ * close` header.
+ */
 export function isLastAnswer(answer: Answer): boolean {
   return last.has(answer);
 }

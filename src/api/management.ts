@@ -15,20 +15,27 @@ import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 import type { Traffic } from './traffic-json.js';
 
 /**
- * The interface between the API and the node. `main.ts` provides it; routes use nothing else of the system.
+ * The interface through which API routes use the node. `main.ts` implements it. Routes must not use other
+ * objects of the node.
  */
 export type Management = {
   readonly policies: {
-    /** Never rejects for an error of the caller: such an error is a `Refusal`. */
+    /** Writes a policy. Returns a `Refusal` for an error of the client, and rejects only for other errors. */
     write(write: PolicyWrite): Promise<PolicyOutcome>;
     read(which: PolicyChoice): Promise<StoredPolicy | null>;
-    /** The record of a policy with the text of one of its source groups. Null if either is missing. */
+    /**
+     * Returns the record of a policy; `body` is the text of one of its source groups. Returns null if the
+     * policy or the source group does not exist.
+     */
     readGroup(id: string, group: string): Promise<StoredPolicy | Refusal | null>;
     list(): Promise<readonly PolicyRecord[]>;
-    /** The active generation; 0 before the first. */
+    /** Returns the generation of the program in force; 0 before the first activation. */
     generation(): number;
   };
-  /** `subject` is the caller's: questions of different subjects take turns. */
+  /**
+   * Explains a decision. `subject` is the token's subject of the client. Questions of different subjects are
+   * processed in turns, so that one client cannot delay all others.
+   */
   explain(question: ExplainQuestion, subject: string): Promise<Explanation | Refusal>;
   readonly performanceMode: {
     read(): Promise<PerformanceMode>;
@@ -42,11 +49,11 @@ export type Management = {
   };
   readonly interceptCa: {
     read(): Promise<InterceptCaView | null>;
-    /** `dryRun`: returns the result of the write, and stores nothing. */
+    /** Replaces the intercept CA. With `dryRun`, returns the result of the write but stores nothing. */
     put(
       write: WrittenBy & { readonly certPem: string; readonly keyPem: string; readonly dryRun: boolean },
     ): Promise<InterceptCaWritten | Refusal>;
-    /** Generates a CA and replaces the stored one. */
+    /** Generates a CA and replaces the stored intercept CA with it. */
     generate(write: WrittenBy): Promise<InterceptCaWritten | Refusal>;
     remove(removal: Pick<WrittenBy, 'expectedRevision'>): Promise<{ readonly kind: 'deleted' } | Refusal>;
   };
@@ -55,8 +62,8 @@ export type Management = {
     issue(request: TokenRequest): Promise<IssuedToken>;
     list(): readonly TokenRecord[];
     /**
-     * The token is rejected from the moment this resolves. False if there is no such token; revoking twice is
-     * no error.
+     * Revokes a token. When the promise resolves, the token is already rejected. Returns false if there is no
+     * such token. Revoking a token twice is not an error.
      */
     revoke(id: string): Promise<boolean>;
   };
@@ -67,7 +74,7 @@ export type Management = {
     query(query: FindingQuery): Promise<FindingPage | Refusal>;
     readonly nodeId: string;
   };
-  /** Records a finding about an action of the API. Never throws and never blocks. */
+  /** Records an API event as a finding. Returns immediately and never throws. */
   record(event: AuditEvent): void;
   readiness(): ReadinessReport;
   stats(): Promise<NodeStats>;
@@ -77,9 +84,12 @@ export type Management = {
 };
 
 type Wiretap = {
-  /** How long messages are kept for later readers. */
+  /** For how many milliseconds wiretap messages are kept for later readers. */
   readonly replayMs: number;
-  /** Sends matching messages to the sink, first those of the last `replayMs`. */
+  /**
+   * Sends the messages that match the filter to the sink, beginning with messages of the last `replayMs`
+   * milliseconds. The returned `close` ends the stream.
+   */
   read(filter: WiretapFilter, replayMs: number, sink: Sink): { close(): void };
 };
 
@@ -89,7 +99,7 @@ export type PolicyChoice =
   | { readonly by: 'name'; readonly name: string };
 
 type Role = 'admin' | 'readonly';
-/** The caller of a request: the id and subject of its token, and its role. */
+/** The authenticated client of a request. `id` and `subject` are those of its token. */
 export type Caller = { readonly id: string; readonly subject: string; readonly role: Role };
 
 export type TokenVerdict =
@@ -99,10 +109,10 @@ export type TokenVerdict =
 type TokenRequest = {
   readonly subject: string;
   readonly role: Role;
-  /** Null: the token does not expire. */
+  /** The lifetime of the token in milliseconds. Null: the token never expires. */
   readonly expiresInMs: number | null;
 };
-/** The stored data of a token; the token itself is never stored. Times are ISO 8601, UTC. */
+/** The stored data about an API token. The token itself is never stored. Times are in ISO 8601, UTC. */
 export type TokenRecord = {
   readonly id: string;
   readonly subject: string;
@@ -116,20 +126,23 @@ type IssuedToken = { readonly record: TokenRecord; readonly token: string };
 export type PerformanceMode = {
   readonly enabled: boolean;
   readonly source: 'local' | 'cluster' | null;
-  /** Incremented by each write; 0 while the built-in default applies. */
+  /**
+   * The revision of the setting: each write increments it. 0 if the setting was never written and its default
+   * applies.
+   */
   readonly revision: number;
 };
 type PerformanceModeWrite = {
   readonly enabled: boolean;
   readonly author: string;
   /**
-   * The revision that must be stored now; any if omitted. Otherwise the write fails with
-   * `precondition_failed`.
+   * The revision that must be stored; omitted if any revision is accepted. With another stored revision, the
+   * write fails with `precondition_failed`.
    */
   readonly expectedRevision?: number;
 };
 
-/** An integration in responses: without its token. */
+/** An integration as responses contain it, without the service account token. */
 export type IntegrationView = {
   readonly name: string;
   readonly kind: 'kubernetes';
@@ -150,11 +163,11 @@ type IntegrationWrite = {
   };
   readonly author: string;
   /**
-   * The revision that must be stored now; 0 for none, omitted for any. Otherwise the write fails with
-   * `precondition_failed`.
+   * The revision that must be stored: 0 if there must be no integration, omitted if any revision is accepted.
+   * With another stored revision, the write fails with `precondition_failed`.
    */
   readonly expectedRevision?: number;
-  /** Returns the result of the write, and stores nothing. */
+  /** If true, the write returns its result but stores nothing. */
   readonly dryRun?: boolean;
 };
 type IntegrationWritten = {
@@ -162,7 +175,7 @@ type IntegrationWritten = {
   readonly created: boolean;
   readonly integration: IntegrationView;
 };
-/** The intercept CA in responses: without its key. Times are ISO 8601, UTC. */
+/** The intercept CA as responses contain it, without the private key. Times are in ISO 8601, UTC. */
 export type InterceptCaView = {
   readonly subject: string;
   readonly fingerprint_sha256: string;
@@ -181,15 +194,15 @@ type InterceptCaWritten = {
 type WrittenBy = {
   readonly author: string;
   /**
-   * The revision that must be stored now; 0 for none, omitted for any. Otherwise the write fails with
-   * `precondition_failed`.
+   * The revision that must be stored: 0 if there must be no CA, omitted if any revision is accepted. With
+   * another stored revision, the write fails with `precondition_failed`.
    */
   readonly expectedRevision?: number;
 };
 type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number; readonly dryRun?: boolean };
 
 /**
- * A question of B1. `policy` is a draft in singleton form with the right shape, not yet validated. If
- * omitted, the active policy is explained.
+ * A question to the explain operation (B1). `policy` is a draft in singleton form; its JSON shape is checked,
+ * but the policy is not validated. Without `policy`, the answer explains the active policy.
  */
 export type ExplainQuestion = { readonly policy?: PolicyConfig; readonly query: ExplainQuery };

@@ -2,7 +2,10 @@ import type { FastifyRequest } from 'fastify';
 import type { Api } from './api.js';
 import { ApiError } from './errors.js';
 
-/** Collects all routes, to distinguish 405 from 404. Add it before the routes. */
+/**
+ * Returns a handler that distinguishes 405 (wrong method) from 404 (no such path). Must be called before the
+ * routes are registered, because it collects them with a hook.
+ */
 export function createNotFound(api: Api): (request: FastifyRequest) => never {
   const methods = new Map<string, Set<string>>();
   api.addHook('onRoute', ({ url, method }) => {

@@ -5,8 +5,8 @@ const PREFIX = '#/components/schemas/';
 const INPUT = /Input$/;
 
 /**
- * The generator writes every schema twice: for requests (`XInput`) and for responses (`X`). If both are
- * equal, one is kept. Unreferenced components are removed.
+ * The OpenAPI generator writes every schema twice: `XInput` for requests and `X` for responses. Replaces
+ * `XInput` by `X` where both are equal, and removes components without references.
  */
 export function mergeComponents<D extends object>(document: D): D {
   const schemas = { ...((document as Document).components?.schemas ?? {}) };
@@ -24,8 +24,9 @@ export function mergeComponents<D extends object>(document: D): D {
 }
 
 /**
- * Returns the names `XInput` that are equal to `X`. Starts by assuming equality of all, and removes unequal
- * ones until nothing changes.
+ * Returns the names `XInput` of schemas that are equal to their counterpart `X`. First assumes that all pairs
+ * are equal, and then removes unequal pairs until the result is stable. This finds equal schemas that refer
+ * to each other.
  */
 function equalPairs(schemas: Json): Set<string> {
   const candidates = new Set(Object.keys(schemas).filter((name) => INPUT.test(name)));

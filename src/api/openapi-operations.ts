@@ -27,8 +27,8 @@ const DESCRIPTIONS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Describes the request of an operation from the route's configuration: its access and its precondition
- * headers.
+ * Completes the OpenAPI description of a request with the required role and the precondition headers. Both
+ * follow from the configuration of the route.
  */
 export function describeRequest(route: RouteOptions, { schema, url }: Transformed): Transformed {
   const access = route.config?.access ?? 'write';
@@ -45,7 +45,10 @@ export function describeRequest(route: RouteOptions, { schema, url }: Transforme
   };
 }
 
-/** Adds the parts of responses that their body schemas cannot express. */
+/**
+ * Adds descriptions and response headers to the OpenAPI document, which the schemas of response bodies do not
+ * contain.
+ */
 export function describeAnswers<D extends object>(document: D): D {
   const paths = (document as { readonly paths?: Readonly<Record<string, Record<string, Operation>>> }).paths ?? {};
   for (const [path, operations] of Object.entries(paths)) {

@@ -19,7 +19,10 @@ const TAGS = {
   support: 'Help for those who help.',
 };
 
-/** Generates the document once, from the routes that are registered after it, and serves it. */
+/**
+ * Serves the OpenAPI document. It describes the routes that are registered after this plugin, and is
+ * generated at the first request.
+ */
 export function openapiResource(version: string): FastifyPluginAsync {
   const plugin: FastifyPluginAsync = async (fastify) => {
     const api = fastify as unknown as Api;
@@ -78,6 +81,7 @@ export function openapiResource(version: string): FastifyPluginAsync {
       },
     );
   };
-  // Without this the plugin has a scope of its own, and its hooks do not see the routes of its siblings.
+  // Fastify gives a plugin its own scope by default. In such a scope, the hooks of the plugin would not see
+  // the routes of other plugins.
   return Object.assign(plugin, { [Symbol.for('skip-override')]: true });
 }

@@ -2,7 +2,10 @@ import type { z } from 'zod';
 import { knownFields, nearest } from '#policy/document/known-fields.js';
 import { ApiError, detailOf, type ProblemLine } from './errors.js';
 
-/** Checks path and query parameters. Their schemas describe in plain words what is accepted. */
+/**
+ * Validates the path or query parameters of a request. Returns an error that contains one problem for each
+ * invalid parameter.
+ */
 export function readParameters(
   schema: z.ZodType,
   values: unknown,

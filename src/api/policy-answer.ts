@@ -13,7 +13,7 @@ const JSON_TYPE = 'application/json; charset=utf-8';
 export const sendJson = (reply: FastifyReply, bytes: Uint8Array): FastifyReply =>
   reply.type(JSON_TYPE).send(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
 
-/** Converts a request to a policy write. `body` is omitted if the request has none. */
+/** Converts an HTTP request to a policy write. Operations without a request body omit `body`. */
 export function policyWrite(
   request: FastifyRequest,
   write: {
@@ -40,7 +40,8 @@ export function policyWrite(
 }
 
 /**
- * Sends the response to a write. A singleton body has no field for warnings, so their codes go into a header.
+ * Sends the response to a policy write. A response in singleton form has no member for warnings, so a header
+ * contains the codes of the warnings.
  */
 export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyReply): FastifyReply {
   switch (outcome.kind) {
@@ -67,7 +68,8 @@ export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyR
 }
 
 /**
- * Sends the response to a write of one source group: the record with the group, or no body after a removal.
+ * Sends the response to a write of one source group. The response contains the policy's record and the group;
+ * after a removal it has no body.
  */
 export function answerGroup(
   outcome: PolicyOutcome,

@@ -2,14 +2,17 @@ import type { EnvelopeMode } from '#contracts/policy-document.js';
 import type { StoredPolicy } from '#contracts/policy-record.js';
 
 /**
- * Builds responses around a stored body. A body can have tens of megabytes of JSON, so it is not parsed here:
- * members are written around its bytes, and group modes are inserted into them.
+ * Builds the JSON of a policy record with the stored policy text as member `policy`. The text can have tens
+ * of megabytes, so it is copied and not parsed.
  */
 export function withPolicy({ record, body }: StoredPolicy, extra: Readonly<Record<string, unknown>> = {}): Buffer {
   return withMember('policy', { ...record, ...extra }, body);
 }
 
-/** A record with one group of its policy; null in place of a removed group. */
+/**
+ * Builds the JSON of a policy record with one source group as member `source_group`. An empty `body` becomes
+ * null: the group was removed.
+ */
 export function withGroup({ record, body }: StoredPolicy, extra: Readonly<Record<string, unknown>>): Buffer {
   return withMember('source_group', { ...record, ...extra }, body.length === 0 ? Buffer.from('null') : body);
 }
@@ -18,7 +21,10 @@ function withMember(name: string, members: Readonly<Record<string, unknown>>, te
   return Buffer.concat([Buffer.from(`${JSON.stringify(members).slice(0, -1)},"${name}":`), text, Buffer.from('}')]);
 }
 
-/** A stored policy in singleton form. Each group of an envelope gets the envelope's mode (D5). */
+/**
+ * Returns a stored policy in singleton form. For a policy in envelope form, inserts the envelope's mode into
+ * each source group (D5).
+ */
 export function singletonView({ record, body }: StoredPolicy): Uint8Array {
   return record.form === 'singleton' ? body : withGroupModes(body, record.mode);
 }
@@ -31,7 +37,10 @@ const OPEN_ARRAY = 0x5b;
 const CLOSE_ARRAY = 0x5d;
 const COLON = 0x3a;
 
-/** `body` must be validated JSON: an object whose source groups are objects that are not empty. */
+/**
+ * Inserts `mode` into each source group without parsing the JSON text. `body` must be valid JSON, with at
+ * least one member in each source group.
+ */
 function withGroupModes(body: Uint8Array, mode: EnvelopeMode): Uint8Array {
   const member = Buffer.from(`"mode":${JSON.stringify(mode)},`);
   const parts: Uint8Array[] = [];

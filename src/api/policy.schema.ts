@@ -86,7 +86,7 @@ export const policyWriteQuery = dryRunQuery.extend({
   activate: flag.optional().describe('`false` stores without activating.'),
 });
 
-/** Query parameters of a write to a record that the path selects by name or id. */
+/** Query parameters of a write to a stored policy that the path selects by name or id. */
 export const recordWriteQuery = policyWriteQuery.extend({
   form: z
     .enum(['envelope', 'singleton'], { error: 'Must be envelope or singleton.' })

@@ -5,7 +5,10 @@ export type Preconditions = { readonly ifMatch: string | undefined; readonly ifN
 
 const ENTITY_TAGS = /^(\*|(W\/)?"[^"]*"([ \t]*,[ \t]*(W\/)?"[^"]*")*)$/;
 
-/** The preconditions of a write (D8). Throws for preconditions that the API cannot check. */
+/**
+ * Returns the preconditions of a write request (D8). Throws `invalid_header` for preconditions that the API
+ * does not support.
+ */
 export function preconditionsOf({ headers }: FastifyRequest): Preconditions {
   const ifMatch = headers['if-match']?.trim();
   const ifNoneMatch = headers['if-none-match']?.trim();
@@ -19,8 +22,8 @@ export function preconditionsOf({ headers }: FastifyRequest): Preconditions {
 }
 
 /**
- * Preconditions of settings. Those of policies are in `src/policy-write/write-decision.ts`. `etag` is the
- * stored one; null if nothing is stored.
+ * Checks the preconditions of a write to a setting. `etag` is the stored ETag; null if nothing is stored.
+ * `src/policy-write/write-decision.ts` checks the preconditions of policies.
  */
 export function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag: string | null): void {
   if (ifMatch !== undefined && !matches(ifMatch, etag, 'strong')) {
@@ -32,11 +35,12 @@ export function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag
   }
 }
 
-/** Adds the remedy to the message of a failed precondition. */
+/** Returns the error message of a failed precondition: `found` and what the client can do. */
 export const withRemedy = (found: string): string => `${found}; read it again, and write with the new ETag in If-Match`;
 
 /**
- * Sets the ETag of a read. Returns true if the caller already has this revision; the response is then 304.
+ * Sets the ETag header of a read response. Returns true if the client already has this revision; the caller
+ * must then respond with 304.
  */
 export function isUnchanged(request: FastifyRequest, reply: FastifyReply, etag: string): boolean {
   reply.header('etag', etag);
@@ -52,7 +56,8 @@ function matches(field: string, etag: string | null, comparison: 'strong' | 'wea
 }
 
 /**
- * Returns the revision that the write must replace, so that no other write can come between check and write.
+ * Returns the revision that the write must replace, if the request has preconditions. The store compares this
+ * revision again, so that another write between the check and this write is detected.
  */
 export function expectedRevision(
   { ifMatch, ifNoneMatch }: Preconditions,

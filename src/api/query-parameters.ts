@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 
-/** A boolean query parameter. Without a value it means true. */
+/** A boolean query parameter. A parameter without a value, as in `?dry_run`, is true. */
 export const flag = z
   .enum(['', 'true', 'false'], { error: 'Must be true or false.' })
   .transform((word) => word !== 'false')
@@ -12,8 +12,8 @@ export const oneOrMore = z
   .transform((value) => (typeof value === 'string' ? [value] : value));
 
 /**
- * A list of texts, each converted by `read`. If `read` returns undefined, the parameter is refused with
- * `fault`.
+ * A query parameter that may be repeated. `read` converts each text. If `read` returns undefined for a text,
+ * the request is refused with the message `fault`.
  */
 export const listOf = <T>(read: (text: string) => T | undefined, fault: string) =>
   oneOrMore
@@ -21,35 +21,41 @@ export const listOf = <T>(read: (text: string) => T | undefined, fault: string) 
     .transform((texts) => texts.map((text) => read(text) as T))
     .optional();
 
-/** For lists that are compared with a very large number of items. */
+/**
+ * Limits a repeated query parameter to 64 values. For filters that compare each value with very many flows,
+ * hits or findings.
+ */
 export const few = (values: readonly unknown[] | undefined): boolean => (values?.length ?? 0) <= 64;
 export const FEW = { error: 'Must be given at most 64 times.' };
 
-/** The maximum number of items of a page. */
+/** The query parameter that limits the number of items in a page. */
 export const pageLimit = (usual: number, highest: number) => {
   const error = `Must be a whole number from 1 to ${highest}.`;
   return z.coerce.number(error).int(error).min(1, error).max(highest, error).default(usual);
 };
 
-/** For routes without parameters. Unknown ones are refused, because a misspelt `dry_run` must not write. */
+/**
+ * The query schema of routes without query parameters. It refuses unknown parameters: a misspelt `dry_run`
+ * must not cause a real write.
+ */
 export const noQuery = z.strictObject({});
 
-/** Query parameters of every write (D7). */
+/** The query parameter `dry_run`, which every write has (D7). */
 export const dryRunQuery = z.strictObject({
   dry_run: flag
     .optional()
     .describe('Do everything up to the commit, and change nothing. The role `readonly` may use it too.'),
 });
 /**
- * Whether a request asks for a dry run, as `flag` reads it. It runs before the parameters are validated; a
- * path without dry run refuses the parameter there.
+ * Returns whether a request asks for a dry run. Runs before the query parameters are validated; a route
+ * without dry run refuses the parameter at validation.
  */
 export const isDryRun = ({ query }: FastifyRequest): boolean => {
   const { dry_run: asked } = (query ?? {}) as { readonly dry_run?: unknown };
   return asked === '' || asked === 'true';
 };
-/** A member of the response to a dry run. */
+/** The member `dry_run` in the response to a dry run. */
 export const dryRunMember = z.literal(true).optional().describe('Present in the answer to a dry run.');
 
-/** The message for an empty path segment. */
+/** The error message for an empty segment in a request path. */
 export const NOT_EMPTY = 'Must not be empty; a path of a collection has no slash at its end.';

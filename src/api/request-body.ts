@@ -11,20 +11,23 @@ type RoutePart = Pick<Part, 'method' | 'url'> & { readonly schema: unknown; read
 type Reader = ReturnType<typeof validatorCompiler>;
 
 /**
- * Bodies arrive as bytes. All except policies are parsed here as strict JSON (D1) and validated with their
- * schema.
+ * Parses a request body from bytes as strict JSON (D1) and validates it with the schema of the route. Used
+ * for all routes except routes with a policy body.
  */
 export function readBody(route: RoutePart): Reader {
   const schema = route.schema as z.ZodType;
   return route.httpPart === 'body' ? reader(() => schema) : parameterReader(route);
 }
 
-/** For bodies with alternative schemas: problems are reported against the alternative that was meant. */
+/**
+ * Like `readBody`, for a body with alternative schemas. `meant` returns the alternative against which
+ * problems are reported.
+ */
 export function readBodyAs(meant: (body: unknown) => z.ZodType): (route: RoutePart) => Reader {
   return (route) => (route.httpPart === 'body' ? reader(meant) : parameterReader(route));
 }
 
-/** A policy is passed on as bytes; the worker that compiles it parses it. */
+/** Passes a policy body on as bytes. The policy thread parses it later. */
 export function keepBody(route: RoutePart): Reader {
   if (route.httpPart !== 'body') return parameterReader(route);
   return (bytes: unknown) => (isEmpty(bytes as Uint8Array | null) ? { error: emptyBody() } : { value: bytes });
@@ -67,7 +70,7 @@ const emptyBody = () =>
     { pointer: '', code: 'required', message: 'The body is empty; JSON is needed.' },
   ]);
 
-/** zod ignores this key instead of refusing it. */
+/** Finds `__proto__` keys in a body. zod would ignore such a key instead of refusing it. */
 function prototypeKeys(value: unknown, path: readonly (string | number)[]): ProblemLine[] {
   if (typeof value !== 'object' || value === null) return [];
   return Object.entries(value).flatMap(([key, member]: [string, unknown]) => {

@@ -18,8 +18,8 @@ const TOKEN_PARAMETERS = new Set([
 const TOKEN_SHAPE = /^(Bearer[ +])?eyJ[\w-]+\.[\w-]+\.[\w-]+$/;
 
 /**
- * Accepts only a path as the target. A target with scheme or host is meant for a proxy, and servers interpret
- * it in different ways.
+ * Accepts only a path as the target of a request (RFC 9112, 3.2.1). A target with scheme or host is meant for
+ * a proxy, and servers interpret such a target differently.
  */
 export function checkTarget({ raw }: FastifyRequest): void {
   if (!/^\/(?!\/)/.test(raw.url ?? ''))
@@ -27,7 +27,8 @@ export function checkTarget({ raw }: FastifyRequest): void {
 }
 
 /**
- * Refuses too many headers, and repeated headers that must be single: parsers differ in which one they use.
+ * Refuses too many headers. Refuses repeated headers that must be single, because HTTP parsers differ in
+ * which of the values they use.
  */
 export function checkHeaders({ raw }: FastifyRequest, headerCount: number): void {
   const names = raw.rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
@@ -41,8 +42,9 @@ export function checkHeaders({ raw }: FastifyRequest, headerCount: number): void
 }
 
 /**
- * Prevents DNS rebinding: a page whose own name was made to resolve to this node still sends that name in
- * `Host`. The literal address on which the connection arrived is always accepted.
+ * Refuses a `Host` header that does not name this node, to prevent DNS rebinding: a malicious web page can
+ * make its own name resolve to this node, but still sends that name in `Host`. The IP address on which the
+ * connection arrived is always accepted.
  */
 export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string>): void {
   const host = hostnameOf(request.headers.host ?? '');
@@ -53,10 +55,13 @@ export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string>): 
   throw new ApiError('host_refused', `this node does not go by the name ${host}: ${remedy}`);
 }
 
-/** Prevents writes by pages of other origins in a browser. Other clients send neither header. */
+/**
+ * Refuses writes that a browser sends for a page of another origin. Clients other than browsers send neither
+ * `Origin` nor `Sec-Fetch-Site`.
+ */
 export function checkOrigin({ method, headers }: FastifyRequest): void {
-  // A WebSocket is checked too: pages of any origin can open one, with the credentials that the browser
-  // stores.
+  // Check WebSocket upgrades although their method is GET: a page of any origin can open a WebSocket with the
+  // credentials that the browser stores.
   if (SAFE_METHODS.has(method) && headers.upgrade === undefined) return;
   const site = headers['sec-fetch-site'];
   if (site !== undefined && site !== 'same-origin' && site !== 'none') throw new ApiError('origin_refused');
@@ -65,7 +70,7 @@ export function checkOrigin({ method, headers }: FastifyRequest): void {
   if (!URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase()) throw new ApiError('origin_refused');
 }
 
-/** Refuses tokens in the URL, because URLs are stored in logs and histories (D36). */
+/** Refuses tokens in the query of a URL, because URLs are stored in logs and browser histories (D36). */
 export function checkQuery(request: FastifyRequest): void {
   const query = request.raw.url?.split('?', 2)[1];
   if (query === undefined) return;

@@ -1,4 +1,4 @@
-/** Headers of every response. */
+/** Headers that every response of the API contains. */
 export const SECURITY_HEADERS = {
   'x-content-type-options': 'nosniff',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",

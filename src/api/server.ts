@@ -64,7 +64,10 @@ const RESOURCES = [
 
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*("utf-8"|utf-8)\s*)?$/i;
 
-/** Creates the management API of a node. It does not listen yet; `inject` works. */
+/**
+ * Creates the management API of a node. The returned server does not listen yet, but its method `inject`
+ * already works.
+ */
 export async function createApi(management: Management, options: ApiOptions): Promise<Api> {
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const api = Fastify(serverOptions(options, limits)) as unknown as Api;
@@ -76,8 +79,8 @@ export async function createApi(management: Management, options: ApiOptions): Pr
     socket.destroy();
   });
   api.server.on('drop', () => management.metrics.refusedConnection());
-  // Node silently drops headers above its limit. One more than our limit lets `checkHeaders` refuse the
-  // request.
+  // Node silently drops headers above its limit. With a limit of one more, `checkHeaders` sees the surplus
+  // header and refuses the request.
   api.server.maxHeadersCount = limits.headerCount + 1;
 
   endAfter(api.server, limits.requestsPerSocket);
@@ -138,14 +141,17 @@ function readJsonOnly(api: Api): void {
   });
 }
 
-/** A route without its own setting needs a token, and the role `admin` if its method can change something. */
+/**
+ * Returns the access of a route that does not set it: a valid token for GET and HEAD, and the role `admin`
+ * for all other methods.
+ */
 function defaultAccess(route: RouteOptions): Access {
   return [route.method].flat().every((method) => method === 'GET' || method === 'HEAD') ? 'read' : 'write';
 }
 
 /**
- * Counts a request of its address. Returns the seconds to wait if there were too many in the window, else
- * null.
+ * Returns a function that counts a request for its client address. The function returns how many seconds the
+ * client must wait after too many requests in the window; otherwise null.
  */
 function counter(api: Api, max: number, timeWindow: number): (request: FastifyRequest) => Promise<number | null> {
   const count = api.createRateLimit({ max, timeWindow });
@@ -178,8 +184,8 @@ function guard(
     if (access === 'public') return;
     const waitSeconds = await countRequest(request);
     if (waitSeconds !== null) throw new ApiError('rate_limited', undefined, [], { 'retry-after': String(waitSeconds) });
-    // Check this before the body is read: Fastify refuses QUERY without a content type with an error of its
-    // own.
+    // Respond with 404 before Fastify reads the body. Otherwise Fastify would refuse a QUERY request without
+    // a content type with its own error.
     if (request.is404) return notFound(request);
     request.caller = await authenticate(request, management.tokens, countFailedLogin);
     checkRole(request.caller, access, isDryRun(request));

@@ -20,7 +20,10 @@ const POINTERS =
   'Pointers of problems and warnings are into the body; those about other groups begin with `/policy` and are into the ' +
   'record, as `GET /api/v1/policies/:id` answers it.';
 
-/** Reads and writes one group of a policy. The result is the same as that of a write of the whole policy. */
+/**
+ * Reads and writes one source group of a stored policy. A write gives the same result as a write of the whole
+ * policy with the changed group.
+ */
 export const sourceGroupsResource: Resource = (api, { policies }) => {
   api.get(
     PATH,

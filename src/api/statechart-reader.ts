@@ -1,9 +1,9 @@
 import type { WebSocket } from 'ws';
 import type { Inspection, Statecharts } from '#bus/statecharts.js';
 
-/** Bytes that may wait for a slow reader; more are dropped. */
+/** The limit of bytes that wait for one slow reader. Above this limit, further messages are dropped. */
 const WAITING_BYTES = 1 << 20;
-/** A reader with this many dropped messages is disconnected. */
+/** A reader that lost more than this many messages in a row is disconnected. */
 const MOST_DROPPED = 1_000;
 const MOST_READERS = 32;
 const POLICY_VIOLATION = 1008;
@@ -11,10 +11,16 @@ const TRY_AGAIN_LATER = 1013;
 
 type Limits = { readonly waitingBytes: number; readonly mostDropped: number; readonly mostReaders: number };
 
-/** Counts since the start of the process. */
+/**
+ * `open` is the current number of readers. `dropped` and `cutOff` count dropped messages and disconnected
+ * readers since the start of the process.
+ */
 export type ReaderCounts = { readonly open: number; readonly dropped: number; readonly cutOff: number };
 
-/** Readers of statechart inspection. Each receives all running actors first, and then every event. */
+/**
+ * The clients that inspect the statecharts. Each client first receives all running actors, and then every
+ * statechart event.
+ */
 export class StatechartReaders {
   #open = 0;
   #dropped = 0;
@@ -50,8 +56,8 @@ export class StatechartReaders {
       if (dropped > 0) {
         socket.send(JSON.stringify({ type: 'lost', count: dropped }));
         dropped = 0;
-        // A reader that lost messages has outdated states, so it receives all actors with their snapshots
-        // again.
+        // Send all actors with their snapshots again: the reader lost messages, so the states that it has are
+        // outdated.
         introduce();
         if (inspection.type !== '@xstate.event') return;
       }

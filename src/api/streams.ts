@@ -4,9 +4,9 @@ import type { Sink } from '#observe/wiretap/readers.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 
 export type Stream = {
-  /** Starts sending to a sink; `close` stops it. */
+  /** Starts to send frames to the sink. The returned `close` stops sending. */
   readonly begin: (sink: Sink) => { close(): void };
-  /** Whether the token of the stream's request is still valid. */
+  /** Returns whether the token of the request that opened the stream is still valid. */
   readonly isAllowed: () => Promise<boolean>;
 };
 
@@ -22,8 +22,8 @@ const CLOSES: Readonly<Record<Parameters<Sink['close']>[0], readonly [code: numb
 };
 
 /**
- * Sends frames as text messages of a WebSocket. A peer that does not answer a ping while no data is in
- * transit is disconnected.
+ * Sends frames as text messages of a WebSocket. Disconnects a client that does not answer a ping within
+ * `PING_MS` while no frame waits to be sent.
  */
 export function webSocketStream(socket: WebSocket, { begin, isAllowed }: Stream): void {
   let isAlive = true;
@@ -44,15 +44,16 @@ export function webSocketStream(socket: WebSocket, { begin, isAllowed }: Stream)
     },
     close: (why) => {
       socket.close(...CLOSES[why]);
-      // The close frame is queued behind waiting data. A peer that does not read never receives it, so
-      // disconnect after a time.
+      // Close the socket after `GOODBYE_MS`: a client that does not read never receives the close frame,
+      // which is queued behind waiting frames.
       setTimeout(() => socket.terminate(), GOODBYE_MS).unref();
     },
   };
   const stream = begin(sink);
   closeWithToken(socket, isAllowed);
   const pings = setInterval(() => {
-    // While data waits to be sent, the stream's own time limit applies, not that of the ping.
+    // While frames wait to be sent, do not disconnect for a missing pong: `STALLED_MS` in readers.ts limits
+    // that time.
     if (sink.waiting > 0) isAlive = true;
     else if (!isAlive) socket.terminate();
     else {
@@ -70,7 +71,7 @@ export function webSocketStream(socket: WebSocket, { begin, isAllowed }: Stream)
   });
 }
 
-/** Closes a stream within seconds after its token became invalid. */
+/** Closes a WebSocket at most `LOOK_MS` after its token became invalid. */
 export function closeWithToken(socket: WebSocket, isAllowed: Stream['isAllowed']): void {
   const looks = setInterval(async () => {
     if (!(await isAllowed())) socket.close(...CLOSES.token_ended);
@@ -78,7 +79,7 @@ export function closeWithToken(socket: WebSocket, isAllowed: Stream['isAllowed']
   socket.on('close', () => clearInterval(looks));
 }
 
-/** Sends frames as Server-Sent Events, with one `data` line each. */
+/** Sends frames as Server-Sent Events. Each frame is one `data` field. */
 export function eventStream(reply: FastifyReply, { begin, isAllowed }: Stream): void {
   reply.hijack();
   const { raw } = reply;
@@ -88,7 +89,7 @@ export function eventStream(reply: FastifyReply, { begin, isAllowed }: Stream): 
     ...SECURITY_HEADERS,
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-store',
-    // Tells a reverse proxy not to buffer the stream.
+    // Tells a reverse proxy such as nginx not to buffer the stream.
     'x-accel-buffering': 'no',
   });
   raw.write('retry: 1000\n\n');

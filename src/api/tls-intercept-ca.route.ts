@@ -186,7 +186,10 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
   );
 };
 
-/** Copies each member by name, so that a secret is never shown. */
+/**
+ * Copies the members of the CA one by one. A spread would also copy secret members, which must never be in a
+ * response.
+ */
 function shown(ca: InterceptCaView): z.infer<typeof CaSchema> {
   const { subject, fingerprint_sha256, not_before, not_after, cert_pem, revision, updated_at, updated_by } = ca;
   return { subject, fingerprint_sha256, not_before, not_after, cert_pem, revision, updated_at, updated_by };

@@ -3,22 +3,26 @@ import websocket from '@fastify/websocket';
 import type { Api } from './api.js';
 
 /**
- * The subprotocol of each stream. A client that offers none is accepted; one that offers only others is
- * refused.
+ * The WebSocket subprotocol of each stream, by path. A client that offers no subprotocol is accepted. A
+ * client that offers only other subprotocols is refused.
  */
 const SUBPROTOCOLS: Readonly<Record<string, string>> = {
   '/api/v1/wiretap/stream': 'weir.wiretap.v1',
   '/api/v1/debug/statecharts/stream': 'weir.statecharts.v1',
 };
 
-/** Clients send only control frames. */
+/**
+ * The greatest size in bytes of a message from a client. A small limit suffices, because clients send only
+ * control frames.
+ */
 const MESSAGE_BYTES = 1_024;
 const GOING_AWAY = 1001;
 const GOODBYE_MS = 1_000;
 
-/** Enables routes with `websocket: true` that are registered after it. */
+/** Enables WebSockets for all routes with `websocket: true` that are registered after this call. */
 export async function registerWebSockets(api: Api): Promise<void> {
-  // After an upgrade request the HTTP timeouts no longer apply. A refused connection must be closed here.
+  // Close the connection after a refused upgrade request. Node's HTTP timeouts no longer apply to such a
+  // connection.
   api.addHook('onResponse', async ({ raw }) => {
     if (upgrades(raw)) raw.socket.destroySoon();
   });
@@ -26,7 +30,8 @@ export async function registerWebSockets(api: Api): Promise<void> {
     preClose(done) {
       for (const client of this.websocketServer.clients) {
         client.close(GOING_AWAY, 'the node is shutting down');
-        // A client that does not read does not answer the close frame, and would block the shutdown.
+        // Terminate the connection after `GOODBYE_MS`: a client that does not read does not answer the close
+        // frame, and would block the shutdown.
         setTimeout(() => client.terminate(), GOODBYE_MS).unref();
       }
       this.websocketServer.close();
@@ -43,5 +48,8 @@ export async function registerWebSockets(api: Api): Promise<void> {
   });
 }
 
-/** Node's types do not declare this property. */
+/**
+ * Returns whether the request asks for an upgrade. Node sets the property `upgrade`, but its type
+ * declarations lack it.
+ */
 const upgrades = (request: IncomingMessage): boolean => (request as { readonly upgrade?: boolean }).upgrade === true;

@@ -65,7 +65,10 @@ export function wiretapFilterOf(query: WiretapQuery): WiretapFilter {
   };
 }
 
-/** Returns milliseconds. Throws `invalid_query` if it exceeds the time for which messages are kept. */
+/**
+ * Returns the query parameter `replay` in milliseconds; 0 if it is absent. Throws `invalid_query` if the
+ * value is greater than the time for which messages are kept.
+ */
 export function replayOf({ replay }: WiretapQuery, keptMs: number): number {
   const [, count = '0', unit = 'ms'] = DURATION.exec(replay ?? '0ms') ?? [];
   const wantedMs = Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS];
