@@ -11,7 +11,7 @@ const problemSchema = z.object({
     .catch(undefined),
 });
 
-/** Remedies in terms of this command, for errors whose general remedy is about HTTP. */
+/** Advice for users of `weir`, by error code. It replaces the advice of the API where that is about HTTP. */
 const FIXES: Readonly<Record<string, string>> = {
   malformed_request: 'see that --server names a Weir node, and that no proxy changes what is sent to it',
   invalid_url: 'correct the name or id that was given',
@@ -52,7 +52,7 @@ const FIXES: Readonly<Record<string, string>> = {
     'this is a defect of the service: report it with the policy and the packet that the message names; `weir sysdump` collects the rest',
 };
 
-/** Query parameters and body members that are set by a flag with another name. */
+/** Maps query parameters and body members to the flag that sets them, where the names of both differ. */
 const OTHER_FLAGS: Readonly<Record<string, string>> = {
   finding_type: '--type',
   source_group: '--group',
@@ -61,23 +61,26 @@ const OTHER_FLAGS: Readonly<Record<string, string>> = {
   cert_pem: '--cert',
   key_pem: '--key',
 };
-/** Body members that are set by flags. All other members come from a file. */
+/** Body members that flags of a command set. All other members of a body come from a file. */
 const SET_BY_FLAGS = [
   ...['subject', 'role', 'expires_in', 'cert_pem', 'key_pem'],
   ...['src', 'dst', 'proto', 'src_port', 'dst_port', 'icmp_type', 'icmp_code', 'hostname', 'sni', 'query'],
 ];
-/** Parameters that the command sets itself: the user cannot change them. */
+/** Query parameters that a command sets itself, so that the user cannot correct them. */
 const OWN = ['?cursor'];
 
 const flagNamed = (name: string): string => OTHER_FLAGS[name] ?? `--${name.replaceAll('_', '-')}`;
 
-/** Parses problem details: one sentence in `error` (D28), and the code of the error in `type`. */
+/**
+ * Converts an error response to an error. The response contains problem details: a sentence in `error` (D28)
+ * and the error code at the end of `type`.
+ */
 export function refusalOf(status: number, text: string): RefusedError {
   let parsed: z.infer<typeof problemSchema> | undefined;
   try {
     parsed = problemSchema.safeParse(JSON.parse(text)).data;
   } catch {
-    // A proxy between here and the node sent a response of its own.
+    // The text is not JSON: a proxy between this command and the node sent its own response.
   }
   if (parsed === undefined)
     return new RefusedError(`the server answered with ${status}`, status, undefined, [], undefined);
@@ -86,7 +89,7 @@ export function refusalOf(status: number, text: string): RefusedError {
   return new RefusedError(sentenceOf(parsed.error, problems), status, code, problems, fixOf(code));
 }
 
-/** Converts a problem of a parameter to one of the flag that sets it. */
+/** Replaces the name of a query parameter or body member in a problem with the flag that sets it. */
 function inFlags({ pointer, code, message }: Problem): Problem {
   if (!pointer.startsWith('?')) {
     const member = /^\/(?<name>[a-z_]+)$/.exec(pointer)?.groups?.name;
@@ -103,7 +106,10 @@ function inFlags({ pointer, code, message }: Problem): Problem {
   return { pointer: OWN.includes(pointer) ? '' : flagNamed(pointer.slice(1)), code, message: worded };
 }
 
-/** The node's sentence, unless its problems concern flags or there are several. */
+/**
+ * Returns the error message: the sentence from the node, or a list if there are several problems. A single
+ * problem of a flag names the flag.
+ */
 function sentenceOf(error: string, problems: readonly Problem[]): string {
   const [first, ...others] = problems;
   if (first === undefined) return error;

@@ -2,11 +2,11 @@ import { type CommandShape, everyCommand, type OptionShape } from './command-sha
 import { OWN_CODES } from './error-output.js';
 import { EXIT_CODES } from './exit-codes.js';
 
-/** The flags of every command that calls a node. */
+/** Flags that every command has which sends requests to a node. */
 const OF_REMOTE = ['--config', '--server', '--token-file'];
 const OF_ALL = ['--help'];
 
-/** Returns the text of `docs/cli.md`. */
+/** Returns the text of `docs/cli.md`, which describes all commands. */
 export function cliPage(program: CommandShape): string {
   const commands = everyCommand(program).filter(({ commands: below }) => below.length === 0);
   const asked = commands.find(isRemote)?.options.filter((option) => isOneOf(option, OF_REMOTE)) ?? [];

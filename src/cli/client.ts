@@ -15,48 +15,49 @@ export type ServerOptions = { readonly server?: string; readonly tokenFile?: str
 
 type Request = {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
-  /** Sent as JSON; a string is sent unchanged. */
+  /** The request body, sent as JSON. A string is sent unchanged, because it already is JSON. */
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Statuses other than 2xx that are not errors. */
+  /** Statuses besides 2xx for which the request returns the response instead of throwing an error. */
   readonly accept?: readonly number[];
 };
 type Reply = {
   readonly status: number;
   readonly headers: Headers;
-  /** The parsed JSON; undefined for an empty response. */
+  /** The parsed JSON of the response; undefined if the response is empty. */
   readonly body: unknown;
 };
 
 type Download = {
   readonly fileName: string | undefined;
   readonly chunks: AsyncIterable<Uint8Array>;
-  /** Tells the server to stop sending. */
+  /** Aborts the download. */
   readonly cancel: () => void;
 };
 
 /**
- * A client of the management API. Throws `RefusedError` with the server's message, and `CliError` if there
- * was no response.
+ * A client of the management API. Methods throw a `RefusedError` with the server's message, or a `CliError`
+ * if the server sent no response.
  */
 export type Client = {
-  /** The address of the server, for messages. */
+  /** Scheme, host and port of the server, for messages to the user. */
   readonly origin: string;
   request(path: string, request?: Request): Promise<unknown>;
   exchange(path: string, request?: Request): Promise<Reply>;
-  /** A response that lasts until `signal` aborts. */
+  /** Requests a response that does not end before `signal` aborts, and returns its chunks. */
   stream(path: string, accept: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
   /**
-   * A file that takes time to make. `fileName` comes from the server, without a folder. Reading throws if the
-   * file is incomplete.
+   * Downloads a file that the server creates slowly, so no time limit applies. `fileName` comes from the
+   * server and has no folder. Reading `chunks` throws if the download is incomplete.
    */
   download(path: string): Promise<Download>;
 };
 
 /**
- * Uses the server and token of the flags; else of the node that `config` configures; else of `WEIR_SERVER`
- * and `WEIR_TOKEN`; else of a node on this machine. The token is read at each request, because a starting
- * node writes its first token only then.
+ * Creates a client. The first of these sources sets the server and the token: the flags `--server` and
+ * `--token-file`, the node that `--config` describes, the variables `WEIR_SERVER` and `WEIR_TOKEN`, a node on
+ * this machine. The token file is read at each request, because a starting node creates its first token only
+ * then.
  */
 export function createClient(options: ServerOptions, { environment }: Terminal, timeoutMs = TIMEOUT_MS): Client {
   const node = options.config === undefined ? undefined : nodeOf(options.config, environment);
@@ -146,7 +147,10 @@ function serverUrl(text: string): URL {
   return url;
 }
 
-/** The address of a configured node as seen from this machine, and the token that the node wrote. */
+/**
+ * Returns how to reach the node that a configuration file describes: its address from this machine, and the
+ * token file that the node creates.
+ */
 function nodeOf(file: string, environment: Terminal['environment']): { server: string; tokenFile: string } {
   const { api, node } = loadConfig(file, environment);
   const { host, port } = api.listen;
@@ -194,6 +198,6 @@ function whyUnreached(cause: unknown): string {
   const { cause: of } = cause;
   if (!(of instanceof Error)) return cause.message;
   if ('reason' in of) return `TLS failed: ${String(of.reason)}`;
-  // For a name with several addresses, shows the failure of the first one.
+  // `fetch` reports one failure per address of a name. Show the failure of the first address.
   return reasonOf(of instanceof AggregateError && of.message === '' ? of.errors[0] : of);
 }

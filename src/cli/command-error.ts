@@ -1,12 +1,15 @@
-/** The exit code of a command: 0 done, 1 failed, 2 usage error, 3 the answer is no. */
+/**
+ * The exit code of a command. 0: success. 1: failure. 2: wrong usage. 3: a check or comparison has a negative
+ * result; see `EXIT_CODES`.
+ */
 export type ExitCode = 0 | 1 | 2 | 3;
 
-/** The error message of a command, one sentence and a remedy, before it exits with `exitCode`. */
+/** An error that ends a command with `exitCode`. The message is one sentence; `fix` is advice to the user. */
 export class CliError extends Error {
   override readonly name: string = 'CliError';
   readonly fix: string | undefined;
   readonly exitCode: ExitCode;
-  /** The code of the API error, or one of `OWN_CODES`. */
+  /** The error code of the API, or one of `OWN_CODES`. */
   readonly code: string | undefined;
   readonly problems: readonly PlacedProblem[];
   constructor(
@@ -26,17 +29,18 @@ export class CliError extends Error {
   }
 }
 
-/** The server could not be reached. */
+/** The connection to the server failed. */
 export class UnreachableError extends CliError {
   override readonly name = 'UnreachableError';
 }
 
-/** A problem with its place in a file. */
+/** A problem. `where` is its position in a file, as `FILE:LINE:COLUMN`. */
 type PlacedProblem = Problem & { readonly where?: string };
 export type Problem = { readonly pointer: string; readonly code: string; readonly message: string };
 
 /**
- * The node refused a request. The error has the node's message, its code if there was one, and all problems.
+ * The node refused a request. The error contains the node's message, its error code if the response has one,
+ * and all problems.
  */
 export class RefusedError extends CliError {
   override readonly name = 'RefusedError';

@@ -2,9 +2,9 @@ import type { Argument, Command, Option } from 'commander';
 import { COMPLETE } from '#cli/completion/values.js';
 import { KNOWN_VALUES, NODE_VALUES, type NodeValue } from './completion/values.js';
 
-/** A description of a command for manual pages and completions. */
+/** A description of a command from which docs/cli.md and the shell completions are generated. */
 export type CommandShape = {
-  /** With its parent commands: `weir policy get`. */
+  /** The full name of the command, such as `weir policy get`. */
   readonly path: string;
   readonly name: string;
   readonly description: string;
@@ -12,19 +12,22 @@ export type CommandShape = {
   readonly options: readonly OptionShape[];
   readonly arguments: readonly { readonly name: string; readonly description: string; readonly takes: Takes }[];
   readonly commands: readonly CommandShape[];
-  /** The subcommand that runs if none is given. */
+  /** The subcommand that runs if the user gives no subcommand. */
   readonly defaultsTo: string | null;
 };
 export type OptionShape = {
-  /** In the form of help: `-f, --file <file>`. */
+  /** The flag as help texts show it: `-f, --file <file>`. */
   readonly flags: string;
-  /** All spellings. */
+  /** The short and the long form of the flag. */
   readonly names: readonly string[];
   readonly description: string;
   readonly takes: Takes;
   readonly required: boolean;
 };
-/** The values of a flag: none, any text, a file, a name that the node knows, or one of these words. */
+/**
+ * Which values a flag or argument accepts: none, any text, a file, a name that the node knows, or one of a
+ * list of words.
+ */
 export type Takes = 'nothing' | 'text' | 'file' | NodeValue | readonly string[];
 
 export function shapeOf(command: Command, above = ''): CommandShape {
@@ -42,15 +45,18 @@ export function shapeOf(command: Command, above = ''): CommandShape {
       takes: valuesOf(argument, argument.name()),
     })),
     commands: command.commands.filter((below) => !isHidden(below)).map((below) => shapeOf(below, path)),
-    // Commander has no public property for this.
+    // Commander has no public property for the default subcommand.
     defaultsTo: (command as { readonly _defaultCommandName?: string | null })._defaultCommandName ?? null,
   };
 }
 
-/** Hidden commands are for shell scripts, not for users. */
+/**
+ * Returns whether documentation and completions omit the command. Only shell completion scripts call hidden
+ * commands.
+ */
 const isHidden = (command: Command): boolean => command.name() === COMPLETE;
 
-/** Returns a command with all its subcommands. */
+/** Returns a list of the command and all commands below it. */
 export function everyCommand(shape: CommandShape): CommandShape[] {
   return [shape, ...shape.commands.flatMap(everyCommand)];
 }

@@ -19,7 +19,7 @@ import { addWiretapCommand } from './wiretap.command.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
-/** Creates the `weir` command with all subcommands. `usage` receives the text of usage errors. */
+/** Creates the `weir` command with all subcommands. `usage` is called with the text of each usage error. */
 export function commandTree(
   terminal: Terminal,
   end: End,
@@ -53,7 +53,10 @@ export function commandTree(
   return program;
 }
 
-/** Adds `weir help policy diff`: the help command of Commander accepts one word only. */
+/**
+ * Adds a help command for commands of several words, such as `weir help policy diff`. Commander's own help
+ * command accepts only one word.
+ */
 function addHelpCommand(program: Command): void {
   program
     .helpCommand(false)

@@ -11,10 +11,13 @@ import type { Terminal } from './terminal.js';
 const SCRIPTS = { bash: bashCompletion, zsh: zshCompletion, fish: fishCompletion } as const;
 type Shell = keyof typeof SCRIPTS;
 
-/** Longer than a node in the local network needs, and short enough for a user at a prompt. */
+/**
+ * The time limit of requests for completions. A node in the local network responds faster, and the limit is
+ * short enough for a user who waits at a prompt.
+ */
 const PATIENCE_MS = 1_000;
 
-/** `weir completion bash | zsh | fish`, and the hidden command that the generated scripts call. */
+/** Adds `weir completion bash | zsh | fish`, and the hidden command that the completion scripts call. */
 export function addCompletionCommands(program: Command, terminal: Terminal): void {
   program
     .command('completion')
@@ -32,7 +35,7 @@ export function addCompletionCommands(program: Command, terminal: Terminal): voi
         const client = createClient(serverIn(words), terminal, PATIENCE_MS);
         terminal.out((await valuesOf(kind, client, asked)).map((value) => `${value}\n`).join(''));
       } catch {
-        // An error message would disturb the prompt, so nothing is offered.
+        // Print nothing: an error message would disturb the prompt.
       }
     });
 }
@@ -46,7 +49,7 @@ function serverIn(words: readonly string[]): ServerOptions {
   };
 }
 
-/** The values of a flag in a command line whose last word is incomplete. */
+/** Returns the values of a flag in a command line. Ignores the last word, which the user has not finished. */
 function valuesIn(words: readonly string[], flag: string): string[] {
   return words.slice(0, -1).flatMap((word, index, complete) => {
     if (word.startsWith(`${flag}=`)) return [word.slice(flag.length + 1)];

@@ -13,7 +13,8 @@ const DEFAULT_PIN_PATH = '/sys/fs/bpf/weir';
 type Options = { readonly config?: string; readonly pinPath?: string };
 
 /**
- * `weir dataplane status | detach`: the datapath in the kernel of this machine, in this network namespace.
+ * Adds `weir dataplane status | detach`. Both commands act on the datapath in the kernel of this machine and
+ * in the current network namespace.
  */
 export function addDataplaneCommands(program: Command, terminal: Terminal, end: End): void {
   const dataplane = program.command('dataplane').description('enforcement in the kernel');
@@ -63,12 +64,13 @@ function placeOf({ config, pinPath }: Options, { environment }: Terminal) {
   return { ...place, configured: { interfaces, markMask, reversePath } };
 }
 
-/** Converts bigint to number, because JSON has no bigint. */
+/** Converts bigint values to numbers, because JSON has no bigint. */
 const withNumbers = (status: DataplaneStatus): unknown =>
   JSON.parse(JSON.stringify(status, (_, value: unknown) => (typeof value === 'bigint' ? Number(value) : value)));
 
 /**
- * Without a configuration the expected interfaces are unknown, so only the absence of all hooks is an error.
+ * Returns the interfaces on which no policy is enforced. Without a configuration, the expected interfaces are
+ * unknown; then only the absence of all hooks counts as an error.
  */
 const unpolicedIn = ({ hooks, unpoliced }: DataplaneStatus): readonly string[] =>
   hooks.length === 0 && unpoliced.length === 0 ? ['every interface: no program is attached'] : unpoliced;

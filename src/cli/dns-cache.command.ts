@@ -18,7 +18,7 @@ const cacheSchema = z.object({
   ),
 });
 
-/** `weir dns-cache`. */
+/** Adds the command `weir dns-cache`. */
 export function addDnsCacheCommand(program: Command, terminal: Terminal): void {
   remote(program.command('dns-cache'))
     .description('list the names that were looked up, and the addresses granted for them')

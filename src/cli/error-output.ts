@@ -7,7 +7,10 @@ import type { Terminal } from './terminal.js';
 
 type ErrorForm = 'table' | 'json' | 'yaml';
 
-/** Codes of errors that the command detects itself. All others are in docs/errors.md. */
+/**
+ * Error codes that the command line assigns itself. All other codes come from the node and are in
+ * docs/errors.md.
+ */
 export const OWN_CODES = {
   usage: 'wrongly called',
   unreachable: 'no node answered',
@@ -17,8 +20,8 @@ export const OWN_CODES = {
 } as const;
 
 /**
- * The error form that `--output` requests. It must also work for an invalid command line. In `weir sysdump`
- * the flag `--output` is a file.
+ * Returns the form of error messages that the flag `--output` selects. Searches the words without a parser,
+ * so that the form also applies to a usage error. In `weir sysdump`, `--output` names a file instead.
  */
 export function errorFormOf(words: readonly string[]): ErrorForm {
   if (words.includes('sysdump')) return 'table';
@@ -30,7 +33,10 @@ export function errorFormOf(words: readonly string[]): ErrorForm {
   return form;
 }
 
-/** Prints an error and returns the exit code. Throws errors that are bugs, so that their stack is shown. */
+/**
+ * Prints an error and returns the exit code of the command. Rethrows errors that are bugs, so that Node
+ * prints their stack.
+ */
 export function printError(error: unknown, form: ErrorForm, terminal: Terminal): ExitCode {
   if (error instanceof CommanderError && error.exitCode === 0) return 0;
   const { exitCode, text, document } = described(error, terminal);
@@ -52,7 +58,7 @@ type Described = {
 };
 
 function described(error: unknown, terminal: Terminal): Described {
-  // Commander has already printed its text.
+  // The text is empty, because Commander has already printed the message.
   if (error instanceof CommanderError) return { exitCode: 2, text: '', document: usageOf(error) };
   if (error instanceof ConfigError) return { exitCode: 1, text: `${error.message}\n`, document: configOf(error) };
   if (error instanceof CliError) {
@@ -70,7 +76,10 @@ function described(error: unknown, terminal: Terminal): Described {
   return { exitCode: 1, text: `weir: ${error.message}\n`, document: { code: 'failed', message: error.message } };
 }
 
-/** The lines after the first one list the problems. */
+/**
+ * Returns the first line of a message without its colon. The further lines list the problems, which the JSON
+ * and YAML forms contain separately.
+ */
 const headingOf = (message: string, problems: number): string =>
   problems === 0 ? message : (message.split('\n')[0] ?? '').replace(/:$/, '');
 
@@ -94,7 +103,10 @@ function configOf({ problems }: ConfigError): Described['document'] {
   return { code: 'invalid_config', message, problems: listed };
 }
 
-/** An error with a code is a failure that explains itself. Any other error is a bug and shows its stack. */
+/**
+ * Returns whether the error has a code. Such an error is a failure that its message explains. Any other error
+ * is a bug.
+ */
 function isNamed(error: unknown): error is Error & { readonly code: string } {
   return error instanceof Error && 'code' in error && typeof error.code === 'string';
 }

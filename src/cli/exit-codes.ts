@@ -1,7 +1,7 @@
-/** Sets the exit code of a successful command if it is not 0. */
+/** Sets the exit code of a command that ends without an error. Without this call, the exit code is 0. */
 export type End = (code: number) => void;
 
-/** All exit codes with their meaning. */
+/** Maps each exit code to its meaning, for help texts and docs/cli.md. */
 export const EXIT_CODES = {
   0: 'done',
   1: 'not done, or not answered',

@@ -37,7 +37,7 @@ const PAGE = 1_000;
 const POLL_MS = 1_000;
 const MOST_IN_A_ROUND = 10_000;
 
-/** `weir findings`. */
+/** Adds the command `weir findings`. */
 export function addFindingsCommand(program: Command, terminal: Terminal): void {
   remote(program.command('findings'))
     .description('list denied traffic (in audit mode: traffic that would be denied) and refused logins, newest first')
@@ -107,11 +107,14 @@ type Following = {
 
 const OVERLAP_MS = 10_000;
 
-/** Prints a finding again each time it was seen again. */
+/** Prints new findings until the user interrupts. Prints a finding again whenever its count has increased. */
 async function follow({ client, path, filters, options, terminal }: Following): Promise<void> {
   const interruption = terminal.interruption();
   const style = styleOf(terminal);
-  /** The counts of findings that may be returned again. */
+  /**
+   * The counts of the findings of the last request. The next request may return the same findings, which must
+   * not be printed again.
+   */
   let known = new Map<string, number>();
   let since = options.since;
   let most = options.limit;
@@ -121,13 +124,14 @@ async function follow({ client, path, filters, options, terminal }: Following): 
       terminal.err(`more than ${most} were seen in one round; the others are left out\n`);
     most = MOST_IN_A_ROUND;
     const fresh = items.filter((item) => known.get(identityOf(item)) !== item.count).reverse();
-    // Absolute times, because the lines stay on the screen.
+    // Print absolute times: the printed lines remain on the screen, where relative times would become wrong.
     for (const item of fresh)
       terminal.out(streamed(options.output, item, () => table([], [findingRow(item, style, item.last_seen)])));
     await terminal.drained();
     const newest = items[0]?.last_seen;
     if (newest !== undefined) {
-      // Overlap: a finding that was seen earlier may be stored later.
+      // Request the last `OVERLAP_MS` again: the node may store a finding later than a finding that was seen
+      // after it.
       since = new Date(Date.parse(newest) - OVERLAP_MS).toISOString();
       known = new Map(items.map((item) => [identityOf(item), item.count]));
     }

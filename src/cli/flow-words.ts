@@ -15,7 +15,9 @@ type Decided = {
   readonly rule?: string | null | undefined;
 };
 
-/** The decider as `group/rule`, the default of a group, or the default of the policy. */
+/**
+ * Returns the decider of a flow or finding as text: `GROUP/RULE`, `GROUP (default)` or `(policy_default)`.
+ */
 export function deciderOf({ decided_by: decided, source_group: group, rule }: Decided): string {
   if (group === null || group === undefined) return decided === null || decided === undefined ? '-' : `(${decided})`;
   return rule === null || rule === undefined ? `${group} (default)` : `${group}/${rule}`;

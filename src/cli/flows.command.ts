@@ -49,7 +49,7 @@ type FilterOptions = {
   readonly minBytes?: string;
 };
 
-/** `weir flows list | cut`. */
+/** Adds the commands `weir flows list | cut`. */
 export function addFlowsCommands(program: Command, terminal: Terminal): void {
   const flows = program.command('flows').description('live flows of a node');
 

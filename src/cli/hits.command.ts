@@ -24,7 +24,7 @@ type Hits = z.infer<typeof hitsSchema>;
 
 type HitsOptions = Output & { readonly group?: string[]; readonly rule?: string[]; readonly unused?: boolean };
 
-/** `weir hits`. */
+/** Adds the command `weir hits`. */
 export function addHitsCommand(program: Command, terminal: Terminal): void {
   remote(program.command('hits'))
     .description('show packets, bytes and last hit of each rule and default of the active policy')

@@ -6,23 +6,29 @@ import { fileURLToPath } from 'node:url';
 import { relayFromLoopback } from './relay.js';
 import { type Topology, temporaryFolder } from './topology.js';
 
-/** A running Weir node in the node namespace of a topology, reachable over loopback of this namespace. */
+/**
+ * A running Weir node in the network namespace `node` of a topology. Its API is reachable on loopback of the
+ * current namespace.
+ */
 export type NodeProcess = {
   readonly url: string;
   readonly folder: string;
-  /** The id of the current process. */
+  /** The process id of the node; changes with each restart. */
   readonly pid: number;
   token(): Promise<string>;
-  /** Sends one request with the admin token. */
+  /** Sends one HTTP request to the API with the admin token. */
   request(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
-  /** Resolves when `/ready` reports every check not named in `except` as passed. */
+  /** Resolves when `/ready` reports all checks as passed, except the checks named in `except`. */
   ready(options?: { except?: readonly string[]; timeoutMs?: number }): Promise<void>;
-  /** Sends a signal to the process and resolves when it has ended. */
+  /** Sends a signal to the node. Resolves with the exit code when the process has ended. */
   end(signal: 'SIGTERM' | 'SIGKILL'): Promise<number | null>;
-  /** Starts the node again with the same data folder and pins. `changed` replaces options from then on. */
+  /**
+   * Starts the node again with the same data folder and pinned maps. `changed` replaces options for this
+   * start and all later starts.
+   */
   restart(changed?: Pick<NodeOptions, 'command' | 'without'>): Promise<void>;
   log(): Promise<string>;
-  /** Ends everything and removes the folder. */
+  /** Ends the node and its relay processes, and removes the folder. */
   remove(): Promise<void>;
 };
 
@@ -30,7 +36,9 @@ type Reply = {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
-  /** The parsed JSON, read lazily; undefined for another content type. */
+  /**
+   * The parsed JSON of the response, parsed at the first access. Undefined if the content type is not JSON.
+   */
   readonly body: unknown;
 };
 
@@ -43,20 +51,26 @@ const REQUEST_TIMEOUT_MS = 60_000;
 const POLL_TIMEOUT_MS = 3_000;
 
 export type NodeOptions = {
-  /** The path of `bin/weir.js`; by default that of this build. */
+  /** The path of the `bin/weir.js` to run. The default is `bin/weir.js` of this build. */
   readonly command?: string | undefined;
   readonly port?: number;
-  /** Members of the `dataplane` section, in addition to the interfaces and the pin path. */
+  /** Members of the configuration section `dataplane`, besides the interfaces and the pin path. */
   readonly dataplane?: Readonly<Record<string, unknown>>;
-  /** The only CPU that the node may use; any by default. */
+  /** The number of the only CPU on which the node may run. By default the node may run on all CPUs. */
   readonly cpu?: string;
-  /** Capabilities to remove, by their names without `CAP_`. By default none is removed. */
+  /**
+   * Capabilities that the node must not have, as names without `CAP_`. By default the node keeps all
+   * capabilities.
+   */
   readonly without?: readonly string[];
-  /** The only capabilities to keep, by their names without `CAP_`. Files cannot add others. */
+  /**
+   * The only capabilities that the node may have, as names without `CAP_`. File capabilities cannot add
+   * others, because the node runs with `no_new_privs`.
+   */
   readonly only?: readonly string[];
-  /** The id of the user and group; root by default. */
+  /** The user id and group id of the node; root by default. */
   readonly user?: number;
-  /** Other sections of the configuration. */
+  /** Further sections of the configuration. They replace default sections of the same name. */
   readonly sections?: Readonly<Record<string, unknown>>;
 };
 
@@ -73,7 +87,7 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
     policy: { fallback: 'deny' },
     ...options.sections,
   };
-  // JSON is valid YAML.
+  // Write JSON: every JSON text is also valid YAML.
   await writeFile(configFile, `${JSON.stringify(config, null, 2)}\n`);
   if (options.user !== undefined) await chown(folder, options.user, options.user);
 
@@ -86,7 +100,8 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
   let child: ChildProcess | undefined;
   let launched = options;
   const launch = (): void => {
-    // exec: the process id that receives signals must be that of the node.
+    // `exec` replaces the shell, so that `child.pid` is the process id of the node. Otherwise signals would
+    // reach the shell only.
     const bound = launched.cpu === undefined ? '' : `taskset -c ${launched.cpu} `;
     const shell = `exec ${bound}${privileges(launched)}"$0" "$1" run --config "$2" >>"$3" 2>&1`;
     const words = ['-c', shell, process.execPath, launched.command ?? weir, configFile, logFile];
@@ -170,7 +185,10 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
   return node;
 }
 
-/** The command that starts another command with these privileges. Empty if nothing is restricted. */
+/**
+ * Returns the beginning of a command line that restricts privileges with `setpriv`. Returns an empty text if
+ * nothing is to be restricted.
+ */
 function privileges({ without = [], only, user }: NodeOptions): string {
   const sets = (marked: readonly string[]): string => marked.join(',').toLowerCase();
   if (only === undefined) {
@@ -178,13 +196,16 @@ function privileges({ without = [], only, user }: NodeOptions): string {
   }
   const kept = sets(['-all', ...only.map((name) => `+${name}`)]);
   const words = ['setpriv', '--no-new-privs', '--bounding-set', kept];
-  // Root gets capabilities by its bounding set; other users need ambient capabilities.
+  // Root gets its capabilities from the bounding set on `execve`; any other user needs ambient capabilities.
   const inherited = user === undefined ? [] : ['--inh-caps', kept, '--ambient-caps', kept];
   const identity = user === undefined ? [] : ['--reuid', user, '--regid', user, '--clear-groups'];
   return `${[...words, ...identity, ...inherited, '--pdeathsig', 'KILL'].join(' ')} `;
 }
 
-/** The first line that a child prints. Rejects if the child ends earlier. */
+/**
+ * Resolves with the first line of text that a child process prints. Rejects if the child process ends before
+ * that.
+ */
 export function firstLine(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = '';

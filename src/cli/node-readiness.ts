@@ -19,8 +19,8 @@ export async function readReadiness(client: Client): Promise<Readiness> {
 }
 
 /**
- * Returns the first report that is ready, or the last one at the timeout. Waits for a node that does not
- * respond.
+ * Requests readiness reports until the node is ready or the time is over. Returns the last report. Waits for
+ * a node that does not respond yet, and throws if it does not respond in time.
  */
 export async function waitUntilReady(client: Client, timeoutMs: number, signal: AbortSignal): Promise<Readiness> {
   const deadline = performance.now() + timeoutMs;
@@ -37,7 +37,7 @@ export async function waitUntilReady(client: Client, timeoutMs: number, signal: 
   }
 }
 
-/** The failing checks in one line. */
+/** Returns the failed checks as one line of text. */
 export function failingChecks({ checks }: Readiness): string {
   return checks
     .filter(({ ok }) => !ok)

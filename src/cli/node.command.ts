@@ -6,7 +6,7 @@ import { CliError } from './command-error.js';
 import type { End } from './exit-codes.js';
 import type { Terminal } from './terminal.js';
 
-/** `weir run | start | config check`: a node on this machine. */
+/** Adds the commands `weir run | start | config check`, which concern a node on this machine. */
 export function addNodeCommands(program: Command, terminal: Terminal, end: End): void {
   program
     .command('run')
@@ -45,7 +45,10 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
 const listenAddress = ({ listen: { host, port } }: Config['api']): string =>
   `${host.includes(':') ? `[${host}]` : host}:${port}`;
 
-/** Describes why a node cannot start, in terms of its configuration. */
+/**
+ * Converts a failure to start the node to an error message that names the configuration key or the other
+ * process.
+ */
 function startFailure(failure: unknown, { node, api }: Config): unknown {
   if (!isNamed(failure)) return failure;
   switch (failure.code) {
@@ -66,7 +69,10 @@ function startFailure(failure: unknown, { node, api }: Config): unknown {
   }
 }
 
-/** An error with a code is a failure that explains itself. Any other error is a bug and shows its stack. */
+/**
+ * Returns whether the error has a code. Such an error is a failure that its message explains. Any other error
+ * is a bug.
+ */
 function isNamed(error: unknown): error is Error & { readonly code: string } {
   return error instanceof Error && 'code' in error && typeof error.code === 'string';
 }

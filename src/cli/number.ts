@@ -1,13 +1,15 @@
 import { InvalidArgumentError } from 'commander';
 import { durationMs } from '#config/value.js';
 
-/** Parses the value of a flag that is a count. */
+/** Parses a flag value that is a whole number, such as a count. */
 export function wholeNumber(text: string): number {
   if (!/^[1-9]\d{0,6}$/.test(text)) throw new InvalidArgumentError('It must be a number from 1 to 9999999.');
   return Number(text);
 }
 
-/** Parses the value of a flag that is a number up to `highest`: a port, a type, a code. */
+/**
+ * Returns a parser for flag values that are whole numbers up to `highest`, such as a port or an ICMP type.
+ */
 export function numberUpTo(highest: number): (text: string) => number {
   return (text) => {
     const value = Number(text);
@@ -17,7 +19,7 @@ export function numberUpTo(highest: number): (text: string) => number {
   };
 }
 
-/** Parses the value of a flag that is a duration, to milliseconds. */
+/** Parses a flag value that is a duration, such as `10m`. Returns milliseconds. */
 export function duration(text: string): number {
   const ms = durationMs(text);
   if (ms === undefined || ms === 0) throw new InvalidArgumentError('It must be a duration, such as 500ms, 60s or 5m.');

@@ -28,8 +28,9 @@ const result = (line: string): void => print(`   → ${line}`);
 class TourFailure extends Error {}
 
 /**
- * Builds three network namespaces, runs Weir in the middle one, and shows how the policy allows and ends a
- * flow. On a terminal it runs until Ctrl-C; otherwise it ends after the tour. Resolves with the exit code.
+ * Creates three network namespaces, runs Weir in the middle namespace, and shows how a policy first allows a
+ * flow and later ends it. On a terminal, continues until Ctrl-C; otherwise ends after the demonstration.
+ * Resolves with the exit code.
  */
 export async function quickStart(options: { stay?: boolean } = {}): Promise<number> {
   const { missingForDataplane } = await import('#main.js');
@@ -61,7 +62,10 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
   }
 }
 
-/** For machines that cannot enforce a policy: prints the reason and serves the API only. */
+/**
+ * Used on machines that cannot enforce a policy. Prints the reasons, and runs a node that only serves the
+ * API.
+ */
 async function apiOnly(sentences: readonly string[]): Promise<number> {
   print('Weir cannot enforce here:');
   for (const sentence of sentences) print(`   ${sentence}`);
@@ -89,7 +93,7 @@ async function apiOnly(sentences: readonly string[]): Promise<number> {
   }
 }
 
-/** Returns `wanted`, or another free port of loopback if `wanted` is in use. */
+/** Returns the port `wanted`, or another free TCP port on loopback if `wanted` is in use. */
 function freePort(wanted: number): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();

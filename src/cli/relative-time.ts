@@ -6,7 +6,8 @@ const UNITS = [
 ] as const;
 
 /**
- * Converts an ISO 8601 time of the API for tables: `3 min ago`, `in 23 h`. Returns any other text unchanged.
+ * Converts a time in ISO 8601 to a relative time such as `3 min ago` or `in 23 h`. Returns any other text
+ * unchanged.
  */
 export function relativeTime(time: string): string {
   const at = Date.parse(time);

@@ -2,9 +2,8 @@ import { rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 /**
- * Relays TCP between network namespaces over a Unix socket, so that the API of a node in a namespace can be
- * reached from the shell that started the quick start. Run inside the namespace: `node relay.js SOCKET HOST
- * PORT`.
+ * A program that relays TCP between network namespaces over a Unix socket. The quick start uses it to reach
+ * the API of a node in another namespace. Run inside that namespace: `node relay.js SOCKET HOST PORT`.
  */
 function join(left: Socket, right: Socket): void {
   for (const [from, to] of [
@@ -17,7 +16,10 @@ function join(left: Socket, right: Socket): void {
   }
 }
 
-/** Listens on loopback and connects each client to the Unix socket. Resolves with the port. */
+/**
+ * Listens on a loopback port and relays each client to the Unix socket. Chooses another port if `port` is in
+ * use. Resolves with the server and the chosen port.
+ */
 export function relayFromLoopback(port: number, socketPath: string): Promise<{ server: Server; port: number }> {
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => join(socket, connect(socketPath)));

@@ -9,12 +9,12 @@ const FORMS = ['table', 'json', 'yaml'] as const;
 export type Form = (typeof FORMS)[number];
 export type Output = ServerOptions & { readonly output: Form };
 
-/** Adds the flags of commands that print data of a node. */
+/** Adds the flags of commands that print data from a node: those of `reaching` and `printing`. */
 export function remote(command: Command, forms: readonly Form[] = FORMS): Command {
   return printing(reaching(command), forms);
 }
 
-/** Adds the flags of commands that call a node. */
+/** Adds the flags that select the node and the token. */
 export function reaching(command: Command): Command {
   return command
     .option('--config <file>', 'the configuration file of a node on this machine: its address and its admin.token')
@@ -22,13 +22,13 @@ export function reaching(command: Command): Command {
     .option('--token-file <file>', 'a file with a token (default: WEIR_TOKEN, else /var/lib/weir/admin.token)');
 }
 
-/** Adds the flag of commands that print data. The first form is the default. */
+/** Adds the flag `--output`, which selects the output form. The first of `forms` is the default. */
 export function printing(command: Command, forms: readonly Form[] = FORMS): Command {
   const [first = 'table'] = forms;
   return command.addOption(new Option('--output <form>', 'how to print').choices(forms).default(first));
 }
 
-/** Prints a value in the requested form. `text` is the form for people. */
+/** Prints a value in the selected form. `text` returns the form `table`. */
 export function print(terminal: Terminal, form: Form, value: unknown, text: () => string): void {
   terminal.out(form === 'table' ? text() : serialised(form, value));
 }
@@ -46,7 +46,10 @@ export function understood<T>(schema: z.ZodType<T>, answer: unknown): T {
   return parsed.data;
 }
 
-/** Adds query parameters to a path. A list repeats its parameter; `false` omits it. */
+/**
+ * Adds query parameters to a path. Repeats the parameter for each element of a list. Omits parameters that
+ * are `undefined`, `null` or `false`.
+ */
 export function withQuery(path: string, parameters: Readonly<Record<string, Parameter>>): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {

@@ -38,7 +38,7 @@ export const FINDING_TITLES = [
   'COUNT',
 ];
 
-/** The table cells of a finding; `time` is when it was last seen. */
+/** Returns the table cells of a finding. `time` is the text for the time when the finding was last seen. */
 export function findingRow(finding: Finding, style: Style, time: string): string[] {
   const { effective_action: action, proto } = finding;
   return [
@@ -54,7 +54,10 @@ export function findingRow(finding: Finding, style: Style, time: string): string
   ];
 }
 
-/** The name and address of the destination, or the other target of the finding. */
+/**
+ * Returns the destination of a finding as text: hostname and address. For a finding without a destination,
+ * returns its field `target`.
+ */
 function destinationOf({
   dst_ip: address,
   dst_port: port,
@@ -75,7 +78,10 @@ function destinationOf({
 const requestOf = ({ method, host, path }: NonNullable<Finding['http']>): string => `${method} ${host}${path}`;
 const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
 
-/** The fields that identify a finding: all except count and times. */
+/**
+ * Returns a key of the finding that is the same after the finding is seen again: all fields except count,
+ * times and generation.
+ */
 export function identityOf({
   count: _,
   first_seen: __,

@@ -38,7 +38,7 @@ type Status = { readonly readiness: Readiness; readonly policy: PolicyRecord | n
 const NOT_READY = 3;
 const DEFAULT_WAIT = '60s';
 
-/** `weir status`. */
+/** Adds the command `weir status`. */
 export function addStatusCommand(program: Command, terminal: Terminal, end: End): void {
   remote(program.command('status'))
     .description(
@@ -94,7 +94,7 @@ const policyLine = ({ id, name, mode, revision }: PolicyRecord, { generation }: 
 
 const NAMED = 3;
 
-/** The fullest maps with their fill level. */
+/** Returns the three fullest BPF maps with their number of entries and fill level. */
 function fullest(maps: Stats['dataplane']['maps']): string {
   const shares = Object.entries(maps)
     .map(([name, { entries, capacity }]) => ({

@@ -1,6 +1,6 @@
 import { type Form, serialised } from './remote.js';
 
-/** Formats one value of a sequence: a line of JSON, a document of YAML, or a text line. */
+/** Formats one value of a sequence as a line of JSON, as a YAML document, or as text. */
 export function streamed(form: Form, value: unknown, text: () => string): string {
   switch (form) {
     case 'json':

@@ -3,7 +3,7 @@ import type { Terminal } from './terminal.js';
 
 type Format = Parameters<typeof styleText>[0];
 
-/** Adds colours if the terminal supports them, otherwise returns the text. */
+/** Functions that colour a text. They return the text unchanged if the terminal does not show colours. */
 export type Style = ReturnType<typeof styleOf>;
 
 export function styleOf({ colours }: Pick<Terminal, 'colours'>) {
@@ -18,7 +18,7 @@ export function styleOf({ colours }: Pick<Terminal, 'colours'>) {
     lost,
     dim: as('dim'),
     bold: as('bold'),
-    /** Colours an action, a verdict or an effective action. */
+    /** Colours a text by an action or verdict, such as `allow` or `deny`. */
     verdict: (word: string, text = word) => ofVerdict[word]?.(text) ?? text,
   };
 }

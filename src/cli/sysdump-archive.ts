@@ -24,7 +24,7 @@ const manifestSchema = z.looseObject({
 });
 
 type CheckedEntry = {
-  /** The path, which begins with the folder of its node. */
+  /** The path of the file in the archive. It begins with the folder of the node. */
   readonly path: string;
   readonly outcome: string;
   readonly error: string | null;
@@ -32,19 +32,19 @@ type CheckedEntry = {
 };
 export type CheckedArchive = { readonly entries: readonly CheckedEntry[] };
 
-/** Reads a support dump as it streams past, and compares it with its manifest. */
+/** Checks a support dump against its manifest while the dump is downloaded. */
 export class ArchiveCheck {
   readonly #gunzip = createGunzip();
   readonly #files = new Map<string, { readonly size: number; readonly sha256: string }>();
   readonly #read: Promise<void>;
   #manifest: Buffer | undefined;
 
-  /** `seen` is called for every file. */
+  /** `seen` is called for every file of the archive. */
   constructor(seen: (path: string, size: number) => void) {
     const entries = extract();
     this.#read = Promise.all([pipeline(this.#gunzip, entries), this.#readEntries(entries, seen)]).then(() => {});
-    // Callers of `write` and `end` receive the error. Without this an early failure would be an unhandled
-    // rejection.
+    // Callers of `write` and `end` receive the rejection. Without this handler, a rejection before such a
+    // call would be unhandled and end the process.
     this.#read.catch(() => {});
   }
 
@@ -53,7 +53,10 @@ export class ArchiveCheck {
     if (!this.#gunzip.write(chunk)) await Promise.race([once(this.#gunzip, 'drain'), this.#read]);
   }
 
-  /** Throws if a file is missing or differs from the manifest. */
+  /**
+   * Reads the rest of the archive. Throws if a file is missing, differs from the manifest, or is not in the
+   * manifest.
+   */
   async end(): Promise<CheckedArchive> {
     this.#gunzip.end();
     await this.#read;

@@ -9,7 +9,7 @@ import type { Terminal } from './terminal.js';
 
 const PATH = '/api/v1/support/sysdump/cluster';
 
-/** `weir sysdump` downloads a support dump and checks that it is complete. */
+/** Adds the command `weir sysdump`, which downloads a support dump and checks that the dump is complete. */
 export function addSysdumpCommand(program: Command, terminal: Terminal): void {
   reaching(program.command('sysdump'))
     .description('collect a support dump of the node: its configuration, state and logs, without secrets')
@@ -51,7 +51,9 @@ function standardOutput(): Sink {
   };
 }
 
-/** Creates a file that only its owner can read. */
+/**
+ * Creates a file with mode 0600. Calls `cancel` and throws if the file already exists or cannot be created.
+ */
 async function newFile(path: string, cancel: () => void): Promise<Sink> {
   let file: FileHandle;
   try {

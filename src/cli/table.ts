@@ -1,9 +1,12 @@
 import { stripVTControlCharacters } from 'node:util';
 
-/** The width of a text on the screen, without colour codes. */
+/** Returns the number of characters that a text shows on the screen, without colour codes. */
 const widthOf = (text: string): number => stripVTControlCharacters(text).length;
 
-/** Formats columns as wide as their widest cell. Without titles there is no title row. */
+/**
+ * Formats rows as a text table. Each column is as wide as its widest cell. If `titles` is empty, there is no
+ * title row.
+ */
 export function table(titles: readonly string[], rows: readonly (readonly string[])[]): string {
   const lines = titles.length > 0 ? [titles, ...rows] : rows;
   const columns = Math.max(0, ...lines.map((line) => line.length));

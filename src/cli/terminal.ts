@@ -1,23 +1,26 @@
 import { createInterface } from 'node:readline/promises';
 import { MOST_BYTES } from '#files/bounded-file.js';
 
-/** The output of a command, and its inputs from the environment. */
+/** The environment, inputs and outputs of a command. Tests replace it. */
 export type Terminal = {
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Whether text for `out` may contain colours. */
+  /** Whether the output may contain colour codes. */
   readonly colours: boolean;
   out(text: string): void;
   err(text: string): void;
-  /** Resolves when `out` accepts more data. */
+  /** Resolves when the output accepts more data. */
   drained(): Promise<void>;
-  /** All of standard input. Throws if it is larger than a policy may be. */
+  /** Reads all of standard input. Throws if the input is larger than the largest policy. */
   input(): Promise<string>;
   /**
-   * Returns a signal that aborts when the user interrupts or the output is closed. After the first call
-   * signals no longer end the process.
+   * Returns a signal that aborts when the user interrupts the command or the reader closes the output. After
+   * the first call, SIGINT and SIGTERM no longer end the process.
    */
   interruption(): AbortSignal;
-  /** Asks the user a question and resolves with the typed line. Null if there is no interactive user. */
+  /**
+   * Asks the user a question and resolves with the typed line of text. Null if the command does not run on a
+   * terminal.
+   */
   readonly ask: ((question: string) => Promise<string>) | null;
 };
 
@@ -27,7 +30,7 @@ function ofProcess(): Terminal {
   const { stdin, stdout, stderr, env } = process;
   const interrupted = new AbortController();
   let isHeard = false;
-  // A reader such as `head` may close the pipe early. This is not an error.
+  // A reader such as `head` may close the pipe early. This is a normal end and not an error.
   stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
     interrupted.abort();
@@ -68,7 +71,7 @@ function ofProcess(): Terminal {
   };
 }
 
-/** Resolves with an empty text at the end of input or an interruption. */
+/** Asks a question on the terminal. Resolves with an empty text if the user ends the input or interrupts. */
 async function ask(question: string): Promise<string> {
   const reader = createInterface({ input: process.stdin, output: process.stderr });
   const ended = new Promise<string>((resolve) => {

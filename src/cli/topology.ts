@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 /**
- * Three network namespaces on this machine: client – node – server, joined by veth pairs. The node forwards.
+ * Three network namespaces on this machine, connected by veth pairs. The namespace `node` forwards packets
+ * between the other two.
  *
  *     client 10.77.1.2 ── lan0 10.77.1.1 [node] 10.77.2.1 wan0 ── 10.77.2.2 server
  */
@@ -13,7 +14,7 @@ export type Topology = {
   readonly node: Namespace;
   readonly server: Namespace;
   readonly pinPath: string;
-  /** Ends all processes of the namespaces, and removes the namespaces with everything pinned in them. */
+  /** Ends all processes in the namespaces, and removes the namespaces and the pinned BPF objects. */
   remove(): Promise<void>;
 };
 
@@ -22,14 +23,16 @@ type Outcome = { readonly code: number | null; readonly stdout: string; readonly
 type Namespace = {
   readonly name: string;
   run(command: string, ...args: string[]): Promise<Outcome>;
-  /** Like `run`, but throws if the command fails. */
+  /**
+   * Runs a command like `run`, but throws if the command fails. Returns the standard output of the command.
+   */
   must(command: string, ...args: string[]): Promise<string>;
   start(command: string, args: readonly string[], env?: NodeJS.ProcessEnv): ChildProcess;
 };
 
 export const ADDRESSES = {
   client: '10.77.1.2',
-  /** A second source on the client's side, in another /24 of the same link. */
+  /** A second address of the client, in another /24 network on the same link. */
   clientOther: '10.77.3.2',
   nodeLan: '10.77.1.1',
   nodeWan: '10.77.2.1',
@@ -54,14 +57,15 @@ async function must(command: string, ...args: string[]): Promise<string> {
   return stdout;
 }
 
-/** Runs `ip` commands in a namespace. */
+/** Runs several `ip` commands in a network namespace. */
 async function batch(namespace: string, commands: readonly string[]): Promise<void> {
   const { code, stderr } = await run('ip', ['-n', namespace, '-batch', '-'], `${commands.join('\n')}\n`);
   if (code !== 0) throw new Error(`ip -n ${namespace}: ${stderr.trim()}`);
 }
 
 /**
- * Builds the namespaces. `tag` distinguishes topologies of one process; the process id is part of every name.
+ * Creates the network namespaces. Their names contain the process id and `tag`, so several topologies can
+ * exist at the same time.
  */
 export async function createTopology(tag: string): Promise<Topology> {
   await removeStale();
@@ -71,14 +75,15 @@ export async function createTopology(tag: string): Promise<Topology> {
   const names = { client: `${base}-client`, node: `${base}-node`, server: `${base}-server` };
 
   const namespace = (name: string): Namespace => {
-    // `ip netns exec` would mount another /sys, which hides the pinned objects.
+    // Enter only the network namespace. `ip netns exec` would also mount another /sys, which hides the pinned
+    // BPF objects.
     const enter = [`--net=/run/netns/${name}`];
     return {
       name,
       run: (command, ...args) => run('nsenter', [...enter, command, ...args]),
       must: (command, ...args) => must('nsenter', ...enter, command, ...args),
       start: (command, args, env) => {
-        // The child must end with this process, however that ends.
+        // `--pdeathsig` ends the child process with this process, even if this process is killed.
         const child = spawn('nsenter', [...enter, 'setpriv', '--pdeathsig', 'KILL', command, ...args], {
           stdio: ['pipe', 'pipe', 'pipe'],
           env: env ?? process.env,
@@ -137,12 +142,18 @@ async function end(child: ChildProcess): Promise<void> {
   await gone;
 }
 
-/** Creates a folder for this process. A later process removes it if this one does not. */
+/**
+ * Creates a temporary folder. Its name contains the process id, so that a later run can remove the folder if
+ * this process does not.
+ */
 export function temporaryFolder(tag: string): Promise<string> {
   return mkdtemp(join(tmpdir(), `${PREFIX}${process.pid}-${tag}-`));
 }
 
-/** Removes the namespaces and folders of dead processes, by the process id in their names. */
+/**
+ * Removes the namespaces and folders of earlier runs whose processes have ended. The process id is part of
+ * each name.
+ */
 async function removeStale(): Promise<void> {
   const owners = /^weir-(\d+)-/;
   const dead = async (name: string): Promise<boolean> => {
@@ -169,7 +180,7 @@ async function endAll(namespace: string): Promise<void> {
     try {
       process.kill(Number(pid), 'SIGKILL');
     } catch {
-      // The process has ended meanwhile.
+      // The process ended before the signal was sent.
     }
   }
 }

@@ -2,17 +2,19 @@ import { createSocket } from 'node:dgram';
 import { connect, createServer } from 'node:net';
 
 /**
- * Traffic programs for the quick start and the tests, run inside a namespace: `node traffic.js MODE …`. Each
- * prints one line per event on standard output. All end when standard input closes.
+ * Generates test traffic for the quick start and the tests. Run inside a network namespace as
+ * `node tour-traffic.js MODE …`. Each mode prints one line of text per event on standard output, and ends when
+ * standard input closes. N is the number of the echo or datagram, from 1.
  *
- *     serve PORT…                      TCP and UDP echo on each port; prints `ready`
- *     connect ADDRESS PORT [options]   one TCP connection; prints `open` | `refused CODE`, then `pong N` for
- *                                      each echo, `silent N` if an echo took longer than --timeout, `closed`
- *     datagram ADDRESS PORT [options]  one UDP datagram and its echo; prints `pong 1` | `silent 1`
+ *     serve PORT…                      a TCP and UDP echo server on each port; prints `ready`
+ *     connect ADDRESS PORT [options]   one TCP connection; prints `open` or `refused CODE`, then `pong N` for
+ *                                      each echo, `silent N` if an echo takes longer than --timeout, `closed`
+ *     datagram ADDRESS PORT [options]  one UDP datagram and its echo; prints `pong 1` or `silent 1`
  *     connect-udp ADDRESS PORT [options]  a UDP flow with one datagram every --every ms; prints `pong N` for
- *                                      each echo and `silent N` for each that took longer than --timeout
+ *                                      each echo, and `silent N` for each echo later than --timeout
  *
- * Options: --source ADDRESS, --source-port PORT, --every MS (connect: repeat), --timeout MS.
+ * Options: --source ADDRESS, --source-port PORT, --timeout MS, --every MS. `connect` without --every ends after
+ * one echo; with --every it requests an echo in this interval.
  */
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 

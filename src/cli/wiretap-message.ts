@@ -38,10 +38,10 @@ const messageSchema = z.looseObject({
 });
 export type WiretapMessage = z.infer<typeof messageSchema>;
 
-/** A frame is one message, or a list of messages under load. */
+/** The schema of a frame: one message, or under load a list of messages. */
 export const frameSchema = z.union([messageSchema.transform((message) => [message]), z.array(messageSchema)]);
 
-/** Formats a message as one line for people. */
+/** Formats a wiretap message as one line of text. */
 export function wiretapLine(message: WiretapMessage, style: Style): string {
   if (message.type === 'lost')
     return style.lost(`${message.count ?? 0} messages lost (${message.where ?? 'not said where'})`);
@@ -79,7 +79,7 @@ function dnsCells(message: WiretapMessage): string[] {
   return ['dns ', asked, deciderOf(message)];
 }
 
-/** The address with its names. */
+/** Formats an address and port with the hostnames known for the address. */
 function party(
   address: string | null | undefined,
   port: number | null | undefined,

@@ -25,7 +25,7 @@ type Options = Output & {
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 10_000;
 
-/** `weir wiretap`. */
+/** Adds the command `weir wiretap`. */
 export function addWiretapCommand(program: Command, terminal: Terminal): void {
   remote(program.command('wiretap'))
     .description('show live traffic until interrupted: flows, verdicts, lookups, and inspected connections')
@@ -53,8 +53,8 @@ function pathOf(
 }
 
 /**
- * Reads until interrupted. A stream that ends is opened again; if the node refuses the first request, the
- * command ends.
+ * Prints wiretap messages until the user interrupts. Opens the stream again after it ends. Throws if the node
+ * refuses the first request.
  */
 async function listen(client: Client, options: Options, terminal: Terminal): Promise<void> {
   const interruption = terminal.interruption();
@@ -82,10 +82,13 @@ async function listen(client: Client, options: Options, terminal: Terminal): Pro
   }
 }
 
-/** Whether another attempt may succeed: the node restarts, or cannot be reached for a while. */
+/**
+ * Returns whether opening the stream again may succeed: the node is overloaded, restarts, or cannot be
+ * reached for a while.
+ */
 function isPassing(error: unknown): boolean {
   if (error instanceof RefusedError) return error.status === 429 || error.status >= 500;
-  // fetch reports an incomplete body as a TypeError.
+  // `fetch` reports an incomplete response body as a `TypeError`.
   return error instanceof UnreachableError || error instanceof TypeError;
 }
 
@@ -107,7 +110,7 @@ async function show(
   }
 }
 
-/** Undefined if the text is not JSON. */
+/** Parses a frame. Returns undefined if the frame is not JSON. */
 function readJson(frame: string): unknown {
   try {
     return JSON.parse(frame) as unknown;

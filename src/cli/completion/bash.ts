@@ -3,7 +3,7 @@ import { candidatesOf, flagsOfNode, flagsThatTake, quoted, values } from './cand
 import { completed } from './completed.js';
 import { COMPLETE } from './values.js';
 
-/** A script that completes `weir` in bash 4 and later. */
+/** Returns a script that completes the `weir` command in bash 4 and later. */
 export function bashCompletion(program: CommandShape): string {
   const commands = completed(program);
   const below = commands.slice(1).map(({ path }) => quoted(path));

@@ -3,7 +3,10 @@ import { NODE_VALUES } from './values.js';
 
 export type Candidate = { readonly word: string; readonly about: string };
 
-/** The words that may follow a command: its subcommands, the values of its arguments, its flags. */
+/**
+ * Returns the words that can follow a command: its subcommands, the fixed values of its arguments, and its
+ * flags.
+ */
 export function candidatesOf({ commands, arguments: taken, options }: CommandShape): Candidate[] {
   return [
     ...commands.map(({ name, description }) => ({ word: name, about: description })),
@@ -14,7 +17,7 @@ export function candidatesOf({ commands, arguments: taken, options }: CommandSha
   ];
 }
 
-/** The flags with a fixed set of values. */
+/** Returns the flags that accept only a fixed list of values, with their commands and these values. */
 export function values(commands: readonly CommandShape[]) {
   return commands.flatMap(({ path, options }) =>
     options.flatMap(({ names, takes }) =>
@@ -23,23 +26,25 @@ export function values(commands: readonly CommandShape[]) {
   );
 }
 
-/** The words before such a value, for example `weir policy apply --file`. */
+/**
+ * Returns the words that can precede a value of the kind `wanted`, for example `weir policy apply --file`.
+ */
 export function flagsThatTake(commands: readonly CommandShape[], wanted: Takes): string[] {
   return commands.flatMap(({ path, options, arguments: taken }) => [
     ...options.flatMap(({ names, takes }) => (takes === wanted ? names.map((name) => `${path} ${name}`) : [])),
-    // An argument follows its command directly.
+    // The value of an argument follows the name of its command.
     ...(wanted !== 'text' && taken.some(({ takes }) => takes === wanted)
       ? [`${path} ${path.split(' ').at(-1) ?? ''}`]
       : []),
   ]);
 }
 
-/** For each kind of values that the node knows, the words before it. */
+/** For each kind of value that only the node knows, returns the words that can precede such a value. */
 export function flagsOfNode(commands: readonly CommandShape[]) {
   return NODE_VALUES.map((kind) => ({ kind, flags: flagsThatTake(commands, kind) })).filter(
     ({ flags }) => flags.length > 0,
   );
 }
 
-/** Quotes a text for all three shells. */
+/** Quotes a text for bash, zsh and fish. */
 export const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;

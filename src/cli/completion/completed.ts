@@ -1,8 +1,8 @@
 import { type CommandShape, everyCommand } from '../command-shape.js';
 
 /**
- * All commands for completion. A command with a default subcommand also accepts the flags of that one, and
- * `weir help` accepts the name of every command.
+ * Returns the commands that the completion scripts cover. A command with a default subcommand also gets the
+ * flags of that subcommand. `weir help` gets the names of all commands.
  */
 export function completed(program: CommandShape): CommandShape[] {
   const commands = program.commands.map((command) =>

@@ -3,7 +3,7 @@ import { quoted } from './candidates.js';
 import { completed } from './completed.js';
 import { COMPLETE, NODE_VALUES, type NodeValue } from './values.js';
 
-/** A script that completes `weir` in fish, with a description of each word. */
+/** Returns a script that completes the `weir` command in fish, with a description of each word. */
 export function fishCompletion(program: CommandShape): string {
   const commands = completed(program);
   const below = commands.slice(1).map(({ path }) => inFish(path));
@@ -56,5 +56,8 @@ function flagOf({ names, takes }: OptionShape): string {
   return [...written, ...value].join(' ');
 }
 
-/** Quotes with single quotes, in which fish has two escapes. */
+/**
+ * Quotes a text in single quotes. Within single quotes, fish has escape sequences for a backslash and a
+ * single quote.
+ */
 const inFish = (text: string): string => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;

@@ -3,8 +3,8 @@ import type { Client } from '../client.js';
 import { understood } from '../remote.js';
 
 /**
- * Placeholders of flags and arguments with a fixed set of values of the API. A test compares them with its
- * lists.
+ * Maps the placeholder of a flag or argument in help texts to the fixed list of values that the API accepts.
+ * A test compares these lists with those of the API.
  */
 export const KNOWN_VALUES: Readonly<Record<string, readonly string[]>> = {
   'finding-type': [
@@ -21,11 +21,11 @@ export const KNOWN_VALUES: Readonly<Record<string, readonly string[]>> = {
   protocol: ['tcp', 'udp', 'icmp'],
 };
 
-/** Placeholders of flags and arguments whose values only the node knows. */
+/** Placeholders in help texts of flags and arguments whose values only the node knows. */
 export const NODE_VALUES = ['policy-name', 'policy-id', 'group', 'rule', 'token-id', 'hostname'] as const;
 export type NodeValue = (typeof NODE_VALUES)[number];
 
-/** Shells ask before they list more than about a hundred. */
+/** The limit of completions. Above about a hundred completions, shells ask the user before they list them. */
 const MOST = 1_000;
 
 const idSchema = z.object({ items: z.array(z.object({ id: z.string(), name: z.string().nullish() })) });
@@ -36,8 +36,8 @@ const policySchema = z.object({
 });
 
 /**
- * The values of a kind that begin with `prefix`. For rules, `groups` are the groups that the command line
- * selects.
+ * Requests from the node the values of a kind that begin with `prefix`. For rules, `groups` limits the result
+ * to rules of these source groups; an empty list sets no limit.
  */
 export async function valuesOf(
   kind: NodeValue,
@@ -74,5 +74,7 @@ async function itemsAt(path: string, client: Client): Promise<z.infer<typeof idS
   return understood(idSchema, await client.request(path)).items;
 }
 
-/** The hidden command with which the scripts query the node for values. */
+/**
+ * The name of the hidden command that the completion scripts call. It requests possible values from the node.
+ */
 export const COMPLETE = 'complete';

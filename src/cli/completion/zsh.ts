@@ -3,7 +3,7 @@ import { candidatesOf, flagsOfNode, flagsThatTake, quoted, values } from './cand
 import { completed } from './completed.js';
 import { COMPLETE } from './values.js';
 
-/** A script that completes `weir` in zsh, with a description of each word. */
+/** Returns a script that completes the `weir` command in zsh, with a description of each word. */
 export function zshCompletion(program: CommandShape): string {
   const commands = completed(program);
   const below = commands.slice(1).map(({ path }) => quoted(path));

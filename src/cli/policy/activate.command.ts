@@ -9,7 +9,7 @@ import { etagOf, findRecord, type Which } from './policy-records.js';
 
 type Options = Output & WaitOptions & Pick<Which, 'id'> & { readonly ifMatch?: string; readonly dryRun?: true };
 
-/** `weir policy activate`. */
+/** Adds the command `weir policy activate`. */
 export function addActivateCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('activate'))
     .description('activate a stored policy without rewriting it; the previously active policy stays stored')
@@ -28,7 +28,8 @@ export function addActivateCommand(policy: Command, terminal: Terminal): void {
         ...(id === undefined ? {} : { id }),
         ...(name === undefined ? {} : { name }),
       });
-      // A text that was written since the read is not the one that the user meant.
+      // Send the ETag of the record that was read. If another client changed the policy in the meantime, the
+      // node refuses to activate it.
       const headers = { 'if-match': quoted(ifMatch ?? etagOf(record)) };
       const path = `/api/v1/policies/${record.id}/activate${dryRun === true ? `?${DRY_RUN}` : ''}`;
       const answer = await client.exchange(path, { method: 'POST', headers });

@@ -13,15 +13,18 @@ const proofSchema = z.object({ classes: z.number().nullable(), checked: z.number
 const writtenSchema = recordSchema.extend({ warnings: z.array(problemSchema), proof: proofSchema });
 export const drySchema = writtenSchema.extend({ program_lines: z.number() });
 
-/** The result of a write or an activation of a policy. */
+/** The result of writing or activating a policy, as `weir` prints it. */
 export type Applied = {
   readonly record: PolicyRecord;
   readonly dry_run: boolean;
-  /** Null for a dry run. */
+  /** The generation of the program in force; null for a dry run. */
   readonly generation: number | null;
   readonly etag: string | null;
   readonly warnings: readonly Problem[];
-  /** Null if no dataplane enforces, or if the policy is in singleton form: these responses have no proof. */
+  /**
+   * The proof of the new program. Null if no dataplane runs, or if the policy is in singleton form: the API's
+   * response then contains no proof.
+   */
   readonly proof: z.infer<typeof proofSchema>;
 };
 
@@ -29,7 +32,7 @@ export type WaitOptions = { readonly wait?: true; readonly timeout?: number };
 export const DEFAULT_WAIT = '60s';
 export const DRY_RUN = 'dry_run=true';
 
-/** Adds the quotes of an entity tag, which shells remove. */
+/** Adds double quotes around an entity tag if they are missing: shells remove them from the command line. */
 export const quoted = (etag: string): string => (etag === '*' || etag.startsWith('"') ? etag : `"${etag}"`);
 
 export function checkedOf(body: unknown): Applied {
@@ -47,8 +50,8 @@ export function headersOf(headers: Headers): Pick<Applied, 'dry_run' | 'generati
 }
 
 /**
- * Prints the result, with each warning in the form of `placed`. In `json` and `yaml` the warnings are part of
- * the value.
+ * Prints the result. In the form `table`, prints each warning as `placed` formats it. In the forms `json` and
+ * `yaml`, the printed value contains the warnings.
  */
 export function tell(
   terminal: Terminal,
@@ -63,7 +66,10 @@ export function tell(
   print(terminal, output, applied, () => sentence(applied));
 }
 
-/** With `--wait`: waits until the node is ready. Throws an error with the failing checks otherwise. */
+/**
+ * If the user gave `--wait`, waits until the node is ready. Throws an error that lists the failed checks if
+ * the node is not ready in time.
+ */
 export async function waitAfter(
   client: Client,
   { dry_run: dry }: Applied,

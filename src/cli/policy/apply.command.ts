@@ -32,7 +32,7 @@ type Options = Output &
     readonly activate: boolean;
   };
 
-/** `weir policy apply`. */
+/** Adds the command `weir policy apply`. */
 export function addApplyCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('apply'))
     .description('write a policy and activate it: after the command, the next packet is evaluated with it')
@@ -59,7 +59,10 @@ export function addApplyCommand(policy: Command, terminal: Terminal): void {
     });
 }
 
-/** `etag` is the ETag that the stored policy must have. */
+/**
+ * Sends a policy to the node. `etag` is the ETag that the stored policy must have; undefined if any is
+ * accepted.
+ */
 async function put(
   client: Client,
   write: Write,
@@ -81,7 +84,8 @@ async function put(
   const record = (await listPolicies(client)).find((one) => etagOf(one) === written.etag);
   if (record === undefined)
     throw new CliError('the policy was written, and replaced by somebody else at once; `weir policy list` shows it');
-  // A singleton response has only the codes of warnings. A dry run returns their sentences.
+  // The response in singleton form contains only the codes of warnings. Request a dry run of the same policy,
+  // whose response contains the messages.
   const codes = answer.headers.get('weir-warnings')?.split(', ') ?? [];
   const said = codes.length === 0 ? [] : understood(drySchema, (await ask([DRY_RUN])).body).warnings;
   const warnings = codes.flatMap((code) => {

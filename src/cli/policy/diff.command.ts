@@ -11,7 +11,7 @@ import { readSource, singletonOf } from './policy-source.js';
 
 const DIFFERENT = 3;
 
-/** `weir policy diff`. */
+/** Adds the command `weir policy diff`. */
 export function addDiffCommand(policy: Command, terminal: Terminal, end: End): void {
   remote(policy.command('diff'))
     .description('show what a file would change in the active policy, or in another one; exits with 3 if they differ')
@@ -25,7 +25,7 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
       const form = stored?.form ?? 'singleton';
       const value = form === 'singleton' ? (stored?.policy ?? {}) : { mode: stored?.mode, policy: stored?.policy };
       const before = singletonOf({ form, value });
-      // Only envelopes have a mode. The mode of a policy in singleton form stays as it is.
+      // Compare modes only between two envelopes: a policy in singleton form has no mode of its own.
       const isBoth = stored?.form === 'envelope' && source.form === 'envelope';
       const modeOf = (mode: unknown) => (isBoth ? { mode } : {});
       const difference = differenceOf(

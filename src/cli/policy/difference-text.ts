@@ -7,7 +7,7 @@ import {
   type PolicyDifference,
 } from './difference.js';
 
-/** A difference as text, one line per change. */
+/** Formats the difference of two policies as text, with one line for each change. */
 export function differenceText({ fields, groups }: PolicyDifference, style: Style): string {
   const lines = [
     ...fields.map((field) => fieldLine(field, style)),

@@ -1,13 +1,15 @@
-/** The difference of two policies as edits of their text, not as effects on packets. */
+/**
+ * The changes that turn one policy text into another. A change of the text does not always change a verdict.
+ */
 export type PolicyDifference = {
-  /** Fields of the policy itself: `default_policy`, and `mode` between envelopes. */
+  /** Changed fields of the policy itself: `default_policy`, and for envelopes `mode`. */
   readonly fields: readonly FieldChange[];
   readonly groups: readonly GroupChange[];
 };
 export type FieldChange = {
-  /** Dotted, as in `match.dst_ports`. */
+  /** The dotted name of the field, such as `match.dst_ports`. */
   readonly field: string;
-  /** Undefined if the field was or is absent. */
+  /** The old value (`from`) and new value (`to`). Undefined if the field is absent. */
   readonly from: unknown;
   readonly to: unknown;
 };
@@ -15,15 +17,18 @@ export type GroupChange = ItemChange & { readonly rules: readonly ItemChange[] }
 export type ItemChange = {
   readonly id: string;
   readonly change: 'added' | 'removed' | 'changed';
-  /** The position in the order of evaluation, starting at 1. Null if the common items keep their order. */
+  /**
+   * The old and new position in the order of evaluation, from 1. Null if the group or rule did not move
+   * relative to the others.
+   */
   readonly moved: { readonly from: number; readonly to: number } | null;
-  /** Empty for an added or removed item. */
+  /** Changed fields of the group or rule. Empty for an added or removed group or rule. */
   readonly fields: readonly FieldChange[];
 };
 
 type Item = Readonly<Record<string, unknown>>;
 
-/** `before` and `after` are PolicyConfigs in singleton form. */
+/** Compares two policies in singleton form. */
 export function differenceOf(before: Item, after: Item): PolicyDifference {
   const groups = compareItems(before.source_groups, after.source_groups, ['rules']);
   return {
@@ -73,7 +78,10 @@ function compareItems(before: unknown, after: unknown, leaveOut: readonly string
 
 const idOf = ({ id }: Item): string => String(id);
 
-/** Sorted by ascending priority. An item without one has its position in the list as priority (D3). */
+/**
+ * Sorts source groups or rules in the order of evaluation: by ascending priority. An item without a priority
+ * has its position in the list as priority (D3).
+ */
 function inOrder(list: unknown): Item[] {
   const items = (Array.isArray(list) ? list : []) as Item[];
   const priority = items.map((item, place) => (typeof item.priority === 'number' ? item.priority : place));
@@ -86,12 +94,15 @@ function inOrder(list: unknown): Item[] {
 const placesOf = (items: readonly Item[]) => new Map(items.map((item, place) => [idOf(item), place]));
 
 /**
- * Returns the smallest set of ids that must move so that the others keep their order: those outside a longest
- * increasing subsequence.
+ * Returns the smallest set of ids that must move to change the old order into the new order. The ids that do
+ * not move form a longest increasing subsequence.
  */
 function movedIds(ids: readonly string[], newPlaces: ReadonlyMap<string, number>): Set<string> {
   const places = ids.map((id) => newPlaces.get(id) ?? 0);
-  /** For each length, the index at which a subsequence of that length ends with the smallest value. */
+  /**
+   * For each length of an increasing subsequence, the index at which such a subsequence ends with the
+   * smallest value.
+   */
   const ends: number[] = [];
   const before: (number | undefined)[] = [];
   for (const [index, place] of places.entries()) {
@@ -109,7 +120,7 @@ function movedIds(ids: readonly string[], newPlaces: ReadonlyMap<string, number>
   return moved;
 }
 
-/** Fields whose values are compared case-insensitively (D2). */
+/** Fields whose values are compared without letter case (D2). */
 const WORDS = new Set(['action', 'default_action', 'default_policy', 'proto', 'tls13_uninspectable']);
 
 function compareFields(
@@ -129,7 +140,10 @@ function compareFields(
 
 const isItem = (value: unknown): value is Item => typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** Lists are compared as sets, and an empty list is equal to an absent one. */
+/**
+ * Returns whether two field values mean the same. Lists are compared without their order, and an empty list
+ * is equal to an absent list.
+ */
 function sameValue(from: unknown, to: unknown, isWord: boolean): boolean {
   if (Array.isArray(from) || Array.isArray(to)) {
     const [old, now] = [elementsOf(from), elementsOf(to)];
@@ -139,7 +153,10 @@ function sameValue(from: unknown, to: unknown, isWord: boolean): boolean {
   return JSON.stringify(from) === JSON.stringify(to);
 }
 
-/** The elements of a list, keyed by a normalized value: `443` and `"443"` are the same port. */
+/**
+ * Returns the elements of a list by a normalized key. The number `443` and the text `"443"` have the same
+ * key, because both are the same port.
+ */
 export function elementsOf(list: unknown): Map<string, unknown> {
   const elements: readonly unknown[] = Array.isArray(list) ? list : list === undefined ? [] : [list];
   return new Map(elements.map((one) => [typeof one === 'string' ? one : JSON.stringify(one), one]));

@@ -47,7 +47,7 @@ type Question = {
   readonly header?: readonly string[];
 };
 
-/** `weir policy explain`. */
+/** Adds the command `weir policy explain`. */
 export function addExplainCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('explain'))
     .description('explain why a packet or a DNS lookup is allowed or denied: all evaluated groups and rules')
@@ -84,7 +84,7 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
     });
 }
 
-/** The body of the question: a packet or a DNS lookup. */
+/** Builds the request body of the explain operation: a question about a packet or a DNS lookup. */
 function questionOf({
   src,
   query,
@@ -161,7 +161,7 @@ function text(
     step.why,
   ]);
   const missing = unknown.length === 0 ? '' : `\nnot given, and would matter: ${unknown.join(', ')}`;
-  // The deciding step is the last row, after the omitted steps.
+  // Insert the number of omitted steps before the last row: the last row is the step that decided.
   if (omitted > 0) rows.splice(-1, 0, ['', `… ${omitted} more`, '', '']);
   return `${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}\n\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`;
 }

@@ -18,7 +18,7 @@ const listSchema = z.object({ items: z.array(recordSchema.loose()) });
 const storedSchema = recordSchema.extend({ policy: z.record(z.string(), z.unknown()) });
 export type Stored = z.infer<typeof storedSchema>;
 
-/** Selects a stored policy. Without id and name: the active one. */
+/** Selects a stored policy by id or by name. Without both, selects the active policy. */
 export type Which = { readonly id?: string; readonly name?: string };
 
 export const etagOf = ({ id, revision }: PolicyRecord): string => `"${id}.${revision}"`;
@@ -28,7 +28,7 @@ export async function listPolicies(client: Client): Promise<PolicyRecord[]> {
   return understood(listSchema, await client.request('/api/v1/policies')).items;
 }
 
-/** The record of the policy with this id or name. */
+/** Returns the record of the policy with this id or name. Throws a `CliError` if there is no such policy. */
 export async function findRecord(client: Client, { id, name }: Which): Promise<PolicyRecord> {
   if (id !== undefined && name !== undefined) throw bothGiven();
   const records = await listPolicies(client);
@@ -43,7 +43,10 @@ export async function findRecord(client: Client, { id, name }: Which): Promise<P
 
 const bothGiven = () => new CliError('a name and --id are two ways to say the same: give one of them', { exitCode: 2 });
 
-/** The stored policy. Null if the active one is requested and none is active. */
+/**
+ * Returns a stored policy with its text. Returns null if the active policy is requested but no policy is
+ * active.
+ */
 export async function readStored(client: Client, which: Which): Promise<Stored | null> {
   const path = pathOf(which) ?? (await pathOfActive(client));
   return path === null ? null : understood(storedSchema, await client.request(path));
@@ -61,8 +64,9 @@ async function pathOfActive(client: Client): Promise<string | null> {
 }
 
 /**
- * Returns the policy in its original form, as `weir policy apply` reads it from a file. In singleton form the
- * active policy has no record; any other policy names its record.
+ * Returns a document from which `weir policy apply` restores the policy. An envelope contains its name or id
+ * and its mode. The active policy in singleton form is returned as it is. Any other policy in singleton form
+ * gets a wrapper that names the stored policy.
  */
 export function documentOf({ id, form, mode, name, active, policy }: Stored): Readonly<Record<string, unknown>> {
   const record = name === null ? { id } : { name };

@@ -4,9 +4,9 @@ import { type PolicyText, PolicyTextError, readPolicyText } from '#config/policy
 import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 
-/** A policy that was read from a file or from standard input. */
+/** A policy document that was read from a file or from standard input. */
 export type Source = PolicyText & {
-  /** The name of the source in messages. */
+  /** The name of the file, or `standard input`, for messages. */
   readonly label: string;
 };
 
@@ -28,8 +28,8 @@ export async function readSource(file: string, terminal: Terminal): Promise<Sour
 }
 
 /**
- * Formats a problem as `FILE:LINE:COLUMN: message (pointer)`. `prefix` is the pointer of the document within
- * the request body.
+ * Formats a problem as `FILE:LINE:COLUMN: message (pointer)`. `prefix` is the JSON pointer of the policy
+ * document within the request body.
  */
 export function placed(source: Source, { pointer, message }: Problem, prefix = ''): string {
   const own = ownPointer(pointer, prefix);
@@ -44,7 +44,10 @@ function placeOf(source: Source, pointer: string): string {
   return place === null ? source.label : `${source.label}:${place.line}:${place.column}`;
 }
 
-/** Returns the refusal with the line of each problem. */
+/**
+ * Converts a refusal of the node to an error that lists each problem with its line and column in the
+ * document.
+ */
 export function atLines(refused: RefusedError, source: Source, prefix = ''): CliError {
   if (refused.problems.length === 0) return refused;
   const count = refused.problems.length;
@@ -58,13 +61,16 @@ export function atLines(refused: RefusedError, source: Source, prefix = ''): Cli
   return new CliError([heading, ...lines].join('\n'), { cause: refused, fix, code, problems });
 }
 
-/** Converts to singleton form. Groups of an envelope have no modes: they get the mode of the envelope. */
+/**
+ * Converts a policy to singleton form. The groups of an envelope have no mode of their own, so each gets the
+ * mode of the envelope.
+ */
 export function singletonOf({ form, value }: Pick<PolicyText, 'form' | 'value'>): Readonly<Record<string, unknown>> {
   if (form === 'singleton') return value;
   const policy = (value.policy ?? {}) as Readonly<Record<string, unknown>>;
   const { source_groups: groups } = policy;
   if (!Array.isArray(groups)) return policy;
-  // Groups of a disabled policy are shown as they will be when the policy is enforced.
+  // A group has no mode `disabled`. Use `enforce`, the mode that the groups have once the policy is enforced.
   const mode = value.mode === 'disabled' ? 'enforce' : value.mode;
   return { ...policy, source_groups: groups.map((group: object) => ({ mode, ...group })) };
 }

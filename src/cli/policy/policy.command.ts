@@ -14,7 +14,7 @@ import { addExplainCommand } from './explain.command.js';
 import { documentOf, etagOf, labelOf, listPolicies, readStored, type Stored, type Which } from './policy-records.js';
 import { addSchemaCommand } from './schema.command.js';
 
-/** `weir policy get | list | apply | activate | diff | explain | schema | delete`. */
+/** Adds the commands `weir policy get | list | apply | activate | diff | explain | schema | delete`. */
 export function addPolicyCommands(program: Command, terminal: Terminal, end: End): void {
   const policy = program.command('policy').description('policies of a node');
   addListCommand(policy, terminal);
@@ -85,7 +85,8 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
       const stored = await readStored(client, options);
       if (stored === null) return;
       const path = `/api/v1/policies/${stored.id}`;
-      // A policy that was written since the read is not the one that the user meant.
+      // Send the ETag of the policy that was read. If another client changed the policy in the meantime, the
+      // node refuses to delete it.
       const headers = { 'if-match': options.ifMatch ?? etagOf(stored) };
       const dry = options.dryRun === true;
       await client.request(dry ? `${path}?dry_run=true` : path, { method: 'DELETE', headers });

@@ -16,14 +16,15 @@ type Consent = {
   readonly dryRun?: true;
 };
 
-/** The name of the record that a write in singleton form creates if no policy is active. */
+/** The name of the policy that a write in singleton form creates if no policy is active. */
 const DEFAULT_NAME = 'default';
 const FIX =
   'give --replace to go on, or --name to say which policy is written; `weir policy diff` shows what would change';
 
 /**
- * Asks before a file replaces an active policy that it does not name. Throws if there is no terminal or the
- * answer is no. Resolves with the ETag that the active policy must still have, if the write replaces it.
+ * Asks the user before a document replaces an active policy that the document does not name. Throws if the
+ * user refuses or there is no terminal. Resolves with the ETag that the replaced policy must still have, or
+ * with undefined if no check is needed.
  */
 export async function consentTo(
   write: Write,
@@ -54,8 +55,8 @@ function takesEffect({ form, value }: Source, { activate, mode }: Consent): bool
 }
 
 /**
- * The singleton form has no name. It is meant for a record that was written in this form, or that has its
- * name.
+ * Returns whether the document clearly refers to the active policy. A document in singleton form without a
+ * name refers to an active policy that has this form or the default name.
  */
 function isMeant({ form }: Write, { value, record }: Source, active: PolicyRecord): boolean {
   if (form === 'singleton') return active.form === 'singleton' || same(active.name, DEFAULT_NAME);

@@ -3,7 +3,10 @@ import { policyJsonSchema, type SchemaForm } from '#policy/document/json-schema.
 import { printing, serialised } from '../remote.js';
 import type { Terminal } from '../terminal.js';
 
-/** `weir policy schema` works without a node. */
+/**
+ * Adds the command `weir policy schema`, which prints the JSON Schema of policies without a request to a
+ * node.
+ */
 export function addSchemaCommand(policy: Command, terminal: Terminal): void {
   printing(policy.command('schema'), ['json', 'yaml'])
     .description('print the JSON Schema of a policy file, for editors and other tools; needs no node')

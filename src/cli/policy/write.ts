@@ -3,14 +3,14 @@ import type { Source } from './policy-source.js';
 
 export type Overrides = { readonly name?: string; readonly mode?: string };
 
-/** The path and form of a write. */
+/** An HTTP request that writes a policy. */
 export type Write = {
   readonly path: string;
-  /** Query parameters. */
+  /** Query parameters of the request, as `name=value`. */
   readonly parameters: readonly string[];
   readonly body: string;
   readonly form: 'envelope' | 'singleton';
-  /** The JSON pointer of the document within the body. */
+  /** The JSON pointer of the policy document within the request body. */
   readonly prefix: string;
 };
 
@@ -21,9 +21,10 @@ const byId = (id: string) => `/api/v1/policies/${encodeURIComponent(id)}`;
 const byName = (name: string) => `/api/v1/policies/by-name/${encodeURIComponent(name)}`;
 
 /**
- * Returns the write of a document. An envelope is written to its name, or to the id of a policy without a
- * name. The singleton form is written to the active policy, to a record of a name or id, or as an envelope
- * with a name and mode.
+ * Returns the request that writes a policy document.
+ * - An envelope is written to the policy with its name, or with its id if it has no name.
+ * - A document in singleton form is written to the active policy, or to the policy with the given name or id.
+ * - With a mode, a document in singleton form is wrapped into an envelope.
  */
 export function writeOf(source: Source, { name, mode }: Overrides): Write {
   if (source.form === 'singleton') {
@@ -43,7 +44,10 @@ export function writeOf(source: Source, { name, mode }: Overrides): Write {
   return { path: byName(named), parameters: [], body, form: 'envelope', prefix: '' };
 }
 
-/** For a policy without a name: `weir policy get` shows its id. */
+/**
+ * Returns the request for an envelope without a name. Its path contains the id, which `weir policy get`
+ * prints.
+ */
 function ofUnnamed({ value }: Source, id: string, mode: string | undefined): Write {
   const { id: _, ...envelope } = value;
   const body = JSON.stringify({ ...envelope, ...(mode === undefined ? {} : { mode }) });
@@ -58,7 +62,10 @@ const plain = ({ json }: Source): Write => ({
   prefix: '',
 });
 
-/** The response is that of an envelope: the record. */
+/**
+ * Returns the request for a document in singleton form that names a stored policy. The response is in
+ * envelope form.
+ */
 function ofRecord({ json }: Source, record: NonNullable<Source['record']>): Write {
   const path = 'name' in record ? byName(record.name) : byId(record.id);
   return { path, parameters: ['form=singleton'], body: json, form: 'envelope', prefix: '' };
