@@ -5,7 +5,7 @@ import type { Management } from './management.js';
 
 const SAFE_METHODS = ['GET', 'HEAD', 'OPTIONS'];
 const LONGEST = 1_000;
-/** Operations that change nothing although their HTTP method is not GET or HEAD. */
+/** Operations that change nothing although their HTTP method is not GET, HEAD or OPTIONS. */
 const CHANGE_NOTHING: readonly (string | undefined)[] = ['createClusterSysdump', 'explainPolicy'];
 
 /**

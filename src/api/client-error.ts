@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './errors.js';
 
 /**
- * Responds to input that the HTTP parser rejects: it is not HTTP, its headers are too large, or it arrives
+ * Responds to input that the HTTP parser rejects: input that is not HTTP, has too large headers, or arrives
  * too slowly.
  */
 export function answerClientError(error: Error & { readonly code?: string }, socket: Socket): void {

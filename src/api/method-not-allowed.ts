@@ -4,7 +4,7 @@ import { ApiError } from './errors.js';
 
 /**
  * Returns a handler that distinguishes 405 (wrong method) from 404 (no such path). Must be called before the
- * routes are registered, because it collects them with a hook.
+ * routes are registered, because a hook collects the routes.
  */
 export function createNotFound(api: Api): (request: FastifyRequest) => never {
   const methods = new Map<string, Set<string>>();

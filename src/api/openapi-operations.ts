@@ -27,8 +27,8 @@ const DESCRIPTIONS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Completes the OpenAPI description of a request with the required role and the precondition headers. Both
- * follow from the configuration of the route.
+ * Completes the OpenAPI description of a request with the required role and the precondition headers. The
+ * configuration and the responses of the route determine these values.
  */
 export function describeRequest(route: RouteOptions, { schema, url }: Transformed): Transformed {
   const access = route.config?.access ?? 'write';

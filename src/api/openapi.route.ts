@@ -20,8 +20,8 @@ const TAGS = {
 };
 
 /**
- * Serves the OpenAPI document. It describes the routes that are registered after this plugin, and is
- * generated at the first request.
+ * Serves the OpenAPI document. The document describes the routes that are registered after this plugin, and
+ * is generated at the first request.
  */
 export function openapiResource(version: string): FastifyPluginAsync {
   const plugin: FastifyPluginAsync = async (fastify) => {

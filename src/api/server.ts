@@ -142,8 +142,8 @@ function readJsonOnly(api: Api): void {
 }
 
 /**
- * Returns the access of a route that does not set it: a valid token for GET and HEAD, and the role `admin`
- * for all other methods.
+ * Returns the default access of a route: a valid token for GET and HEAD, and the role `admin` for all other
+ * methods.
  */
 function defaultAccess(route: RouteOptions): Access {
   return [route.method].flat().every((method) => method === 'GET' || method === 'HEAD') ? 'read' : 'write';

@@ -11,7 +11,10 @@ const problemSchema = z.object({
     .catch(undefined),
 });
 
-/** Advice for users of `weir`, by error code. It replaces the advice of the API where that is about HTTP. */
+/**
+ * Advice for users of `weir`, by error code. This advice replaces the advice of the API where the API's
+ * advice is about HTTP.
+ */
 const FIXES: Readonly<Record<string, string>> = {
   malformed_request: 'see that --server names a Weir node, and that no proxy changes what is sent to it',
   invalid_url: 'correct the name or id that was given',

@@ -70,7 +70,7 @@ export type NodeOptions = {
   readonly only?: readonly string[];
   /** The user id and group id of the node; root by default. */
   readonly user?: number;
-  /** Further sections of the configuration. They replace default sections of the same name. */
+  /** Further sections of the configuration. A section replaces the default section of the same name. */
   readonly sections?: Readonly<Record<string, unknown>>;
 };
 

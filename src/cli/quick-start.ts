@@ -29,8 +29,8 @@ class TourFailure extends Error {}
 
 /**
  * Creates three network namespaces, runs Weir in the middle namespace, and shows how a policy first allows a
- * flow and later ends it. On a terminal, continues until Ctrl-C; otherwise ends after the demonstration.
- * Resolves with the exit code.
+ * flow and later ends the flow. On a terminal, continues until Ctrl-C; otherwise ends after the
+ * demonstration. Resolves with the exit code.
  */
 export async function quickStart(options: { stay?: boolean } = {}): Promise<number> {
   const { missingForDataplane } = await import('#main.js');

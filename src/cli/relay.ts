@@ -2,8 +2,9 @@ import { rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 /**
- * A program that relays TCP between network namespaces over a Unix socket. The quick start uses it to reach
- * the API of a node in another namespace. Run inside that namespace: `node relay.js SOCKET HOST PORT`.
+ * A program that relays TCP between network namespaces over a Unix socket. The quick start uses this program
+ * to reach the API of a node in another namespace. Run inside that namespace: `node relay.js SOCKET HOST
+ * PORT`.
  */
 function join(left: Socket, right: Socket): void {
   for (const [from, to] of [

@@ -3,7 +3,7 @@ import type { Terminal } from './terminal.js';
 
 type Format = Parameters<typeof styleText>[0];
 
-/** Functions that colour a text. They return the text unchanged if the terminal does not show colours. */
+/** Functions that colour a text. On a terminal without colours, the functions return the text unchanged. */
 export type Style = ReturnType<typeof styleOf>;
 
 export function styleOf({ colours }: Pick<Terminal, 'colours'>) {

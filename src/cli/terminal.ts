@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline/promises';
 import { MOST_BYTES } from '#files/bounded-file.js';
 
-/** The environment, inputs and outputs of a command. Tests replace it. */
+/** The environment, inputs and outputs of a command. Tests pass their own `Terminal`. */
 export type Terminal = {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Whether the output may contain colour codes. */

@@ -41,7 +41,7 @@ export function readSource(yaml: string, name: string, environment: Environment)
     problems.push({ code: 'syntax', key: '', where: at(pos[0]), message: hint });
   }
   /**
-   * The values that contain a substituted variable. They are compared by content, because a YAML alias
+   * The values that contain a substituted variable. The values are compared by content, because a YAML alias
    * repeats a value at another position.
    */
   const substituted = new Set<unknown>();

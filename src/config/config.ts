@@ -29,7 +29,9 @@ export type Config = {
   };
   readonly dns: DnsConfig | null;
   readonly findings: FindingsConfig;
-  /** For how many milliseconds wiretap messages are kept, so that a new reader can start with them. */
+  /**
+   * For how many milliseconds wiretap messages are kept, so that a new reader can start with these messages.
+   */
   readonly wiretap: { readonly replayMs: number };
   readonly servicePlane: ServicePlaneConfig | null;
   readonly cluster: ClusterConfig | null;

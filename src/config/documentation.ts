@@ -86,7 +86,10 @@ function defaultOf(schema: z.core.$ZodType): string {
   return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``;
 }
 
-/** Returns the `meta` of a schema. If the schema has no `meta`, returns that of the schema which it wraps. */
+/**
+ * Returns the `meta` of a schema. If the schema has no `meta`, returns the `meta` of the schema inside the
+ * wrapper.
+ */
 function metaOf(schema: z.core.$ZodType): z.core.GlobalMeta {
   const own = z.globalRegistry.get(schema);
   if (own !== undefined) return own;

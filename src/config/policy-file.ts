@@ -34,7 +34,7 @@ export type PolicyFileEvents = {
 
 /**
  * Applies the policy of a file at the start and after each change of the file, one write at a time. Polls the
- * status of the path, so it also notices a file that is replaced by `rename`, or a changed symbolic link.
+ * status of the path. Polling also notices a file that is replaced by `rename`, and a changed symbolic link.
  */
 export class FollowedPolicyFile {
   #turn: Promise<unknown>;

@@ -34,8 +34,8 @@ export type CachedAnswer = {
 };
 
 /**
- * Bytes that a cached answer occupies besides its message: the cache key, the objects, and memory of the map.
- * With 100,000 answers, V8 used 1,186 such bytes per answer.
+ * Bytes that a cached answer occupies besides its message: the cache key, the objects, and internal memory of
+ * the map. With 100,000 answers, V8 used 1,186 such bytes per answer.
  */
 const OVERHEAD_BYTES = 1_200;
 /** Bytes for one TTL of a cached answer: the TTL and its offset are two numbers in growing arrays. */

@@ -17,8 +17,8 @@ export type DnsOptions = {
   readonly maxGrantMs: number;
   readonly cacheBytes: number;
   /**
-   * For how many milliseconds after its expiry an answer is still served if no upstream answers. 0 disables
-   * this.
+   * For how many milliseconds after its expiry an answer is still served if no upstream answers. With 0,
+   * expired answers are never served.
    */
   readonly serveStaleMs: number;
   /** The packet mark (`SO_MARK`) of queries to upstreams; 0 sets no mark. */

@@ -30,8 +30,8 @@ export type DnsProxy = {
    */
   observe(listener: (seen: SeenLookups) => void): () => void;
   /**
-   * Sets whether the proxy also reports allowed lookups; it does not by default. The setting survives `close`
-   * and `open`.
+   * Sets whether the proxy reports allowed lookups besides denied lookups. The initial setting is false. The
+   * setting survives `close` and `open`.
    */
   setLookupsWanted(wanted: boolean): void;
   /** Closes all sockets of the proxy and ends its thread. */
@@ -56,8 +56,8 @@ export type DnsStats = {
    */
   readonly grants: number;
   /**
-   * How long answers with new addresses waited for their grants, over the last 4,096 of them. Null before the
-   * first.
+   * How long answers with new addresses waited for their grants, over the last 4,096 such answers. Null
+   * before the first such answer.
    */
   readonly learning: { readonly medianMs: number; readonly p99Ms: number } | null;
   readonly cacheHits: number;

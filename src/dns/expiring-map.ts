@@ -15,9 +15,9 @@ const LEAST_BUCKETS = 64;
 
 /**
  * A map for entries that are added and deleted thousands of times a second. V8's `Map` would leak memory
- * between full collections: V8 allocates a new hash table every few entries, and each old table references
- * the next. Once the garbage collector promotes an old table, it keeps all later tables and their entries
- * until a full collection.
+ * between full garbage collections: V8 allocates a new hash table every few entries, and each old table
+ * references the next. Once an old table is promoted to the old generation, it keeps all later tables and
+ * their entries in memory until a full collection.
  */
 export class ExpiringMap<K extends string | number, V> {
   #buckets: (Entry<K, V> | null)[] = bucketsOf<K, V>(LEAST_BUCKETS);
@@ -131,7 +131,7 @@ function hashOf(key: string | number): number {
   for (let at = 0; at < key.length; at++) {
     hash = hashWith(hash, key.charCodeAt(at));
     // Without this shift, only the lowest byte of the seed would influence which keys collide. An attacker
-    // could try its 256 values.
+    // could try the 256 values of that byte.
     hash ^= hash >>> 15;
   }
   return Math.imul(hash ^ (hash >>> 15), 0x85eb_ca6b) >>> 8;

@@ -10,12 +10,12 @@ const SECOND = 1_000;
 
 type Seen = {
   /**
-   * Address → end of its grant. The end is in whole seconds, and the address is a signed 32-bit integer: V8
-   * stores such integers without an allocation.
+   * Maps an address to the end of its grant. The end is in whole seconds, and the address is a signed 32-bit
+   * integer: V8 stores such integers without an allocation.
    */
   readonly addresses: Map<number, number>;
   patterns: readonly string[];
-  /** The addresses that were granted by the lookup tables numbered `by`. */
+  /** The addresses that were granted under the lookup tables with the number `by`. */
   readonly current: Set<number>;
   by: number;
   lastSeen: number;
@@ -37,8 +37,8 @@ export class KnownNames {
   }
 
   /**
-   * Records that all `addresses` are granted to all `patterns` until `until`. `patterns` are the patterns
-   * that match the name in the lookup tables numbered `by`.
+   * Records that all `addresses` are granted to all `patterns` until `until`. `patterns` match the name in
+   * the lookup tables with the number `by`. The resolver numbers the lookup tables.
    */
   granted(
     key: NameKey,
@@ -77,8 +77,8 @@ export class KnownNames {
   }
 
   /**
-   * Returns the time until which all these addresses are granted by the lookup tables numbered `by`. Returns
-   * 0 if an address has no such grant.
+   * Returns the time until which all these addresses are granted under the lookup tables with the number
+   * `by`. Returns 0 if an address has no such grant.
    */
   grantedUntil(key: NameKey, addresses: readonly { readonly address: number }[], by: number): number {
     const seen = this.#seen.get(key);

@@ -13,8 +13,8 @@ import { isPlain, type NameKey } from './wire/name.js';
  */
 const IN_FORCE_FOR_MS = 1_000;
 /**
- * The end of each grant is rounded up to a multiple of a grid, at first 1 s. The grid doubles up to 8 s while
- * it is at most 1/15 of the grant's life.
+ * The end of each grant is rounded up to a multiple of a grid of 1, 2, 4 or 8 s. A grid above 1 s is at most
+ * 1/15 of the grant's life.
  */
 const GRID_MS = 1_000;
 const GRID_PART = 1 / 15;
@@ -33,8 +33,9 @@ export class Learning {
   /**
    * Calls `done` with true once the addresses of the answer are granted; immediately if they need no new
    * grant. Calls `done` with false if the grant fails. If the grant table was full, some addresses may lack a
-   * grant: `done` gets true, and the next answer requests the grants again. `patternsOf` returns the patterns
-   * that match a name in the lookup tables numbered `by`; it is called only if the answer needs a grant.
+   * grant: `done` gets true, and the next answer requests the grants again. `by` is the resolver's number of
+   * the lookup tables. `patternsOf` returns the patterns of these tables that match a name, and is called
+   * only if a grant is needed.
    */
   ensure(
     kept: CachedAnswer,

@@ -28,8 +28,8 @@ export class Rebinding {
   ) {}
 
   /**
-   * Returns a function that is called with an address of an answer for `name`. It returns why the address
-   * must be removed, as text for a finding. It returns null if the address may stay.
+   * Returns a function that checks an address of an answer for `name`. The function returns the reason why
+   * the address must be removed, as text for a finding. The function returns null if the address may stay.
    */
   reasonsFor(name: NameKey, nowMs: number): (address: number) => string | null {
     if (!this.isProtected) return () => null;
@@ -43,7 +43,10 @@ export class Rebinding {
     };
   }
 
-  /** Makes the next use read the node's addresses again. To be called when they may have changed. */
+  /**
+   * Makes the next use read the node's addresses again. To be called when the node's addresses may have
+   * changed.
+   */
   forgetOwn(): void {
     this.#readAt = Number.NEGATIVE_INFINITY;
   }

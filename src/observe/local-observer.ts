@@ -37,8 +37,8 @@ const MERGE_MS = 1_000;
 /** The greatest fraction of time that merges may take. After a slow merge, the next merge starts later. */
 const MERGE_SHARE = 0.2;
 /**
- * Events of the adopted program have no rule names until this process receives its policy. Findings of such
- * events wait at most this many milliseconds for the names.
+ * Events of the adopted program have no rule names until this process receives the policy of that program.
+ * Findings of such events wait at most this many milliseconds for the names.
  */
 const NAMELESS_MS = 5_000;
 
@@ -124,7 +124,10 @@ export class LocalObserver {
     await this.#merging;
   }
 
-  /** Returns the counters of the observer thread. The main thread adds the counters of readers and sinks. */
+  /**
+   * Returns the counters of the observer thread. `observer.worker.ts` adds the counters of sinks, and
+   * `Observer` adds the counters of readers.
+   */
   counts(): Omit<ObserverStats, 'readers' | 'lostReader' | 'sinks'> {
     const merged = this.#denied.merged + this.#deniedConnections.merged;
     const overflowed = this.#denied.overflowed + this.#deniedConnections.overflowed;

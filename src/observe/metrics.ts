@@ -23,8 +23,8 @@ export type MetricFamily = {
 export type Metrics = Omit<WorkMetrics, 'registry'> & {
   readonly contentType: string;
   /**
-   * Returns the metrics in the Prometheus text format. Kernel counters are read at each scrape. If reading
-   * them fails, they are absent and `weir_stats_up` is 0.
+   * Returns the metrics in the Prometheus text format. Kernel counters are read at each scrape. If this read
+   * fails, the text contains no kernel counters, and `weir_stats_up` is 0.
    */
   scrape(): Promise<string>;
   /** Lists every metric family that a scrape can contain, sorted by name. */

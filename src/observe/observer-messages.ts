@@ -35,7 +35,10 @@ export type FromObserver =
   | { readonly kind: 'refused'; readonly reader: number }
   | { readonly kind: 'joined'; readonly reader: number; readonly channel: number }
   | { readonly kind: 'wanted'; readonly wanted: Wanted }
-  /** A problem that the operator must see in the log. `relief` with the same code ends it. */
+  /**
+   * A problem that the operator must see in the log. A message `relief` with the same code reports the end of
+   * the problem.
+   */
   | { readonly kind: 'trouble'; readonly code: string | null; readonly message: string }
   /** The problem with this code has ended. */
   | { readonly kind: 'relief'; readonly code: string; readonly message: string };

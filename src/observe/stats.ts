@@ -5,7 +5,10 @@ type DataplaneStats = {
   readonly activeFlows: number;
   /** The number of active flows that are half open: no reply has arrived. */
   readonly halfOpenFlows: number;
-  /** The last sweep of the flow tables: how long ago it ended and how long it took, in milliseconds. */
+  /**
+   * The last sweep of the flow tables. `agoMs`: milliseconds since the sweep ended. `tookMs`: duration of the
+   * sweep in milliseconds.
+   */
   readonly sweep: { readonly agoMs: number; readonly tookMs: number };
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
   /**
@@ -49,8 +52,8 @@ export type DnsStats = {
    */
   readonly grants: number;
   /**
-   * How long answers with new addresses waited for their grants, over the last 4,096 of them. Null before the
-   * first.
+   * How long answers with new addresses waited for their grants, over the last 4,096 such answers. Null
+   * before the first such answer.
    */
   readonly learning: { readonly medianMs: number; readonly p99Ms: number } | null;
   readonly cacheHits: number;
@@ -73,7 +76,7 @@ export type ObserverStats = {
   readonly readers: number;
   /** Number of messages in the wiretap frames that were sent. A frame for several readers counts once. */
   readonly messages: number;
-  /** Number of wiretap messages that readers did not receive because they read too slowly. */
+  /** Number of wiretap messages that a reader did not receive because the reader was too slow. */
   readonly lostReader: number;
   /** Number of events lost between the kernel and the observer thread. */
   readonly lostKernel: number;

@@ -23,8 +23,8 @@ const partKey = (sha256: string) => `part/${sha256}`;
 type Part = { readonly sha256: string; readonly bytes: number };
 
 /**
- * A policy body to be stored. `sha256` is the hash of its list of parts; `operations` store the new parts and
- * the list.
+ * A policy body to be stored. `sha256` is the hash of the body's list of parts; `operations` store the new
+ * parts and the list.
  */
 export type BodyWrite = { readonly sha256: string; readonly operations: readonly KvOperation[] };
 

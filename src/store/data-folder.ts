@@ -54,8 +54,8 @@ function above(path: string): readonly string[] {
 
 /**
  * Returns whether the group of a path can write to the path. Throws `data_dir_exposed` if every user can
- * write to it. If the path has the mode bit `unless`, such as the sticky bit, the write permissions do not
- * matter.
+ * write to the path. If the path has the mode bit `unless`, such as the sticky bit, the write permissions do
+ * not matter.
  */
 function isSharedWithGroup(path: string, stats: Stats, unless: number): boolean {
   checkOwner(path, stats);

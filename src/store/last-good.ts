@@ -56,9 +56,9 @@ type Line = {
 type Entry = Line & { readonly bytes: Uint8Array };
 
 /**
- * A file of sealed entries, each a line of JSON and some bytes. The first entry is the copy with its
- * compressed body; each further entry is an edit. Reading stops at an entry that a crash left incomplete, and
- * at an entry that does not edit the body before it.
+ * A file of sealed entries, each a line of JSON and some bytes. The first entry is the last-good copy with
+ * its compressed body; each further entry is an edit. Reading stops at an entry that a crash left incomplete,
+ * and at an entry that does not edit the body of the entry before.
  */
 export function lastGoodFile(path: string): LastGoodFile {
   /**

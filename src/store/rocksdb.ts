@@ -40,7 +40,7 @@ export class RocksDb {
   readonly #syncing: Address;
   /**
    * The key bounds of open iterators. RocksDB keeps only pointers to the bounds, so the garbage collector
-   * must not free them.
+   * must not free the bounds.
    */
   readonly #bounds = new Set<Buffer>();
 

@@ -11,7 +11,7 @@ import { StoreError } from './store-error.js';
  */
 export type Seal = {
   /**
-   * Encrypts `secret`, and authenticates `about` without encrypting it. `open` fails with a different
+   * Encrypts `secret`, and authenticates `about` without encrypting `about`. `open` fails with a different
    * `about`, so a sealed value cannot be used for another purpose.
    */
   seal(secret: Uint8Array, about: string): Promise<string>;

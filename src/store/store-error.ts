@@ -1,5 +1,5 @@
 /**
- * Codes of store failures. The API maps these codes to its own, for example `store_unavailable` and
+ * Codes of store failures. The API maps these codes to API error codes, for example `store_unavailable` and
  * `precondition_failed`.
  */
 export type StoreErrorCode =

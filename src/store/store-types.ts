@@ -47,7 +47,7 @@ export type KvRange = {
 
 /**
  * The stored policies with all their revisions (B3). `active` in a returned record is true if the policy is
- * active now.
+ * the active policy.
  */
 export type PolicyStore = {
   /** Returns the records sorted by name; policies without a name come last. */
@@ -63,8 +63,8 @@ export type PolicyStore = {
    */
   commit(change: PolicyCommit): Promise<void>;
   /**
-   * Returns all revisions of a policy, newest first. They remain after the policy is removed. Returns an
-   * empty list if the id was never used.
+   * Returns all revisions of a policy, newest first. The revisions remain after the policy is removed.
+   * Returns an empty list if the id was never used.
    */
   history(id: string): Promise<PolicyRecord[]>;
   revision(id: string, revision: number): Promise<StoredPolicy | null>;

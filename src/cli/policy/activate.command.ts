@@ -29,7 +29,7 @@ export function addActivateCommand(policy: Command, terminal: Terminal): void {
         ...(name === undefined ? {} : { name }),
       });
       // Send the ETag of the record that was read. If another client changed the policy in the meantime, the
-      // node refuses to activate it.
+      // node refuses the activation.
       const headers = { 'if-match': quoted(ifMatch ?? etagOf(record)) };
       const path = `/api/v1/policies/${record.id}/activate${dryRun === true ? `?${DRY_RUN}` : ''}`;
       const answer = await client.exchange(path, { method: 'POST', headers });

@@ -32,7 +32,10 @@ export type WaitOptions = { readonly wait?: true; readonly timeout?: number };
 export const DEFAULT_WAIT = '60s';
 export const DRY_RUN = 'dry_run=true';
 
-/** Adds double quotes around an entity tag if they are missing: shells remove them from the command line. */
+/**
+ * Adds double quotes around an entity tag if the quotes are missing: shells remove quotes from the command
+ * line.
+ */
 export const quoted = (etag: string): string => (etag === '*' || etag.startsWith('"') ? etag : `"${etag}"`);
 
 export function checkedOf(body: unknown): Applied {

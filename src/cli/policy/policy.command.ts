@@ -86,7 +86,7 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
       if (stored === null) return;
       const path = `/api/v1/policies/${stored.id}`;
       // Send the ETag of the policy that was read. If another client changed the policy in the meantime, the
-      // node refuses to delete it.
+      // node refuses the deletion.
       const headers = { 'if-match': options.ifMatch ?? etagOf(stored) };
       const dry = options.dryRun === true;
       await client.request(dry ? `${path}?dry_run=true` : path, { method: 'DELETE', headers });

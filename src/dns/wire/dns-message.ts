@@ -92,8 +92,8 @@ class MessageReader {
   }
 
   /**
-   * Parses one record. Returns null if it has a fault, or if it is the OPT record, which is stored in
-   * `#edns`.
+   * Parses one record. Returns null if the record has a fault. Also returns null for the OPT record, which is
+   * stored in `#edns`.
    */
   #record(additional: boolean): ResourceRecord | null {
     const { cursor } = this;

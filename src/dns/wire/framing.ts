@@ -75,8 +75,8 @@ export class FrameReader {
   }
 
   /**
-   * Appends bytes to the incomplete message. Memory grows with the bytes that have arrived: the length prefix
-   * must not size it, because an attacker can choose the prefix.
+   * Appends bytes to the incomplete message. The buffer grows with the bytes that have arrived and not with
+   * the length prefix, which an attacker can choose.
    */
   #append(chunk: Uint8Array, from: number, to: number): void {
     const length = this.#length + to - from;

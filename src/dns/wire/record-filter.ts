@@ -6,8 +6,8 @@ import { keyOf, type NameKey } from './name.js';
 import { withoutHints } from './service-parameters.js';
 
 /**
- * The limit of A records in one answer; the rest are removed. A server with more addresses usually returns
- * different ones in its next answer.
+ * The limit of A records in one answer; further A records are removed. A server with more addresses usually
+ * returns different addresses in its next answer.
  */
 const ADDRESSES = 128;
 

@@ -44,7 +44,7 @@ const DEFAULT_EDNS: ResponseEdns = { payload: 1232, options: [] };
 
 /**
  * Builds the template of a response. The template has RA set and AA clear; AD and TC are copied from
- * `message`. If the template would exceed 65,535 bytes, it becomes a SERVFAIL.
+ * `message`. A template above 65,535 bytes is replaced by a SERVFAIL.
  */
 export function templateOf(message: Message): Template {
   const { question, answers, authorities, additionals } = message;

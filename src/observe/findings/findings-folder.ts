@@ -5,11 +5,11 @@ import type { FindingListener } from '#store/store-finding.js';
 import { type FindingStore, type FindingStoreOptions, MergeError, openFindingStore } from './finding-store.js';
 
 /**
- * Returns a finding store in its own RocksDB database in `folder`. Its failures never prevent the start of a
- * node.
+ * Returns a finding store with its own RocksDB database in `folder`. Failures of the database never prevent
+ * the start of a node.
  * - A damaged database is moved aside, replaced by an empty database and reported to `onFinding`.
- * - A database that cannot be opened or written is opened again at the next call; a failing call rejects with
- *   a `StoreError`.
+ * - A database that could not be opened or written is opened again at the next call. A failed call rejects
+ *   with a `StoreError`.
  * - Nothing is buffered: after a `MergeError` the caller must keep the deltas that were not merged.
  */
 export function openFindings(folder: string, options: FindingStoreOptions, onFinding: FindingListener): FindingStore {
@@ -84,8 +84,8 @@ class FindingsFolder implements FindingStore {
       return await use(ledger);
     } catch (error) {
       if (!(error instanceof StoreError) || error.code !== 'store_damaged') throw error;
-      // Concurrent calls may find the same damage. Only the first of them closes the store and moves its
-      // folder aside.
+      // Concurrent calls may find the same damage. Only the first of these calls closes the store and moves
+      // the folder aside.
       if (this.#ledger === ledger) void this.#leave(async () => this.#onFinding(await quarantine(this.#folder, error)));
       return use(await this.#open());
     }

@@ -38,7 +38,8 @@ export type SysdumpOptions = {
   readonly version: string;
   readonly now?: () => Date;
   /**
-   * The time limit of the whole dump in milliseconds. It also ends a dump whose reader has stopped reading.
+   * The time limit of the whole dump in milliseconds. The limit also ends a dump whose reader has stopped
+   * reading.
    */
   readonly timeoutMs?: number;
 };

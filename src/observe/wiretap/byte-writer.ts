@@ -28,7 +28,7 @@ export class ByteWriter {
     this.length += part.length;
   }
 
-  /** Appends a text that may contain non-ASCII characters, and reserves `ROOM` bytes after it. */
+  /** Appends a text that may contain non-ASCII characters, and reserves `ROOM` bytes after the text. */
   text(text: string): void {
     this.put(bytesOf(text));
   }

@@ -36,7 +36,7 @@ type Channel = {
 };
 /**
  * The position of a reader in the replay buffer. The next message is message `index` of replay entry `entry`.
- * `count` is the number of all messages before it.
+ * `count` is the number of all messages before this position.
  */
 type Replay = {
   readonly channel: Channel;
@@ -89,8 +89,8 @@ export class WiretapHub {
   }
 
   /**
-   * Whether the kernel must report flows: a reader needs them now, or the replay buffer keeps them for later
-   * readers.
+   * Whether the kernel must report flows: a reader needs flow events now, or the replay buffer keeps flow
+   * events for later readers.
    */
   get wantsFlows(): boolean {
     return this.#kept.keepsMs > 0 || [...this.#channels.values()].some(({ filter }) => filter.wantsFlows);

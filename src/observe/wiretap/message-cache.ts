@@ -80,7 +80,7 @@ export class MessageCache {
     this.#ends.fill(0, 0, count);
   }
 
-  /** Returns the size in bytes of a message with its comma. Encodes the message if it is not encoded yet. */
+  /** Returns the size in bytes of a message with its comma. Encodes the message first, if necessary. */
   #sizeOf(index: number): number {
     if (this.#ends[index] === 0) {
       this.#starts[index] = this.#out.length;

@@ -18,7 +18,7 @@ export const WIRETAP_VERDICTS = ['allow', 'deny', 'audit', 'redirect'] as const;
 export type WiretapFilter = {
   readonly sources: readonly Prefix[];
   readonly destinations: readonly Prefix[];
-  /** Port ranges. They match the source port or the destination port. */
+  /** Port ranges. A range matches the source port or the destination port. */
   readonly ports: readonly Range[];
   readonly protocols: readonly number[];
   /** Hostnames in lower case. A hostname with a leading `*.` matches all names below it. */
@@ -34,8 +34,8 @@ export type Surrounded = { readonly ruleNameResolver: RuleNameResolver; readonly
 type RecordTest = (words: Uint32Array, at: number) => boolean;
 
 /**
- * A wiretap filter prepared for evaluation. It evaluates only the lists that are not empty, the cheapest
- * tests first.
+ * A wiretap filter prepared for evaluation. Evaluates only the lists that are not empty, the cheapest tests
+ * first.
  */
 export class CompiledFilter {
   readonly wantsLookups: boolean;
@@ -151,7 +151,8 @@ function recordTest(tests: readonly RecordTest[], words: Uint32Array): (index: n
 
 /**
  * Returns the verdict that the filter compares. A dropped packet without a verdict counts as deny. A passed
- * packet without a verdict counts as allow: it belongs to a flow from an interface that is not policed.
+ * packet without a verdict counts as allow: the packet belongs to a flow from an interface that is not
+ * policed.
  */
 function shownVerdict(kind: number): Verdict {
   return (kind & 0xff) === EVENT_TYPE.dropped ? 'deny' : (verdictName(kind) ?? 'allow');

@@ -5,7 +5,7 @@ import type { Sink, SinkName, Told } from './sink.js';
 
 /**
  * The waiting time after a failed delivery. The time starts at `firstMs` and doubles with each failure up to
- * `longestMs`. The queue waits a random 50 % to 100 % of it.
+ * `longestMs`. The queue waits for a random 50 % to 100 % of this time.
  */
 export type Backoff = { readonly firstMs: number; readonly longestMs: number };
 

@@ -3,7 +3,10 @@ import type { Sink } from './sink.js';
 
 export type FileSinkOptions = {
   readonly path: string;
-  /** The maximum size of the file in bytes. The sink starts a new file before it would exceed this size. */
+  /**
+   * The maximum size of the file in bytes. The sink starts a new file before the current file would exceed
+   * this size.
+   */
   readonly maxBytes: number;
   /** The number of full files that the sink keeps. `path.1` is the newest full file. */
   readonly keep: number;
@@ -44,8 +47,8 @@ async function append(path: string, lines: readonly Buffer[]): Promise<void> {
   const file = await open(path, 'a+', 0o600);
   try {
     await file.chmod(0o600);
-    // After a crash, the last line of text may be incomplete. End that line here; its finding is delivered
-    // again as a new line.
+    // After a crash, the last line of text may be incomplete. End the incomplete line; its finding is
+    // delivered again as a new line.
     const torn = !(await endsInNewline(file));
     await file.writeFile(Buffer.concat([...(torn ? [Buffer.of(NEWLINE)] : []), ...lines]));
     await file.datasync();
