@@ -142,7 +142,7 @@ type PerformanceModeWrite = {
   readonly expectedRevision?: number;
 };
 
-/** An integration as responses contain it, without the service account token. */
+/** An integration in API responses, without its service account token. */
 export type IntegrationView = {
   readonly name: string;
   readonly kind: 'kubernetes';
@@ -175,7 +175,7 @@ type IntegrationWritten = {
   readonly created: boolean;
   readonly integration: IntegrationView;
 };
-/** The intercept CA as responses contain it, without the private key. Times are in ISO 8601, UTC. */
+/** The intercept CA in API responses, without its private key. Times are in ISO 8601, UTC. */
 export type InterceptCaView = {
   readonly subject: string;
   readonly fingerprint_sha256: string;

@@ -21,7 +21,7 @@ const GOODBYE_MS = 1_000;
 
 /** Enables WebSockets for all routes with `websocket: true` that are registered after this call. */
 export async function registerWebSockets(api: Api): Promise<void> {
-  // Close the connection after a refused upgrade request. Node's HTTP timeouts no longer apply to such a
+  // Close the connection of a refused upgrade request. Node's HTTP timeouts no longer apply to this
   // connection.
   api.addHook('onResponse', async ({ raw }) => {
     if (upgrades(raw)) raw.socket.destroySoon();

@@ -92,7 +92,7 @@ export function refusalOf(status: number, text: string): RefusedError {
   return new RefusedError(sentenceOf(parsed.error, problems), status, code, problems, fixOf(code));
 }
 
-/** Replaces the name of a query parameter or body member in a problem with the flag that sets it. */
+/** Replaces the name of a query parameter or body member in an API problem with the flag that sets it. */
 function inFlags({ pointer, code, message }: Problem): Problem {
   if (!pointer.startsWith('?')) {
     const member = /^\/(?<name>[a-z_]+)$/.exec(pointer)?.groups?.name;

@@ -45,7 +45,7 @@ export function shapeOf(command: Command, above = ''): CommandShape {
       takes: valuesOf(argument, argument.name()),
     })),
     commands: command.commands.filter((below) => !isHidden(below)).map((below) => shapeOf(below, path)),
-    // Commander has no public property for the default subcommand.
+    // Read a private property: Commander has no public property for the default subcommand.
     defaultsTo: (command as { readonly _defaultCommandName?: string | null })._defaultCommandName ?? null,
   };
 }

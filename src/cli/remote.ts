@@ -9,7 +9,7 @@ const FORMS = ['table', 'json', 'yaml'] as const;
 export type Form = (typeof FORMS)[number];
 export type Output = ServerOptions & { readonly output: Form };
 
-/** Adds the flags of commands that print data from a node: those of `reaching` and `printing`. */
+/** Adds all flags of commands that print data from a node: the flags of `reaching` and of `printing`. */
 export function remote(command: Command, forms: readonly Form[] = FORMS): Command {
   return printing(reaching(command), forms);
 }

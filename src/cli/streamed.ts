@@ -1,6 +1,6 @@
 import { type Form, serialised } from './remote.js';
 
-/** Formats one value of a sequence as a line of JSON, as a YAML document, or as text. */
+/** Formats one value of a sequence as one line of JSON, as one YAML document, or as text. */
 export function streamed(form: Form, value: unknown, text: () => string): string {
   switch (form) {
     case 'json':

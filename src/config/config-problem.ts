@@ -12,7 +12,8 @@ type ConfigProblemCode =
 export type ConfigProblem = {
   readonly code: ConfigProblemCode;
   /**
-   * The dotted configuration key, such as `api.tls.cert`. Empty if the problem concerns the whole document.
+   * The dotted configuration key, such as `api.tls.cert`. Empty if the problem concerns the whole
+   * configuration file.
    */
   readonly key: string;
   /**

@@ -15,7 +15,9 @@ export function loadConfig(file: string, environment: Environment = process.env)
   return readConfig(file, environment).config;
 }
 
-/** Reads the configuration like `loadConfig`. Also returns the part that a support dump may show. */
+/**
+ * Reads the configuration like `loadConfig`. Also returns the configuration as a support dump may show it.
+ */
 export function readConfig(
   file: string,
   environment: Environment = process.env,

@@ -68,7 +68,7 @@ export function fraction(low: number, high: number, about: string) {
 
 /**
  * A duration such as `60s`, converted to milliseconds. `low` and `high` are the least and greatest duration,
- * written in the same form.
+ * written like `60s`.
  */
 export function duration(low: string, high: string, about: string) {
   const lowMs = durationMs(low) ?? 0;

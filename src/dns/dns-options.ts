@@ -6,7 +6,7 @@ export type DnsOptions = {
   readonly listen: readonly Endpoint[];
   /**
    * Whether the proxy also answers queries that clients address to other DNS servers. The datapath diverts
-   * such queries to the proxy.
+   * these queries to the proxy.
    */
   readonly transparent: boolean;
   readonly upstreams: readonly Endpoint[];

@@ -70,8 +70,8 @@ export class Granter implements Sender {
   }
 
   /**
-   * Sends the collected requests at the end of this turn of the pump. To be called when a client starts to
-   * wait for a request that had `isAwaited` false.
+   * Sends the collected requests at the end of the current turn of the `Pump`. To be called when a client
+   * starts to wait for a request that had `isAwaited` false.
    */
   hurry(): void {
     if (this.#isToBeFlushed) return;

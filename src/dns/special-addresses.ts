@@ -37,9 +37,7 @@ const NOT_REACHABLE = [
   ['203.0.113.0/24', 'documentation'],
 ] as const;
 
-/**
- * Globally reachable addresses inside blocks that are not reachable: the anycast addresses of PCP and TURN.
- */
+/** Globally reachable addresses inside blocks of `NOT_REACHABLE`: the anycast addresses of PCP and TURN. */
 const REACHABLE = prefixes('192.0.0.9/32', '192.0.0.10/32');
 
 const BLOCKS = [blocks(NEVER_REMOTE, true), blocks(NOT_REACHABLE, false)].flat();

@@ -49,8 +49,8 @@ export class Bodies {
   }
 
   /**
-   * Applies an edit to a stored body. Rewrites only the parts that the edit touches, and at most one
-   * neighbouring part.
+   * Applies an edit to a stored policy body. Rewrites only the parts of the body that the edit touches, and
+   * at most one neighbouring part.
    */
   async edited(sha256: string, edit: TextEdit): Promise<BodyWrite> {
     const parts = await this.#list(sha256);
@@ -105,8 +105,9 @@ type Places = Pick<TextEdit, 'from' | 'to'>;
 type Touched = { readonly first: number; readonly end: number; readonly start: number; readonly bytes: number };
 
 /**
- * Finds the parts that contain the bytes from `from` to `to` (exclusive). Returns their indexes from `first`
- * to `end` (exclusive), the offset `start` of the first part, and their size.
+ * Finds the parts of a policy body that contain the bytes from `from` to `to` (exclusive). Returns the
+ * indexes of these parts from `first` to `end` (exclusive), the offset `start` of the first part, and the
+ * size of all parts.
  */
 function touched(parts: readonly Part[], { from, to }: Places): Touched {
   let first = 0;
@@ -119,8 +120,8 @@ function touched(parts: readonly Part[], { from, to }: Places): Touched {
 }
 
 /**
- * Like `touched`, but adds a neighbouring part if the edit leaves little text in the touched parts. Otherwise
- * many edits would produce many small parts.
+ * Like `touched`, but adds a neighbouring part of the policy body if the edit leaves little text in the
+ * touched parts. Otherwise many edits would produce many small parts.
  */
 function widened(parts: readonly Part[], edit: TextEdit): Touched {
   const { first, end, start, bytes } = touched(parts, edit);
@@ -132,7 +133,7 @@ function widened(parts: readonly Part[], edit: TextEdit): Touched {
   return { first: first - 1, end, start: start - before, bytes: bytes + before };
 }
 
-/** Cuts a text into parts of similar length and compresses each part. */
+/** Cuts a policy body into parts of similar length and compresses each part. */
 async function cut(text: Uint8Array): Promise<{ readonly parts: Part[]; readonly values: Uint8Array[] }> {
   const count = Math.ceil(text.length / PART_BYTES);
   const size = Math.ceil(text.length / Math.max(1, count));

@@ -5,8 +5,8 @@ export function encodeJson(value: unknown): Uint8Array {
 }
 
 /**
- * Parses a stored JSON value. The result is not validated: the checksum of stored values ensures that this
- * program wrote the value.
+ * Parses a stored JSON value. The result is not validated: the checksum of stored values ensures that Weir
+ * wrote the value.
  */
 export function decodeJson<T>(bytes: Uint8Array): T {
   return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()) as T;

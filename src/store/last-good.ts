@@ -8,7 +8,10 @@ import type { PolicyHead, PolicyRow } from './policy-row.js';
 
 const NAME = 'last-good';
 const NEWLINE = 0x0a;
-/** After this many appended edits, `append` refuses and the caller writes the whole copy again. */
+/**
+ * After this many appended edits, `append` returns false, and the caller writes the whole last-good copy
+ * again.
+ */
 const MAX_EDITS = 100;
 const MAX_EDIT_BYTES = 1024 * 1024;
 
@@ -27,8 +30,8 @@ type LastGoodWrite = {
 };
 
 /**
- * An edit that turns the policy of the copy into the active policy. `of` is the body hash of the policy
- * before the edit.
+ * An edit that turns the policy of the last-good copy into the active policy. `of` is the body hash of the
+ * policy before the edit.
  */
 type LastGoodEdit = {
   readonly head: PolicyHead;
@@ -38,12 +41,12 @@ type LastGoodEdit = {
 };
 
 export type LastGoodFile = {
-  /** Returns null if the copy does not exist or is damaged. */
+  /** Returns null if the last-good copy does not exist or is damaged. */
   read(): Promise<LastGood | null>;
   write(copy: LastGoodWrite): Promise<void>;
   /**
-   * Appends an edit to the copy. Returns false if the edit cannot be appended; the caller must then write the
-   * whole copy.
+   * Appends an edit to the last-good copy. Returns false if the edit cannot be appended; the caller must then
+   * write the whole copy.
    */
   append(edit: LastGoodEdit): Promise<boolean>;
 };

@@ -251,8 +251,8 @@ const MOST_CALLS = 8;
 let calls = 0;
 const queued: (() => void)[] = [];
 /**
- * Buffers that RocksDB reads or writes during a native call. Without these references, the garbage collector
- * could free the buffers during the call.
+ * Buffers that RocksDB reads or writes during a native call. Without this set, the garbage collector could
+ * free the buffers during the call.
  */
 const inUse = new Set<unknown>();
 

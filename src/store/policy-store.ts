@@ -13,8 +13,8 @@ const policyKey = (id: string) => `policy/${id}`;
 const historyKey = (id: string, revision: number) => `history/${id}/${String(revision).padStart(12, '0')}`;
 
 /**
- * The policies in memory. Each commit replaces the whole object, so that a concurrent read never combines old
- * and new values.
+ * The policies in memory. Each commit replaces this object as a whole, so that a concurrent read never
+ * combines old and new values.
  */
 type State = {
   readonly head: PolicyHead;

@@ -12,8 +12,8 @@ const HEADER_LEVEL = 5;
 const FORMAT_VERSION = 5;
 const CRC32C = 1;
 /**
- * Bits per key of the Bloom filter. Most new findings have keys that are not in the database. The filter
- * avoids 99 % of the table reads for such keys.
+ * Bits per key of the Bloom filter. Most new findings have keys that are not in the database. For these keys,
+ * the filter avoids 99 % of the table reads.
  */
 const FILTER_BITS_OF_KEY = 10;
 
@@ -24,7 +24,7 @@ const PAGE_BYTES = 1024 * 1024;
 export type Operation = { readonly key: Buffer /** Null deletes the key. */; readonly value: Buffer | null };
 export type Page = {
   readonly entries: readonly (readonly [key: Buffer, value: Buffer])[];
-  /** Whether the range may contain more entries after this page. */
+  /** Whether the range may contain more entries after the last entry of this page. */
   readonly more: boolean;
 };
 

@@ -4,7 +4,7 @@ export type StoreFinding = {
     | 'data_dir_shared' // the group of a path can write to the data folder, to its content or to a folder above
     | 'store_quarantined' // the store was too damaged to open; its folder was moved aside and a new store created
     | 'store_behind' // the store lost commits that the last-good copy still contains
-    | 'head_damaged' // the entry that names the active policy is damaged or lost
+    | 'head_damaged' // the store entry `head`, which names the active policy, is damaged or lost
     | 'active_damaged' // the active policy is damaged in the store, and is read from the last-good copy
     | 'active_lost' // the active policy is damaged, and the last-good copy is older or missing: no policy is active
     | 'record_damaged' // a policy that is not active is damaged

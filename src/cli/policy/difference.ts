@@ -100,8 +100,8 @@ const placesOf = (items: readonly Item[]) => new Map(items.map((item, place) => 
 function movedIds(ids: readonly string[], newPlaces: ReadonlyMap<string, number>): Set<string> {
   const places = ids.map((id) => newPlaces.get(id) ?? 0);
   /**
-   * For each length of an increasing subsequence, the index at which such a subsequence ends with the
-   * smallest value.
+   * For each length of an increasing subsequence, the index of the smallest value with which a subsequence of
+   * this length can end.
    */
   const ends: number[] = [];
   const before: (number | undefined)[] = [];

@@ -11,8 +11,8 @@ const SOCKETS = 16;
 const USES = 128;
 
 /**
- * The UDP sockets that query one resolver. All queries of one pump turn use the same socket, so that one
- * system call sends them.
+ * The UDP sockets that query one resolver. All queries of one turn of the `Pump` use the same socket, so that
+ * one system call sends them.
  */
 export class UdpPool {
   readonly #sockets: (UdpSocket | null)[] = [];
@@ -84,8 +84,8 @@ export class UdpPool {
       worn?.retire();
       return fresh;
     } catch {
-      // No descriptor or port is free, or the kernel has no route. Keep the old socket, and try to replace it
-      // again after `USES` more queries.
+      // No descriptor or port is free, or the kernel has no route. Keep the old socket, and try the
+      // replacement again after `USES` more queries.
       if (worn !== null) worn.uses = 0;
       return null;
     }

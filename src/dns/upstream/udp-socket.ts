@@ -103,8 +103,8 @@ export class UdpSocket {
   }
 
   /**
-   * Delivers a datagram that answers an unanswered query. Any other datagram is ignored and does not end the
-   * wait for the answer (N1): an attacker could otherwise fail the query with a forged datagram.
+   * Delivers a datagram that answers an unanswered query. Ignores any other datagram and continues to wait
+   * for the answer (N1). Otherwise an attacker could make the query fail with a forged datagram.
    */
   #take(datagram: Uint8Array): void {
     const id = ((datagram[0] ?? 0) << 8) | (datagram[1] ?? 0);

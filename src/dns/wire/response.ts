@@ -147,8 +147,8 @@ function finished(
   edns: ResponseEdns | null,
 ): Uint8Array {
   putU16(out, 0, query.id);
-  // An rcode above 15 becomes SERVFAIL without an OPT record: only the OPT record has room for its upper bits
-  // (RFC 6891, 6.1.3).
+  // Without an OPT record, an rcode above 15 becomes SERVFAIL: only an OPT record has room for the upper bits
+  // of an rcode (RFC 6891, 6.1.3).
   const low = edns === null && rcode > 15 ? RCODE.servfail : rcode & 15;
   putU16(out, 2, flags | (query.flags & ECHOED) | low);
   if (edns === null) return out;

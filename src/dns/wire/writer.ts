@@ -132,8 +132,8 @@ export class MessageWriter {
   #find(hash: number, name: WireName, from: number): number {
     let place = heads[hash & (BUCKETS - 1)] as number;
     for (let look = 0; place >= 0 && look < LOOKS; look++) {
-      // An entry at or after `this.at` belongs to the name that is being written. Its bytes are not written
-      // yet, so a pointer must not point to it.
+      // An offset at or after `this.at` belongs to the name that is being written. The bytes at this offset
+      // are not written yet, so no pointer may refer to them.
       const offset = offsets[place] as number;
       if (hashes[place] === hash && offset < this.at && sameEnding(offset, name, from)) return offset;
       place = nexts[place] as number;

@@ -94,8 +94,8 @@ class Ledger implements FindingStore {
   readonly #listeners = new Set<() => void>();
   #state: State;
   /**
-   * Upper bound of the places in use; a place is the sort key of a finding. A walk starts here and skips the
-   * deleted keys at the end of the RocksDB range, which slow down iteration.
+   * No stored finding has this place (sort key) or a greater one. A walk from the end starts here, and skips
+   * the deleted RocksDB keys beyond, which would slow down the walk.
    */
   #end = PAST_ALL;
 
@@ -241,7 +241,7 @@ const NOTHING = new Uint8Array(0);
 
 /**
  * Returns the operations that update the index keys of a finding. The index prefixes of a finding never
- * change; only the place at the end of each key does.
+ * change. Only the place at the end of each key, which contains the time, changes.
  */
 function placed(after: FindingDelta, place: string, before: FindingDelta | undefined, id: string): KvOperation[] {
   if (before?.lastMs === after.lastMs) return [];

@@ -48,7 +48,7 @@ export type FindingIdentity = {
   readonly actor: string | null;
   /** The operation id of the API request. */
   readonly operation: string | null;
-  /** The path of the API request. In a `gap`: the name of the place where events were lost. */
+  /** The path of the API request. In a `gap`: the name of the component that lost the events. */
   readonly target: string | null;
 };
 

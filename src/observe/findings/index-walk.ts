@@ -4,7 +4,7 @@ import { readPlace } from './keys.js';
 const FIRST_PAGE = 32;
 const LARGEST_PAGE = 256;
 
-/** Sort keys ("places") of findings from `from` (inclusive) to `to` (exclusive). */
+/** A range of places from `from` (inclusive) to `to` (exclusive). A place is the sort key of a finding. */
 export type PlaceRange = { readonly from: string; readonly to: string };
 
 /** A walk over the findings of one index key prefix. Pages of growing size are read from the store. */
@@ -25,7 +25,7 @@ class IndexPart {
     this.#from = range.from;
   }
 
-  /** The next place of the walk, or undefined at the end. */
+  /** The next place (sort key of a finding) of the walk. Undefined at the end of the walk. */
   get first(): string | undefined {
     return this.#page[this.#at];
   }
@@ -47,7 +47,7 @@ class IndexPart {
   }
 
   /**
-   * An estimate of the number of places in the range. Assumes that findings are as dense in time as on the
+   * An estimate of the number of findings in the range. Assumes that findings are as dense in time as on the
    * first page.
    */
   get estimate(): number {
@@ -60,8 +60,8 @@ class IndexPart {
 }
 
 /**
- * Merges the walks over several index key prefixes into one walk in the order of places. No finding may be
- * under two of the prefixes.
+ * Merges the walks over several index key prefixes into one walk in the order of the findings' sort keys. No
+ * finding may be under two of the prefixes.
  */
 export class IndexWalk {
   readonly #parts: readonly IndexPart[];
@@ -83,7 +83,7 @@ export class IndexWalk {
     return this.#parts.every(({ first }) => first === undefined);
   }
 
-  /** Returns the next places of the walk, at most `limit`. */
+  /** Returns the places (sort keys) of the next findings of the walk, at most `limit`. */
   async take(limit: number): Promise<string[]> {
     const places: string[] = [];
     while (places.length < limit) {

@@ -28,12 +28,12 @@ export function timeKey(ms: number): string {
   return (LATEST_MS - Math.min(LATEST_MS, Math.max(0, Math.trunc(ms)))).toString(16).padStart(12, '0');
 }
 
-/** Encodes a place as the cursor that API clients receive. */
+/** Encodes a place (the sort key of a finding) as the cursor that API clients receive. */
 export function cursorOf(place: string): string {
   return Buffer.from(place.replace('/', ''), 'hex').toString('base64url');
 }
 
-/** Decodes a cursor to a place. Returns null if the cursor is malformed. */
+/** Decodes a cursor to a place (the sort key of a finding). Returns null if the cursor is malformed. */
 export function readCursor(cursor: string): string | null {
   const digits = Buffer.from(cursor, 'base64url').toString('hex');
   const place = `${digits.slice(0, 12)}/${digits.slice(12)}`;
@@ -58,8 +58,8 @@ const FIELDS = {
 const ENTRIES = Object.entries(FIELDS);
 
 /**
- * Returns the key prefixes of all indexes that contain the finding. An index key is such a prefix followed by
- * the finding's place.
+ * Returns the key prefixes of all indexes that contain the finding. An index key consists of this prefix and
+ * the finding's sort key (`placeOf`).
  */
 export function indexesOf(finding: FindingDelta): string[] {
   const indexes = [TIME];

@@ -15,7 +15,7 @@ export class PendingFindings {
   #lost: FindingDelta | undefined;
 
   /**
-   * `where` is the place of loss that a `gap` names, for example `api`. `limit` is the maximum number of
+   * `where` is the component that `gap` findings name, for example `api`. `limit` is the maximum number of
    * findings.
    */
   constructor(where: string, limit = LIMIT) {

@@ -48,7 +48,8 @@ export async function collect(collector: Collector, signal: AbortSignal): Promis
 }
 
 /**
- * Resolves with `timed_out` after `timeoutMs`, or when `signal` cancels the dump. `over` releases the timer.
+ * Resolves with `timed_out` after `timeoutMs`, or when `signal` cancels the dump. When `over` aborts, the
+ * timer is released.
  */
 function end(timeoutMs: number, signal: AbortSignal, over: AbortSignal): Promise<Outcome> {
   return new Promise((resolve) => {

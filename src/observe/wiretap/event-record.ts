@@ -12,14 +12,17 @@ const word = (offset: number): number => (RECORD_HEADER_BYTES + offset) / 4;
 export const AT = {
   timeLow: word(EVENT_OFFSETS.time_ns),
   timeHigh: word(EVENT_OFFSETS.time_ns) + 1,
-  /** event type | verdict << 8 | drop reason << 16 | protocol << 24 */
+  /** Layout of the 32-bit word: event type | verdict << 8 | drop reason << 16 | protocol << 24. */
   kind: word(EVENT_OFFSETS.type),
   ifindex: word(EVENT_OFFSETS.ifindex),
   source: word(EVENT_OFFSETS.source),
   destination: word(EVENT_OFFSETS.destination),
-  /** source port | destination port << 16 */
+  /** Layout of the 32-bit word: source port | destination port << 16. */
   ports: word(EVENT_OFFSETS.source_port),
-  /** ICMP type | ICMP code << 8 | TCP flags or flow state << 16 | event flags << 24 */
+  /**
+   * Layout of the 32-bit word: ICMP type | ICMP code << 8 | TCP flags or flow state << 16 | event flags <<
+   * 24.
+   */
   details: word(EVENT_OFFSETS.icmp_type),
   epoch: word(EVENT_OFFSETS.epoch),
   word: word(EVENT_OFFSETS.word),

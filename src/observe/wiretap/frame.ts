@@ -1,14 +1,14 @@
-/** Number of events that a reader did not receive, by the place where they were lost. */
+/** Number of events that a reader did not receive, by the component that lost the events. */
 export type Lost = {
-  /** Lost because the reader read too slowly. */
+  /** Events lost because the reader read too slowly. */
   readonly reader: number;
-  /** Lost because the ring buffer between the kernel and the process was full. */
+  /** Events lost because the ring buffer between the kernel and the process was full. */
   readonly kernel: number;
-  /** Suppressed in the kernel because the source had used up its event budget. */
+  /** Events suppressed in the kernel because the source had used up its event budget. */
   readonly source_share: number;
-  /** Lost because the lookup buffer of the DNS proxy was full. */
+  /** Events lost because the lookup buffer of the DNS proxy was full. */
   readonly dns: number;
-  /** Lost because the event buffer of the service plane was full. */
+  /** Events lost because the event buffer of the service plane was full. */
   readonly service_plane: number;
 };
 export const NOTHING_LOST: Lost = { reader: 0, kernel: 0, source_share: 0, dns: 0, service_plane: 0 };
@@ -36,7 +36,7 @@ export function less(one: Lost, other: Lost): Lost {
 export const isNothing = (lost: Lost): boolean =>
   lost.reader + lost.kernel + lost.source_share + lost.dns + lost.service_plane === 0;
 
-/** Returns the JSON messages that report losses to a reader, one for each place of loss. */
+/** Returns the JSON messages that report losses to a reader, one for each component that lost events. */
 export function lostMessages(lost: Lost): readonly string[] {
   return Object.entries(lost)
     .filter(([, count]) => count > 0)

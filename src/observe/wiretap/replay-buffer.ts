@@ -4,7 +4,7 @@ import { bytesOf, type Seen, sizeOf } from './seen-batch.js';
 export type ReplayEntry = {
   readonly atMs: number;
   readonly seen: Seen;
-  /** Events that were lost between the previous entry and this entry. */
+  /** Events that were lost between the previous replay entry and this replay entry. */
   readonly lost: Lost;
 };
 
@@ -17,16 +17,17 @@ export class ReplayBuffer {
   readonly #maxBytes: number;
   #entries: ReplayEntry[] = [];
   /**
-   * The number of the oldest entry in the buffer. Entries are numbered from 0 since the start of the process.
+   * The number of the oldest replay entry in the buffer. Replay entries are numbered from 0 since the start
+   * of the process.
    */
   #first = 0;
   #bytes = 0;
   /**
-   * The number of messages in all removed entries. `before` counts the remaining messages from this number
-   * on.
+   * The number of messages in all removed replay entries. `before` adds this number to the number of messages
+   * that are still in the buffer.
    */
   forgotten = 0;
-  /** The sum of the losses before all removed entries. */
+  /** The sum of the event losses before all removed replay entries. */
   forgottenLost: Lost = NOTHING_LOST;
 
   constructor(keepsMs: number, maxBytes = 32 * 1024 * 1024) {
@@ -34,7 +35,7 @@ export class ReplayBuffer {
     this.#maxBytes = maxBytes;
   }
 
-  /** The number that the next added entry gets. */
+  /** The number that the next added replay entry gets. */
   get end(): number {
     return this.#first + this.#entries.length;
   }
@@ -65,8 +66,8 @@ export class ReplayBuffer {
   }
 
   /**
-   * Returns the number of messages and the sum of losses before the entry with this number, since the start
-   * of the process.
+   * Returns how many messages precede the replay entry with this number, and how many events were lost
+   * before. Counts from the start of the process.
    */
   before(number: number): { readonly count: number; readonly lost: Lost } {
     const earlier = this.#entries.slice(0, number - this.#first);
@@ -76,7 +77,9 @@ export class ReplayBuffer {
     };
   }
 
-  /** Returns the number of the first entry that arrived at or after `ms`, in milliseconds since 1970. */
+  /**
+   * Returns the number of the first replay entry that arrived at or after `ms`, in milliseconds since 1970.
+   */
   since(ms: number): number {
     const found = this.#entries.findIndex(({ atMs }) => atMs >= ms);
     return found < 0 ? this.end : this.#first + found;
