@@ -16,7 +16,8 @@ type Decided = {
 };
 
 /**
- * Returns the decider of a flow or finding as text: `GROUP/RULE`, `GROUP (default)` or `(policy_default)`.
+ * Returns the rule or default that decided a flow or finding as text: `GROUP/RULE`, `GROUP (default)` or
+ * `(policy_default)`.
  */
 export function deciderOf({ decided_by: decided, source_group: group, rule }: Decided): string {
   if (group === null || group === undefined) return decided === null || decided === undefined ? '-' : `(${decided})`;

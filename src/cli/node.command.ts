@@ -46,8 +46,8 @@ const listenAddress = ({ listen: { host, port } }: Config['api']): string =>
   `${host.includes(':') ? `[${host}]` : host}:${port}`;
 
 /**
- * Converts a failure to start the node to an error message that names the configuration key or the other
- * process.
+ * Converts a failure to start the node to an error message that names the cause: a configuration key, or
+ * another process that uses the data folder.
  */
 function startFailure(failure: unknown, { node, api }: Config): unknown {
   if (!isNamed(failure)) return failure;

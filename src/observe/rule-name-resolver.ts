@@ -49,7 +49,10 @@ export class RuleNameResolver {
     return ruleNames === undefined ? NOBODY : nameAt(ruleNames, rankOf(word));
   }
 
-  /** Adds the policy's id to a decider of the policy with this generation. */
+  /**
+   * Returns the fields of `decider`, the rule or default that decided, with the id of the policy of this
+   * generation.
+   */
   ofNames(generation: number, decider: Decider | null): NamedDecider {
     return decider === null ? NOBODY : named(this.#ruleNameHistory.ofGeneration(generation), decider);
   }

@@ -58,8 +58,8 @@ class Race {
 export class Upstreams {
   readonly #all: readonly Upstream[];
   /**
-   * The queries in progress, ordered by `nextAt`. Appending keeps this order, because every query waits the
-   * same time `STEP_MS` between two steps.
+   * The queries in progress, ordered by `nextAt`. Appending a query keeps this order, because every query
+   * waits the same time `STEP_MS` before it is sent to the next resolver.
    */
   readonly #races = new ExpiringMap<number, Race>();
   #lastRace = 0;
@@ -102,7 +102,7 @@ export class Upstreams {
   }
 
   /**
-   * Queries further resolvers for queries without an answer, fails overdue queries, and probes dead
+   * Sends each query that waits too long to the next resolver, fails overdue queries, and probes dead
    * resolvers. To be called every few milliseconds.
    */
   tick(): void {

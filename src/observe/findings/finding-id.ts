@@ -36,7 +36,9 @@ export function findingId(of: FindingIdentity): string {
   return createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, ID_DIGITS);
 }
 
-/** Merges two deltas of the same finding. The generation is that of the delta that was seen last. */
+/**
+ * Merges two deltas of the same finding. The result has the generation of the delta with the later `lastMs`.
+ */
 export function merged(before: FindingDelta | undefined, delta: FindingDelta): FindingDelta {
   if (before === undefined) return delta;
   return {

@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import type { Finding, FindingType } from './finding.js';
 
-/** A finding as JSON, in the form that the API and the sinks return (D31). */
+/** A finding as JSON, as API responses contain it and as sinks (file or webhook) receive it (D31). */
 export type ShownFinding = {
   id: string;
   finding_type: FindingType;

@@ -19,7 +19,10 @@ export type FindingStoreOptions = {
   readonly maxEntries: number;
   /** Names of the sinks that receive every change of a finding. */
   readonly sinks: readonly string[];
-  /** The maximum number of changes that the store keeps for a sink that accepts no deliveries. */
+  /**
+   * The maximum number of changes that the store keeps for a sink (file or webhook) that accepts no
+   * deliveries.
+   */
   readonly outboxEntries?: number;
   /** Returns the current time in milliseconds since 1970. */
   readonly now?: () => number;
@@ -94,7 +97,7 @@ class Ledger implements FindingStore {
   readonly #listeners = new Set<() => void>();
   #state: State;
   /**
-   * No stored finding has this place (sort key) or a greater one. A walk from the end starts here, and skips
+   * Every stored finding has a place (sort key) below this value. A walk from the end starts here, and skips
    * the deleted RocksDB keys beyond, which would slow down the walk.
    */
   #end = PAST_ALL;

@@ -17,10 +17,11 @@ export type Changes = {
 };
 
 /**
- * The changes of all merges in order. The outbox keeps a change until every sink has acknowledged the change.
+ * The changes of all merges in order. The outbox keeps a change until every sink (file or webhook) has
+ * acknowledged the change.
  */
 export type Outbox = {
-  /** Returns the oldest changes that the sink has not acknowledged, at most `limit`. */
+  /** Returns the oldest changes that the sink (file or webhook) has not acknowledged, at most `limit`. */
   read(sink: string, limit: number): Promise<Changes>;
   /** Marks all changes before position `next` as delivered to the sink. */
   acknowledge(sink: string, next: number): Promise<void>;
@@ -44,8 +45,8 @@ const sinkKey = (sink: string): string => `sink/${sink}`;
 export type OutboxEnds = { readonly first: number; readonly next: number };
 
 /**
- * Keeps the read position of each sink and the outbox entries for the sinks. The caller adds the returned
- * operations to its own write batch, so that findings and outbox entries are stored atomically.
+ * Keeps the read position of each sink (file or webhook) and the outbox entries. The caller adds the returned
+ * operations to the write batch of the findings, so that findings and outbox entries are stored atomically.
  */
 export class OutboxLog {
   readonly #kv: KvStore;
@@ -60,8 +61,9 @@ export class OutboxLog {
   }
 
   /**
-   * Reads the position of each sink. A new sink starts at the end of the outbox. The position of a sink that
-   * is no longer configured is deleted, so that the outbox keeps no entries for the sink.
+   * Reads the position of each sink (file or webhook). A new sink starts at the end of the outbox. The
+   * position of a sink that is no longer configured is deleted, so that the outbox keeps no entries for the
+   * sink.
    */
   static async open(kv: KvStore, names: readonly string[], limit: number, { next }: OutboxEnds): Promise<OutboxLog> {
     const sinks = new Map(names.map((name) => [name, next]));
@@ -100,8 +102,8 @@ export class OutboxLog {
   }
 
   /**
-   * The outbox has a maximum number of entries. Returns a `gap` finding for every sink that loses undelivered
-   * entries so that `coming` new entries fit.
+   * Returns a `gap` finding for every sink (file or webhook) that loses undelivered outbox entries so that
+   * `coming` new entries fit.
    */
   overflow(coming: number, { next }: OutboxEnds, nowMs: number): FindingDelta[] {
     const floor = this.#floor(coming, next);

@@ -1,8 +1,8 @@
 import type { ShownFinding } from '#observe/findings/finding-json.js';
 
 /**
- * A finding as a sink receives it. `position` rises with each change. A finding that is delivered twice has
- * the same `position` both times.
+ * A finding as a sink (file or webhook) receives it. `position` rises with each change. A finding that is
+ * delivered twice has the same `position` both times.
  */
 export type Told = ShownFinding & { position: number; new_count: number };
 
