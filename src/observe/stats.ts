@@ -154,7 +154,7 @@ export type Check = {
   /** The name of the statechart state from which the check is computed. */
   readonly state: string;
   readonly detail: string;
-  /** When the check got its current result: ISO 8601, UTC. */
+  /** When the statechart of the check entered its current state: ISO 8601, UTC. */
   readonly since: string;
 };
 export type ReadinessReport = { readonly ready: boolean; readonly checks: readonly Check[] };
