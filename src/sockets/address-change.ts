@@ -4,20 +4,23 @@ import { RouteNotifications } from './route-news.js';
 const LOOK_MS = 100;
 
 /**
- * Changes of links and IPv4 addresses in the network namespace of the calling thread. Call `begin` before an
- * attempt to bind, so that no change between the attempt and `next` is missed. Node's event loop cannot watch
- * a netlink socket, so notifications are read every 100 ms.
+ * Reports changes of links and IPv4 addresses in the network namespace of the calling thread. Call `begin`
+ * before an attempt to bind, because changes before `begin` are not reported. Node's event loop cannot watch
+ * a netlink socket, so a timer reads the notifications every 100 ms.
  */
 export class AddressChanges {
   #notifications: RouteNotifications | null = null;
 
-  /** Starts to collect changes, and drops earlier ones. */
+  /** Starts to collect changes, and drops the changes that were collected before. */
   begin(): void {
     this.end();
     this.#notifications = new RouteNotifications(new Descriptors(), 'addresses');
   }
 
-  /** Resolves after a change since `begin`, or after an abort of `signal`, which also ends the collection. */
+  /**
+   * Resolves when a link or address has changed since `begin`, or when `signal` is aborted. The abort also
+   * stops the collection of changes.
+   */
   next(signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const stop = (): void => {
@@ -44,8 +47,8 @@ export class AddressChanges {
 }
 
 /**
- * Calls `listen`, and again after each address change, as long as it fails with EADDRNOTAVAIL. `onAbsent` is
- * called after the first such failure.
+ * Calls `listen`, and repeats the call after each address change while `listen` fails with EADDRNOTAVAIL.
+ * Throws any other error of `listen`. Calls `onAbsent` once, after the first EADDRNOTAVAIL.
  */
 export async function listenOnceThere(
   listen: () => Promise<unknown>,

@@ -2,29 +2,32 @@ import { KernelFailure } from '#libc/kernel-failure.js';
 import { errno, libc } from '#libc/libc.js';
 import { memoryAt } from '#libc/library.js';
 
-/** The limit of datagrams of one system call. */
+/** The maximum number of datagrams in one call of `recvmmsg` or `sendmmsg`. */
 export const BATCH = 64;
-/** The limit of bytes of one datagram. */
+/** The maximum size of a received or sent datagram, in bytes. */
 export const SLOT_BYTES = 4_096;
 
 const PROT_READ_WRITE = 3;
 const MAP_PRIVATE_ANONYMOUS = 0x22;
 const MAP_FAILED = 0xffff_ffff_ffff_ffffn;
 
-/** Sizes of struct mmsghdr, sockaddr_in, iovec and the control messages on 64-bit machines. */
+/**
+ * The sizes of struct mmsghdr, sockaddr_in, iovec and the buffer for control messages on 64-bit machines, in
+ * bytes.
+ */
 const HEADER = 64;
 const NAME = 16;
 const VECTOR = 16;
 const CONTROL = 64;
-/** Indices of 32-bit words in struct mmsghdr. */
+/** The positions of four fields of struct mmsghdr, counted in 32-bit words. */
 const NAME_LENGTH = 2;
 const CONTROL_LENGTH = 10;
 const FLAGS = 12;
 const LENGTH = 14;
 const MSG_TRUNC = 0x20;
 /**
- * Control messages: a length, a level and a type, then the sockaddr_in of IP_ORIGDSTADDR or the in_pktinfo of
- * IP_PKTINFO.
+ * A control message has a header of 16 bytes (length, level and type), and then data. The data is a
+ * sockaddr_in for IP_ORIGDSTADDR, and an in_pktinfo for IP_PKTINFO.
  */
 const CONTROL_HEADER = 16;
 const IP_ORIGDSTADDR = 20;
@@ -34,8 +37,8 @@ const PKTINFO_SPACE = 32;
 const AF_INET = 2;
 
 /**
- * Buffers for the datagrams of one `recvmmsg` or `sendmmsg`. They are outside of V8's heap, because the
- * kernel is given their addresses once, and V8 may move objects.
+ * Buffers for the datagrams of one call of `recvmmsg` or `sendmmsg`. The buffers are outside of V8's heap:
+ * the kernel gets their addresses once, and V8 may move an object on its heap.
  */
 export class BatchMemory {
   readonly headers: bigint;
@@ -72,7 +75,7 @@ export class BatchMemory {
     this.readyToReceive(BATCH);
   }
 
-  /** Prepares the first `count` slots to receive datagrams of any size and sender. */
+  /** Prepares the first `count` buffers to receive datagrams from any sender, of up to `SLOT_BYTES` each. */
   readyToReceive(count: number): void {
     for (let slot = 0; slot < count; slot++) {
       this.#words[(slot * HEADER) / 4 + NAME_LENGTH] = NAME;
@@ -81,7 +84,10 @@ export class BatchMemory {
     }
   }
 
-  /** The received bytes, valid until the slot is used again; null if the datagram was longer than a slot. */
+  /**
+   * Returns the datagram that was received into buffer `slot`; null if the datagram was longer than the
+   * buffer. The bytes are valid until the buffer is used again.
+   */
   received(slot: number): Uint8Array | null {
     const header = (slot * HEADER) / 4;
     if (((this.#words[header + FLAGS] ?? 0) & MSG_TRUNC) !== 0) return null;
@@ -89,7 +95,7 @@ export class BatchMemory {
     return this.#data.subarray(start, start + (this.#words[header + LENGTH] ?? 0));
   }
 
-  /** The sender's address, in host byte order. */
+  /** Returns the IPv4 address of the sender of the datagram in buffer `slot`, in host byte order. */
   address(slot: number): number {
     return this.#names.getUint32(slot * NAME + 4);
   }
@@ -98,7 +104,10 @@ export class BatchMemory {
     return this.#names.getUint16(slot * NAME + 2);
   }
 
-  /** The destination of the datagram; 0 if the socket does not receive destinations. */
+  /**
+   * Returns the destination address of the datagram in buffer `slot`, in host byte order; 0 if the socket
+   * does not receive destination addresses.
+   */
   destination(slot: number): number {
     const at = slot * CONTROL;
     const length = this.#words[(slot * HEADER) / 4 + CONTROL_LENGTH] ?? 0;
@@ -106,7 +115,10 @@ export class BatchMemory {
     return this.#controls.getUint32(at + CONTROL_HEADER + 4);
   }
 
-  /** Fills a slot. Port 0: send to the connected peer. `from` 0: send from the socket's own address. */
+  /**
+   * Writes a datagram to buffer `slot`, to be sent by `sendmmsg`. With `port` 0, the kernel sends the
+   * datagram to the connected peer. With `from` 0, the kernel uses the socket's own source address.
+   */
   toSend(slot: number, bytes: Uint8Array, address: number, port: number, from: number): void {
     this.#data.set(bytes, slot * SLOT_BYTES);
     this.#vectors[(slot * VECTOR) / 4 + 2] = bytes.length;
@@ -127,7 +139,7 @@ export class BatchMemory {
     this.#controls.setUint32(at + CONTROL_HEADER + 8, 0);
   }
 
-  /** Unmaps the buffers; nothing may use them afterwards. */
+  /** Unmaps the buffers. The caller must not use the buffers afterwards. */
   free(): void {
     libc.munmap(this.headers, this.#bytes);
   }

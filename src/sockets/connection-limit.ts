@@ -3,9 +3,9 @@ import { descriptorOf, isReserved } from './descriptor-reserve.js';
 import { SourceCounts } from './source-counts.js';
 
 /**
- * Returns a function that decides whether a new connection must be closed: its source already has `perSource`
- * open connections, or its descriptor belongs to the reserve. An accepted connection counts until it is
- * closed.
+ * Returns a function that returns true if the caller must close a new connection: its source already has
+ * `perSource` open connections, or its descriptor is reserved (`isReserved`). An accepted connection counts
+ * for its source until the connection is closed.
  */
 export function connectionLimit(perSource: number, use: 'api' | 'connection'): (connection: Socket) => boolean {
   const open = new SourceCounts<string>();

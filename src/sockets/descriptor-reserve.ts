@@ -3,20 +3,26 @@ import { check, libc } from '#libc/libc.js';
 
 const RLIMIT_NOFILE = 7;
 /**
- * Descriptors that connections must leave free: for maps, netlink sockets, files of the store, `nft`, and
- * restarted threads.
+ * The number of descriptors that connections must leave free. The process needs these descriptors for BPF
+ * maps, netlink sockets, files of the store, `nft`, and restarted threads.
  */
 const RESERVE = 256;
-/** Further descriptors that connections through the node leave to connections of the API. */
+/**
+ * The number of descriptors, besides `RESERVE`, that traffic connections must leave free for API connections.
+ */
 const API_RESERVE = 64;
 
-/** `connection`: of traffic, of DNS over TCP, or to a server. `pipe`: of an established connection. */
+/**
+ * The purpose of a descriptor. `connection`: for traffic, for DNS over TCP, or to a server. `pipe`: for an
+ * established connection.
+ */
 type Use = 'api' | 'connection' | 'pipe';
 
 /**
- * Whether a descriptor opened for another host belongs to the reserve of the process; the caller must then
- * close it. The kernel assigns the lowest free number, so at least that many descriptors are open. The limit
- * is read on each call: prlimit(1) may change it.
+ * Returns true if `fd`, opened for a connection of another host, is in the range that the process reserves
+ * for its own files. The caller must then close `fd`. The kernel assigns the lowest free number, so at least
+ * `fd` descriptors are open. `isReserved` reads the limit of open files at each call, because prlimit(1) may
+ * change the limit.
  */
 export function isReserved(fd: number, use: Use): boolean {
   const limits = new BigUint64Array(2);
@@ -24,14 +30,20 @@ export function isReserved(fd: number, use: Use): boolean {
   return fd >= boundOf(Number(limits[0]), use);
 }
 
-/** The first reserved descriptor. A low limit is only partly reserved. */
+/**
+ * Returns the number of the first reserved descriptor. If the limit of open files is low, the reserve is a
+ * fraction of the limit.
+ */
 function boundOf(limit: number, use: Use): number {
   const own = Math.min(RESERVE, Math.floor(limit / 4));
   const api = use === 'connection' ? Math.min(API_RESERVE, Math.floor(limit / 16)) : 0;
   return limit - own - api;
 }
 
-/** The descriptor of a Node socket; -1 if it has none. Node's type definitions lack `_handle`. */
+/**
+ * Returns the descriptor of a Node socket; -1 if the socket has no descriptor. The cast is needed because
+ * Node's type definitions lack `_handle`.
+ */
 export function descriptorOf(socket: Socket): number {
   return (socket as Socket & { readonly _handle: { readonly fd: number } | null })._handle?.fd ?? -1;
 }

@@ -1,11 +1,14 @@
 import { libc } from '#libc/libc.js';
 
-/** The limit of descriptors of a process (fs.nr_open). Untouched pages take no memory. */
+/**
+ * The maximum number of descriptors of a process (default of fs.nr_open). Memory pages that are never written
+ * take no memory.
+ */
 const CAPACITY = 1 << 20;
 
 /**
- * Descriptors that a thread opened without Node. When the thread dies, they stay open and their ports bound
- * until another thread closes them.
+ * Records the descriptors that a thread opened without Node. When the thread ends, Node does not close these
+ * descriptors, and their ports stay bound. Another thread must close them.
  */
 export class Descriptors {
   readonly #held: Uint8Array;
@@ -22,7 +25,9 @@ export class Descriptors {
     this.#held[fd] = 0;
   }
 
-  /** Call only after the end of the thread that owns them. */
+  /**
+   * Closes all recorded descriptors. Call this only after the end of the thread that opened the descriptors.
+   */
   closeAll(close: (fd: number) => void = (fd) => libc.close(fd)): void {
     for (let fd = this.#held.indexOf(1); fd >= 0; fd = this.#held.indexOf(1, fd)) {
       this.release(fd);

@@ -10,16 +10,18 @@ const SOCK_STREAM_CLOEXEC = 0o2000001;
 const TURNS = 100;
 
 /**
- * Returns the epoll descriptor that the event loop of this thread waits on (libuv's `uv_backend_fd`). It
- * becomes readable when the loop has work: a message of another thread, or a connection. Node does not expose
- * it. /proc/self/fdinfo lists the descriptors that each epoll descriptor watches, so this searches for the
- * one that watches a socket read by this thread.
+ * Returns the epoll descriptor on which the event loop of this thread waits (libuv's `uv_backend_fd`). The
+ * descriptor becomes readable when the event loop has work, such as a connection or a message of another
+ * thread. Node has no API that returns the descriptor. /proc/self/fdinfo lists the descriptors that each
+ * epoll descriptor watches. So this function makes the event loop watch a socket, and looks for the epoll
+ * descriptor that watches this socket.
  */
 export async function eventLoopDescriptor(): Promise<number> {
   const pair = new Int32Array(2);
   check('create a socket pair', libc.socketpair(AF_UNIX, SOCK_STREAM_CLOEXEC, 0, pair));
   const [read = -1, other = -1] = pair;
-  // Both are Node sockets, so that they are closed if the thread is terminated before the end of the search.
+  // Both descriptors belong to Node sockets, so that Node closes them if the thread is terminated during the
+  // search.
   const reader = new Socket({ fd: read });
   const silent = new Socket({ fd: other, readable: false });
   try {
@@ -38,7 +40,7 @@ export async function eventLoopDescriptor(): Promise<number> {
 async function watcherOf(watched: number): Promise<number | undefined> {
   const line = new RegExp(`^tfd:\\s+${watched} `, 'm');
   for (const fd of await readdir('/proc/self/fdinfo')) {
-    // A descriptor that was closed in the meantime is not the event loop's.
+    // If the descriptor was closed since `readdir`, the read fails, and the search skips the descriptor.
     const info = await readFile(`/proc/self/fdinfo/${fd}`, 'utf8').catch(() => '');
     if (line.test(info)) return Number(fd);
   }

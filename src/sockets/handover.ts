@@ -3,12 +3,12 @@ import { duplicate } from '#libc/libc.js';
 import { Descriptors } from './descriptors.js';
 import { resetSocket } from './socket-options.js';
 
-/** The data by which threads share a handover. */
+/** The eventfd and the shared memory from which a second thread constructs the same handover. */
 export type SharedHandover = { readonly bell: number; readonly descriptors: SharedArrayBuffer };
 
 /**
- * Sockets that Node hands over to a thread, which serves them without Node, and an eventfd that wakes that
- * thread.
+ * Sockets that Node's thread hands over to another thread, which uses the sockets without Node. An eventfd
+ * wakes the other thread.
  */
 export class Handover {
   readonly descriptors: Descriptors;
@@ -23,14 +23,16 @@ export class Handover {
     return { bell: this.#bell.fd, descriptors: this.descriptors.shared };
   }
 
-  /** Returns another descriptor of this socket, which stays open when the first one is closed. */
+  /**
+   * Returns a duplicate of the descriptor `fd` of a socket. The duplicate stays open when Node closes `fd`.
+   */
   take(fd: number): number {
     const taken = duplicate('take over a socket', fd);
     this.descriptors.hold(taken);
     return taken;
   }
 
-  /** Resets a socket that was taken, if no thread serves it. */
+  /** Closes a descriptor that `take` returned, with a TCP reset. For a socket that no thread serves. */
   drop(fd: number): void {
     this.descriptors.release(fd);
     resetSocket(fd);
@@ -40,7 +42,10 @@ export class Handover {
     this.#bell.ring();
   }
 
-  /** Resets every connection that was taken. Call only after the end of the threads. */
+  /**
+   * Closes every recorded descriptor, sockets with a TCP reset. Call this only after the end of the threads
+   * that use the handover.
+   */
   close(): void {
     this.descriptors.closeAll(resetSocket);
     this.#bell.close();

@@ -4,26 +4,32 @@ import type { Descriptors } from './descriptors.js';
 
 const O_NONBLOCK_CLOEXEC = 0o2004000;
 const F_SETPIPE_SZ = 1_031;
-/** The capacity of a pipe, and so the limit of bytes in transit in each direction if the receiver is slow. */
+/**
+ * The capacity of a pipe in bytes. If the receiver of a connection is slow, at most this many bytes are in
+ * transit in each direction.
+ */
 export const PIPE_BYTES = 256 << 10;
-/** The limit of empty pipes kept for reuse. */
+/** The maximum number of empty pipes that the pool keeps for reuse. */
 const SPARE = 16;
 
-/** The descriptors of both ends. */
+/** The descriptors of the read end and the write end of a pipe. */
 export type Pipe = { readonly read: number; readonly write: number };
 
-/** Pipes for bytes in transit from one socket to another. */
+/**
+ * A pool of pipes. splice(2) moves bytes from one socket into a pipe, and from the pipe into the other
+ * socket.
+ */
 export class PipePool {
   readonly #spare: Pipe[] = [];
 
   constructor(private readonly descriptors: Descriptors) {}
 
-  /** Returns null if the process may not open more descriptors. */
+  /** Returns an empty pipe; null if the process may not open more descriptors. */
   take(): Pipe | null {
     return this.#spare.pop() ?? this.#make();
   }
 
-  /** Takes back an empty pipe. */
+  /** Returns an empty pipe to the pool. */
   giveBack(pipe: Pipe): void {
     if (this.#spare.length < SPARE) this.#spare.push(pipe);
     else this.close(pipe);
@@ -46,7 +52,8 @@ export class PipePool {
     }
     this.descriptors.hold(read);
     this.descriptors.hold(write);
-    // If this fails (limit of pipe memory for this user), the pipe keeps its smaller size.
+    // `fcntl` fails if the user of the process has reached the limit of pipe memory. The pipe then keeps its
+    // default capacity.
     libc.fcntl(write, F_SETPIPE_SZ, PIPE_BYTES);
     return { read, write };
   }

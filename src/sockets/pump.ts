@@ -7,37 +7,43 @@ const EPOLL_CLOEXEC = 0o2000000;
 const EPOLL_CTL_ADD = 1;
 const EPOLL_CTL_DEL = 2;
 const EPOLLIN = 1;
-/** struct epoll_event, which is packed only on x86. */
+/** The size of struct epoll_event in bytes. The struct is packed only on x86. */
 const EVENT_BYTES = process.arch === 'x64' ? 12 : 16;
 const EVENT_DATA = EVENT_BYTES - 8;
 const EVENTS = 64;
 /**
- * The pump does not wait for this many turns after event-loop activity: the loop must first watch what its
- * handlers started.
+ * After an event of the event loop, the pump makes this many iterations without a wait. In this time the
+ * event loop starts to watch the descriptors that its handlers have opened.
  */
 const TURNS_OF_THE_LOOP = 2;
-/** The longest wait, and so the greatest delay of a timer. */
+/**
+ * The longest wait of one pump iteration, in milliseconds. A JavaScript timer can be delayed by this time.
+ */
 const WAIT_MS = 20;
-/** The wait if the event loop's descriptor was not found. */
+/**
+ * The longest wait of one pump iteration, in milliseconds, if `eventLoopDescriptor` failed. During such a
+ * wait, the pump does not notice new work of the event loop.
+ */
 const BLIND_WAIT_MS = 1;
 
-/** A part with datagrams or messages to send at the end of a turn. */
+/** A component that sends queued datagrams or messages at the end of a pump iteration. */
 export type Sender = {
-  /** Returns how many datagrams were lost. */
+  /** Sends the queued datagrams or messages, and returns the number of lost datagrams. */
   flush(memory: BatchMemory): number;
 };
 
-/** A socket that the pump watches, such as a `UdpPort`. */
+/** A socket that the pump watches, for example a `UdpPort`. */
 type Port = {
   readonly fd: number;
-  /** Called when the socket has something to read. */
+  /** The pump calls this function when the socket is readable. */
   receive(memory: BatchMemory): void;
   close(): void;
 };
 
 /**
- * Moves the datagrams of all its ports. The pump and the event loop take turns; if neither has work, the
- * thread waits for both at once. Use one pump for each thread: two would wait for each other.
+ * Receives and sends the datagrams of all its ports. The pump and Node's event loop run alternately on one
+ * thread. If the pump and the event loop have no work, the thread waits for both in one `epoll_wait`. Use one
+ * pump for each thread: during the wait of one pump, a second pump could not run.
  */
 export class Pump {
   readonly #memory = new BatchMemory();
@@ -46,12 +52,15 @@ export class Pump {
   readonly #events = new Uint8Array(EVENTS * EVENT_BYTES);
   readonly #eventView = new DataView(this.#events.buffer);
   #dirty: Sender[] = [];
-  /** Grows by one with each turn, and with each flush between two turns. */
+  /** Counts pump iterations and flushes. The number changes whenever a new batch begins. */
   turns = 0;
   #isInTurn = false;
   #loop = -1;
   #turnsOfLoop = 0;
-  /** The wait of a turn; 0 until the search for the event loop's descriptor has ended. */
+  /**
+   * The longest wait of one pump iteration, in milliseconds; 0 until the search for the event loop's
+   * descriptor has ended.
+   */
   #waitLimitMs = 0;
   #isClosed = false;
   readonly #nextTurn = (): void => this.#turn();
@@ -68,7 +77,7 @@ export class Pump {
     setImmediate(this.#nextTurn);
   }
 
-  /** Throws if the kernel cannot watch more descriptors. */
+  /** Starts to watch the socket of `port`. Throws if the kernel cannot watch more descriptors. */
   add(port: Port): void {
     this.#watch(port.fd);
     this.#ports.set(port.fd, port);
@@ -82,8 +91,9 @@ export class Pump {
   }
 
   /**
-   * Registers `sender` for a flush at the end of this turn of the pump, or of the event loop; call once for
-   * each flush.
+   * Makes the pump call `flush` of `sender` once. The pump calls `flush` at the end of the current pump
+   * iteration, or else at the end of the current iteration of the event loop. Do not call this function twice
+   * before the same flush.
    */
   hasToSend(sender: Sender): void {
     if (this.#dirty.length === 0 && !this.#isInTurn) setImmediate(this.#nextFlush);
@@ -92,8 +102,8 @@ export class Pump {
 
   close(): void {
     for (const port of this.#ports.values()) port.close();
-    // The next turn releases everything, exactly once: a descriptor or mapping released twice may have a new
-    // owner by then.
+    // The next pump iteration closes the epoll descriptor and unmaps the buffers, exactly once. A second
+    // close or unmap could affect a descriptor or memory that already has a new owner.
     this.#isClosed = true;
   }
 

@@ -10,11 +10,14 @@ const SOL_SOCKET = 1;
 const SO_MARK = 36;
 const MSG_DONTWAIT = 0x40;
 
-/** Sends TCP segments with source addresses of other hosts. */
+/** A raw socket that sends TCP segments with source addresses of other hosts. */
 export class RawSocket {
   readonly #fd: number;
 
-  /** `held`: the descriptors of the calling thread, if it may die. */
+  /**
+   * `held` records the descriptor of the socket, so that another thread can close the descriptor if the
+   * calling thread ends unexpectedly.
+   */
   constructor(
     mark: number,
     private readonly held?: Descriptors,
@@ -29,7 +32,10 @@ export class RawSocket {
     }
   }
 
-  /** Sends without a retry: a lost segment is like packet loss on the network. */
+  /**
+   * Sends a segment once, without a retry. If the kernel cannot send the segment, the effect is the same as a
+   * packet loss on the network.
+   */
   send(segment: TcpSegment): void {
     const bytes = segmentBytes(segment);
     const to = sockaddr(segment.destination, 0);

@@ -3,15 +3,15 @@ import type { Descriptors } from './descriptors.js';
 
 const [LINK, ADDRESS, ROUTE, RULE] = [1 << 0, 1 << 4, 1 << 6, 1 << 7];
 /**
- * One bit for each group of rtnetlink. `addresses`: the addresses of the node. `sources`: everything that
- * affects the choice of a source address.
+ * The rtnetlink groups of each subject, one bit per group. `addresses`: changes of the node's addresses.
+ * `sources`: changes that affect the kernel's choice of a source address.
  */
 const GROUPS = { addresses: LINK | ADDRESS, sources: LINK | ADDRESS | ROUTE | RULE } as const;
 
 /**
  * Kernel notifications of changed links, IPv4 addresses, routes and rules in the network namespace of the
- * calling thread. They wait in the socket's buffer until `take`, so many route changes cost one check. An
- * overflow of the buffer counts as a change.
+ * calling thread. The notifications stay in the buffer of the netlink socket until `take` reads them, so many
+ * route changes cost one check. `take` also returns true after an overflow of the buffer.
  */
 export class RouteNotifications {
   #isClosed = false;
@@ -25,7 +25,7 @@ export class RouteNotifications {
     descriptors.hold(this.#socket.fd);
   }
 
-  /** Whether anything changed since the last call. Does not wait. */
+  /** Returns true if the kernel has sent a notification since the last call. Does not wait. */
   take(): boolean {
     const messages = this.#socket.receive();
     return messages === 'lost' || messages.length > 0;

@@ -30,15 +30,18 @@ const BACKLOG = 1_024;
 const SOCKADDR_BYTES = 16;
 
 export type SocketOptions = {
-  /** The mark of all its packets; 0: none. */
+  /** The mark of all packets that the socket sends (SO_MARK); 0 for no mark. */
   readonly mark: number;
-  /** The size of each of the kernel's two buffers of the socket, in bytes. */
+  /** The size of the socket's receive buffer, and also of its send buffer, in bytes. */
   readonly bufferBytes?: number;
-  /** Receives packets for other addresses together with their destination, and sends from those addresses. */
+  /**
+   * If true, the socket receives packets for addresses of other hosts, and sends from those addresses. A UDP
+   * socket then also receives the destination address of each datagram.
+   */
   readonly isTransparent?: boolean;
 };
 
-/** Returns a new non-blocking IPv4 socket. The caller owns it. */
+/** Returns the descriptor of a new non-blocking IPv4 socket. The caller owns the descriptor. */
 export function openSocket(kind: keyof typeof TYPES, options: SocketOptions): number {
   const { mark, bufferBytes, isTransparent = false } = options;
   const fd = check('open a socket', libc.socket(AF_INET, TYPES[kind] | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -73,8 +76,8 @@ export function bindSocket(fd: number, { address, port }: { readonly address: nu
 }
 
 /**
- * Returns a listening socket, which Node takes over by its descriptor. With `isShared`, other sockets may
- * listen on the same address.
+ * Returns the descriptor of a listening TCP socket. Node takes the socket over by this descriptor. With
+ * `isShared`, other sockets may listen on the same address and port.
  */
 export function openListener(
   at: { readonly address: number; readonly port: number },
@@ -94,8 +97,9 @@ export function openListener(
 }
 
 /**
- * Prepares a TCP socket to relay a byte stream. It sends without delay, detects a dead peer by keepalive, and
- * delivers urgent data in order (RFC 6093). Accepted sockets inherit this.
+ * Sets the options of a TCP socket that relays a byte stream. The socket sends without delay, detects a dead
+ * peer by keepalive, and receives urgent data in order (RFC 6093). Accepted sockets inherit the options of
+ * their listener.
  */
 function setForBytes(fd: number): void {
   set(fd, SO_OOBINLINE, 1, 'receive urgent data inline');
@@ -105,8 +109,9 @@ function setForBytes(fd: number): void {
 }
 
 /**
- * Returns a socket that connects from this address, which may belong to another host. It uses this port, or
- * another one if the port is taken. Node takes it over by its descriptor, and connects it.
+ * Returns the descriptor of a TCP socket that is bound to `from.address`, which may belong to another host.
+ * The source port is `from.port`, or a free port if the kernel refuses `from.port`. Node takes the socket
+ * over by its descriptor, and connects it.
  */
 export function openConnector(from: { readonly address: number; readonly port: number }, mark: number): number {
   const fd = openSocket('tcp', { mark, isTransparent: true });
@@ -124,15 +129,16 @@ export function openConnector(from: { readonly address: number; readonly port: n
   }
 }
 
-/** Closes a socket with a reset, and drops its unsent data. */
+/** Closes a TCP socket with a reset (RST), and drops the data that the socket has not sent. */
 export function resetSocket(fd: number): void {
-  // Fails for a descriptor that is not a socket, which is then only closed.
+  // For a descriptor that is not a socket, `setsockopt` fails without effect, and `close` closes the
+  // descriptor.
   libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, LINGER_FOR_NOTHING, LINGER_FOR_NOTHING.byteLength);
   libc.close(fd);
 }
 const LINGER_FOR_NOTHING = Uint32Array.of(1, 0);
 
-/** Builds a sockaddr_in; the address is in host byte order. */
+/** Returns the bytes of a sockaddr_in. `address` and `port` are in host byte order. */
 export function sockaddr(address: number, port: number): Uint8Array {
   const bytes = new Uint8Array(SOCKADDR_BYTES);
   const view = new DataView(bytes.buffer);

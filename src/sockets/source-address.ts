@@ -4,8 +4,8 @@ import { openSocket, sockaddr } from './socket-options.js';
 const SOCKADDR_BYTES = 16;
 
 /**
- * Returns the source address that the kernel would now choose for packets with this mark, in host byte order;
- * null without a route. Throws a `KernelFailure` if no descriptor is available.
+ * Returns the source address that the kernel would now choose for packets to `to` with this mark, in host
+ * byte order. Returns null if there is no route. Throws a `KernelFailure` if no descriptor is available.
  */
 export function sourceTowards(to: { readonly address: number; readonly port: number }, mark: number): number | null {
   const fd = openSocket('udp', { mark });

@@ -1,4 +1,4 @@
-/** Open connections of each source. A source without connections takes no memory. */
+/** Counts the open connections of each source address. A source without open connections takes no memory. */
 export class SourceCounts<Source extends string | number> {
   readonly #open = new Map<Source, number>();
 

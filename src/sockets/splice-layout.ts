@@ -1,4 +1,7 @@
-/** Numbers of `bpf/weir.h`; a test compares them with the object's BTF. */
+/**
+ * Field offsets, sizes and enum values of `bpf/weir.h`. A test compares these numbers with the BTF of the BPF
+ * object.
+ */
 export const JOIN_KEY = { source: 0, destination: 4, source_port: 8, destination_port: 10 } as const;
 export const JOIN_KEY_BYTES = 12;
 export const JOIN = {
@@ -21,10 +24,10 @@ export const JOIN = {
 } as const;
 export const JOIN_BYTES = 64;
 export const JOIN_STATE = { quiet: 1, held: 2, joined: 3 } as const;
-/** Results of the splice program. */
+/** Return values of the splice program. */
 export const JOINED = { at_rest: 0, busy: 1, gone: 2, unable: 3 } as const;
-/** Bits of `ends`. */
+/** Bits of the field `ends` of `struct join`. */
 export const ENDS = { ended: 1, reset: 2 } as const;
 export const JOINERS = 64;
-/** The unit of `last_seen` is 2^20 ns; `last_seen` wraps. */
+/** The unit of `last_seen` is 2^20 ns. `last_seen` has 32 bits and wraps to 0. */
 export const TICK_SHIFT = 20n;

@@ -7,15 +7,18 @@ import { RawSocket } from './raw-socket.js';
 import { type Pair, type SpliceMeans, SplicePair, takeAndReset } from './splice-pair.js';
 import { SpliceTable } from './splice-table.js';
 
-/** For how long the datapath forwards spliced connections after the last renewal. */
+/** After a renewal, the datapath forwards spliced connections for this time, in nanoseconds. */
 const RENEWAL_NS = 5_000_000_000n;
-/** All spliced connections are checked once in this many rounds. */
+/** `look` checks each spliced connection once in this many calls. */
 const ROUNDS = 10;
 
-/** The capabilities to run the splice program, and to send segments with source addresses of other hosts. */
+/**
+ * The capabilities that are needed to run the splice program, and to send segments with source addresses of
+ * other hosts.
+ */
 const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_NET_RAW'];
 
-/** Returns why connections cannot be offloaded to the datapath. */
+/** Returns the reason why connections cannot be offloaded to the datapath, as text. */
 export function offloadFaultOf(failure: unknown): string {
   const lacked = lacking(NEEDED);
   if (lacked.length > 0) return `${lacked.join(' and ')} missing`;
@@ -23,8 +26,8 @@ export function offloadFaultOf(failure: unknown): string {
 }
 
 /**
- * Offloads connections to the datapath, and checks those that it forwards. Each of several offloaders has its
- * own number.
+ * Offloads spliced connections to the datapath, and checks whether an offloaded connection has ended. If
+ * there are several offloaders, each has a different number.
  */
 export class SpliceOffloader {
   readonly #means: SpliceMeans;
@@ -32,8 +35,9 @@ export class SpliceOffloader {
   #round = 0;
 
   /**
-   * Resets the connections of ended offloaders: those of this number, and of numbers that are no longer in
-   * use. Throws if the datapath is gone.
+   * Resets the connections that ended offloaders left in the datapath. These are the offloaders with this
+   * `number`, and with a number of at least `count`, which is not in use any more. Throws if the datapath has
+   * closed its BPF objects.
    */
   constructor(
     point: SpliceOffload,
@@ -63,7 +67,10 @@ export class SpliceOffloader {
     this.#means.table.renew(this.#means.joiner, process.hrtime.bigint() + RENEWAL_NS);
   }
 
-  /** Checks a part of the connections, and returns the ids of ended ones. To be called about every second. */
+  /**
+   * Renews the permission to forward, checks a tenth of the offloaded connections, and returns the ids of the
+   * ended connections. Call this about once a second.
+   */
   look(): readonly number[] {
     this.renew();
     this.#round = (this.#round + 1) % ROUNDS;
@@ -76,7 +83,7 @@ export class SpliceOffloader {
     return over;
   }
 
-  /** Resets all connections, and returns their ids. */
+  /** Resets all offloaded connections, and returns the ids of these connections. */
   close(): readonly number[] {
     const ids = [...this.#joined.keys()];
     for (const id of ids) this.cut(id);
@@ -86,10 +93,13 @@ export class SpliceOffloader {
   }
 }
 
-/** A splice offload with its own descriptors, which stay valid after the datapath is closed. */
+/**
+ * The BPF objects of the splicing offload with duplicated descriptors. The duplicates stay valid after the
+ * datapath has closed its descriptors.
+ */
 export type OwnSpliceOffload = { readonly point: SpliceOffload; close(): void };
 
-/** Throws if the datapath is gone. */
+/** Duplicates the descriptors of `point`. Throws if the datapath has already closed its descriptors. */
 export function ownSpliceOffload(point: SpliceOffload): OwnSpliceOffload {
   const fds: number[] = [];
   const own = ({ fd, id }: SpliceOffload['program']): SpliceOffload['program'] => {
@@ -111,11 +121,11 @@ export function ownSpliceOffload(point: SpliceOffload): OwnSpliceOffload {
   }
 }
 
-/** Resets the connections of an offloader that has ended. */
+/** Resets the connections that the ended offloader `number` left in the datapath. */
 export function resetLeft(point: SpliceOffload, number: number): void {
   const means = meansOf(point);
   try {
-    // From here on, the datapath forwards none of its connections.
+    // After this call, the datapath forwards no connection of the ended offloader.
     means.table.renew(number, 0n);
     resetAll(means, (joiner) => joiner === number);
   } finally {
@@ -135,6 +145,7 @@ function meansOf(point: SpliceOffload, held?: Descriptors): Pick<SpliceMeans, 't
 }
 
 function resetAll(means: Pick<SpliceMeans, 'table' | 'raw'>, isTheirs: (joiner: number) => boolean): void {
-  // Both directions are in the table; the first of them removes both.
+  // The BPF map has an entry for each direction of a connection. `takeAndReset` removes both entries at the
+  // first direction, and has no effect at the second.
   for (const [ends] of means.table.allOf(isTheirs)) takeAndReset(means, ends);
 }

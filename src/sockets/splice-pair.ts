@@ -7,12 +7,12 @@ import { type Ends, reversed, TCP_FLAGS } from './tcp-segment.js';
 
 const WINDOW_MAX = 0xffff;
 /**
- * The window offered to senders after a failed attempt. The real window follows as soon as the sockets are
- * read.
+ * The receive window that both peers get after a failed offload attempt, in bytes. The sockets announce their
+ * real windows as soon as their data is read.
  */
 const ROOM_BYTES = 0xffff;
 
-/** The tools, the owner and the timeouts of a pair. */
+/** The BPF map, the raw socket, the number of the offloader and the timeouts that a `SplicePair` uses. */
 export type SpliceMeans = {
   readonly table: SpliceTable;
   readonly raw: RawSocket;
@@ -20,10 +20,10 @@ export type SpliceMeans = {
   readonly idleMs: number;
   readonly endedMs: number;
 };
-/** The two sockets that are spliced: the client's and the server's. */
+/** The descriptors of the two sockets of a spliced connection: to the client and to the server. */
 export type Pair = { readonly client: number; readonly server: number };
 
-/** A pair of connections on its way to being forwarded by the datapath alone. */
+/** A spliced connection during its offload to the datapath, and afterwards. */
 export class SplicePair {
   readonly #there: Ends;
   readonly #back: Ends;
@@ -40,8 +40,9 @@ export class SplicePair {
   }
 
   /**
-   * Starts an attempt: from now on, both senders are offered a zero window. Returns null if the connections
-   * negotiated different options, the table is full, or third-party hooks could change the forwarding.
+   * Starts an offload attempt: from now on, the datapath announces a zero window to both peers. Returns null
+   * if the two connections negotiated different TCP options, or if the BPF map is full. Also returns null if
+   * third-party hooks could change the forwarding.
    */
   static begin(means: SpliceMeans, id: number, pair: Pair): SplicePair | null {
     const client = readEndpoint(pair.client);
@@ -57,14 +58,17 @@ export class SplicePair {
     return null;
   }
 
-  /** The round-trip time: for so long, data sent within an earlier window may still arrive. */
+  /**
+   * The greater round-trip time of the two connections, in milliseconds. For this time after `begin`, data
+   * that a peer sent before the zero window may still arrive.
+   */
   get roundTripMs(): number {
     return Math.max(this.endpoints.client.roundTripMs, this.endpoints.server.roundTripMs);
   }
 
   /**
-   * Splices the pair if no data is in transit, and closes the sockets. Returns false if data is still in
-   * transit.
+   * If no data is in transit, closes both sockets and lets the datapath forward the connection. Returns false
+   * if data is still in transit or the kernel refuses the close; the sockets then stay open.
    */
   tryNow(pair: Pair): boolean {
     const { table } = this.means;
@@ -87,12 +91,12 @@ export class SplicePair {
     return true;
   }
 
-  /** Removes the entries of a pair whose sockets are closed. */
+  /** Removes the BPF map entries of this connection. For a connection whose sockets are closed. */
   forget(): void {
     for (const ends of [this.#there, this.#back]) if (this.#find(ends) !== null) this.means.table.remove(ends);
   }
 
-  /** Ends the attempt; the sockets stay in use. */
+  /** Ends the offload attempt. The sockets stay open, and splicing between the sockets continues. */
   giveUp(): void {
     const isKnown = this.means.table.hold(this.#there) !== JOINED.gone;
     const there = this.#find(this.#there);
@@ -103,7 +107,10 @@ export class SplicePair {
     this.#offer(this.#back, back, there, ROOM_BYTES >>> this.endpoints.client.ownScale);
   }
 
-  /** Whether the pair has ended or is idle. If so, its entries are removed. */
+  /**
+   * Returns true if the offloaded connection has ended or was idle for too long, and then removes its BPF map
+   * entries.
+   */
   isOver(): boolean {
     const there = this.#find(this.#there);
     const back = this.#find(this.#back);
@@ -112,7 +119,7 @@ export class SplicePair {
     return true;
   }
 
-  /** Resets the connection at both endpoints. */
+  /** Resets the connection at the client and at the server. */
   cut(): void {
     if (this.#find(this.#there) === null || this.#find(this.#back) === null) this.forget();
     else takeAndReset(this.means, this.#there);
@@ -122,7 +129,10 @@ export class SplicePair {
     return this.means.table.find(ends, this.means.joiner, this.id);
   }
 
-  /** Sends a segment as if from the sender of `entry`, which announces its window. */
+  /**
+   * Sends an empty ACK from the source of `ends` to the destination of `ends`. The ACK announces `window` as
+   * the receive window of the source.
+   */
   #offer(ends: Ends, entry: Entry, other: Entry, window: number): void {
     const hasStamps = this.endpoints.client.hasTimeStamps;
     this.means.raw.send({
@@ -137,9 +147,9 @@ export class SplicePair {
 }
 
 /**
- * Removes the entries, and then resets both endpoints: while packets still pass, the expected sequence
- * numbers change. The guard is needed because a thread terminated in between would leave both endpoints
- * waiting for ever.
+ * Removes the BPF map entries of both directions before the resets: while packets pass, the sequence numbers
+ * that the peers expect change. The guard prevents the end of the thread between removal and reset, after
+ * which both peers would wait for ever.
  */
 export function takeAndReset({ table, raw }: Pick<SpliceMeans, 'table' | 'raw'>, ends: Ends): void {
   guarded(() => {
@@ -150,8 +160,8 @@ export function takeAndReset({ table, raw }: Pick<SpliceMeans, 'table' | 'raw'>,
 }
 
 /**
- * Sends resets with the sequence numbers that each endpoint may expect: its last acknowledgment, and the end
- * of everything sent to it.
+ * Sends TCP resets to both peers. A peer accepts a reset only with an expected sequence number. This number
+ * is either the peer's last acknowledgment number, or the number after the last byte sent to the peer.
  */
 function resetBoth(raw: RawSocket, ends: Ends, there: Entry, back: Entry): void {
   for (const [from, entry, other] of [
@@ -166,8 +176,8 @@ function resetBoth(raw: RawSocket, ends: Ends, there: Entry, back: Entry): void 
 }
 
 /**
- * Whether both connections negotiated the same options, so that segments can be forwarded with changed
- * numbers only.
+ * Returns true if the datapath can forward segments between the two connections by changing numbers in the
+ * TCP header only. For this, both connections must have the same addresses, ports and TCP options.
  */
 function areAlike(client: TcpEndpoint, server: TcpEndpoint): boolean {
   return (
@@ -184,10 +194,14 @@ function areAlike(client: TcpEndpoint, server: TcpEndpoint): boolean {
 
 type Times = Pick<SpliceMeans, 'idleMs' | 'endedMs'>;
 type Seen = Pick<Entry, 'last_seen' | 'ends'>;
-/** Whether the pair was idle for too long. */
+/**
+ * Returns true if no packet passed for `idleMs`, or for `endedMs` after a reset or after the end of both
+ * directions.
+ */
 export function isPast(there: Seen, back: Seen, nowNs: bigint, { idleMs, endedMs }: Times): boolean {
   const now = Number((nowNs >> TICK_SHIFT) & 0xffff_ffffn);
-  // A packet may be newer than the reading of the clock.
+  // A packet may arrive after the clock was read. `last_seen` is then greater than `now`, and the idle time
+  // is 0.
   const still = Math.min(...[there, back].map(({ last_seen }) => Math.max(0, (now - last_seen) | 0)));
   const isReset = ((there.ends | back.ends) & ENDS.reset) !== 0;
   const hasEnded = (there.ends & back.ends & ENDS.ended) !== 0;

@@ -13,12 +13,12 @@ const ETHERNET_IPV4 = 0x0800;
 const BPF_NOEXIST = 1;
 const BPF_EXIST = 2;
 
-/** One direction of a connection, with the field names of `struct join`. */
+/** The state of one direction of a spliced connection, with the field names of `struct join`. */
 export type Entry = { readonly [K in keyof typeof JOIN]: number };
 
 /**
- * The datapath's table of spliced connections, and the program that splices them. Throws if the datapath is
- * gone.
+ * The datapath's BPF map of spliced connections, and the BPF program that splices connections. The
+ * constructor throws if the datapath has closed its BPF objects.
  */
 export class SpliceTable {
   readonly #fds: number[] = [];
@@ -26,7 +26,10 @@ export class SpliceTable {
   readonly #joins: number;
   readonly #joiners: number;
 
-  /** `held`: the descriptors of the calling thread, if it may die. */
+  /**
+   * `held` records the opened descriptors, so that another thread can close them if the calling thread ends
+   * unexpectedly.
+   */
   constructor(
     point: Pick<SpliceOffload, 'program' | 'joins' | 'joiners'>,
     private readonly held?: Descriptors,
@@ -41,14 +44,20 @@ export class SpliceTable {
     }
   }
 
-  /** The datapath forwards the connections of `joiner` until this time of the monotonic clock. */
+  /**
+   * Permits the datapath to forward the connections of the offloader `joiner` until `untilNs`, in nanoseconds
+   * of the monotonic clock.
+   */
   renew(joiner: number, untilNs: bigint): void {
     const until = new Uint8Array(BigUint64Array.of(untilNs).buffer);
     const key = new Uint8Array(Uint32Array.of(joiner).buffer);
     check('renew the spliced connections', libbpf().bpf_map_update_elem(this.#joiners, key, until, BPF_EXIST));
   }
 
-  /** Returns false if there is an entry already, or no room. */
+  /**
+   * Adds a BPF map entry for the direction `ends`. Returns false if the entry exists already, or if the map
+   * is full.
+   */
   add(ends: Ends, entry: Pick<Entry, 'state' | 'joiner' | 'id' | 'window_shift'>): boolean {
     const value = new Uint8Array(JOIN_BYTES);
     const view = new DataView(value.buffer);
@@ -56,7 +65,10 @@ export class SpliceTable {
     return libbpf().bpf_map_update_elem(this.#joins, keyOf(ends), value, BPF_NOEXIST) >= 0;
   }
 
-  /** Returns null if there is no entry, or it has another owner or id. */
+  /**
+   * Returns the BPF map entry of the direction `ends`. Returns null if there is no entry, or if the entry has
+   * a different `joiner` or `id`.
+   */
   find(ends: Ends, joiner: number, id: number): Entry | null {
     const value = new Uint8Array(JOIN_BYTES);
     if (libbpf().bpf_map_lookup_elem(this.#joins, keyOf(ends), value) < 0) return null;
@@ -65,7 +77,8 @@ export class SpliceTable {
   }
 
   /**
-   * Call only while no packet passes: the whole entry is written. Returns false if the kernel has no memory.
+   * Sets the state of a BPF map entry. Call this only while no packet of the connection passes, because all
+   * fields of the entry are written. Returns false if there is no entry, or if the kernel has no memory.
    */
   setState(ends: Ends, state: number): boolean {
     const value = new Uint8Array(JOIN_BYTES);
@@ -79,15 +92,18 @@ export class SpliceTable {
   }
 
   /**
-   * Removes an entry and returns its last value; null if there is none. No packet passes by the entry
-   * afterwards.
+   * Removes the BPF map entry of the direction `ends`, and returns its last value; null if there is no entry.
+   * After the removal, no packet passes by this entry.
    */
   take(ends: Ends): Entry | null {
     const value = new Uint8Array(JOIN_BYTES);
     return libbpf().bpf_map_lookup_and_delete_elem(this.#joins, keyOf(ends), value) < 0 ? null : entryIn(value);
   }
 
-  /** Returns both directions of the connections of these joiners. */
+  /**
+   * Returns the key and the value of each BPF map entry whose `joiner` passes `isTheirs`. A connection has
+   * two entries, one for each direction.
+   */
   allOf(isTheirs: (joiner: number) => boolean): readonly (readonly [Ends, Entry])[] {
     const key = new Uint8Array(JOIN_KEY_BYTES);
     const value = new Uint8Array(JOIN_BYTES);
@@ -101,8 +117,8 @@ export class SpliceTable {
   }
 
   /**
-   * Holds both directions if the node's sockets are at rest; `ends` are those of the client's packets.
-   * Returns a number of `JOINED`.
+   * Runs the splice program, which stops both directions if the two sockets of the node have no data in
+   * transit. `ends` are the addresses and ports of packets from the client. Returns a number of `JOINED`.
    */
   hold(ends: Ends): number {
     const packet = segmentBytes({ ...ends, sequence: 0, acknowledgment: 0, flags: TCP_FLAGS.ack, window: 0 });
@@ -112,7 +128,7 @@ export class SpliceTable {
     try {
       return new TestRun(this.#program, frame, undefined, undefined).run();
     } catch {
-      // The kernel had no memory for a test run, so nothing was held.
+      // The kernel had no memory to run the splice program, so the program has stopped no direction.
       return JOINED.gone;
     }
   }

@@ -8,25 +8,31 @@ const SPLICE_F_NONBLOCK = 2;
 const FLAGS = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;
 const MSG_DONTWAIT = 0x40;
 const SHUT_WR = 1;
-/** Calls of one direction in a turn, so that the other pairs get their turns. */
+/**
+ * The maximum number of system calls for one direction in one iteration of the splicer. After that, the other
+ * connections get their share of the thread.
+ */
 const CALLS = 8;
 
-/** One of two sockets, with its state since the last epoll event. */
+/** One of the two sockets of a spliced connection, with the readiness that epoll reported last. */
 export type SplicedSide = {
   readonly fd: number;
   isReadable: boolean;
   isWritable: boolean;
-  /** Urgent data has arrived, which splice(2) does not move. */
+  /** Urgent data has arrived. splice(2) does not move urgent data. */
   isUrgent: boolean;
-  /** The connection was reset; data received earlier may still be read. */
+  /** The connection was reset. Data that arrived before the reset may still be readable. */
   isBroken: boolean;
 };
-/** `waiting`: for an epoll event of a side; `more`: has more to do at once. */
+/**
+ * `waiting`: the direction can continue after an epoll event of a socket. `more`: the direction can continue
+ * immediately.
+ */
 export type DirectionState = 'waiting' | 'more' | 'ended' | 'broken';
 
 /**
- * The bytes that go from one socket to the other. They pass through a pipe in the kernel, and never enter
- * this process.
+ * Moves the bytes of one direction, from one socket to the other. The bytes pass through a pipe in the
+ * kernel, and are never copied into this process.
  */
 export class SplicedDirection {
   #pipe: Pipe | null = null;
@@ -40,22 +46,22 @@ export class SplicedDirection {
     private readonly pipes: PipePool,
   ) {}
 
-  /** The number of bytes so far. */
+  /** The number of bytes that were read from the socket `from` since the start. */
   get moved(): number {
     return this.#moved;
   }
 
-  /** Whether no bytes are in the pipe. */
+  /** True if the pipe contains no bytes, and the socket `from` was not reset. */
   get isAtRest(): boolean {
     return this.#held === 0 && !this.from.isBroken;
   }
 
-  /** Whether the sender has ended its direction. */
+  /** True if the sender has closed its direction (FIN). */
   get hasEnded(): boolean {
     return this.#isEnded;
   }
 
-  /** Moves bytes until a side blocks, or the limit of calls is reached. */
+  /** Moves bytes until a socket blocks, or until the limit of system calls is reached. */
   run(): DirectionState {
     for (let call = 0; call < CALLS; call++) {
       const state = this.#held > 0 ? this.#write() : this.#read();
@@ -64,7 +70,7 @@ export class SplicedDirection {
     return 'more';
   }
 
-  /** Drops the bytes in transit. */
+  /** Closes the pipe, and so drops the bytes in the pipe. */
   drop(): void {
     if (this.#pipe !== null) this.pipes.close(this.#pipe);
     this.#pipe = null;
@@ -92,8 +98,8 @@ export class SplicedDirection {
   }
 
   /**
-   * The bytes before the urgent mark have been moved; this moves the one urgent byte, and the rest follows by
-   * splice(2).
+   * Moves the single urgent byte by recv(2) and write(2). splice(2) has moved all bytes before the urgent
+   * byte, and moves the bytes after it later.
    */
   #readUrgent(pipe: Pipe): DirectionState {
     const byte = new Uint8Array(1);
@@ -126,7 +132,7 @@ export class SplicedDirection {
     return this.from.isBroken ? 'broken' : 'ended';
   }
 
-  /** An empty direction needs no pipe. */
+  /** Returns the pipe to the pool, because a direction without bytes in transit needs no pipe. */
   #rest(): DirectionState {
     if (this.#pipe !== null) this.pipes.giveBack(this.#pipe);
     this.#pipe = null;

@@ -16,20 +16,25 @@ const EPOLLOUT = 4;
 const EPOLLERR = 8;
 const EPOLLHUP = 16;
 const EPOLLET = 0x8000_0000;
-/** struct epoll_event, which is packed only on x86. */
+/** The size of struct epoll_event in bytes. The struct is packed only on x86. */
 const EVENT_BYTES = process.arch === 'x64' ? 12 : 16;
 const EVENT_DATA = EVENT_BYTES - 8;
 const EVENTS = 256;
-/** The id of the eventfd; pairs have ids above 0. */
+/** The id of the eventfd in epoll events. The ids of connections are above 0. */
 const BELL = 0;
 
 /**
- * A connection is offloaded to the datapath after this many bytes. After a failed attempt, the next one
- * follows at this multiple of the bytes moved.
+ * A connection is offloaded to the datapath after `JOIN_AFTER` moved bytes. If the attempt fails, the next
+ * attempt begins when `JOIN_LATER` times as many bytes have been moved.
  */
 const JOIN_AFTER = 2 << 20;
 const JOIN_LATER = 8;
-/** How long an attempt may wait for data in transit, and the wait of a turn meanwhile, in milliseconds. */
+/**
+ * Limits of offload attempts.
+ * - `JOIN_TIMEOUT_MS`: the time that an attempt waits for data in transit, in milliseconds.
+ * - `JOIN_TURN_MS`: the longest wait of `turn` during an attempt, in milliseconds.
+ * - `JOIN_AT_ONCE`: the maximum number of simultaneous attempts.
+ */
 const JOIN_TIMEOUT_MS = 2_000;
 const JOIN_TURN_MS = 1;
 const JOIN_AT_ONCE = 64;
@@ -37,15 +42,15 @@ const JOIN_AT_ONCE = 64;
 type Pair = {
   readonly sides: readonly [SplicedSide, SplicedSide];
   readonly ways: readonly [SplicedDirection, SplicedDirection];
-  /** The number of moved bytes at which an attempt to offload begins. */
+  /** The number of moved bytes at which the next offload attempt begins. */
   joinAfter: number;
 };
 type Attempt = { readonly join: SplicePair; readonly from: number; readonly until: number };
 
 /**
- * Moves the bytes between pairs of TCP sockets by splice(2). Each direction ends by itself; a reset is passed
- * on as a reset. Data for a slow receiver waits in the kernel, within a limit. Use one splicer for each
- * thread, which does nothing else.
+ * Moves bytes between the two sockets of each connection by splice(2). When one direction ends, the other
+ * direction continues. When one socket is reset, the splicer resets the other socket. Data for a slow
+ * receiver waits in the kernel, within a limit. Each splicer needs a thread that does nothing else.
  */
 export class Splicer {
   readonly #descriptors: Descriptors;
@@ -67,7 +72,10 @@ export class Splicer {
     this.#watch(handover.shared.bell, BELL, 0);
   }
 
-  /** Offloads busy connections through this offloader from now on; resets those of the previous one first. */
+  /**
+   * Makes `make` create the offloader that busy connections use from now on. First resets the connections
+   * that the previous offloader has offloaded.
+   */
   joinBy(make: () => SpliceOffloader): void {
     for (const [id, { join }] of this.#attempts) this.#giveUp(id, join);
     if (this.#spliceOffloader !== null) this.#ended.push(...this.#spliceOffloader.close());
@@ -76,12 +84,15 @@ export class Splicer {
     for (const pair of this.#pairs.values()) pair.joinAfter = JOIN_AFTER;
   }
 
-  /** To be called about every second. */
+  /** Removes offloaded connections that have ended. Call this about once a second. */
   look(): void {
     if (this.#spliceOffloader !== null) this.#ended.push(...this.#spliceOffloader.look());
   }
 
-  /** Takes ownership of two sockets, the client's and the server's; `id` is a 32-bit number above 0. */
+  /**
+   * Adds a connection, and takes ownership of its two sockets: `one` to the client, `other` to the server.
+   * `id` is a 32-bit number above 0.
+   */
   add(id: number, one: number, other: number): void {
     const sides = [sideOf(one), sideOf(other)] as const;
     const [a, b] = sides;
@@ -91,14 +102,17 @@ export class Splicer {
     this.#watch(other, id, 1);
   }
 
-  /** Resets both sockets; has no effect after their end. */
+  /** Resets both sockets of the connection `id`. Has no effect if the connection has already ended. */
   cut(id: number): void {
     const pair = this.#pairs.get(id);
     if (pair !== undefined) this.#remove(id, pair, resetSocket);
     else this.#spliceOffloader?.cut(id);
   }
 
-  /** Waits for work or for the eventfd, does a part of the work, and returns the ids of ended pairs. */
+  /**
+   * Waits up to `waitMs` for events of the sockets or of the eventfd, moves a limited number of bytes, and
+   * returns the ids of ended connections.
+   */
   turn(waitMs: number): readonly number[] {
     const timeoutMs = this.#busy.size > 0 ? 0 : this.#attempts.size > 0 ? JOIN_TURN_MS : waitMs;
     const count = libc.epoll_wait(this.#epoll, this.#events, EVENTS, timeoutMs);
@@ -156,7 +170,8 @@ export class Splicer {
     const [there, back] = pair.ways;
     const now = performance.now();
     if (there.hasEnded || back.hasEnded) {
-      // One direction has ended: do not delay the rest of the other one.
+      // One direction has ended. The attempt must end, because its zero window delays the data of the other
+      // direction.
       this.#giveUp(id, join);
     } else if (now > from && this.#isAtRest(id, pair) && this.#leave(id, pair, join)) {
       return;
@@ -175,9 +190,13 @@ export class Splicer {
     join.giveUp();
   }
 
-  /** Returns false if the datapath does not take the pair yet. */
+  /**
+   * Hands the connection over to the datapath. Returns false if the datapath does not accept the connection
+   * yet.
+   */
   #leave(id: number, pair: Pair, join: SplicePair): boolean {
-    // Release before the close: a closed descriptor may be reused by another owner at once.
+    // Remove the descriptors from the record before `tryNow` closes them. After the close, the kernel may
+    // give the same number to another owner immediately.
     for (const { fd } of pair.sides) this.#descriptors.release(fd);
     if (!join.tryNow(socketsOf(pair))) {
       for (const { fd } of pair.sides) this.#descriptors.hold(fd);
@@ -205,7 +224,8 @@ export class Splicer {
   #watch(fd: number, id: number, side: number): void {
     const event = new Uint8Array(EVENT_BYTES);
     const view = new DataView(event.buffer);
-    // Edge-triggered: the eventfd need not be read, and a pair with a slow receiver gets no repeated events.
+    // Edge-triggered: the splicer need not read the eventfd, and epoll does not repeat the event of a
+    // connection with a slow receiver.
     view.setUint32(0, id === BELL ? EPOLLIN | EPOLLET : EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLET, true);
     view.setUint32(EVENT_DATA, id, true);
     view.setUint32(EVENT_DATA + 4, side, true);
@@ -217,7 +237,10 @@ function socketsOf({ sides: [client, server] }: Pair): { readonly client: number
   return { client: client.fd, server: server.fd };
 }
 
-/** epoll reports the initial state of a socket as soon as it is watched. */
+/**
+ * All flags are false at first: epoll reports the initial readiness of a socket as soon as epoll watches the
+ * socket.
+ */
 function sideOf(fd: number): SplicedSide {
   return { fd, isReadable: false, isWritable: false, isUrgent: false, isBroken: false };
 }

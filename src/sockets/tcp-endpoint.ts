@@ -6,7 +6,7 @@ const TCP_REPAIR = 19;
 const SIOCINQ = 0x541b;
 const SIOCOUTQ = 0x5411;
 const SOCKADDR_BYTES = 16;
-// Offsets and flags of struct tcp_info.
+// The size of struct tcp_info, and the offsets and flags of its fields. Sizes and offsets are in bytes.
 const INFO_BYTES = 88;
 const AT = { options: 5, scales: 6, sendMss: 16, roundTripUs: 68, announcedMss: 84 } as const;
 const OPTIONS = { timeStamps: 1, sack: 2, ecn: 8, microseconds: 64 } as const;
@@ -14,24 +14,27 @@ const TIME_STAMP_BYTES = 12;
 
 type Address = { readonly address: number; readonly port: number };
 
-/** The options that a TCP socket negotiated with its peer. */
+/** The addresses and the negotiated TCP options of a connected socket. */
 export type TcpEndpoint = {
   readonly local: Address;
   readonly peer: Address;
   readonly hasTimeStamps: boolean;
   readonly hasSack: boolean;
-  /** The window scale of the peer, and the socket's own. */
+  /** The window scale that the peer announced, and the window scale that this socket announced. */
   readonly peerScale: number;
   readonly ownScale: number;
-  /** The greatest segments sent to the peer and received from it, in bytes. */
+  /**
+   * The greatest size of a segment that this socket sends to the peer (`sends`) and receives from the peer
+   * (`takes`), in bytes.
+   */
   readonly sends: number;
   readonly takes: number;
   readonly roundTripMs: number;
 };
 
 /**
- * Returns null if the socket has no peer any more, or negotiated an option that cannot be carried over to
- * another connection.
+ * Returns the addresses and TCP options of the socket `fd`. Returns null if the socket has no peer any more,
+ * or uses a TCP option that cannot be translated to another connection.
  */
 export function readEndpoint(fd: number): TcpEndpoint | null {
   const info = new Uint8Array(INFO_BYTES);
@@ -42,7 +45,8 @@ export function readEndpoint(fd: number): TcpEndpoint | null {
   const view = new DataView(info.buffer);
   const options = view.getUint8(AT.options);
   const scales = view.getUint8(AT.scales);
-  // ECN feedback is valid on one connection only. Time stamps in microseconds are no system's default.
+  // ECN feedback is valid within one connection only. Time stamps in microseconds are not supported, because
+  // no system uses them by default.
   if ((options & (OPTIONS.ecn | OPTIONS.microseconds)) !== 0) return null;
   const hasTimeStamps = (options & OPTIONS.timeStamps) !== 0;
   return {
@@ -58,7 +62,7 @@ export function readEndpoint(fd: number): TcpEndpoint | null {
   };
 }
 
-/** Whether the peer has acknowledged all sent data, and all received data was read. */
+/** Returns true if the peer has acknowledged all sent data, and the process has read all received data. */
 export function isIdle(fd: number): boolean {
   const count = new Uint8Array(4);
   for (const asked of [SIOCOUTQ, SIOCINQ]) {
@@ -68,8 +72,8 @@ export function isIdle(fd: number): boolean {
 }
 
 /**
- * Closes a socket without notice to its peer (TCP_REPAIR). Returns false if the kernel does not permit it;
- * the socket is then still open.
+ * Closes a socket without a FIN or RST to its peer (TCP_REPAIR). Returns false if the kernel does not permit
+ * TCP_REPAIR; the socket then stays open.
  */
 export function closeSilently(fd: number): boolean {
   if (libc.setsockopt(fd, SOL_TCP, TCP_REPAIR, Uint32Array.of(1), 4) < 0) return false;

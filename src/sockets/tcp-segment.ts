@@ -6,14 +6,14 @@ const TTL = 64;
 const DONT_FRAGMENT = 0x4000;
 export const TCP_FLAGS = { rst: 0x04, ack: 0x10 } as const;
 
-/** Addresses and ports in host order. */
+/** The addresses and ports of a packet, in host byte order. */
 export type Ends = {
   readonly source: number;
   readonly destination: number;
   readonly sourcePort: number;
   readonly destinationPort: number;
 };
-/** The addresses and ports of packets in the other direction. */
+/** Returns the addresses and ports of packets in the opposite direction. */
 export function reversed({ source, destination, sourcePort, destinationPort }: Ends): Ends {
   return { source: destination, destination: source, sourcePort: destinationPort, destinationPort: sourcePort };
 }
@@ -23,11 +23,11 @@ export type TcpSegment = Ends & {
   readonly acknowledgment: number;
   readonly flags: number;
   readonly window: number;
-  /** TCP time stamp: value and echo. */
+  /** The TCP time stamp option: the value of the sender (TSval), then the echo reply (TSecr). */
   readonly stamps?: readonly [number, number] | undefined;
 };
 
-/** Builds an IPv4 packet with a TCP segment without data (RFC 9293, 3.1; RFC 7323, 3.2). */
+/** Returns an IPv4 packet with a TCP segment that has no data (RFC 9293, 3.1; RFC 7323, 3.2). */
 export function segmentBytes(segment: TcpSegment): Uint8Array {
   const { source, destination, sourcePort, destinationPort, stamps } = segment;
   const tcpBytes = TCP_BYTES + (stamps === undefined ? 0 : TIME_STAMP_BYTES);
@@ -53,13 +53,13 @@ export function segmentBytes(segment: TcpSegment): Uint8Array {
     view.setUint32(44, stamps[0]);
     view.setUint32(48, stamps[1]);
   }
-  // The pseudo-header: the addresses, the protocol and the length.
+  // The TCP checksum also covers a pseudo-header: the two addresses, the protocol number and the TCP length.
   const pseudo = sumOf(view, 12, IP_BYTES, IPPROTO_TCP + tcpBytes) ^ 0xffff;
   view.setUint16(36, sumOf(view, IP_BYTES, bytes.length, pseudo));
   return bytes;
 }
 
-/** The Internet checksum, RFC 1071. */
+/** Returns the Internet checksum (RFC 1071) of the bytes from offset `from` to offset `to`, exclusive. */
 function sumOf(view: DataView, from: number, to: number, initial: number): number {
   let sum = initial;
   for (let at = from; at < to; at += 2) sum += view.getUint16(at);

@@ -4,7 +4,10 @@ import type { Pump, Sender } from './pump.js';
 import { bindSocket, openSocket, type SocketOptions, sockaddr } from './socket-options.js';
 
 const MSG_DONTWAIT = 0x40;
-/** Batches of one socket in a turn, so that the other sockets get their turns. */
+/**
+ * The maximum number of batches that one socket receives in one pump iteration. After that, the pump
+ * continues with the other sockets.
+ */
 const BATCHES_OF_A_TURN = 4;
 
 type Sending = {
@@ -15,17 +18,21 @@ type Sending = {
 };
 export type UdpHandlers = {
   /**
-   * `bytes` are valid only during the call. `address` and `port` are the sender's; `to` is the destination, 0
-   * unless the socket is transparent. Addresses are in host byte order.
+   * Receives a datagram. `bytes` are valid only during the call. `address` and `port` are those of the
+   * sender. `to` is the destination address; 0 if the socket is not transparent. Addresses are in host byte
+   * order.
    */
   readonly onDatagram: (bytes: Uint8Array, address: number, port: number, to: number) => void;
-  /** A connected socket received an ICMP error, or a datagram was longer than a slot. */
+  /**
+   * Receives the name of an error. Causes are an ICMP error on a connected socket, or a datagram longer than
+   * `SLOT_BYTES`.
+   */
   readonly onError: (code: string) => void;
 };
 
 /**
- * A UDP socket that is read and written in batches, at the turns of the pump. Node's own socket makes one
- * system call and several calls into JavaScript for each datagram.
+ * A UDP socket that receives and sends datagrams in batches, at each pump iteration. Node's own UDP socket
+ * makes one system call and several calls into JavaScript for each datagram.
  */
 export class UdpPort implements Sender {
   readonly fd: number;
@@ -53,8 +60,8 @@ export class UdpPort implements Sender {
   }
 
   /**
-   * Queues a datagram until the end of the turn. Without an address, it goes to the connected peer. `from`:
-   * the source address, for a transparent socket.
+   * Queues a datagram until the end of the pump iteration. Without `address`, the kernel sends the datagram
+   * to the connected peer. `from` is the source address, for a transparent socket only.
    */
   send(bytes: Uint8Array, address = 0, port = 0, from = 0): void {
     if (this.#isClosed) return;
@@ -62,7 +69,7 @@ export class UdpPort implements Sender {
     this.#sending.push({ bytes, address, port, from });
   }
 
-  /** Reads the waiting datagrams. */
+  /** Receives the waiting datagrams, and calls a handler for each datagram. */
   receive(memory: BatchMemory): void {
     for (let batch = 0; batch < BATCHES_OF_A_TURN && !this.#isClosed; batch++) {
       memory.readyToReceive(BATCH);
@@ -81,13 +88,17 @@ export class UdpPort implements Sender {
     }
   }
 
-  /** Sends the queued datagrams. Returns how many were lost for lack of kernel memory, as in any network. */
+  /**
+   * Sends the queued datagrams. Returns the number of datagrams that the kernel did not send. These datagrams
+   * are lost, as can happen in any network.
+   */
   flush(memory: BatchMemory): number {
     const all = this.#sending;
     this.#sending = [];
     if (this.#isClosed) return 0;
     let lost = 0;
-    // An error handler may close this socket, and its descriptor may then belong to another owner.
+    // An error handler may close this socket. The number of the closed descriptor may then belong to another
+    // owner, so the loop must stop.
     for (let from = 0; from < all.length && !this.#isClosed; ) {
       const count = Math.min(BATCH, all.length - from);
       for (let slot = 0; slot < count; slot++) {
@@ -97,7 +108,8 @@ export class UdpPort implements Sender {
       const sent = libc.sendmmsg(this.fd, memory.headers, count, MSG_DONTWAIT);
       if (sent > 0) from += sent;
       else {
-        // An error concerns the first datagram of the batch.
+        // An error of `sendmmsg` concerns only the first datagram of the batch, so the loop skips this
+        // datagram.
         if (errorName() !== 'EAGAIN') this.handlers.onError(errorName());
         lost++;
         from++;

@@ -8,7 +8,7 @@ import { Pump } from '#sockets/pump.js';
 import { UdpPort } from '#sockets/udp-port.js';
 
 const LOOPBACK = 0x7f000001;
-/** Sends the current time to a port at intervals. */
+/** The source text of a worker thread that sends the current time to a UDP port every 10 ms. */
 const SENDER = `
 const { createSocket } = require('node:dgram');
 const { workerData } = require('node:worker_threads');
@@ -27,7 +27,7 @@ const sending = setInterval(() => {
 
 const nobody = { onDatagram: () => {}, onError: () => {} };
 
-test('a pump that is closed before its first wait closes no foreign descriptors', async () => {
+test('a pump that is closed before its first wait does not close descriptors that are opened later', async () => {
   const pump = new Pump(() => {});
   pump.close();
   const taken = Array.from({ length: 8 }, () => openSync('/dev/null', 'r'));
@@ -37,7 +37,7 @@ test('a pump that is closed before its first wait closes no foreign descriptors'
   expect(open).toEqual(taken.map(() => true));
 });
 
-test('a pump records its open descriptors, and none after its end', async () => {
+test('a pump records each descriptor for as long as the descriptor is open', async () => {
   const descriptors = new Descriptors();
   const held = (): number => new Uint8Array(descriptors.shared).filter((byte) => byte === 1).length;
   const pump = new Pump(() => {}, descriptors);
@@ -49,7 +49,7 @@ test('a pump records its open descriptors, and none after its end', async () => 
   while (held() > 0) await setImmediate();
 });
 
-test('descriptors of a dead thread are closed by another thread', () => {
+test('closeAll closes the descriptors that an ended thread has recorded', () => {
   const given = new Descriptors();
   const fd = openSync('/dev/null', 'r');
   given.hold(fd);
@@ -58,15 +58,15 @@ test('descriptors of a dead thread are closed by another thread', () => {
   expect(new Uint8Array(given.shared).indexOf(1)).toBe(-1);
 });
 
-/** A wait that is clearly longer than any other delay. */
+/** The longest wait of the pump in milliseconds, clearly longer than any other delay in the test. */
 const WAIT_MS = 300;
 
-test('an idle pump waits in the kernel, but not while the event loop has work', async () => {
+test('an idle pump waits in the kernel, and its wait ends when the event loop has work', async () => {
   const pump = new Pump(() => {}, undefined, WAIT_MS);
   await setTimeout(2 * WAIT_MS);
   const before = pump.turns;
   await setTimeout(2 * WAIT_MS);
-  // A pump that does not wait would make tens of thousands of turns.
+  // A pump that does not wait in the kernel would make tens of thousands of iterations.
   expect(pump.turns - before).toBeLessThan(200);
   const { port1, port2 } = new MessageChannel();
   const since = performance.now();
@@ -80,10 +80,13 @@ test('an idle pump waits in the kernel, but not while the event loop has work', 
   pump.close();
 });
 
-/** Below the time slices that the kernel gives to other processes. */
+/**
+ * Below the default range of ephemeral ports (32768 to 60999), so the kernel assigns this port to no other
+ * socket.
+ */
 const PORT = 20_353;
 
-test('incoming data end the wait of a pump', async () => {
+test('a waiting pump receives a datagram at its arrival, not at the end of the wait', async () => {
   const pump = new Pump(() => {}, undefined, 10 * WAIT_MS);
   const took: number[] = [];
   const port = new UdpPort(
@@ -94,7 +97,7 @@ test('incoming data end the wait of a pump', async () => {
       onDatagram: (bytes) => took.push(performance.now() - Buffer.from(bytes).readDoubleLE()),
     },
   );
-  // From another thread, since this thread waits in one system call.
+  // Another thread must send the datagrams, because this thread waits in one system call.
   const sender = new Worker(SENDER, {
     eval: true,
     workerData: { port: PORT, rounds: 50, origin: performance.timeOrigin },
@@ -103,6 +106,7 @@ test('incoming data end the wait of a pump', async () => {
   port.close();
   pump.close();
   expect(took.length).toBe(50);
-  // If read only after the sender has ended, half of them would have waited for 250 ms.
+  // The sender runs for 500 ms. If the pump received the datagrams only afterwards, half of the datagrams
+  // would be late by at least 250 ms.
   expect(took.sort((one, other) => one - other)[25]).toBeLessThan(100);
 });

@@ -6,25 +6,35 @@ import { segmentBytes, TCP_FLAGS } from '#sockets/tcp-segment.js';
 const TIMES = { idleMs: 60_000, endedMs: 10_000 };
 const TICKS = 2 ** 32;
 const nsOf = (tick: number): bigint => BigInt(tick) << TICK_SHIFT;
-/** The number of ticks in about a second. */
+/** The number of ticks in about a second. A tick is 2^20 ns. */
 const SECOND = 954;
 const seen = (last_seen: number, ends = 0) => ({ last_seen: last_seen % TICKS, ends });
 const LATE = 100_000;
 
 test.each([
-  ['a packet newer than the clock reading', seen(LATE + 1), seen(LATE + 1), false],
-  ['idle for less than the timeout', seen(LATE - 59 * SECOND), seen(1), false],
-  ['idle for longer than the timeout', seen(LATE - 61 * SECOND), seen(1), true],
-  ['one direction ended', seen(LATE - 11 * SECOND, ENDS.ended), seen(1), false],
-  ['both directions ended 11 s ago', seen(LATE - 11 * SECOND, ENDS.ended), seen(LATE - 11 * SECOND, ENDS.ended), true],
-  ['both directions ended 9 s ago', seen(LATE - 9 * SECOND, ENDS.ended), seen(LATE - 9 * SECOND, ENDS.ended), false],
-  ['reset 11 s ago', seen(LATE - 11 * SECOND, ENDS.reset), seen(1), true],
-] as const)('isPast handles a pair: %s', (_, there, back, expected) => {
+  ['returns false if a packet is newer than the clock reading', seen(LATE + 1), seen(LATE + 1), false],
+  ['returns false if the pair was idle for 59 s', seen(LATE - 59 * SECOND), seen(1), false],
+  ['returns true if the pair was idle for 61 s', seen(LATE - 61 * SECOND), seen(1), true],
+  ['returns false if only one direction ended 11 s ago', seen(LATE - 11 * SECOND, ENDS.ended), seen(1), false],
+  [
+    'returns true if both directions ended 11 s ago',
+    seen(LATE - 11 * SECOND, ENDS.ended),
+    seen(LATE - 11 * SECOND, ENDS.ended),
+    true,
+  ],
+  [
+    'returns false if both directions ended 9 s ago',
+    seen(LATE - 9 * SECOND, ENDS.ended),
+    seen(LATE - 9 * SECOND, ENDS.ended),
+    false,
+  ],
+  ['returns true if the pair was reset 11 s ago', seen(LATE - 11 * SECOND, ENDS.reset), seen(1), true],
+] as const)('isPast %s (idleMs 60,000, endedMs 10,000)', (_, there, back, expected) => {
   expect(isPast(there, back, nsOf(LATE), TIMES)).toBe(expected);
   expect(isPast(back, there, nsOf(LATE), TIMES)).toBe(expected);
 });
 
-test('isPast handles a wrap of the tick counter', () => {
+test('isPast computes the idle time correctly when the 32-bit tick counter wraps', () => {
   const before = seen(TICKS - 5 * SECOND);
   expect(isPast(before, before, nsOf(TICKS + 5 * SECOND), TIMES)).toBe(false);
   expect(isPast(before, before, nsOf(TICKS + 61 * SECOND), TIMES)).toBe(true);
@@ -32,7 +42,7 @@ test('isPast handles a wrap of the tick counter', () => {
   expect(isPast(after, after, nsOf(TICKS - 1), TIMES)).toBe(false);
 });
 
-test('segmentBytes writes valid IP and TCP checksums', () => {
+test('segmentBytes writes valid IP and TCP checksums, with and without time stamps', () => {
   const ends = { source: 0x0a4d0102, destination: 0x0a4d0202, sourcePort: 41_000, destinationPort: 443 };
   const common = { ...ends, sequence: 0xffff_fff0, acknowledgment: 7, flags: TCP_FLAGS.ack, window: 500 };
   for (const segment of [common, { ...common, stamps: [0xffff_ffff, 3] as const }]) {
