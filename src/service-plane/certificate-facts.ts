@@ -9,15 +9,15 @@ const CERTIFICATES = 10;
 const BYTES = 102_400;
 
 export type CertificateOptions = {
-  /** Replaces the roots of the system, for tests. */
+  /** Replaces the root certificates of the system, for tests. */
   readonly roots?: () => TrustAnchors;
   readonly nowMs?: () => number;
 };
 
 /**
- * Reads the facts of a server's certificates, in DER, leaf first. Returns `unreadable` for no certificate,
- * for more than 10 certificates or 100 KiB, and for a leaf that OpenSSL or the reader of its names rejects.
- * Other unreadable certificates are skipped. Never throws.
+ * Reads the facts of a server's certificates, given in DER with the leaf first. Returns `unreadable` without
+ * a leaf, for more than 10 certificates, and for more than 100 KiB. Also returns `unreadable` if OpenSSL or
+ * `readCertificate` rejects the leaf. Skips other certificates that are unreadable. Never throws.
  */
 export function readCertificateFacts(
   ders: readonly Uint8Array[],

@@ -6,8 +6,9 @@ import { openConnector } from '#sockets/socket-options.js';
 const CONNECT_MS = 10_000;
 
 /**
- * Connects to the client's original destination, from the client's own address. Calls back once, never before
- * the return; the socket is paused.
+ * Opens a TCP connection from the client's own address to the client's original destination. Calls `done`
+ * once, after this function has returned: with the paused socket, or with null on failure. The returned
+ * function cancels the attempt.
  */
 export function connectUpstream(flow: Packet, mark: number, done: (socket: Socket | null) => void): () => void {
   let socket = openTo(flow, { address: flow.source, port: flow.sourcePort }, mark);
@@ -21,7 +22,7 @@ export function connectUpstream(flow: Packet, mark: number, done: (socket: Socke
     done(connected);
   };
   const follow = (mayTryAgain: boolean): void => {
-    // Call back only after the return.
+    // Call `finish` in a later event-loop phase, because the caller expects `done` only after the return.
     if (socket === null) {
       setImmediate(finish, null);
       return;
@@ -30,7 +31,8 @@ export function connectUpstream(flow: Packet, mark: number, done: (socket: Socke
     following.once('connect', () => finish(following));
     following.on('error', (failure: NodeJS.ErrnoException) => {
       if (isDone) return;
-      // The client's port is still in TIME_WAIT for a connection to this server: use another port.
+      // EADDRNOTAVAIL: a connection from the client's port to this server is still in TIME_WAIT. Retry once
+      // from a free port.
       if (!mayTryAgain || failure.code !== 'EADDRNOTAVAIL') return finish(null);
       socket = openTo(flow, { address: flow.source, port: 0 }, mark);
       follow(false);
@@ -45,11 +47,11 @@ function openTo(flow: Packet, from: { readonly address: number; readonly port: n
   try {
     fd = openConnector(from, mark);
   } catch {
-    // No descriptor or no port is left.
+    // The process may open no more descriptors, or the kernel has no free port.
     return null;
   }
-  // `pauseOnCreate` is missing from Node's types. It keeps Node from reading the descriptor before it is
-  // connected.
+  // Without `pauseOnCreate`, Node would read from the descriptor before the socket is connected. Node's type
+  // definitions lack this option.
   const options = { fd, allowHalfOpen: true, pauseOnCreate: true };
   const socket = new Socket(options);
   socket.connect({ host: formatAddress(flow.destination), port: flow.destinationPort });

@@ -7,7 +7,7 @@ import { readPolicy } from './policy-image.js';
 
 const GRANTS_MS = 1_000;
 
-/** Finds the rules that decide a connection, in the policy in force. */
+/** Finds the rules that can decide a connection, by the policy in force. */
 export class ConnectionEvaluator {
   #inspection: Inspection | null = null;
   #steps: StepFinder | null = null;
@@ -15,7 +15,7 @@ export class ConnectionEvaluator {
   #lastId = 0;
   readonly #waiting = new Map<number, (patterns: readonly string[] | null) => void>();
 
-  /** 0 before the first policy. */
+  /** The generation of the policy in force; 0 before the first policy. */
   get generation(): number {
     return this.#inspection?.generation ?? 0;
   }
@@ -37,9 +37,10 @@ export class ConnectionEvaluator {
   }
 
   /**
-   * Returns null before the first policy. The grants of an address are requested only if a rule matches by
-   * hostname; with `expiredToo`, expired grants count as long as they are known (D12). Without an answer, a
-   * deny by name matches and an allow does not (D19a).
+   * Returns the rules that can decide a connection, in the order of evaluation; null before the first policy.
+   * Requests the grants of the destination address only if a rule matches by hostname. With `expiredToo`, an
+   * expired grant counts until its removal (D12). If the grants are unavailable, a deny rule by hostname
+   * matches, and an allow rule by hostname does not match (D19a).
    */
   async stepsOf(flow: Packet, expiredToo = false): Promise<readonly Step[] | null> {
     const finder = this.#steps;
@@ -57,7 +58,9 @@ export class ConnectionEvaluator {
     return finder.stepsOf(flow, patterns === null ? null : grantsOf(flow.destination, new Set(patterns)));
   }
 
-  /** Returns null without an answer. */
+  /**
+   * Returns the patterns that are granted to `address`; null if the datapath thread does not respond in time.
+   */
   #granted(address: number, expiredToo: boolean): Promise<readonly string[] | null> {
     const port = this.#grants;
     if (port === null) return Promise.resolve(null);

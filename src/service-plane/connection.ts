@@ -15,34 +15,47 @@ const FLIGHT_MS = 5_000;
 const UNREAD: HelloFacts = { kind: 'unreadable', fault: 'incomplete' };
 const NO_BYTES = Buffer.alloc(0);
 
-/** A verdict with its reason; the reason may also be a fault, besides those that a rule gives. */
+/**
+ * A verdict with its step and its reason. Besides the reasons of the policy, the reason may be a fault of the
+ * connection.
+ */
 type Outcome = Pick<Decided, 'step' | 'verdict'> & {
   readonly reason: Decided['reason'] | RefusedReason | HandshakeFault;
 };
 
 /**
- * Client bytes that were not forwarded yet: a hello, and the bytes after it. `body`: the hello's message. If
- * no hello could be read, `body` is empty and all bytes are in `hello`.
+ * Client bytes that were not forwarded to the server yet. `hello`: the records of the ClientHello; `behind`:
+ * the bytes after them; `body`: the message body. If no ClientHello could be read, `body` is empty, and
+ * `hello` contains all bytes.
  */
 type ClientBytes = { readonly hello: Buffer; readonly body: Uint8Array; readonly behind: Buffer };
 
-/** A server that received the hello, and the bytes it sent. */
+/**
+ * The socket to a server that has received the ClientHello, and the server bytes that were not forwarded to
+ * the client yet.
+ */
 type QueriedServer = { readonly server: Socket; readonly held: Buffer };
 
 const NO_CLIENT_BYTES: ClientBytes = { hello: NO_BYTES, body: NO_BYTES, behind: NO_BYTES };
 
-/** An established connection, after its verdict. */
+/** An established connection that already has a verdict. */
 type Live = {
-  /** Decides again by these steps; false: the connection must be reset. */
+  /**
+   * Evaluates the connection again with the steps of a new policy. Returns false if the connection must be
+   * reset.
+   */
   judgeAgain(steps: readonly Step[], facts: TlsFacts): boolean;
 };
 
-/** A redirected connection: no byte is forwarded before a verdict (D22). */
+/**
+ * A connection that the datapath redirected to the service plane. No byte of the connection is forwarded
+ * before its verdict (D22).
+ */
 export class Connection {
   #facts: TlsFacts = { hello: UNREAD, certificate: { kind: 'unasked' } };
   #server: Socket | null = null;
   #live: Live | null = null;
-  /** The generation of the policy whose steps were found last. */
+  /** The generation of the policy from which `#steps` last read the steps. */
   #generation = 0;
   #isOver = false;
   #cancel: () => void = () => {};
@@ -61,14 +74,15 @@ export class Connection {
     const steps = await this.#steps();
     if (this.#isOver) return;
     if (steps === null) return this.#refuse('no_policy');
-    // A later policy no longer inspects this connection.
+    // The connection was redirected under an earlier policy. The policy in force does not inspect the
+    // connection.
     if (steps[0]?.tls === null) return this.#decide(steps, NO_CLIENT_BYTES);
     this.#readHello(steps);
   }
 
   /**
-   * Handles a connection for which there is no capacity to inspect it. It passes if an audit mode permits
-   * unreadable connections (D4); otherwise it is reset.
+   * Handles a connection that exceeds a limit of inspected connections. The connection passes uninspected if
+   * an audit mode permits unreadable connections (D4). If not, the connection is reset.
    */
   async beginUnread(reason: OverflowReason): Promise<void> {
     const steps = await this.#steps();
@@ -80,10 +94,11 @@ export class Connection {
     this.#carryOut({ step: judged.step, verdict, reason }, NO_CLIENT_BYTES, null);
   }
 
-  /** Decides again by a new policy (D19b). */
+  /** Evaluates an established connection again, after a policy change (D19b). */
   async judgeAgain(): Promise<void> {
     if (this.#live === null) return;
-    // An established connection keeps its verdict after the grant that permitted it has expired (D12).
+    // Also try expired grants: an established connection keeps its verdict after the expiry of the grant that
+    // permitted it (D12).
     for (const expiredToo of [false, true]) {
       const steps = await this.#steps(expiredToo);
       if (steps === null || this.#isOver) return;
@@ -92,7 +107,7 @@ export class Connection {
     this.#refuse('cut_by_policy');
   }
 
-  /** Resets both sides at once. */
+  /** Resets the client's socket and the server's socket immediately. */
   cut(): void {
     if (this.#isOver) return;
     this.client.resetAndDestroy();
@@ -100,7 +115,7 @@ export class Connection {
     this.#end();
   }
 
-  /** Returns steps of a single policy: the newest one when they are found. */
+  /** Returns the steps of a single policy. If the policy changes during the wait, reads the steps again. */
   async #steps(expiredToo = false): Promise<readonly Step[] | null> {
     const { evaluator } = this.plane;
     for (;;) {
@@ -112,7 +127,10 @@ export class Connection {
     }
   }
 
-  /** Decides after a wait, during which another policy may have come into force. */
+  /**
+   * Decides the connection after a wait. If another policy came into force during the wait, the steps are
+   * read again first.
+   */
   #settle(steps: readonly Step[], said: ClientBytes, asked: QueriedServer | null = null): void {
     if (this.#generation === this.plane.evaluator.generation) {
       this.#decide(steps, said, asked);
@@ -125,7 +143,7 @@ export class Connection {
     });
   }
 
-  /** From now on `judgeAgain` covers the connection. */
+  /** Makes `judgeAgain` evaluate the connection after each later policy change. */
   #goLive(live: Live): void {
     this.#live = live;
     if (this.#generation !== this.plane.evaluator.generation) void this.judgeAgain();
@@ -173,13 +191,14 @@ export class Connection {
       case 'intercept': {
         const step = steps[judged.from] as Step;
         if (this.plane.interceptor.isAble) {
-          // The client has not yet received any of the server's bytes.
+          // Closing this server socket is safe, because the client has not received any byte from it yet.
           this.#server?.destroy();
           this.#server = null;
           this.#intercept(steps, judged.from, said);
           return;
         }
-        // D4, D23: without a CA the connection is denied; in audit mode it passes uninspected.
+        // Without a CA, a connection that must be intercepted is denied. In audit mode, the connection passes
+        // uninspected (D4, D23).
         const verdict = step.mode === 'audit' ? 'audit' : 'deny';
         this.plane.counts.refuse('no_ca');
         this.#carryOut({ step, verdict, reason: 'no_ca' }, said, asked);
@@ -208,7 +227,8 @@ export class Connection {
       }
       if (server === null) return this.#refuse('server_unreachable');
       if (this.#generation !== this.plane.evaluator.generation) {
-        // Another policy came into force: decide again before the server receives any bytes.
+        // Another policy came into force during the connect. Decide again before the server receives any
+        // byte.
         server.destroy();
         return this.#settle([], said);
       }
@@ -218,7 +238,10 @@ export class Connection {
     });
   }
 
-  /** Forwards the connection. If a hello was evaluated, first waits until the server has answered it. */
+  /**
+   * Forwards the connection. If a ClientHello was evaluated, first waits for the server's response to that
+   * ClientHello.
+   */
   #follow({ server, held }: QueriedServer, { body, behind }: ClientBytes, decided: Outcome): void {
     const go = (rest: Uint8Array): void => {
       if (rest.length > 0) server.write(rest);
@@ -240,7 +263,10 @@ export class Connection {
     this.#goLive(this.#decided);
   }
 
-  /** The server does not act on the hello that was evaluated: only audit mode lets this pass (D4, D22). */
+  /**
+   * Handles a server that does not use the ClientHello that was evaluated. The connection passes only in
+   * audit mode (D4, D22).
+   */
   async #break(fault: HandshakeFault, decided: Outcome, go: () => void): Promise<void> {
     const steps = await this.#steps(true);
     if (this.#isOver) return;
@@ -256,10 +282,10 @@ export class Connection {
     go();
   }
 
-  /** An established connection that was decided by its hello or certificate. */
+  /** An established connection that was decided by its ClientHello or by its certificate. */
   readonly #decided: Live = {
     judgeAgain: (steps, facts) => {
-      // The certificate can no longer be requested.
+      // A certificate that was not requested counts as unreadable, because the handshake is over.
       const certificate: CertificateFacts =
         facts.certificate.kind === 'unasked' ? { kind: 'unreadable' } : facts.certificate;
       const judged = decideConnection(steps, { ...facts, certificate });
@@ -269,7 +295,9 @@ export class Connection {
     },
   };
 
-  /** Forwards the hello, and holds the server's answer until the certificate is evaluated. */
+  /**
+   * Sends the ClientHello to the server, and keeps the server's response until the certificate is evaluated.
+   */
   #askServer(steps: readonly Step[], said: ClientBytes): void {
     this.#connect(said, (server) => {
       const reader = new FlightReader();

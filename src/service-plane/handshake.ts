@@ -4,7 +4,10 @@ import { AnswerReader } from './tls/answer-reader.js';
 import { HelloReader } from './tls/hello-reader.js';
 import { mayFollow } from './tls/second-hello.js';
 
-/** The limit of bytes read after a hello before the server has answered: the rest waits in the socket. */
+/**
+ * After this many client bytes behind the ClientHello, the client's socket is paused until the server has
+ * responded.
+ */
 const AHEAD_BYTES = 65_536;
 const SERVER_ENDS = ['end', 'error', 'close'] as const;
 
@@ -12,28 +15,32 @@ export type HandshakeFault = Extract<HelloFault, 'hello_changed' | 'server_not_t
 
 type Ends = { readonly client: Socket; readonly server: Socket };
 
-/** Bytes read earlier and not forwarded: the client's hello, the bytes after it, and those of the server. */
+/**
+ * Bytes that were read before the handshake object existed and were not forwarded. `hello`: the body of the
+ * ClientHello; `behind`: client bytes after the ClientHello; `held`: server bytes.
+ */
 type Begun = { readonly hello: Uint8Array; readonly behind: Uint8Array; readonly held: Uint8Array };
 
 /**
- * `fault` null: the server acts on the hello that was evaluated. `rest`: client bytes that still must go to
- * the server.
+ * The result of a handshake. `fault` is null if the server uses the ClientHello that was evaluated. `rest`:
+ * the client bytes that the caller must still send to the server.
  */
 type Done = (fault: HandshakeFault | null, rest: Uint8Array) => void;
 
 /**
- * Forwards a connection from the verdict on its hello until the server has answered that hello. A server that
- * sends a HelloRetryRequest acts on the second hello; it is forwarded only if it has the same content (D22).
- * Until then, no client bytes pass that could be a hello.
+ * Forwards a connection that has a verdict on its ClientHello, until the server has responded to that
+ * ClientHello. A server that sends a HelloRetryRequest uses the second ClientHello. The second ClientHello is
+ * forwarded only if it has the same content as the first (D22). Until the response, no client bytes that
+ * could be a ClientHello are forwarded.
  */
 export class Handshake {
   readonly #answers = new AnswerReader();
-  /** All client bytes after the first hello. */
+  /** Reads all client bytes after the first ClientHello. */
   readonly #behind = new HelloReader('second');
   #hello: 'none' | 'unreadable' | 'read' = 'none';
   #retry: Uint8Array | null = null;
   #isRetried = false;
-  /** How many bytes after the first hello were sent to the server. */
+  /** The number of client bytes after the first ClientHello that were sent to the server. */
   #sentBytes = 0;
   #isOver = false;
 
@@ -57,7 +64,7 @@ export class Handshake {
     server.resume();
   }
 
-  /** Stops without closing the sockets. */
+  /** Stops the forwarding, and leaves both sockets open and paused. */
   stop(): void {
     const { client, server } = this.ends;
     this.#isOver = true;
@@ -91,12 +98,12 @@ export class Handshake {
     }
   };
 
-  /** The client sends no second hello any more. */
+  /** The client has closed its direction, so no second ClientHello can follow. */
   readonly #clientEnded = (): void => {
     if (this.#hello === 'none' || this.#sentBytes === this.#behind.bytes.length) this.#finish(null);
   };
 
-  /** The server cannot request a second hello any more. */
+  /** The server has closed its direction, so it cannot send a HelloRetryRequest. */
   readonly #serverEnded = (): void => this.#finish(null);
 
   #compare(): void {

@@ -5,8 +5,8 @@ import { openListener } from '#sockets/socket-options.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
 /**
- * Accepts redirected connections; several threads listen at one address. A socket's local address is the
- * client's original destination.
+ * Accepts redirected connections. The listeners of several threads share one address. The local address of an
+ * accepted socket is the client's original destination.
  */
 export class Listener {
   readonly #server: Server;
@@ -40,7 +40,8 @@ export class Listener {
     const destination = parseAddress(socket.localAddress ?? '');
     const { remotePort: sourcePort, localPort: destinationPort } = socket;
     const isDirect = destination === this.options.listen.address && destinationPort === this.options.listen.port;
-    // Only connections redirected by the datapath are accepted.
+    // Reset a connection that a client made directly to the listening address: only connections that the
+    // datapath redirected are accepted.
     if (source === undefined || destination === undefined || sourcePort === undefined || isDirect) {
       socket.resetAndDestroy();
       return;

@@ -22,12 +22,12 @@ import type { ServicePlaneOptions } from './service-plane-options.js';
 import type { Splices } from './splices.js';
 
 /**
- * In audit mode, the same number of connections again may pass uninspected: descriptors are bounded in every
- * mode.
+ * In audit mode, connections above the limit pass uninspected, up to this multiple of the limit. A higher
+ * number is refused in every mode, because each connection needs descriptors.
  */
 const WITH_UNREAD = 2;
 
-/** The service plane of one thread, in the thread that creates it. */
+/** The service plane of one thread. This class runs in the calling thread, and starts no other threads. */
 export class LocalServicePlane {
   readonly #plane: Plane;
   readonly #listener: Listener;
@@ -74,7 +74,7 @@ export class LocalServicePlane {
     this.#hits.sendBy(port);
   }
 
-  /** To be called a few times a second. */
+  /** Sends the hits of rules to the datapath thread. The caller calls this a few times a second. */
   sendHits(): void {
     this.#hits.send();
   }
@@ -91,7 +91,7 @@ export class LocalServicePlane {
     return this.#plane.counts.stats(this.#connections.size, this.upstreamCaFault);
   }
 
-  /** Whether allowed connections and requests are reported too. */
+  /** Sets whether the plane also reports allowed connections and requests. */
   setAllowedWanted(wanted: boolean): void {
     this.#seen.allowedWanted = wanted;
   }
@@ -127,7 +127,10 @@ export class LocalServicePlane {
     void (unread === null ? connection.begin() : connection.beginUnread(unread));
   }
 
-  /** Returns the limit that is reached at `times` its value; null: none. */
+  /**
+   * Returns the limit that the connections reach when the limit is multiplied by `times`; null if no limit is
+   * reached.
+   */
   #overflow(source: number, times: number): OverflowReason | null {
     const { maxConnections, maxConnectionsPerSource } = this.options;
     if (this.#ofSource.of(source) >= maxConnectionsPerSource * times) return 'too_many_connections_of_source';

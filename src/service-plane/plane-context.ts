@@ -6,13 +6,13 @@ import type { ConnectionEvaluator } from './connection-evaluator.js';
 import type { Counts } from './service-plane-counts.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
-/** The parts that all connections of one thread share. */
+/** The options and objects that all connections of one thread share. */
 export type PlaneContext = {
   readonly options: ServicePlaneOptions;
   readonly evaluator: ConnectionEvaluator;
   readonly counts: Counts;
   readonly hits: Pick<DecidedHits<Decider>, 'add'>;
-  /** Whether decisions with this verdict are reported. */
+  /** Returns true if decisions with this verdict are reported. */
   tells(verdict: Verdict): boolean;
   see(seen: Omit<SeenConnection, 'atMs'>): void;
 };

@@ -17,26 +17,26 @@ import type {
 
 type Listener = {
   readonly onSeen: (seen: SeenConnections) => void;
-  /** Called when one of the thread's faults has changed. */
+  /** Called when `upstreamCaFault` or `joinFault` of the thread has changed. */
   readonly onFault: () => void;
-  /** Called when the thread dies, but not after `end`. */
+  /** Called when the thread ends unexpectedly, but not after a call of `end`. */
   readonly onDeath: (reason: string) => void;
 };
 
-/** One thread of the service plane, together with the thread that splices its decided connections. */
+/** One thread of the service plane, together with the splice thread for its decided connections. */
 export class PlaneThread {
   readonly #thread: WorkerClient<PlaneRequests, ToPlaneThread, FromPlaneThread>;
   readonly #splicer: WorkerClient<object, never, FromSplicer>;
   readonly #handover = new Handover();
   #stopped: Promise<void> | null = null;
   /**
-   * With its own descriptors: at the end of the node, the datapath is closed before the remaining connections
-   * are reset.
+   * Has its own descriptors of the splicing offload. At the end of the node, the datapath closes its
+   * descriptors before the remaining connections are reset.
    */
   #point: OwnSpliceOffload | null = null;
-  /** Why the thread cannot read the trusted authorities of servers. */
+  /** Why the thread cannot read the certificates of trusted authorities for servers; null: no fault. */
   upstreamCaFault: string | null = null;
-  /** Why the thread cannot offload connections to the datapath. */
+  /** Why the thread cannot offload connections to the datapath; null: no fault. */
   joinFault: string | null = null;
 
   constructor(
@@ -73,7 +73,7 @@ export class PlaneThread {
     );
   }
 
-  /** Whether it has ended. */
+  /** True after `end` was called or a thread ended unexpectedly. */
   get isOver(): boolean {
     return this.#stopped !== null;
   }
@@ -91,7 +91,7 @@ export class PlaneThread {
     try {
       this.#point = ownSpliceOffload(point);
     } catch {
-      // The datapath is gone. Its successor provides the next offload.
+      // The datapath has closed its descriptors. The next datapath provides a new offload.
       this.#point = null;
     }
     this.tell({ kind: 'join_by', point });
@@ -101,19 +101,21 @@ export class PlaneThread {
     try {
       if (this.#point !== null) resetLeft(this.#point.point, this.number.number);
     } catch {
-      // The datapath that forwarded the connections is gone, too.
+      // `resetLeft` fails if the datapath that forwarded the connections has ended. There is then nothing to
+      // reset.
     }
     this.#point?.close();
     this.#point = null;
   }
 
-  /** Ends both threads: each needs the other. */
+  /** Ends the service-plane thread and its splice thread, because neither thread works without the other. */
   end(reason = 'the service plane was closed'): Promise<void> {
     this.#stopped ??= (async () => {
       const stopped = [this.#thread.end(reason), this.#splicer.end(reason)];
       this.#handover.ring();
       await Promise.all(stopped);
-      // First: while the datapath holds a connection, no reset of its socket would leave the node.
+      // Reset the offloaded connections first. While the datapath stops the packets of a connection, no reset
+      // of its sockets would leave the node.
       this.#resetJoined();
       this.#handover.close();
     })();

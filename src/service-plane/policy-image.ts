@@ -4,19 +4,24 @@ import type { SourceGroupConfig } from '#contracts/policy-document.js';
 import type { Group, Policy, Rule } from '#contracts/policy-model.js';
 import { normaliseGroup } from '#policy/model/normalise.js';
 
-/** The limit of chunks of one image: an image with more is written again into one. */
+/**
+ * The maximum number of chunks (shared buffers) of one policy image. `write` copies a policy with more chunks
+ * into one new chunk.
+ */
 const MAX_CHUNKS = 16;
 
-/** A group without its rules, and the position of its text. */
+/** A source group without its rules, and the position of the group's JSON text in a chunk, in bytes. */
 type Head = Omit<Group, 'rules'> & { readonly chunk: number; readonly from: number; readonly to: number };
 type Heads = Pick<Policy, 'default'> & { readonly groups: readonly Head[] };
 type Place = { readonly chunk: Uint8Array; readonly from: number };
 
-/** Writes policies for threads. An unchanged group text stays in the chunk where it is. */
+/**
+ * Writes policies into shared memory for other threads. The text of an unchanged group is not copied again.
+ */
 export class PolicyWriter {
   readonly #places = new WeakMap<Uint8Array, Place>();
 
-  /** `texts`: the texts of the groups, in their order. */
+  /** Writes a policy. `texts`: the JSON text of each group, in the order of `groups`. */
   write({ groups, default: byDefault }: Policy, texts: readonly Uint8Array[]): PolicyImage {
     this.#place(texts.filter((text) => !this.#places.has(text)));
     if (this.#chunksOf(texts).size > MAX_CHUNKS) this.#place(texts);
@@ -53,8 +58,8 @@ function shared(bytes: number): Uint8Array {
 }
 
 /**
- * Reads a policy. The rules of a group are parsed on first use. They are reused from `before` if they were
- * parsed there and the text is unchanged.
+ * Reads a policy from shared memory. Parses the rules of a group on first use. If the text of a group is
+ * unchanged, the group reuses the rules that the policy `before` has parsed.
  */
 export function readPolicy({ heads, chunks }: PolicyImage, before: Policy | null): Policy {
   const { default: byDefault, groups } = deserialize(heads) as Heads;

@@ -1,7 +1,7 @@
 import type { HttpFault } from './http/fault.js';
 import type { UntrustedReason } from './untrusted-reason.js';
 
-/** Why a server link could not be opened. */
+/** Why the service plane could not open a connection to the server. */
 export type LinkFault =
   | 'server_unreachable'
   | 'server_handshake'
@@ -9,12 +9,15 @@ export type LinkFault =
   | 'server_changed'
   | `upstream_untrusted:${UntrustedReason}`;
 
-/** Why a connection is not inspected: the thread, or the source, has reached its limit. */
+/**
+ * Why a connection is not inspected: the number of connections of the thread, or of the source, is at its
+ * limit.
+ */
 export type OverflowReason = 'too_many_connections' | 'too_many_connections_of_source';
 
 /**
- * Why a connection or request was not served. The set is closed, and peers cannot add to it: it is a label of
- * a metric.
+ * Why a connection or request was not served. The reasons are a fixed set that peers cannot extend, because
+ * each reason is a label value of a metric.
  */
 export type RefusedReason =
   | LinkFault

@@ -1,19 +1,23 @@
 import type { SeenConnection, SeenConnections } from '#contracts/seen-connection.js';
 
 /**
- * The limits of recorded connections between two takes, for allowed and for other ones; beyond them only the
- * number is kept.
+ * Limits for the connections that `SeenConnectionRecorder` records between two calls of `take`: `ALLOWED` for
+ * allowed connections, `DENIED` for all others. Connections above a limit are only counted.
  */
 const ALLOWED = 8_192;
 const DENIED = 8_192;
-/** Only the path needs a limit: DNS names have at most 253 characters, and forwarded methods 32. */
+/**
+ * The maximum length of a recorded path. Other fields are short already: DNS names have at most 253
+ * characters, and forwarded methods 32.
+ */
 const PATH_CHARACTERS = 512;
 
 /**
- * Connections of one thread since the last report. Denied ones have their own room, however many are allowed.
+ * Records the connections of one thread since the last report. Many allowed connections do not displace
+ * denied connections, which have their own limit.
  */
 export class SeenConnectionRecorder {
-  /** Whether allowed connections are recorded. */
+  /** If true, `add` also records allowed connections. */
   allowedWanted = false;
   #connections: SeenConnection[] = [];
   #allowed = 0;

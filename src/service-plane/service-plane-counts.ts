@@ -2,7 +2,7 @@ import type { Verdict } from '#contracts/policy-model.js';
 import type { RefusedReason } from './refused-reason.js';
 import type { ThreadStats } from './service-plane-messages.js';
 
-/** The counters of one thread. */
+/** The counters of one service-plane thread. */
 export class Counts {
   intercepted = 0;
   readonly #connections = { allow: 0, deny: 0, audit: 0, redirect: 0 };
@@ -18,7 +18,7 @@ export class Counts {
     this.#requests[verdict]++;
   }
 
-  /** Counts a response that violated its rule. */
+  /** Counts a response that violated the rule of its request. */
   response(verdict: 'deny' | 'audit'): void {
     this.#responses[verdict]++;
   }
@@ -46,7 +46,7 @@ export class Counts {
   }
 }
 
-/** The sum over several threads. */
+/** Returns the sum of the counters of several threads. */
 export function sumOf(all: readonly ThreadStats[]): ThreadStats {
   const sum = (of: (stats: ThreadStats) => number): number => all.reduce((total, stats) => total + of(stats), 0);
   const refused: Record<string, number> = {};

@@ -1,19 +1,22 @@
 export type ServicePlaneOptions = {
-  /** The address at which redirected connections arrive, in host order. */
+  /** The address and port to which the datapath redirects connections, in host byte order. */
   readonly listen: { readonly address: number; readonly port: number };
   /** The number of threads that accept connections. */
   readonly workers: number;
-  /** `system`, or a PEM file with the authorities that must have signed server certificates. */
+  /** The trusted authorities for server certificates: `system`, or the path of a PEM file. */
   readonly upstreamCa: string;
-  /** The answer to a denied request. */
+  /** The reaction to a denied HTTP request: a response with status 403, or a TCP reset. */
   readonly deniedHttp: '403' | 'reset';
-  /** The mark of the plane's packets; 0: none. */
+  /** The mark of all packets that the service plane sends (SO_MARK); 0 for no mark. */
   readonly mark: number;
   /**
-   * The limit of connections of one thread. Further connections are reset; in audit mode, the same number
-   * again passes uninspected.
+   * The maximum number of inspected connections of one thread. Further connections are reset. In audit mode,
+   * the same number of further connections passes uninspected.
    */
   readonly maxConnections: number;
-  /** The same limit for the connections of one source, in one thread. */
+  /**
+   * The maximum number of inspected connections of one source address in one thread. Further connections are
+   * handled as for `maxConnections`.
+   */
   readonly maxConnectionsPerSource: number;
 };

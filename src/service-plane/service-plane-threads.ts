@@ -17,16 +17,19 @@ const NO_FAULTS: Faults = { upstream_ca_changed: null, joining_changed: null };
 const FAULT_CHANGES = ['upstream_ca_changed', 'joining_changed'] as const satisfies readonly (keyof Faults)[];
 
 /**
- * The service plane in its own threads. All listen at one address, and the kernel distributes connections
- * among them. If a thread dies, its connections are reset, `watch` reports it, and the next `open` starts all
- * threads again.
+ * Creates a service plane that runs in its own threads. All threads listen on one address, and the kernel
+ * distributes connections among the threads. If a thread ends unexpectedly, its connections are reset, and
+ * `watch` reports the end. The next `open` starts all threads again.
  */
 export function createServicePlane(options: ServicePlaneOptions): ServicePlane {
   return new ServicePlaneThreads(options);
 }
 
 class ServicePlaneThreads implements ServicePlane {
-  /** Equal in all threads and kept after a thread's death, so that clients can resume their sessions. */
+  /**
+   * All threads use the same ticket keys, also after a restart, so that clients can resume their TLS sessions
+   * in any thread.
+   */
   readonly #ticketKeys = randomBytes(TICKET_KEY_BYTES);
   readonly #watchers = new Set<(change: ServicePlaneChange) => void>();
   readonly #observers = new Set<(seen: SeenConnections) => void>();
@@ -123,7 +126,10 @@ class ServicePlaneThreads implements ServicePlane {
     });
   }
 
-  /** All threads have the same faults, but detect them at different times. */
+  /**
+   * Reports a fault once for all threads: all threads have the same faults, but detect them at different
+   * times.
+   */
   #updateFaults(): void {
     const before = this.#faults;
     this.#faults = {

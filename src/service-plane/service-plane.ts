@@ -5,68 +5,79 @@ import type { SpliceOffload } from '#contracts/splice-offload.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 
 /**
- * The service plane as the `servicePlane` actor uses it. The plane runs in worker threads; no per-connection
- * work passes through this interface.
+ * The interface between the `servicePlane` actor and the service plane. The service plane runs in worker
+ * threads. No work per connection passes through this interface.
  */
 export type ServicePlane = {
-  /** Listens in every thread. Connections are reset until `use`. Rejects if the address cannot be bound. */
+  /**
+   * Listens in every thread. Until the first call of `use`, connections are reset. Rejects if the address
+   * cannot be bound.
+   */
   open(): Promise<void>;
-  /** Decides by this policy from now on; also decides existing connections again (D19b). */
+  /** Sets the policy that decides new connections. Also evaluates existing connections again (D19b). */
   use(inspection: InspectionImage): void;
   /**
-   * Signs with this CA from now on; null: nothing is intercepted, and connections that a rule would intercept
-   * are denied.
+   * Sets the CA that signs leaf certificates. With null, no connection is intercepted, and a connection that
+   * a rule would intercept is denied.
    */
   useCa(ca: InterceptCa | null): void;
   /**
-   * The number of threads. `grantsBy` takes one port for each, by which the thread requests the grants of
-   * addresses; see `Datapath.grantPort`.
+   * The number of threads. `grantsBy` takes one port for each thread. By this port, the thread requests the
+   * grants of addresses; see `Datapath.grantPort`.
    */
   readonly threads: number;
   grantsBy(ports: readonly MessagePort[]): void;
-  /** Offloads decided connections to the datapath; see `Datapath.joinPoint`. */
+  /** Offloads decided connections to the datapath from now on; see `Datapath.joinPoint`. */
   joinBy(point: SpliceOffload): void;
   stats(): Promise<ServicePlaneStats>;
-  /** First calls the listener with the current faults. */
+  /**
+   * Calls `listener` with each current fault, and later with each change. Returns a function that removes the
+   * listener.
+   */
   watch(listener: (change: ServicePlaneChange) => void): () => void;
   observe(listener: (seen: SeenConnections) => void): () => void;
   /**
-   * Whether allowed connections and requests are reported too; false at first. The setting survives a
-   * reopening of the plane.
+   * Sets whether the service plane also reports allowed connections and requests; false at first. The setting
+   * is kept when the service plane is opened again.
    */
   setAllowedWanted(wanted: boolean): void;
-  /** Resets all connections, and closes the sockets. */
+  /** Resets all connections, and closes the listening sockets. */
   close(): Promise<void>;
 };
 
 export type ServicePlaneChange =
   | { readonly type: 'worker_died'; readonly reason: string }
-  /** See `ServicePlaneStats.upstreamCaFault` and `joinFault`; null after `open`. */
+  /**
+   * The new value of `ServicePlaneStats.upstreamCaFault` or `joinFault`. After `open`, both faults are null.
+   */
   | { readonly type: 'upstream_ca_changed' | 'joining_changed'; readonly fault: string | null };
 
-/** Counts since the plane was opened, over all threads. */
+/** Counters of all threads since the service plane was opened. */
 export type ServicePlaneStats = {
-  /** Connections that were decided without their requests. */
+  /** The number of allowed connections that were decided without inspection of their requests. */
   readonly allow: number;
   readonly deny: number;
   readonly audit: number;
   readonly intercepted: number;
-  /** Requests of intercepted connections. */
+  /** The number of allowed requests in intercepted connections. */
   readonly requestsAllow: number;
   readonly requestsDeny: number;
   readonly requestsAudit: number;
-  /** Responses that violated the rule that allowed their request. */
+  /** The number of denied responses: responses that violated the rule that allowed their request. */
   readonly responsesDeny: number;
   readonly responsesAudit: number;
-  /** Current connections. */
+  /** The number of connections that are open now. */
   readonly connections: number;
-  /** Connections and requests that were not served, by reason. */
+  /** The number of connections and requests that were not served, by reason. */
   readonly refused: Readonly<Record<string, number>>;
-  /** Why the trusted authorities of servers cannot be read; the previous ones stay in use. Null: no fault. */
+  /**
+   * Why the certificates of trusted authorities for servers cannot be read; null: no fault. During a fault,
+   * the certificates that were read last stay in use.
+   */
   readonly upstreamCaFault: string | null;
   /**
-   * Why connections cannot be offloaded to the datapath; the node's sockets then carry their bytes. Null: no
-   * fault.
+   * Why connections cannot be offloaded to the datapath; null: no fault. During a fault, the sockets of the
+   * node transfer the bytes.
    */
   readonly joinFault: string | null;
 };

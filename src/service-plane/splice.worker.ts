@@ -6,7 +6,10 @@ import { Splicer } from '#sockets/splicer.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import type { FromSplicer, SpliceOrder, SplicerWorkerData } from './service-plane-messages.js';
 
-/** A limit of the wait, so that the process can end without a signal on the eventfd. */
+/**
+ * The longest wait in the kernel, in milliseconds. With this limit, the process can end although no signal
+ * arrives on the eventfd.
+ */
 const WAIT_MS = 1_000;
 
 const LOOK_MS = 1_000;
@@ -31,13 +34,13 @@ function joinBy(point: SpliceOffload): void {
   try {
     splicer.joinBy(() => new SpliceOffloader(point, thread, shared.descriptors));
   } catch (failure) {
-    // If the datapath was replaced in the meantime, the next offload point is already on its way.
+    // If the datapath was replaced during this call, a later message brings the offload of the new datapath.
     joinFault = offloadFaultOf(failure);
   }
   parent.tell({ joinFault });
 }
 
-// This thread has no event loop: it waits in the kernel for its sockets and for the eventfd.
+// This thread runs no event loop: it waits in `epoll_wait` for its sockets and for the eventfd.
 for (;;) {
   const ended = splicer.turn(WAIT_MS);
   if (ended.length > 0) port.postMessage(ended);

@@ -5,10 +5,10 @@ import { descriptorOf } from '#sockets/descriptor-reserve.js';
 import type { Handover } from '#sockets/handover.js';
 import type { SpliceOrder } from './service-plane-messages.js';
 
-/** A field that is missing from Node's types. */
+/** A socket with the field `_handle`, which Node's type definitions lack. */
 type Handled = Socket & { readonly _handle: { readStop(): void } | null };
 
-/** Hands pairs of sockets over to the thread that splices them. */
+/** Hands pairs of sockets over from Node to the splice thread. */
 export class Splices {
   readonly #ends = new Map<number, () => void>();
   #orders: SpliceOrder[] = [];
@@ -25,9 +25,9 @@ export class Splices {
   }
 
   /**
-   * Splices two sockets: each direction ends by itself, and an error of one socket resets both. Node gives
-   * the sockets up once all data written to them are sent. `done` is called when both directions have ended;
-   * the returned function resets both sockets.
+   * Splices two sockets. When one direction ends, the other direction continues; an error of one socket
+   * resets both sockets. Node closes its descriptors after all data that was written to the sockets is sent.
+   * Calls `done` when both directions have ended. The returned function resets both sockets.
    */
   splice(one: Socket, other: Socket, done: () => void): () => void {
     const id = this.#nextId();
@@ -40,7 +40,7 @@ export class Splices {
     };
   }
 
-  /** From now on, the spliced connections may be offloaded to the datapath. */
+  /** Allows the splice thread to offload spliced connections to the datapath from now on. */
   joinBy(point: SpliceOffload): void {
     this.#order({ joinBy: point });
   }
@@ -63,7 +63,8 @@ export class Splices {
     for (const socket of [one, other]) {
       socket.removeAllListeners();
       socket.on('error', () => {});
-      // `destroy` closes Node's descriptor at once; the connection stays open by the duplicate.
+      // `destroy` immediately closes Node's descriptor. The connection stays open, because the splice thread
+      // has a duplicate of the descriptor.
       socket.destroy();
     }
     this.#order({ id, pair: taken as [number, number] });
@@ -98,7 +99,7 @@ export class Splices {
   }
 }
 
-/** Forwards the data that Node has already read, and stops further reads. */
+/** Forwards the data that Node has already read from `from`, and makes Node read no more data. */
 function passOn(from: Socket, to: Socket): void {
   for (let chunk = from.read() as Buffer | null; chunk !== null; chunk = from.read() as Buffer | null) to.write(chunk);
   (from as Handled)._handle?.readStop();

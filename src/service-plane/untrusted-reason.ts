@@ -1,4 +1,7 @@
-/** Why a certificate is not trusted. The codes are stable: findings and metrics contain them. */
+/**
+ * Why a server certificate is not trusted. The reasons must not be renamed, because findings and metrics
+ * contain them.
+ */
 export type UntrustedReason =
   | 'expired'
   | 'not_yet_valid'
@@ -17,7 +20,7 @@ export type UntrustedReason =
   | 'unreadable'
   | 'other';
 
-/** By Node's code for the error of OpenSSL. */
+/** The reason for each error code that Node derives from an error of OpenSSL. */
 const BY_CODE: Readonly<Record<string, UntrustedReason>> = {
   CERT_HAS_EXPIRED: 'expired',
   CERT_NOT_YET_VALID: 'not_yet_valid',
@@ -42,7 +45,9 @@ const BY_CODE: Readonly<Record<string, UntrustedReason>> = {
   UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY: 'unreadable',
 };
 
-/** By OpenSSL's message, if Node has no code for the error (`UNSPECIFIED`). */
+/**
+ * The reason for errors without a code of their own (`UNSPECIFIED`), by a pattern in OpenSSL's error message.
+ */
 const BY_SENTENCE: readonly (readonly [RegExp, UntrustedReason])[] = [
   [/digest algorithm too weak/i, 'weak_signature'],
   [/key too weak/i, 'weak_key'],
@@ -52,7 +57,7 @@ const BY_SENTENCE: readonly (readonly [RegExp, UntrustedReason])[] = [
   [/path length/i, 'path_too_long'],
 ];
 
-/** Returns null if the failure does not concern a certificate. */
+/** Returns the reason for an error of a TLS handshake; null if the error does not concern a certificate. */
 export function untrustedReason(failure: unknown): UntrustedReason | null {
   if (failure instanceof Untrusted) return failure.reason;
   if (!(failure instanceof Error) || !('code' in failure)) return null;
@@ -63,7 +68,7 @@ export function untrustedReason(failure: unknown): UntrustedReason | null {
   return null;
 }
 
-/** A certificate that OpenSSL accepts, and Weir rejects. */
+/** The error for a certificate that OpenSSL accepts, but Weir rejects. */
 export class Untrusted extends Error {
   override readonly name = 'Untrusted';
   constructor(

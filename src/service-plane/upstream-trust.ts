@@ -13,32 +13,38 @@ import { withPath } from '#files/system-failure.js';
 import { SYSTEM_FILE } from './certificate/trust-anchors.js';
 import { Untrusted } from './untrusted-reason.js';
 
-/** Decides which servers a node trusts. */
+/** Decides which server certificates a node trusts. */
 export type UpstreamTrust = {
   /**
-   * The options to connect to the server `name` at `address`, an IPv4 address. If the client sent no name,
-   * the certificate must be for the address.
+   * Returns the TLS options for a connection to the server `name` at the IPv4 address `address`. If `name` is
+   * null, the client sent no server name, and the certificate must be valid for the address.
    */
   connection(name: string | null, address: string): ConnectionOptions;
-  /** Why the file cannot be read now; the previous authorities stay in use. Null: no fault. */
+  /**
+   * Returns why the PEM file cannot be read now; null: no fault. During a fault, the certificates that were
+   * read last stay in use.
+   */
   fault(): string | null;
 };
 
 export type UpstreamTrustOptions = {
-  /** `service_plane.upstream_ca`: `system`, or a PEM file. */
+  /** The setting `service_plane.upstream_ca`: `system`, or the path of a PEM file. */
   readonly source: string;
   readonly systemFile?: string;
-  /** A monotonic clock in milliseconds. */
+  /** Returns the time of a monotonic clock, in milliseconds. */
   readonly nowMs?: () => number;
 };
 
 const LOOK_AGAIN_MS = 1_000;
-/** 112 bits of security: no SHA-1 and no RSA below 2048 bits in the whole chain. */
+/**
+ * Security level 2 of OpenSSL: at least 112 bits of security. No certificate of the chain may use SHA-1, or
+ * RSA with less than 2048 bits.
+ */
 const CIPHERS = `${DEFAULT_CIPHERS}:@SECLEVEL=2`;
 
 /**
- * Reads the authorities at the start, and again after a change of their file. The file is checked on use, at
- * most once a second.
+ * Reads the trusted authorities from the file at the start, and again after a change of the file. Each use
+ * checks the file for a change, at most once a second.
  * @throws Error if the given file cannot be read, or contains no certificate.
  */
 export function createUpstreamTrust(options: UpstreamTrustOptions): UpstreamTrust {
@@ -89,7 +95,7 @@ function contextOf(authorities: string | readonly string[]): SecureContext {
 
 function authoritiesIn(path: string): string {
   const pem = readBoundedSync(path, MOST_BYTES.certificates).toString();
-  // Without a certificate, Node would use its own list of roots.
+  // The check is needed because Node uses its own list of root certificates if `ca` contains no certificate.
   if (!isCertificate(pem)) throw new Error(`read ${path}: it holds no certificate`);
   return pem;
 }
@@ -111,7 +117,10 @@ function stampOf(path: string): string {
   }
 }
 
-/** RFC 9525: only the alternative names count, and a wildcard must be a whole label. */
+/**
+ * Checks the name in the certificate by RFC 9525: only subject alternative names count, and a wildcard must
+ * be a whole label.
+ */
 function identityFault(name: string | null, address: string, { raw }: PeerCertificate): Error | undefined {
   const certificate = new X509Certificate(raw);
   if (certificate.subjectAltName === undefined)

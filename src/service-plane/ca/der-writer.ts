@@ -1,6 +1,9 @@
 import asn1 from 'node-forge/lib/asn1.js';
 
-/** DER to be written. Received DER is read by `der-reader.ts`, never by this library. */
+/**
+ * DER for certificates that Weir writes. DER from a peer is read by `der-reader.ts` only, never by
+ * node-forge.
+ */
 export type Der = ReturnType<typeof asn1.create>;
 
 const { UNIVERSAL, CONTEXT_SPECIFIC } = asn1.Class;
@@ -10,7 +13,10 @@ const CONSTRUCTED = 0x20;
 export const sequence = (...parts: Der[]): Der => asn1.create(UNIVERSAL, Type.SEQUENCE, true, parts);
 export const set = (...parts: Der[]): Der => asn1.create(UNIVERSAL, Type.SET, true, parts);
 export const oid = (dotted: string): Der => asn1.create(UNIVERSAL, Type.OID, false, asn1.oidToDer(dotted).getBytes());
-/** Big-endian and not negative: the first bit must be 0. */
+/**
+ * An INTEGER from bytes in big-endian order. The first bit must be 0, because a negative number would result
+ * otherwise.
+ */
 export const integer = (bytes: Uint8Array): Der => asn1.create(UNIVERSAL, Type.INTEGER, false, binary(bytes));
 export const yes = (): Der => asn1.create(UNIVERSAL, Type.BOOLEAN, false, '\xff');
 export const nothing = (): Der => asn1.create(UNIVERSAL, Type.NULL, false, '');
@@ -18,13 +24,16 @@ export const utf8 = (text: string): Der => asn1.create(UNIVERSAL, Type.UTF8, fal
 export const octets = (bytes: Uint8Array): Der => asn1.create(UNIVERSAL, Type.OCTETSTRING, false, binary(bytes));
 export const bits = (bytes: Uint8Array, unused = 0): Der =>
   asn1.create(UNIVERSAL, Type.BITSTRING, false, String.fromCharCode(unused) + binary(bytes));
-/** A context-specific tag around complete elements. */
+/** An element with a context-specific tag, which contains complete elements. */
 export const explicit = (tag: number, ...parts: Der[]): Der => asn1.create(CONTEXT_SPECIFIC, tag, true, parts);
-/** A context-specific tag in place of the element's own. */
+/** An element whose own tag is replaced by a context-specific tag. */
 export const implicit = (tag: number, bytes: Uint8Array): Der =>
   asn1.create(CONTEXT_SPECIFIC, tag, false, binary(bytes));
 
-/** A time in whole seconds. RFC 5280, 4.1.2.5: years from 2050 on have four digits. */
+/**
+ * A UTCTime or GeneralizedTime in whole seconds. RFC 5280, 4.1.2.5: from the year 2050 on, the year has four
+ * digits (GeneralizedTime).
+ */
 export function time(at: Date): Der {
   const digits = at.toISOString().replace(/[-:T]|[.]\d+/g, '');
   return at.getUTCFullYear() < 2050
@@ -32,7 +41,7 @@ export function time(at: Date): Der {
     : asn1.create(UNIVERSAL, Type.GENERALIZEDTIME, false, digits);
 }
 
-/** A SEQUENCE that is already encoded. */
+/** Wraps `bytes`, which already are the DER of a SEQUENCE. */
 export function encodedSequence(bytes: Uint8Array): Der {
   const first = bytes[1] ?? 0;
   const header = first < 0x80 ? 2 : 2 + (first & 0x7f);

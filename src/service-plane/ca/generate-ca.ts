@@ -5,17 +5,22 @@ import { type InterceptCa, interceptCaOf } from './intercept-ca.js';
 import { extension, keyIdOf, named, pemOf, publicKeyInfo, signedCertificate, signerOf } from './signed-certificate.js';
 
 export type CaRequest = {
-  /** At most 64 characters. */
+  /** The common name of the CA, at most 64 characters. */
   readonly commonName: string;
   readonly days: number;
 };
 
 const DAY_MS = 86_400_000;
-/** For clients whose clocks are behind. */
+/**
+ * The certificate is valid from this time before its creation, in milliseconds, for clients with slow clocks.
+ */
 const BACKDATED_MS = 3_600_000;
 const CRL_SIGN = 0x02;
 
-/** Creates a self-signed root with a P-256 key. It may sign leaf certificates and no other CA. */
+/**
+ * Creates a self-signed root certificate with a P-256 key. The CA may sign leaf certificates, but no other
+ * CA.
+ */
 export function generateCa({ commonName, days }: CaRequest, now: Date = new Date()): InterceptCa {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const spki = publicKeyInfo(privateKey);

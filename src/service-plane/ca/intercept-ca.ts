@@ -1,26 +1,34 @@
 import { type KeyObject, X509Certificate } from 'node:crypto';
 import { readCertificate } from '../certificate/certificate.js';
 
-/** The CA that signs for intercepted connections. The value can be sent to threads. */
+/**
+ * The CA that signs the leaf certificates of intercepted connections. The value can be sent to other threads.
+ */
 export type InterceptCa = {
   readonly certPem: string;
-  /** The certificates above it, its issuer first; empty if it is a root, or if none were given. */
+  /**
+   * The certificates from the issuer of the CA up to the root, as PEM. Empty if the CA is a root, or if the
+   * operator gave no other certificates.
+   */
   readonly chainPem: string;
   readonly key: KeyObject;
-  /** In the form of RFC 4514. */
+  /** The subject of the CA certificate in the string form of RFC 4514. */
   readonly subject: string;
-  /** SHA-256 of its DER: 64 hex digits in lower case. */
+  /** The SHA-256 of the CA certificate's DER: 64 hexadecimal digits in lower case. */
   readonly fingerprint: string;
   readonly notBefore: Date;
   readonly notAfter: Date;
 };
 
-/** Combines a certificate and its key; `readCa` checks that they belong together. */
+/**
+ * Combines a CA certificate and its key. `readCa` checks that the key belongs to the certificate; this
+ * function does not.
+ */
 export function interceptCaOf(certPem: string, chainPem: string, key: KeyObject): InterceptCa {
   return { certPem, chainPem, key, ...describeCa(certPem) };
 }
 
-/** The public facts of a CA. */
+/** Returns the facts of a CA certificate that may be shown to users. */
 export function describeCa(certPem: string): Pick<InterceptCa, 'subject' | 'fingerprint' | 'notBefore' | 'notAfter'> {
   const certificate = new X509Certificate(certPem);
   return {
@@ -31,7 +39,10 @@ export function describeCa(certPem: string): Pick<InterceptCa, 'subject' | 'fing
   };
 }
 
-/** The certificates sent after a leaf: clients have the root, and need the intermediate ones. */
+/**
+ * Returns the certificates that a server sends after a leaf certificate, as PEM. Root certificates are left
+ * out, because clients already have them.
+ */
 export function shownChainOf({ certPem, chainPem }: InterceptCa): string {
   return certificatesIn(certPem + chainPem)
     .filter((pem) => !isRoot(pem))
@@ -40,12 +51,12 @@ export function shownChainOf({ certPem, chainPem }: InterceptCa): string {
 
 const BLOCK = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
-/** The certificate blocks of a PEM text, each followed by a line break. */
+/** Returns the certificate blocks of a PEM text, each with a line break at the end. */
 export function certificatesIn(pem: string): string[] {
   return (pem.match(BLOCK) ?? []).map((block) => `${block}\n`);
 }
 
-/** The rest of a PEM text without its certificates. */
+/** Returns a PEM text without its certificate blocks. */
 export const outsideCertificates = (pem: string): string => pem.replace(BLOCK, '');
 
 function isRoot(pem: string): boolean {

@@ -7,11 +7,11 @@ import { sealTickets } from './tickets.js';
 
 export type LeafContextOptions = {
   /**
-   * 48 random bytes, equal in all threads that serve the same clients: a session of one thread is resumed by
-   * another.
+   * 48 random bytes that encrypt TLS session tickets. All threads that serve the same clients need equal
+   * bytes, so that any thread can resume a session.
    */
   readonly ticketKeys: Buffer;
-  /** The limit of cached names; the least recently used are removed first. */
+  /** The maximum number of cached names. The cache removes the least recently used name first. */
   readonly capacity?: number;
   readonly now?: () => Date;
 };
@@ -19,11 +19,14 @@ export type LeafContextOptions = {
 type CachedContext = { readonly context: SecureContext; readonly renewAtMs: number };
 
 const CAPACITY = 4096;
-/** With this cipher the handshake hashes with SHA-256, which processors accelerate, and not with SHA-384. */
+/**
+ * The cheapest cipher suite. Its handshake uses SHA-256, which processors accelerate, while the default suite
+ * uses SHA-384.
+ */
 const CHEAPEST = 'TLS_AES_128_GCM_SHA256';
 const CIPHERS = [CHEAPEST, ...DEFAULT_CIPHERS.split(':').filter((cipher) => cipher !== CHEAPEST)].join(':');
 
-/** TLS contexts by name, each with the certificate that intercepted clients receive. */
+/** TLS contexts by host name. Each context contains the certificate that intercepted clients receive. */
 export class LeafContexts {
   readonly #options: LeafContextOptions;
   readonly #key = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey;
@@ -40,15 +43,15 @@ export class LeafContexts {
     return this.#contexts.size;
   }
 
-  /** Sets the signing CA; existing connections keep their certificates. */
+  /** Sets the CA that signs new leaf certificates. Existing connections keep their certificates. */
   use(ca: InterceptCa | null): void {
     this.#signing = ca === null ? null : { ca, mint: createLeafMint(ca, this.#key), chainPem: shownChainOf(ca) };
     this.#contexts.clear();
   }
 
   /**
-   * Returns the context of a host name in lower case, or of an IPv4 address if the client sends no server
-   * name. Returns null without a CA that is currently valid.
+   * Returns the TLS context for `name`: a host name in lower case, or the server's IPv4 address if the client
+   * sent no server name. Returns null if there is no CA, or if the CA is not valid now.
    */
   of(name: string): SecureContext | null {
     const now = this.#options.now?.() ?? new Date();
@@ -70,10 +73,10 @@ export class LeafContexts {
       minVersion: 'TLSv1.2',
       ciphers: CIPHERS,
       honorCipherOrder: true,
-      // A client that prefers ChaCha20 has no AES instructions.
+      // Use ChaCha20 if the client prefers it: such a client has no AES instructions.
       secureOptions: constants.SSL_OP_NO_RENEGOTIATION | constants.SSL_OP_PRIORITIZE_CHACHA,
-      // A session is valid for one name and one CA: OpenSSL resumes only a session with the same id context,
-      // which has at most 32 bytes.
+      // A session is valid for one name and one CA: OpenSSL resumes a session only in a context with the same
+      // session id context. A session id context has at most 32 bytes.
       sessionIdContext: createHash('sha256').update(session).digest('hex').slice(0, 32),
     });
     sealTickets(context, this.#options.ticketKeys);

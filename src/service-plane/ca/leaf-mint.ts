@@ -10,19 +10,20 @@ import { extension, keyIdOf, named, pemOf, publicKeyInfo, signedCertificate, sig
 const HOUR_MS = 3_600_000;
 const BACKDATED_MS = HOUR_MS;
 const LIFE_MS = 7 * 24 * HOUR_MS;
-/** RFC 5280, ub-common-name. */
+/** The maximum length of a common name, in characters (RFC 5280, ub-common-name). */
 const LONGEST_COMMON_NAME = 64;
 const DNS_NAME = 2;
 const IP_ADDRESS = 7;
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1';
 
 type Leaf = { readonly certPem: string; readonly notBefore: Date; readonly notAfter: Date };
-/** Creates a leaf certificate for a host name or an IPv4 address. */
+/** Creates a leaf certificate for a host name or an IPv4 address. `now` is the current time. */
 export type LeafMint = (name: string, now: Date) => Leaf;
 
 /**
- * Returns a function that signs leaf certificates with `ca` for `leafKey`, an EC key. All leaves share the
- * key: creating and parsing a key costs more than the rest.
+ * Returns a function that creates leaf certificates for the public key of `leafKey`, an EC key, and signs
+ * them with `ca`. All leaf certificates have the same key, because creating and parsing a key costs more than
+ * the other work.
  */
 export function createLeafMint(ca: InterceptCa, leafKey: KeyObject): LeafMint {
   const issuer = readCertificate(new X509Certificate(ca.certPem).raw);
@@ -55,7 +56,7 @@ export function createLeafMint(ca: InterceptCa, leafKey: KeyObject): LeafMint {
         notBefore,
         notAfter,
         publicKey,
-        // RFC 5280, 4.2.1.6: critical if the subject is empty.
+        // RFC 5280, 4.2.1.6: the subjectAltName extension must be critical if the subject is empty.
         extensions: [...constant, extension(EXTENSION.subjectAltName, commonName === null, der.sequence(names))],
       },
       signer,
@@ -64,7 +65,10 @@ export function createLeafMint(ca: InterceptCa, leafKey: KeyObject): LeafMint {
   };
 }
 
-/** Must equal the issuer's subject key identifier byte for byte: verifiers find the issuer by it. */
+/**
+ * Returns the authorityKeyIdentifier. The value must equal the issuer's subjectKeyIdentifier byte for byte,
+ * because TLS clients find the issuer by this value.
+ */
 function authorityKeyId(subjectKeyId: Uint8Array): der.Der {
   return der.sequence(der.implicit(0, readDerValue(subjectKeyId, TAG.octetString).content));
 }

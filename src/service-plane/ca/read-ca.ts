@@ -5,7 +5,7 @@ import { certificatesIn, type InterceptCa, interceptCaOf, outsideCertificates } 
 import { readKey } from './read-key.js';
 import { tryCa } from './trial.js';
 
-/** A fault in the operator's input. The message contains nothing of the key. */
+/** A fault in the operator's input. The message contains no content of the private key. */
 type CaFault = { readonly pointer: '/cert_pem' | '/key_pem'; readonly message: string };
 type CaWarning = 'ca_not_valid_yet' | 'ca_bound_to_names';
 export type CaReading =
@@ -16,9 +16,9 @@ const MOST_CERTIFICATES = 10;
 const NO_CA = 'Must be the certificate of a CA: basic constraints with CA:TRUE, and keyCertSign if it has a key usage.';
 
 /**
- * Reads a CA from PEM: its certificate, followed by the certificates above it in order, and its key. The CA
- * is accepted if a client that trusts it would accept its leaf certificates; a TLS handshake with OpenSSL
- * checks this.
+ * Reads a CA from PEM texts. `certPem` contains the CA certificate and then its issuers in order; `keyPem`
+ * contains the key. The CA is accepted if a client that trusts the CA would accept its leaf certificates. A
+ * TLS handshake with OpenSSL checks the leaf certificate.
  */
 export async function readCa(certPem: string, keyPem: string, now: Date = new Date()): Promise<CaReading> {
   const key = readKey(keyPem);
@@ -39,7 +39,7 @@ export async function readCa(certPem: string, keyPem: string, now: Date = new Da
   return { kind: 'ca', ca, warnings: [] };
 }
 
-/** The messages for the reasons for which a client would reject leaf certificates of this CA. */
+/** The message for each reason why a client would reject leaf certificates of this CA. */
 const TRIED: Readonly<Partial<Record<UntrustedReason, string>>> = {
   expired: 'A certificate of the chain has expired.',
   not_yet_valid: 'A certificate of the chain is not valid yet.',
@@ -62,7 +62,7 @@ function readChain(text: string): { readonly certificates: readonly [Read, ...Re
   let certificates: Read[];
   try {
     certificates = blocks.map((pem) => ({ pem, read: new X509Certificate(pem) }));
-    // Rejects BER, which OpenSSL also reads.
+    // `readCertificate` rejects BER, which `X509Certificate` (OpenSSL) accepts.
     for (const { read } of certificates) readCertificate(read.raw);
   } catch {
     return { fault: 'Contains a certificate that cannot be read.' };

@@ -2,13 +2,13 @@ import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { CURVES } from './signed-certificate.js';
 
 const KEY_BLOCK = /-----BEGIN ((?:RSA |EC |ENCRYPTED )?PRIVATE KEY)-----[\s\S]+?-----END \1-----/g;
-/** The block that `openssl ecparam -genkey` writes before the key. */
+/** The PEM block that `openssl ecparam -genkey` writes before the key block. */
 const EC_PARAMETERS = /-----BEGIN EC PARAMETERS-----[^-]+-----END EC PARAMETERS-----/;
 const LEAST_RSA_BITS = 2048;
 
 /**
- * Reads the private key of a PEM text, if clients accept its kind for a CA. Otherwise returns the fault,
- * without any part of the key.
+ * Reads a private key from a PEM text. If clients do not accept a CA with this kind of key, returns a fault.
+ * The fault contains no content of the key.
  */
 export function readKey(pem: string): KeyObject | { readonly fault: string } {
   const blocks = pem.match(KEY_BLOCK) ?? [];

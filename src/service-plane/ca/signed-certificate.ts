@@ -3,17 +3,17 @@ import { expected, membersOf, readDerValue, TAG } from '#service-plane/certifica
 import * as der from './der-writer.js';
 
 export type CertificateText = {
-  /** The DER of a Name. */
+  /** The DER of the issuer's distinguished name. */
   readonly issuer: der.Der;
   readonly subject: der.Der;
   readonly notBefore: Date;
   readonly notAfter: Date;
-  /** SubjectPublicKeyInfo. */
+  /** The DER of a SubjectPublicKeyInfo. */
   readonly publicKey: der.Der;
   readonly extensions: readonly der.Der[];
 };
 
-/** A key that signs certificates, with its digest and its X.509 algorithm identifier. */
+/** A private key that signs certificates, its digest algorithm, and its X.509 AlgorithmIdentifier. */
 export type Signer = { readonly key: KeyObject; readonly digest: string; readonly algorithm: der.Der };
 
 const ECDSA: Readonly<Record<string, readonly [digest: string, oid: string]>> = {
@@ -23,7 +23,7 @@ const ECDSA: Readonly<Record<string, readonly [digest: string, oid: string]>> = 
 };
 export const CURVES: readonly string[] = Object.keys(ECDSA);
 
-/** The signer for a key that `readCa` accepts: RSA, or EC on one of `CURVES`. */
+/** Returns the signer for a key that `readCa` accepts: an RSA key, or an EC key on one of `CURVES`. */
 export function signerOf(key: KeyObject): Signer {
   if (key.asymmetricKeyType === 'rsa') {
     const algorithm = der.sequence(der.oid('1.2.840.113549.1.1.11'), der.nothing());
@@ -34,7 +34,7 @@ export function signerOf(key: KeyObject): Signer {
   return { key, digest: found[0], algorithm: der.sequence(der.oid(found[1])) };
 }
 
-/** Returns the DER of an X.509 v3 certificate with a random serial number of 127 bits. */
+/** Returns the DER of a signed X.509 v3 certificate with a random serial number of 16 bytes. */
 export function signedCertificate(text: CertificateText, { key, digest, algorithm }: Signer): Buffer {
   const content = der.sequence(
     der.explicit(0, der.integer(Buffer.of(2))),
@@ -55,7 +55,7 @@ export function extension(id: string, critical: boolean, value: der.Der): der.De
   return der.sequence(der.oid(id), ...critically, der.octets(der.bytesOf(value)));
 }
 
-/** A Name with one common name; empty without one. */
+/** Returns a distinguished name with one common name; an empty distinguished name if `commonName` is null. */
 export function named(commonName: string | null): der.Der {
   return commonName === null
     ? der.sequence()
@@ -64,7 +64,7 @@ export function named(commonName: string | null): der.Der {
 
 export const publicKeyInfo = (key: KeyObject): Buffer => createPublicKey(key).export({ type: 'spki', format: 'der' });
 
-/** RFC 7093, method 1. */
+/** Returns the key identifier of a public key by RFC 7093, method 1: the first 20 bytes of its SHA-256. */
 export function keyIdOf(spki: Buffer): Buffer {
   const [, key] = membersOf(readDerValue(spki, TAG.sequence));
   return createHash('sha256').update(expected(key, TAG.bitString).content.subarray(1)).digest().subarray(0, 20);
@@ -75,7 +75,10 @@ export function pemOf(certificate: Buffer): string {
   return `-----BEGIN CERTIFICATE-----\n${lines.join('\n')}\n-----END CERTIFICATE-----\n`;
 }
 
-/** Positive, and always 16 bytes long. */
+/**
+ * Returns 16 random bytes for a serial number. The first two bits are 01, so the number is positive, and its
+ * DER always has 16 bytes.
+ */
 function serialNumber(): Buffer {
   const bytes = randomBytes(16);
   bytes[0] = ((bytes[0] ?? 0) & 0x3f) | 0x40;

@@ -7,8 +7,9 @@ const TAKEN = 1;
 const TAKEN_AND_RENEWED = 2;
 
 /**
- * Missing from Node's types. The callback returns the fate of the ticket, and the keys of HMAC-SHA256 and
- * AES-128. For a new ticket it also returns the key name and an IV.
+ * Methods of Node's native SecureContext that Node's types lack. The callback returns what OpenSSL does with
+ * the ticket, the key of HMAC-SHA256, and the key of AES-128. For a new ticket, the callback also returns the
+ * name of the keys and an IV.
  */
 type Native = {
   enableTicketKeyCallback(): void;
@@ -20,9 +21,9 @@ type Native = {
 };
 
 /**
- * Encrypts session tickets with these 48 bytes, and renews each accepted ticket. Clients use a TLS 1.3 ticket
- * once (RFC 8446, C.4), and Node by itself sends no new ticket on a resumed connection: every second
- * connection would be a full handshake.
+ * Encrypts session tickets with the 48 bytes of `keys`, and sends a new ticket for each accepted ticket. A
+ * client uses a TLS 1.3 ticket only once (RFC 8446, C.4). Without this callback, Node sends no new ticket on
+ * a resumed connection, so every second connection would make a full handshake.
  */
 export function sealTickets({ context }: SecureContext, keys: Buffer): void {
   const native = context as Native;

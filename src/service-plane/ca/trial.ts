@@ -8,8 +8,9 @@ import { LeafContexts } from './leaf-contexts.js';
 const NAME = 'weir-trial.invalid';
 
 /**
- * Returns why a client that trusts the top of this CA's chain would reject a leaf certificate; null: it
- * accepts the leaf. No packet leaves the process.
+ * Returns why a client that trusts the last certificate of the CA's chain would reject a leaf certificate;
+ * null if the client accepts the leaf certificate. The handshake runs inside the process, without network
+ * packets.
  */
 export async function tryCa(ca: InterceptCa, now: Date): Promise<UntrustedReason | null> {
   const contexts = new LeafContexts({ ticketKeys: randomBytes(48), now: () => now });

@@ -13,14 +13,14 @@ export const EXTENSION = {
   extendedKeyUsage: '2.5.29.37',
 } as const;
 
-/** Bits of the first byte. */
+/** Bits of the first byte of the keyUsage extension (RFC 5280, 4.2.1.3). */
 export const KEY_USAGE = { digitalSignature: 0x80, keyEncipherment: 0x20, keyAgreement: 0x08, certSign: 0x04 } as const;
 
 const DNS_NAME = 0x82;
 
 /**
- * The dNSNames of the subject's alternative names, in lower case, without their last dot.
- * @throws DerFault also for bytes that no name contains.
+ * Returns the dNSName entries of the subjectAltName extension, in lower case, without a dot at the end.
+ * @throws DerFault if the DER is invalid, or if a name contains a byte that is no printable ASCII character.
  */
 export function dnsNamesOf({ extensions }: Certificate): readonly string[] {
   const extension = extensions.get(EXTENSION.subjectAltName);
@@ -35,8 +35,8 @@ export function dnsNamesOf({ extensions }: Certificate): readonly string[] {
 }
 
 /**
- * Returns null if the certificate may sign no certificates.
- * @throws DerFault
+ * Returns the path length limit of a CA certificate; null if the certificate may not sign other certificates.
+ * @throws DerFault if the DER is invalid.
  */
 export function authorityOf({ extensions }: Certificate): { readonly pathLength: number } | null {
   const extension = extensions.get(EXTENSION.basicConstraints);
@@ -50,8 +50,9 @@ export function authorityOf({ extensions }: Certificate): { readonly pathLength:
 }
 
 /**
- * Whether the key may be used for one of these usages; true without the extension.
- * @throws DerFault
+ * Returns true if the keyUsage extension permits at least one of `usages`, or if there is no keyUsage
+ * extension.
+ * @throws DerFault if the DER is invalid.
  */
 export function mayUseKey({ extensions }: Certificate, usages: number): boolean {
   const extension = extensions.get(EXTENSION.keyUsage);
@@ -61,9 +62,9 @@ export function mayUseKey({ extensions }: Certificate, usages: number): boolean 
 }
 
 /**
- * Whether the key may be used for a TLS server; true without the extension. As in OpenSSL, "any" is not
- * enough.
- * @throws DerFault
+ * Returns true if the extendedKeyUsage extension permits a TLS server, or if there is no such extension. As
+ * in OpenSSL, the usage anyExtendedKeyUsage does not suffice.
+ * @throws DerFault if the DER is invalid.
  */
 export function mayServe({ extensions }: Certificate): boolean {
   const extension = extensions.get(EXTENSION.extendedKeyUsage);

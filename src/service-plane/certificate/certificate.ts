@@ -9,23 +9,27 @@ const EXTENSIONS = 0xa3;
 type Extension = { readonly isCritical: boolean; readonly value: Uint8Array };
 
 /**
- * A certificate (RFC 5280, 4.1) that both OpenSSL and this reader could read; this reader accepts DER only.
+ * A certificate (RFC 5280, 4.1) that OpenSSL and `readCertificate` accept. OpenSSL also accepts BER;
+ * `readCertificate` accepts DER only.
  */
 export type Certificate = {
   readonly x509: X509Certificate;
-  /** 1, 2 or 3. */
+  /** The X.509 version: 1, 2 or 3. */
   readonly version: number;
   readonly subject: DistinguishedName;
   readonly issuer: DistinguishedName;
   readonly notBeforeMs: number;
   readonly notAfterMs: number;
-  /** The AlgorithmIdentifier of the certificate's signature. */
+  /** The AlgorithmIdentifier of the signature on this certificate. */
   readonly signatureAlgorithm: DerValue;
-  /** By object identifier. */
+  /** The extensions of the certificate. The keys are object identifiers. */
   readonly extensions: ReadonlyMap<string, Extension>;
 };
 
-/** @throws Error if the bytes are not a certificate. */
+/**
+ * Reads a certificate from DER.
+ * @throws Error if the bytes are not a valid certificate.
+ */
 export function readCertificate(der: Uint8Array): Certificate {
   const x509 = new X509Certificate(der);
   const [tbs, signatureAlgorithm] = membersOf(readDerValue(der, TAG.sequence));
@@ -33,7 +37,8 @@ export function readCertificate(der: Uint8Array): Certificate {
   const version = fields[0]?.tag === CONTEXT_0 ? versionOf(fields[0]) : 1;
   const [, inner, issuer, , subject, , ...rest] = version === 1 ? fields : fields.slice(1);
   const algorithm = expected(signatureAlgorithm, TAG.sequence);
-  // RFC 5280, 4.1.1.2: the algorithm inside the signed part must equal the one outside it.
+  // RFC 5280, 4.1.1.2: the signature algorithm inside the signed data must equal the signature algorithm
+  // outside.
   if (Buffer.compare(algorithm.bytes, expected(inner, TAG.sequence).bytes) !== 0)
     throw new DerFault('two different signature algorithms');
   const extensions = rest.find(({ tag }) => tag === EXTENSIONS);

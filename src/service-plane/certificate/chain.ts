@@ -3,12 +3,15 @@ import { authorityOf, EXTENSION, KEY_USAGE, mayServe, mayUseKey } from './certif
 import { hasStrongKey, isStronglySigned } from './strength.js';
 import type { TrustAnchors } from './trust-anchors.js';
 
-/** A limit for certificates with equal names, which may have issued each other in a ring. */
+/**
+ * The maximum number of path steps in one search. Without this limit, certificates with equal names that sign
+ * each other would make the search very long.
+ */
 const STEPS = 200;
 
 /**
- * Extensions that this module evaluates. Policies need no evaluation, since none is required (RFC 5280,
- * 6.1.1).
+ * The extensions that this module can evaluate; any other critical extension makes a path invalid.
+ * Certificate policies are accepted without evaluation, because Weir requires no policy (RFC 5280, 6.1.1).
  */
 const EVALUATED: ReadonlySet<string> = new Set([
   EXTENSION.subjectKeyIdentifier,
@@ -21,10 +24,10 @@ const EVALUATED: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Whether a path leads from the first certificate to an anchor, over the others in any order. Every
- * certificate on the path must be valid for a TLS server at that time, by the rules of OpenSSL. An anchor
- * need not be self-signed. Name constraints are not evaluated: a path with them is rejected. Revocation is
- * not checked.
+ * Returns true if a path leads from the first certificate to a trust anchor, through the other certificates
+ * in any order. Every certificate on the path must be valid for a TLS server at `nowMs`, by the rules of
+ * OpenSSL. An anchor need not be self-signed. A path with name constraints is rejected, because name
+ * constraints are not evaluated. Revocation is not checked.
  */
 export function leadsTo(anchors: TrustAnchors, certificates: readonly Certificate[], nowMs: number): boolean {
   let steps = 0;
@@ -43,8 +46,8 @@ export function leadsTo(anchors: TrustAnchors, certificates: readonly Certificat
 }
 
 /**
- * Whether the last certificate of a path is valid in its position.
- * @throws Error for an unreadable extension.
+ * Returns true if the last certificate of `path` is valid at its position in the path.
+ * @throws Error if an extension is unreadable.
  */
 function isUsable(path: readonly Certificate[], nowMs: number): boolean {
   const last = path.at(-1) as Certificate;
@@ -56,7 +59,7 @@ function isUsable(path: readonly Certificate[], nowMs: number): boolean {
   }
   const authority = authorityOf(last);
   if (authority === null || !mayUseKey(last, KEY_USAGE.certSign)) return false;
-  // RFC 5280, 4.2.1.9: self-issued certificates do not count.
+  // RFC 5280, 4.2.1.9: a self-issued certificate does not count toward the path length.
   const between = path.slice(1, -1).filter(({ subject, issuer }) => subject.key !== issuer.key);
   return between.length <= authority.pathLength;
 }
@@ -75,7 +78,10 @@ function isVerifiedBy({ x509, issuer }: Certificate, { x509: other, subject }: C
   return issuer.key === subject.key && x509.checkIssued(other) && x509.verify(other.publicKey);
 }
 
-/** Returns false for an error: an unreadable certificate cannot be trusted. */
+/**
+ * Returns the result of `condition`; false if `condition` throws. A certificate that cannot be read is not
+ * trusted.
+ */
 function holds(condition: () => boolean): boolean {
   try {
     return condition();

@@ -8,14 +8,14 @@ export const TAG = {
   set: 0x31,
 } as const;
 
-/** One DER value (X.690). `bytes`: the whole value; `content`: the part after its length. */
+/** One DER value (X.690). `bytes`: the whole value; `content`: the bytes after the tag and the length. */
 export type DerValue = { readonly tag: number; readonly bytes: Uint8Array; readonly content: Uint8Array };
 
 export class DerFault extends Error {}
 
 /**
- * Reads values that fill the bytes exactly.
- * @throws DerFault for anything but DER, BER included.
+ * Reads a sequence of DER values up to the end of `bytes`.
+ * @throws DerFault if the bytes are not valid DER. BER is not accepted.
  */
 export function readDer(bytes: Uint8Array): readonly DerValue[] {
   const values: DerValue[] = [];
@@ -29,8 +29,8 @@ export function readDer(bytes: Uint8Array): readonly DerValue[] {
 }
 
 /**
- * Reads one value that fills the bytes exactly.
- * @throws DerFault
+ * Reads one DER value with the tag `tag`, which must end at the end of `bytes`.
+ * @throws DerFault if the bytes are not such a value.
  */
 export function readDerValue(bytes: Uint8Array, tag: number): DerValue {
   const [value, more] = readDer(bytes);
@@ -38,13 +38,19 @@ export function readDerValue(bytes: Uint8Array, tag: number): DerValue {
   return expected(value, tag);
 }
 
-/** @throws DerFault unless the value exists and has that tag. */
+/**
+ * Returns `value` if it exists and has the tag `tag`.
+ * @throws DerFault if the value is missing or has another tag.
+ */
 export function expected(value: DerValue | undefined, tag: number): DerValue {
   if (value?.tag !== tag) throw new DerFault(`tag ${value?.tag} in place of ${tag}`);
   return value;
 }
 
-/** @throws DerFault */
+/**
+ * Returns the members of a constructed value, such as a SEQUENCE or SET.
+ * @throws DerFault if the value is missing, has another tag, or contains invalid DER.
+ */
 export function membersOf(value: DerValue | undefined, tag: number = TAG.sequence): readonly DerValue[] {
   return readDer(expected(value, tag).content);
 }

@@ -2,14 +2,17 @@ import type { DerValue } from './der-reader.js';
 
 const UTF8_STRING = 12;
 /**
- * Numeric, printable, teletex, IA5 and visible strings. Teletex strings are read as Latin 1, as in practice,
- * whatever the standard says.
+ * Tags of string types that are read as Latin 1: NumericString, PrintableString, TeletexString, IA5String and
+ * VisibleString. The standard defines another encoding for TeletexString, but certificates contain Latin 1 in
+ * practice.
  */
 const BYTE_STRINGS: ReadonlySet<number> = new Set([18, 19, 20, 22, 26]);
 const UNIVERSAL_STRING = 28;
 const BMP_STRING = 30;
 
-/** Returns the text of a string value; null if the value is not a string, or is malformed. */
+/**
+ * Returns the text of a DER string value; null if the value is not a string, or if its encoding is invalid.
+ */
 export function readText({ tag, content }: DerValue): string | null {
   if (BYTE_STRINGS.has(tag)) return Buffer.from(content).toString('latin1');
   if (tag === UTF8_STRING) return utf8(content);

@@ -2,7 +2,9 @@ import { DerFault, type DerValue, membersOf, readDerValue, TAG } from './der-rea
 import { readText } from './der-text.js';
 import { readObjectIdentifier } from './object-identifier.js';
 
-/** The keywords that OpenSSL writes; RFC 4514, 3 defines a part of them. */
+/**
+ * The keywords that OpenSSL writes for attribute types. RFC 4514, section 3 defines some of these keywords.
+ */
 const KEYWORDS: ReadonlyMap<string, string> = new Map([
   ['2.5.4.3', 'CN'],
   ['2.5.4.4', 'SN'],
@@ -35,23 +37,23 @@ const COMMON_NAME = '2.5.4.3';
 
 type Attribute = { readonly type: string; readonly value: DerValue; readonly text: string | null };
 
-/** A Name (RFC 5280, 4.1.2.4). */
+/** A distinguished name: the ASN.1 type Name of RFC 5280, 4.1.2.4. */
 export class DistinguishedName {
   readonly #sets: readonly (readonly Attribute[])[];
 
-  /** @throws DerFault */
+  /** @throws DerFault if the bytes are not a valid Name. */
   constructor(
-    /** The name's DER. */
+    /** The DER of the name. */
     readonly bytes: Uint8Array,
   ) {
     this.#sets = membersOf(readDerValue(bytes, TAG.sequence)).map(readSet);
   }
 
   /**
-   * The string form of RFC 4514. It equals the output of `openssl x509 -noout -subject -nameopt
-   * RFC2253,-esc_msb` after `subject=`, except for a value that is a single `#`, which OpenSSL does not
-   * escape. The last set comes first, and so do the last members of a set. Attributes without a keyword are
-   * written as numbers, with `#` and the DER in hex as value.
+   * The string form of RFC 4514. The text equals the output of `openssl x509 -noout -subject -nameopt
+   * RFC2253,-esc_msb` after `subject=`. There is one exception: OpenSSL does not escape a value that is a
+   * single `#`. RDNs are in reverse order, and so are the attributes of an RDN. An attribute type without a
+   * keyword is written as an object identifier, and its value as `#` with the DER in hexadecimal.
    */
   get text(): string {
     return this.#sets
@@ -60,7 +62,10 @@ export class DistinguishedName {
       .join(',');
   }
 
-  /** @throws DerFault for a common name that is not text. */
+  /**
+   * The values of all common name attributes.
+   * @throws DerFault if a common name is not text.
+   */
   get commonNames(): readonly string[] {
     return this.#sets
       .flat()
@@ -71,7 +76,10 @@ export class DistinguishedName {
       });
   }
 
-  /** Equal for names that are equal by RFC 5280, 7.1; different names may also have equal keys. */
+  /**
+   * A key for comparisons. Names that are equal by RFC 5280, 7.1 have equal keys. Names that are not equal
+   * may also have equal keys.
+   */
   get key(): string {
     return JSON.stringify(this.#sets.map((set) => set.map(attributeKey).sort()));
   }
@@ -99,7 +107,7 @@ function attributeKey({ type, value, text }: Attribute): string {
   return `${type}=${folded ?? Buffer.from(value.bytes).toString('hex')}`;
 }
 
-/** RFC 4514, 2.4; also escapes control characters. */
+/** Escapes the special characters of RFC 4514, 2.4, and also ASCII control characters. */
 function escaped(text: string): string {
   return text
     .replace(/[,+"<>;\\]|^[# ]| $/g, '\\$&')

@@ -3,9 +3,9 @@ import { DerFault, type DerValue, expected, TAG } from './der-reader.js';
 const LONGEST = 64;
 
 /**
- * Reads an object identifier, such as `2.5.4.3`. Arcs have no size limit, so that no truncated arc equals
- * another one.
- * @throws DerFault
+ * Returns an object identifier in dotted form, such as `2.5.4.3`. The numbers are of type bigint: a truncated
+ * number could equal the number of another identifier.
+ * @throws DerFault if the value is not a valid object identifier.
  */
 export function readObjectIdentifier(value: DerValue | undefined): string {
   const { content } = expected(value, TAG.objectIdentifier);

@@ -6,7 +6,10 @@ const RSA_BITS = 2048;
 const RSA_PSS = '1.2.840.113549.1.1.10';
 const HASH_ALGORITHM = 0xa0;
 
-/** SHA-224 to SHA-512 with RSA, ECDSA, Ed25519, Ed448. */
+/**
+ * Object identifiers of accepted signature algorithms: RSA and ECDSA with SHA-224 to SHA-512, Ed25519, and
+ * Ed448.
+ */
 const SIGNATURES: ReadonlySet<string> = new Set([
   '1.2.840.113549.1.1.14',
   '1.2.840.113549.1.1.11',
@@ -20,7 +23,7 @@ const SIGNATURES: ReadonlySet<string> = new Set([
   '1.3.101.113',
 ]);
 
-/** SHA-224 to SHA-512. */
+/** Object identifiers of the hash algorithms SHA-224 to SHA-512. */
 const HASHES: ReadonlySet<string> = new Set([
   '2.16.840.1.101.3.4.2.4',
   '2.16.840.1.101.3.4.2.1',
@@ -28,7 +31,7 @@ const HASHES: ReadonlySet<string> = new Set([
   '2.16.840.1.101.3.4.2.3',
 ]);
 
-/** Curves of 224 bits or more. */
+/** Accepted elliptic curves: all have at least 224 bits. */
 const CURVES: ReadonlySet<string> = new Set([
   'secp224r1',
   'secp224k1',
@@ -44,19 +47,23 @@ const CURVES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Whether a certificate's signature uses neither MD5 nor SHA-1.
- * @throws DerFault
+ * Returns true if the signature on a certificate uses a hash algorithm stronger than MD5 and SHA-1.
+ * @throws DerFault if the algorithm identifier is invalid.
  */
 export function isStronglySigned({ signatureAlgorithm }: Certificate): boolean {
   const [algorithm, parameters] = membersOf(signatureAlgorithm);
   const oid = readObjectIdentifier(algorithm);
   if (oid !== RSA_PSS) return SIGNATURES.has(oid);
-  // RFC 4055, 3.1: an absent hash algorithm means SHA-1.
+  // RFC 4055, 3.1: without a hash algorithm in the parameters, RSA-PSS uses SHA-1, which is rejected.
   const hash = membersOf(parameters).find(({ tag }) => tag === HASH_ALGORITHM);
   return hash !== undefined && HASHES.has(readObjectIdentifier(membersOf(readDerValue(hash.content, TAG.sequence))[0]));
 }
 
-/** @throws Error for a key that OpenSSL does not support. */
+/**
+ * Returns true if the public key has at least the strength of RSA with 2048 bits, or of a curve with 224
+ * bits.
+ * @throws Error if OpenSSL does not support the key.
+ */
 export function hasStrongKey({ x509 }: Certificate): boolean {
   const { asymmetricKeyType, asymmetricKeyDetails } = x509.publicKey;
   switch (asymmetricKeyType) {

@@ -3,10 +3,13 @@ import { existsSync, readFileSync } from 'node:fs';
 import { rootCertificates } from 'node:tls';
 import { type Certificate, readCertificate } from './certificate.js';
 
-/** Where Debian and related systems store their trusted roots. */
+/** The file in which Debian and related systems store their trusted root certificates. */
 export const SYSTEM_FILE = '/etc/ssl/certs/ca-certificates.crt';
 
-/** Certificates that are trusted by themselves. Unreadable ones are skipped. */
+/**
+ * Trust anchors: certificates that are trusted without another signature. Certificates that cannot be read
+ * are skipped.
+ */
 export class TrustAnchors {
   readonly #bySubject = new Map<string, Certificate[]>();
 
@@ -24,7 +27,7 @@ export class TrustAnchors {
     return this.#bySubject.size === 0;
   }
 
-  /** The anchors whose subject is the certificate's issuer. */
+  /** Returns the anchors whose subject equals the issuer of the certificate. */
   issuersOf({ issuer }: Certificate): readonly Certificate[] {
     return this.#bySubject.get(issuer.key) ?? [];
   }
@@ -46,8 +49,9 @@ function readAnchor(pem: string): Certificate | null {
 let system: TrustAnchors | undefined;
 
 /**
- * The roots of the system: the bundle of its operator or, without one, Node's own list. Never both: a root
- * that the operator removed must not be trusted. Read once.
+ * Returns the root certificates of the system, read once: the bundle that the operator installed, or Node's
+ * own list if there is no bundle. The two lists are not combined, because a root that the operator removed
+ * must not be trusted.
  */
 export function systemAnchors(): TrustAnchors {
   system ??= readSystemAnchors();
@@ -62,7 +66,10 @@ function readSystemAnchors(): TrustAnchors {
 
 const ofLists = new WeakMap<readonly string[], TrustAnchors>();
 
-/** The lists of a policy never change, so anchors are cached by list. */
+/**
+ * Returns the trust anchors for the PEM texts of a policy. The result is cached by the array `pems`, because
+ * these arrays never change.
+ */
 export function anchorsOf(pems: readonly string[]): TrustAnchors {
   const known = ofLists.get(pems);
   if (known !== undefined) return known;

@@ -3,21 +3,24 @@ import { RecordReader } from './record-reader.js';
 import { isRetry } from './server-hello.js';
 import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
-/** The limit of the stream up to the ServerHello, record headers included. */
+/** The maximum number of stream bytes up to the end of the ServerHello, record headers included. */
 const LIMIT = 65_536;
-/** OpenSSL and other servers have sent records of this size even before encryption. */
+/**
+ * The longest accepted record, in bytes. OpenSSL and other servers send records of this size, also before
+ * encryption.
+ */
 const LONGEST_RECORD = 16_384 + 256;
 
-/** How a server answered a hello. */
+/** The response of a server to a ClientHello. `hello`: the server accepts the ClientHello. */
 export type Answer =
   | { readonly kind: 'hello' }
-  /** A HelloRetryRequest, with the body of its message. */
+  /** The server sent a HelloRetryRequest; `body` is the message body. */
   | { readonly kind: 'retry'; readonly body: Uint8Array }
   | { readonly kind: 'not_tls' };
 
 /**
- * Reads from a server's stream whether it accepts a hello or requests another one. The result depends only on
- * the bytes, not on their division.
+ * Reads a server's stream up to the response to a ClientHello: the server accepts the ClientHello, or
+ * requests a second ClientHello. The result does not depend on the division of the stream into chunks.
  */
 export class AnswerReader {
   readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
@@ -28,7 +31,8 @@ export class AnswerReader {
   }
 
   /**
-   * Returns the next answer; null: more bytes are needed. After anything but `retry` no other answer follows.
+   * Returns the next response of the server; null if more bytes are needed. After `hello` or `not_tls`, no
+   * other response follows.
    */
   next(): Answer | null {
     for (;;) {
@@ -45,7 +49,8 @@ export class AnswerReader {
         this.#messages.push(piece.data);
         continue;
       }
-      // Alerts are ignored: the server closes the connection itself, or continues.
+      // Alerts and ChangeCipherSpec records are skipped. After an alert, the server closes the connection or
+      // continues the handshake.
       const isPassed = piece.type === CONTENT.alert || piece.type === CONTENT.changeCipherSpec;
       if (!isPassed || !this.#messages.isBetween) return { kind: 'not_tls' };
     }

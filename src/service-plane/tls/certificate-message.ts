@@ -1,8 +1,8 @@
 import { Cursor } from './tls-cursor.js';
 
 /**
- * Reads the certificates of a Certificate message before TLS 1.3 (RFC 5246, 7.4.2), leaf first, as copies;
- * null: malformed.
+ * Returns copies of the certificates in a Certificate message of TLS 1.2 or earlier (RFC 5246, 7.4.2), leaf
+ * first. Returns null if the message is malformed.
  */
 export function readCertificateMessage(body: Uint8Array): readonly Uint8Array[] | null {
   const message = new Cursor(body);

@@ -9,7 +9,10 @@ const SESSION_ID_BYTES = 32;
 const NO_COMPRESSION = 0;
 const ECH = { outer: 0, inner: 1 } as const;
 
-/** Reads the body of a ClientHello (RFC 8446, 4.1.2; RFC 5246, 7.4.1.2); null: malformed. */
+/**
+ * Reads the body of a ClientHello (RFC 8446, 4.1.2; RFC 5246, 7.4.1.2). Returns null if the body is
+ * malformed.
+ */
 export function readClientHello(body: Uint8Array): ClientHello | null {
   const hello = new Cursor(body);
   if (hello.number(2) >>> 8 !== 3) return null;
@@ -39,12 +42,15 @@ function optional<T>(
   return extension === undefined ? absent : (read(extension) ?? FAULT);
 }
 
-/** RFC 8446, 4.2.11. */
+/** RFC 8446, 4.2.11: the pre_shared_key extension must be the last extension of a ClientHello. */
 function isPreSharedKeyLast(extensions: ReadonlyMap<number, Cursor>): boolean {
   return !extensions.has(EXTENSION.preSharedKey) || [...extensions.keys()].at(-1) === EXTENSION.preSharedKey;
 }
 
-/** RFC 7301, 3.1; each byte becomes one character. */
+/**
+ * Returns the protocol names of the ALPN extension (RFC 7301, 3.1), without GREASE values; null if the
+ * extension is malformed. Each byte of a name becomes one character.
+ */
 function readProtocols(extension: Cursor): readonly string[] | null {
   const list = extension.vector(2);
   if (list.left === 0 || !extension.isSpent) return null;
@@ -58,7 +64,7 @@ function readProtocols(extension: Cursor): readonly string[] | null {
   return list.isSpent ? protocols : null;
 }
 
-/** Whether TLS 1.3 is offered. */
+/** Returns true if the supported_versions extension offers TLS 1.3; null if the extension is malformed. */
 function readVersions(extension: Cursor): boolean | null {
   const list = extension.vector(1);
   if (list.left === 0 || list.left % 2 !== 0 || !extension.isSpent) return null;
@@ -68,8 +74,9 @@ function readVersions(extension: Cursor): boolean | null {
 }
 
 /**
- * Whether the name is encrypted (RFC 9849, 5). An inner hello that was sent in plain text contains the real
- * name.
+ * Returns true if the extension shows that the real server name is encrypted (ECH, RFC 9849, 5). Returns
+ * false for the inner type: such a ClientHello, sent in plain text, contains the real name. Returns null if
+ * the extension is malformed.
  */
 function readEch(extension: Cursor): boolean | null {
   const type = extension.number(1);

@@ -5,28 +5,31 @@ import { readServerHello } from './server-hello.js';
 import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
 const LIMIT = 262_144;
-/** OpenSSL and other servers have sent records of this size even before encryption. */
+/**
+ * The longest accepted record, in bytes. OpenSSL and other servers send records of this size, also before
+ * encryption.
+ */
 const LONGEST_RECORD = 16_384 + 256;
 const WARNING = 1;
 const UNRECOGNIZED_NAME = 112;
 
-/** The facts of the certificate in a server's first flight. */
+/** The facts about the certificates in a server's first flight of messages. */
 export type FlightFacts =
-  /** In DER, leaf first; at least one. */
+  /** The certificates in DER, leaf first; at least one certificate. */
   | { readonly kind: 'chain'; readonly ders: readonly Uint8Array[] }
   | { readonly kind: 'hidden'; readonly by: 'tls13' | 'resumption' }
   | { readonly kind: 'unreadable'; readonly fault: FlightFault };
 
 export type FlightFault =
   | RecordFault
-  /** The server sent a fatal alert. */
+  /** The server sent a fatal alert, or a warning other than unrecognized_name. */
   | 'alert'
-  /** The server uses a cipher suite without a certificate. */
+  /** The server selected a cipher suite that uses no certificate. */
   | 'anonymous';
 
 /**
- * Reads a server's answer to a hello without taking part in the handshake. The result depends only on the
- * bytes, not on their division.
+ * Reads a server's response to a ClientHello, as an observer of the handshake. The result does not depend on
+ * the division of the stream into chunks.
  */
 export class FlightReader {
   readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
@@ -35,12 +38,15 @@ export class FlightReader {
   #alertLevel = 0;
   #facts: FlightFacts | null = null;
 
-  /** All pushed bytes. A view, valid until the next push. */
+  /** All bytes that were pushed. The value is a view that is valid until the next push. */
   get bytes(): Uint8Array {
     return this.#records.bytes;
   }
 
-  /** Returns null if more bytes are needed. The first facts are final. */
+  /**
+   * Returns the facts of the certificates; null if more bytes are needed. After the first result, each later
+   * call returns the same facts.
+   */
   push(chunk: Uint8Array): FlightFacts | null {
     this.#records.push(chunk);
     this.#facts ??= this.#read();
@@ -67,7 +73,10 @@ export class FlightReader {
       : unreadable('malformed');
   }
 
-  /** A server that does not know the name may send this warning and continue (RFC 6066, 3). */
+  /**
+   * Accepts the warning unrecognized_name only: a server that does not have the requested name may send this
+   * warning and continue the handshake (RFC 6066, 3).
+   */
   #alert({ data, isLast }: RecordPiece): FlightFacts | null {
     for (const byte of data) {
       if (this.#alertLevel === 0) {

@@ -1,6 +1,9 @@
 const FIRST_CAPACITY = 1024;
 
-/** An append-only buffer. It allocates by the bytes that have arrived, not by an announced length. */
+/**
+ * An append-only buffer. Its memory grows with the bytes that have arrived, because a peer may announce a
+ * length and not send the bytes.
+ */
 export class GrowingBytes {
   #held = new Uint8Array(0);
   #length = 0;
@@ -13,7 +16,10 @@ export class GrowingBytes {
     return this.view(0, this.#length);
   }
 
-  /** A later append does not change the view; an append after `clear` does. */
+  /**
+   * Returns a view of the bytes from index `from` to index `to`, exclusive. A later append does not change
+   * the bytes of the view. An append after `clear` can overwrite them.
+   */
   view(from: number, to: number): Uint8Array {
     return this.#held.subarray(from, to);
   }

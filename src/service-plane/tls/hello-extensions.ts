@@ -1,8 +1,9 @@
 import type { Cursor } from './tls-cursor.js';
 
 /**
- * Reads the extensions at the end of a hello, by type; null: they do not end exactly at its end, or a type is
- * repeated (RFC 8446, 4.2).
+ * Reads the extensions at the end of a ClientHello or ServerHello. The keys of the result are extension
+ * types. Returns null if a type is repeated (RFC 8446, 4.2), or if the extensions do not end exactly at the
+ * end of the message.
  */
 export function readExtensions(hello: Cursor): ReadonlyMap<number, Cursor> | null {
   const extensions = new Map<number, Cursor>();

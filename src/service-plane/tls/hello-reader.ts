@@ -4,19 +4,19 @@ import { MessageReader } from './message-reader.js';
 import { RecordReader } from './record-reader.js';
 import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
-/** The limit of the stream, record headers included. */
+/** The maximum number of stream bytes up to the end of the ClientHello, record headers included. */
 const LIMIT = 65_536;
 const LONGEST_RECORD = 16_384;
 
 /**
- * Records that may precede a second hello: the first hello's early data, a change of cipher for middleboxes,
- * an alert.
+ * Types of records that may precede the second ClientHello: early data after the first ClientHello, a
+ * ChangeCipherSpec for middleboxes, and an alert.
  */
 const BEFORE_SECOND: ReadonlySet<number> = new Set([CONTENT.changeCipherSpec, CONTENT.alert, CONTENT.applicationData]);
 
 /**
- * Reads a hello from a client's TCP stream, for any division into segments and records. The result depends
- * only on the bytes: the facts are always known at the same byte.
+ * Reads a ClientHello from a client's TCP stream. The result and the byte at which it is known do not depend
+ * on the division of the stream into segments and records.
  */
 export class HelloReader {
   readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
@@ -28,32 +28,38 @@ export class HelloReader {
   #skipped = 0;
 
   /**
-   * `second`: the stream begins after the first hello, and contains the hello that answers a
-   * HelloRetryRequest.
+   * With `second`, the stream begins after the first ClientHello, and contains the second ClientHello, sent
+   * after a HelloRetryRequest.
    */
   constructor(which: 'first' | 'second' = 'first') {
     this.#isSecond = which === 'second';
   }
 
-  /** The body of the hello's message; empty if no hello could be read. */
+  /** The body of the ClientHello message; empty if no ClientHello could be read. */
   get body(): Uint8Array {
     return this.#body;
   }
 
   /**
-   * The number of bytes up to the end of the hello. If it is incomplete or unreadable: up to its first
-   * record.
+   * The number of bytes from the start of the stream to the end of the ClientHello. If the ClientHello is
+   * incomplete or unreadable: the number of bytes before its first record.
    */
   get end(): number {
     return this.#body.length > 0 ? this.#records.position : this.#skipped;
   }
 
-  /** All pushed bytes, including those after the hello. A view, valid until the next push. */
+  /**
+   * All bytes that were pushed, including bytes after the ClientHello. The value is a view that is valid
+   * until the next push.
+   */
   get bytes(): Uint8Array {
     return this.#records.bytes;
   }
 
-  /** Returns null if more bytes are needed. The first facts are final. */
+  /**
+   * Returns the facts of the ClientHello; null if more bytes are needed. After the first result, each later
+   * call returns the same facts.
+   */
   push(chunk: Uint8Array): HelloFacts | null {
     this.#records.push(chunk);
     this.#facts ??= this.#read();
@@ -76,7 +82,8 @@ export class HelloReader {
       const message = this.#messages.next();
       if (message === null) continue;
       if (message === 'too_long') return unreadable('too_long');
-      // RFC 8446, 4.1.2: a client must wait for the answer to its hello, so nothing may follow it.
+      // RFC 8446, 4.1.2: a client must wait for the response to its ClientHello, so the record must end with
+      // the ClientHello.
       if (!piece.isLast || !this.#messages.isBetween) return unreadable('malformed');
       const facts = readClientHello(message.body);
       if (facts === null) return unreadable('malformed');

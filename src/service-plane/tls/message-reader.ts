@@ -5,7 +5,7 @@ const HEADER_BYTES = 4;
 export type HandshakeMessage = { readonly type: number; readonly body: Uint8Array };
 
 /**
- * Assembles handshake messages from pieces of records. Returned messages are views, valid until the next
+ * Assembles TLS handshake messages from pieces of records. A returned message is a view, valid until the next
  * push.
  */
 export class MessageReader {
@@ -14,12 +14,12 @@ export class MessageReader {
   #source: Uint8Array = new Uint8Array(0);
   #at = 0;
 
-  /** `longest`: the greatest length of a message body. */
+  /** `longest`: the maximum length of a message body, in bytes. */
   constructor(longest: number) {
     this.#longest = longest;
   }
 
-  /** Whether all pushed bytes have been read. */
+  /** True if all pushed bytes belong to messages that `next` has returned. */
   get isBetween(): boolean {
     return this.#at === this.#source.length;
   }
@@ -36,7 +36,7 @@ export class MessageReader {
     this.#source = this.#held.bytes;
   }
 
-  /** Returns null if more bytes are needed. */
+  /** Returns the next handshake message; null if more bytes are needed. */
   next(): HandshakeMessage | 'too_long' | null {
     const bytes = this.#source;
     const at = this.#at;

@@ -5,12 +5,14 @@ const HEADER_BYTES = 5;
 
 export type RecordFault = 'not_tls' | 'malformed' | 'too_long';
 
-/** A part of a record, never empty. `isLast`: it ends the record. */
+/**
+ * Consecutive payload bytes of one TLS record, at least one byte. `isLast`: the record ends with this piece.
+ */
 export type RecordPiece = { readonly type: number; readonly data: Uint8Array; readonly isLast: boolean };
 
 /**
- * Splits an unencrypted stream into pieces of records, for any division into chunks. The result depends only
- * on the bytes. A stream of more than `limit` bytes is `too_long`.
+ * Splits an unencrypted TLS stream into pieces of records. The sequence of records and faults does not depend
+ * on the division of the stream into chunks. If the stream exceeds `limit` bytes, `next` returns `too_long`.
  */
 export class RecordReader {
   readonly #limit: number;
@@ -20,18 +22,20 @@ export class RecordReader {
   #type = 0;
   #left = 0;
 
-  /** `longest`: the greatest payload of a record. */
+  /**
+   * `limit`: the maximum length of the stream. `longest`: the maximum payload of a record. Both are in bytes.
+   */
   constructor({ limit, longest }: { readonly limit: number; readonly longest: number }) {
     this.#limit = limit;
     this.#longest = longest;
   }
 
-  /** All pushed bytes. */
+  /** All bytes that were pushed. */
   get bytes(): Uint8Array {
     return this.#wire.bytes;
   }
 
-  /** The number of bytes covered by the returned pieces and their headers. */
+  /** The number of stream bytes that belong to the returned pieces and their record headers. */
   get position(): number {
     return this.#at;
   }
@@ -40,7 +44,7 @@ export class RecordReader {
     this.#wire.append(chunk);
   }
 
-  /** Returns null if more bytes are needed. */
+  /** Returns the next piece of a record, or a fault; null if more bytes are needed. */
   next(): RecordPiece | RecordFault | null {
     const end = Math.min(this.#wire.length, this.#limit);
     if (this.#left === 0) {

@@ -4,7 +4,7 @@ import { EXTENSION } from './tls-numbers.js';
 
 const VERSION_AND_RANDOM_BYTES = 34;
 
-/** Extensions with their own rules of comparison. */
+/** Extensions that may differ between the two ClientHellos, each by its own rule in `mayFollow`. */
 const SPECIAL: ReadonlySet<number> = new Set([
   EXTENSION.padding,
   EXTENSION.preSharedKey,
@@ -18,9 +18,10 @@ type Hello = { readonly fixed: Uint8Array; readonly extensions: Extensions };
 type Extensions = ReadonlyMap<number, Uint8Array>;
 
 /**
- * Whether a client may send `second` after `first` and `retry`; all three are message bodies. Everything
- * except what RFC 8446, 4.1.2 lists must be equal, including the order of extensions. The encrypted inner
- * hello (RFC 9849) may differ.
+ * Returns true if a client may send the ClientHello `second` after the ClientHello `first` and the
+ * HelloRetryRequest `retry`. The arguments are message bodies. Only the differences that RFC 8446, 4.1.2
+ * lists are permitted; the order of extensions must be equal. The encrypted inner ClientHello (RFC 9849) may
+ * also differ.
  */
 export function mayFollow(first: Uint8Array, retry: Uint8Array, second: Uint8Array): boolean {
   const before = splitHello(first);
@@ -48,7 +49,10 @@ function isPlainlyEqual(before: Extensions, after: Extensions): boolean {
   );
 }
 
-/** Ages and binders may differ, and unsuitable keys may be left out; no key may be added. */
+/**
+ * Returns true if every pre-shared key in `after` is also in `before`, in the same order. The ticket ages and
+ * binders may differ, and keys may be missing in `after`.
+ */
 function keepsIdentities(before: Uint8Array | undefined, after: Uint8Array | undefined): boolean {
   if (after === undefined) return true;
   if (before === undefined) return false;
@@ -64,7 +68,10 @@ function keepsIdentities(before: Uint8Array | undefined, after: Uint8Array | und
   return true;
 }
 
-/** RFC 8446, 4.2.11; each byte becomes one character. Null: malformed. */
+/**
+ * Returns the identities of a pre_shared_key extension (RFC 8446, 4.2.11); null if the extension is
+ * malformed. Each byte of an identity becomes one character.
+ */
 function identitiesOf(extension: Uint8Array): readonly string[] | null {
   const offered = new Cursor(extension);
   const list = offered.vector(2);
@@ -88,7 +95,10 @@ function splitHello(body: Uint8Array): Hello | null {
   return extensions === null ? null : { fixed, extensions };
 }
 
-/** The cookie of a HelloRetryRequest has the same format as the client's, including its length. */
+/**
+ * Returns the extensions of a HelloRetryRequest; null if malformed. Its cookie extension can be compared with
+ * the client's cookie extension byte for byte, because both have the same format.
+ */
 function splitRetry(body: Uint8Array): Extensions | null {
   const retry = new Cursor(body);
   retry.skip(VERSION_AND_RANDOM_BYTES);

@@ -6,9 +6,9 @@ const RANDOM_BYTES = 32;
 const SESSION_ID_BYTES = 32;
 
 /**
- * Returns the protocol of a ServerHello (RFC 8446, 4.1.3), which decides whether its certificates can be
- * read: those of TLS 1.3 are encrypted. A HelloRetryRequest has the same format, and exists in TLS 1.3 only.
- * Null: malformed.
+ * Returns the TLS version of a ServerHello or HelloRetryRequest (RFC 8446, 4.1.3); null if malformed. The
+ * caller needs the version because certificates are encrypted in TLS 1.3. A HelloRetryRequest has the format
+ * of a ServerHello, and exists only in TLS 1.3.
  */
 export function readServerHello(body: Uint8Array): 'tls13' | 'older' | null {
   const hello = new Cursor(body);
@@ -21,7 +21,7 @@ export function readServerHello(body: Uint8Array): 'tls13' | 'older' | null {
   if (extensions === null) return null;
   const selected = extensions.get(EXTENSION.supportedVersions);
   if (selected === undefined) return isRetry(body) ? null : 'older';
-  // RFC 8446, 4.2.1: this extension selects no version before 1.3.
+  // RFC 8446, 4.2.1: the supported_versions extension must not select a version before TLS 1.3.
   return version === 0x0303 && selected.number(2) === TLS13 && selected.isSpent ? 'tls13' : null;
 }
 
@@ -30,7 +30,10 @@ const RETRY_RANDOM = [
   0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-/** Whether the body of a ServerHello is a HelloRetryRequest (RFC 8446, 4.1.3). */
+/**
+ * Returns true if a message with the ServerHello format is a HelloRetryRequest: its random field has a fixed
+ * value (RFC 8446, 4.1.3).
+ */
 export function isRetry(body: Uint8Array): boolean {
   return RETRY_RANDOM.every((byte, index) => body[2 + index] === byte);
 }

@@ -7,10 +7,10 @@ const DOT = 0x2e;
 const A_TO_Z_UPPER = { first: 0x41, last: 0x5a } as const;
 
 /**
- * Reads the one name of a server_name extension (RFC 6066, 3), in lower case; null: no name that every server
- * would read alike. As in OpenSSL, other name types and a second name are rejected. The RFC forbids a last
- * dot and addresses, but OpenSSL accepts both: here the dot is dropped, and an address is rejected. Invalid
- * host names are rejected too.
+ * Reads the host name of a server_name extension (RFC 6066, 3), in lower case. Returns null for any content
+ * that different servers could read differently. As in OpenSSL, other name types and a second name are
+ * rejected. OpenSSL accepts a dot at the end and IP addresses, although the RFC forbids both. This function
+ * removes the dot, and rejects addresses and invalid host names.
  */
 export function readServerName(extension: Cursor): string | null {
   const list = extension.vector(2);
@@ -45,7 +45,10 @@ function isUpper(byte: number): boolean {
   return byte >= A_TO_Z_UPPER.first && byte <= A_TO_Z_UPPER.last;
 }
 
-/** A number as last label makes the name an IPv4 address, also in its short, octal and hexadecimal forms. */
+/**
+ * Returns true if the last label of a name is a number. Such a name can be read as an IPv4 address in short,
+ * octal or hexadecimal form.
+ */
 function endsInNumber(name: string): boolean {
   return /(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$/.test(name);
 }

@@ -1,5 +1,6 @@
 /**
- * A read position in bytes. A read beyond the end returns zeros or nothing, and sets `hasOverrun` for good.
+ * A read position in a byte array. A read beyond the end returns 0 or no bytes, and sets `hasOverrun`, which
+ * is never cleared.
  */
 export class Cursor {
   #hasOverrun = false;
@@ -18,7 +19,7 @@ export class Cursor {
     return this.#hasOverrun;
   }
 
-  /** Whether all bytes were read, without a read beyond the end. */
+  /** True if all bytes were read, and no read went beyond the end. */
   get isSpent(): boolean {
     return this.at === this.end && !this.#hasOverrun;
   }
@@ -31,7 +32,7 @@ export class Cursor {
     return value;
   }
 
-  /** The bytes after a length prefix of `width` bytes. */
+  /** Reads a length prefix of `width` bytes, and returns a cursor for that many following bytes. */
   vector(width: 1 | 2 | 3): Cursor {
     const length = this.number(width);
     const from = this.#take(length);
@@ -42,7 +43,7 @@ export class Cursor {
     this.#take(count);
   }
 
-  /** Returns a view of the remaining bytes, and marks them as read. */
+  /** Returns a view of the remaining bytes, and moves the read position to the end. */
   rest(): Uint8Array {
     const from = this.at;
     this.at = this.end;

@@ -27,7 +27,8 @@ export const EXTENSION = {
 export const TLS13 = 0x0304;
 
 /**
- * RFC 8701: clients offer the values 0x0a0a, 0x1a1a … 0xfafa, so that servers learn to ignore unknown values.
+ * Returns true for a GREASE value: 0x0a0a, 0x1a1a … 0xfafa (RFC 8701). Clients send these values so that
+ * servers learn to ignore unknown values.
  */
 export function isGrease(value: number): boolean {
   return (value & 0x0f0f) === 0x0a0a && value >>> 8 === (value & 0xff);
