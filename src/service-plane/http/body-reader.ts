@@ -5,14 +5,14 @@ import type { Framing } from './fields.js';
 
 const NOTHING: readonly Buffer[] = [];
 
-/** Finds the data of a body, and its end. The data are views of the pushed chunks. */
+/** Finds the data and the end of an HTTP/1.1 body. The returned data are views of the pushed chunks. */
 export class BodyReader {
-  /** The position in the last chunk where the body ended or a fault was found. */
+  /** The position in the last pushed chunk where the body ended or a fault was found. */
   end = 0;
   readonly #chunks: ChunkReader | null;
   #left: number;
 
-  /** `head`: see `TrailerReader`. */
+  /** `head`: the fields of a request, with which its trailers are compared; empty for a response. */
   constructor(framing: Framing, head: Headers = []) {
     this.#chunks = framing === 'chunked' ? new ChunkReader(head) : null;
     this.#left = typeof framing === 'number' ? framing : Number.POSITIVE_INFINITY;
@@ -26,7 +26,7 @@ export class BodyReader {
     return this.#chunks === null ? null : this.#chunks.fault;
   }
 
-  /** The trailers of a complete chunked body. */
+  /** The trailers of a chunked body; empty before the body is complete. */
   get trailers(): Headers {
     return this.#chunks === null ? [] : this.#chunks.trailers;
   }
@@ -44,7 +44,7 @@ export class BodyReader {
     return [from === 0 && this.end === chunk.length ? chunk : chunk.subarray(from, this.end)];
   }
 
-  /** Marks the end of the connection. Returns whether the body is complete. */
+  /** Tells the reader that the connection has ended. Returns true if the body is complete. */
   finish(): boolean {
     if (this.#left === Number.POSITIVE_INFINITY && this.#chunks === null) this.#left = 0;
     return this.isComplete;

@@ -2,14 +2,14 @@ import type { Authority } from './authority.js';
 import type { HttpFault } from './fault.js';
 
 /**
- * The intended server of a connection: the name of its hello, in lower case without its last dot, and the
- * destination port.
+ * The server that a TLS connection is intended for. `sni`: the server name of the ClientHello, in lower case
+ * without a dot at the end. `port`: the destination port.
  */
 export type Connection = { readonly sni: string; readonly port: number };
 
 /**
- * A request must name the server that the connection is for. Otherwise another server might answer it (RFC
- * 9110, 7.4).
+ * Returns a fault if the host of a request is not the server of the connection. Without this check, a
+ * different server could process the request (RFC 9110, 7.4).
  */
 export function hostFault({ host, port }: Authority, connection: Connection): HttpFault | null {
   const isIt = host === connection.sni && (port === null || port === connection.port);

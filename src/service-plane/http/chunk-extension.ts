@@ -17,7 +17,7 @@ export class ChunkExtension {
     this.#place = PLACE.nameStart;
   }
 
-  /** Whether the octet is valid here; a CR is valid where the extensions may end. */
+  /** Returns true if `octet` is valid at the current position. A CR is valid where the extensions may end. */
   take(octet: number): boolean {
     switch (this.#place) {
       case PLACE.nameStart:

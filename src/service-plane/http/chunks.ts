@@ -9,21 +9,27 @@ const MAX_EXTENSION_BYTES = 16_384;
 
 const STAGE = { size: 0, extension: 1, sizeLf: 2, data: 3, dataCr: 4, dataLf: 5, trailers: 6, done: 7 };
 
-/** Reads a chunked body (RFC 9112, 7.1). Extensions are dropped. */
+/** Reads a chunked body (RFC 9112, 7.1). Chunk extensions are checked, but not forwarded. */
 export class ChunkReader {
   fault: HttpFault | null = null;
   trailers: Headers = [];
-  /** The position in the last pushed bytes where the body ended. */
+  /**
+   * The position in the last pushed bytes where the reader stopped: at the end of the body, at a fault, or at
+   * the end of the bytes.
+   */
   end = 0;
   #stage = STAGE.size;
   #digits = 0;
-  /** The chunk's size while its digits are read, then the number of its remaining bytes. */
+  /**
+   * While the digits of a chunk size are read: the size so far. After that: the number of bytes of the chunk
+   * that are still missing.
+   */
   #left = 0;
   #extensionBytes = 0;
   readonly #extensions = new ChunkExtension();
   readonly #trailerReader: TrailerReader;
 
-  /** `head`: see `TrailerReader`. */
+  /** `head`: the fields of a request, with which its trailers are compared; empty for a response. */
   constructor(head: Headers) {
     this.#trailerReader = new TrailerReader(head);
   }
@@ -124,7 +130,10 @@ function hexDigit(octet: number): number {
 
 const LINE_END = Buffer.from('\r\n', 'latin1');
 
-/** Writes data as one chunk; the buffers are to be sent in this order. No data: no chunk. */
+/**
+ * Returns the buffers that encode `data` as one chunk, in the order in which they must be sent. Without data,
+ * returns no buffers, because an empty chunk would end the body.
+ */
 export function chunked(data: readonly Buffer[]): readonly Buffer[] {
   let size = 0;
   for (const slice of data) size += slice.length;
@@ -132,7 +141,7 @@ export function chunked(data: readonly Buffer[]): readonly Buffer[] {
   return [Buffer.from(`${size.toString(16)}\r\n`, 'latin1'), ...data, LINE_END];
 }
 
-/** Writes the end of a chunked body. */
+/** Returns the last chunk and the trailers, which end a chunked body. */
 export function lastChunk(trailers: Headers = []): Buffer {
   const lines = trailers.map(([name, value, sent]) => `${sent ?? name}: ${value}\r\n`);
   return Buffer.from(`0\r\n${lines.join('')}\r\n`, 'latin1');

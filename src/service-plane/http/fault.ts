@@ -1,4 +1,7 @@
-/** Why bytes are not acceptable HTTP, and the status that the client receives. */
+/**
+ * The reasons why the bytes of a message are not acceptable as HTTP, each with the status that the client
+ * receives.
+ */
 export const FAULT_STATUS = {
   absolute_form_mismatch: 400,
   ambiguous_names: 400,

@@ -3,19 +3,23 @@ import type { HttpFault } from './fault.js';
 import type { RawHead } from './head.js';
 import { isSpace } from './octets.js';
 
-/** How a body is delimited: by a number of bytes, by chunks, or by the end of the connection. */
+/**
+ * How the end of a body is determined: by a number of bytes, by chunked coding, or by the end of the
+ * connection.
+ */
 export type Framing = number | 'chunked' | 'until_close';
 
 /**
- * The fields of a head: those that are forwarded, and the facts of the hop-by-hop fields (RFC 9110, 7.6.1).
+ * The fields of a head: `list` contains the fields that are forwarded. The other members contain facts from
+ * the hop-by-hop fields (RFC 9110, 7.6.1).
  */
 export type Fields = {
   readonly list: Headers;
-  /** The values of all Host fields. */
+  /** The values of all Host fields of the request. */
   readonly hosts: readonly string[];
-  /** How the head delimits its body; null: it does not say. */
+  /** The body length or chunked coding that the head declares; null if the head declares neither. */
   readonly framing: number | 'chunked' | null;
-  /** Options in lower case, of all fields with the name. */
+  /** The options of all Connection fields, in lower case. */
   readonly connection: readonly string[];
   readonly upgrade: readonly string[];
   readonly te: readonly string[];
@@ -68,8 +72,8 @@ const NO_HOP_FACTS: HopFacts = {
 };
 
 /**
- * Records hop-by-hop fields; returns whether the field is forwarded. The switch is on the length: few other
- * names have these lengths.
+ * Records the facts of a hop-by-hop field, and returns true if the field is forwarded. The switch uses the
+ * name length, which is fast because few other names have these lengths.
  */
 function isForwarded([name, value]: Header, said: HopFacts, side: Side): boolean {
   switch (name.length) {
@@ -121,14 +125,17 @@ function framingOf(said: HopFacts): number | 'chunked' | null {
   return length;
 }
 
-/** Whether two different names become equal if `-` is replaced by `_`, as CGI gateways do. */
+/**
+ * Returns true if two different names become equal when `-` is replaced by `_`. CGI gateways make this
+ * replacement.
+ */
 export function areAmbiguous(names: readonly string[]): boolean {
   if (!names.some((name) => name.includes('_'))) return false;
   const different = new Set(names);
   return new Set([...different].map((name) => name.replaceAll('_', '-'))).size < different.size;
 }
 
-/** The field whose positions begin at `index` of the marks. */
+/** Returns the field whose three positions begin at `index` in `lines.marks`. */
 export function fieldAt({ text, lower, base, lines }: RawHead, index: number): Header {
   const { marks } = lines;
   const colon = (marks[index + 1] as number) - base;
@@ -138,8 +145,8 @@ export function fieldAt({ text, lower, base, lines }: RawHead, index: number): H
 }
 
 /**
- * Reads a Content-Length (RFC 9110, 8.6) that all parsers read alike; null: not a number, a leading zero, or
- * above the safe integers.
+ * Returns the number in a Content-Length field (RFC 9110, 8.6). Returns null for texts that parsers could
+ * read differently: no decimal number, a leading zero, or a number above the safe integers.
  */
 export function readLength(text: string): number | null {
   if (!/^(0|[1-9][0-9]{0,15})$/.test(text)) return null;
@@ -148,8 +155,8 @@ export function readLength(text: string): number | null {
 }
 
 /**
- * Removes the fields that a Connection field names, which are hop-by-hop. Returns null if it names a field
- * that is not (RFC 9110, 7.6.1).
+ * Removes the fields that a Connection field names, because these fields are hop-by-hop. Returns null if a
+ * Connection field names Host or Content-Length, which are never hop-by-hop (RFC 9110, 7.6.1).
  */
 function withoutNamed(list: Headers, connection: readonly string[]): Headers | null {
   if (connection === KEPT_ALIVE) return list;
@@ -172,7 +179,7 @@ function options(before: readonly string[], value: string): readonly string[] {
   return before.length === 0 ? more : [...before, ...more];
 }
 
-/** Trims spaces and tabs; other white space is a part of the value. */
+/** Removes spaces and tabs at both ends. Other white space belongs to the value. */
 function trimmed(text: string, from: number, to: number): string {
   let start = from;
   let end = to;

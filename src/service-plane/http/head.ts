@@ -5,8 +5,9 @@ const MAX_HEAD_BYTES = 65_536;
 const FIRST_CAPACITY = 4096;
 
 /**
- * A head as received, and in lower case. Positions in `lines` refer to the pushed bytes: subtract `base` for
- * either text.
+ * A message head. `text`: the head as received; `lower`: the head in lower case. The positions in `lines`
+ * count from the start of a buffer in which the head begins at `base`. Subtract `base` from a position to use
+ * it in `text` or `lower`.
  */
 export type RawHead = {
   readonly text: string;
@@ -15,9 +16,12 @@ export type RawHead = {
   readonly lines: LineScanner;
 };
 
-/** Reads heads one after the other, for any division of the bytes; `finish` interprets them. */
+/**
+ * Reads message heads one after another. The result does not depend on the division of the bytes into chunks.
+ * Subclasses implement `finish`, which interprets a complete head.
+ */
 export abstract class HeadReader<Head> {
-  /** The position in the last chunk where the returned head ended. */
+  /** The position in the last pushed chunk where the returned head ended. */
   end = 0;
   readonly #lines: LineScanner;
   readonly #limit: number;
@@ -30,14 +34,14 @@ export abstract class HeadReader<Head> {
     this.#limit = limit;
   }
 
-  /** Whether a head has begun and is incomplete. */
+  /** True if a part of a head was pushed and the head is incomplete. */
   get isInside(): boolean {
     return this.#length > 0;
   }
 
   /**
-   * Returns null if more bytes are needed. After a refusal, every call returns it. The result does not refer
-   * to the chunk.
+   * Returns a head or a refusal; null if more bytes are needed. After a refusal, every call returns the same
+   * refusal. The result contains copies, and no views of `chunk`.
    */
   push(chunk: Buffer, from = 0): Head | Refusal | null {
     if (this.#refusal !== null) return this.#refusal;
@@ -69,7 +73,8 @@ export abstract class HeadReader<Head> {
   #finished(bytes: Buffer, base: number): Head | Refusal {
     const lines = this.#lines;
     const text = bytes.toString('latin1', base, lines.at);
-    // Lowered once for all names: in latin1 the positions stay the same.
+    // Convert the whole head to lower case at once, which is faster than field by field. Positions do not
+    // change, because each latin1 character stays one character.
     return this.finish({ text, lower: text.toLowerCase(), base, lines });
   }
 

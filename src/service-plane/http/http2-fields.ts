@@ -3,7 +3,7 @@ import type { HttpFault, Refusal } from './fault.js';
 import { isFieldValue, isLowerToken } from './octets.js';
 import { areAmbiguousBehind, isForbiddenTrailer } from './trailers.js';
 
-/** Connection-specific fields, which HTTP/2 forbids (RFC 9113, 8.2.2). */
+/** The connection-specific fields. HTTP/2 forbids these fields (RFC 9113, 8.2.2). */
 const OF_CONNECTION: ReadonlySet<string> = new Set([
   'connection',
   'http2-settings',
@@ -13,7 +13,9 @@ const OF_CONNECTION: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** A header block: each pseudo-header at most once, and the fields in order. */
+/**
+ * An HTTP/2 header block. A pseudo-header occurs at most once. The other fields are in the order received.
+ */
 export type Block = { readonly pseudo: Readonly<Pseudo>; readonly fields: readonly Header[] };
 type Pseudo = Record<':method' | ':scheme' | ':authority' | ':path' | ':status', string | undefined>;
 const NO_PSEUDO: Readonly<Pseudo> = {
@@ -24,7 +26,10 @@ const NO_PSEUDO: Readonly<Pseudo> = {
   ':status': undefined,
 };
 
-/** Reads an HTTP/2 header block (RFC 9113, 8.2 and 8.3): names and values alternate. */
+/**
+ * Reads an HTTP/2 header block (RFC 9113, 8.2 and 8.3). `raw` contains names and values alternately; `known`
+ * contains the permitted pseudo-headers.
+ */
 export function readHttp2Block(raw: readonly string[], known: ReadonlySet<string>): Block | HttpFault {
   const pseudo: Pseudo = { ...NO_PSEUDO };
   const fields: Header[] = [];
@@ -47,8 +52,8 @@ export function readHttp2Block(raw: readonly string[], known: ReadonlySet<string
 const NONE: ReadonlySet<string> = new Set();
 
 /**
- * Reads the trailers of a request or a response (RFC 9113, 8.1). `head`: the fields of a request; empty for a
- * response.
+ * Reads the trailers of an HTTP/2 request or response (RFC 9113, 8.1). `head`: the fields of a request, with
+ * which its trailers are compared; empty for a response.
  */
 export function readHttp2Trailers(raw: readonly string[], head: Headers): Headers | Refusal {
   const block = readHttp2Block(raw, NONE);
@@ -63,7 +68,7 @@ export function valuesOf(headers: Headers, name: string): readonly string[] {
   return headers.filter((header) => header[0] === name).map((header) => header[1]);
 }
 
-/** Fields that Node's HTTP/2 sends only once. */
+/** Fields that Node's HTTP/2 API can send only once per message. */
 const SINGLETONS: ReadonlySet<string> = new Set([
   'access-control-allow-credentials',
   'access-control-max-age',
@@ -99,7 +104,10 @@ const SINGLETONS: ReadonlySet<string> = new Set([
   'x-content-type-options',
 ]);
 
-/** Joins different values of a singleton field into a list at its first position (RFC 9110, 5.3). */
+/**
+ * Joins the different values of a repeated singleton field into one list (RFC 9110, 5.3), at the position of
+ * its first value. Node would otherwise refuse to send the repeated field.
+ */
 export function withSingletons(fields: readonly Header[]): readonly Header[] {
   if (!fields.some(([name], index) => SINGLETONS.has(name) && hasFieldBefore(fields, name, index))) return fields;
   const once: Header[] = [];
@@ -111,7 +119,7 @@ export function withSingletons(fields: readonly Header[]): readonly Header[] {
   return once;
 }
 
-/** Whether a field with this name comes before `end`. */
+/** Returns true if `fields` contains a field with this name before index `end`. */
 function hasFieldBefore(fields: readonly Header[], name: string, end: number): boolean {
   for (let index = 0; index < end; index++) if (fields[index]?.[0] === name) return true;
   return false;

@@ -7,21 +7,24 @@ import { methodFault } from './request-head.js';
 import { readTarget } from './target.js';
 
 /**
- * An HTTP/2 request as it is evaluated and forwarded. `headers`: the forwarded fields, with a Host field
- * equal to `:authority`, and with all cookie fields joined into one (RFC 9113, 8.2.3).
+ * An HTTP/2 request as it is evaluated and forwarded. `headers`: the forwarded fields. They include a Host
+ * field equal to `:authority`, and one cookie field with all cookies (RFC 9113, 8.2.3).
  */
 export type Http2Request = RequestFacts & {
-  /** The `:authority`, or the Host field if there is no `:authority`. */
+  /** The value of `:authority`, or the value of the Host field if there is no `:authority`. */
   readonly authority: string;
   readonly port: number | null;
-  /** The content-length; null: none. */
+  /** The value of the content-length field; null if there is no such field. */
   readonly length: number | null;
   readonly expectsContinue: boolean;
 };
 
 const PSEUDO: ReadonlySet<string> = new Set([':method', ':scheme', ':authority', ':path']);
 
-/** Reads an HTTP/2 header block (RFC 9113, 8.3): names and values alternate, in the order received. */
+/**
+ * Reads the header block of an HTTP/2 request (RFC 9113, 8.3). `raw` contains names and values alternately,
+ * in the order received.
+ */
 export function readHttp2Request(raw: readonly string[]): Http2Request | Refusal {
   const request = readBlock(raw);
   return typeof request === 'string' ? { fault: request } : request;
@@ -45,7 +48,7 @@ function understood({ pseudo, fields }: Block): Http2Request | HttpFault {
   if (host === 'repeated') return 'two_hosts';
   const text = pseudo[':authority'] ?? host?.value;
   if (text === undefined) return 'no_host';
-  // RFC 9113, 8.3.1: `:authority` and Host must be equal if both exist.
+  // RFC 9113, 8.3.1: if a request has both `:authority` and Host, their values must be equal.
   if (host !== null && host.value.toLowerCase() !== text.toLowerCase()) return 'two_hosts';
   const authority = readAuthority(text);
   if (typeof authority === 'string') return authority;
@@ -68,14 +71,14 @@ function understood({ pseudo, fields }: Block): Http2Request | HttpFault {
   };
 }
 
-/** The value of a field that may come once. */
+/** The value of a field that may occur only once; null if the field is missing. */
 type Once = { readonly value: string } | 'repeated' | null;
 
 type BlockFacts = {
   host: Once;
   length: Once;
   expectsContinue: boolean;
-  /** An expectation other than `100-continue`. */
+  /** True if an Expect field has a value other than `100-continue`. */
   expectsElse: boolean;
   crumbs: number;
   /** All fields except Host and Expect. */
@@ -106,7 +109,7 @@ function blockFactsOf(fields: readonly Header[]): BlockFacts {
   return said;
 }
 
-/** Joins the cookie fields into one (RFC 9113, 8.2.3). */
+/** Joins all cookie fields into one cookie field (RFC 9113, 8.2.3). */
 function withOneCookie(headers: readonly Header[]): readonly Header[] {
   const cookie = valuesOf(headers, 'cookie').join('; ');
   return [...headers.filter(([name]) => name !== 'cookie'), ['cookie', cookie]];

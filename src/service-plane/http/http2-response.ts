@@ -3,14 +3,15 @@ import type { HttpFault, Refusal } from './fault.js';
 import { readLength } from './fields.js';
 import { readHttp2Block, withSingletons } from './http2-fields.js';
 
-/**
- * An HTTP/2 response, final or interim, as it is evaluated and forwarded. `headers`: the forwarded fields.
- */
+/** A final or interim HTTP/2 response as it is evaluated and forwarded. `headers`: the forwarded fields. */
 export type Http2Response = ResponseFacts & { readonly status: number };
 
 const PSEUDO: ReadonlySet<string> = new Set([':status']);
 
-/** Reads a header block (RFC 9113, 8.3.2): names and values alternate, in the order received. */
+/**
+ * Reads the header block of an HTTP/2 response (RFC 9113, 8.3.2). `raw` contains names and values
+ * alternately, in the order received.
+ */
 export function readHttp2Response(raw: readonly string[]): Http2Response | Refusal {
   const response = readResponse(raw);
   return typeof response === 'string' ? { fault: response } : response;
@@ -21,7 +22,7 @@ function readResponse(raw: readonly string[]): Http2Response | HttpFault {
   if (typeof block === 'string') return block;
   const digits = block.pseudo[':status'];
   if (digits === undefined) return 'pseudo_header';
-  // RFC 9113, 8.6: HTTP/2 has no 101.
+  // RFC 9113, 8.6: HTTP/2 does not use the status 101, because it has no protocol upgrade.
   if (!/^[1-5][0-9]{2}$/.test(digits) || digits === '101') return 'status_line';
   let length: string | null = null;
   for (const [name, value] of block.fields) {
@@ -31,7 +32,8 @@ function readResponse(raw: readonly string[]): Http2Response | HttpFault {
   }
   if (length !== null && readLength(length) === null) return 'content_length';
   const status = Number(digits);
-  // RFC 9110, 8.6: these responses have no Content-Length; one sent by the server is removed.
+  // RFC 9110, 8.6: a response with status 1xx or 204 must not have a Content-Length field. If the server sent
+  // this field, remove it.
   const fields =
     length !== null && (status < 200 || status === 204)
       ? block.fields.filter(([name]) => name !== 'content-length')

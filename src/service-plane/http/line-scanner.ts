@@ -20,16 +20,17 @@ export type Begin = 'request' | 'response' | 'trailers';
 const BEGIN: Readonly<Record<Begin, number>> = { request: STAGE.before, response: STAGE.first, trailers: STAGE.line };
 
 /**
- * Finds the lines of a head or a trailer section (RFC 9112, 2.2 and 5), and continues where it stopped. Only
- * CRLF ends a line. The first invalid octet is the fault, for any division of the bytes.
+ * Finds the lines of text in a message head or a trailer section (RFC 9112, 2.2 and 5). A scan continues at
+ * the position where the previous scan stopped. Only CRLF ends a line of text. The scan returns the fault of
+ * the first invalid octet; the division of the bytes into chunks has no influence.
  */
 export class LineScanner {
-  /** The position where the scan stopped. */
+  /** The position in the buffer where the scan stopped. */
   at = 0;
-  /** The start and end of the start line. */
+  /** The positions in the buffer where the start line begins (`start`) and ends (`startEnd`). */
   start = 0;
   startEnd = 0;
-  /** Three positions for each field: its name, its colon, and the CR that ends it. */
+  /** Three positions in the buffer for each field: its name, its colon, and the CR at its end. */
   readonly marks: number[] = [];
   readonly #begin: number;
   #stage: number;
@@ -46,7 +47,7 @@ export class LineScanner {
     this.#stage = this.#begin;
   }
 
-  /** Subtracts `by` from all positions. */
+  /** Subtracts `by` from all positions, because the bytes have moved to another buffer. */
   shift(by: number): void {
     this.at -= by;
     this.start -= by;
@@ -54,7 +55,10 @@ export class LineScanner {
     for (let index = 0; index < this.marks.length; index++) this.marks[index] = (this.marks[index] as number) - by;
   }
 
-  /** Scans up to `end`; null: more lines follow. */
+  /**
+   * Scans `bytes` up to position `end`. Returns `done` at the end of the head, a fault, or null if more bytes
+   * are needed.
+   */
   scan(bytes: Uint8Array, end: number): 'done' | HttpFault | null {
     const { marks } = this;
     let at = this.at;
@@ -101,7 +105,7 @@ export class LineScanner {
           this.at = at + 1;
           return 'done';
         case STAGE.before:
-          // RFC 9112, 2.2: one empty line before a request is skipped.
+          // RFC 9112, 2.2: skip one empty line before a request.
           if (bytes[at] === CR) {
             at++;
             stage = STAGE.beforeLf;

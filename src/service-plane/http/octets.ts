@@ -1,6 +1,6 @@
 const TOKEN = 1;
 const TEXT = 2;
-/** Octets of a token without upper case. */
+/** Marks the octets that a lower-case field name may contain: token octets except upper-case letters. */
 const LOWER = 4;
 
 const CLASSES = new Uint8Array(256);
@@ -18,14 +18,19 @@ const SP = 0x20;
 export const COLON = 0x3a;
 export const SEMICOLON = 0x3b;
 
-/** Returns where a token that begins at `at` ends (RFC 9110, 5.6.2). */
+/**
+ * Returns the position after the last octet of a token (RFC 9110, 5.6.2) that begins at `at`; at most `end`.
+ */
 export function tokenEnd(bytes: Uint8Array, at: number, end: number): number {
   let place = at;
   while (place < end && ((CLASSES[bytes[place] as number] as number) & TOKEN) !== 0) place++;
   return place;
 }
 
-/** Returns where the text of a field value ends (RFC 9110, 5.5). */
+/**
+ * Returns the position after the last octet of a field value (RFC 9110, 5.5) that begins at `at`; at most
+ * `end`.
+ */
 export function textEnd(bytes: Uint8Array, at: number, end: number): number {
   let place = at;
   while (place < end && CLASSES[bytes[place] as number] !== 0) place++;
@@ -36,12 +41,12 @@ export function isTokenOctet(octet: number): boolean {
   return ((CLASSES[octet] as number) & TOKEN) !== 0;
 }
 
-/** Whether the octet may be in a field value, spaces and tabs included. */
+/** Returns true if a field value may contain the octet. Spaces and tabs are permitted. */
 export function isTextOctet(octet: number): boolean {
   return CLASSES[octet] !== 0;
 }
 
-/** Whether a text is a token without upper case. */
+/** Returns true if the text is a token without upper-case letters. */
 export function isLowerToken(text: string): boolean {
   for (let at = 0; at < text.length; at++) {
     if (((CLASSES[text.charCodeAt(at)] ?? 0) & LOWER) === 0) return false;
@@ -49,7 +54,7 @@ export function isLowerToken(text: string): boolean {
   return text !== '';
 }
 
-/** Whether a text is a valid field value, without spaces at its ends. */
+/** Returns true if the text is a valid field value that neither begins nor ends with a space or tab. */
 export function isFieldValue(text: string): boolean {
   for (let at = 0; at < text.length; at++) if ((CLASSES[text.charCodeAt(at)] ?? 0) === 0) return false;
   return !isSpace(text.charCodeAt(0)) && !isSpace(text.charCodeAt(text.length - 1));

@@ -5,28 +5,37 @@ import { type Fields, type Framing, readFields } from './fields.js';
 import { HeadReader, type RawHead } from './head.js';
 import { readTarget } from './target.js';
 
-/** A request as it is evaluated and forwarded. `headers`: the forwarded fields. */
+/** An HTTP/1.1 request head as it is evaluated and forwarded. `headers`: the forwarded fields. */
 export type RequestHead = RequestFacts & {
   readonly version: '1.0' | '1.1';
-  /** The Host field as received. */
+  /** The value of the Host field as received. */
   readonly authority: string;
-  /** The port of the Host field; null: none. */
+  /** The port in the Host field; null if the Host field contains no port. */
   readonly port: number | null;
   readonly framing: Exclude<Framing, 'until_close'>;
-  /** Whether this is an upgrade by RFC 6455, 4.2.1; other upgrades are removed. */
+  /**
+   * True for a valid upgrade to WebSocket (RFC 6455, 4.2.1). Requests for other upgrades are forwarded
+   * without the Upgrade field.
+   */
   readonly isWebSocket: boolean;
   /**
-   * Whether the client waits for a 100 before it sends the body (RFC 9110, 10.1.1); the Expect field is
-   * removed.
+   * True if the client waits for a response with status 100 before it sends the body (RFC 9110, 10.1.1). The
+   * Expect field is not forwarded.
    */
   readonly expectsContinue: boolean;
-  /** Whether the client may send another request after this one. */
+  /** True if the client may send another request on the connection after this request. */
   readonly keepsAlive: boolean;
 };
 
-/** Reads the heads of the requests of one connection (RFC 9112), more strictly than the RFC requires. */
+/**
+ * Reads the request heads of one HTTP/1.1 connection. The reader rejects some heads that RFC 9112 permits,
+ * because servers could read them differently.
+ */
 export class RequestHeadReader extends HeadReader<RequestHead> {
-  /** A cache: the requests of a connection usually have one host. */
+  /**
+   * The last Host value and its parsed form, as a cache: the requests of a connection usually have the same
+   * Host value.
+   */
   #authorityText = '';
   #authority: Authority | null = null;
 
@@ -94,14 +103,19 @@ function minorOf(line: string, at: number): 0 | 1 | HttpFault {
   return /^ HTTP\/[0-9]\.[0-9]$/.test(line.slice(at)) ? 'version' : 'request_line';
 }
 
-/** Registered methods have no lower-case letters, and a rule cannot name a method that has them. */
+/**
+ * Rejects methods with lower-case letters: no registered method has lower-case letters, and no rule can name
+ * such a method. Also refuses CONNECT, TRACE and PRI.
+ */
 export function methodFault(method: string): HttpFault | null {
   if (method === 'GET' || method === 'POST') return null;
   if (!/^[!#$%&'*+\-.^_`|~0-9A-Z]{1,32}$/.test(method)) return 'method';
   return method === 'CONNECT' || method === 'TRACE' || method === 'PRI' ? 'refused_method' : null;
 }
 
-/** Adds the hop-by-hop fields that are forwarded; they are evaluated like the rest. */
+/**
+ * Adds the hop-by-hop fields that are forwarded (Upgrade and TE), so that rules can also match these fields.
+ */
 function headersOf({ list, te }: Fields, isWebSocket: boolean): Headers {
   if (!isWebSocket && te.length === 0) return list;
   const more: Header[] = [];

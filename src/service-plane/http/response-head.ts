@@ -3,22 +3,22 @@ import type { HttpFault, Refusal } from './fault.js';
 import { type Fields, type Framing, readFields } from './fields.js';
 import { HeadReader, type RawHead } from './head.js';
 
-/** A response as it is evaluated and forwarded. `headers`: the forwarded fields. */
+/** An HTTP/1.1 response head as it is evaluated and forwarded. `headers`: the forwarded fields. */
 export type ResponseHead = ResponseFacts & {
   readonly version: '1.0' | '1.1';
   readonly status: number;
   readonly reason: string;
   readonly framing: Framing;
-  /** Whether the server accepts another request after this one. */
+  /** True if the server accepts another request on the connection after this response. */
   readonly keepsAlive: boolean;
 };
 
-/** The facts of the request that a response answers. */
+/** The facts of a request that are needed to read the response to this request. */
 export type RequestOfResponse = { readonly method: string; readonly isWebSocket: boolean };
 
 /**
- * Reads the heads of the responses of one connection (RFC 9112). Set `asked` before the bytes of its response
- * are pushed.
+ * Reads the response heads of one HTTP/1.1 connection (RFC 9112). Set `asked` to the facts of a request
+ * before the bytes of its response are pushed.
  */
 export class ResponseHeadReader extends HeadReader<ResponseHead> {
   asked: RequestOfResponse = { method: 'GET', isWebSocket: false };
@@ -57,7 +57,7 @@ function readResponse(head: RawHead, asked: RequestOfResponse): ResponseHead | H
   };
 }
 
-/** RFC 9112, 6.3. */
+/** Returns how the end of a response body is determined (RFC 9112, 6.3). */
 function framingOf(status: number, method: string, said: Fields['framing']): Framing {
   if (status < 200 || status === 204 || status === 304 || method === 'HEAD') return 0;
   return said ?? 'until_close';
@@ -69,7 +69,8 @@ function opensWebSocket({ upgrade, connection }: Fields): boolean {
 
 function headersOf({ list, framing }: Fields, status: number): Headers {
   if (status === 101) return [...withoutLength(list), ['upgrade', 'websocket', 'Upgrade']];
-  // RFC 9110, 8.6: these responses have no Content-Length; one sent by the server is removed.
+  // RFC 9110, 8.6: a response with status 1xx or 204 must not have a Content-Length field. If the server sent
+  // this field, remove it.
   return framing !== null && (status < 200 || status === 204) ? withoutLength(list) : list;
 }
 

@@ -3,8 +3,9 @@ import type { HttpFault } from './fault.js';
 export type Target = { readonly path: string; readonly query: string | null };
 
 /**
- * Reads a request target (RFC 9112, 3.2) and returns its forwarded form. The absolute form must name the host
- * of the Host field, and is forwarded in the origin form. Valid octets are visible ASCII except `#` and `\`.
+ * Reads a request target (RFC 9112, 3.2), and returns the path and the query that are forwarded. The absolute
+ * form must name the same host as the Host field, and is forwarded in origin form. A target may contain
+ * visible ASCII characters except `#` and `\`.
  */
 export function readTarget(text: string, method: string, host: string): Target | HttpFault {
   if (!/^[!-"$-[\]-~]+$/.test(text)) return 'target';
@@ -17,7 +18,8 @@ export function readTarget(text: string, method: string, host: string): Target |
   const authority = end === -1 ? after : after.slice(0, end);
   if (authority.includes('@')) return 'userinfo';
   if (authority.toLowerCase() !== host.toLowerCase()) return 'absolute_form_mismatch';
-  // RFC 9112, 3.2.4: OPTIONS without a path concerns the server itself.
+  // RFC 9112, 3.2.4: an OPTIONS request without a path concerns the whole server, and is forwarded with the
+  // target `*`.
   if (end === -1) return method === 'OPTIONS' ? { path: '*', query: null } : { path: '/', query: null };
   const rest = after.slice(end);
   return split(rest.startsWith('/') ? rest : `/${rest}`);

@@ -6,7 +6,8 @@ import { HeadReader, type RawHead } from './head.js';
 const MAX_TRAILER_BYTES = 8192;
 
 /**
- * RFC 9110, 6.5.1: fields for framing, routing, authentication or content description must not be trailers.
+ * Fields that must not be trailers (RFC 9110, 6.5.1): fields for framing, routing, authentication or content
+ * description.
  */
 const FORBIDDEN: ReadonlySet<string> = new Set([
   'age',
@@ -42,20 +43,23 @@ const FORBIDDEN: ReadonlySet<string> = new Set([
   'www-authenticate',
 ]);
 
-/** A `_` counts as a `-`, because gateways replace one by the other. */
+/**
+ * Returns true if a field must not be a trailer. `_` in the name counts as `-`, because gateways replace `-`
+ * by `_`.
+ */
 export function isForbiddenTrailer(name: string): boolean {
   const folded = name.includes('_') ? name.replaceAll('_', '-') : name;
   return FORBIDDEN.has(folded) || folded.startsWith('if-');
 }
 
-/** Whether two names of the head and the trailers differ only in `_` and `-`. */
+/** Returns true if two names in `head` and `trailers` differ only in `_` and `-`. */
 export function areAmbiguousBehind(head: Headers, trailers: Headers): boolean {
   return areAmbiguous([...head, ...trailers].map(([name]) => name));
 }
 
 /**
- * Reads the section after the last chunk, by the rules of a head. `head`: the fields of a request; empty for
- * a response.
+ * Reads the trailer section after the last chunk, by the same rules as a head. `head`: the fields of a
+ * request, with which its trailers are compared; empty for a response.
  */
 export class TrailerReader extends HeadReader<Headers> {
   constructor(private readonly head: Headers) {

@@ -3,10 +3,10 @@ import type { Framing } from './fields.js';
 import type { RequestHead } from './request-head.js';
 import type { ResponseHead } from './response-head.js';
 
-/** Whether the connection is closed after this message. */
+/** `closes`: the connection is closed after this message. */
 export type Outgoing = { readonly closes: boolean };
 
-/** Writes the head of a request, Host first; to be sent in latin1. */
+/** Returns the text of a request head, with the Host field first. The caller must send the text in latin1. */
 export function writeRequestHead(request: RequestHead, { closes }: Outgoing): string {
   const { method, path, query, authority, headers, framing, isWebSocket } = request;
   const target = query === null ? path : `${path}?${query}`;
@@ -19,8 +19,8 @@ export function writeRequestHead(request: RequestHead, { closes }: Outgoing): st
 }
 
 /**
- * Writes the head of a response; to be sent in latin1. `framing`: how its body is delimited towards the
- * client. It is `until_close` for a chunked body to a client of HTTP/1.0.
+ * Returns the text of a response head. The caller must send the text in latin1. `framing`: how the end of the
+ * body is determined for the client. For a chunked body and an HTTP/1.0 client, `framing` is `until_close`.
  */
 export function writeResponseHead(response: ResponseHead, framing: Framing, { closes }: Outgoing): string {
   const { status, reason, headers } = response;

@@ -2,10 +2,13 @@ import type { Headers } from '#contracts/http-facts.js';
 import type { Http2Request } from './http2-request.js';
 import type { Http2Response } from './http2-response.js';
 
-/** Names with values, pseudo-headers first. The object has no prototype, since a field may have any name. */
+/**
+ * A header block for Node's HTTP/2 API: names with values, pseudo-headers first. The object has no prototype,
+ * because a peer chooses the field names.
+ */
 export type Http2Lines = { [name: string]: string | string[] };
 
-/** Writes the header block of a request. `:authority` replaces the Host field. */
+/** Returns the header block of a request. `:authority` replaces the Host field. */
 export function writeHttp2Request({ method, authority, path, query, headers }: Http2Request): Http2Lines {
   const lines = Object.create(null) as Http2Lines;
   lines[':method'] = method;
@@ -16,7 +19,6 @@ export function writeHttp2Request({ method, authority, path, query, headers }: H
   return lines;
 }
 
-/** Writes the header block of a response. */
 export function writeHttp2Response({ status, headers }: Http2Response): Http2Lines {
   const lines = Object.create(null) as Http2Lines;
   lines[':status'] = String(status);

@@ -13,7 +13,7 @@ const REASONS: Readonly<Record<number, string>> = {
   505: 'HTTP Version Not Supported',
 };
 
-/** A response of the service plane itself, in place of a server's (RFC 9457). */
+/** A response that the service plane sends to a client in place of the server's response (RFC 9457). */
 export type Problem = { readonly status: number; readonly detail: string; readonly rule?: Step['decider'] };
 
 export function problemBody({ status, detail, rule }: Problem): string {
@@ -24,7 +24,10 @@ export function problemBody({ status, detail, rule }: Problem): string {
   return JSON.stringify({ type: 'about:blank', title: REASONS[status] ?? 'Error', status, detail, ...named });
 }
 
-/** A complete HTTP/1.1 response, without the body for a HEAD request. */
+/**
+ * Returns the bytes of a complete HTTP/1.1 response as text. With `isHead` (a HEAD request), the body is left
+ * out.
+ */
 export function problemResponse(
   problem: Problem,
   options: { readonly closes: boolean; readonly isHead: boolean },

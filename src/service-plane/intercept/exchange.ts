@@ -6,8 +6,8 @@ import type { Problem } from './answer.js';
 import type { SessionPorts } from './session-ports.js';
 
 /**
- * Evaluates a response, final or interim, and reports a violation of the rule. Returns the problem that
- * replaces the response; null: it is forwarded.
+ * Evaluates a final or interim response, and reports a violation of the rule. Returns the problem that the
+ * client receives in place of the response; null if the response is forwarded.
  */
 export function judgeResponse(
   { tellBroken }: Pick<SessionPorts, 'tellBroken'>,
@@ -24,8 +24,9 @@ export function judgeResponse(
 }
 
 /**
- * A rule about headers also covers trailers. They arrive too late to be evaluated, so they are dropped in
- * that case.
+ * Returns true if trailers may be forwarded. If the rule has matchers for headers (for a response: any
+ * response matchers), the matchers also apply to trailers. Trailers arrive too late for an evaluation, so
+ * they are dropped.
  */
 export function mayTrail(step: Step, side: 'request' | 'response'): boolean {
   const http = step.tls?.http;

@@ -6,23 +6,26 @@ import type { RequestHead } from '../http/request-head.js';
 import type { ResponseHead } from '../http/response-head.js';
 import { mayTrail } from './exchange.js';
 
-/** Methods of requests that may be sent again after the server closed without an answer (RFC 9110, 9.2.2). */
+/**
+ * Methods of requests that may be sent again if the server closed the connection without a response (RFC
+ * 9110, 9.2.2).
+ */
 const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 type Response = {
   readonly head: ResponseHead;
   readonly body: BodyReader;
-  /** The framing towards the client, which may not support chunks. */
+  /** The framing of the body that the client receives; an HTTP/1.0 client does not support chunked coding. */
   readonly framing: ResponseHead['framing'];
 };
 
-/** An allowed HTTP/1.1 request, and its response. */
+/** An allowed HTTP/1.1 request, together with its response. */
 export class Http1Exchange {
   readonly body: BodyReader;
-  /** Whether the server was sent the request. */
+  /** True after the request was sent to the server. */
   isSent = false;
   response: Response | null = null;
-  /** Whether the server has sent any byte of an answer. */
+  /** True after the server has sent at least one byte of the response. */
   isAnswered = false;
   mayRepeat: boolean;
 
@@ -34,7 +37,10 @@ export class Http1Exchange {
     this.mayRepeat = REPEATABLE.has(request.method) && request.framing === 0 && !request.isWebSocket;
   }
 
-  /** Writes data of the request for the server, with the end of the body after the last of them. */
+  /**
+   * Returns the buffers that encode request body data for the server. If the body is complete, they include
+   * the end of the body.
+   */
   requestParts(data: readonly Buffer[]): readonly Buffer[] {
     const { request, step, body } = this;
     if (request.framing !== 'chunked') return data;
@@ -48,17 +54,20 @@ export class Http1Exchange {
     return this.response;
   }
 
-  /** Writes the end of a response whose data have all been written. */
+  /** Returns the buffers that end a response body, after all its data was written. */
   responseEnd({ framing, body }: Response): readonly Buffer[] {
     return framing === 'chunked' ? [lastChunk(mayTrail(this.step, 'response') ? body.trailers : [])] : [];
   }
 
-  /** Whether the client's connection stays open after a response of this framing. */
+  /** Returns true if the client's connection stays open after a response with this framing. */
   keepsClient(framing: ResponseHead['framing']): boolean {
     return this.request.keepsAlive && framing !== 'until_close' && this.body.isComplete;
   }
 
-  /** Whether the server may bind the connection to the user who authenticated on it. */
+  /**
+   * True if the request or response uses NTLM or Negotiate. The server may then bind the TCP connection to
+   * the authenticated user.
+   */
   get bindsLink(): boolean {
     return this.request.headers.some(binds) || (this.response?.head.headers.some(binds) ?? false);
   }

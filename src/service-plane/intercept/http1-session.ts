@@ -20,12 +20,13 @@ const UNREACHABLE: Problem = { status: 502, detail: 'The server cannot be reache
 
 export type Http1Ports = SessionPorts & {
   linkAgain(done: (link: ServerLink | ServerLinkFailure) => void): void;
-  /** Returns a link that this session no longer needs. */
+  /** Returns a server link that the session no longer needs to the pool. */
   give(link: ServerLink): void;
 };
 
 /**
- * HTTP/1.1 between a client and a server, one request at a time; each is read, evaluated and written again.
+ * An HTTP/1.1 session between a client and a server. The session reads, evaluates and forwards one request at
+ * a time.
  */
 export class Http1Session {
   readonly #heads = new RequestHeadReader();
@@ -35,7 +36,7 @@ export class Http1Session {
   readonly #unhookClient: () => void;
   readonly #idleTimeout: IdleTimeout;
   #exchange: Http1Exchange | null = null;
-  /** Client bytes after the current request. */
+  /** Client bytes that arrived after the current request and were not read yet. */
   #waiting: Buffer | null = null;
   #tunnel: Tunnel | null = null;
   #isClosing = false;
@@ -50,13 +51,17 @@ export class Http1Session {
       gone: () => this.#onServerGone(),
       give: (given) => ports.give(given),
     });
-    // The link may have broken during the client's handshake.
+    // The server may have closed the link during the TLS handshake with the client. The session then opens a
+    // new link for the first request.
     if (!link.socket.destroyed) this.#takeLink(link);
     this.#unhookClient = this.#hookClient();
     this.#idleTimeout = new IdleTimeout(ports.clock);
   }
 
-  /** The request that opened a tunnel, whose bytes are no longer read; null: no tunnel. */
+  /**
+   * The request that opened a WebSocket tunnel; null if there is no tunnel. The bytes in a tunnel are not
+   * inspected.
+   */
   get tunnel(): RequestHead | null {
     return this.#tunnel === null ? null : (this.#exchange?.request ?? null);
   }
@@ -65,7 +70,7 @@ export class Http1Session {
     return this.#exchange === null;
   }
 
-  /** Ends the session; gives the server link back if another session can use it. */
+  /** Ends the session. If another session can use the server link, returns the link to the pool. */
   close(): void {
     if (this.#isClosing) return;
     this.#isClosing = true;
@@ -73,7 +78,10 @@ export class Http1Session {
     this.#drop(this.isIdle && this.#server.link?.isUsed === true);
   }
 
-  /** Ends the session after an idle or head timeout. */
+  /**
+   * Ends the session if it was idle for too long, or if a request head is incomplete for too long. The
+   * interceptor calls this at every tick.
+   */
   lookAtClock(): void {
     if (this.#tunnel !== null) return;
     if (this.isIdle && this.#idleTimeout.isResting) this.#server.drop(true);
@@ -105,9 +113,12 @@ export class Http1Session {
     this.#read();
   }
 
-  /** Reads client bytes as far as the session can handle them now. */
+  /**
+   * Reads the waiting client bytes until a request must wait for its response, or until backpressure stops
+   * the read.
+   */
   #read(): void {
-    // A new link may call this during a read: the outer call continues with the rest.
+    // `#linkAgain` may call `#read` during another `#read`. The outer call reads the remaining bytes.
     if (this.#isReading) return;
     this.#isReading = true;
     try {
@@ -175,8 +186,8 @@ export class Http1Session {
   }
 
   /**
-   * RFC 9112, 9.3.1: before sending a request that must not be repeated, give Node a turn to report a close
-   * of the server.
+   * Sends a request that must not be repeated, in the next event-loop iteration. Before that, Node can report
+   * that the server has closed the connection (RFC 9112, 9.3.1).
    */
   #sendOnceHeard(exchange: Http1Exchange): void {
     setImmediate(() => {
@@ -222,7 +233,8 @@ export class Http1Session {
     let at = 0;
     while (at < chunk.length && !this.#isClosing && this.#tunnel === null) {
       const exchange = this.#exchange;
-      // Without this, an unrequested response would be taken for the answer to the next request.
+      // Reject bytes that the server sends without a request. The session would otherwise use them as the
+      // response to the next request.
       if (exchange === null || !exchange.isSent) {
         this.#abort('unasked_response');
         return;
@@ -264,7 +276,7 @@ export class Http1Session {
       return;
     }
     if (head.status < 200) {
-      // This session itself sends the 100 to the client; HTTP/1.0 has no interim responses.
+      // The session itself sends the status 100 to the client. HTTP/1.0 has no interim responses.
       if (head.status !== 100 && request.version === '1.1')
         this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
       return;
@@ -275,7 +287,7 @@ export class Http1Session {
     if (body.isComplete) this.#endResponse(exchange, rest.length === 0);
   }
 
-  /** `isAlone`: no bytes came after the response. */
+  /** Ends an exchange whose response is complete. `isAlone`: the server sent no bytes after the response. */
   #endResponse(exchange: Http1Exchange, isAlone: boolean): void {
     const { response } = exchange;
     if (response === null) throw new Error('end a response: it has not begun');
@@ -327,7 +339,10 @@ export class Http1Session {
     this.#respond(faultProblem(fault));
   }
 
-  /** Handles a fault of the server or of its response. */
+  /**
+   * Handles a fault of the server or of its response: sends a problem response to the client. If the response
+   * has already begun, closes the connection.
+   */
   #fail(problem: Problem, reason: RefusedReason): void {
     this.ports.refuse(reason);
     if (this.#exchange?.response != null) {

@@ -4,30 +4,37 @@ import type { HttpFault } from '../http/fault.js';
 import { readHttp2Trailers } from '../http/http2-fields.js';
 import { type Http2Lines, writeHttp2Trailers } from '../http/write-http2.js';
 
-/** The parts that follow a head: nothing, a body, or a body with possible trailers. */
+/**
+ * What follows a message head on the stream. `endStream`: nothing follows. `waitForTrailers`: trailers can
+ * follow the body.
+ */
 export type Following = { readonly endStream: boolean; readonly waitForTrailers: boolean };
 
 export type Http2BodyPorts = {
   /** The fields of a request, with which its trailers are compared; empty for a response. */
   readonly head: Headers;
-  /** Whether trailers are forwarded. */
+  /** True if trailers are forwarded. */
   readonly trails: boolean;
-  /** Sends the head; returns null if the target stream is closed. */
+  /**
+   * Sends the message head on the target stream, and returns the target stream; null if the target stream is
+   * closed.
+   */
   open(following: Following): Http2Stream | null;
   moved(): void;
   /** Called if the trailers are malformed. */
   broken(fault: HttpFault): void;
-  /** Called when the whole body has been handed over. */
+  /** Called when the whole body was passed to the target stream. */
   over(): void;
 };
 
-/** The limit of body bytes that are held and sent together with the head. */
+/** The maximum number of body bytes that wait to be sent together with the message head. */
 const JOINED = 16_384;
 
 /**
- * Forwards a body and its trailers from one stream to another, at the pace of the receiver. The head waits
- * for data of the same event-loop turn: a body that is complete by then carries its end in its last frame.
- * Otherwise the end, which may come with trailers, costs its own frame, TLS record and system call.
+ * Forwards a body and its trailers from one HTTP/2 stream to another, at the speed of the receiver. The
+ * message head waits for body data until the end of the current event-loop iteration. If the body is complete
+ * by then, its last frame also ends the stream. If not, the end of the stream (with or without trailers)
+ * costs an additional frame, TLS record and system call.
  */
 export class Http2Body {
   #to: Http2Stream | null = null;
@@ -35,7 +42,7 @@ export class Http2Body {
   #heldBytes = 0;
   #trailers: Http2Lines | null = null;
   #isWhole = false;
-  /** The target stream is closed: data are dropped. */
+  /** True if the target stream is closed. Further body data are dropped. */
   #isLost = false;
   readonly #turn: NodeJS.Immediate;
 
@@ -65,7 +72,7 @@ export class Http2Body {
     if (this.#heldBytes > JOINED) this.#begin();
   }
 
-  /** Sends the head, with the data received so far. */
+  /** Sends the message head, together with the body data received so far. */
   #begin(): void {
     const { from, ports } = this;
     clearImmediate(this.#turn);
@@ -112,7 +119,7 @@ export class Http2Body {
   }
 }
 
-/** Joins the chunks: each write would be a frame. */
+/** Joins the chunks into one buffer, because each write becomes a separate HTTP/2 frame. */
 function joined(chunks: readonly Buffer[]): Buffer | undefined {
   return chunks.length > 1 ? Buffer.concat(chunks) : chunks[0];
 }
@@ -121,12 +128,18 @@ export function isOpen(stream: Http2Stream): boolean {
   return !stream.closed && !stream.destroyed;
 }
 
-/** A stream that was reset also emits `end`. */
+/**
+ * Returns true if the stream was reset. This check is needed because Node emits `end` also for a stream that
+ * was reset.
+ */
 function isCut(stream: Http2Stream): boolean {
   return stream.rstCode !== constants.NGHTTP2_NO_ERROR || stream.aborted;
 }
 
-/** Fields that the sender excluded from compression stay excluded (RFC 7541, 7.1.3). */
+/**
+ * Marks fields as sensitive that the sender excluded from header compression. HPACK requires that a proxy
+ * also excludes these fields (RFC 7541, 7.1.3).
+ */
 export function withSecrets(lines: Http2Lines, headers: IncomingHttpHeaders): Http2Lines {
   const names: unknown = Reflect.get(headers, sensitiveHeaders);
   return Array.isArray(names) && names.length > 0 ? Object.assign(lines, { [sensitiveHeaders]: names }) : lines;

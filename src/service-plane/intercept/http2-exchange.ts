@@ -34,26 +34,30 @@ export type Http2ExchangePorts = SessionPorts & {
   closed(exchange: Http2Exchange): void;
 };
 
-/** See `Http2BodyPorts`. */
+/** The message whose body and trailers are forwarded; see `Http2BodyPorts`. */
 type Carried = { readonly side: 'request' | 'response'; readonly head: Headers; readonly step: Step };
 
 const NOTHING_FOLLOWS: Following = { endStream: true, waitForTrailers: false };
 /**
- * Given explicitly: if Node adds these defaults itself, that takes a fifth of the time of a request. Node 22
- * adds no weight, and warns about one (DEP0194).
+ * The default priority of a stream. Setting it explicitly saves a fifth of the time of a request, because
+ * Node is slow when it adds the defaults itself. Node 20 needs `weight`; Node 22 sends no weight, and warns
+ * if one is given (DEP0194).
  */
 const PRIORITY = {
   ...(process.versions.node.startsWith('20.') ? { weight: 16 } : {}),
   parent: 0,
   exclusive: false,
 };
-/** A client's request and its response: one stream on each side, each with its own flow control. */
+/**
+ * A client's HTTP/2 request and its response. The client's stream and the server's stream have separate flow
+ * control.
+ */
 export class Http2Exchange {
   #server: ClientHttp2Stream | null = null;
   readonly #idleTimeout: IdleTimeout;
-  /** Whether the whole response has been handed over. */
+  /** True after the whole response was passed to the client's stream. */
   #isAnswered = false;
-  /** Whether the client's stream was reset by the policy or by the server. */
+  /** True if the policy or the server caused the reset of the client's stream. */
   #wasReset = false;
 
   constructor(
@@ -64,7 +68,10 @@ export class Http2Exchange {
     this.#idleTimeout = new IdleTimeout(ports.clock);
   }
 
-  /** Whether the client cancelled its request, or lost it by a protocol violation. */
+  /**
+   * True if the client cancelled the request, or if the client's stream was reset after a protocol violation
+   * of the client.
+   */
   get isTakenBack(): boolean {
     return this.client.rstCode !== NGHTTP2_NO_ERROR && !this.#wasReset;
   }
@@ -88,7 +95,7 @@ export class Http2Exchange {
     else this.#send(request, step, headers);
   }
 
-  /** To be called at every tick. */
+  /** Resets the streams if they were idle for too long. Called at every tick. */
   lookAtClock(): void {
     if (isOpen(this.client) && this.#idleTimeout.over(false) !== null) this.#reset(NGHTTP2_CANCEL, 'idle');
   }
@@ -97,8 +104,8 @@ export class Http2Exchange {
     const { client } = this;
     const lines = withSecrets(writeHttp2Request(request), headers);
     if (client.endAfterHeaders) {
-      // Do not read the stream: Node reports an error for a stream that closes on one side before its last
-      // write is done.
+      // Do not read the client's stream. Node reports an error if the readable side of a stream closes before
+      // the last write is complete.
       this.#ask(lines, request, step, NOTHING_FOLLOWS);
       return;
     }
@@ -124,7 +131,7 @@ export class Http2Exchange {
     server.on('headers', (interim: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
       this.#idleTimeout.moved();
       const response = this.#judge(raw, request, step);
-      // This session itself sends the 100 to the client.
+      // The session itself sends the status 100 to the client.
       if (response !== null && response.status !== 100)
         client.additionalHeaders(withSecrets(writeHttp2Response(response), interim));
     });
@@ -144,7 +151,10 @@ export class Http2Exchange {
     return server;
   }
 
-  /** Returns null if the response is not forwarded; the client has then been answered. */
+  /**
+   * Evaluates the head of a response. Returns null if the response is not forwarded; the client has then
+   * received another response.
+   */
   #judge(raw: readonly string[], request: Http2Request, step: Step): Http2Response | null {
     if (!isOpen(this.client) || this.client.headersSent) return null;
     const response = readHttp2Response(raw);
@@ -160,10 +170,11 @@ export class Http2Exchange {
 
   #answer(lines: Http2Lines, { endStream, waitForTrailers }: Following): ServerHttp2Stream | null {
     const { client } = this;
-    // While the head waited for its body, the server may have failed and the client been answered.
+    // While the message head waited for its body, the server may have failed. The client has then already
+    // received a problem response.
     if (!isOpen(client) || client.headersSent) return null;
-    // `sendDate` is missing from Node's types. Without it, Node would add a Date field that the server did
-    // not send.
+    // Without `sendDate: false`, Node would add a Date field that the server did not send. Node's type
+    // definitions lack `sendDate`.
     const options = { endStream, waitForTrailers, sendDate: false };
     client.respond(lines, options);
     return client;
@@ -183,7 +194,7 @@ export class Http2Exchange {
   }
 
   #deny(step: Step): void {
-    // RFC 9113, 8.7: a client may retry after REFUSED_STREAM, so this uses CANCEL.
+    // Do not use REFUSED_STREAM here: after REFUSED_STREAM, a client may repeat the request (RFC 9113, 8.7).
     if (this.ports.denied === 'reset') this.#resetClient(NGHTTP2_CANCEL);
     else this.#respond(deniedProblem(step));
   }
@@ -193,7 +204,10 @@ export class Http2Exchange {
     this.#respond(faultProblem(fault));
   }
 
-  /** Handles a fault of the server or of its response. */
+  /**
+   * Handles a fault of the server or of its response: sends a problem response to the client, and cancels the
+   * server's stream.
+   */
   #fail(problem: Problem, reason: RefusedReason): void {
     this.ports.refuse(reason);
     this.#respond(problem);
@@ -206,7 +220,7 @@ export class Http2Exchange {
     this.#isAnswered = true;
     const body = Buffer.from(problemBody(problem));
     client.once('finish', () => {
-      // RFC 9113, 8.1: the rest of the request is not needed.
+      // RFC 9113, 8.1: after a complete response, the service plane does not need the remaining request body.
       if (!client.readableEnded) client.close(NGHTTP2_NO_ERROR);
     });
     client.respond({

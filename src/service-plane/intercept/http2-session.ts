@@ -12,15 +12,18 @@ import type { SessionPorts } from './session-ports.js';
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM } = constants;
 
-/** The limit of cancelled requests: a client above it attacks the server or this thread (CVE-2023-44487). */
+/**
+ * The maximum number of requests that a client may cancel within `RESETS_MS`. A client that cancels more
+ * requests is probably an attack (rapid reset, CVE-2023-44487).
+ */
 const RESETS = 1_000;
 const RESETS_MS = 30_000;
-/** How long the client may take to close after the GOAWAY. */
+/** The time that a client has to close its connection after a GOAWAY frame, in milliseconds. */
 const FAREWELL_MS = 5_000;
 
 /**
- * HTTP/2 between a client and a server: each request is a stream on both sides, read, evaluated and written
- * again.
+ * An HTTP/2 session between a client and a server. Each request has a stream to the client and a stream to
+ * the server. The session evaluates each request before it forwards the request.
  */
 export class Http2Session {
   readonly #client: ServerHttp2Session;
@@ -42,13 +45,13 @@ export class Http2Session {
     this.#listenToClient();
   }
 
-  /** To be called at every tick. */
+  /** Checks the idle timeouts of the session and its requests. The interceptor calls this at every tick. */
   lookAtClock(): void {
     for (const exchange of this.#exchanges) exchange.lookAtClock();
     if (this.#exchanges.size === 0 && this.#idleTimeout.over(false) !== null) this.#goAway();
   }
 
-  /** Closes both sides. */
+  /** Closes the connection to the client and the connection to the server. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -93,7 +96,7 @@ export class Http2Session {
     server.once('close', () => this.#goAway());
   }
 
-  /** Accepts no more requests: open ones continue, and the client receives GOAWAY. */
+  /** Sends GOAWAY to the client, and accepts no new requests. Requests that have begun continue. */
   #goAway(): void {
     if (!this.#isClosed) this.#client.close();
     if (this.#exchanges.size === 0) this.#limitFarewell();
@@ -110,7 +113,10 @@ export class Http2Session {
     if (this.#exchanges.size === 0 && this.#client.closed) this.#limitFarewell();
   }
 
-  /** Also counts resets that a client provokes by frames that violate the protocol. */
+  /**
+   * Counts a request that the client cancelled. Resets after frames of the client that violate the protocol
+   * also count.
+   */
   #countReset(): void {
     const now = performance.now();
     if (now - this.#resetsSinceMs > RESETS_MS) {

@@ -4,20 +4,24 @@ import { endAfterRead } from './http2-late-destroy.js';
 
 const STREAMS = 100;
 const HEADER_BYTES = 65_536;
-/** The same number as in an HTTP/1 head, plus the pseudo-headers. */
+/** The maximum number of fields in a header block: 256 as in an HTTP/1.1 head, plus 4 pseudo-headers. */
 const HEADER_PAIRS = 260;
 const INVALID_FRAMES = 100;
-/** The limit of bytes buffered for one stream while its receiver does not read. */
+/** The maximum number of bytes that are buffered for one stream while the receiver does not read. */
 const STREAM_WINDOW = 262_144;
-/** The limit for a whole connection; it bounds bytes in transit, not buffered ones. */
+/**
+ * The flow-control window of a whole connection, in bytes. The window limits bytes in transit, but not
+ * buffered bytes.
+ */
 const CONNECTION_WINDOW = 4 * 1024 * 1024;
 
 const SETTINGS = { maxHeaderListSize: HEADER_BYTES, initialWindowSize: STREAM_WINDOW };
 const OPTIONS = { maxHeaderListPairs: HEADER_PAIRS, maxSessionInvalidFrames: INVALID_FRAMES };
 
-/** Starts HTTP/2 with a client after its TLS handshake. Extended CONNECT (RFC 8441) is not offered. */
+/** Starts HTTP/2 with a client after the TLS handshake. Does not offer extended CONNECT (RFC 8441). */
 export function acceptHttp2(socket: TLSSocket): ServerHttp2Session {
-  // Node clears this flag only on sockets of its own servers, and waits until it is cleared.
+  // Node's HTTP/2 waits until `secureConnecting` is false. Node clears this flag only on sockets that one of
+  // its own servers accepted.
   Object.assign(socket, { secureConnecting: false });
   const session = performServerHandshake(socket, {
     ...OPTIONS,
@@ -28,7 +32,7 @@ export function acceptHttp2(socket: TLSSocket): ServerHttp2Session {
   return session;
 }
 
-/** Starts HTTP/2 with a server after its TLS handshake; server push is disabled. */
+/** Starts HTTP/2 with a server after the TLS handshake, and disables server push. */
 export function connectHttp2(socket: TLSSocket): ClientHttp2Session {
   const session = connect('https://server', {
     ...OPTIONS,

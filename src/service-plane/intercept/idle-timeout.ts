@@ -1,14 +1,16 @@
-/** The idle timeout of a connection or stream, in ticks. */
+/** The idle timeout of a connection or stream, in ticks of five seconds. */
 const IDLE_TICKS = 60;
-/** The time within which a head must be complete, however slowly it arrives, in ticks. */
+/** The maximum time from the first byte to the end of a message head, in ticks of five seconds. */
 const HEAD_TICKS = 6;
 /**
- * After this many idle ticks, the server link is given back to the pool: an idle client then occupies only
- * its own connection.
+ * The idle time after which a session returns its server link to the pool, in ticks of five seconds. An idle
+ * client then occupies no connection to a server.
  */
 const RESTING_TICKS = 1;
 
-/** Measures how long nothing moved, and how long an incomplete head has been arriving. */
+/**
+ * Measures for how long a connection or stream was idle, and for how long a message head has been incomplete.
+ */
 export class IdleTimeout {
   #movedAt: number;
   #headSince: number;
@@ -25,7 +27,7 @@ export class IdleTimeout {
     return this.clock.tick - this.#movedAt > RESTING_TICKS;
   }
 
-  /** Returns why the time is over; null: it is not. To be called at every tick. */
+  /** Returns which timeout has expired; null if no timeout has expired. Must be called at every tick. */
   over(isInsideHead: boolean): 'idle' | 'head_late' | null {
     const { tick } = this.clock;
     if (!isInsideHead) this.#headSince = tick;

@@ -21,29 +21,35 @@ const TICK_MS = 5_000;
 const HTTP1 = 'http/1.1';
 const HTTP2 = 'h2';
 
-/** A connection to intercept, and its decision so far. */
+/** A connection to intercept, with the result of its evaluation so far. */
 export type Intercepted = {
   readonly client: Socket;
   readonly flow: Packet;
   readonly hello: ClientHello;
-  /** The client bytes received so far. */
+  /** The bytes that the client has sent so far. */
   readonly said: Buffer;
   readonly steps: readonly Step[];
-  /** The generation of the policy of `steps`. */
+  /** The generation of the policy that contains `steps`. */
   readonly generation: number;
-  /** The step from which every request is evaluated. */
+  /** The index of the first step in `steps` that is evaluated for a request. */
   readonly from: number;
-  /** Only in audit mode: forwards the connection uninspected, since it cannot be intercepted (D4). */
+  /** Forwards the connection uninspected because it cannot be intercepted. Called only in audit mode (D4). */
   readonly pass: (reason: RefusedReason) => void;
   readonly over: () => void;
 };
 export type InterceptedSession = {
-  /** Uses these steps from the next request on; false: the connection must be reset. */
+  /**
+   * Replaces the steps by which the next requests are evaluated. Returns false if the connection must be
+   * reset.
+   */
   judgeAgain(steps: readonly Step[], facts: TlsFacts, generation: number): boolean;
   cut(): void;
 };
 
-/** Terminates TLS in place of the server, and evaluates every request (D23, D24). One for each thread. */
+/**
+ * Ends TLS in the place of the server, and evaluates every request (D23, D24). Each service-plane thread has
+ * one interceptor.
+ */
 export class Interceptor {
   readonly #plane: PlaneContext;
   readonly #contexts: LeafContexts;
@@ -61,12 +67,15 @@ export class Interceptor {
     this.#ticking = setInterval(() => this.#tick(), TICK_MS);
   }
 
-  /** Whether there is a CA. */
+  /** True if there is a CA that can sign leaf certificates. */
   get isAble(): boolean {
     return this.#isAble;
   }
 
-  /** Why the trusted authorities of servers cannot be read; the previous ones stay in use. Null: no fault. */
+  /**
+   * Why the certificates of trusted authorities for servers cannot be read; null: no fault. During a fault,
+   * the certificates that were read last stay in use.
+   */
   get upstreamCaFault(): string | null {
     return this.#trust.fault();
   }
@@ -81,7 +90,10 @@ export class Interceptor {
     this.#pool.close();
   }
 
-  /** Returns null if the connection ended, or was passed on, before the return. */
+  /**
+   * Starts to intercept a connection. Returns null if the connection has already ended, or was forwarded
+   * uninspected.
+   */
   begin(intercepted: Intercepted): InterceptedSession | null {
     const session = new Session(intercepted, this.#plane, {
       contexts: this.#contexts,
@@ -136,7 +148,8 @@ class Session implements InterceptedSession {
 
   begin(): void {
     const { hello } = this.intercepted;
-    // A client that offers only other protocols does not use HTTP in a readable form.
+    // The client offers ALPN protocols, but neither `http/1.1` nor `h2`. The service plane cannot read the
+    // client's protocol.
     if (hello.alpn.length > 0 && this.#protocols().length === 0) {
       this.#fail('no_common_protocol');
       return;
@@ -180,8 +193,8 @@ class Session implements InterceptedSession {
   }
 
   /**
-   * The server chooses among the client's protocols, and the client is offered that choice: no protocol is
-   * translated.
+   * The client's ALPN protocols that the service plane can read. The server selects one protocol, and the
+   * client is offered only this protocol, because the service plane does not translate between protocols.
    */
   #protocols(): readonly string[] {
     return this.intercepted.hello.alpn.filter((protocol) => protocol === HTTP1 || protocol === HTTP2);
@@ -190,7 +203,7 @@ class Session implements InterceptedSession {
   #link(protocols: readonly string[], done: (link: ServerLink | ServerLinkFailure) => void): void {
     const { flow, hello } = this.intercepted;
     const destination = { flow, sni: hello.sni, protocols };
-    // Not before the return: the caller is in the middle of handling client bytes.
+    // Call `done` only after the return, because the caller is still processing client bytes.
     const asking = setImmediate(() => {
       const kept = this.means.pool.take(keyOf(destination));
       if (kept !== null) return done(kept);
@@ -200,8 +213,8 @@ class Session implements InterceptedSession {
   }
 
   /**
-   * Opens a link in place of a closed one. If requests depend on the server's certificate, a server with
-   * another certificate is rejected.
+   * Opens a link that replaces a closed link. If rules match requests by the server's certificate, the new
+   * server must have the same certificate.
    */
   #linkAgain(done: (link: ServerLink | ServerLinkFailure) => void): void {
     this.#link(
@@ -222,7 +235,7 @@ class Session implements InterceptedSession {
     );
   }
 
-  /** Starts TLS with the client, after the server's certificate was verified. */
+  /** Starts the TLS handshake with the client. The server's certificate was verified before. */
   #acceptClient(link: ServerLink): void {
     const { client, flow, hello, said } = this.intercepted;
     const context = this.means.contexts.of(hello.sni ?? formatAddress(flow.destination));
@@ -327,7 +340,7 @@ class Session implements InterceptedSession {
       this.intercepted.pass(reason);
       return;
     }
-    // These two failures are the peer's, not a denial of the policy.
+    // The peer causes these two failures, so they do not count as a denial by the policy.
     if (reason !== 'server_unreachable' && reason !== 'client_handshake') {
       counts.connection('deny');
       if (step !== undefined) this.plane.hits.add(this.#generation, step.decider);
@@ -344,7 +357,7 @@ class Session implements InterceptedSession {
   }
 }
 
-/** The certificate is parsed on first use. */
+/** Returns the facts of a connection. The server's certificate is parsed on first use. */
 function factsOf(hello: ClientHello, link: ServerLink): TlsFacts {
   return {
     hello,

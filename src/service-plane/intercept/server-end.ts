@@ -2,11 +2,11 @@ import type { LinkListener, ServerLink } from './server-link.js';
 import { WriteBatch } from './write-batch.js';
 
 export type ServerEndEvents = LinkListener & {
-  /** Returns a link that this session no longer needs. */
+  /** Returns a server link that the session no longer needs to the pool. */
   give(link: ServerLink): void;
 };
 
-/** The server side of a session: one link at a time, or none. */
+/** The server side of an HTTP/1.1 session, with at most one server link at a time. */
 export class ServerEnd {
   readonly #out = new WriteBatch();
   #link: ServerLink | null = null;
@@ -22,12 +22,12 @@ export class ServerEnd {
     link.hear(this.events);
   }
 
-  /** Queues a part; it is sent with the next `flush`. */
+  /** Queues a text or buffer that the next `flush` sends to the server. */
   add(part: string | Buffer): void {
     this.#out.add(part);
   }
 
-  /** Returns whether the link accepts more without a wait. */
+  /** Sends the queued data. Returns false if the socket's write buffer is full. */
   flush(): boolean {
     return this.#link === null || this.#out.flush(this.#link.socket);
   }
@@ -40,7 +40,7 @@ export class ServerEnd {
     this.#link?.socket.resume();
   }
 
-  /** Detaches the link from this session, and returns it. */
+  /** Detaches the link from the session, and returns the link; null if there is no link. */
   release(): ServerLink | null {
     const link = this.#link;
     link?.leave();
@@ -48,7 +48,10 @@ export class ServerEnd {
     return link;
   }
 
-  /** Gives the link back for reuse, or closes it. */
+  /**
+   * Detaches the link from the session. Returns the link to the pool if `mayServe` is true and the link is
+   * not bound to a user; if not, closes the link.
+   */
   drop(mayServe: boolean): void {
     const link = this.release();
     if (link === null) return;

@@ -11,30 +11,30 @@ import type { UpstreamTrust } from '../upstream-trust.js';
 const HANDSHAKE_MS = 10_000;
 const LONGEST_CHAIN = 10;
 
-/** Receives the events of an HTTP/1.1 server connection. */
+/** Receives the events of an HTTP/1.1 connection to a server. */
 export type LinkListener = {
   said(chunk: Buffer): void;
   drained(): void;
-  /** The server ended or broke the connection. */
+  /** Called when the server has closed or reset the connection. */
   gone(): void;
 };
 
-/** A verified TLS connection to the client's original destination, from the client's address. */
+/** A verified TLS connection to the client's original destination, opened from the client's address. */
 export class ServerLink {
-  /** Whether it has served a request before. */
+  /** True after the link has transferred a complete exchange. */
   isUsed = false;
   /**
-   * Whether the server may bind the connection to an authenticated user: then it must serve no other client
-   * connection.
+   * True if the server may have bound the connection to an authenticated user. The link must then not be used
+   * for another client connection.
    */
   isBound = false;
-  /** Null: the link has not been read from. */
+  /** The current listener; null before the first call of `hear`. */
   #listener: LinkListener | null = null;
   readonly #chain: readonly Uint8Array[];
   #certificate: CertificateFacts | null = null;
   /**
-   * The listener of an unused link. A server that sends data without a request, or ends, makes the link
-   * useless.
+   * The listener of a link that no session uses. If the server sends data without a request, or ends the
+   * connection, the link is closed.
    */
   readonly #unusedListener: LinkListener = {
     said: () => this.socket.destroy(),
@@ -43,15 +43,15 @@ export class ServerLink {
   };
 
   /**
-   * `key`: the destination; a link serves only requests with the same key. `protocol`: the server's ALPN
-   * choice; null: none.
+   * `key`: identifies the destination; the pool uses a link only for a destination with the same key.
+   * `protocol`: the ALPN protocol that the server selected; null if the server selected none.
    */
   constructor(
     readonly socket: TLSSocket,
     readonly key: string,
     readonly protocol: string | null,
   ) {
-    // Read at once: a closed socket has no certificates any more.
+    // Read the certificates now, because a closed socket returns no certificates.
     this.#chain = chainOf(socket);
   }
 
@@ -62,7 +62,8 @@ export class ServerLink {
   }
 
   /**
-   * Replaces the listener. The socket's own listeners stay: they would otherwise change twice with each use.
+   * Replaces the listener. The socket's own event listeners stay the same, which saves two changes of socket
+   * listeners for each request.
    */
   hear(listener: LinkListener): void {
     const { socket } = this;
@@ -78,7 +79,7 @@ export class ServerLink {
     socket.resume();
   }
 
-  /** Detaches the listener until the next `hear`. */
+  /** Replaces the session's listener by the listener for an unused link. */
   leave(): void {
     if (this.#listener !== null) this.#listener = this.#unusedListener;
   }
@@ -86,14 +87,17 @@ export class ServerLink {
 
 export type ServerLinkFailure = { readonly kind: 'failed'; readonly reason: LinkFault };
 
-/** The addresses, the server name and the protocols of a connection. */
+/** The addresses, the server name and the ALPN protocols of a connection to a server. */
 export type Destination = { readonly flow: Packet; readonly sni: string | null; readonly protocols: readonly string[] };
 
 export function keyOf({ flow, sni, protocols }: Destination): string {
   return `${flow.source} ${flow.destination} ${flow.destinationPort} ${sni ?? ''} ${protocols.join()}`;
 }
 
-/** Opens a link. Calls back once. Returns a function that gives up. */
+/**
+ * Opens a link to a server, and calls `done` once with the link or the failure. The returned function cancels
+ * the attempt.
+ */
 export function linkServer(
   destination: Destination,
   { mark, trust }: { readonly mark: number; readonly trust: UpstreamTrust },
@@ -138,7 +142,7 @@ export function linkServer(
   };
 }
 
-/** The certificates that the server sent, leaf first; empty for a closed socket. */
+/** Returns the certificates that the server sent, leaf first; empty if the socket is closed. */
 function chainOf(socket: TLSSocket): readonly Uint8Array[] {
   const ders: Uint8Array[] = [];
   let next = socket.getPeerX509Certificate();

@@ -1,22 +1,28 @@
 import type { ServerLink } from './server-link.js';
 
-/** In ticks of five seconds. */
+/** The time after which an unused link is closed, in ticks of five seconds. */
 const IDLE_TICKS = 2;
 const OF_A_KEY = 64;
 const LINKS = 8_192;
 
 type Idle = { readonly link: ServerLink; readonly since: number };
 
-/** Unused links. A link serves only the client address from which it was opened. */
+/**
+ * A pool of links that no session uses. A link is used only for the client address from which the link was
+ * opened.
+ */
 export class ServerPool {
   readonly #idle = new Map<string, Idle[]>();
   #count = 0;
 
   constructor(private readonly clock: { readonly tick: number }) {}
 
-  /** Returns the most recently used link. */
+  /**
+   * Removes the most recently used link with this key from the pool, and returns the link; null if there is
+   * no such link.
+   */
   take(key: string): ServerLink | null {
-    // A link that has just broken may not have emitted its event yet.
+    // Skip destroyed sockets: Node may not have emitted the `close` event of a broken link yet.
     const link = this.#idle.get(key)?.findLast((idle) => !idle.link.socket.destroyed)?.link;
     if (link === undefined) return null;
     this.#remove(link);
@@ -39,7 +45,7 @@ export class ServerPool {
     link.hear({ said: drop, drained: () => {}, gone: drop });
   }
 
-  /** Closes links that were idle for too long. */
+  /** Closes links that were unused for too long. The interceptor calls this at every tick. */
   lookAtClock(): void {
     const { tick } = this.clock;
     for (const { link, since } of [...this.#idle.values()].flat()) if (tick - since > IDLE_TICKS) this.#drop(link);

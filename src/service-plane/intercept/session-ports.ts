@@ -5,16 +5,22 @@ import type { Connection } from '../http/canonical.js';
 import type { RefusedReason } from '../refused-reason.js';
 import type { ServerLink } from './server-link.js';
 
-/** The parts that a session between a client and a server uses. */
+/** The sockets and functions that an HTTP session between a client and a server uses. */
 export type SessionPorts = {
   readonly client: TLSSocket;
-  /** Ticks of five seconds: a timer for each connection would be reset with every packet. */
+  /**
+   * The clock for timeouts, in ticks of five seconds. A separate timer for each connection would be reset at
+   * every packet.
+   */
   readonly clock: { readonly tick: number };
-  /** Already verified: the client received its certificate only after that. */
+  /**
+   * The connection to the server. The certificate of the server is already verified: the client receives a
+   * leaf certificate only after the verification.
+   */
   readonly link: ServerLink;
   readonly connection: Connection;
   readonly denied: '403' | 'reset';
-  /** Evaluates a request, and reports the decision. */
+  /** Evaluates a request by the policy, and reports the decision. */
   judge(request: RequestFacts): Decided;
   /** Reports a response that violates the rule that allowed its request. */
   tellBroken(request: RequestFacts, step: Step, matcher: string): void;

@@ -1,12 +1,15 @@
 import type { TLSSocket } from 'node:tls';
 import type { ServerLink } from './server-link.js';
 
-/** Detects dead peers: no other timeout covers a tunnel. */
+/**
+ * The interval of TCP keepalive in milliseconds. Only keepalive detects a dead peer here, because a tunnel
+ * has no idle timeout.
+ */
 const KEEP_ALIVE_MS = 60_000;
 
 /**
- * Forwards bytes after a 101 between a client and a server. The bytes are not inspected, since the rule
- * allowed the upgrade.
+ * Forwards bytes between a client and a server after a response with status 101. The bytes are not inspected,
+ * because the rule allowed the upgrade.
  */
 export class Tunnel {
   #isOver = false;
@@ -18,7 +21,7 @@ export class Tunnel {
     const server = link.socket;
     for (const end of [client, server]) end.setKeepAlive(true, KEEP_ALIVE_MS);
     client.on('data', (chunk: Buffer) => {
-      // Client bytes after the server's end are dropped.
+      // After the server has ended the connection, client bytes are dropped.
       if (!this.#isOver && !server.write(chunk)) client.pause();
     });
     client.on('drain', () => server.resume());

@@ -1,24 +1,27 @@
 import type { Socket } from 'node:net';
 
-/** Above this sum, parts are written one by one, without a copy. */
+/**
+ * The maximum number of bytes that `flush` copies into one buffer. Above this sum, `flush` writes each queued
+ * text or buffer separately.
+ */
 const JOINED = 16_384;
 
 /**
- * Collects parts for a socket, and writes small ones together: each write costs a TLS record and a system
- * call.
+ * Collects texts and buffers for a socket, and writes small ones together. This saves TLS records and system
+ * calls, because each write costs one of each.
  */
 export class WriteBatch {
   #parts: (string | Buffer)[] = [];
   #length = 0;
 
-  /** Strings are latin1. */
+  /** Queues a text or buffer. A text is sent in latin1. */
   add(part: string | Buffer): void {
     if (part.length === 0) return;
     this.#parts.push(part);
     this.#length += part.length;
   }
 
-  /** Returns whether the socket accepts more without a wait. */
+  /** Writes the queued data to the socket. Returns false if the socket's write buffer is full. */
   flush(socket: Socket): boolean {
     const parts = this.#parts;
     const [first] = parts;
