@@ -36,7 +36,7 @@ const isTrusted = (chain: readonly Issued[], anchors: readonly Issued[] = [root]
   seen(chain).isTrusted(anchorsOf(anchors));
 
 describe('readCertificateFacts', () => {
-  it('returns subject, names and digest', () => {
+  it('returns the subject, common names, DNS names and SHA-256 fingerprint of a leaf certificate', () => {
     const names = [
       named('WWW.Example.com'),
       'DNS:*.example.com',
@@ -55,14 +55,14 @@ describe('readCertificateFacts', () => {
     });
   });
 
-  it('accepts a subject without common names, and an empty subject', () => {
+  it('accepts a leaf certificate whose subject has no common name or is empty', () => {
     const { subject, commonNames, dnsNames } = seen([issue({ subject: '/O=Example' })]);
     expect({ subject, commonNames, dnsNames }).toEqual({ subject: 'O=Example', commonNames: [], dnsNames: [] });
     const empty = seen([issue({ subject: '/', by: root, extensions: ['subjectAltName=critical,DNS:a.test'] })]);
     expect([empty.subject, empty.commonNames, empty.dnsNames]).toEqual(['', [], ['a.test']]);
   });
 
-  it('reads a thousand names', () => {
+  it('returns all DNS names of a leaf certificate with 1,000 names', () => {
     const names = Array.from({ length: 1_000 }, (_, index) => `n${index}.example.com`);
     const one = issue({
       subject: '/CN=many',
@@ -82,12 +82,12 @@ describe('readCertificateFacts', () => {
     '/1.2.3.4.5=unknown/CN=x',
     '/organizationIdentifier=VATDE-1/postalCode=80331/dnQualifier=q/initials=I/generationQualifier=Jr./pseudonym=P/name=N/description=D',
   ];
-  it.each(subjects)('formats a subject like OpenSSL: %s', (subject) => {
+  it.each(subjects)('formats the subject %s exactly as OpenSSL does', (subject) => {
     const one = issue({ subject, more: ['-nameopt', 'utf8'] });
     expect(seen([one]).subject).toBe(issuer.subjectOf(one));
   });
 
-  it('returns unreadable for a NUL in a name', () => {
+  it('returns unreadable for a NUL byte in a common name or DNS name', () => {
     const one = issue({ subject: '/CN=good.testXevil', extensions: [named('good.testYevil')] });
     const patched = (from: string): CertificateFacts => {
       const der = Buffer.from(one.der);
@@ -99,7 +99,7 @@ describe('readCertificateFacts', () => {
     expect(patched('good.testY')).toEqual({ kind: 'unreadable' });
   });
 
-  it('returns unreadable without certificates, with too many, and for other bytes', () => {
+  it('returns unreadable without certificates, for more than 10 certificates or 100 KiB, and for a malformed leaf certificate', () => {
     const unreadable = { kind: 'unreadable' };
     expect(readCertificateFacts([])).toEqual(unreadable);
     expect(readCertificateFacts([Buffer.from('garbage')])).toEqual(unreadable);
@@ -144,30 +144,30 @@ describe('a certificate chain', () => {
 
   type Row = readonly [says: string, trusted: boolean, chain: readonly Issued[], anchors?: readonly Issued[]];
   const rows: readonly Row[] = [
-    ['leads to a root that is not sent', true, [leaf, middle]],
-    ['leads to a root that is sent', true, [leaf, middle, root]],
-    ['is in another order', true, [leaf, root, middle]],
-    ['has others in it', true, [leaf, other, short, middle]],
-    ['is incomplete', false, [leaf]],
-    ['is incomplete with its root', false, [leaf, root]],
-    ['leads to another root', false, [leaf, middle, root], [other]],
+    ['leads to a trusted root and does not contain the root', true, [leaf, middle]],
+    ['leads to a trusted root and contains the root', true, [leaf, middle, root]],
+    ['contains the issuers in another order', true, [leaf, root, middle]],
+    ['also contains unrelated certificates', true, [leaf, other, short, middle]],
+    ['lacks the intermediate certificate', false, [leaf]],
+    ['lacks the intermediate certificate and contains the root', false, [leaf, root]],
+    ['leads to a root other than the anchor', false, [leaf, middle, root], [other]],
     ['leads to one of two anchors', true, [leaf, middle], [other, root]],
-    ['has no anchors', false, [leaf, middle, root], []],
+    ['is checked without anchors', false, [leaf, middle, root], []],
     ['leads to an anchor that is not a root', true, [leaf], [middle]],
-    ['consists of the anchor', true, [selfSigned], [selfSigned]],
-    ['is self-signed', false, [selfSigned]],
-    ['leads to a false root of the same name', false, [leaf, middle], [impostor]],
-    ['leads to a false root and to the true one', true, [leaf, middle], [impostor, root]],
-    ['is signed by a false root', false, [by(impostor), impostor]],
+    ['consists of the anchor only', true, [selfSigned], [selfSigned]],
+    ['consists of a self-signed certificate', false, [selfSigned]],
+    ['does not lead to the anchor, which has the name of the root', false, [leaf, middle], [impostor]],
+    ['leads to one of two anchors with the same name', true, [leaf, middle], [impostor, root]],
+    ['is signed by another root with the name of the anchor', false, [by(impostor), impostor]],
     ['has an issuer that is not a CA', false, [by(notAuthority), notAuthority]],
     ['has an issuer that may not sign', false, [by(noSign), noSign]],
-    ['is as long as its authority allows', true, [by(shortest), shortest]],
-    ['is longer than its authority allows', false, [by(below), below, shortest]],
-    ['is longer by a self-issued certificate', true, [by(selfIssued), selfIssued, shortest]],
-    ['is for clients', false, [by(root, { extensions: client })]],
-    ['is for servers and clients', true, [by(root, { extensions: ['extendedKeyUsage=clientAuth,serverAuth'] })]],
-    ['is for any use', false, [by(root, { extensions: ['extendedKeyUsage=anyExtendedKeyUsage'] })]],
-    ['has a CA for clients only', false, [by(clientAuthority), clientAuthority]],
+    ['is as long as the path length permits', true, [by(shortest), shortest]],
+    ['is longer than the path length permits', false, [by(below), below, shortest]],
+    ['exceeds the path length only by a self-issued certificate', true, [by(selfIssued), selfIssued, shortest]],
+    ['has a leaf for TLS clients only', false, [by(root, { extensions: client })]],
+    ['has a leaf for servers and clients', true, [by(root, { extensions: ['extendedKeyUsage=clientAuth,serverAuth'] })]],
+    ['has a leaf with anyExtendedKeyUsage', false, [by(root, { extensions: ['extendedKeyUsage=anyExtendedKeyUsage'] })]],
+    ['has a CA for TLS clients only', false, [by(clientAuthority), clientAuthority]],
     ['has key usage keyEncipherment', true, [by(root, { extensions: ['keyUsage=critical,keyEncipherment'] })]],
     ['has key usage keyCertSign only', false, [by(root, { extensions: ['keyUsage=keyCertSign'] })]],
     ['has an RSA key of 1024 bits', false, [weak]],
@@ -181,26 +181,26 @@ describe('a certificate chain', () => {
     ['is signed with RSA-PSS', true, [by(rsaRoot, { more: pss })], [rsaRoot]],
     ['is signed with RSA-PSS and SHA-1', false, [by(rsaRoot, { more: pss, digest: 'sha1' })], [rsaRoot]],
     ['has an unknown critical extension', false, [by(root, { extensions: ['1.2.3.4=critical,DER:0500'] })]],
-    ['has an unknown extension', true, [by(root, { extensions: ['1.2.3.4=DER:0500'] })]],
+    ['has an unknown extension that is not critical', true, [by(root, { extensions: ['1.2.3.4=DER:0500'] })]],
     ['has a critical list of policies', true, [by(root, { extensions: ['certificatePolicies=critical,1.2.3.4'] })]],
   ];
   const cases = rows.map(([says, trusted, chain, anchors = [root]]) => ({ says, trusted, chain, anchors }));
-  it.each(cases)('that $says: trusted $trusted, as in OpenSSL', ({ trusted, chain, anchors }) => {
+  it.each(cases)('that $says: isTrusted returns $trusted, as OpenSSL does', ({ trusted, chain, anchors }) => {
     expect(isTrusted(chain, anchors)).toBe(trusted);
     expect(issuer.verifies(anchors, chain)).toBe(trusted);
   });
 
-  it('with name constraints is not trusted', () => {
+  it('with a name constraints extension is not trusted', () => {
     const inside = by(constrained, { extensions: [named('a.example.com')] });
     expect(isTrusted([inside, constrained])).toBe(false);
   });
 
-  it('is trusted from the first to the last second of its validity', () => {
+  it('is trusted during its validity period, and not before or after', () => {
     const at = (nowMs: number): boolean => seen([leaf, middle], { nowMs: () => nowMs }).isTrusted([root.pem]);
     expect([-1, 0.5, 29, 31].map((days) => at(Date.now() + days * DAY_MS))).toEqual([false, true, true, false]);
   });
 
-  it('is checked against the clock on each call', () => {
+  it('is checked against the current time at each call of isTrusted', () => {
     let nowMs = Date.now();
     const facts = seen([leaf, middle], { nowMs: () => nowMs });
     expect(facts.isTrusted([root.pem])).toBe(true);
@@ -208,19 +208,19 @@ describe('a certificate chain', () => {
     expect(facts.isTrusted([root.pem])).toBe(false);
   });
 
-  it('is checked against the system’s roots if a rule has no anchors', () => {
+  it('is checked against the root certificates of the system if isTrusted gets no anchors', () => {
     const roots = (): TrustAnchors => new TrustAnchors([root.pem]);
     expect(seen([leaf, middle], { roots }).isTrusted(null)).toBe(true);
     expect(seen([leaf, middle]).isTrusted(null)).toBe(false);
   });
 
-  it('with a changed signature is not trusted', () => {
+  it('with an invalid signature on the leaf certificate is not trusted', () => {
     const der = Buffer.from(leaf.der);
     der.writeUInt8(der.readUInt8(der.length - 1) ^ 1, der.length - 1);
     expect(isTrusted([{ ...leaf, der }, middle])).toBe(false);
   });
 
-  it('of ten certificates that may have issued each other is checked within a time limit', () => {
+  it('of ten certificates with the same name and key is checked within one second', () => {
     const ring = Array.from({ length: 10 }, () => authority({ subject: '/CN=Ring', withKeyOf: root }));
     const started = performance.now();
     expect(isTrusted(ring, [other])).toBe(false);
@@ -229,11 +229,11 @@ describe('a certificate chain', () => {
 });
 
 describe('trust anchors', () => {
-  it('include the roots of the system', () => {
+  it('of the system are not empty', () => {
     expect(systemAnchors().isEmpty).toBe(false);
   });
 
-  it('include all roots of Node, which are readable', () => {
+  it('can be read from every root certificate that Node contains', () => {
     const anchors = new TrustAnchors(rootCertificates);
     expect(anchors.isEmpty).toBe(false);
     const unreadable = rootCertificates.filter((pem) => new TrustAnchors([pem]).isEmpty);

@@ -3,23 +3,26 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** The certificate chain that a server sends, and its key. */
+/** The certificate chain that a server sends, and the private key of the leaf certificate. */
 export type ServerCertificate = { readonly certPem: string; readonly keyPem: string };
 
 export const SERVER_NAME = 'server.test';
 export const SERVER_ADDRESS = '192.0.2.10';
 
 /**
- * Certificates with every kind of fault, by fault. Made by the openssl command, independently of the tested
- * code.
+ * Test certificates: valid certificates, and in `broken` one certificate for each fault. The openssl command
+ * makes the certificates, so they do not depend on the tested code.
  */
 export type Certificates = {
   readonly rootPem: string;
   readonly intermediatePem: string;
   readonly intermediateKeyPem: string;
-  /** A CA below a certificate that allows none, with the chain up to the root. */
+  /**
+   * A CA certificate whose issuer permits no CA below itself (path length 0), followed by the issuer
+   * certificate.
+   */
   readonly beyondPem: string;
-  /** For `SERVER_NAME` and `SERVER_ADDRESS`, with the chain in order. */
+  /** A valid leaf certificate for `SERVER_NAME` and `SERVER_ADDRESS`, followed by its issuer certificate. */
   readonly good: ServerCertificate;
   readonly reversedChain: ServerCertificate;
   readonly broken: Readonly<Record<Fault, ServerCertificate>>;
@@ -59,7 +62,7 @@ distinguished_name = nobody
 const SAN = `subjectAltName=DNS:${SERVER_NAME},IP:${SERVER_ADDRESS}`;
 const AUTHORITY = 'basicConstraints=critical,CA:true\nkeyUsage=critical,keyCertSign,cRLSign';
 
-/** Takes about a second, and leaves no file behind. */
+/** Creates the test certificates. The call takes about a second, and deletes its temporary files. */
 export function makeCertificates(): Certificates {
   const folder = mkdtempSync(join(tmpdir(), 'weir-certificates-'));
   try {
@@ -156,7 +159,7 @@ function certificatesIn(folder: string): Certificates {
 type Made = {
   readonly by?: string;
   readonly byKey?: string;
-  /** The owner of the certified key. */
+  /** The name of the key that the certificate certifies. */
   readonly of?: string;
   readonly subject?: string;
   readonly extensions?: string;

@@ -2,8 +2,8 @@ import { duplexPair } from 'node:stream';
 import { type ConnectionOptions, connect, type SecureContext, TLSSocket } from 'node:tls';
 
 /**
- * Makes a TLS connection inside the process, and returns both ends after the client has verified the server.
- * Rejects with the error of the client.
+ * Makes a TLS connection inside the process, and returns both TLS sockets after the client has verified the
+ * server certificate. Rejects with the client's error if the handshake fails.
  */
 export async function handshake(
   secureContext: SecureContext,

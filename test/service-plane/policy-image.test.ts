@@ -19,7 +19,10 @@ const group = (id: string, more: Readonly<Record<string, unknown>> = {}): GroupI
   ...more,
 });
 
-/** The policy as read, and the copy of a thread that had the policy `before`. */
+/**
+ * Writes a policy for a thread, and reads the policy in the place of this thread. `before`: the policy that
+ * the thread had. Returns the original policy and the read policy.
+ */
 function through(groups: readonly GroupInput[], before: Policy | null = null, mode = 'enforce') {
   const body = JSON.stringify({ name: 'ü', mode, policy: { default_policy: 'deny', source_groups: groups } });
   const context = { dns: true, servicePlane: true, fallback: 'deny', recordMode: 'enforce', form: 'envelope' } as const;
@@ -31,7 +34,7 @@ function through(groups: readonly GroupInput[], before: Policy | null = null, mo
   return { policy, there: readPolicy(new PolicyWriter().write(policy, texts), before) };
 }
 
-/** With all rules parsed. */
+/** Returns a plain copy of a policy, after the rules of all groups were parsed. */
 const whole = ({ default: byDefault, groups }: Policy) => ({
   default: byDefault,
   groups: groups.map(({ id, pointer, mode, sources, dynamic, rules, defaultAction }) => ({
@@ -40,7 +43,7 @@ const whole = ({ default: byDefault, groups }: Policy) => ({
 });
 const rulesOf = (policy: Policy, id: string) => policy.groups.find((candidate) => candidate.id === id)?.rules;
 
-test('a thread reads the same policy, in the same order', () => {
+test('readPolicy returns the policy that PolicyWriter has written, with the groups in the same order', () => {
   const intercept = { mode: 'intercept', http: { request: { path: { regex: '^/ä$' } } } };
   const groups = [
     group('later', { priority: 9, default_action: 'allow' }),
@@ -52,7 +55,7 @@ test('a thread reads the same policy, in the same order', () => {
   expect(whole(there)).toEqual(whole(policy));
 });
 
-test('unchanged rules that were parsed before are not parsed again', () => {
+test('readPolicy reuses the rules that were parsed for the previous policy if the text of their group is unchanged', () => {
   const { there: before } = through([group('a'), group('b'), group('c')]);
   const kept = [rulesOf(before, 'a'), rulesOf(before, 'b')];
   const changed = group('b', { rules: [rule('third')] });
@@ -64,14 +67,14 @@ test('unchanged rules that were parsed before are not parsed again', () => {
   );
 });
 
-test('the same text in another mode is parsed again', () => {
+test('readPolicy parses a group again if its text is unchanged but the mode of the policy differs', () => {
   const { there: before } = through([group('a')]);
   expect(rulesOf(before, 'a')?.map(({ mode }) => mode)).toEqual(['enforce', 'enforce']);
   const { there } = through([group('a')], before, 'audit');
   expect(rulesOf(there, 'a')?.map(({ mode }) => mode)).toEqual(['audit', 'audit']);
 });
 
-test('only changed texts are written again, and scattered texts are joined', () => {
+test('PolicyWriter copies changed texts only, and copies all texts into one chunk when there would be more than 16 chunks', () => {
   const { policy } = through(Array.from({ length: 40 }, (_, index) => group(`g${index}`)));
   const textOf = (index: number, said: string) =>
     Buffer.from(JSON.stringify(group(`g${index}`, { rules: [rule(said)] })));

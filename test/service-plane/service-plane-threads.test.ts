@@ -11,7 +11,7 @@ import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { makeCertificates } from './certificates.js';
 
 const { rootPem } = makeCertificates();
-/** An invalid policy that terminates any thread that receives it. */
+/** An invalid policy: any service-plane thread that receives it ends with an error. */
 const DEADLY = { generation: 1, policy: {}, intercepts: false } as unknown as InspectionImage;
 const LOOPBACK = 0x7f00_0001;
 
@@ -44,7 +44,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-test('a dead thread fails open requests and is reported, and a reopening starts a new one', async () => {
+test('after a service-plane thread ends unexpectedly, open requests are rejected, watchers are notified, and `open` starts all threads again', async () => {
   await plane.open();
   plane.use(DEADLY);
   await expect(plane.stats()).rejects.toThrow('a thread of the service plane died');
@@ -54,7 +54,7 @@ test('a dead thread fails open requests and is reported, and a reopening starts 
   expect(await plane.stats()).toMatchObject({ connections: 0, upstreamCaFault: null });
 });
 
-test('unreadable authorities are reported once for all threads, also to later watchers, and once when they are readable again', async () => {
+test('an unreadable upstream_ca file is reported once for all threads, also to later watchers, and its repair is reported once', async () => {
   await plane.open();
   writeFileSync(upstreamCa, 'nothing');
   const fault = `read ${upstreamCa}: it holds no certificate`;
@@ -68,7 +68,7 @@ test('unreadable authorities are reported once for all threads, also to later wa
   await expect.poll(() => changes.slice(1), soon).toEqual([{ type: 'upstream_ca_changed', fault: null }]);
 });
 
-test('threads do not start if their authorities cannot be read', async () => {
+test('the service plane does not open if the upstream_ca file contains no certificate', async () => {
   writeFileSync(upstreamCa, 'nothing');
   await expect(plane.open()).rejects.toThrow('it holds no certificate');
   writeFileSync(upstreamCa, rootPem);

@@ -28,7 +28,10 @@ afterAll(async () => {
   server.close();
 });
 
-/** One end of a connection, and the accepted socket of the plane. */
+/**
+ * Connects to the test server. `end` is the test's socket, and `socket` is the accepted socket that the
+ * service plane splices.
+ */
 async function dialled(): Promise<{ readonly end: Socket; readonly socket: Socket }> {
   const { port } = server.address() as AddressInfo;
   const end = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
@@ -42,7 +45,7 @@ async function said(end: Socket): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-test('splice sends buffered data of Node, read or unwritten, before later data', async () => {
+test('splice sends data that Node has read or not yet written before data that arrives later', async () => {
   const [one, other] = [await dialled(), await dialled()];
   one.end.write('first ');
   await once(one.socket.resume(), 'data').then(([chunk]) => one.socket.pause().unshift(chunk as Buffer));
@@ -56,7 +59,7 @@ test('splice sends buffered data of Node, read or unwritten, before later data',
   await over;
 });
 
-test('splice forwards an end that arrived before the handover after the data', async () => {
+test('splice forwards the end of a direction that Node has read before the handover, after all data of this direction', async () => {
   const [one, other] = [await dialled(), await dialled()];
   one.end.end('all');
   one.socket.resume();
@@ -73,7 +76,7 @@ test('splice forwards an end that arrived before the handover after the data', a
 
 const codeOf = async (end: Socket): Promise<unknown> => ((await once(end, 'error')) as [{ code: string }])[0].code;
 
-test('splice resets both sockets when it is cut', async () => {
+test('splice resets both sockets when the returned function is called', async () => {
   const [one, other] = [await dialled(), await dialled()];
   const cut = splices.splice(one.socket, other.socket, () => {});
   one.end.write('x');
@@ -84,7 +87,7 @@ test('splice resets both sockets when it is cut', async () => {
   expect(await Promise.all(codes)).toEqual(['ECONNRESET', 'ECONNRESET']);
 });
 
-test('splice does not hand over sockets that are cut before Node has written all data', async () => {
+test('splice does not hand the sockets over if the returned function is called before Node has written all data', async () => {
   const [one, other] = [await dialled(), await dialled()];
   other.socket.write(Buffer.alloc(64 << 20));
   const cut = splices.splice(one.socket, other.socket, () => {});
@@ -96,7 +99,7 @@ test('splice does not hand over sockets that are cut before Node has written all
   }
 });
 
-test('splice resets handed-over sockets that no thread serves', async () => {
+test('Handover.close resets a socket that was handed over but that no thread serves', async () => {
   const { end, socket } = await dialled();
   const other = new Handover();
   other.take((socket as Socket & { readonly _handle: { readonly fd: number } })._handle.fd);

@@ -20,7 +20,10 @@ beforeAll(() => {
   certificates = makeCertificates();
 });
 
-/** `trusted`, or the reason against it. */
+/**
+ * Makes a TLS connection to a server with this certificate. Returns `trusted`, or the reason why `trust`
+ * rejects the certificate.
+ */
 async function judged(trust: UpstreamTrust, { certPem, keyPem }: ServerCertificate, name: string | null = SERVER_NAME) {
   const server = createSecureContext({ cert: certPem, key: keyPem, ciphers: 'DEFAULT:@SECLEVEL=0' });
   try {
@@ -39,8 +42,8 @@ function trustIn(pem: string): UpstreamTrust {
   return createUpstreamTrust({ source });
 }
 
-describe('upstream trust', () => {
-  it('accepts a chain that leads to a root, in any order after the leaf certificate', async () => {
+describe('createUpstreamTrust', () => {
+  it('accepts a certificate chain that leads to a trusted root, in any order after the leaf certificate', async () => {
     const trust = trustIn(certificates.rootPem);
     expect(await judged(trust, certificates.good)).toBe('trusted');
     expect(await judged(trust, certificates.reversedChain)).toBe('trusted');
@@ -61,18 +64,18 @@ describe('upstream trust', () => {
     ['issuer that is no CA', 'wrong_purpose'],
     ['path too long', 'path_too_long'],
     ['name not permitted', 'name_not_permitted'],
-  ])('rejects a server certificate with the fault %s: %s', async (fault, reason) => {
+  ])('rejects a server certificate with the fault %s for the reason %s', async (fault, reason) => {
     expect(await judged(trustIn(certificates.rootPem), certificates.broken[fault])).toBe(reason);
   });
 });
 
-it('the certificate must be for the address if the client sends no name', async () => {
+it("a server certificate must be valid for the server's address if the client sends no server name", async () => {
   const trust = trustIn(certificates.rootPem);
   expect(await judged(trust, certificates.good, null)).toBe('trusted');
   expect(await judged(trust, certificates.broken['wrong host'], null)).toBe('wrong_name');
 });
 
-describe('the file of authorities', () => {
+describe('the upstream_ca file', () => {
   it('is read again after a change, at most once a second', async () => {
     const source = join(temporaryFolder(), 'roots.pem');
     const clock = { ms: 0 };
@@ -91,7 +94,7 @@ describe('the file of authorities', () => {
     expect(context()).toBe(second);
   });
 
-  it('keeps the previous authorities in use while it is unreadable, and reports the fault', async () => {
+  it('keeps its last certificates in use while it is unreadable, and the fault is reported', async () => {
     const source = join(temporaryFolder(), 'roots.pem');
     const clock = { ms: 0 };
     writeFileSync(source, certificates.rootPem);
@@ -112,14 +115,14 @@ describe('the file of authorities', () => {
   });
 
   it.each(['', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'])(
-    'prevents the start if it contains no certificate, instead of using the roots of Node',
+    'causes an error at the start if it contains no certificate, because Node would otherwise use its own root certificates',
     (content) => {
       expect(() => trustIn(content)).toThrow('it holds no certificate');
     },
   );
 });
 
-it('upstream trust defaults to the roots of the system, or of Node if the system has none', () => {
+it('with upstream_ca `system`, the root certificates are those of the system, or of Node if the system has no file', () => {
   for (const systemFile of ['/etc/ssl/certs/ca-certificates.crt', join(temporaryFolder(), 'none')]) {
     const trust = createUpstreamTrust({ source: 'system', systemFile });
     expect([trust.connection('a.test', SERVER_ADDRESS).servername, trust.fault()]).toEqual(['a.test', null]);

@@ -17,7 +17,10 @@ const ca = generateCa({ commonName: 'Weir intercept CA', days: 30 });
 const other = generateCa({ commonName: 'Weir intercept CA', days: 30 });
 const contexts = new LeafContexts({ ticketKeys: randomBytes(48) });
 
-/** Serves each connection with the leaf certificate of `shown`, and answers over HTTP. */
+/**
+ * A TLS server that uses the leaf certificate for the name in `shown`, and sends an HTTP response on each
+ * connection.
+ */
 let server: Server;
 let port: number;
 let shown = '';
@@ -60,14 +63,14 @@ it.each(['www.example.com', 'xn--bcher-kva.example', '192.0.2.7', LONG])(
   },
 );
 
-it('curl rejects a leaf certificate for another name, or of another CA with the same name', async () => {
+it('curl rejects a leaf certificate for another host name, and a leaf certificate of another CA with the same CA name', async () => {
   const PEER_FAILED_VERIFICATION = '60';
   shown = 'example.com';
   expect(await curl('www.example.com', fileOf(ca.certPem))).toBe(PEER_FAILED_VERIFICATION);
   expect(await curl('example.com', fileOf(other.certPem))).toBe(PEER_FAILED_VERIFICATION);
 });
 
-it.each(['-tls1_2', '-tls1_3'])('openssl s_client verifies the leaf certificate with %s', async (version) => {
+it.each(['-tls1_2', '-tls1_3'])('openssl s_client with %s verifies the leaf certificate', async (version) => {
   shown = 'a.test';
   const words = ['s_client', '-connect', `127.0.0.1:${port}`, '-servername', 'a.test', '-CAfile', fileOf(ca.certPem)];
   const asked = run('openssl', [...words, '-verify_hostname', 'a.test', '-verify_return_error', '-brief', version]);
@@ -76,7 +79,7 @@ it.each(['-tls1_2', '-tls1_3'])('openssl s_client verifies the leaf certificate 
   expect(stderr).toContain('Verification: OK\nVerified peername: a.test\n');
 });
 
-it.each(['-tls1', '-tls1_1'])('the server refuses clients with %s', async (version) => {
+it.each(['-tls1', '-tls1_1'])('the TLS server refuses openssl s_client with %s (TLS 1.0 or 1.1)', async (version) => {
   const asked = run('openssl', ['s_client', '-connect', `127.0.0.1:${port}`, version, '-cipher', 'ALL:@SECLEVEL=0']);
   asked.child.stdin?.end();
   await expect(asked).rejects.toThrow('protocol version');

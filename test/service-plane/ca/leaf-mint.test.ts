@@ -26,7 +26,7 @@ const verified = (ca: InterceptCa, leafPem: string, ...options: string[]) =>
     'leaf.pem': leafPem,
   });
 
-/** A CA with another kind of key, made by the openssl command. */
+/** Returns a CA with a key of the given algorithm. The openssl command makes the CA certificate. */
 function foreignCa(algorithm: readonly string[]): InterceptCa {
   const words = ['req', '-x509', '-nodes', '-newkey', ...algorithm, '-keyout', '-', '-out', '-', '-days', '30'];
   const both = openssl([...words, '-subj', '/C=NL/O=Büro Ltd/CN=Foreign CA', '-utf8', '-addext', KEY_USAGE], {});
@@ -43,7 +43,7 @@ describe('a leaf certificate', () => {
     ['a_b.example', 'a_b.example', []],
     ['192.0.2.7', '192.0.2.7', ['-verify_ip', '192.0.2.7']],
     [LONG, null, ['-verify_hostname', LONG]],
-  ])('for %s is what openssl verifies', (name, commonName, options) => {
+  ])('for %s passes openssl verify, with this name and the server extensions', (name, commonName, options) => {
     const { certPem } = createLeafMint(ca, leafKey)(name, new Date());
     expect(verified(ca, certPem, ...options)).toBe('leaf.pem: OK\n');
     const subject = commonName === null ? 'subject=' : `subject=CN = ${commonName}`;
@@ -63,7 +63,7 @@ describe('a leaf certificate', () => {
     ]);
   });
 
-  it('is valid for its name only', () => {
+  it('is valid only for the host name it was created for', () => {
     const leaf = new X509Certificate(createLeafMint(ca, leafKey)('example.com', new Date()).certPem);
     expect(['example.com', 'www.example.com', 'xexample.com'].map((name) => leaf.checkHost(name))).toEqual([
       'example.com',
@@ -72,7 +72,7 @@ describe('a leaf certificate', () => {
     ]);
   });
 
-  it('is valid from one hour ago for seven days, within the validity of its CA', () => {
+  it('is valid from one hour before its creation for seven days, but not outside the validity of its CA', () => {
     const mint = createLeafMint(ca, leafKey);
     const begin = ca.notBefore.getTime();
     const end = ca.notAfter.getTime();
@@ -89,13 +89,13 @@ describe('a leaf certificate', () => {
     ]);
   });
 
-  it('may be valid beyond 2049', () => {
+  it('may be valid beyond the year 2049', () => {
     const late = generateCa({ commonName: 'late', days: 3650 }, new Date('2049-12-30T00:00:00Z'));
     const { certPem } = createLeafMint(late, leafKey)('a.test', new Date('2049-12-31T00:00:00Z'));
     expect(textOf(certPem, '-dates')).toBe('notBefore=Dec 30 23:00:00 2049 GMT\nnotAfter=Jan  7 00:00:00 2050 GMT\n');
   });
 
-  it('has a random serial number, positive and 16 bytes long', () => {
+  it('has a random, positive serial number of 16 bytes', () => {
     const mint = createLeafMint(ca, leafKey);
     const serials = new Set(
       Array.from({ length: 200 }, () => new X509Certificate(mint('a.test', new Date()).certPem).serialNumber),
@@ -108,7 +108,7 @@ describe('a leaf certificate', () => {
     ['P-256', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'], 'ecdsa-with-SHA256'],
     ['P-384', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-384'], 'ecdsa-with-SHA384'],
     ['P-521', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-521'], 'ecdsa-with-SHA512'],
-  ])('of another CA with a key of %s is verified', (_key, algorithm, signature) => {
+  ])('signed by a CA that has a key of type %s passes openssl verify', (_key, algorithm, signature) => {
     const foreign = foreignCa(algorithm);
     const { certPem } = createLeafMint(foreign, leafKey)('a.test', new Date());
     expect(verified(foreign, certPem)).toBe('leaf.pem: OK\n');
@@ -117,8 +117,8 @@ describe('a leaf certificate', () => {
   });
 });
 
-describe('a generated CA', () => {
-  it('is a root that may sign leaf certificates and no other CA', () => {
+describe('a CA certificate from generateCa', () => {
+  it('is a self-signed root certificate that may sign leaf certificates, but no other CA', () => {
     const now = new Date('2026-03-01T12:00:00Z');
     const ca = generateCa({ commonName: 'Weir intercept CA node-a', days: 30 }, now);
     expect({ ...ca, key: ca.key.asymmetricKeyDetails, certPem: '', fingerprint: ca.fingerprint.length }).toEqual({

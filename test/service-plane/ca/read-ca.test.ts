@@ -13,7 +13,7 @@ type Pair = { readonly cert: string; readonly key: string };
 const SIGNS = ['basicConstraints=critical,CA:true', 'keyUsage=critical,keyCertSign'];
 const P256 = ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'];
 
-/** A root made by the openssl command. */
+/** Returns a root CA and its key, both as PEM, made by the openssl command. */
 function root({ key = P256, extensions = SIGNS, more = [] as string[] } = {}): Pair {
   const cwd = temporaryFolder();
   writeFileSync(join(cwd, 'c.cnf'), '[req]\ndistinguished_name = nobody\n[nobody]\n');
@@ -31,7 +31,10 @@ function root({ key = P256, extensions = SIGNS, more = [] as string[] } = {}): P
   return { cert: readFileSync(join(cwd, 'c.pem'), 'utf8'), key: readFileSync(join(cwd, 'k.pem'), 'utf8') };
 }
 
-/** The result of reading a CA, without any part of the key. */
+/**
+ * Returns the subject and the warnings of an accepted CA, or the faults of a rejected CA. The private key is
+ * left out.
+ */
 function told(reading: CaReading) {
   return reading.kind === 'ca' ? { subject: reading.ca.subject, warnings: reading.warnings } : reading.faults;
 }
@@ -46,7 +49,7 @@ const pemOf = ({ privateKey }: { readonly privateKey: KeyObject }): string =>
   privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
 
 describe('readCa accepts a CA', () => {
-  it('that was generated', async () => {
+  it('that generateCa has created', async () => {
     const reading = await readCa(own.cert, own.key);
     expect(reading.kind === 'ca' && { ...reading.ca, key: reading.ca.key.equals(generated.key) }).toEqual({
       ...generated,
@@ -58,23 +61,23 @@ describe('readCa accepts a CA', () => {
     ['RSA 2048', ['rsa:2048']],
     ['P-384', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-384']],
     ['P-521', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-521']],
-  ])('with a key of %s', async (_name, key) => {
+  ])('with a key of type %s', async (_name, key) => {
     expect(await read(root({ key }))).toEqual({ subject: 'CN=root', warnings: [] });
   });
 
-  it('whose key is in the older format of openssl ecparam', async () => {
+  it('whose key is in the old PEM format of openssl ecparam', async () => {
     const key = `-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n${generated.key.export({ type: 'sec1', format: 'pem' }) as string}`;
     expect(await read({ cert: own.cert, key })).toEqual({ subject: 'CN=generated', warnings: [] });
   });
 
-  it('that is not valid yet, with a warning', async () => {
+  it('that is not valid yet, and returns the warning ca_not_valid_yet', async () => {
     expect(await read(own, new Date(generated.notBefore.getTime() - 1))).toEqual({
       subject: 'CN=generated',
       warnings: ['ca_not_valid_yet'],
     });
   });
 
-  it('that may sign for some names only, with a warning', async () => {
+  it('whose name constraints permit some names only, and returns the warning ca_bound_to_names', async () => {
     const extensions = [...SIGNS, 'nameConstraints=critical,permitted;DNS:corp.test'];
     expect(await read(root({ extensions }))).toEqual({
       subject: 'CN=root',
@@ -149,24 +152,24 @@ describe('readCa rejects a CA', () => {
       [...SIGNS, 'extendedKeyUsage=clientAuth'],
       'May not sign for servers: its extended key usage or its chain forbids it.',
     ],
-  ])('whose extensions are %j', async (extensions, message) => {
+  ])('with the extensions %j', async (extensions, message) => {
     expect(await read(root({ extensions }))).toEqual([cert(message)]);
   });
 });
 
-describe('a CA chain', () => {
+describe('readCa and the issuer certificates of a CA', () => {
   let certificates: Certificates;
   beforeAll(() => {
     certificates = makeCertificates();
   });
 
-  it('is kept after the CA', async () => {
+  it('returns the issuer certificates of the CA in chainPem', async () => {
     const { rootPem, intermediatePem, intermediateKeyPem } = certificates;
     const reading = await readCa(intermediatePem + rootPem, intermediateKeyPem);
     expect(reading.kind === 'ca' && [reading.ca.certPem, reading.ca.chainPem]).toEqual([intermediatePem, rootPem]);
   });
 
-  it('is optional', async () => {
+  it('accepts an intermediate CA without its issuer certificates', async () => {
     const { intermediatePem, intermediateKeyPem } = certificates;
     expect(await read({ cert: intermediatePem, key: intermediateKeyPem })).toEqual({
       subject: 'CN=between',
@@ -174,7 +177,7 @@ describe('a CA chain', () => {
     });
   });
 
-  it('is rejected if it is out of order, or if it allows no CA below it', async () => {
+  it('rejects issuer certificates in the wrong order, and an issuer whose path length permits no CA below', async () => {
     const { rootPem, intermediatePem, intermediateKeyPem, beyondPem } = certificates;
     expect(await read({ cert: intermediatePem + own.cert, key: intermediateKeyPem })).toEqual([
       { pointer: '/cert_pem', message: 'Must have the CA first, and after each certificate its issuer.' },

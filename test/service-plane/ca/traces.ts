@@ -1,7 +1,8 @@
 import type { KeyObject } from 'node:crypto';
 
 /**
- * The forms of a private key to search for: its PEM, its DER and the number itself, each in base64 and hex.
+ * Returns texts that would reveal a private key: its PEM text, its DER and its private number. The number is
+ * in base64 and in hexadecimal. Tests search for these texts in files, logs and responses.
  */
 export function tracesOf(key: KeyObject): readonly string[] {
   const { d = '' } = key.export({ format: 'jwk' });
@@ -12,7 +13,8 @@ export function tracesOf(key: KeyObject): readonly string[] {
     const der = key.export({ type: type as 'pkcs8', format: 'der' });
     return [...pem.split('\n').filter((line) => line.length >= 40 && !line.startsWith('-')), der.toString('hex')];
   });
-  // In base64, for each possible alignment.
+  // The base64 text of a number depends on its position in the encoded bytes, modulo 3. So this is the text
+  // for each of the three positions.
   const base64 = [0, 1, 2].map((shift) =>
     Buffer.concat([Buffer.alloc(shift), scalar])
       .toString('base64')
@@ -21,7 +23,7 @@ export function tracesOf(key: KeyObject): readonly string[] {
   return [...bodies, ...base64, d, scalar.toString('hex'), scalar.toString('latin1')];
 }
 
-/** The forms that occur in a text or in bytes. */
+/** Returns those texts of `traces` that occur in `content`. */
 export function foundIn(content: string | Buffer, traces: readonly string[]): string[] {
   const text = typeof content === 'string' ? content : content.toString('latin1');
   const lower = text.toLowerCase();

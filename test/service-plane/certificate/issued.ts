@@ -7,17 +7,17 @@ import { join } from 'node:path';
 export type Issued = { readonly der: Uint8Array; readonly pem: string; readonly key: string };
 
 export type Order = {
-  /** For example `/CN=a`. */
+  /** The subject for openssl, for example `/CN=a`. */
   readonly subject: string;
   readonly by?: Issued;
-  /** Lines of an extension section of openssl.cnf. */
+  /** The lines of text of an extension section in openssl.cnf. */
   readonly extensions?: readonly string[];
-  /** Further sections. */
+  /** The text of further sections in openssl.cnf. */
   readonly sections?: string;
-  /** The key argument of `openssl req -newkey`. */
+  /** The argument of `openssl req -newkey` for the key type. */
   readonly key?: readonly string[];
   readonly digest?: string;
-  /** An existing key, in place of a new one. */
+  /** A certificate whose key the new certificate also uses. Without this option, a new key is created. */
   readonly withKeyOf?: Issued;
   readonly more?: readonly string[];
 };
@@ -25,7 +25,10 @@ export type Order = {
 const EC = ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'] as const;
 export const AUTHORITY = ['basicConstraints=critical,CA:TRUE', 'keyUsage=critical,keyCertSign,cRLSign'] as const;
 
-/** Makes certificates with the openssl command, valid from now for 30 days, in a temporary folder. */
+/**
+ * Creates certificates with the openssl command in a temporary folder. The certificates are valid for 30 days
+ * from now.
+ */
 export class Issuer {
   readonly #folder = mkdtempSync(join(tmpdir(), 'weir-certificates-'));
   #count = 0;
@@ -56,7 +59,7 @@ export class Issuer {
     return execFileSync('openssl', args, { cwd: this.#folder, encoding: 'utf8', stdio: 'pipe' });
   }
 
-  /** The subject of a certificate as OpenSSL prints it. */
+  /** Returns the subject of a certificate as OpenSSL prints the subject. */
   subjectOf({ pem }: Issued): string {
     const file = join(this.#folder, 'subject.pem');
     writeFileSync(file, pem);
@@ -64,7 +67,7 @@ export class Issuer {
     return line.slice('subject='.length, -1);
   }
 
-  /** Whether OpenSSL trusts a chain for a TLS server. */
+  /** Returns true if OpenSSL trusts a certificate chain for a TLS server. */
   verifies(anchors: readonly Issued[], [leaf, ...others]: readonly Issued[]): boolean {
     const file = (name: string, certificates: readonly (Issued | undefined)[]): string => {
       writeFileSync(join(this.#folder, name), certificates.map((one) => one?.pem).join(''));

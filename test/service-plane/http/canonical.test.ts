@@ -4,7 +4,7 @@ import { hostFault } from '#service-plane/http/canonical.js';
 
 const connection = { sni: 'a.test', port: 8443 };
 
-describe('hostFault returns for a request on a connection to a.test:8443', () => {
+describe('hostFault for a connection with server name a.test and port 8443', () => {
   it.each([
     ['a.test', null],
     ['A.Test', null],
@@ -15,7 +15,7 @@ describe('hostFault returns for a request on a connection to a.test:8443', () =>
     ['x.a.test', 'host_is_not_sni'],
     ['a.test.evil', 'host_is_not_sni'],
     ['[::1]', 'host_is_not_sni'],
-  ])('with host %s: %s', (text, fault) => {
+  ])('returns for the host %s the fault %s', (text, fault) => {
     const authority = readAuthority(text);
     if (typeof authority === 'string') throw new Error(authority);
     expect(hostFault(authority, connection)).toBe(fault);

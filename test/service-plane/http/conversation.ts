@@ -5,7 +5,7 @@ import type { HttpFault } from '#service-plane/http/fault.js';
 import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
 import { writeRequestHead } from '#service-plane/http/write-head.js';
 
-/** One request, with its body as far as it has arrived. */
+/** A request that was read from a connection, with the body bytes that have arrived. */
 export type Exchange = {
   readonly head: RequestHead;
   readonly body: string;
@@ -15,7 +15,10 @@ export type Exchange = {
 
 export type Conversation = { readonly exchanges: readonly Exchange[]; readonly fault: HttpFault | null };
 
-/** Parses the bytes of a connection like the proxy, until a fault, an upgrade or a close. */
+/**
+ * Parses the client bytes of a connection with the parsers of the service plane, up to a fault, an upgrade or
+ * a close.
+ */
 export function converse(pieces: readonly Buffer[]): Conversation {
   const heads = new RequestHeadReader();
   const exchanges: Exchange[] = [];
@@ -55,7 +58,7 @@ export function converse(pieces: readonly Buffer[]): Conversation {
   return { exchanges, fault };
 }
 
-/** The bytes that go to the server for a complete request. */
+/** Returns the bytes that the service plane sends to the server for a complete request. */
 export function passedOn({ head, body, trailers }: Exchange): Buffer {
   const written = Buffer.from(writeRequestHead(head, { closes: false }), 'latin1');
   const data = Buffer.from(body, 'latin1');

@@ -22,7 +22,7 @@ type NodeHttp = {
 
 const { HTTPParser, methods } = createRequire(import.meta.url)('node:_http_common') as NodeHttp;
 
-/** A request as Node's strict parser reads it. */
+/** An HTTP request as Node's strict parser (llhttp) reads the bytes. */
 export type NodeRequest = {
   readonly method: string;
   readonly url: string;
@@ -75,7 +75,7 @@ export function nodeView(bytes: Buffer): NodeView {
   parser[HTTPParser.kOnMessageComplete] = (() => {
     const last = requests.at(-1);
     if (last !== undefined) last.isComplete = true;
-    // Trailers are flushed too, together with the URL of their request.
+    // Node also calls `kOnHeaders` for trailers. Discard the trailers and the URL of their request.
     flushed = [];
     flushedUrl = '';
   }) as Callback;
@@ -84,8 +84,8 @@ export function nodeView(bytes: Buffer): NodeView {
 }
 
 /**
- * Parses one request after the other with one parser, as Node does for a connection; returns the number of
- * requests.
+ * Returns a function that parses one request after another with a single parser of Node, as Node does for a
+ * connection. The function returns the number of requests so far.
  */
 export function nodeReader(): (bytes: Buffer) => number {
   const parser = new HTTPParser();

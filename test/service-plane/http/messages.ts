@@ -1,6 +1,6 @@
 const HOST = 'Host: a.test\r\n';
 
-/** Connections with valid requests only. */
+/** The client bytes of connections that contain valid requests only. */
 export const MESSAGES: readonly string[] = [
   `GET / HTTP/1.1\r\n${HOST}\r\n`,
   `\r\nGET /a?b=c HTTP/1.1\r\n${HOST}X-A: b\r\nx-a:c\r\n\r\n`,

@@ -4,12 +4,15 @@ import { type RequestOfResponse, type ResponseHead, ResponseHeadReader } from '#
 
 export const bytesOf = (text: string): Buffer => Buffer.from(text, 'latin1');
 
-/** The result of a new reader for some bytes, and the number of bytes it used. */
+/** The result of a new reader for some bytes, and the number of bytes that the result used. */
 export type Read<Head> = { readonly result: Head | Refusal | null; readonly end: number };
 
 type Reader<Head> = { push(chunk: Buffer, from?: number): Head | Refusal | null; readonly end: number };
 
-/** Pushes pieces until there is a result; `end` counts over all pieces. */
+/**
+ * Pushes `pieces` into `reader` until the reader returns a result. `end` counts bytes from the start of the
+ * first piece.
+ */
 function readPieces<Head>(reader: Reader<Head>, pieces: readonly Buffer[]): Read<Head> {
   let before = 0;
   for (const piece of pieces) {
@@ -33,7 +36,7 @@ export function readResponse(asked: RequestOfResponse, ...pieces: readonly Buffe
   return readPieces(reader, pieces);
 }
 
-/** Every division of bytes into two parts, and the division into single bytes. */
+/** Yields every division of the bytes into two chunks, and the division into single bytes. */
 export function* cutsOf(bytes: Buffer): Generator<readonly Buffer[]> {
   for (let at = 0; at <= bytes.length; at++) yield [bytes.subarray(0, at), bytes.subarray(at)];
   yield Array.from(bytes, (octet) => Buffer.of(octet));

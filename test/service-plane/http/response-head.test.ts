@@ -113,14 +113,14 @@ const refused: readonly (readonly [asked: RequestOfResponse, text: string, fault
 ];
 
 describe('ResponseHeadReader', () => {
-  it.each(accepted)('accepts, after request %j, %j in any pieces', (asked, text, differs) => {
+  it.each(accepted)('accepts after request %j the head %j, for every split of the bytes', (asked, text, differs) => {
     const bytes = bytesOf(`${text}HTTP`);
     const expected = { result: { ...plain, ...differs }, end: bytes.length - 4 };
     for (const pieces of cutsOf(bytes)) expect(readResponse(asked, ...pieces)).toEqual(expected);
   });
 
   it.each(refused.map(([asked, text, fault]) => [fault, asked, text.slice(0, 100), text] as const))(
-    'rejects as %s, after request %j, %j in any pieces',
+    'rejects with the fault %s, after the request %j, the response head %j, however the bytes are split into chunks',
     (fault, asked, _, text) => {
       const bytes = bytesOf(text);
       const ways = bytes.length < 1000 ? cutsOf(bytes) : [[bytes], [bytes.subarray(0, 50_000), bytes.subarray(50_000)]];

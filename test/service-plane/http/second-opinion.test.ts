@@ -8,8 +8,8 @@ import { SMUGGLING } from './smuggling.js';
 
 const HOST = 'Host: a.test\r\n';
 
-describe('comparison with Node’s HTTP parser', () => {
-  it.each(MESSAGES)('reads %j alike before and after the proxy', (text) => {
+describe("the HTTP parser of the service plane, compared with Node's parser,", () => {
+  it.each(MESSAGES)("reads the same requests as Node's parser from %j and from the forwarded bytes", (text) => {
     const bytes = bytesOf(text);
     const conversation = converse([bytes]);
     expect([conversation.fault, conversation.exchanges.every(({ isComplete }) => isComplete)]).toEqual([null, true]);
@@ -17,20 +17,20 @@ describe('comparison with Node’s HTTP parser', () => {
     expect(differenceFromNode(bytes, conversation)).toBeNull();
   });
 
-  it.each(MESSAGES)('reads %j alike in any pieces', (text) => {
+  it.each(MESSAGES)('reads the same requests from %j, however the bytes are split into chunks', (text) => {
     const bytes = bytesOf(text);
     const whole = converse([bytes]);
     for (const pieces of cutsOf(bytes)) expect(converse(pieces)).toEqual(whole);
   });
 
   it.each(SMUGGLING.filter(([text]) => text.length < 1000).map(([text]) => text))(
-    'forwards no request of %j',
+    'returns no request for the invalid bytes %j',
     (text) => {
       expect(converse([bytesOf(`${text}GET /2 HTTP/1.1\r\n${HOST}\r\n`)]).exchanges).toEqual([]);
     },
   );
 
-  it('detects a difference', () => {
+  it('differenceFromNode reports a different target, method, header or body', () => {
     const bytes = bytesOf(`POST / HTTP/1.1\r\n${HOST}Content-Length: 5\r\n\r\nhello`);
     const { exchanges } = converse([bytes]);
     const [exchange] = exchanges;

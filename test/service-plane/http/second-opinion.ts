@@ -1,13 +1,14 @@
 import { type Conversation, type Exchange, passedOn } from './conversation.js';
 import { type NodeRequest, nodeView } from './llhttp.js';
 
-/** Fields that are not forwarded as received. */
+/** Names of fields that the service plane changes or removes when it forwards a request. */
 const OF_HOP =
   /^(te|expect|upgrade|keep-alive|connection|http2-settings|proxy-connection|transfer-encoding|content-length)$/;
 
 /**
- * Compares the parsed bytes of a connection with Node's parser, before and after the proxy. Returns the first
- * difference; null: none. Node may accept more, never less.
+ * Compares the requests that the service plane has read with those of Node's parser. Node's parser reads the
+ * received bytes and the forwarded bytes. Returns the first difference, or null. Node may accept requests
+ * that the service plane rejects.
  */
 export function differenceFromNode(bytes: Buffer, { exchanges }: Conversation): string | null {
   if (exchanges.length === 0) return null;
@@ -24,12 +25,19 @@ export function differenceFromNode(bytes: Buffer, { exchanges }: Conversation): 
   return null;
 }
 
-/** Node accepts only the methods of its list; the proxy accepts any token. */
+/**
+ * Returns true if Node rejects only the method. Node accepts a fixed list of methods; the service plane
+ * accepts any token in upper case.
+ */
 function isOnlyUnknown({ head }: Exchange, error: string | null): boolean {
   return error === 'HPE_INVALID_METHOD' || (error === 'HPE_INVALID_CONSTANT' && head.method !== 'GET');
 }
 
-/** Node includes a tab after these values in them; RFC 9110, 5.5 does not, and none is forwarded. */
+/**
+ * Finds a Content-Length or Transfer-Encoding value that a tab follows. Node includes the tab in the value,
+ * contrary to RFC 9110, 5.5. The service plane forwards the value without the tab, so the received bytes are
+ * not compared.
+ */
 const TAB_BEHIND = /(content-length|transfer-encoding):[^\r]*\t[\t ]*\r/i;
 
 function before(exchange: Exchange, node: NodeRequest): string | null {

@@ -6,9 +6,12 @@ const get = (fields: string): string => `GET / HTTP/1.1\r\n${HOST}${fields}\r\n\
 const line = (start: string): string => `${start}\r\n${HOST}\r\n`;
 const hosts = (fields: string): string => `GET / HTTP/1.1\r\n${fields}\r\n`;
 
-/** Requests that two servers could read differently, or that no client sends, with the fault of each. */
+/**
+ * Request heads that two servers could read differently or that no valid client sends, each with the fault
+ * that the parser must return.
+ */
 export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] = [
-  // Two lengths.
+  // Requests with two body lengths, or with ambiguous field names.
   [post('Content-Length: 6\r\nTransfer-Encoding: chunked', '0\r\n\r\nG'), 'conflicting_lengths'],
   [post('Transfer-Encoding: chunked\r\nContent-Length: 4', '0\r\n\r\n'), 'conflicting_lengths'],
   [post('Transfer-Encoding: chunked\r\nContent-Length: 0', '0\r\n\r\n'), 'conflicting_lengths'],
@@ -19,7 +22,7 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [post('Content-Length: 5\r\nContent-Length: 5', 'hello'), 'repeated_content_length'],
   [post('Content-Length: 5\r\ncontent-length: 6', 'hello'), 'repeated_content_length'],
   [post('Content-Length: 0\r\nContent-Length: 44'), 'repeated_content_length'],
-  // Invalid lengths.
+  // Requests with an invalid Content-Length value.
   [post('Content-Length: 5, 5', 'hello'), 'content_length'],
   [post('Content-Length: 5,6', 'hello'), 'content_length'],
   [post('Content-Length: +5', 'hello'), 'content_length'],
@@ -40,7 +43,7 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [post('Content-Length: 9007199254740992'), 'content_length'],
   [post('Content-Length: 18446744073709551616'), 'content_length'],
   [post('Content-Length: 4294967296000000000000000001'), 'content_length'],
-  // Transfer codings that are not exactly chunked.
+  // Requests with a transfer coding other than exactly `chunked`.
   [post('Transfer-Encoding: xchunked', '0\r\n\r\n'), 'transfer_encoding'],
   [post('Transfer-Encoding: chunked, identity', '0\r\n\r\n'), 'transfer_encoding'],
   [post('Transfer-Encoding: identity, chunked', '0\r\n\r\n'), 'transfer_encoding'],
@@ -61,7 +64,7 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [post('Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked'), 'transfer_encoding'],
   [post('Transfer-Encoding: chunked\r\nTransfer-encoding: x'), 'transfer_encoding'],
   [`POST / HTTP/1.0\r\n${HOST}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n`, 'transfer_encoding'],
-  // Invalid names.
+  // Requests with an invalid field name.
   [post('Transfer-Encoding : chunked'), 'space_before_colon'],
   [post('Transfer-Encoding\t: chunked'), 'space_before_colon'],
   [post('Content-Length : 5'), 'space_before_colon'],
@@ -79,14 +82,14 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [post('a;b: c'), 'field_name'],
   [post('\x7fa: c'), 'field_name'],
   [post('\x1fTransfer-Encoding: chunked'), 'field_name'],
-  // Folded lines, and lines that begin with a space.
+  // Requests with a folded field, or with a space at the start of a field.
   [post('Transfer-Encoding:\r\n chunked'), 'obs_fold'],
   [post('Transfer-Encoding: x\r\n\tchunked'), 'obs_fold'],
   [post('X: y\r\n Transfer-Encoding: chunked'), 'obs_fold'],
   [post('X: y\r\n  '), 'obs_fold'],
   [`GET / HTTP/1.1\r\n Host: a.test\r\n\r\n`, 'leading_space'],
   [`GET / HTTP/1.1\r\n\tHost: a.test\r\n\r\n`, 'leading_space'],
-  // Line endings.
+  // Requests with invalid line endings.
   [`GET / HTTP/1.1\nHost: a.test\n\n`, 'bare_lf'],
   [`GET / HTTP/1.1\r\nHost: a.test\n\r\n`, 'bare_lf'],
   [`GET / HTTP/1.1\r\nHost: a.test\r\n\n`, 'bare_lf'],
@@ -103,7 +106,7 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [`\rGET / HTTP/1.1\r\n${HOST}\r\n`, 'bare_cr'],
   [`\r\n\r\nGET / HTTP/1.1\r\n${HOST}\r\n`, 'request_line'],
   [` GET / HTTP/1.1\r\n${HOST}\r\n`, 'request_line'],
-  // Values with control characters.
+  // Requests with a control character in a field value.
   [get('X: a\x00b'), 'nul'],
   [get('X: a\x01b'), 'control_character'],
   [get('X: a\x0bb'), 'control_character'],
@@ -112,7 +115,7 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [get('X: a\x1bb'), 'control_character'],
   [post('Transfer-Encoding:\x0bchunked'), 'control_character'],
   [post('Transfer-Encoding: chunked\x00'), 'nul'],
-  // Request lines.
+  // Requests with an invalid request line.
   [line('GET  / HTTP/1.1'), 'target'],
   [line('GET /  HTTP/1.1'), 'target'],
   [line('GET / HTTP/1.1 '), 'request_line'],
@@ -142,7 +145,7 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [line('G\xc9T / HTTP/1.1'), 'method'],
   [line('GET,POST / HTTP/1.1'), 'method'],
   [line(`${'A'.repeat(33)} / HTTP/1.1`), 'method'],
-  // Targets.
+  // Requests with an invalid request target.
   [line('GET * HTTP/1.1'), 'asterisk_form'],
   [line('OPTIONS ** HTTP/1.1'), 'target'],
   [line('GET a HTTP/1.1'), 'target'],
@@ -162,7 +165,7 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [line('GET ftp://a.test/ HTTP/1.1'), 'target'],
   [line('GET file:///etc/passwd HTTP/1.1'), 'target'],
   [line('GET https:a.test/ HTTP/1.1'), 'target'],
-  // Hosts.
+  // Requests with a missing, repeated or invalid Host field.
   [hosts(''), 'no_host'],
   ['GET / HTTP/1.0\r\n\r\n', 'no_host'],
   [hosts('Host: a.test\r\nHost: b.test\r\n'), 'two_hosts'],
@@ -186,12 +189,12 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [hosts('Host: ::1\r\n'), 'invalid_host'],
   [hosts('Host: u@a.test\r\n'), 'userinfo'],
   [hosts('Host: u:p@a.test\r\n'), 'userinfo'],
-  // Connection options that are not allowed, and unsupported expectations.
+  // Requests with a forbidden Connection option, or with an unsupported expectation.
   [get('Connection: host'), 'connection_option'],
   [post('Connection: close, Content-Length\r\nContent-Length: 5', 'hello'), 'connection_option'],
   [post('Expect: 200-ok\r\nContent-Length: 5', 'hello'), 'expectation'],
   [post('Expect: 100-continue, x\r\nContent-Length: 5', 'hello'), 'expectation'],
-  // Too many or too long fields.
+  // Requests with too many fields, or with fields that are too long.
   [`GET /${'a'.repeat(70_000)} HTTP/1.1\r\n${HOST}\r\n`, 'head_too_long'],
   [get(`X: ${'a'.repeat(70_000)}`), 'head_too_long'],
   [get(Array.from({ length: 300 }, (_, index) => `x${index}: y`).join('\r\n')), 'too_many_fields'],

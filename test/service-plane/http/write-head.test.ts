@@ -28,7 +28,10 @@ const TARGET_CHARACTERS = VALUE_CHARACTERS.replace(/[\t #\\\x80-\xff]/g, '');
 const text = (characters: string, minLength: number, maxLength: number): fc.Arbitrary<string> =>
   fc.string({ unit: fc.constantFrom(...characters), minLength, maxLength });
 
-/** Hop-by-hop and framing fields have their own tests. */
+/**
+ * Names of hop-by-hop and framing fields. Generated messages do not contain these fields, which have separate
+ * tests.
+ */
 const OF_HOP =
   /^(te|host|expect|upgrade|keep-alive|connection|http2-settings|content-length|proxy-connection|transfer-encoding)$/;
 
@@ -38,8 +41,8 @@ const header: fc.Arbitrary<Header> = fc
   .map(([sent, value]) => [sent.toLowerCase(), value.replace(/^[\t ]+|[\t ]+$/g, ''), sent] as const);
 
 /**
- * Names of one request that differ only in `_` and `-` are refused (`ambiguous_names`): smuggling.ts covers
- * them.
+ * Random request fields without ambiguous names. A request is refused if two names differ only in `_` and `-`
+ * (`ambiguous_names`, tested with smuggling.ts).
  */
 const requestHeaders = fc
   .array(header, { maxLength: 12 })
@@ -91,7 +94,7 @@ const response: fc.Arbitrary<ResponseHead> = fc
   }));
 
 describe('a written HTTP head', () => {
-  it('has Host first, then the other fields in their order and case, and no hop-by-hop fields', () => {
+  it('begins with Host, keeps the order and case of the other fields, and contains no hop-by-hop fields of the sender', () => {
     const head = lines(
       'POST https://a.test/x?y=z HTTP/1.1',
       'X-One: 1',
@@ -115,13 +118,13 @@ describe('a written HTTP head', () => {
     );
   });
 
-  it('keeps the accepted option of TE', () => {
+  it('contains the TE option `trailers`, and no other TE option', () => {
     const head = lines('GET / HTTP/1.1', 'Host: a.test', 'TE: trailers, deflate', 'Connection: TE');
     expect(written(head)).toBe(lines('GET / HTTP/1.1', 'Host: a.test', 'TE: trailers', 'Connection: TE'));
     expect(written(head, true)).toBe(lines('GET / HTTP/1.1', 'Host: a.test', 'TE: trailers', 'Connection: close, TE'));
   });
 
-  it('requests and accepts an upgrade to WebSocket', () => {
+  it('contains the upgrade fields of a WebSocket request or response', () => {
     const key = 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==';
     const head = lines(
       'GET / HTTP/1.1',
@@ -146,7 +149,7 @@ describe('a written HTTP head', () => {
     ).toBe(lines('HTTP/1.1 101 Go', 'Sec-WebSocket-Accept: x', 'Upgrade: websocket', 'Connection: Upgrade'));
   });
 
-  it('replaces the framing fields', () => {
+  it('contains new framing fields in place of the framing fields that were received', () => {
     const inChunks = lines('HTTP/1.1 200 OK', 'Transfer-Encoding: chunked', 'A: b');
     expect(answered(inChunks)).toBe(lines('HTTP/1.1 200 OK', 'A: b', 'Transfer-Encoding: chunked'));
     expect(answered(inChunks, 'until_close', true)).toBe(lines('HTTP/1.1 200 OK', 'A: b', 'Connection: close'));
@@ -158,7 +161,7 @@ describe('a written HTTP head', () => {
     );
   });
 
-  it('is read back as the same request', () => {
+  it('of a request is read back as the same request', () => {
     fc.assert(
       fc.property(request, (model) => {
         const bytes = bytesOf(writeRequestHead(model, { closes: false }));
@@ -168,7 +171,7 @@ describe('a written HTTP head', () => {
     );
   });
 
-  it('is read back as the same response', () => {
+  it('of a response is read back as the same response', () => {
     fc.assert(
       fc.property(response, (model) => {
         const bytes = bytesOf(writeResponseHead(model, model.framing, { closes: !model.keepsAlive }));

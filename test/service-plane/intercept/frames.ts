@@ -1,7 +1,7 @@
 import type { TLSSocket } from 'node:tls';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 
-/** RFC 9113, 6. */
+/** Frame types of HTTP/2 (RFC 9113, 6). */
 export const FRAME = {
   data: 0,
   headers: 1,
@@ -30,7 +30,10 @@ export function frame(type: number, flags: number, stream: number, body: Buffer 
   return Buffer.concat([head, body]);
 }
 
-/** Fields as literals without indexing (RFC 7541, 6.2.2), with any names. */
+/**
+ * Returns an HPACK header block. Each field is a literal without indexing (RFC 7541, 6.2.2), so tests can
+ * also use invalid names.
+ */
 export function block(fields: readonly (readonly [name: string, value: string])[]): Buffer {
   return Buffer.concat(fields.flatMap(([name, value]) => [Buffer.from([0]), text(name), text(value)]));
 }
@@ -40,7 +43,7 @@ function text(value: string): Buffer {
   return Buffer.concat([integer(bytes.length, 7), bytes]);
 }
 
-/** RFC 7541, 5.1. */
+/** Encodes an integer for HPACK (RFC 7541, 5.1). */
 export function integer(value: number, bits: number, first = 0): Buffer {
   const most = 2 ** bits - 1;
   if (value < most) return Buffer.from([first | value]);
@@ -57,7 +60,7 @@ export const GET: readonly (readonly [name: string, value: string])[] = [
   [':path', '/'],
 ];
 
-/** An HTTP/2 client whose frames the test writes. */
+/** An HTTP/2 client that sends the frames that a test writes. */
 export class RawClient {
   readonly frames: Frame[] = [];
   isClosed = false;
@@ -76,7 +79,7 @@ export class RawClient {
     if (this.socket.writable) this.socket.write(Buffer.concat(frames));
   }
 
-  /** The received frames of a type and a stream. */
+  /** Returns the received frames of one type on one stream. */
   of(type: number, stream: number): readonly Frame[] {
     return this.frames.filter((one) => one.type === type && one.stream === stream);
   }
@@ -86,7 +89,7 @@ export class RawClient {
     return this.of(FRAME.goaway, 0).map(({ body }) => body.readUInt32BE(4));
   }
 
-  /** The error code by which a stream was reset; null: not reset. */
+  /** Returns the error code of the RST_STREAM frame on a stream; null if the stream was not reset. */
   resetOf(stream: number): number | null {
     return this.of(FRAME.rst_stream, stream)[0]?.body.readUInt32BE(0) ?? null;
   }

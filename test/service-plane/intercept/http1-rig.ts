@@ -14,22 +14,25 @@ const ALLOWED: Decided = {
   reason: 'matched',
 };
 
-/** A session with the client's end and the server's ends; everything is allowed. */
+/** A tested HTTP/1.1 session between a client socket and server sockets. Every request is allowed. */
 export type Http1Rig = {
   readonly client: TLSSocket;
-  /** The server's ends of the links, in order. */
+  /** The server's sockets of the server links, in the order of the connections. */
   readonly servers: TLSSocket[];
   readonly link: ServerLink;
   readonly given: ServerLink[];
   readonly refused: string[];
-  /** A link that the session receives on its next request for one. */
+  /** Opens a link that the session receives when it next requests a server link. */
   keep(): Promise<void>;
-  /** Advances the session's clock. */
+  /** Advances the session's clock by `ticks`, and lets the session check its timeouts. */
   rest(ticks: number): void;
   close(): Promise<void>;
 };
 
-/** `before`: called with the link before the session receives it. */
+/**
+ * Creates the sockets and the session. `before` is called with the server link before the session receives
+ * the link.
+ */
 export async function createHttp1Rig(before: (link: ServerLink) => Promise<void> = async () => {}): Promise<Http1Rig> {
   const servers: TLSSocket[] = [];
   const server = createTlsServer(CERT, (socket) => {
@@ -97,7 +100,7 @@ export async function createHttp1Rig(before: (link: ServerLink) => Promise<void>
   };
 }
 
-/** Collects the text that a socket receives from now on. */
+/** Collects the text that a socket receives after this call. */
 export function heard(socket: TLSSocket): { readonly text: string } {
   const said = { text: '' };
   socket.on('data', (chunk: Buffer) => {

@@ -6,7 +6,7 @@ const GET = `GET / HTTP/1.1\r\nHost: ${SERVER_NAME}\r\n\r\n`;
 const UPGRADE = `GET / HTTP/1.1\r\nHost: ${SERVER_NAME}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`;
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 
-test('the session replaces a link that broke during the client’s handshake', async () => {
+test('Http1Session opens a new server link if the first link broke during the TLS handshake with the client', async () => {
   const rig = await createHttp1Rig(async ({ socket }) => {
     socket.destroy();
     await new Promise((resolve) => socket.once('close', resolve));
@@ -20,7 +20,7 @@ test('the session replaces a link that broke during the client’s handshake', a
   await rig.close();
 });
 
-test('the session leaves its link for the client’s next connection when the client ends', async () => {
+test("Http1Session returns its server link for the client's next connection when the client ends the connection", async () => {
   const rig = await createHttp1Rig();
   const answer = heard(rig.client);
   rig.client.write(GET);
@@ -32,7 +32,7 @@ test('the session leaves its link for the client’s next connection when the cl
   await rig.close();
 });
 
-test('client data in a tunnel are dropped after the server’s end', async () => {
+test('Http1Session drops client data in a WebSocket tunnel after the server has ended the connection', async () => {
   const rig = await createHttp1Rig();
   const answer = heard(rig.client);
   rig.client.write(UPGRADE);
@@ -51,7 +51,7 @@ test('client data in a tunnel are dropped after the server’s end', async () =>
   await rig.close();
 });
 
-test('the session answers four thousand requests on one connection, pipelined by a hundred', async () => {
+test('Http1Session answers 4,000 requests on one connection that sends 100 requests at a time', async () => {
   const rig = await createHttp1Rig();
   let answers = 0;
   rig.client.on('data', (chunk: Buffer) => {
@@ -68,7 +68,7 @@ test('the session answers four thousand requests on one connection, pipelined by
 
 const POST = `POST /form HTTP/1.1\r\nHost: ${SERVER_NAME}\r\nContent-Length: 4\r\n\r\nform`;
 
-/** A rig whose link has served one request. */
+/** Creates a session whose server link has already transferred one request and response. */
 async function served() {
   const rig = await createHttp1Rig();
   const answer = heard(rig.client);
@@ -80,9 +80,9 @@ async function served() {
   return { rig, answer, first };
 }
 
-test('a request that must not be repeated is not sent on a link that the server has closed', async () => {
+test('Http1Session sends a POST request on a new server link if the server has closed the used link', async () => {
   const { rig, answer, first } = await served();
-  // Both the request and the end have arrived before either is read.
+  // The POST request and the server's close arrive at the session before the session reads either.
   rig.client.write(POST);
   first.destroy();
   await expect.poll(() => rig.servers.length).toBe(2);
@@ -95,7 +95,7 @@ test('a request that must not be repeated is not sent on a link that the server 
   await rig.close();
 });
 
-test('a request that the server may have processed is not sent again', async () => {
+test('Http1Session does not repeat a POST request if the server closes the link after it has received the request', async () => {
   const { rig, answer, first } = await served();
   const said = heard(first);
   first.once('data', () => first.destroy());
@@ -105,7 +105,7 @@ test('a request that the server may have processed is not sent again', async () 
   await rig.close();
 });
 
-test('a request sent after an idle time uses a pooled link; its head and body are parsed correctly', async () => {
+test('Http1Session uses a pooled link for a request after an idle time, and forwards head and body of the request unchanged', async () => {
   const rig = await createHttp1Rig();
   try {
     const got = heard(rig.client);

@@ -18,14 +18,14 @@ const onStream = (answer: (stream: ServerHttp2Stream) => void): void => {
   });
 };
 const get = (stream: number): void => client.send(frame(FRAME.headers, END_STREAM | END_HEADERS, stream, block(GET)));
-/** The received frames of a stream; `shape` shows the types, and which frame ends the stream. */
+/** Returns the received frames of a stream. `shape` returns their types, and which frame ends the stream. */
 const framesOf = (stream: number): readonly Frame[] => client.frames.filter((one) => one.stream === stream);
 const shape = (stream: number): readonly (readonly [type: number, ends: boolean])[] =>
   framesOf(stream).map(({ type, flags }) => [type, (flags & END_STREAM) !== 0]);
 const isOver = (stream: number): Promise<void> =>
   expect.poll(() => ((framesOf(stream).at(-1)?.flags ?? 0) & END_STREAM) !== 0).toBe(true);
 
-test('a body that arrives with its head ends the stream with its last frame', async () => {
+test('a response body that arrives together with its head ends the stream with its last DATA frame', async () => {
   onStream((stream) => {
     stream.respond({ ':status': 200 });
     stream.end('ok');
@@ -38,7 +38,7 @@ test('a body that arrives with its head ends the stream with its last frame', as
   ]);
 });
 
-test('trailers of a body that arrives with its head follow it', async () => {
+test('the trailers of a response body that arrives together with its head are forwarded after the body', async () => {
   onStream((stream) => {
     stream.respond({ ':status': 200 }, { waitForTrailers: true });
     stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
@@ -52,7 +52,7 @@ test('trailers of a body that arrives with its head follow it', async () => {
   ]);
 });
 
-test('a body that arrives in parts is forwarded in parts', async () => {
+test('a response body that arrives in several parts is forwarded part by part', async () => {
   let stream: ServerHttp2Stream | null = null;
   onStream((its) => {
     stream = its;
@@ -72,13 +72,13 @@ test('a body that arrives in parts is forwarded in parts', async () => {
   await isOver(1);
 });
 
-test('a head without body data is forwarded at once', async () => {
+test('a response head is forwarded immediately if no body data has arrived', async () => {
   onStream((stream) => stream.respond({ ':status': 200 }));
   get(1);
   await expect.poll(() => shape(1)).toEqual([[FRAME.headers, false]]);
 });
 
-test('an empty body ends the stream with the head', async () => {
+test('the head of a response with an empty body ends the stream', async () => {
   onStream((stream) => {
     stream.respond({ ':status': 200 });
     stream.end();
@@ -88,7 +88,7 @@ test('an empty body ends the stream with the head', async () => {
   expect(shape(1)).toEqual([[FRAME.headers, true]]);
 });
 
-test('a request is sent together with its body', async () => {
+test('a request head that ends the stream is forwarded as such if the body is empty, and before the body if not', async () => {
   const asked: (readonly [ends: boolean, body: string])[] = [];
   rig.server.on('stream', (stream, _headers, flags) => {
     let body = '';

@@ -21,7 +21,7 @@ beforeEach(async () => {
   client = new RawClient(await rig.dial());
 });
 afterEach(async () => {
-  // Checks that other clients are still served.
+  // Check that the service plane still serves other clients after each test.
   expect((await fetch(rig.client())).body).toBe('ok');
   await rig.close();
 });
@@ -42,7 +42,7 @@ const code = (value: number): Buffer => {
 };
 const isOver = (): Promise<void> => expect.poll(() => client.isClosed, { timeout: 15_000 }).toBe(true);
 
-test('a plain request is answered', async () => {
+test('an HTTP/2 request within all limits gets the response of the server', async () => {
   client.send(get(1));
   await expect
     .poll(() =>
@@ -55,7 +55,7 @@ test('a plain request is answered', async () => {
   expect(client.of(FRAME.settings, 0).length).toBeGreaterThan(0);
 });
 
-test('a client with more than 100 concurrent requests is disconnected', async () => {
+test('a client that opens more than 100 concurrent HTTP/2 requests is disconnected', async () => {
   for (let stream = 1; stream < 200; stream += 2) client.send(wait(stream));
   await expect.poll(() => reached).toBe(100);
   client.send(wait(201));
@@ -63,20 +63,20 @@ test('a client with more than 100 concurrent requests is disconnected', async ()
   expect(reached).toBe(100);
 });
 
-test('a client that cancels 1,000 requests is disconnected', async () => {
+test('a client that cancels 1,000 HTTP/2 requests is disconnected', async () => {
   for (let stream = 1; stream < 2_400; stream += 2) {
     client.send(wait(stream), frame(FRAME.rst_stream, 0, stream, code(constants.NGHTTP2_CANCEL)));
   }
   await isOver();
-  // The newest Node 22 and 24 refuse the streams of such a client themselves, and end the session after 100
-  // of them.
+  // The newest versions of Node 22 and 24 count cancelled streams themselves: they refuse further streams,
+  // and end the session after 100 refused streams.
   const reasons = new Map<number | undefined, string>([[constants.NGHTTP2_ENHANCE_YOUR_CALM, 'rapid_reset']]);
   if (!process.versions.node.startsWith('20.')) reasons.set(constants.NGHTTP2_INTERNAL_ERROR, 'client_http2');
   expect(rig.refused).toContain(reasons.get(client.goaways.at(-1)) ?? 'a GOAWAY with another code');
   expect(reached).toBeLessThanOrEqual(1_200);
 });
 
-test('a client that provokes 1,000 resets by the proxy is disconnected', async () => {
+test('a client that causes the service plane to reset 1,000 of its HTTP/2 streams is disconnected', async () => {
   for (let stream = 1; stream < 2_400; stream += 2) {
     client.send(wait(stream), frame(FRAME.window_update, 0, stream, code(0)));
   }
@@ -84,7 +84,7 @@ test('a client that provokes 1,000 resets by the proxy is disconnected', async (
   expect(reached).toBeLessThanOrEqual(1_200);
 });
 
-test('unfinished header blocks are limited', async () => {
+test('a client that sends an endless header block is disconnected', async () => {
   client.send(frame(FRAME.headers, END_STREAM, 1, block(GET)));
   for (let count = 0; count < 1_000 && !client.isClosed; count++) {
     client.send(frame(FRAME.continuation, 0, 1, block([['x-a', 'x'.repeat(10_000)]])));
@@ -94,7 +94,7 @@ test('unfinished header blocks are limited', async () => {
   expect(reached).toBe(0);
 });
 
-test('empty CONTINUATION frames are limited', async () => {
+test('a client that sends many empty CONTINUATION frames is disconnected', async () => {
   client.send(frame(FRAME.headers, END_STREAM, 1, block(GET)));
   const nothing = Buffer.concat(Array.from({ length: 1_000 }, () => frame(FRAME.continuation, 0, 1)));
   for (let count = 0; count < 100 && !client.isClosed; count++) client.send(nothing);
@@ -102,13 +102,13 @@ test('empty CONTINUATION frames are limited', async () => {
   expect(reached).toBe(0);
 });
 
-test('PING and SETTINGS frames of a client that reads no answers are limited', async () => {
+test('a client that sends many PING or SETTINGS frames without reading the responses is disconnected', async () => {
   for (const flood of [frame(FRAME.ping, 0, 0, Buffer.alloc(8)), frame(FRAME.settings, 0, 0)]) {
     const socket = await rig.dial();
     const flooder = new RawClient(socket);
     socket.pause();
     const many = Buffer.concat(Array.from({ length: 10_000 }, () => flood));
-    // The kernel's socket buffers fill first.
+    // First the socket buffers of the kernel must become full, so many frames are needed.
     for (let count = 0; count < 400 && !socket.destroyed; count++) {
       flooder.send(many);
       await new Promise(setImmediate);
@@ -118,8 +118,9 @@ test('PING and SETTINGS frames of a client that reads no answers are limited', a
   }
 });
 
-test('a header that is repeated by table index counts each time', async () => {
-  // Added to the table once (RFC 7541, 6.2.1), then repeated by one octet each.
+test('a header field that HPACK repeats by its table index counts toward the header limit each time', async () => {
+  // The field is added to the HPACK table once (RFC 7541, 6.2.1), and then repeated 10,000 times by one octet
+  // each.
   const learn = Buffer.concat([
     Buffer.from([0x40]),
     integer(3, 7),
@@ -133,7 +134,7 @@ test('a header that is repeated by table index counts each time', async () => {
   expect(reached).toBe(0);
 });
 
-test('more than 64 KiB of headers, or more than 256 of them, are refused', async () => {
+test('an HTTP/2 request with more than 64 KiB of headers or more than 256 header fields is reset', async () => {
   const large = block([...GET, ...Array.from({ length: 6 }, (_, n) => [`x-${n}`, 'v'.repeat(12_000)] as const)]);
   const parts = Array.from({ length: Math.ceil(large.length / 16_000) }, (_, n) =>
     large.subarray(n * 16_000, (n + 1) * 16_000),
@@ -163,7 +164,7 @@ test.each<readonly [what: string, fields: readonly (readonly [string, string])[]
   ['another host than the authority', [...GET, ['host', 'other.test']]],
   ['a content-length without a body', [...GET, ['content-length', '5']]],
   ['the scheme http', GET.map(([name, value]) => [name, name === ':scheme' ? 'http' : value])],
-])('a request with %s does not reach the server', async (_what, fields) => {
+])('an HTTP/2 request with %s does not reach the server', async (_what, fields) => {
   client.send(frame(FRAME.headers, END_STREAM | END_HEADERS, 1, block(fields)));
   await expect.poll(() => client.resetOf(1) !== null || client.of(FRAME.headers, 1).length > 0).toBe(true);
   client.send(get(3));
@@ -171,7 +172,7 @@ test.each<readonly [what: string, fields: readonly (readonly [string, string])[]
   expect(reached).toBe(1);
 });
 
-test('fields with an invalid name or value do not reach the server', async () => {
+test('HTTP/2 header fields with an invalid name or value do not reach the server', async () => {
   const seen: string[] = [];
   rig.server.on('stream', (_stream, headers) => seen.push(...Object.keys(headers)));
   const odd = [
@@ -190,7 +191,7 @@ test('fields with an invalid name or value do not reach the server', async () =>
   expect(seen.filter((name) => !name.startsWith(':'))).toEqual([]);
 });
 
-test('a body that differs from its content-length is reset on both sides', async () => {
+test('an HTTP/2 request whose body length differs from its content-length is reset', async () => {
   const put = (stream: number, length: string, ...data: readonly string[]) => {
     const fields = [...GET.slice(1), ['content-length', length]] as const;
     client.send(frame(FRAME.headers, END_HEADERS, stream, block([[':method', 'PUT'], ...fields])));
@@ -204,7 +205,7 @@ test('a body that differs from its content-length is reset on both sides', async
   await expect.poll(() => client.resetOf(3)).toBe(constants.NGHTTP2_PROTOCOL_ERROR);
 });
 
-test('a malformed stream is reset, whatever follows in the same read', async () => {
+test('a malformed HTTP/2 stream is reset, even if further frames arrive in the same read', async () => {
   const bad: readonly (readonly [string, string])[] = [...GET, ['connection', 'close']];
   const malformed = (stream: number) => frame(FRAME.headers, END_STREAM | END_HEADERS, stream, block(bad));
   client.send(get(1), malformed(3), get(5), frame(FRAME.ping, 0, 0, Buffer.alloc(8)), malformed(7), get(9));

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { answerOf, fetch, open } from './http2-request.js';
 import { createHttp2Rig, type Http2Rig } from './http2-rig.js';
 
-/** Ticks of five seconds each. */
+/** Five minutes, in ticks of five seconds. */
 const FIVE_MINUTES = 60;
 
 let rig: Http2Rig;
@@ -24,7 +24,7 @@ function pass(ticks: number): void {
   for (const session of rig.sessions) session.lookAtClock();
 }
 
-test('a request that is idle for five minutes is reset on both sides, and no other', async () => {
+test('an HTTP/2 request that is idle for five minutes is reset to client and server, while another request continues', async () => {
   const client = rig.client();
   const first = answerOf(open(client, { ':path': '/wait' }));
   await expect.poll(() => streams.length).toBe(1);
@@ -39,7 +39,7 @@ test('a request that is idle for five minutes is reset on both sides, and no oth
   expect((await second).status).toBe(200);
 });
 
-test('a response with progress is not idle', async () => {
+test('an HTTP/2 response is not reset if it makes progress at least every five minutes', async () => {
   const client = rig.client();
   const stream = open(client, { ':path': '/wait' });
   const answer = answerOf(stream);
@@ -56,7 +56,7 @@ test('a response with progress is not idle', async () => {
   expect(await answer).toMatchObject({ body: 'abc', isWhole: true });
 });
 
-test('a connection without requests for five minutes receives GOAWAY', async () => {
+test('an HTTP/2 connection without requests for five minutes receives GOAWAY', async () => {
   const client = rig.client();
   const gone = new Promise((resolve) => client.once('goaway', resolve));
   await fetch(client);

@@ -1,7 +1,7 @@
 import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 
-/** The answer to a request; `code`: the error code that closed its stream. */
+/** The response to a request. `code`: the error code with which the stream was closed. */
 export type Answer = {
   readonly status: number | null;
   readonly headers: Readonly<Record<string, unknown>>;
@@ -20,7 +20,7 @@ export function open(
   return client.request({ ':authority': SERVER_NAME, ...headers }, options);
 }
 
-/** Resolves when the stream is closed. */
+/** Resolves with the response when the stream is closed. */
 export function answerOf(stream: ClientHttp2Stream): Promise<Answer> {
   let status: number | null = null;
   let headers: Record<string, unknown> = {};

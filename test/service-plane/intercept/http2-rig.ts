@@ -19,21 +19,21 @@ type HttpBlock = NonNullable<Rule['tls']>['http'];
 const { good, rootPem } = makeCertificates();
 const CERT = { cert: good.certPem, key: good.keyPem };
 
-/** A server, and the tested session in front of it, both with real TLS sockets. */
+/** An HTTP/2 server, and a tested session between client and server. All connections use real TLS sockets. */
 export type Http2Rig = {
   readonly server: Http2SecureServer;
-  /** The decisions on requests, and the reasons of refusals. */
+  /** The decisions on the requests. `refused` contains the reasons of refusals. */
   readonly judged: Decided[];
   readonly broken: string[];
   readonly refused: string[];
   readonly sessions: Set<Http2Session>;
   readonly clock: { tick: number };
-  /** Sockets to the server. */
+  /** The session's TLS sockets to the server. */
   readonly links: TLSSocket[];
-  /** Sets the rule for requests from now on. */
+  /** Sets the rule that evaluates all later requests. */
   rule(http: HttpBlock, more?: Partial<Pick<Step, 'action' | 'mode'>>): void;
   client(): ClientHttp2Session;
-  /** A connection whose frames the test writes. */
+  /** Opens a TLS connection on which the test writes its own HTTP/2 frames. */
   dial(): Promise<TLSSocket>;
   close(): Promise<void>;
 };

@@ -10,7 +10,7 @@ beforeEach(async () => {
 });
 afterEach(() => rig.close());
 
-/** Answers with the request as the server read it. */
+/** Makes the server respond to each request with a description of that request. */
 function echo(): void {
   rig.server.on(
     'stream',
@@ -37,7 +37,7 @@ const echoed = (body: string): Echo => JSON.parse(body) as Echo;
 const pairs = ({ raw }: Echo): readonly string[] =>
   raw.flatMap((name, index) => (index % 2 === 0 ? [`${name}: ${raw[index + 1]}`] : []));
 
-test('a request is forwarded as it was evaluated, and its response comes back', async () => {
+test('an HTTP/2 request is forwarded with the evaluated fields, and the client receives the response', async () => {
   echo();
   const { status, body, isWhole } = await fetch(rig.client(), {
     ':path': '/a?b=c',
@@ -62,7 +62,7 @@ test('a request is forwarded as it was evaluated, and its response comes back', 
   ]);
 });
 
-test('a request that no rule allows gets 403 with the rule, and does not reach the server', async () => {
+test('an HTTP/2 request that no rule allows gets a response with status 403, and does not reach the server', async () => {
   echo();
   rig.rule({ request: { path: { prefix: ['/v1/'] } } });
   const client = rig.client();
@@ -77,7 +77,7 @@ test('a request that no rule allows gets 403 with the rule, and does not reach t
   expect(rig.judged.map(({ verdict }) => verdict)).toEqual(['deny', 'allow', 'deny', 'deny']);
 });
 
-test('a request for another host is refused with the reason', async () => {
+test('an HTTP/2 request for a host other than the server name is refused, and the reason is recorded', async () => {
   echo();
   const client = rig.client();
   const stream = client.request({ ':authority': 'other.test', ':path': '/' });
@@ -87,7 +87,7 @@ test('a request for another host is refused with the reason', async () => {
   expect(rig.judged).toEqual([]);
 });
 
-test('CONNECT is refused', async () => {
+test('an HTTP/2 CONNECT request is refused with status 501', async () => {
   echo();
   const client = rig.client();
   const plain = client.request({ ':method': 'CONNECT', ':authority': SERVER_NAME });
@@ -95,7 +95,7 @@ test('CONNECT is refused', async () => {
   expect(client.remoteSettings.enableConnectProtocol).toBe(false);
 });
 
-test('bodies and trailers are forwarded in both directions', async () => {
+test('HTTP/2 bodies and trailers are forwarded in both directions', async () => {
   rig.server.on('stream', (stream) => {
     stream.respond({ ':status': 200 }, { waitForTrailers: true });
     let its = {};
@@ -115,7 +115,7 @@ test('bodies and trailers are forwarded in both directions', async () => {
   expect(trailers).toEqual({ 'grpc-status': '0', 'x-echo': '42' });
 });
 
-test('a request is reset if a trailer differs from a field name only in _ and -', async () => {
+test('an HTTP/2 request is reset if a trailer name differs from a field name only in _ and -', async () => {
   const seen: unknown[] = [];
   rig.server.on('stream', (stream) => {
     stream.on('trailers', (its) => seen.push({ ...its }));
@@ -134,7 +134,7 @@ test('a request is reset if a trailer differs from a field name only in _ and -'
   expect([(await answer).isWhole, seen]).toEqual([false, []]);
 });
 
-test('trailers are dropped if the rule evaluates headers', async () => {
+test('HTTP/2 trailers are dropped if the rule evaluates headers', async () => {
   rig.rule({ request: { headers: { deny_present: ['x-a'] } }, response: { headers: { deny_present: ['x-b'] } } });
   const seen: unknown[] = [];
   rig.server.on('stream', (stream) => {
@@ -152,7 +152,7 @@ test('trailers are dropped if the rule evaluates headers', async () => {
   expect([body, trailers, isWhole, seen]).toEqual(['ok', {}, true, []]);
 });
 
-test('a response that violates the rule is replaced by 502, an interim one too', async () => {
+test('an interim or final HTTP/2 response that violates the rule is replaced by a response with status 502', async () => {
   rig.rule({ response: { headers: { deny_present: ['x-internal'] } } });
   rig.server.on('stream', (stream, headers) => {
     stream.on('error', () => {});
@@ -173,7 +173,7 @@ test('a response that violates the rule is replaced by 502, an interim one too',
   expect((await fetch(client, { ':path': '/' })).body).toBe('secret');
 });
 
-test('early hints are forwarded, a 100 is the proxy’s own, and HEAD, 204 and 304 have no body', async () => {
+test('HTTP/2 early hints are forwarded, the service plane itself sends the 100, and HEAD, 204 and 304 get no body', async () => {
   rig.server.on('stream', (stream, headers) => {
     stream.additionalHeaders({ ':status': 103, link: '</x>' });
     const status = Number(String(headers[':path']).slice(1));
@@ -195,13 +195,13 @@ test('early hints are forwarded, a 100 is the proxy’s own, and HEAD, 204 and 3
   expect((await answer).interim).toEqual([100, 103]);
 });
 
-test('a reset is forwarded with its code in both directions, and a truncated body is not completed', async () => {
+test('an HTTP/2 reset is forwarded with its error code in both directions, and a truncated body does not appear complete', async () => {
   const codes: number[] = [];
   rig.server.on('stream', (stream, headers) => {
     stream.on('error', () => {});
     stream.once('close', () => codes.push(stream.rstCode));
     if (headers[':path'] === '/wait') return;
-    // For a cancelled body, Node reports the end unless trailers may follow.
+    // Without `waitForTrailers`, Node reports the end of the body even if the stream is cancelled.
     stream.respond({ ':status': 200 }, { waitForTrailers: true });
     stream.write('part', () => stream.close(Number(String(headers[':path']).slice(1))));
   });
@@ -224,7 +224,7 @@ test('a reset is forwarded with its code in both directions, and a truncated bod
   await expect.poll(() => codes).toEqual([constants.NGHTTP2_CANCEL]);
 });
 
-test('a server that fails before its answer causes 502, and one that fails in a body truncates it', async () => {
+test('a server failure causes a response with status 502 before the response head, and a truncated body after the head', async () => {
   rig.server.on('stream', (stream, headers) => {
     stream.on('error', () => {});
     if (headers[':path'] === '/begun') {
@@ -241,7 +241,7 @@ test('a server that fails before its answer causes 502, and one that fails in a 
   expect([cut.status, cut.isWhole]).toEqual([200, false]);
 });
 
-test('after GOAWAY of the server the connection ends once open requests are done', async () => {
+test("after the server sends GOAWAY, the client's connection ends when all open requests are complete", async () => {
   rig.server.on('stream', (stream) => {
     stream.session?.close();
     stream.respond({ ':status': 200 });
@@ -256,7 +256,7 @@ test('after GOAWAY of the server the connection ends once open requests are done
   await expect.poll(() => rig.sessions.size).toBe(0);
 });
 
-test('the requests of a client that disconnects are cancelled', async () => {
+test('the requests of a disconnected HTTP/2 client are cancelled at the server', async () => {
   const gone = new Promise((resolve) =>
     rig.server.once('stream', (stream) => {
       stream.on('error', () => {});
@@ -271,7 +271,7 @@ test('the requests of a client that disconnects are cancelled', async () => {
   await expect.poll(() => rig.links.every(({ destroyed }) => destroyed)).toBe(true);
 });
 
-test('requests are evaluated by the rule in force when they arrive', async () => {
+test('each HTTP/2 request is evaluated by the rule in force at its arrival', async () => {
   echo();
   const client = rig.client();
   expect((await fetch(client)).status).toBe(200);
@@ -281,7 +281,7 @@ test('requests are evaluated by the rule in force when they arrive', async () =>
   await new Promise((resolve) => client.once('close', resolve));
 });
 
-test('repeated values are forwarded, those of singleton fields as a list', async () => {
+test('repeated HTTP/2 fields are forwarded, and the values of a singleton field are joined into one list', async () => {
   rig.server.on('stream', (stream) => {
     stream.respond({ ':status': 200, 'set-cookie': ['a=b', 'c=d'], 'x-frame': ['1', '2'] });
     stream.end();
@@ -290,7 +290,7 @@ test('repeated values are forwarded, those of singleton fields as a list', async
   expect([headers['set-cookie'], headers['x-frame']]).toEqual([['a=b', 'c=d'], '1, 2']);
 });
 
-test('a server that resets a thousand requests does not end the client’s connection', async () => {
+test("a server that resets more than 1,000 requests does not end the client's connection", async () => {
   rig.server.on('stream', (stream) => {
     stream.on('error', () => {});
     stream.close(constants.NGHTTP2_HTTP_1_1_REQUIRED);
@@ -303,7 +303,7 @@ test('a server that resets a thousand requests does not end the client’s conne
   expect([client.destroyed, client.closed, rig.refused]).toEqual([false, false, []]);
 });
 
-test('with denied requests configured to reset, only the stream is reset', async () => {
+test('with deniedHttp `reset`, a denied HTTP/2 request resets its stream, and the connection stays open', async () => {
   await rig.close();
   rig = await createHttp2Rig('reset');
   echo();

@@ -25,13 +25,13 @@ async function linkOf(key: string): Promise<{ readonly link: ServerLink; readonl
   return { link: new ServerLink(client, key, null), server };
 }
 
-test('a link is taken once, only for its key, and the most recently used one first', async () => {
+test('ServerPool returns each link once, only for the key of the link, and the most recently used link first', async () => {
   const [first, second, other] = [await linkOf('a'), await linkOf('a'), await linkOf('b')].map(({ link }) => link);
   for (const link of [first, second, other]) pool.give(link as ServerLink);
   expect(['a', 'a', 'a', 'c', 'b'].map((key) => pool.take(key))).toEqual([second, first, null, null, other]);
 });
 
-test('an unused link is closed after ten to fifteen seconds', async () => {
+test('ServerPool closes an unused link after ten to fifteen seconds', async () => {
   const { link } = await linkOf('a');
   pool.give(link);
   clock.tick = 2;
@@ -43,7 +43,7 @@ test('an unused link is closed after ten to fifteen seconds', async () => {
 });
 
 test.each(['sends data', 'ends the connection'])(
-  'a link is not taken if its server %s without a request',
+  'ServerPool does not return a link whose server %s without a request',
   async (what) => {
     const { link, server } = await linkOf('a');
     pool.give(link);
@@ -54,14 +54,14 @@ test.each(['sends data', 'ends the connection'])(
   },
 );
 
-test('a broken link is not taken, even before its event', async () => {
+test('ServerPool does not return a broken link, even if the link has not emitted its close event', async () => {
   const [{ link: sound }, { link: broken }] = [await linkOf('a'), await linkOf('a')];
   for (const link of [sound, broken]) pool.give(link);
   broken.socket.destroy(new Error('it broke'));
   expect([pool.take('a'), pool.take('a')]).toEqual([sound, null]);
 });
 
-test('data that a server sends between two uses of its link reach neither user', async () => {
+test('a server link is closed if the server sends data after the pool has returned the link and before a session uses the link', async () => {
   const { link, server } = await linkOf('a');
   pool.give(link);
   expect(pool.take('a')).toBe(link);
@@ -69,7 +69,7 @@ test('data that a server sends between two uses of its link reach neither user',
   await once(link.socket, 'close');
 });
 
-test('the facts of the certificate remain available after the link is closed', async () => {
+test('a server link returns the facts of the server certificate even after the link is closed', async () => {
   const { link } = await linkOf('a');
   link.socket.destroy();
   await once(link.socket, 'close');

@@ -27,21 +27,21 @@ const chainOf = (...ders: readonly Uint8Array[]): FlightFacts => ({
   ders: ders.map((der) => new Uint8Array(der)),
 });
 
-describe('FlightReader reads the flight of a real server', () => {
+describe('FlightReader and the first flight of a real server', () => {
   const serving: TlsOptions = { key: ec.key, cert: ec.pem + root.pem };
   const tls12: ConnectionOptions = { maxVersion: 'TLSv1.2' };
   const weak: ConnectionOptions = { ciphers: 'ALL:@SECLEVEL=0', minVersion: 'TLSv1', maxVersion: 'TLSv1' };
   type Row = readonly [says: string, TlsOptions, ConnectionOptions, FlightFacts];
   const rows: readonly Row[] = [
-    ['with TLS 1.2 and ECDSA: returns the chain', serving, tls12, chainOf(ec.der, root.der)],
-    ['with TLS 1.2 and RSA: returns the chain', { key: rsa.key, cert: rsa.pem }, tls12, chainOf(rsa.der)],
+    ['with TLS 1.2 and ECDSA: the certificate chain', serving, tls12, chainOf(ec.der, root.der)],
+    ['with TLS 1.2 and RSA: the certificate chain', { key: rsa.key, cert: rsa.pem }, tls12, chainOf(rsa.der)],
     [
-      'with TLS 1.2 and a certificate request: returns the chain',
+      'with TLS 1.2 and a certificate request: the certificate chain',
       { ...serving, requestCert: true, rejectUnauthorized: false },
       tls12,
       chainOf(ec.der, root.der),
     ],
-    ['with TLS 1.0: returns the chain', { ...serving, ...weak } as TlsOptions, weak, chainOf(ec.der, root.der)],
+    ['with TLS 1.0: the certificate chain', { ...serving, ...weak } as TlsOptions, weak, chainOf(ec.der, root.der)],
     ['with TLS 1.3: hidden', serving, {}, byTls13],
     [
       'with TLS 1.3 and a HelloRetryRequest: hidden',
@@ -68,7 +68,7 @@ describe('FlightReader reads the flight of a real server', () => {
       unreadable('anonymous'),
     ],
   ];
-  it.each(rows)('%s', async (_, options, asking, facts) => {
+  it.each(rows)('returns the certificate facts of a flight %s', async (_, options, asking, facts) => {
     const { flight } = await recordFlight(options, asking);
     expect(factsOf(flight)).toEqual(facts);
   });
@@ -76,7 +76,7 @@ describe('FlightReader reads the flight of a real server', () => {
   it.each([
     ['a ticket', 0],
     ['a session id', constants.SSL_OP_NO_TICKET],
-  ])('with a session resumed by %s: hidden', async (_, secureOptions) => {
+  ])('returns `hidden` for a flight that resumes a session by %s', async (_, secureOptions) => {
     const options: TlsOptions = { ...serving, secureOptions, ticketKeys: Buffer.alloc(48, 7) };
     const { flight, session } = await recordFlight(options, tls12);
     expect(factsOf(flight)).toEqual(chainOf(ec.der, root.der));
@@ -85,7 +85,7 @@ describe('FlightReader reads the flight of a real server', () => {
     expect(factsOf(resumed.flight)).toEqual(byResumption);
   });
 
-  it('alike in any pieces, and keeps its result', async () => {
+  it('returns the same facts wherever the flight is split into two chunks, and keeps all bytes', async () => {
     const { flight } = await recordFlight(serving, tls12);
     for (let at = 0; at <= flight.length; at++) {
       const reader = new FlightReader();
@@ -117,7 +117,7 @@ const certificate = (...ders: readonly Uint8Array[]): Buffer =>
   message(11, vector24(...ders.map((der) => vector24(der))));
 const flight = (...messages: readonly Uint8Array[]): Buffer => record(Buffer.concat(messages));
 
-describe('FlightReader reads a flight', () => {
+describe('FlightReader and a flight that the test has built', () => {
   const der = Buffer.alloc(40, 0x30);
   const shown = chainOf(der);
   const big = Buffer.alloc(100_000, 0x31);
@@ -222,7 +222,7 @@ describe('FlightReader reads a flight', () => {
     ],
     ['that announces more than 256 KiB', flight(serverHello(), Buffer.from([11, 4, 0, 1])), unreadable('too_long')],
   ];
-  it.each(rows)('%s', (_, bytes, facts) => {
+  it.each(rows)('returns the expected facts or fault for a flight %s', (_, bytes, facts) => {
     expect(factsOf(bytes)).toEqual(facts);
   });
 });

@@ -4,8 +4,8 @@ import { memoryPair } from './memory-pair.js';
 export type Recorded = { readonly flight: Buffer; readonly session: Buffer | undefined };
 
 /**
- * Runs a handshake in memory, and records all server bytes until the client has the answer to its first byte,
- * or until one side fails. `session`: the last one that the client received.
+ * Makes a TLS connection in memory. Records all bytes of the server until the client receives application
+ * data, or until one side fails. `session`: the last TLS session that the client received.
  */
 export async function recordFlight(serving: TlsOptions, asking: ConnectionOptions): Promise<Recorded> {
   const said: Buffer[] = [];
@@ -35,5 +35,5 @@ export async function recordFlight(serving: TlsOptions, asking: ConnectionOption
   return { flight: Buffer.concat(said), session };
 }
 
-/** Sessions by id, for servers without tickets. */
+/** TLS sessions by id, for servers that use session ids in place of tickets. */
 const kept = new Map<string, Buffer>();

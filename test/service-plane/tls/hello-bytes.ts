@@ -1,4 +1,6 @@
-/** Builds hellos byte by byte, also invalid ones. */
+/**
+ * Encodes an 8-bit number. With the other functions of this file, tests build valid and invalid ClientHellos.
+ */
 export const u8 = (value: number): Buffer => Buffer.from([value]);
 export const u16 = (value: number): Buffer => Buffer.from([value >>> 8, value & 0xff]);
 const u24 = (value: number): Buffer => Buffer.concat([u8(value >>> 16), u16(value & 0xffff)]);
@@ -20,7 +22,7 @@ export const sniOf = (name: string | Uint8Array): Buffer => extension(0, vector1
 export const alpnOf = (...protocols: readonly string[]): Buffer =>
   extension(16, vector16(...protocols.map((protocol) => vector8(Buffer.from(protocol, 'latin1')))));
 export const versionsOf = (...versions: readonly number[]): Buffer => extension(43, vector8(...versions.map(u16)));
-/** The ECH extension of an outer ClientHello, with `payload` bytes of encrypted data. */
+/** Returns the ECH extension of an outer ClientHello, with `payload` bytes of encrypted data. */
 export const echOf = (payload = 144): Buffer =>
   extension(0xfe0d, u8(0), u16(1), u16(1), u8(7), vector16(Buffer.alloc(32, 5)), vector16(Buffer.alloc(payload, 0xab)));
 
@@ -29,9 +31,12 @@ export type HelloParts = {
   readonly sessionId?: Uint8Array;
   readonly cipherSuites?: Uint8Array;
   readonly compressions?: Uint8Array;
-  /** Null: no extensions, and no length field. */
+  /**
+   * The extensions of the ClientHello. With null, the ClientHello ends without extensions and without their
+   * length field.
+   */
   readonly extensions?: readonly Uint8Array[] | null;
-  /** Bytes after the hello. */
+  /** Bytes that are added after the extensions. */
   readonly tail?: Uint8Array;
 };
 
@@ -52,7 +57,7 @@ export const message = (type: number, body: Uint8Array): Buffer => Buffer.concat
 export const record = (payload: Uint8Array, type = 22, version = 0x0301): Buffer =>
   Buffer.concat([u8(type), u16(version), vector16(payload)]);
 
-/** Records of `size` bytes of payload each. */
+/** Splits `payload` into TLS records with at most `size` bytes of payload each. */
 export function records(payload: Uint8Array, size: number, type = 22): Buffer {
   const cut: Buffer[] = [];
   for (let at = 0; at < payload.length; at += size) cut.push(record(payload.subarray(at, at + size), type));
@@ -62,6 +67,6 @@ export function records(payload: Uint8Array, size: number, type = 22): Buffer {
 export const helloMessage = (parts: HelloParts): Buffer => message(1, helloBody(parts));
 export const hello = (...extensions: readonly Uint8Array[]): Buffer => record(helloMessage({ extensions }));
 
-/** The answer of a server before TLS 1.3. */
+/** Returns a ServerHello of TLS 1.2 in one record. */
 export const serverHello = (): Buffer =>
   record(message(2, Buffer.concat([u16(0x0303), Buffer.alloc(32, 0x51), vector8(), u16(0xc02f), u8(0)])), 22, 0x0303);

@@ -20,7 +20,10 @@ const context = createSecureContext({ key, cert: pem, minVersion: 'TLSv1', ciphe
 
 const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
 
-/** Name and protocols as another parser reads them; null: it rejects the bytes. */
+/**
+ * Returns the server name and the ALPN protocols that the package read-tls-client-hello reads; null if the
+ * package rejects the bytes.
+ */
 async function secondView(bytes: Uint8Array): Promise<readonly [string | null, readonly string[]] | null> {
   const read = await readTlsClientHello(new PassThrough().end(bytes)).catch(() => null);
   if (read === null) return null;
@@ -65,8 +68,8 @@ const rows: readonly (readonly [string, () => Promise<Buffer>, ClientHello])[] =
   ],
 ];
 
-describe('HelloReader and the hello of a real client', () => {
-  it.each(rows)('reads the hello of %s like OpenSSL and another parser', async (_, record, facts) => {
+describe('HelloReader and the ClientHello of a real client', () => {
+  it.each(rows)('reads the ClientHello of %s with the same result as OpenSSL and a second parser', async (_, record, facts) => {
     const bytes = await record();
     expect(factsOf(bytes)).toEqual(facts);
     const byOpenssl = await serverNameByOpenssl(context, bytes);
@@ -75,7 +78,7 @@ describe('HelloReader and the hello of a real client', () => {
   });
 });
 
-describe('HelloReader and a mutated hello', () => {
+describe('HelloReader and a mutated ClientHello', () => {
   const seeds = async (): Promise<readonly Uint8Array[]> => [
     hello(sniOf('good.example.com'), alpnOf('h2', 'http/1.1'), versionsOf(0x0303)),
     hello(extension(0x0a0a), versionsOf(0x0303), sniOf('Good.Example.com.'), echOf()),
@@ -84,7 +87,7 @@ describe('HelloReader and a mutated hello', () => {
     await helloOfNode({ servername: 'old.example.com', maxVersion: 'TLSv1.2' }),
   ];
 
-  it('reads the same name as OpenSSL and another parser, or rejects the hello, in any pieces', async () => {
+  it('reads the same server name as OpenSSL and a second parser or rejects the ClientHello, however the bytes are split', async () => {
     const random = new Random(seedOf(20_261_122));
     const from = await seeds();
     const outcomes = { agreedByOpenssl: 0, agreedByAnother: 0, refusedByOpenssl: 0, unreadable: 0, open: 0 };

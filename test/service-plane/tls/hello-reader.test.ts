@@ -27,15 +27,15 @@ const plain: HelloFacts = { kind: 'hello', sni: null, ech: false, alpn: [], offe
 const named: HelloFacts = { ...plain, sni: 'api.example.com' };
 const typical = [sniOf('api.example.com'), alpnOf('h2', 'http/1.1'), versionsOf(0x7a7a, 0x0304, 0x0303)];
 const typicalFacts: HelloFacts = { ...named, alpn: ['h2', 'http/1.1'], offersTls13: true };
-/** Padding (RFC 7685) to a message of `bytes` bytes. */
+/** Returns a ClientHello message of `bytes` bytes, filled up with the padding extension (RFC 7685). */
 const sized = (bytes: number): Buffer => {
   const short = helloMessage({ extensions: [...typical, extension(21)] }).length;
   return helloMessage({ extensions: [...typical, extension(21, Buffer.alloc(bytes - short))] });
 };
 
-describe('HelloReader with a split hello', () => {
+describe('HelloReader and a ClientHello in several segments or records', () => {
   it.each([hello(...typical), records(sized(300), 7), records(sized(1_600), 1_000)])(
-    'reads the same facts at every split (%#)',
+    'returns the same facts wherever the bytes are split into two segments (input %#)',
     (bytes) => {
       for (let at = 0; at <= bytes.length; at++) {
         const reader = new HelloReader();
@@ -53,23 +53,23 @@ describe('HelloReader with a split hello', () => {
     ['65,516 bytes in records of full size', [records(sized(65_516), 16_384)]],
     ['65,516 bytes in segments of one byte', split(records(sized(65_516), 16_384), 1)],
     ['records of each version', [record(helloMessage({ extensions: typical }), 22, 0x0300)]],
-  ])('reads the same facts from %s', (_, chunks) => {
+  ])('returns the same facts from %s', (_, chunks) => {
     expect(read(new HelloReader(), chunks)).toEqual(typicalFacts);
   });
 
-  it('waits for the last byte', () => {
+  it('returns null until the last byte of the ClientHello has arrived', () => {
     const bytes = records(sized(300), 13);
     for (let length = 0; length < bytes.length; length++) expect(factsOf(bytes.subarray(0, length))).toBeNull();
   });
 
-  it('reads a hello of 64 KiB in segments of one byte in linear time', () => {
+  it('reads a ClientHello of 64 KiB in segments of one byte in less than one second', () => {
     const chunks = split(records(sized(65_516), 16_384), 1);
     const started = performance.now();
     read(new HelloReader(), chunks);
     expect(performance.now() - started).toBeLessThan(1_000);
   });
 
-  it('keeps the bytes after the hello', () => {
+  it('keeps the bytes that follow the ClientHello', () => {
     const early = record(Buffer.from('early'), 23);
     const reader = new HelloReader();
     const bytes = Buffer.concat([hello(...typical), early]);
@@ -79,7 +79,7 @@ describe('HelloReader with a split hello', () => {
   });
 });
 
-describe('HelloReader without a valid hello', () => {
+describe('HelloReader and bytes that are no valid ClientHello', () => {
   const whole = helloMessage({ extensions: typical });
   const sslv2 = Buffer.concat([u16(0x802e), u8(1), u16(0x0301), u16(0x15), u16(0), u16(0x10), Buffer.alloc(0x25)]);
   const rows: readonly (readonly [string, Uint8Array, HelloFault])[] = [
@@ -113,15 +113,15 @@ describe('HelloReader without a valid hello', () => {
     ['more than 64 KiB with its headers', records(sized(20_000), 1), 'too_long'],
     ['an announcement of more than 64 KiB', record(Buffer.from([1, 1, 0, 1])), 'too_long'],
   ];
-  it.each(rows)('rejects %s in any pieces', (_, bytes, fault) => {
+  it.each(rows)('rejects %s, however the bytes are split into segments', (_, bytes, fault) => {
     expect(factsOf(bytes)).toEqual(unreadable(fault));
     expect(read(new HelloReader(), split(bytes, 1))).toEqual(unreadable(fault));
     expect(read(new HelloReader(), split(bytes, 3))).toEqual(unreadable(fault));
   });
 });
 
-describe('HelloReader and the body of a hello', () => {
-  it('accepts no extensions', () => {
+describe('HelloReader and the body of a ClientHello', () => {
+  it('accepts a ClientHello without extensions', () => {
     expect(factsOf(record(helloMessage({ extensions: null })))).toEqual(plain);
     expect(ofExtensions()).toEqual(plain);
   });
@@ -142,11 +142,11 @@ describe('HelloReader and the body of a hello', () => {
     ['with a repeated unknown extension', { extensions: [extension(0x1234), extension(0x1234)] }],
     ['with a pre-shared key before another extension', { extensions: [extension(41, u8(0)), sniOf('a.test')] }],
   ];
-  it.each(rows)('rejects a hello %s', (_, parts) => {
+  it.each(rows)('rejects a ClientHello %s', (_, parts) => {
     expect(factsOf(record(helloMessage(parts)))).toEqual(unreadable('malformed'));
   });
 
-  it('rejects a hello truncated at any byte', () => {
+  it('rejects a ClientHello body that is truncated at any byte', () => {
     const body = helloMessage({ extensions: typical }).subarray(4);
     for (let length = 0; length < body.length; length++) {
       const facts = factsOf(record(message(1, body.subarray(0, length))));
@@ -155,7 +155,7 @@ describe('HelloReader and the body of a hello', () => {
     }
   });
 
-  it('ignores GREASE values', () => {
+  it('ignores GREASE values in the lists of extensions, protocols and versions', () => {
     const grease = [extension(0x0a0a), ...typical, extension(0x1a1a, u8(0)), extension(0xfafa, Buffer.alloc(9))];
     expect(ofExtensions(...grease)).toEqual(typicalFacts);
     expect(ofExtensions(alpnOf('\x0a\x0a', 'h2', '\xfa\xfa', '\x0a\x1a'))).toEqual({
@@ -166,7 +166,7 @@ describe('HelloReader and the body of a hello', () => {
   });
 });
 
-describe('HelloReader and the server name', () => {
+describe('HelloReader and the server_name extension', () => {
   const label = 'a'.repeat(63);
   const longest = `${label}.${label}.${label}.${'b'.repeat(61)}`;
   const good: readonly (readonly [string, string])[] = [
@@ -180,7 +180,7 @@ describe('HelloReader and the server name', () => {
     [longest, longest],
     [`${longest}.`, longest],
   ];
-  it.each(good)('reads %s', (name, sni) => {
+  it.each(good)('accepts the server name %s', (name, sni) => {
     expect(ofExtensions(sniOf(name))).toEqual({ ...plain, sni });
   });
 
@@ -214,12 +214,12 @@ describe('HelloReader and the server name', () => {
     ['that is longer than its list', extension(0, u16(9), hostName('a.test.long'))],
     ['that is longer than its extension', extension(0, vector16(u8(0), u16(99), Buffer.from('a.test')))],
   ];
-  it.each(bad)('rejects a name %s', (_, name) => {
+  it.each(bad)('rejects a server name %s', (_, name) => {
     expect(ofExtensions(name)).toEqual(unreadable('malformed'));
   });
 });
 
-describe('HelloReader reads other extensions', () => {
+describe('HelloReader and the ECH, ALPN and supported_versions extensions', () => {
   const rows: readonly (readonly [string, Uint8Array, HelloFacts])[] = [
     ['an outer ECH', echOf(), { ...plain, ech: true }],
     ['an inner ECH', extension(0xfe0d, u8(1)), plain],
@@ -237,11 +237,11 @@ describe('HelloReader reads other extensions', () => {
     ['a protocol that is longer than its list', extension(16, vector16(u8(9), u8(1))), unreadable('malformed')],
     ['a byte after the protocols', extension(16, vector16(vector8(u8(1))), u8(0)), unreadable('malformed')],
   ];
-  it.each(rows)('%s', (_, bytes, facts) => {
+  it.each(rows)('returns the expected facts or fault for %s', (_, bytes, facts) => {
     expect(ofExtensions(bytes)).toEqual(facts);
   });
 
-  it('a name beside ECH, which is not the intended one', () => {
+  it('returns the public server name of a ClientHello with ECH, and ech true', () => {
     expect(ofExtensions(sniOf('public.example'), echOf())).toEqual({ ...plain, sni: 'public.example', ech: true });
   });
 });

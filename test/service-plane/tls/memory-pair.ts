@@ -1,6 +1,6 @@
 import { Duplex } from 'node:stream';
 
-/** Two ends of a stream without a socket. `tap` receives the data of the second end. */
+/** Returns two connected streams without a socket. `tap` receives the data that the second stream sends. */
 export function memoryPair(tap: (chunk: Buffer) => void = () => {}): readonly [Duplex, Duplex] {
   const ends: Duplex[] = [];
   const end = (other: number, see: (chunk: Buffer) => void): Duplex =>

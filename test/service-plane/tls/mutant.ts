@@ -1,6 +1,6 @@
 import type { Random } from '#test/seed.js';
 
-/** Bytes with one to four random changes that ignore the format. */
+/** Returns one of the seeds with one to four random changes, which ignore the TLS format. */
 export function mutant(random: Random, seeds: readonly Uint8Array[]): Uint8Array {
   let bytes: Uint8Array = Uint8Array.from(random.pick(seeds));
   for (let count = random.between(1, 4); count > 0; count--) bytes = changed(random, bytes, seeds);
@@ -32,7 +32,10 @@ function changed(random: Random, bytes: Uint8Array, seeds: readonly Uint8Array[]
   }
 }
 
-/** Changes a length by a small amount. */
+/**
+ * Adds `by` to the byte at position `at`. If the byte belongs to a length field, the length becomes wrong by
+ * a small amount.
+ */
 function bumped(bytes: Uint8Array, at: number, by: number): Uint8Array {
   return at < bytes.length ? bytes.with(at, (bytes[at] as number) + by) : bytes;
 }
@@ -43,7 +46,7 @@ function joined(...parts: readonly Uint8Array[]): Uint8Array {
 
 const LONGEST_CHUNKS = [1, 20, 200, 200, 400, 400, 1_000, 1_000];
 
-/** Chunks of random sizes. */
+/** Splits the bytes into chunks of random sizes. */
 export function anySplit(random: Random, bytes: Uint8Array): Uint8Array[] {
   const chunks: Uint8Array[] = [];
   const longest = random.pick(LONGEST_CHUNKS);

@@ -3,7 +3,10 @@ import { memoryPair } from './memory-pair.js';
 
 const HANDSHAKE = 22;
 
-/** The name that an OpenSSL server reads from these bytes; null: no name; undefined: it rejects them. */
+/**
+ * Returns the server name that a TLS server of OpenSSL reads from a ClientHello. Returns null if the
+ * ClientHello has no server name, and undefined if OpenSSL rejects the bytes.
+ */
 export async function serverNameByOpenssl(
   context: SecureContext,
   bytes: Uint8Array,

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { type ConnectionOptions, connect } from 'node:tls';
 import { memoryPair } from './memory-pair.js';
 
-/** The first bytes that a TLS client of Node sends. */
+/** Returns the first bytes that Node's TLS client sends: its ClientHello. */
 export async function helloOfNode(options: ConnectionOptions): Promise<Buffer> {
   const [near, far] = memoryPair();
   const client = connect({ socket: near, ...options }).on('error', () => {});
@@ -17,7 +17,10 @@ export async function helloOfNode(options: ConnectionOptions): Promise<Buffer> {
   return bytes;
 }
 
-/** The first bytes that a program sends to a Unix socket; `args` receives its path. */
+/**
+ * Returns the first bytes that a program sends to a Unix socket: its ClientHello. `args` receives the path of
+ * the socket, and returns the program's arguments.
+ */
 export async function helloOfProgram(program: string, args: (path: string) => readonly string[]): Promise<Buffer> {
   const folder = mkdtempSync(join(tmpdir(), 'weir-hello-'));
   const path = join(folder, 'socket');

@@ -2,7 +2,10 @@ import { extension, u8, u16, vector8, vector16 } from './hello-bytes.js';
 
 const RANDOM = Buffer.from('cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c', 'hex');
 
-/** The body of a HelloRetryRequest with these extensions and the one for the version. */
+/**
+ * Returns the body of a HelloRetryRequest with these extensions and a supported_versions extension that
+ * selects TLS 1.3.
+ */
 export const retryOf = (...extensions: readonly Uint8Array[]): Buffer =>
   Buffer.concat([
     u16(0x0303),
@@ -13,5 +16,5 @@ export const retryOf = (...extensions: readonly Uint8Array[]): Buffer =>
     vector16(extension(43, u16(0x0304)), ...extensions),
   ]);
 
-/** A request for a key share of P-384. */
+/** The body of a HelloRetryRequest that requests a key share for P-384. */
 export const RETRY = retryOf(extension(51, u16(24)));

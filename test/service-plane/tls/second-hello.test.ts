@@ -52,7 +52,7 @@ describe('mayFollow', () => {
     ['with fewer pre-shared keys', RETRY, [...first, keys(1, 'k', 'l')], [...plain, share(24), keys(2, 'l')]],
     ['without pre-shared keys', RETRY, [...first, keys(1, 'k')], [...plain, share(24)]],
     ['with a new encrypted inner hello', RETRY, [...first, echOf(10)], [...plain, share(24), echOf(12)]],
-  ])('accepts a second hello %s', (_, retry, before, after) => {
+  ])('accepts a second ClientHello %s', (_, retry, before, after) => {
     expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(true);
   });
 
@@ -84,7 +84,7 @@ describe('mayFollow', () => {
     ],
     ['an additional inner hello', RETRY, first, [...plain, share(24), echOf()]],
     ['a repeated extension', RETRY, first, [...plain, share(24), sniOf('b.test')]],
-  ])('rejects a second hello with %s', (_, retry, before, after) => {
+  ])('rejects a second ClientHello with %s', (_, retry, before, after) => {
     expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(false);
   });
 
@@ -93,7 +93,7 @@ describe('mayFollow', () => {
     ['session id', { sessionId: Buffer.alloc(0) }],
     ['list of cipher suites', { cipherSuites: u16(0x1302) }],
     ['list of compressions', { compressions: Buffer.from([1, 0]) }],
-  ])('rejects a second hello with another %s', (_, parts) => {
+  ])('rejects a second ClientHello whose %s differs from the first', (_, parts) => {
     const after = bodyOf({ extensions: [...plain, share(24)], ...parts });
     expect(mayFollow(bodyOf({ extensions: first }), RETRY, after)).toBe(false);
   });
@@ -136,7 +136,7 @@ describe('AnswerReader', () => {
       Buffer.concat([retry.subarray(0, 3), u16(4), retry.subarray(5, 9), change]),
       ['not_tls'],
     ],
-  ])('reads in any pieces: %s', (_, bytes, kinds) => {
+  ])('returns the expected responses for %s, however the bytes are split into chunks', (_, bytes, kinds) => {
     for (const size of [1, 2, 7, bytes.length]) expect(answers(bytes, size)).toEqual(kinds);
   });
 });

@@ -12,8 +12,8 @@ type Failure = { readonly number: number; readonly seed: number; readonly bytes:
 export type Campaign = { readonly mutants: number; readonly accepted: number; readonly failure: Failure | null };
 
 /**
- * Parses mutants as requests, responses and bodies until `goesOn` returns false, or until a mutant reveals a
- * fault of the parser.
+ * Parses mutated messages as requests, responses and bodies. Stops when `goesOn` returns false, or when a
+ * mutated message reveals a fault of the parser.
  */
 export function fuzzHttp(seed: number, goesOn: (mutants: number) => boolean): Campaign {
   const random = new Random(seed);
@@ -30,7 +30,7 @@ export function fuzzHttp(seed: number, goesOn: (mutants: number) => boolean): Ca
   return { mutants, accepted, failure: null };
 }
 
-/** Returns the number of accepted requests; a string: the fault found. */
+/** Parses `bytes` and returns the number of accepted requests. Returns a text if the parser has a fault. */
 function judge(bytes: Buffer, random: Random): number | string {
   try {
     const ways = [

@@ -6,7 +6,7 @@ const bytesOf = (text: string): Buffer => Buffer.from(text, 'latin1');
 const GOOD = MESSAGES.map(bytesOf);
 const BAD = SMUGGLING.map(([text]) => bytesOf(text)).filter(({ length }) => length < 1000);
 
-/** Fragments that have caused faults in parsers. */
+/** Fragments of bytes that have revealed faults in HTTP parsers. */
 const PIECES: readonly Buffer[] = [
   ...[
     '\r\n',
@@ -77,14 +77,14 @@ const PIECES: readonly Buffer[] = [
   ],
 ].map(bytesOf);
 
-/** Known messages with one to six changes. */
+/** Returns a known message with one to six random changes. */
 export function mutant(random: Random): Buffer {
   let bytes = random.pick(random.chance(0.8) ? GOOD : BAD);
   for (let left = random.chance(0.7) ? 1 : random.between(2, 6); left > 0; left--) bytes = changed(bytes, random);
   return bytes.subarray(0, 8192);
 }
 
-/** Splits the bytes into random pieces. */
+/** Splits the bytes into pieces of random length. */
 export function cut(bytes: Buffer, random: Random): Buffer[] {
   const places = random.some(1, 5, () => random.below(bytes.length + 1)).sort((x, y) => x - y);
   return [0, ...places].map((from, index) => bytes.subarray(from, places[index] ?? bytes.length));

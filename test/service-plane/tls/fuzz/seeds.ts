@@ -12,7 +12,10 @@ export type Seeds = {
   readonly root: Issued;
 };
 
-/** Recorded bytes of real clients, servers and CAs. */
+/**
+ * Creates inputs for fuzzing: ClientHellos, server flights and certificates, most of them recorded from real
+ * programs.
+ */
 export async function makeSeeds(): Promise<Seeds> {
   const issuer = new Issuer();
   try {
