@@ -133,8 +133,8 @@ describe('FlightReader and a flight that the test has built', () => {
       Buffer.concat([record(Buffer.from([1, 112]), 21), flight(serverHello(), certificate(der))]),
       shown,
     ],
-    ['of which only the hello has arrived', flight(serverHello()), null],
-    ['of TLS 1.3, by its hello only', flight(serverHello({ extensions: [selected(0x0304)] })), byTls13],
+    ['of which only the ServerHello has arrived', flight(serverHello()), null],
+    ['of TLS 1.3 with a ServerHello only', flight(serverHello({ extensions: [selected(0x0304)] })), byTls13],
     ['with a HelloRetryRequest', flight(serverHello({ random: retry, extensions: [selected(0x0304)] })), byTls13],
     ['with a HelloRetryRequest before TLS 1.3', flight(serverHello({ random: retry })), unreadable('malformed')],
     [
@@ -148,7 +148,7 @@ describe('FlightReader and a flight that the test has built', () => {
       unreadable('malformed'),
     ],
     [
-      'that selects TLS 1.3 in a hello of TLS 1.0',
+      'that selects TLS 1.3 in a ServerHello of TLS 1.0',
       flight(serverHello({ version: 0x0301, extensions: [selected(0x0304)] })),
       unreadable('malformed'),
     ],
@@ -161,7 +161,7 @@ describe('FlightReader and a flight that the test has built', () => {
       unreadable('malformed'),
     ],
     [
-      'with a trailing byte in its hello',
+      'with a trailing byte in its ServerHello',
       flight(message(2, Buffer.concat([helloBody(), u8(0)]))),
       unreadable('malformed'),
     ],
@@ -178,7 +178,7 @@ describe('FlightReader and a flight that the test has built', () => {
       Buffer.concat([flight(serverHello(), certificate(der).subarray(0, 9)), record(u8(1), 20)]),
       unreadable('malformed'),
     ],
-    ['with two hellos', flight(serverHello(), serverHello()), unreadable('malformed')],
+    ['with two ServerHellos', flight(serverHello(), serverHello()), unreadable('malformed')],
     ['with an unencrypted Finished', flight(serverHello(), message(20, Buffer.alloc(12))), unreadable('malformed')],
     ['with a certificate first', flight(certificate(der)), unreadable('malformed')],
     ['with an empty chain', flight(serverHello(), certificate()), unreadable('anonymous')],

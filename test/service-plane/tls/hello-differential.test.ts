@@ -69,7 +69,7 @@ const rows: readonly (readonly [string, () => Promise<Buffer>, ClientHello])[] =
 ];
 
 describe('HelloReader and the ClientHello of a real client', () => {
-  it.each(rows)('reads the ClientHello of %s with the same result as OpenSSL and a second parser', async (_, record, facts) => {
+  it.each(rows)('reads the ClientHello of %s as OpenSSL and a second parser read it', async (_, record, facts) => {
     const bytes = await record();
     expect(factsOf(bytes)).toEqual(facts);
     const byOpenssl = await serverNameByOpenssl(context, bytes);

@@ -51,7 +51,7 @@ describe('mayFollow', () => {
     ['with new binders', RETRY, [...first, keys(1, 'k', 'l')], [...plain, share(24), keys(2, 'k', 'l')]],
     ['with fewer pre-shared keys', RETRY, [...first, keys(1, 'k', 'l')], [...plain, share(24), keys(2, 'l')]],
     ['without pre-shared keys', RETRY, [...first, keys(1, 'k')], [...plain, share(24)]],
-    ['with a new encrypted inner hello', RETRY, [...first, echOf(10)], [...plain, share(24), echOf(12)]],
+    ['with a new encrypted inner ClientHello', RETRY, [...first, echOf(10)], [...plain, share(24), echOf(12)]],
   ])('accepts a second ClientHello %s', (_, retry, before, after) => {
     expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(true);
   });
@@ -82,7 +82,7 @@ describe('mayFollow', () => {
       [...first, keys(1, 'k', 'l')],
       [...plain, share(24), keys(2, 'l', 'k')],
     ],
-    ['an additional inner hello', RETRY, first, [...plain, share(24), echOf()]],
+    ['an additional inner ClientHello', RETRY, first, [...plain, share(24), echOf()]],
     ['a repeated extension', RETRY, first, [...plain, share(24), sniOf('b.test')]],
   ])('rejects a second ClientHello with %s', (_, retry, before, after) => {
     expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(false);
@@ -117,11 +117,11 @@ describe('AnswerReader', () => {
   };
 
   it.each<[string, Buffer, readonly string[]]>([
-    ['a hello', serverHello(), ['hello']],
-    ['a hello after a warning', Buffer.concat([warning, serverHello()]), ['hello']],
+    ['a ServerHello', serverHello(), ['hello']],
+    ['a ServerHello after a warning alert', Buffer.concat([warning, serverHello()]), ['hello']],
     ['a HelloRetryRequest', retry, ['retry']],
     ['a HelloRetryRequest in small records', records(message(2, RETRY), 3), ['retry']],
-    ['a HelloRetryRequest and a hello', Buffer.concat([retry, change, serverHello()]), ['retry', 'hello']],
+    ['a HelloRetryRequest and a ServerHello', Buffer.concat([retry, change, serverHello()]), ['retry', 'hello']],
     [
       'two HelloRetryRequests in one record',
       record(Buffer.concat([message(2, RETRY), message(2, RETRY)])),
@@ -129,10 +129,10 @@ describe('AnswerReader', () => {
     ],
     ['a fatal alert', record(Buffer.from([2, 40]), 21), []],
     ['other text', Buffer.from('HTTP/1.1 400 Bad Request\r\n'), ['not_tls']],
-    ['a client hello', record(helloMessage({})), ['not_tls']],
+    ['a ClientHello', record(helloMessage({})), ['not_tls']],
     ['application data', record(Buffer.alloc(30), 23), ['not_tls']],
     [
-      'another record inside a hello',
+      'another record inside a HelloRetryRequest',
       Buffer.concat([retry.subarray(0, 3), u16(4), retry.subarray(5, 9), change]),
       ['not_tls'],
     ],
