@@ -16,8 +16,8 @@ const UNREAD: HelloFacts = { kind: 'unreadable', fault: 'incomplete' };
 const NO_BYTES = Buffer.alloc(0);
 
 /**
- * A verdict with its step and its reason. Besides the reasons of the policy, the reason may be a fault of the
- * connection.
+ * A verdict with its reason and its step, which is the rule or default that decided. Besides the reasons of
+ * the policy evaluation, the reason may be a fault of the connection.
  */
 type Outcome = Pick<Decided, 'step' | 'verdict'> & {
   readonly reason: Decided['reason'] | RefusedReason | HandshakeFault;
@@ -41,8 +41,8 @@ const NO_CLIENT_BYTES: ClientBytes = { hello: NO_BYTES, body: NO_BYTES, behind: 
 /** An established connection that already has a verdict. */
 type Live = {
   /**
-   * Evaluates the connection again with the steps of a new policy. Returns false if the connection must be
-   * reset.
+   * Evaluates the connection again with the rules and defaults of a new policy (`steps`). Returns false if
+   * the connection must be reset.
    */
   judgeAgain(steps: readonly Step[], facts: TlsFacts): boolean;
 };
@@ -55,7 +55,7 @@ export class Connection {
   #facts: TlsFacts = { hello: UNREAD, certificate: { kind: 'unasked' } };
   #server: Socket | null = null;
   #live: Live | null = null;
-  /** The generation of the policy from which `#steps` last read the steps. */
+  /** The generation of the policy from which `#steps` last read rules and defaults. */
   #generation = 0;
   #isOver = false;
   #cancel: () => void = () => {};
@@ -115,7 +115,10 @@ export class Connection {
     this.#end();
   }
 
-  /** Returns the steps of a single policy. If the policy changes during the wait, reads the steps again. */
+  /**
+   * Returns the rules and defaults that can decide the connection, in the order of evaluation. All belong to
+   * one policy: if the policy changes during the read, the function reads again.
+   */
   async #steps(expiredToo = false): Promise<readonly Step[] | null> {
     const { evaluator } = this.plane;
     for (;;) {
@@ -128,8 +131,8 @@ export class Connection {
   }
 
   /**
-   * Decides the connection after a wait. If another policy came into force during the wait, the steps are
-   * read again first.
+   * Decides the connection. `steps` were read before a wait. If another policy has come into force since
+   * then, the connection is decided by the new policy.
    */
   #settle(steps: readonly Step[], said: ClientBytes, asked: QueriedServer | null = null): void {
     if (this.#generation === this.plane.evaluator.generation) {

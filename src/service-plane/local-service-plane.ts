@@ -91,7 +91,7 @@ export class LocalServicePlane {
     return this.#plane.counts.stats(this.#connections.size, this.upstreamCaFault);
   }
 
-  /** Sets whether the plane also reports allowed connections and requests. */
+  /** Sets whether the service plane also reports allowed connections and requests. */
   setAllowedWanted(wanted: boolean): void {
     this.#seen.allowedWanted = wanted;
   }

@@ -34,7 +34,7 @@ export class PlaneThread {
    * descriptors before the remaining connections are reset.
    */
   #point: OwnSpliceOffload | null = null;
-  /** Why the thread cannot read the certificates of trusted authorities for servers; null: no fault. */
+  /** Why the thread cannot read the trusted CA certificates for servers (`upstream_ca`); null: no fault. */
   upstreamCaFault: string | null = null;
   /** Why the thread cannot offload connections to the datapath; null: no fault. */
   joinFault: string | null = null;

@@ -3,7 +3,7 @@ export type ServicePlaneOptions = {
   readonly listen: { readonly address: number; readonly port: number };
   /** The number of threads that accept connections. */
   readonly workers: number;
-  /** The trusted authorities for server certificates: `system`, or the path of a PEM file. */
+  /** The trusted CA certificates for servers: `system`, or the path of a PEM file. */
   readonly upstreamCa: string;
   /** The reaction to a denied HTTP request: a response with status 403, or a TCP reset. */
   readonly deniedHttp: '403' | 'reset';

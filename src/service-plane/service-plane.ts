@@ -71,8 +71,8 @@ export type ServicePlaneStats = {
   /** The number of connections and requests that were not served, by reason. */
   readonly refused: Readonly<Record<string, number>>;
   /**
-   * Why the certificates of trusted authorities for servers cannot be read; null: no fault. During a fault,
-   * the certificates that were read last stay in use.
+   * Why the trusted CA certificates for servers (`upstream_ca`) cannot be read; null: no fault. During a
+   * fault, the certificates that were read last stay in use.
    */
   readonly upstreamCaFault: string | null;
   /**

@@ -43,8 +43,8 @@ const LOOK_AGAIN_MS = 1_000;
 const CIPHERS = `${DEFAULT_CIPHERS}:@SECLEVEL=2`;
 
 /**
- * Reads the trusted authorities from the file at the start, and again after a change of the file. Each use
- * checks the file for a change, at most once a second.
+ * Reads the trusted CA certificates from the file at the start, and again after a change of the file. Each
+ * use checks the file for a change, at most once a second.
  * @throws Error if the given file cannot be read, or contains no certificate.
  */
 export function createUpstreamTrust(options: UpstreamTrustOptions): UpstreamTrust {

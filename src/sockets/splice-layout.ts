@@ -24,7 +24,7 @@ export const JOIN = {
 } as const;
 export const JOIN_BYTES = 64;
 export const JOIN_STATE = { quiet: 1, held: 2, joined: 3 } as const;
-/** Return values of the splice program. */
+/** Return values of the BPF program `weir_join`, which splices connections. */
 export const JOINED = { at_rest: 0, busy: 1, gone: 2, unable: 3 } as const;
 /** Bits of the field `ends` of `struct join`. */
 export const ENDS = { ended: 1, reset: 2 } as const;

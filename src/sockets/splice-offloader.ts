@@ -7,14 +7,17 @@ import { RawSocket } from './raw-socket.js';
 import { type Pair, type SpliceMeans, SplicePair, takeAndReset } from './splice-pair.js';
 import { SpliceTable } from './splice-table.js';
 
-/** After a renewal, the datapath forwards spliced connections for this time, in nanoseconds. */
+/**
+ * The time in nanoseconds for which a call of `renew` permits the datapath to forward spliced connections. If
+ * the process ends, forwarding stops after this time.
+ */
 const RENEWAL_NS = 5_000_000_000n;
 /** `look` checks each spliced connection once in this many calls. */
 const ROUNDS = 10;
 
 /**
- * The capabilities that are needed to run the splice program, and to send segments with source addresses of
- * other hosts.
+ * The capabilities that are needed to run the BPF program `weir_join`, and to send segments with source
+ * addresses of other hosts.
  */
 const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_NET_RAW'];
 

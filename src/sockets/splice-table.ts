@@ -117,8 +117,9 @@ export class SpliceTable {
   }
 
   /**
-   * Runs the splice program, which stops both directions if the two sockets of the node have no data in
-   * transit. `ends` are the addresses and ports of packets from the client. Returns a number of `JOINED`.
+   * Runs the BPF program `weir_join`. The program stops the packets of both directions if the two sockets of
+   * the node have no data in transit. `ends` are the addresses and ports of packets from the client. Returns
+   * a number of `JOINED`.
    */
   hold(ends: Ends): number {
     const packet = segmentBytes({ ...ends, sequence: 0, acknowledgment: 0, flags: TCP_FLAGS.ack, window: 0 });
@@ -128,7 +129,7 @@ export class SpliceTable {
     try {
       return new TestRun(this.#program, frame, undefined, undefined).run();
     } catch {
-      // The kernel had no memory to run the splice program, so the program has stopped no direction.
+      // The kernel had no memory to run the BPF program, so the program has stopped no packets.
       return JOINED.gone;
     }
   }

@@ -30,7 +30,7 @@ const BELL = 0;
 const JOIN_AFTER = 2 << 20;
 const JOIN_LATER = 8;
 /**
- * Limits of offload attempts.
+ * Limits of the attempts to offload connections to the datapath.
  * - `JOIN_TIMEOUT_MS`: the time that an attempt waits for data in transit, in milliseconds.
  * - `JOIN_TURN_MS`: the longest wait of `turn` during an attempt, in milliseconds.
  * - `JOIN_AT_ONCE`: the maximum number of simultaneous attempts.
@@ -73,8 +73,8 @@ export class Splicer {
   }
 
   /**
-   * Makes `make` create the offloader that busy connections use from now on. First resets the connections
-   * that the previous offloader has offloaded.
+   * Calls `make` to create the offloader that offloads busy connections from now on. First resets the
+   * connections that the previous offloader has offloaded.
    */
   joinBy(make: () => SpliceOffloader): void {
     for (const [id, { join }] of this.#attempts) this.#giveUp(id, join);

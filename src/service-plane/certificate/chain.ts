@@ -4,8 +4,8 @@ import { hasStrongKey, isStronglySigned } from './strength.js';
 import type { TrustAnchors } from './trust-anchors.js';
 
 /**
- * The maximum number of path steps in one search. Without this limit, certificates with equal names that sign
- * each other would make the search very long.
+ * The maximum number of certificates that one search visits. Without this limit, certificates with equal
+ * names that sign each other would make the search very long.
  */
 const STEPS = 200;
 

@@ -12,7 +12,10 @@ export class BodyReader {
   readonly #chunks: ChunkReader | null;
   #left: number;
 
-  /** `head`: the fields of a request, with which its trailers are compared; empty for a response. */
+  /**
+   * `head`: the fields of a request; a trailer name that differs from a field name only in `_` and `-` is a
+   * fault. Empty for a response.
+   */
   constructor(framing: Framing, head: Headers = []) {
     this.#chunks = framing === 'chunked' ? new ChunkReader(head) : null;
     this.#left = typeof framing === 'number' ? framing : Number.POSITIVE_INFINITY;

@@ -29,7 +29,10 @@ export class ChunkReader {
   readonly #extensions = new ChunkExtension();
   readonly #trailerReader: TrailerReader;
 
-  /** `head`: the fields of a request, with which its trailers are compared; empty for a response. */
+  /**
+   * `head`: the fields of a request; a trailer name that differs from a field name only in `_` and `-` is a
+   * fault. Empty for a response.
+   */
   constructor(head: Headers) {
     this.#trailerReader = new TrailerReader(head);
   }

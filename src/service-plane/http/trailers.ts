@@ -59,7 +59,8 @@ export function areAmbiguousBehind(head: Headers, trailers: Headers): boolean {
 
 /**
  * Reads the trailer section after the last chunk, by the same rules as a head. `head`: the fields of a
- * request, with which its trailers are compared; empty for a response.
+ * request; a trailer name that differs from a field name only in `_` and `-` is a fault. Empty for a
+ * response.
  */
 export class TrailerReader extends HeadReader<Headers> {
   constructor(private readonly head: Headers) {

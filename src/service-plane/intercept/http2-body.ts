@@ -11,7 +11,10 @@ import { type Http2Lines, writeHttp2Trailers } from '../http/write-http2.js';
 export type Following = { readonly endStream: boolean; readonly waitForTrailers: boolean };
 
 export type Http2BodyPorts = {
-  /** The fields of a request, with which its trailers are compared; empty for a response. */
+  /**
+   * The fields of a request; a trailer name that differs from a field name only in `_` and `-` is a fault.
+   * Empty for a response.
+   */
   readonly head: Headers;
   /** True if trailers are forwarded. */
   readonly trails: boolean;

@@ -170,8 +170,8 @@ export class Http2Exchange {
 
   #answer(lines: Http2Lines, { endStream, waitForTrailers }: Following): ServerHttp2Stream | null {
     const { client } = this;
-    // While the message head waited for its body, the server may have failed. The client has then already
-    // received a problem response.
+    // While the response head waited for its body, the server may have failed. The client has then already
+    // received a problem response, and a second response is not possible.
     if (!isOpen(client) || client.headersSent) return null;
     // Without `sendDate: false`, Node would add a Date field that the server did not send. Node's type
     // definitions lack `sendDate`.

@@ -29,9 +29,9 @@ export type Intercepted = {
   /** The bytes that the client has sent so far. */
   readonly said: Buffer;
   readonly steps: readonly Step[];
-  /** The generation of the policy that contains `steps`. */
+  /** The generation of the policy to which the rules and defaults in `steps` belong. */
   readonly generation: number;
-  /** The index of the first step in `steps` that is evaluated for a request. */
+  /** The index in `steps` of the first rule or default that is evaluated for a request. */
   readonly from: number;
   /** Forwards the connection uninspected because it cannot be intercepted. Called only in audit mode (D4). */
   readonly pass: (reason: RefusedReason) => void;
@@ -39,8 +39,8 @@ export type Intercepted = {
 };
 export type InterceptedSession = {
   /**
-   * Replaces the steps by which the next requests are evaluated. Returns false if the connection must be
-   * reset.
+   * Replaces the rules and defaults (`steps`) that decide the next requests. Returns false if the connection
+   * must be reset.
    */
   judgeAgain(steps: readonly Step[], facts: TlsFacts, generation: number): boolean;
   cut(): void;
@@ -73,8 +73,8 @@ export class Interceptor {
   }
 
   /**
-   * Why the certificates of trusted authorities for servers cannot be read; null: no fault. During a fault,
-   * the certificates that were read last stay in use.
+   * Why the trusted CA certificates for servers (`upstream_ca`) cannot be read; null: no fault. During a
+   * fault, the certificates that were read last stay in use.
    */
   get upstreamCaFault(): string | null {
     return this.#trust.fault();

@@ -55,7 +55,7 @@ export class ServerLink {
     this.#chain = chainOf(socket);
   }
 
-  /** The facts of the server's certificate. */
+  /** The facts of the server's certificate that rules can match. */
   get certificate(): CertificateFacts {
     this.#certificate ??= readCertificateFacts(this.#chain);
     return this.#certificate;

@@ -8,8 +8,8 @@ import { SMUGGLING } from './smuggling.js';
 
 const HOST = 'Host: a.test\r\n';
 
-describe("the HTTP parser of the service plane, compared with Node's parser,", () => {
-  it.each(MESSAGES)("reads the same requests as Node's parser from %j and from the forwarded bytes", (text) => {
+describe("comparison of the service plane's HTTP parser with Node's parser", () => {
+  it.each(MESSAGES)("both parsers read the same requests from %j, and Node's parser also from the forwarded bytes", (text) => {
     const bytes = bytesOf(text);
     const conversation = converse([bytes]);
     expect([conversation.fault, conversation.exchanges.every(({ isComplete }) => isComplete)]).toEqual([null, true]);
@@ -17,14 +17,14 @@ describe("the HTTP parser of the service plane, compared with Node's parser,", (
     expect(differenceFromNode(bytes, conversation)).toBeNull();
   });
 
-  it.each(MESSAGES)('reads the same requests from %j, however the bytes are split into chunks', (text) => {
+  it.each(MESSAGES)('the service plane reads the same requests from %j, for every split of the bytes', (text) => {
     const bytes = bytesOf(text);
     const whole = converse([bytes]);
     for (const pieces of cutsOf(bytes)) expect(converse(pieces)).toEqual(whole);
   });
 
   it.each(SMUGGLING.filter(([text]) => text.length < 1000).map(([text]) => text))(
-    'returns no request for the invalid bytes %j',
+    'the service plane reads no request from the invalid bytes %j',
     (text) => {
       expect(converse([bytesOf(`${text}GET /2 HTTP/1.1\r\n${HOST}\r\n`)]).exchanges).toEqual([]);
     },

@@ -14,7 +14,7 @@ const ALLOWED: Decided = {
   reason: 'matched',
 };
 
-/** A tested HTTP/1.1 session between a client socket and server sockets. Every request is allowed. */
+/** An `Http1Session` under test, between a client socket and server sockets. Every request is allowed. */
 export type Http1Rig = {
   readonly client: TLSSocket;
   /** The server's sockets of the server links, in the order of the connections. */

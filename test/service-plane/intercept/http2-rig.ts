@@ -19,7 +19,10 @@ type HttpBlock = NonNullable<Rule['tls']>['http'];
 const { good, rootPem } = makeCertificates();
 const CERT = { cert: good.certPem, key: good.keyPem };
 
-/** An HTTP/2 server, and a tested session between client and server. All connections use real TLS sockets. */
+/**
+ * An HTTP/2 server, and an `Http2Session` under test between clients and this server. All connections use
+ * real TLS sockets.
+ */
 export type Http2Rig = {
   readonly server: Http2SecureServer;
   /** The decisions on the requests. `refused` contains the reasons of refusals. */
