@@ -110,8 +110,8 @@ export class Splicer {
   }
 
   /**
-   * Waits up to `waitMs` for events of the sockets or of the eventfd, moves a limited number of bytes, and
-   * returns the ids of ended connections.
+   * Waits up to `waitMs` for events of the sockets or of the eventfd, and moves a limited number of bytes.
+   * Returns the ids of ended connections.
    */
   turn(waitMs: number): readonly number[] {
     const timeoutMs = this.#busy.size > 0 ? 0 : this.#attempts.size > 0 ? JOIN_TURN_MS : waitMs;

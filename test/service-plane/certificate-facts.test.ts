@@ -229,7 +229,7 @@ describe('a certificate chain', () => {
 });
 
 describe('trust anchors', () => {
-  it('of the system are not empty', () => {
+  it('include root certificates of the system', () => {
     expect(systemAnchors().isEmpty).toBe(false);
   });
 

@@ -29,7 +29,7 @@ test.each([
     false,
   ],
   ['returns true if the pair was reset 11 s ago', seen(LATE - 11 * SECOND, ENDS.reset), seen(1), true],
-] as const)('isPast %s (idleMs 60,000, endedMs 10,000)', (_, there, back, expected) => {
+] as const)('isPast with idleMs 60,000 and endedMs 10,000 %s', (_, there, back, expected) => {
   expect(isPast(there, back, nsOf(LATE), TIMES)).toBe(expected);
   expect(isPast(back, there, nsOf(LATE), TIMES)).toBe(expected);
 });

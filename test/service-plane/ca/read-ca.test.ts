@@ -137,7 +137,7 @@ describe('readCa rejects a CA', () => {
       { cert: own.cert, key: pemOf(generateKeyPairSync('ec', { namedCurve: 'secp256k1' })) },
       [key('Must be on P-256, P-384 or P-521; this key is on secp256k1.')],
     ],
-  ])('%s', async (_name, pair, faults) => {
+  ])('%s, and returns each fault with its position in the request', async (_name, pair, faults) => {
     expect(await read(pair)).toEqual(faults);
   });
 

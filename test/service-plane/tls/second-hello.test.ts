@@ -34,7 +34,7 @@ const keys = (age: number, ...identities: readonly string[]): Buffer =>
 const plain = [sniOf('a.test'), alpnOf('h2'), versionsOf(0x0304)];
 const first = [...plain, share(29)];
 
-describe('mayFollow', () => {
+describe('mayFollow after a HelloRetryRequest', () => {
   it.each<[string, Buffer, readonly Buffer[], readonly Buffer[]]>([
     ['with the requested key share', RETRY, first, [...plain, share(24)]],
     ['without early data', RETRY, [...plain, extension(42), share(29)], [...plain, share(24)]],
