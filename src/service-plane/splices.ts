@@ -99,7 +99,10 @@ export class Splices {
   }
 }
 
-/** Forwards the data that Node has already read from `from`, and makes Node read no more data. */
+/**
+ * Writes the data that Node has already read from `from` to `to`, and makes Node read no more data from
+ * `from`.
+ */
 function passOn(from: Socket, to: Socket): void {
   for (let chunk = from.read() as Buffer | null; chunk !== null; chunk = from.read() as Buffer | null) to.write(chunk);
   (from as Handled)._handle?.readStop();

@@ -7,9 +7,9 @@ const TAKEN = 1;
 const TAKEN_AND_RENEWED = 2;
 
 /**
- * Methods of Node's native SecureContext that Node's types lack. The callback returns what OpenSSL does with
- * the ticket, the key of HMAC-SHA256, and the key of AES-128. For a new ticket, the callback also returns the
- * name of the keys and an IV.
+ * Members of Node's native SecureContext that Node's type definitions lack. The callback returns a code that
+ * tells OpenSSL whether to accept or renew a ticket. The callback also returns the keys of HMAC-SHA256 and
+ * AES-128 and, for a new ticket, the name of the keys and an IV.
  */
 type Native = {
   enableTicketKeyCallback(): void;

@@ -135,7 +135,7 @@ export function areAmbiguous(names: readonly string[]): boolean {
   return new Set([...different].map((name) => name.replaceAll('_', '-'))).size < different.size;
 }
 
-/** Returns the field whose three positions begin at `index` in `lines.marks`. */
+/** Returns the field whose positions (name, colon, end) begin at `index` in `lines.marks`. */
 export function fieldAt({ text, lower, base, lines }: RawHead, index: number): Header {
   const { marks } = lines;
   const colon = (marks[index + 1] as number) - base;

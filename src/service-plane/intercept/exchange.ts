@@ -24,9 +24,9 @@ export function judgeResponse(
 }
 
 /**
- * Returns true if trailers may be forwarded. If the rule has matchers for headers (for a response: any
- * response matchers), the matchers also apply to trailers. Trailers arrive too late for an evaluation, so
- * they are dropped.
+ * Returns true if the trailers of a message may be forwarded. Matchers for headers also apply to trailers,
+ * but trailers arrive too late for an evaluation. So request trailers are dropped if the rule has request
+ * header matchers, and response trailers if the rule has response matchers.
  */
 export function mayTrail(step: Step, side: 'request' | 'response'): boolean {
   const http = step.tls?.http;

@@ -17,7 +17,9 @@ const ALLOWED: Decided = {
 /** An `Http1Session` under test, between a client socket and server sockets. Every request is allowed. */
 export type Http1Rig = {
   readonly client: TLSSocket;
-  /** The server's sockets of the server links, in the order of the connections. */
+  /**
+   * The test server's TLS sockets, one for each server link of the session, in the order of the connections.
+   */
   readonly servers: TLSSocket[];
   readonly link: ServerLink;
   readonly given: ServerLink[];

@@ -173,7 +173,7 @@ test('an interim or final HTTP/2 response that violates the rule is replaced by 
   expect((await fetch(client, { ':path': '/' })).body).toBe('secret');
 });
 
-test('HTTP/2 early hints are forwarded, the service plane itself sends the 100, and HEAD, 204 and 304 get no body', async () => {
+test('HTTP/2 early hints are forwarded, the service plane itself sends status 100, and HEAD, 204 and 304 get no body', async () => {
   rig.server.on('stream', (stream, headers) => {
     stream.additionalHeaders({ ':status': 103, link: '</x>' });
     const status = Number(String(headers[':path']).slice(1));
