@@ -9,7 +9,7 @@ import { SMUGGLING } from './smuggling.js';
 const HOST = 'Host: a.test\r\n';
 
 describe("comparison of the service plane's HTTP parser with Node's parser", () => {
-  it.each(MESSAGES)("both parsers read the same requests from %j and from the forwarded bytes", (text) => {
+  it.each(MESSAGES)('both parsers read the same requests from %j and from the forwarded bytes', (text) => {
     const bytes = bytesOf(text);
     const conversation = converse([bytes]);
     expect([conversation.fault, conversation.exchanges.every(({ isComplete }) => isComplete)]).toEqual([null, true]);
