@@ -82,7 +82,7 @@ export const SETTINGS_OFFSETS = {
   share_from: 116,
   pass_non_ipv4: 120,
   police_local: 121,
-  judge_all: 122,
+  classify_all: 122,
   trace_word: 123,
   direct: 124,
   fib_flags: 125,
@@ -137,7 +137,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   set(SETTINGS_OFFSETS.share_from, settings.flowShare >= 1 ? NO_LIMIT : Math.floor(settings.flowCapacity / 2));
   flag(SETTINGS_OFFSETS.pass_non_ipv4, settings.passNonIpv4);
   flag(SETTINGS_OFFSETS.police_local, settings.policeLocal);
-  flag(SETTINGS_OFFSETS.judge_all, settings.judgeAll);
+  flag(SETTINGS_OFFSETS.classify_all, settings.judgeAll);
   flag(SETTINGS_OFFSETS.trace_word, settings.traceWord);
   flag(SETTINGS_OFFSETS.direct, settings.direct);
   view.setUint8(SETTINGS_OFFSETS.fib_flags, settings.fibFlags);

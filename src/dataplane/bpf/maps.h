@@ -107,7 +107,7 @@ struct packet {
 	bool outgoing;
 	bool has_no_flow; /* true if the fast path has searched the flow table without success */
 	bool is_reply;    /* for a packet that an ICMP error quotes: the quoted packet is a reply in its flow */
-	struct prefetched foreseen;
+	struct prefetched prefetched;
 	struct place place;
 	struct way way;
 };

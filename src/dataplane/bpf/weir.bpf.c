@@ -65,7 +65,7 @@ static __always_inline enum outcome handle_ipv4_ingress(struct __sk_buff *skb, c
 		return OUTCOME_DROP;
 	if (fast_packet) {
 		packet->has_no_flow = true;
-		packet->foreseen = fast_packet->foreseen;
+		packet->prefetched = fast_packet->prefetched;
 	}
 	return handle_ipv4(skb, packet);
 }
@@ -100,7 +100,7 @@ static __always_inline enum outcome handle_ingress(struct __sk_buff *skb)
 		outcome = pass_new_flow(skb, fast_packet);
 		return outcome == OPENS_FLOW ? handle_ipv4_ingress(skb, fast_packet) : outcome;
 	case bpf_htons(ETH_P_ARP):
-		return leave(skb, COUNT_ARP);
+		return pass_unmarked(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_IPV6):
 		return handle_ipv6(skb, false);
 	case bpf_htons(ETH_P_8021Q):
@@ -127,24 +127,24 @@ static __always_inline enum outcome handle_egress(struct __sk_buff *skb)
 	if (!local && skb->mark & settings.guard_bit)
 		return OUTCOME_PASS;
 	if (local && is_inspecting() && skb->protocol == bpf_htons(ETH_P_IP) && !may_send(skb)) {
-		leave(skb, COUNT_FROM_NODE);
+		pass_unmarked(skb, COUNT_FROM_NODE);
 		return OUTCOME_DROP;
 	}
 	if (local && !settings.police_local)
-		return leave(skb, COUNT_FROM_NODE);
+		return pass_unmarked(skb, COUNT_FROM_NODE);
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
 		if (local && !(skb->mark & settings.exempt_bit))
 			return handle_ipv4_egress(skb);
 		return follow_foreign(skb, local ? COUNT_FROM_NODE : COUNT_FOREIGN);
 	case bpf_htons(ETH_P_ARP):
-		return leave(skb, COUNT_ARP);
+		return pass_unmarked(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_IPV6):
-		return local ? handle_ipv6(skb, true) : leave(skb, COUNT_FOREIGN);
+		return local ? handle_ipv6(skb, true) : pass_unmarked(skb, COUNT_FOREIGN);
 	default:
 		if (!local)
-			return leave(skb, COUNT_FOREIGN);
-		return settings.pass_non_ipv4 ? leave(skb, COUNT_NON_IPV4) : drop(skb, 0, DROP_NON_IPV4);
+			return pass_unmarked(skb, COUNT_FOREIGN);
+		return settings.pass_non_ipv4 ? pass_unmarked(skb, COUNT_NON_IPV4) : drop(skb, 0, DROP_NON_IPV4);
 	}
 }
 

@@ -64,7 +64,7 @@ enum counter_index {
 	COUNT_FROM_NODE = 7,
 	COUNT_FLOWS_OPENED = 8,  /* flows that became established */
 	COUNT_FLOWS_CLOSED = 9,  /* established flows that ended */
-	COUNT_FLOWS_REJUDGED = 10,
+	COUNT_FLOWS_RECLASSIFIED = 10,
 	COUNT_HALF_OPENED = 11,  /* flows that a first packet opened */
 	COUNT_ICMP_RELATED = 12, /* ICMP errors that quote a flow; each one also counts as allow or audit */
 	COUNT_DIVERTED = 13,     /* packets handed to the DNS proxy */
@@ -138,7 +138,7 @@ struct settings {
 	__u32 share_from;    /* half of the flow table's capacity: with fewer established flows, sources have no limit */
 	__u8 pass_non_ipv4;
 	__u8 police_local;
-	__u8 judge_all;  /* for tests: treats every packet as forwarded, and every source as valid */
+	__u8 classify_all;  /* for tests: treats every packet as forwarded, and every source as valid */
 	__u8 trace_word; /* for tests: stores the verdict word of a packet in skb->cb[0] */
 	__u8 direct;     /* sends allowed packets directly to the next hop, without the network stack */
 	__u8 fib_flags;  /* flags of bpf_fib_lookup that the running kernel supports */
@@ -425,19 +425,19 @@ enum predecessor {
 	PREDECESSORS = 2,
 };
 
-/* Request to `weir_carry`: adds the counts of the predecessor datapath to one counter. */
-struct carry_request {
+/* Request to `weir_migrate_count`: adds the counts of the predecessor datapath to one counter. */
+struct migrate_count_request {
 	__u32 index;
 	__u32 reserved;
 	struct counter counter;
 };
 
-/* Request to `weir_carry_flow`: copies a flow of the predecessor datapath into this datapath. */
-struct carry_flow_request {
+/* Request to `weir_migrate_flow`: copies a flow of the predecessor datapath into this datapath. */
+struct migrate_flow_request {
 	struct flow flow;
 	struct tally tally;
 	__u32 half;    /* 1: the flow is half open */
-	__u32 carried; /* result: 1 if the flow was copied; 0 if the flow table is full, the flow has a loopback address, or the same flow already exists here */
+	__u32 copied; /* result: 1 if the flow was copied; 0 if the flow table is full, the flow has a loopback address, or the same flow already exists here */
 	__u32 again;   /* 1: the flow was copied before; add the packets that the predecessor has counted since */
 	__u32 vital;   /* state and flags at the time of the first copy */
 };

@@ -4,7 +4,7 @@ import { TestRun } from '#libc/test-run.js';
 import type { FlowTable } from './flow-conversion.js';
 
 /**
- * Offsets in bytes of the fields of `struct carry_flow_request` that follow the flow and its tally, counted
+ * Offsets in bytes of the fields of `struct migrate_flow_request` that follow the flow and its tally, counted
  * from the end of the tally.
  */
 const AT = { half: 0, carried: 4, again: 8, vital: 12, bytes: 16 } as const;
@@ -21,7 +21,7 @@ export class FlowMigration {
    * `carry`.
    */
   readonly flow: DataView;
-  readonly #carry: TestRun;
+  readonly #migration: TestRun;
   readonly #earlier: DataView;
 
   constructor(
@@ -31,7 +31,7 @@ export class FlowMigration {
     const request = new Uint8Array(layout.size + AT.bytes);
     this.flow = new DataView(request.buffer);
     this.#earlier = new DataView(new ArrayBuffer(layout.size));
-    this.#carry = new TestRun(object.programFd('weir_carry_flow'), undefined, request, undefined);
+    this.#migration = new TestRun(object.programFd('weir_migrate_flow'), undefined, request, undefined);
   }
 
   /**
@@ -76,7 +76,7 @@ export class FlowMigration {
   }
 
   #run(): void {
-    if (this.#carry.run() !== 0) throw new Error('migrate a flow: the program failed');
+    if (this.#migration.run() !== 0) throw new Error('migrate a flow: the program failed');
   }
 
   #field(name: string): Field {

@@ -41,7 +41,7 @@ export class StateMigration {
   carryCounters(): void {
     if (!this.#differs('counters')) return;
     for (const [index, { packets, bytes }] of readCounters(this.from.fd('counters')).entries()) {
-      if (packets > 0n || bytes > 0n) this.#carry(index, packets, bytes);
+      if (packets > 0n || bytes > 0n) this.#migration(index, packets, bytes);
     }
   }
 
@@ -67,7 +67,7 @@ export class StateMigration {
     }
     // The number of flows is computed as opened minus closed flows, so a flow that was not copied must be
     // counted as closed.
-    if (lost > 0) this.#carry(COUNTER_INDEX.flows_closed, BigInt(lost), 0n);
+    if (lost > 0) this.#migration(COUNTER_INDEX.flows_closed, BigInt(lost), 0n);
   }
 
   #copyFragments(): void {
@@ -85,14 +85,14 @@ export class StateMigration {
     }
   }
 
-  #carry(index: number, packets: bigint, bytes: bigint): void {
-    // The offsets below are those of `struct carry_request`.
+  #migration(index: number, packets: bigint, bytes: bigint): void {
+    // The offsets below are those of `struct migrate_count_request`.
     const request = new Uint8Array(24);
     const view = new DataView(request.buffer);
     view.setUint32(0, index, true);
     view.setBigUint64(8, packets, true);
     view.setBigUint64(16, bytes, true);
-    const failed = new TestRun(this.to.programFd('weir_carry'), undefined, request, undefined).run();
+    const failed = new TestRun(this.to.programFd('weir_migrate_count'), undefined, request, undefined).run();
     if (failed !== 0) throw new Error(`migrate counter ${index}: the program failed`);
   }
 }

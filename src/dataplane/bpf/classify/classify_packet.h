@@ -20,7 +20,7 @@ __noinline __u32 classify_with(const struct packet *packet, __u32 active_word, b
 	 * for a reply, whose addresses are swapped. The stored verdict word ignores expired grants, so the
 	 * function uses the word only if `flags` is 0.
 	 */
-	prefetched = &packet->foreseen;
+	prefetched = &packet->prefetched;
 	list = reply || prefetched->active_word != active_word ? 0 : prefetched->list;
 	if (list && prefetched->word && !flags)
 		return prefetched->word;
@@ -59,26 +59,26 @@ __noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet,
 	return OUTCOME_DROP;
 }
 
-/* Drops a packet that the policy refuses. `judged` is the active word << 32 | the verdict word that caused
+/* Drops a packet that the policy refuses. `judgement` is the active word << 32 | the verdict word that caused
  * the drop.
  */
-__noinline enum outcome refuse(struct __sk_buff *skb, const struct packet *packet, __u64 judged, enum drop_reason reason)
+__noinline enum outcome refuse(struct __sk_buff *skb, const struct packet *packet, __u64 judgement, enum drop_reason reason)
 {
 	if (settings.bridges)
 		return TO_PREDECESSOR;
-	trace(skb, judged);
+	trace(skb, judgement);
 	count_packet(COUNT_DROPS + reason, skb);
-	report_packet(skb, packet, judged, reason);
+	report_packet(skb, packet, judgement, reason);
 	return OUTCOME_DROP;
 }
 
-/* Passes a packet without opening a flow for it. `judged` is the active word << 32 | the verdict word of
+/* Passes a packet without opening a flow for it. `judgement` is the active word << 32 | the verdict word of
  * the packet.
  */
-__noinline enum outcome pass_alone(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
+__noinline enum outcome pass_alone(struct __sk_buff *skb, const struct packet *packet, __u64 judgement)
 {
-	report_packet(skb, packet, judged, DROP_NONE);
-	return pass_word(skb, judged);
+	report_packet(skb, packet, judgement, DROP_NONE);
+	return pass_verdict(skb, judgement);
 }
 
 #endif

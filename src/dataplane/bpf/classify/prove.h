@@ -28,8 +28,8 @@ static long prove_one(__u32 index, const __u32 *slot)
 	packet.icmp_code = asked->icmp_code;
 	image = image_of(slot_of(*slot));
 	list = find_list(image, asked->source, asked->destination);
-	packet.foreseen.list = list;
-	packet.foreseen.active_word = *slot;
+	packet.prefetched.list = list;
+	packet.prefetched.active_word = *slot;
 	asked->word = classify_with(&packet, *slot, false, WITHOUT_GRANTS);
 	/* The proof fails if the fast path gives another verdict word: the word becomes 0, which the expected
 	 * results never contain.

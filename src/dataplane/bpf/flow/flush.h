@@ -21,14 +21,14 @@ static __always_inline __u64 opened_at(const struct flow *flow, __u64 now_ns)
 	return (now - (ago < 0xc000 ? ago : 0)) << OPENED_SHIFT;
 }
 
-static __always_inline __u32 *vital_word(struct flow *flow)
+static __always_inline __u32 *state_and_flags(struct flow *flow)
 {
 	return (__u32 *)&flow->state;
 }
 
 static __always_inline bool is_being_flushed(struct flow *flow)
 {
-	return READ_ONCE(*vital_word(flow)) & FLOW_FLUSHING << 8;
+	return READ_ONCE(*state_and_flags(flow)) & FLOW_FLUSHING << 8;
 }
 
 /* Fills in the fields of the statistics that the first packet of a flow leaves at 0: the opening time and
@@ -36,17 +36,17 @@ static __always_inline bool is_being_flushed(struct flow *flow)
  */
 static __always_inline void complete_tally(struct flow *flow, struct tally *tally, __u64 now_ns)
 {
-	__u64 judged;
+	__u64 judgement;
 
 	if (!tally->opened_ns)
 		tally->opened_ns = opened_at(flow, now_ns);
 	if (*hit_in(tally))
 		return;
-	judged = READ_ONCE(flow->judgement);
+	judgement = READ_ONCE(flow->judgement);
 	/* A foreign flow, or a flow that another datapath classified, has an active word of 0 in `judgement`. The
 	 * rule of such a flow is unknown, so its packets count for no entry of `hits`.
 	 */
-	*hit_in(tally) = judged >> 32 ? packed_hit(hit_of(judged >> 32, judged)) : NO_HIT;
+	*hit_in(tally) = judgement >> 32 ? packed_hit(hit_of(judgement >> 32, judgement)) : NO_HIT;
 }
 
 /* Adds the packets and bytes since the last flush to the statistics of the flow and to the hits of its
@@ -62,15 +62,15 @@ __noinline int flush_owned(struct flow *flow, struct tally *tally, __u64 now_ns)
 	complete_tally(flow, tally, now_ns);
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
-		__u32 seen = READ_ONCE(flow->packets[side]), carried = READ_ONCE(flow->bytes[side]);
+		__u32 seen = READ_ONCE(flow->packets[side]), seen_bytes = READ_ONCE(flow->bytes[side]);
 		/* Signed differences: the fast path adds to the counters by a plain store, which can overwrite an atomic
 		 * addition of another CPU. A counter can then be lower than at the last flush.
 		 */
 		__s64 more_packets = (__s32)(seen - tally->folded_packets[side]);
-		__s64 more_bytes = (__s32)(carried - tally->folded_bytes[side]);
+		__s64 more_bytes = (__s32)(seen_bytes - tally->folded_bytes[side]);
 
 		tally->folded_packets[side] = seen;
-		tally->folded_bytes[side] = carried;
+		tally->folded_bytes[side] = seen_bytes;
 		tally->total_packets[side] += more_packets;
 		tally->total_bytes[side] += more_bytes;
 		packets += more_packets;
@@ -112,7 +112,7 @@ static __always_inline enum flush finish_flush(struct flow *flow)
 {
 	__u32 both = (FLOW_FLUSHING | FLOW_ENDING) << 8;
 
-	return (__sync_fetch_and_and(vital_word(flow), ~(FLOW_FLUSHING << 8)) & both) == both ? FLUSH_END : FLUSH_NONE;
+	return (__sync_fetch_and_and(state_and_flags(flow), ~(FLOW_FLUSHING << 8)) & both) == both ? FLUSH_END : FLUSH_NONE;
 }
 
 /* Makes this CPU the only one that flushes the flow. `rest` is the second 64-bit word of the flow key. If
@@ -123,7 +123,7 @@ static __always_inline enum flush begin_flush(struct flow *flow, __u64 rest)
 {
 	__u32 either = (FLOW_FLUSHING | FLOW_ENDING) << 8;
 
-	if (READ_ONCE(*rest_of(flow)) != rest || __sync_fetch_and_or(vital_word(flow), FLOW_FLUSHING << 8) & either)
+	if (READ_ONCE(*rest_of(flow)) != rest || __sync_fetch_and_or(state_and_flags(flow), FLOW_FLUSHING << 8) & either)
 		return FLUSH_NONE;
 	return READ_ONCE(*rest_of(flow)) == rest ? FLUSH_OWNED : finish_flush(flow);
 }
@@ -171,7 +171,7 @@ static __always_inline void flush_flow(__u32 slot, __u64 rest, __u64 now_ns)
  */
 static __always_inline bool is_left_to_flusher(struct flow *flow)
 {
-	return __sync_fetch_and_or(vital_word(flow), FLOW_ENDING << 8) & FLOW_FLUSHING << 8;
+	return __sync_fetch_and_or(state_and_flags(flow), FLOW_ENDING << 8) & FLOW_FLUSHING << 8;
 }
 
 /* Ends a flow. Returns false if the flow slot has another flow by now. `ended_by`: see `report_flow`. If
@@ -214,7 +214,7 @@ __noinline bool confirm_flow(__u32 slot, const struct flow_key *key, __u64 now_n
 	flush = await_flush(flow, ((const __u64 *)key)[1]);
 	if (flush == FLUSH_OWNED) {
 		if (same_key(&flow->key, key) && take_mark(slot)) {
-			__sync_fetch_and_and(vital_word(flow), ~(FLOW_HALF_OPEN << 8));
+			__sync_fetch_and_and(state_and_flags(flow), ~(FLOW_HALF_OPEN << 8));
 			count_established(key, flow->flags, 1);
 			count(COUNT_FLOWS_OPENED);
 		}

@@ -28,7 +28,7 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 /* The values for a flow that a packet opens. */
 struct opening {
 	const struct flow_key *key;
-	__u64 judged;
+	__u64 judgement;
 	__u32 slot; /* flow slot that the caller claimed for the flow */
 	__u32 side; /* 0: the packet comes from the side that opened the flow; 1: the packet is a reply */
 	__u32 came_in; /* incoming interface of the packet; 0: not known */
@@ -46,7 +46,7 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 
 	if (!flow)
 		return;
-	flow->judgement = opening->judged;
+	flow->judgement = opening->judgement;
 	flow->last_seen = ticks_of(now_ns);
 	flow->state = opening->state;
 	WRITE_ONCE(flow->flags, opening->flags); /* a plain store, so that bits which another CPU set for the old flow of this cache line are cleared */
@@ -77,9 +77,9 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 /* Fills the cache line that the caller claimed for the flow of a packet. Not inlined, because `struct
  * opening` would exceed the BPF stack of the callers. `how`: see `open_flow`.
  */
-__noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u64 judged, __u8 how)
+__noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u64 judgement, __u8 how)
 {
-	struct opening opening = { .judged = judged, .side = how & AS_REPLY ? 1 : 0 };
+	struct opening opening = { .judgement = judgement, .side = how & AS_REPLY ? 1 : 0 };
 	__u64 now_ns = coarse_ns();
 
 	if (!packet)
@@ -100,18 +100,18 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
 	return 0;
 }
 
-/* Opens a flow for a packet. Returns DROP_NONE, or the reason to drop the packet. `judged` is active word
+/* Opens a flow for a packet. Returns DROP_NONE, or the reason to drop the packet. `judgement` is active word
  * << 32 | verdict word. `how` is 0, FLOW_FOREIGN, or AS_REPLY if the packet is a reply in the flow. If two
  * CPUs open the same flow at the same time, both packets pass.
  */
-static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct packet *packet, __u64 judged, __u8 how)
+static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct packet *packet, __u64 judgement, __u8 how)
 {
 	if (is_over_share(how & AS_REPLY ? packet->destination : packet->source, how & FLOW_FOREIGN))
 		return DROP_FLOW_SHARE;
 	packet->place.slot = claim_line(packet->place.hash, true, coarse_ns());
 	if (packet->place.slot == NO_SLOT)
 		return DROP_FLOW_TABLE_FULL;
-	fill_flow(skb, packet, judged, how);
+	fill_flow(skb, packet, judgement, how);
 	return DROP_NONE;
 }
 

@@ -14,7 +14,7 @@
  */
 static __always_inline __u8 set_flags(struct flow *flow, __u8 more)
 {
-	return __sync_fetch_and_or(vital_word(flow), (__u32)more << 8) >> 8 | more;
+	return __sync_fetch_and_or(state_and_flags(flow), (__u32)more << 8) >> 8 | more;
 }
 
 static __always_inline __u8 state_after_fins(__u8 flags)
@@ -25,10 +25,10 @@ static __always_inline __u8 state_after_fins(__u8 flags)
 /* Updates the state of a TCP flow by the TCP flags of a packet (RFC 9293, fig. 5). `half`: the flow is
  * half open. `side`: 0 for a packet of the opener, 1 for a reply.
  */
-static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const struct flow_key *key, __u8 tcp_flags, __u32 side,
-				       bool half, __u64 now_ns)
+static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const struct packet *packet, __u32 side, bool half,
+				       __u64 now_ns)
 {
-	__u8 state = flow->state, flags = flow->flags;
+	__u8 state = flow->state, flags = flow->flags, tcp_flags = packet->tcp_flags;
 	bool confirmed = false;
 
 	if (!half && state == FLOW_TCP_ESTABLISHED && !(tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
@@ -39,7 +39,7 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 		if (side)
 			set_flags(flow, FLOW_RESET_BY_REPLY);
 		else
-			__sync_fetch_and_and(vital_word(flow), ~(FLOW_RESET_BY_REPLY << 8));
+			__sync_fetch_and_and(state_and_flags(flow), ~(FLOW_RESET_BY_REPLY << 8));
 		flow->state = FLOW_TCP_RESET;
 		return;
 	}
@@ -54,7 +54,7 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 			confirmed = true;
 		else if (state == FLOW_TCP_ESTABLISHED || state == FLOW_TCP_HALF_CLOSED)
 			confirmed = flow->packets[!side] != 0;
-		confirmed = confirmed && confirm_flow(slot, key, now_ns);
+		confirmed = confirmed && confirm_flow(slot, &packet->place.key, now_ns);
 	} else if (state == FLOW_TCP_RESET && tcp_flags & TCP_ACK && !(tcp_flags & TCP_SYN) &&
 		   side == ((flags & FLOW_RESET_BY_REPLY) != 0)) {
 		/* The side that the RST seemed to come from still sends an ACK, so the RST was forged: restore the state
@@ -73,10 +73,10 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 }
 
 /* Updates the state of a flow of a protocol other than TCP. The first reply establishes such a flow. */
-static __always_inline void follow_other(struct flow *flow, __u32 slot, const struct flow_key *key, __u32 side, bool half,
+static __always_inline void follow_other(struct flow *flow, __u32 slot, const struct packet *packet, __u32 side, bool half,
 					 __u64 now_ns)
 {
-	if (!half || !side || !confirm_flow(slot, key, now_ns))
+	if (!half || !side || !confirm_flow(slot, &packet->place.key, now_ns))
 		return;
 	flow->state = flow->state == FLOW_UDP_OPENED    ? FLOW_UDP_REPLIED
 		      : flow->state == FLOW_ICMP_OPENED ? FLOW_ICMP_REPLIED
@@ -84,21 +84,21 @@ static __always_inline void follow_other(struct flow *flow, __u32 slot, const st
 }
 
 /* Updates the state, the counters and the time of a flow by a packet. */
-static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow, __u32 slot, const struct flow_key *key,
-					const struct packet *packet, __u32 direction, __u64 now_ns)
+static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow, __u32 slot, const struct packet *packet,
+					__u32 direction, __u64 now_ns)
 {
 	__u32 side = direction & 1, bytes = READ_ONCE(flow->bytes[side]);
 	bool half = slot & HALF_OPEN || OPENING_STATES >> (flow->state & (FLOW_STATES - 1)) & 1;
 
 	if (packet->protocol == IPPROTO_TCP)
-		follow_tcp(flow, slot, key, packet->tcp_flags, side, half, now_ns);
+		follow_tcp(flow, slot, packet, side, half, now_ns);
 	else
-		follow_other(flow, slot, key, side, half, now_ns);
+		follow_other(flow, slot, packet, side, half, now_ns);
 	flow->last_seen = ticks_of(now_ns);
 	__sync_fetch_and_add(&flow->packets[side], packets_of(skb));
 	__sync_fetch_and_add(&flow->bytes[side], skb->len);
 	if (is_flush_due(bytes, skb->len))
-		flush_flow(slot, ((const __u64 *)key)[1], now_ns);
+		flush_flow(slot, ((const __u64 *)&packet->place.key)[1], now_ns);
 }
 
 #endif

@@ -37,7 +37,7 @@ __noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 
 	if (!packet)
 		return OUTCOME_DROP;
-	if (is_to_node(skb, packet))
+	if (is_not_forwarded(skb, packet))
 		return NOT_DIVERTED;
 	if (is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);

@@ -112,7 +112,7 @@ static __always_inline bool deliver_to_existing(struct __sk_buff *skb, const str
  * service plane, or if its listener cannot accept the packet. Does not count a hit: the service plane
  * counts a hit of the rule that later decides the connection.
  */
-__noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *packet, __u64 judged)
+__noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *packet, __u64 judgement)
 {
 	struct bpf_sock *socket;
 	long failed;
@@ -128,7 +128,7 @@ __noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *pack
 	bpf_sk_release(socket);
 	if (failed)
 		return NOT_INSPECTED;
-	trace(skb, judged);
+	trace(skb, judgement);
 	return deliver_to_node(skb);
 }
 
@@ -137,7 +137,7 @@ __noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *pack
  */
 __noinline enum outcome continue_inspected(struct __sk_buff *skb, struct packet *packet)
 {
-	if (!packet || packet->outgoing || !has_socket(skb, packet) || is_to_node(skb, packet))
+	if (!packet || packet->outgoing || !has_socket(skb, packet) || is_not_forwarded(skb, packet))
 		return NOT_INSPECTED;
 	if (is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);

@@ -26,7 +26,7 @@ __noinline bool may_send(struct __sk_buff *skb)
 	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type)) {
 		quoted = new_packet(1);
 		if (quoted && read_quoted(skb, packet, quoted) && quoted->source == packet->destination)
-			is_about_joined(skb, packet, quoted);
+			is_about_spliced(skb, packet, quoted);
 	}
 	if (packet->protocol != IPPROTO_TCP)
 		return true;

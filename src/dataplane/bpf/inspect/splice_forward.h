@@ -13,14 +13,14 @@ static __always_inline void find_way(struct __sk_buff *skb, struct packet *packe
 		packet->way = *way;
 		return;
 	}
-	is_to_node(skb, packet);
+	is_not_forwarded(skb, packet);
 	join->hop = store_next_hop(&packet->way, now);
 }
 
-/* Forwards a packet of a spliced connection. Returns NOT_JOINED if the packet does not belong to a spliced
+/* Forwards a packet of a spliced connection. Returns NOT_SPLICED if the packet does not belong to a spliced
  * connection.
  */
-__noinline enum outcome forward_joined(struct __sk_buff *skb, struct packet *packet)
+__noinline enum outcome forward_spliced(struct __sk_buff *skb, struct packet *packet)
 {
 	__u64 now = coarse_ns();
 	struct active *in_force;
@@ -29,13 +29,13 @@ __noinline enum outcome forward_joined(struct __sk_buff *skb, struct packet *pac
 	bool vouched;
 
 	if (!packet || packet->outgoing || packet->fragment != FRAGMENT_NONE)
-		return NOT_JOINED;
+		return NOT_SPLICED;
 	join = join_of(packet);
 	if (!join)
-		return NOT_JOINED;
+		return NOT_SPLICED;
 	state = READ_ONCE(join->state);
 	if (state == JOIN_QUIET)
-		return NOT_JOINED;
+		return NOT_SPLICED;
 	if (state != JOINED)
 		return drop(skb, packet, DROP_NOT_INSPECTED);
 	vouched = is_vouched_for(join, now);
@@ -73,7 +73,7 @@ __noinline enum outcome forward_joined(struct __sk_buff *skb, struct packet *pac
 /* Returns whether a SYN belongs to a spliced connection that still exists. If the connection has ended,
  * the function deletes both entries, so that the same addresses and ports can be used again.
  */
-__noinline bool is_joined(const struct packet *packet)
+__noinline bool is_spliced(const struct packet *packet)
 {
 	struct join *join, *other;
 	struct join_key key;

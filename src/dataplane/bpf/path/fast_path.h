@@ -14,7 +14,7 @@ struct fast_packet {
 	__u32 ports; /* source port << 16 | destination port */
 	__u8 protocol;
 	bool from_high;
-	struct prefetched foreseen;
+	struct prefetched prefetched;
 };
 
 /* Per-CPU buffer for struct fast_packet: on the stack, it would leave too little for the functions that
@@ -25,13 +25,13 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct fast_packet);
-} briefs SEC(".maps");
+} fast_packets SEC(".maps");
 
 static __always_inline struct fast_packet *fast_packet_buffer(void)
 {
 	__u32 first = 0;
 
-	return bpf_map_lookup_elem(&briefs, &first);
+	return bpf_map_lookup_elem(&fast_packets, &first);
 }
 
 #define TCP_SPECIAL (TCP_SYN | TCP_RST | TCP_ACK)
@@ -102,14 +102,14 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	in_force = bpf_map_lookup_elem(&active, &first);
 	if (!in_force)
 		return NOT_ESTABLISHED;
-	fast_packet->foreseen.active_word = READ_ONCE(in_force->word);
+	fast_packet->prefetched.active_word = READ_ONCE(in_force->word);
 	flow = find_likely(flow_lookup);
 	if (!flow)
 		return opens || ip->protocol == IPPROTO_UDP ? OPENS_FLOW : NOT_ESTABLISHED;
 	if (opens)
 		return NOT_ESTABLISHED;
 	judgement = READ_ONCE(flow->judgement);
-	if (!judgement || judgement >> 32 != fast_packet->foreseen.active_word)
+	if (!judgement || judgement >> 32 != fast_packet->prefetched.active_word)
 		return NOT_ESTABLISHED;
 	vital = READ_ONCE(*(__u32 *)&flow->state);
 	side = (from_high ^ vital >> 8) & FLOW_OPENED_BY_HIGH;
@@ -140,10 +140,10 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	if (at_once) {
 		__u32 segment = skb->gso_size ? skb->gso_size + length : skb->len - ETH_HLEN;
 
-		pass_word(skb, judgement);
+		pass_verdict(skb, judgement);
 		return send(skb, way_of(hop), segment);
 	}
-	return pass_word(skb, judgement);
+	return pass_verdict(skb, judgement);
 }
 
 #endif

@@ -9,20 +9,20 @@
  */
 static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct fast_packet *fast_packet)
 {
-	__u32 active_word = fast_packet->foreseen.active_word, list, word;
+	__u32 active_word = fast_packet->prefetched.active_word, list, word;
 	struct image image = image_of(slot_of(active_word));
 	struct opening opening = {};
 	__u64 keys;
 
 	list = find_list(image, fast_packet->source, fast_packet->destination);
-	fast_packet->foreseen.list = list;
-	fast_packet->foreseen.word = fast_packet->foreseen.ifindex = 0;
-	fast_packet->foreseen.has_asked = false;
+	fast_packet->prefetched.list = list;
+	fast_packet->prefetched.word = fast_packet->prefetched.ifindex = 0;
+	fast_packet->prefetched.has_asked = false;
 	if (!active_word || settings.direct || is_loopback(fast_packet->source) || is_loopback(fast_packet->destination))
 		return OPENS_FLOW;
-	if (!settings.judge_all) {
-		fast_packet->foreseen.has_asked = true;
-		fast_packet->foreseen.ifindex = opening.goes_on = plain_route(skb, fast_packet->source, fast_packet->destination);
+	if (!settings.classify_all) {
+		fast_packet->prefetched.has_asked = true;
+		fast_packet->prefetched.ifindex = opening.goes_on = plain_route(skb, fast_packet->source, fast_packet->destination);
 		if (!opening.goes_on)
 			return OPENS_FLOW;
 	}
@@ -30,7 +30,7 @@ static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct 
 	word = first_blocks_word(image, list, fast_packet->destination, keys);
 	if (!is_decided(word))
 		return OPENS_FLOW;
-	fast_packet->foreseen.word = word;
+	fast_packet->prefetched.word = word;
 	if ((word & 7) != VERDICT_ALLOW && (word & 7) != VERDICT_AUDIT)
 		return OPENS_FLOW;
 	if (is_over_share(fast_packet->source, 0))
@@ -39,12 +39,12 @@ static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct 
 	if (opening.slot == NO_SLOT)
 		return OPENS_FLOW;
 	opening.key = lookup_key(&fast_packet->flow_lookup);
-	opening.judged = (__u64)fast_packet->foreseen.active_word << 32 | word;
+	opening.judgement = (__u64)fast_packet->prefetched.active_word << 32 | word;
 	opening.came_in = skb->ifindex;
 	opening.state = fast_packet->protocol == IPPROTO_TCP ? FLOW_TCP_SYN_SENT : FLOW_UDP_OPENED;
 	opening.flags = FLOW_HALF_OPEN | (fast_packet->from_high ? FLOW_OPENED_BY_HIGH : 0);
 	fill_line(skb, &opening, coarse_ns());
-	return pass_word(skb, word);
+	return pass_verdict(skb, word);
 }
 
 #endif

@@ -2,6 +2,13 @@
 #ifndef WEIR_FULL_PATH_H
 #define WEIR_FULL_PATH_H
 
+/* The flow of a packet, with what find_flow read from the flow table before it compared the key. */
+struct found_flow {
+	struct flow *flow;
+	__u64 judgement;
+	__u32 slot; /* slot of the flow table; contains HALF_OPEN if the flow is half open */
+};
+
 /* Returns whether a SYN reuses the addresses and ports of a TCP connection that has ended. */
 static __always_inline bool is_reopened(const struct flow *flow, const struct packet *packet)
 {
@@ -23,11 +30,12 @@ static __always_inline bool is_outside_flow(const struct flow *flow, const struc
 /* Handles a packet of an existing flow. If another epoch classified the flow, the policy in force
  * classifies the flow again.
  */
-static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct flow *flow, struct packet *packet,
-						  const struct active *in_force, __u32 active_word, __u64 judgement, __u32 slot,
-						  __u64 now)
+static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct packet *packet, const struct found_flow *found,
+						  const struct active *in_force, __u32 active_word, __u64 now)
 {
-	__u32 direction = direction_of(flow, packet), word = judgement;
+	struct flow *flow = found->flow;
+	__u64 judgement = found->judgement;
+	__u32 slot = found->slot, direction = direction_of(flow, packet), word = judgement;
 	bool foreign = judgement == 0, at_once = !packet->outgoing && is_sent_directly(in_force, now);
 
 	if (!packet->outgoing && flow->ifindex[direction & 1] != skb->ifindex) {
@@ -44,10 +52,10 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 		word = classify_again(packet, active_word, direction);
 		refused = refusal_of(word);
 		if (refused) {
-			__u64 judged = (__u64)active_word << 32 | word;
+			__u64 renewed = (__u64)active_word << 32 | word;
 
-			end_flow(slot, &packet->place.key, now, judged);
-			return refuse(skb, packet, judged, refused);
+			end_flow(slot, &packet->place.key, now, renewed);
+			return refuse(skb, packet, renewed, refused);
 		}
 		if (!tally)
 			return drop(skb, packet, DROP_PROGRAM_DAMAGED);
@@ -56,13 +64,13 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 		 */
 		flush = await_flush(flow, *(__u64 *)&packet->place.key.low_port);
 		if (flush == FLUSH_OWNED) {
-			__u64 judged = (__u64)active_word << 32 | word;
+			__u64 renewed = (__u64)active_word << 32 | word;
 
 			flush_owned(flow, tally, now);
 			if (same_key(&flow->key, &packet->place.key) &&
-			    __sync_val_compare_and_swap(&flow->judgement, judgement, judged) == judgement) {
+			    __sync_val_compare_and_swap(&flow->judgement, judgement, renewed) == judgement) {
 				*hit_in(tally) = packed_hit(hit_of(active_word, word));
-				count(COUNT_FLOWS_REJUDGED);
+				count(COUNT_FLOWS_RECLASSIFIED);
 			}
 			flush = finish_flush(flow);
 		}
@@ -80,7 +88,7 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 		} else {
 			__u32 kept;
 
-			is_to_node(skb, packet);
+			is_not_forwarded(skb, packet);
 			kept = store_next_hop(&packet->way, now);
 			__sync_val_compare_and_swap(hop, seen, kept);
 			/* Another flow may use the cache line by now. Remove the next hop, because it belongs to the old flow. */
@@ -88,8 +96,8 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 				__sync_val_compare_and_swap(hop, kept, 0);
 		}
 	}
-	follow_flow(skb, flow, slot, &packet->place.key, packet, direction, now);
-	return foreign ? pass(skb, COUNT_FOREIGN) : pass_word(skb, word);
+	follow_flow(skb, flow, slot, packet, direction, now);
+	return foreign ? pass(skb, COUNT_FOREIGN) : pass_verdict(skb, word);
 }
 
 /* Returns whether one end of the connection is the node itself. The service plane inspects only
@@ -97,7 +105,7 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
  */
 static __always_inline bool is_of_node(struct __sk_buff *skb, struct packet *packet)
 {
-	return packet->outgoing || (settings.police_local && is_to_node(skb, packet));
+	return packet->outgoing || (settings.police_local && is_not_forwarded(skb, packet));
 }
 
 /* Handles a TCP packet that has no flow and is not a SYN (D4, D18). By default the packet is dropped, or
@@ -106,32 +114,32 @@ static __always_inline bool is_of_node(struct __sk_buff *skb, struct packet *pac
  */
 __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *packet, __u32 active_word, bool picked_up)
 {
-	__u64 judged = (__u64)active_word << 32;
+	__u64 judgement = (__u64)active_word << 32;
 	enum drop_reason refused;
 	__u8 how = 0;
 
 	if (!packet)
 		return OUTCOME_DROP;
-	judged |= classify_packet(packet, judged >> 32, false);
+	judgement |= classify_packet(packet, judgement >> 32, false);
 	if (!picked_up || packet->fragment == FRAGMENT_LATER) {
-		if ((__u32)judged & AUDITED)
-			return pass_alone(skb, packet, judged);
+		if ((__u32)judgement & AUDITED)
+			return pass_alone(skb, packet, judgement);
 		/* If the kernel answered the SYN with a SYN cookie, no socket exists yet. The service plane's listener
 		 * must get this ACK, which then opens the connection.
 		 */
-		if (((__u32)judged & 7) == VERDICT_REDIRECT && is_inspecting() &&
+		if (((__u32)judgement & 7) == VERDICT_REDIRECT && is_inspecting() &&
 		    (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_ACK && !is_of_node(skb, packet)) {
-			enum outcome outcome = inspect(skb, packet, judged);
+			enum outcome outcome = inspect(skb, packet, judgement);
 
 			if (outcome != NOT_INSPECTED)
 				return outcome;
 		}
 	}
-	if (refusal_of(judged)) {
-		__u32 reply = classify_packet(packet, judged >> 32, true);
+	if (refusal_of(judgement)) {
+		__u32 reply = classify_packet(packet, judgement >> 32, true);
 
 		if (!refusal_of(reply)) {
-			judged = judged >> 32 << 32 | reply;
+			judgement = judgement >> 32 << 32 | reply;
 			how = AS_REPLY;
 		}
 	}
@@ -139,13 +147,13 @@ __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *p
 	 * `report_packet`.
 	 */
 	if (!picked_up || packet->fragment == FRAGMENT_LATER)
-		return refuse(skb, packet, judged, DROP_OUT_OF_STATE);
-	if (refusal_of(judged))
-		return refuse(skb, packet, judged, refusal_of(judged));
+		return refuse(skb, packet, judgement, DROP_OUT_OF_STATE);
+	if (refusal_of(judgement))
+		return refuse(skb, packet, judgement, refusal_of(judgement));
 	if (!packet->place.stateful)
-		return pass_alone(skb, packet, judged);
-	refused = open_flow(skb, packet, judged, how);
-	return refused ? drop(skb, packet, refused) : pass_word(skb, judged);
+		return pass_alone(skb, packet, judgement);
+	refused = open_flow(skb, packet, judgement, how);
+	return refused ? drop(skb, packet, refused) : pass_verdict(skb, judgement);
 }
 
 /* Handles a packet that has no flow. */
@@ -153,72 +161,73 @@ static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct pac
 					       __u32 active_word, __u64 now)
 {
 	enum drop_reason refused;
-	__u64 judged;
+	__u64 judgement;
 
 	if (!active_word)
 		return drop(skb, packet, DROP_NO_POLICY);
 	if (packet->protocol == IPPROTO_TCP && !opens_tcp(packet))
 		return handle_stray_tcp(skb, packet, active_word, now < READ_ONCE(in_force->pickup_until_ns));
-	judged = (__u64)active_word << 32 | classify_packet(packet, active_word, false);
-	refused = refusal_of(judged);
-	if (((__u32)judged & 7) == VERDICT_REDIRECT) {
+	judgement = (__u64)active_word << 32 | classify_packet(packet, active_word, false);
+	refused = refusal_of(judgement);
+	if (((__u32)judgement & 7) == VERDICT_REDIRECT) {
 		bool of_node = is_of_node(skb, packet);
 
 		if (is_inspecting() && !of_node) {
-			enum outcome outcome = is_joined(packet) ? forward_joined(skb, packet) : inspect(skb, packet, judged);
+			enum outcome outcome = is_spliced(packet) ? forward_spliced(skb, packet) : inspect(skb, packet, judgement);
 
-			if (outcome != NOT_INSPECTED && outcome != NOT_JOINED)
+			if (outcome != NOT_INSPECTED && outcome != NOT_SPLICED)
 				return outcome;
 		}
 		if (refused)
 			refused = of_node ? DROP_NODE_UNINSPECTED : DROP_SERVICE_PLANE_ABSENT;
 	}
 	if (refused)
-		return refuse(skb, packet, judged, refused);
+		return refuse(skb, packet, judgement, refused);
 	/* Classify an ICMP reply without a query by itself: a flow opened by a reply would let the other side
 	 * send queries.
 	 */
 	if (!packet->place.stateful || packet->place.icmp_reply || packet->fragment == FRAGMENT_LATER)
-		return pass_alone(skb, packet, judged);
-	refused = open_flow(skb, packet, judged, 0);
-	return refused ? drop(skb, packet, refused) : pass_word(skb, judged);
+		return pass_alone(skb, packet, judgement);
+	refused = open_flow(skb, packet, judgement, 0);
+	return refused ? drop(skb, packet, refused) : pass_verdict(skb, judgement);
 }
 
-/* Returns the flow of a packet, or 0 if the packet has no flow. Ends the flow and returns 0 if the flow
- * has expired, or if a SYN reopens its ended connection.
+/* Finds the flow of a packet, and returns false if the packet has no flow. Ends the flow and returns false
+ * if the flow has expired, or if a SYN reopens its ended connection.
  */
-static __noinline struct flow *find_flow(const struct packet *packet, __u64 *judgement, __u32 *slot, __u64 now)
+static __noinline bool find_flow(const struct packet *packet, struct found_flow *found, __u64 now)
 {
 	struct flow *flow;
 
 	if (!packet->place.stateful)
-		return 0;
-	*slot = find_slot(&packet->place.key, packet->place.hash);
-	flow = flow_at(*slot);
+		return false;
+	found->slot = find_slot(&packet->place.key, packet->place.hash);
+	flow = flow_at(found->slot);
+	found->flow = flow;
 	if (!flow)
-		return 0;
-	*judgement = READ_ONCE(flow->judgement);
+		return false;
+	found->judgement = READ_ONCE(flow->judgement);
 	asm volatile("" ::: "memory");
 	if (!same_key(&flow->key, &packet->place.key))
-		return 0;
+		return false;
 	if (!is_reopened(flow, packet) && !is_expired(flow, ticks_of(now)))
-		return flow;
-	end_flow(*slot, &packet->place.key, now, ENDED_BY_ITSELF);
-	return 0;
+		return true;
+	end_flow(found->slot, &packet->place.key, now, ENDED_BY_ITSELF);
+	return false;
 }
 
-__noinline enum outcome finish_error(struct __sk_buff *skb, const struct packet *error, __u64 judged,
+__noinline enum outcome finish_error(struct __sk_buff *skb, const struct packet *error, __u64 judgement,
 				     enum drop_reason refused)
 {
 	if (refused)
-		return refuse(skb, error, judged, refused);
+		return refuse(skb, error, judgement, refused);
 	count(COUNT_ICMP_RELATED);
-	if (judged) {
-		struct hit_ref ref = hit_of(judged >> 32, judged);
+	if (judgement) {
+		struct hit_ref ref = hit_of(judgement >> 32, judgement);
 
 		add_hit(ref.hit, ref.check, packets_of(skb), skb->len, coarse_ns());
 	}
-	return judged ? pass_word(skb, judged) : pass(skb, COUNT_FOREIGN);
+	return judgement ? pass_verdict(skb, judgement) : pass(skb, COUNT_FOREIGN);
 }
 
 /* Handles a parsed packet. Not static, because the verifier checks a global function once and a static
@@ -226,11 +235,11 @@ __noinline enum outcome finish_error(struct __sk_buff *skb, const struct packet 
  */
 __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *packet)
 {
-	__u32 active_word, first = 0, slot = NO_SLOT;
+	__u32 active_word, first = 0;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
-	struct flow *flow;
-	__u64 now = coarse_ns(), judgement = 0;
-	bool plain = false;
+	struct found_flow found = { .slot = NO_SLOT };
+	__u64 now = coarse_ns();
+	bool plain = false, has_flow;
 
 	if (!packet)
 		return OUTCOME_DROP;
@@ -238,17 +247,17 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 		return drop(skb, packet, DROP_NO_POLICY);
 	active_word = READ_ONCE(in_force->word);
 	find_flow_key(packet);
-	flow = packet->has_no_flow ? 0 : find_flow(packet, &judgement, &slot, now);
-	if (flow && is_outside_flow(flow, packet, judgement)) {
+	has_flow = !packet->has_no_flow && find_flow(packet, &found, now) && found.flow;
+	if (has_flow && is_outside_flow(found.flow, packet, found.judgement)) {
 		packet->place.stateful = false;
-		flow = 0;
+		has_flow = false;
 	}
-	if (flow)
-		return continue_flow(skb, flow, packet, in_force, active_word, judgement, slot, now);
+	if (has_flow)
+		return continue_flow(skb, packet, &found, in_force, active_word, now);
 	if (is_inspecting() && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
-		enum outcome outcome = forward_joined(skb, packet);
+		enum outcome outcome = forward_spliced(skb, packet);
 
-		if (outcome != NOT_JOINED)
+		if (outcome != NOT_SPLICED)
 			return outcome;
 		outcome = continue_inspected(skb, packet);
 		if (outcome != NOT_INSPECTED)
@@ -256,20 +265,21 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	}
 	if (!packet->outgoing) {
 		plain = is_plainly_forwarded(skb, packet);
-		if (!plain && !settings.police_local && is_to_node(skb, packet)) {
+		if (!plain && !settings.police_local && is_not_forwarded(skb, packet)) {
 			if (is_for_own_socket(skb, packet) && is_spoofed(skb, packet))
 				return drop(skb, packet, DROP_SPOOFED_SOURCE);
-			return leave(skb, COUNT_TO_NODE);
+			return pass_unmarked(skb, COUNT_TO_NODE);
 		}
 		if (packet->protocol == IPPROTO_ICMP && packet->icmp_type == ICMP_REDIRECT)
 			return drop(skb, packet, DROP_ICMP_REDIRECT);
 	}
 	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type)) {
+		__u64 judgement = 0;
 		int refused = classify_icmp_error(skb, packet, &judgement);
 
 		if (refused == ABOUT_INSPECTED)
 			return deliver_to_node(skb);
-		if (refused == ABOUT_JOINED)
+		if (refused == ABOUT_SPLICED)
 			return pass(skb, COUNT_JOINED);
 		if (refused == DROP_NONE && judgement) {
 			__u32 word = classify_quoted(judgement, active_word);
@@ -328,8 +338,8 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 		wrong = restore_ports(skb, packet);
 		if (!wrong)
 			return deliver(skb, packet);
-		if (!packet->outgoing && !settings.police_local && is_to_node(skb, packet))
-			return leave(skb, COUNT_TO_NODE);
+		if (!packet->outgoing && !settings.police_local && is_not_forwarded(skb, packet))
+			return pass_unmarked(skb, COUNT_TO_NODE);
 		return drop(skb, packet, wrong);
 	}
 	outcome = deliver(skb, packet);
@@ -346,9 +356,9 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index index)
 {
 	struct packet *packet = new_packet(0);
-	__u64 now = coarse_ns(), judgement = 0;
-	__u32 slot = NO_SLOT;
-	struct flow *flow;
+	struct found_flow found = { .slot = NO_SLOT };
+	__u64 now = coarse_ns();
+	bool has_flow;
 
 	if (!packet)
 		return OUTCOME_DROP;
@@ -356,16 +366,16 @@ __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index
 	/* The datapath drops packets to a loopback address, so a flow with such an address could not get replies. */
 	if (parse(skb, packet) || packet->fragment == FRAGMENT_LATER || is_loopback(packet->source) ||
 	    is_loopback(packet->destination))
-		return leave(skb, index);
+		return pass_unmarked(skb, index);
 	if (is_inspecting() && index == COUNT_FROM_NODE && packet->protocol == IPPROTO_TCP && has_foreign_source(skb, packet))
-		return leave(skb, index);
+		return pass_unmarked(skb, index);
 	find_flow_key(packet);
-	flow = find_flow(packet, &judgement, &slot, now);
-	if (flow && (!judgement || direction_of(flow, packet))) {
-		follow_flow(skb, flow, slot, &packet->place.key, packet, direction_of(flow, packet), now);
-	} else if (!flow && packet->place.stateful && !packet->place.icmp_reply)
+	has_flow = find_flow(packet, &found, now) && found.flow;
+	if (has_flow && (!found.judgement || direction_of(found.flow, packet))) {
+		follow_flow(skb, found.flow, found.slot, packet, direction_of(found.flow, packet), now);
+	} else if (!has_flow && packet->place.stateful && !packet->place.icmp_reply)
 		open_flow(skb, packet, 0, FLOW_FOREIGN);
-	return leave(skb, index);
+	return pass_unmarked(skb, index);
 }
 
 #endif

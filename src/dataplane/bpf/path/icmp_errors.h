@@ -85,7 +85,7 @@ static __always_inline bool is_about_inspected(struct __sk_buff *skb, const stru
 /* Returns whether an ICMP error quotes a spliced connection (splice.h). If so, translates the sequence
  * number in the quoted header back to the number that the original sender used.
  */
-__noinline bool is_about_joined(struct __sk_buff *skb, const struct packet *error, const struct packet *quoted)
+__noinline bool is_about_spliced(struct __sk_buff *skb, const struct packet *error, const struct packet *quoted)
 {
 	__u32 at, was, is;
 	__u8 header;
@@ -110,19 +110,19 @@ __noinline bool is_about_joined(struct __sk_buff *skb, const struct packet *erro
 
 /* Returns how to handle an ICMP error (D18): a drop reason, DROP_NONE, or an outcome. DROP_NONE: the error
  * quotes a flow, goes to the sender of the quoted packet, and comes from the side that the quoted packet
- * went to. `judged` is then the `judgement` of that flow (0: a foreign flow).
- * - ABOUT_JOINED: the error quotes a spliced connection.
+ * went to. `quoted_judgement` is then the `judgement` of that flow (0: a foreign flow).
+ * - ABOUT_SPLICED: the error quotes a spliced connection.
  * - ABOUT_INSPECTED: the error quotes an inspected connection, so it goes to the node.
  * - NOT_RELATED: the error must be classified like any other packet.
  */
-__noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *error, __u64 *judged)
+__noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *error, __u64 *quoted_judgement)
 {
 	struct packet *quoted = new_packet(1);
 	__u32 direction, expected, slot;
 	__u64 judgement;
 	struct flow *flow;
 
-	if (!error || !judged || !quoted || !read_quoted(skb, error, quoted) || quoted->source != error->destination)
+	if (!error || !quoted_judgement || !quoted || !read_quoted(skb, error, quoted) || quoted->source != error->destination)
 		return NOT_RELATED;
 	find_flow_key(quoted);
 	if (!quoted->place.stateful)
@@ -130,8 +130,8 @@ __noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *e
 	slot = find_slot(&quoted->place.key, quoted->place.hash);
 	flow = flow_at(slot);
 	if (!flow) {
-		if (!error->outgoing && is_from_expected_interface(skb, quoted) && !is_spoofed(skb, error) && is_about_joined(skb, error, quoted))
-			return ABOUT_JOINED;
+		if (!error->outgoing && is_from_expected_interface(skb, quoted) && !is_spoofed(skb, error) && is_about_spliced(skb, error, quoted))
+			return ABOUT_SPLICED;
 		return is_about_inspected(skb, error, quoted) ? ABOUT_INSPECTED : NOT_RELATED;
 	}
 	judgement = READ_ONCE(flow->judgement);
@@ -146,7 +146,7 @@ __noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *e
 	if (!error->outgoing && is_spoofed(skb, error))
 		return DROP_SPOOFED_SOURCE;
 	quoted->is_reply = direction;
-	*judged = judgement;
+	*quoted_judgement = judgement;
 	return DROP_NONE;
 }
 

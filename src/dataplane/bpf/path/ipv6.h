@@ -42,7 +42,7 @@ static __always_inline bool is_discovery(struct __sk_buff *skb, const struct ipv
 	return (type >= LISTENER_QUERY && type <= LISTENER_DONE) || type == LISTENER_REPORT_V2;
 }
 
-/* Returns whether an IPv6 packet is addressed to the node, like `is_to_node` for IPv4. Also returns true
+/* Returns whether an IPv6 packet is addressed to the node, like `is_not_forwarded` for IPv4. Also returns true
  * if the packet has no route: if the network stack forwards the packet anyway, the guard drops it for its
  * missing mark.
  */
@@ -52,7 +52,7 @@ __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 	const __u8 *to;
 	long found;
 
-	if (settings.judge_all || !ip)
+	if (settings.classify_all || !ip)
 		return false;
 	to = ip->daddr.s6_addr;
 	/* Link-local multicast stays on the link. A router may also forward multicast of a wider scope, so such a
@@ -125,11 +125,11 @@ __noinline enum outcome handle_ipv6(struct __sk_buff *skb, bool outgoing)
 	bool has_header = !bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip));
 
 	if (has_header && is_discovery(skb, &ip))
-		return leave(skb, outgoing ? COUNT_FROM_NODE : COUNT_TO_NODE);
+		return pass_unmarked(skb, outgoing ? COUNT_FROM_NODE : COUNT_TO_NODE);
 	if (has_header && !outgoing && !settings.police_local && is_ipv6_to_node(skb, &ip))
-		return leave(skb, COUNT_TO_NODE);
+		return pass_unmarked(skb, COUNT_TO_NODE);
 	if (settings.pass_non_ipv4)
-		return outgoing ? leave(skb, COUNT_NON_IPV4) : pass(skb, COUNT_NON_IPV4);
+		return outgoing ? pass_unmarked(skb, COUNT_NON_IPV4) : pass(skb, COUNT_NON_IPV4);
 	if (settings.bridges)
 		return TO_PREDECESSOR;
 	count_packet(COUNT_DROPS + DROP_NON_IPV4, skb);

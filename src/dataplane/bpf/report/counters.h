@@ -58,7 +58,7 @@ static __always_inline void set_priority(struct __sk_buff *skb, __u32 priority)
  * packet to the node, but the guard drops the packet if the stack forwards it. Later TC programs on the
  * hook still see the packet.
  */
-static __always_inline enum outcome leave(struct __sk_buff *skb, enum counter_index index)
+static __always_inline enum outcome pass_unmarked(struct __sk_buff *skb, enum counter_index index)
 {
 	count_packet(index, skb);
 	if (skb->priority == PRIORITY_PASSED || skb->priority == PRIORITY_REDIRECTED)
@@ -80,7 +80,7 @@ static __always_inline void trace(struct __sk_buff *skb, __u32 word)
 		skb->cb[0] = word;
 }
 
-static __always_inline enum outcome pass_word(struct __sk_buff *skb, __u32 word)
+static __always_inline enum outcome pass_verdict(struct __sk_buff *skb, __u32 word)
 {
 	trace(skb, word);
 	return pass(skb, (word & 7) == VERDICT_ALLOW ? COUNT_ALLOW : COUNT_AUDIT);

@@ -77,13 +77,13 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
 	return event;
 }
 
-/* Reports a packet that belongs to no flow, and counts it as a hit of its rule. `judged` is active word <<
+/* Reports a packet that belongs to no flow, and counts it as a hit of its rule. `judgement` is active word <<
  * 32 | verdict word; 0 if the packet was not classified.
  */
-__noinline int report_packet(struct __sk_buff *skb, const struct packet *packet, __u64 judged,
+__noinline int report_packet(struct __sk_buff *skb, const struct packet *packet, __u64 judgement,
 			     enum drop_reason reason)
 {
-	__u32 word = judged, active_word = judged >> 32;
+	__u32 word = judgement, active_word = judgement >> 32;
 	__u64 now_ns = coarse_ns();
 	struct hit_ref ref = {};
 	struct event *event;
@@ -141,9 +141,9 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 __noinline int report_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
 			   __u64 ended_by)
 {
-	__u64 judged = ended_by > ENDED_BY_CUT ? ended_by
-		       : flow                  ? flow->judgement
-					       : 0;
+	__u64 judgement = ended_by > ENDED_BY_CUT ? ended_by
+			  : flow                  ? flow->judgement
+						  : 0;
 	__u32 kinds = EVENTS_WANTED_FLOWS;
 	struct hit_ref ref;
 	bool by_high;
@@ -164,8 +164,8 @@ __noinline int report_flow(const struct flow *flow, const struct tally *tally, e
 		return 0;
 	event->time_ns = now_ns;
 	event->type = type;
-	event->verdict = judged & 7;
-	event->drop_reason = ended_by > ENDED_BY_CUT ? refusal_of(judged) : DROP_NONE;
+	event->verdict = judgement & 7;
+	event->drop_reason = ended_by > ENDED_BY_CUT ? refusal_of(judgement) : DROP_NONE;
 	event->protocol = flow->key.protocol;
 	event->ifindex = flow->ifindex[0];
 	event->source = by_high ? flow->key.high_address : flow->key.low_address;
@@ -175,14 +175,14 @@ __noinline int report_flow(const struct flow *flow, const struct tally *tally, e
 	event->icmp_type = 0;
 	event->icmp_code = 0;
 	event->tcp_flags = flow->state;
-	event->flags = (judged & AUDITED ? EVENT_AUDITED : 0) | (flow->flags & FLOW_FOREIGN ? EVENT_FOREIGN : 0) |
+	event->flags = (judgement & AUDITED ? EVENT_AUDITED : 0) | (flow->flags & FLOW_FOREIGN ? EVENT_FOREIGN : 0) |
 		       (ended_by == ENDED_BY_CUT ? EVENT_CUT : 0);
-	event->epoch = judged >> 33;
-	event->word = judged;
+	event->epoch = judgement >> 33;
+	event->word = judgement;
 	event->hit = tally->hit;
 	event->hit_check = tally->hit_check;
 	if (ended_by > ENDED_BY_CUT) {
-		ref = hit_of(judged >> 32, judged);
+		ref = hit_of(judgement >> 32, judgement);
 		event->hit = ref.hit;
 		event->hit_check = ref.check;
 	}

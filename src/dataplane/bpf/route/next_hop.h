@@ -14,13 +14,13 @@ static __always_inline bool is_multicast_or_broadcast(__u32 address)
  * forward the packet: the destination is the node itself or a broadcast address of its networks, or has no
  * route. If the network stack forwards the packet in spite of this result, the guard drops it.
  */
-__noinline bool is_to_node(struct __sk_buff *skb, struct packet *packet)
+__noinline bool is_not_forwarded(struct __sk_buff *skb, struct packet *packet)
 {
 	struct bpf_fib_lookup fib = {};
 	__u32 by;
 	long found;
 
-	if (settings.judge_all || !packet)
+	if (settings.classify_all || !packet)
 		return false;
 	if (is_multicast_or_broadcast(packet->destination))
 		return true;
@@ -74,7 +74,7 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 	__u32 by;
 	long found;
 
-	if (settings.judge_all || !packet)
+	if (settings.classify_all || !packet)
 		return false;
 	if (is_martian(packet->source))
 		return true;
@@ -109,7 +109,7 @@ static __always_inline __u32 plain_route(struct __sk_buff *skb, __u32 source, __
 	struct line *header = copied_routes();
 	__u32 by, from;
 
-	if (settings.direct || settings.judge_all || !header || !is_copy_right(skb, header))
+	if (settings.direct || settings.classify_all || !header || !is_copy_right(skb, header))
 		return 0;
 	if (is_multicast_or_broadcast(destination) || destination >> 24 == 0 || is_martian(source))
 		return 0;
@@ -126,8 +126,8 @@ __noinline bool is_plainly_forwarded(struct __sk_buff *skb, struct packet *packe
 {
 	if (!packet)
 		return false;
-	packet->way.ifindex = packet->foreseen.has_asked ? packet->foreseen.ifindex
-							 : plain_route(skb, packet->source, packet->destination);
+	packet->way.ifindex = packet->prefetched.has_asked ? packet->prefetched.ifindex
+							   : plain_route(skb, packet->source, packet->destination);
 	return packet->way.ifindex;
 }
 

@@ -6,7 +6,7 @@
  * packet can interrupt this function and add to the same counter.
  */
 SEC("syscall")
-int weir_carry(struct carry_request *request)
+int weir_migrate_count(struct migrate_count_request *request)
 {
 	__u32 index = request->index;
 	struct counter *counter = bpf_map_lookup_elem(&counters, &index);
@@ -71,9 +71,9 @@ static __always_inline __u32 vital_of(const struct flow *flow)
 /* Sets state and flags of a flow to `to`. Does nothing if state and flags are no longer `from`, because a
  * packet in this datapath has changed them.
  */
-static __always_inline void change_vital(struct flow *flow, __u32 from, __u32 to)
+static __always_inline void change_state_and_flags(struct flow *flow, __u32 from, __u32 to)
 {
-	__u32 *word = vital_word(flow), seen;
+	__u32 *word = state_and_flags(flow), seen;
 
 	for (int tries = 0; tries < 8; tries++) {
 		seen = READ_ONCE(*word);
@@ -83,7 +83,7 @@ static __always_inline void change_vital(struct flow *flow, __u32 from, __u32 to
 }
 
 /* Writes a migrated flow into the cache line that the caller claimed. */
-static __always_inline bool place_carried(__u32 slot, const struct carry_flow_request *request, const struct flow_key *key)
+static __always_inline bool place_migrated(__u32 slot, const struct migrate_flow_request *request, const struct flow_key *key)
 {
 	struct tally *tally = tally_at(slot);
 	struct flow *flow = flow_at(slot);
@@ -106,7 +106,7 @@ static __always_inline bool place_carried(__u32 slot, const struct carry_flow_re
 }
 
 SEC("syscall")
-int weir_carry_flow(struct carry_flow_request *request)
+int weir_migrate_flow(struct migrate_flow_request *request)
 {
 	struct flow_key key = request->flow.key;
 	__u64 now = bpf_ktime_get_ns(), hash, rest;
@@ -116,7 +116,7 @@ int weir_carry_flow(struct carry_flow_request *request)
 	key.use = KEY_USED;
 	rest = ((const __u64 *)&key)[1];
 	hash = hash_of_key(&key);
-	request->carried = 0;
+	request->copied = 0;
 	/* Do not migrate a flow with a loopback address, which an older layout may contain: the fast path would
 	 * pass its packets.
 	 */
@@ -129,12 +129,12 @@ int weir_carry_flow(struct carry_flow_request *request)
 			return 0;
 		merge_counts(slot, &request->flow, &request->tally, rest, now);
 		if (same_key(&flow->key, &key))
-			change_vital(flow, request->vital, vital_of(&request->flow));
+			change_state_and_flags(flow, request->vital, vital_of(&request->flow));
 		return 0;
 	}
 	if (request->half) {
 		if (!flow)
-			request->carried = place_carried(claim_line(hash, true, now), request, &key);
+			request->copied = place_migrated(claim_line(hash, true, now), request, &key);
 		return 0;
 	}
 	if (flow && !(slot & HALF_OPEN)) {
@@ -142,12 +142,12 @@ int weir_carry_flow(struct carry_flow_request *request)
 		return 0;
 	}
 	to = claim_line(hash, false, now);
-	request->carried = place_carried(to, request, &key);
+	request->copied = place_migrated(to, request, &key);
 	/* If a packet has already opened the same flow as half open in this datapath, add the counts of the
 	 * half-open flow to the migrated flow, and free the half-open flow. `claim_line` may have evicted the
 	 * half-open flow already.
 	 */
-	if (flow && request->carried && to != (slot & ~HALF_OPEN) && same_key(&flow->key, &key)) {
+	if (flow && request->copied && to != (slot & ~HALF_OPEN) && same_key(&flow->key, &key)) {
 		struct tally *more = tally_at(slot);
 
 		flush_flow(slot, rest, now);
