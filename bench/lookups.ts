@@ -1,6 +1,6 @@
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { IPPROTO } from '#contracts/policy-model.js';
-import { leafKey } from '#contracts/program.js';
+import { portMapKey } from '#contracts/program.js';
 import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
 import { type LoadedObject, loadObject } from '#dataplane/object/loaded-object.js';
@@ -34,7 +34,7 @@ export function loadForBench(grantCapacity: number): LoadedObject & { readonly t
       markMask: 0x00f0_0000,
       reversePath: 'off',
       passNonIpv4: false,
-      judgeAll: true,
+      classifyAll: true,
       traceWord: false,
     },
     undefined,
@@ -68,7 +68,7 @@ export function timeLookups(
       sources.mask,
       destinations.base,
       destinations.mask,
-      leafKey(IPPROTO.tcp, 0),
+      portMapKey(IPPROTO.tcp, 0),
       0xffff,
     ];
     for (const [at, word] of words.entries()) view.setUint32(at * 4, word, true);

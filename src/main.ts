@@ -282,7 +282,7 @@ function logFacts(system: System, log: Logger): void {
 function createObserver(config: Config, log: Logger, systemOf: () => System): Observer {
   const connect = async (): Promise<void> => {
     const system = systemOf();
-    system.takeEvents((source) => observer.hear(source));
+    system.takeEvents((source) => observer.readEvents(source));
     // Names whose addresses were granted before the observer started. If there is no DNS proxy, the result is
     // a refusal.
     const names = await system.lookups.names();

@@ -47,7 +47,7 @@ export function createSupport(sources: SupportSources): Sysdumps {
     ...ofPolicies(sources.system),
     ...(config.dataplane === null ? [] : ofDataplane(sources.system, config.dataplane)),
     linesFile('dns/names.jsonl', async function* () {
-      yield (await had(sources.system.lookups.names())).map((name) => ({
+      yield (await resultOf(sources.system.lookups.names())).map((name) => ({
         ...name,
         addresses: name.addresses.map(formatAddress),
       }));
@@ -110,7 +110,7 @@ function ofDataplane({ traffic }: System, dataplane: NonNullable<Config['datapla
     jsonFile('dataplane/programs.json', hookPrograms),
     linesFile('dataplane/hits.jsonl', async function* () {
       for (let from: number | null = 0; from !== null; ) {
-        const page: HitReport = await had(
+        const page: HitReport = await resultOf(
           traffic.hits({ groups: [], rules: [], unused: undefined, from, limit: HITS_AT_ONCE }),
         );
         yield page.items;
@@ -118,7 +118,7 @@ function ofDataplane({ traffic }: System, dataplane: NonNullable<Config['datapla
       }
     }),
     linesFile('dataplane/flows.jsonl', async function* () {
-      const { items } = await had(traffic.flows({ filter: anyFlow(), after: null, limit: MOST_FLOWS }));
+      const { items } = await resultOf(traffic.flows({ filter: anyFlow(), after: null, limit: MOST_FLOWS }));
       yield items.map((flow) => ({
         ...flow,
         source: formatAddress(flow.source),
@@ -128,7 +128,7 @@ function ofDataplane({ traffic }: System, dataplane: NonNullable<Config['datapla
     linesFile('dataplane/grants.jsonl', async function* () {
       const now = process.hrtime.bigint();
       let left = MOST_GRANTS;
-      for (const { pattern, addresses, expiresAtNs } of await had(traffic.learned())) {
+      for (const { pattern, addresses, expiresAtNs } of await resultOf(traffic.learned())) {
         if (left === 0) break;
         const shown = [...addresses.subarray(0, left)];
         left -= shown.length;
@@ -167,7 +167,7 @@ const EVERY_FINDING: FindingFilter = {
  * Returns the result of a request to a component. Throws if the component refused, for example because it
  * does not run; the manifest then contains the error.
  */
-async function had<T>(asked: Promise<T | Refusal>): Promise<T> {
+async function resultOf<T>(asked: Promise<T | Refusal>): Promise<T> {
   const answer = await asked;
   if (typeof answer === 'object' && answer !== null && 'kind' in answer && answer.kind === 'refused')
     throw new Error(answer.detail);

@@ -15,8 +15,8 @@ export type CheckName = (typeof CHECKS)[number];
  * The conditions that a state of a chart can report. A part is ready if its condition is `ready` or
  * `disabled`.
  */
-export const STANDINGS = ['ready', 'disabled', 'starting', 'degraded', 'failed', 'needed_but_absent'] as const;
-export type Standing = (typeof STANDINGS)[number];
+export const CONDITIONS = ['ready', 'disabled', 'starting', 'degraded', 'failed', 'needed_but_absent'] as const;
+export type Standing = (typeof CONDITIONS)[number];
 
 /**
  * The names of the parts whose condition a region of a chart reports. Performance mode has such a region, but

@@ -29,7 +29,7 @@ type Faults = {
   readonly caFault: string | null;
   readonly upstreamCaFault: string | null;
   /** The reason why spliced connections cannot be offloaded to the datapath; null if they can. */
-  readonly joinFault: string | null;
+  readonly spliceFault: string | null;
 };
 export type ServicePlaneContext = ServicePlaneInput & GrantedContext & Faults;
 
@@ -75,15 +75,15 @@ export const servicePlaneChart = setup({
       trouble: context.caFault === null ? {} : { [part]: context.caFault },
     })),
     noteUpstreamCa: assign((_, params: { fault: string | null }) => ({ upstreamCaFault: params.fault })),
-    noteJoining: assign((_, params: { fault: string | null }) => ({ joinFault: params.fault })),
-    forgetServed: assign({ hasGrants: false, upstreamCaFault: null, joinFault: null }),
+    noteJoining: assign((_, params: { fault: string | null }) => ({ spliceFault: params.fault })),
+    forgetServed: assign({ hasGrants: false, upstreamCaFault: null, spliceFault: null }),
   },
   guards: {
     ...GRANTED_GUARDS,
     hasNoPolicy: ({ context }) => context.inspection === null,
     lacksCa: ({ context }) => context.inspection?.intercepts === true && !context.hasCa,
     hasOlderAuthorities: ({ context }) => context.upstreamCaFault !== null,
-    cannotJoin: ({ context }) => context.joinFault !== null,
+    cannotJoin: ({ context }) => context.spliceFault !== null,
   },
   delays: GRANTED_DELAYS,
 }).createMachine({
@@ -93,7 +93,7 @@ export const servicePlaneChart = setup({
     hasCa: false,
     caFault: null,
     upstreamCaFault: null,
-    joinFault: null,
+    spliceFault: null,
   }),
   initial: 'choosing',
   states: grantedStates({

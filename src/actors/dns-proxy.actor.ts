@@ -9,7 +9,7 @@ import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
  * invokes the actors that need one.
  */
 export function dnsProxyActor(proxy: DnsProxy | null, datapath: Datapath | null) {
-  const asked = (): DnsProxy => {
+  const configured = (): DnsProxy => {
     if (proxy === null) throw new Error('the configuration has no dns section');
     return proxy;
   };
@@ -17,22 +17,22 @@ export function dnsProxyActor(proxy: DnsProxy | null, datapath: Datapath | null)
   return dnsProxyChart.provide({
     actions: {
       use: (_, { lookups }) => {
-        if (lookups !== null) asked().use(lookups);
+        if (lookups !== null) configured().use(lookups);
       },
     },
     actors: {
       open: fromPromise(async () => {
         changes.begin();
-        await asked().open();
+        await configured().open();
         changes.end();
       }),
       connectGrants: fromPromise(async () => {
         if (datapath === null) throw new Error('the configuration has no dataplane section');
-        asked().grantBy(await datapath.grantPort());
+        configured().grantBy(await datapath.grantPort());
       }),
       addressChange: fromPromise(({ signal }) => changes.next(signal)),
       watch: fromCallback<EventObject>(({ sendBack }) =>
-        asked().watch((change) => {
+        configured().watch((change) => {
           if (change.type === 'worker_died') sendBack({ type: 'dns.died', reason: change.reason });
           else sendBack({ type: 'dns.upstreams_changed', alive: change.alive, dead: change.dead });
         }),

@@ -1,5 +1,5 @@
 /** Another Weir process that is killed or shuts down releases its locks within this time. */
-const PATIENCE_MS = 2_000;
+const WAIT_MS = 2_000;
 
 /**
  * Returns a function that receives each failure to open the datapath. A failure with `code` `other_process`
@@ -11,6 +11,6 @@ export function givingUpToOther(giveUp: (failure: Error) => void, now: () => num
   return (failure: unknown): void => {
     if (!(failure instanceof Error) || !('code' in failure) || failure.code !== 'other_process') return;
     since ??= now();
-    if (now() - since >= PATIENCE_MS) giveUp(failure);
+    if (now() - since >= WAIT_MS) giveUp(failure);
   };
 }

@@ -2,9 +2,9 @@ import type { Part } from '#statecharts/node.chart.js';
 import {
   CHECKS,
   type CheckName,
+  CONDITIONS,
   type PartName,
   type ReadinessMeta,
-  STANDINGS,
   type Standing,
   type Troubles,
 } from '#statecharts/readiness.js';
@@ -48,7 +48,7 @@ export type NodeView = {
  * For each check, the actor from whose chart the check is computed. `child`: the chart of this child actor is
  * used instead.
  */
-const SPEAKER: Readonly<Record<CheckName, { readonly actor: Part | 'node'; readonly child?: string }>> = {
+const CHECK_SOURCE: Readonly<Record<CheckName, { readonly actor: Part | 'node'; readonly child?: string }>> = {
   dataplane_running: { actor: 'dataplane' },
   dataplane_config: { actor: 'dataplane', child: 'interfaces' },
   policy_ready: { actor: 'policy' },
@@ -63,12 +63,12 @@ const SPEAKER: Readonly<Record<CheckName, { readonly actor: Part | 'node'; reado
  * The states of a check, such as `ready` or `failed`, from the worst to the best. If a chart has tags for two
  * states of one check, the worse state applies.
  */
-const WORST_FIRST: readonly Standing[] = [...STANDINGS].reverse();
+const WORST_FIRST: readonly Standing[] = [...CONDITIONS].reverse();
 
 /** Returns the conditions of the eight checks in the order of the specification. */
 export function conditionsOf(view: NodeView): Condition[] {
   return CHECKS.map((name) => {
-    const { actor, child } = SPEAKER[name];
+    const { actor, child } = CHECK_SOURCE[name];
     const ended = actor === 'node' ? undefined : view.ended[actor];
     const snapshot = view.snapshots[actor];
     return conditionOf(name, child === undefined ? snapshot : childOf(snapshot, child), ended);
@@ -93,12 +93,13 @@ export function conditionOf(name: CheckName, snapshot: PartSnapshot | undefined,
     const reason = ended === undefined ? '' : `: ${ended}`;
     return { name, ok: false, state: 'down', detail: `its actor ended and is started again${reason}` };
   }
-  const said = Object.entries(snapshot.getMeta()).find(
+  const description = Object.entries(snapshot.getMeta()).find(
     ([, meta]) => (meta as ReadinessMeta | undefined)?.part === name,
   );
   const standing = standingOf(name, snapshot);
-  if (said === undefined || standing === undefined) throw new Error(`the chart of ${name} says nothing about it`);
-  const [path, meta] = said as [string, ReadinessMeta];
+  if (description === undefined || standing === undefined)
+    throw new Error(`the chart of ${name} says nothing about it`);
+  const [path, meta] = description as [string, ReadinessMeta];
   const ok = standing === 'ready' || standing === 'disabled';
   const more = ok ? snapshot.context.notices?.[name] : snapshot.context.trouble?.[name];
   return {

@@ -16,7 +16,7 @@ export type ServicePlanePorts = {
  * never invokes the actors that need one.
  */
 export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Datapath | null) {
-  const asked = (): ServicePlanePorts => {
+  const configured = (): ServicePlanePorts => {
     if (ports === null) throw new Error('the configuration has no service_plane section');
     return ports;
   };
@@ -24,30 +24,30 @@ export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Dat
   return servicePlaneChart.provide({
     actions: {
       use: (_, { inspection }) => {
-        if (inspection !== null) asked().plane.use(inspection);
+        if (inspection !== null) configured().plane.use(inspection);
       },
     },
     actors: {
       open: fromPromise(async () => {
         changes.begin();
-        await asked().plane.open();
+        await configured().plane.open();
         changes.end();
       }),
       connectGrants: fromPromise(async () => {
         if (datapath === null) throw new Error('the configuration has no dataplane section');
-        const { plane } = asked();
-        plane.joinBy(await datapath.spliceOffload());
+        const { plane } = configured();
+        plane.spliceBy(await datapath.spliceOffload());
         plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantPort())));
       }),
       addressChange: fromPromise(({ signal }) => changes.next(signal)),
       watch: fromCallback<EventObject>(({ sendBack }) =>
-        asked().plane.watch((change) => {
+        configured().plane.watch((change) => {
           if (change.type === 'worker_died') sendBack({ type: 'service_plane.died', reason: change.reason });
           else sendBack({ type: `service_plane.${change.type}`, fault: change.fault });
         }),
       ),
       watchCa: fromCallback<EventObject>(({ sendBack }) => {
-        const { plane, interceptCa } = asked();
+        const { plane, interceptCa } = configured();
         const watching = interceptCa.changed.subscribe((material) => {
           plane.useCa(material?.kind === 'ca' ? material.ca : null);
           const fault = material?.kind === 'unreadable' ? material.reason : null;

@@ -150,7 +150,7 @@ export type System = {
  * Additional time beyond the activation timeout. A commit may wait for the disk, and the dataplane may be
  * opened again afterwards.
  */
-const WRITE_PATIENCE_MS = 30_000;
+const WRITE_TIMEOUT_MS = 30_000;
 const SETTING_TIMEOUT_MS = 10_000;
 const FIRST_READ_TIMEOUT_MS = 2_000;
 
@@ -293,8 +293,8 @@ export function createSystem(ports: SystemPorts): System {
     policies: {
       write: async (write) => {
         if (stopped) return refusal('draining', 'the node is shut down');
-        const asked = () => ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_PATIENCE_MS);
-        return write.dryRun ? inTurn(dryRuns, write.author, asked) : asked();
+        const request = () => ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_TIMEOUT_MS);
+        return write.dryRun ? inTurn(dryRuns, write.author, request) : request();
       },
       read: (which) => readPolicy(store.policies, which),
       readGroup: (id, group) => readGroup({ policies: store.policies, thread: writing, surroundings }, id, group),

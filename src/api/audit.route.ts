@@ -46,12 +46,12 @@ export const auditResource: Resource = (api, management) => {
         await needPerformanceMode(management);
         const { findings } = management;
         const { limit, cursor = null, format } = query;
-        const asked = { filter: filterOf(query), cursor };
+        const filtered = { filter: filterOf(query), cursor };
         if (format === 'json') {
-          const page = await pageOf(findings, { ...asked, limit: limit ?? USUAL_LIMIT });
+          const page = await pageOf(findings, { ...filtered, limit: limit ?? USUAL_LIMIT });
           return reply.type('application/json; charset=utf-8').send(shownPage(page, findings.nodeId));
         }
-        const all = { ...asked, limit: limit ?? Number.POSITIVE_INFINITY };
+        const all = { ...filtered, limit: limit ?? Number.POSITIVE_INFINITY };
         // Read the first page before the response starts. A refusal then still determines the HTTP status.
         const first = await pageOf(findings, { ...all, limit: Math.min(all.limit, LINES_AT_ONCE) });
         return reply.type(JSON_LINES).send(Readable.from(lines(findings, all, first), { highWaterMark: 1 }));

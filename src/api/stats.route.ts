@@ -204,7 +204,7 @@ function statsAnswer({
       connections: servicePlane?.connections ?? 0,
       refused: { ...servicePlane?.refused },
       upstream_ca_fault: servicePlane?.upstreamCaFault ?? null,
-      join_fault: servicePlane?.joinFault ?? null,
+      join_fault: servicePlane?.spliceFault ?? null,
     },
     http: {
       allow: servicePlane?.requestsAllow ?? 0,

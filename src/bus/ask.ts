@@ -18,7 +18,7 @@ const LATE = {
 export function ask<E extends Exchange>(
   bus: Bus<Message>,
   exchange: E,
-  asks: Exchanges[E]['asks'],
+  asks: Exchanges[E]['parameters'],
   timeoutMs: number,
 ): Promise<Exchanges[E]['outcome'] | Refusal> {
   return new Promise((resolve) => {

@@ -25,18 +25,18 @@ export type PerformanceModeWrite = {
 };
 
 /**
- * All kinds of requests on the bus, with the content of the request (`asks`) and of its response (`outcome`).
+ * All kinds of requests on the bus, with the content of the request (`parameters`) and of its response (`outcome`).
  * Every request can also return a `Refusal`.
  */
 export type Exchanges = {
-  'policy.write': { readonly asks: { readonly write: PolicyWrite }; readonly outcome: PolicyOutcome };
+  'policy.write': { readonly parameters: { readonly write: PolicyWrite }; readonly outcome: PolicyOutcome };
   'performance_mode.write': {
-    readonly asks: { readonly write: PerformanceModeWrite };
+    readonly parameters: { readonly write: PerformanceModeWrite };
     readonly outcome: { readonly kind: 'changed'; readonly mode: PerformanceMode };
   };
   /** The dataplane writes the program to the idle slot, and proves it with the sample of packets (B5). */
   'program.stage': {
-    readonly asks: { readonly program: Program; readonly sample: SampleOrPromise; readonly generation: number };
+    readonly parameters: { readonly program: Program; readonly sample: SampleOrPromise; readonly generation: number };
     readonly outcome: { readonly kind: 'staged'; readonly lines: number; readonly proof: Proof };
   };
   /**
@@ -44,18 +44,18 @@ export type Exchanges = {
    * datapath fails before the activation, the dataplane first opens the datapath again.
    */
   'program.flip': {
-    readonly asks: { readonly generation: number };
+    readonly parameters: { readonly generation: number };
     readonly outcome: { readonly kind: 'flipped'; readonly epoch: number };
   };
   'program.unstage': {
-    readonly asks: { readonly generation: number };
+    readonly parameters: { readonly generation: number };
     readonly outcome: { readonly kind: 'unstaged' };
   };
 };
 export type Exchange = keyof Exchanges;
 
 export type RequestMessage<E extends Exchange = Exchange> = {
-  [K in E]: { readonly type: `${K}_requested`; readonly id: string } & Exchanges[K]['asks'];
+  [K in E]: { readonly type: `${K}_requested`; readonly id: string } & Exchanges[K]['parameters'];
 }[E];
 export type AnswerMessage<E extends Exchange = Exchange> = {
   [K in E]: {

@@ -31,7 +31,7 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
     'hasCa',
     'caFault',
     'upstreamCaFault',
-    'joinFault',
+    'spliceFault',
     'attempts',
     'trouble',
   ],

@@ -5,7 +5,7 @@ import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { createClient } from './client.js';
 import { CliError, RefusedError } from './command-error.js';
-import { type Output, print, remote, understood } from './remote.js';
+import { type Output, parseReply, print, remote } from './remote.js';
 import type { Terminal } from './terminal.js';
 
 const PATH = '/api/v1/settings/tls-intercept-ca';
@@ -40,7 +40,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
     const answer = await createClient(options, terminal)
       .request(path, { method, headers, ...(body === undefined ? {} : { body }) })
       .catch(inOwnWords);
-    const { warnings, ...written } = understood(writtenSchema, answer);
+    const { warnings, ...written } = parseReply(writtenSchema, answer);
     for (const { message } of warnings) terminal.err(`warning: ${message}\n`);
     print(terminal, options.output, written, () => textOf(written));
   };
@@ -83,7 +83,7 @@ function textOf(ca: Ca): string {
 }
 
 async function fetched(options: Output, terminal: Terminal): Promise<Ca> {
-  return understood(caSchema, await createClient(options, terminal).request(PATH).catch(inOwnWords));
+  return parseReply(caSchema, await createClient(options, terminal).request(PATH).catch(inOwnWords));
 }
 
 function inOwnWords(refused: unknown): never {

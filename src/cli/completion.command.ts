@@ -15,7 +15,7 @@ type Shell = keyof typeof SCRIPTS;
  * The time limit of requests for completions. A node in the local network responds faster, and the limit is
  * short enough for a user who waits at a prompt.
  */
-const PATIENCE_MS = 1_000;
+const TIMEOUT_MS = 1_000;
 
 /** Adds `weir completion bash | zsh | fish`, and the hidden command that the completion scripts call. */
 export function addCompletionCommands(program: Command, terminal: Terminal): void {
@@ -32,7 +32,7 @@ export function addCompletionCommands(program: Command, terminal: Terminal): voi
     .action(async (kind: NodeValue, words: readonly string[]) => {
       const asked = { prefix: words.at(-1) ?? '', groups: valuesIn(words, '--group') };
       try {
-        const client = createClient(serverIn(words), terminal, PATIENCE_MS);
+        const client = createClient(serverIn(words), terminal, TIMEOUT_MS);
         terminal.out((await valuesOf(kind, client, asked)).map((value) => `${value}\n`).join(''));
       } catch {
         // Print nothing: an error message would disturb the prompt.

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
 import { relativeTime } from './relative-time.js';
-import { type Output, print, remote, understood } from './remote.js';
+import { type Output, parseReply, print, remote } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
 
@@ -24,7 +24,7 @@ export function addDnsCacheCommand(program: Command, terminal: Terminal): void {
     .description('list the names that were looked up, and the addresses granted for them')
     .option('--name <text>', 'only names that contain this')
     .action(async ({ name = '', ...options }: Output & { name?: string }) => {
-      const answer = understood(cacheSchema, await createClient(options, terminal).request('/api/v1/dns-cache'));
+      const answer = parseReply(cacheSchema, await createClient(options, terminal).request('/api/v1/dns-cache'));
       const items = answer.items.filter(({ hostname }) => hostname.includes(name.toLowerCase()));
       print(terminal, options.output, { items }, () =>
         table(

@@ -5,7 +5,7 @@ import { type Client, createClient } from './client.js';
 import { wholeNumber } from './number.js';
 import { pause } from './pause.js';
 import { relativeTime } from './relative-time.js';
-import { type Output, type Parameter, print, remote, understood, withQuery } from './remote.js';
+import { type Output, type Parameter, parseReply, print, remote, withQuery } from './remote.js';
 import { FINDING_TITLES, type Finding, findingRow, findingSchema, identityOf } from './shown-finding.js';
 import { streamed } from './streamed.js';
 import { styleOf } from './style.js';
@@ -89,7 +89,7 @@ async function read(
   const items: Finding[] = [];
   for (let cursor: string | null | undefined; cursor !== null && items.length < limit; ) {
     const parameters = { ...filters, limit: Math.min(PAGE, limit - items.length), cursor };
-    const page = understood(pageSchema, await client.request(withQuery(path, parameters)));
+    const page = parseReply(pageSchema, await client.request(withQuery(path, parameters)));
     items.push(...page.items);
     for (const { node_id: node, error } of page.node_errors) terminal.err(`${node} did not answer: ${error}\n`);
     cursor = page.next_cursor;

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { createClient } from './client.js';
 import { deciderOf, endpoint, protocolName } from './flow-words.js';
 import { wholeNumber } from './number.js';
-import { type Output, type Parameter, print, remote, understood, withQuery } from './remote.js';
+import { type Output, type Parameter, parseReply, print, remote, withQuery } from './remote.js';
 import { type Style, styleOf } from './style.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
@@ -62,7 +62,7 @@ export function addFlowsCommands(program: Command, terminal: Terminal): void {
       let matched = 0;
       for (let cursor: string | null | undefined; cursor !== null && items.length < limit; ) {
         const path = withQuery(PATH, { ...parametersOf(options), limit: Math.min(PAGE, limit - items.length), cursor });
-        const page = understood(flowsSchema, await client.request(path));
+        const page = parseReply(flowsSchema, await client.request(path));
         items.push(...page.items);
         matched = page.matched;
         cursor = page.next_cursor;
@@ -78,7 +78,7 @@ export function addFlowsCommands(program: Command, terminal: Terminal): void {
     .option('--dry-run', 'only print how many flows match')
     .action(async ({ all, dryRun, ...options }: Output & FilterOptions & { all?: boolean; dryRun?: boolean }) => {
       const path = withQuery(PATH, { ...parametersOf(options), all, dry_run: dryRun });
-      const answer = understood(cutSchema, await createClient(options, terminal).request(path, { method: 'DELETE' }));
+      const answer = parseReply(cutSchema, await createClient(options, terminal).request(path, { method: 'DELETE' }));
       const { cut, dry_run: dry } = answer;
       print(
         terminal,

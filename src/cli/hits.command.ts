@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
 import { relativeTime } from './relative-time.js';
-import { type Output, print, remote, understood, withQuery } from './remote.js';
+import { type Output, parseReply, print, remote, withQuery } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
 
@@ -36,7 +36,7 @@ export function addHitsCommand(program: Command, terminal: Terminal): void {
       let whole: Hits | undefined;
       for (let cursor: string | null | undefined; cursor !== null; cursor = whole.next_cursor) {
         const path = withQuery('/api/v1/policy/hits', { group, rule, unused, cursor });
-        const page = understood(hitsSchema, await client.request(path));
+        const page = parseReply(hitsSchema, await client.request(path));
         whole = { ...page, items: [...(whole?.items ?? []), ...page.items] };
       }
       if (whole === undefined) return;

@@ -164,9 +164,9 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
     end: async (signal) => {
       const running = child;
       if (running === undefined || running.exitCode !== null || running.signalCode !== null) return null;
-      const gone = new Promise<number | null>((resolve) => running.once('exit', (code) => resolve(code)));
+      const exited = new Promise<number | null>((resolve) => running.once('exit', (code) => resolve(code)));
       running.kill(signal);
-      return gone;
+      return exited;
     },
     restart: async (changed = {}) => {
       await node.end('SIGKILL');

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Client } from './client.js';
 import { CliError, RefusedError } from './command-error.js';
 import { pause } from './pause.js';
-import { understood } from './remote.js';
+import { parseReply } from './remote.js';
 
 const readinessSchema = z.object({
   ready: z.boolean(),
@@ -15,7 +15,7 @@ export type Readiness = z.infer<typeof readinessSchema>;
 const POLL_MS = 250;
 
 export async function readReadiness(client: Client): Promise<Readiness> {
-  return understood(readinessSchema, await client.request('/ready', { accept: [503] }));
+  return parseReply(readinessSchema, await client.request('/ready', { accept: [503] }));
 }
 
 /**

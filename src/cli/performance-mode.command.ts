@@ -1,7 +1,7 @@
 import { Argument, type Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
-import { type Output, print, remote, understood } from './remote.js';
+import { type Output, parseReply, print, remote } from './remote.js';
 import type { Terminal } from './terminal.js';
 
 const PATH = '/api/v1/settings/performance-mode';
@@ -20,7 +20,7 @@ export function addPerformanceModeCommand(program: Command, terminal: Terminal):
         state === undefined
           ? await client.request(PATH)
           : await client.request(PATH, { method: 'PUT', body: { enabled: state === 'on' } });
-      const mode = understood(modeSchema, answer);
+      const mode = parseReply(modeSchema, answer);
       print(terminal, options.output, mode, () => {
         const origin =
           mode.source === null ? 'the default' : `set for this ${mode.source === 'local' ? 'node' : 'cluster'}`;

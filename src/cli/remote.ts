@@ -39,7 +39,7 @@ export function serialised(form: 'json' | 'yaml', value: unknown): string {
     : stringify(value, { aliasDuplicateObjects: false, lineWidth: 0 });
 }
 
-export function understood<T>(schema: z.ZodType<T>, answer: unknown): T {
+export function parseReply<T>(schema: z.ZodType<T>, answer: unknown): T {
   const parsed = schema.safeParse(answer);
   if (!parsed.success)
     throw new CliError('the server answered with something else than was asked for; is it a Weir node?');

@@ -6,7 +6,7 @@ import { type Readiness, readReadiness, waitUntilReady } from './node-readiness.
 import { duration } from './number.js';
 import { listPolicies, type PolicyRecord } from './policy/policy-records.js';
 import { relativeTime } from './relative-time.js';
-import { type Output, print, remote, understood } from './remote.js';
+import { type Output, parseReply, print, remote } from './remote.js';
 import { type Style, styleOf } from './style.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
@@ -52,7 +52,7 @@ export function addStatusCommand(program: Command, terminal: Terminal, end: End)
         options.wait === undefined
           ? await readReadiness(client)
           : await waitUntilReady(client, options.timeout ?? duration(DEFAULT_WAIT), terminal.interruption());
-      const stats = understood(statsSchema, await client.request('/api/v1/stats'));
+      const stats = parseReply(statsSchema, await client.request('/api/v1/stats'));
       const policy = (await listPolicies(client)).find(({ active }) => active) ?? null;
       const status: Status = { readiness, policy, stats };
       print(terminal, options.output, status, () => text(status, styleOf(terminal)));

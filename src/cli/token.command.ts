@@ -4,7 +4,7 @@ import { durationMs } from '#config/value.js';
 import { type Client, createClient } from './client.js';
 import { CliError, RefusedError } from './command-error.js';
 import { relativeTime } from './relative-time.js';
-import { type Output, print, remote, serialised, understood } from './remote.js';
+import { type Output, parseReply, print, remote, serialised } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
 
@@ -36,7 +36,7 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
     .action(async (options: Output & { subject: string; role: string; expiresIn?: number }) => {
       const { subject, role, expiresIn } = options;
       const body = { subject, role, expires_in: expiresIn ?? null };
-      const issued = understood(
+      const issued = parseReply(
         issuedSchema,
         await createClient(options, terminal).request(PATH, { method: 'POST', body }),
       );
@@ -48,7 +48,7 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
   remote(token.command('list'))
     .description('list all issued tokens')
     .action(async (options: Output) => {
-      const { items } = understood(listSchema, await createClient(options, terminal).request(PATH));
+      const { items } = parseReply(listSchema, await createClient(options, terminal).request(PATH));
       const titles = ['ID', 'SUBJECT', 'ROLE', 'CREATED', 'EXPIRES', 'REVOKED'];
       const rows = items.map((item) => [
         item.id,
@@ -74,7 +74,7 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
 }
 
 async function unknownToken(id: string, client: Client): Promise<CliError> {
-  const { items } = understood(listSchema, await client.request(PATH));
+  const { items } = parseReply(listSchema, await client.request(PATH));
   const valid = items.filter((item) => item.revoked_at === null).map((item) => `${item.id} (${item.subject})`);
   return new CliError(`there is no token with the id ${id}`, {
     fix: `there are: ${valid.join(', ')}`,

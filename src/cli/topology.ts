@@ -137,9 +137,9 @@ export async function createTopology(tag: string): Promise<Topology> {
 
 async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
-  const gone = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   child.kill('SIGKILL');
-  await gone;
+  await exited;
 }
 
 /**

@@ -3,7 +3,7 @@ import { type Client, createClient } from './client.js';
 import { RefusedError, UnreachableError } from './command-error.js';
 import { eventsOf } from './event-stream.js';
 import { pause } from './pause.js';
-import { type Output, type Parameter, remote, understood, withQuery } from './remote.js';
+import { type Output, type Parameter, parseReply, remote, withQuery } from './remote.js';
 import { streamed } from './streamed.js';
 import { type Style, styleOf } from './style.js';
 import type { Terminal } from './terminal.js';
@@ -100,10 +100,10 @@ async function show(
 ): Promise<void> {
   for await (const frame of eventsOf(chunks)) {
     const value = readJson(frame);
-    const messages = understood(frameSchema, value);
-    const told: readonly unknown[] = Array.isArray(value) ? value : [value];
+    const messages = parseReply(frameSchema, value);
+    const values: readonly unknown[] = Array.isArray(value) ? value : [value];
     const lines = messages.map((message, index) =>
-      streamed(options.output, told[index], () => `${wiretapLine(message, style)}\n`),
+      streamed(options.output, values[index], () => `${wiretapLine(message, style)}\n`),
     );
     terminal.out(lines.join(''));
     await terminal.drained();

@@ -99,19 +99,19 @@ export type DisclosedConfig = Readonly<
 >;
 
 export function disclose(source: Source, parsed: ParsedConfig): DisclosedConfig {
-  const told: [string, DisclosedConfig[string]][] = [];
+  const entries: [string, DisclosedConfig[string]][] = [];
   for (const keys of leavesOf(configSchema)) {
     const key = keys.join('.');
     const value = valueAt(parsed, keys);
     const shown = SHOWN[key];
     if (value === undefined || shown === undefined) continue;
     const written = valueAt(source.value, keys);
-    if (!shown) told.push([key, { from: 'withheld' }]);
-    else if (source.isFromEnvironment(keys, written)) told.push([key, { from: 'environment' }]);
-    else if (written === undefined) told.push([key, { from: 'default', value }]);
-    else told.push([key, { from: 'file', value: written }]);
+    if (!shown) entries.push([key, { from: 'withheld' }]);
+    else if (source.isFromEnvironment(keys, written)) entries.push([key, { from: 'environment' }]);
+    else if (written === undefined) entries.push([key, { from: 'default', value }]);
+    else entries.push([key, { from: 'file', value: written }]);
   }
-  return Object.fromEntries(told);
+  return Object.fromEntries(entries);
 }
 
 /** Returns the paths of all keys that have a value. Sections themselves are not included. */

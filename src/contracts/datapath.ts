@@ -190,7 +190,7 @@ export type DatapathChange =
    * While the process has no free file descriptor, the datapath thread cannot check interfaces, the guard and
    * third-party hooks. `fault` describes the failure; null: the checks work again.
    */
-  | { readonly type: 'look_changed'; readonly fault: string | null }
+  | { readonly type: 'watch_fault_changed'; readonly fault: string | null }
   /**
    * The reasons why the flow table refuses new flows; an empty list if the table accepts new flows. This
    * change requires no new attachment of BPF programs.

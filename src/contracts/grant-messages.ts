@@ -23,7 +23,7 @@ export type GrantAnswer = { readonly id: number; readonly refused: number | null
  */
 export type GrantedRequest = { readonly id: number; readonly address: number; readonly expiredToo: boolean };
 /** The reply to a `GrantedRequest`. `patterns` is null if the datapath thread cannot read the grants now. */
-export type GrantedAnswer = { readonly id: number; readonly patterns: readonly string[] | null };
+export type GrantedReply = { readonly id: number; readonly patterns: readonly string[] | null };
 
 /**
  * Counts of decisions by rule or default since the previous `HitsMessage`. The datapath thread sends no

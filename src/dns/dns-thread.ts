@@ -29,10 +29,10 @@ class DnsThread implements DnsProxy {
   async open(): Promise<void> {
     await this.#end();
     const thread = this.#start();
-    if (this.#lookups !== null) thread.tell({ kind: 'use', lookups: this.#lookups });
-    thread.tell({ kind: 'lookups_wanted', wanted: this.#lookupsWanted });
+    if (this.#lookups !== null) thread.send({ kind: 'use', lookups: this.#lookups });
+    thread.send({ kind: 'lookups_wanted', wanted: this.#lookupsWanted });
     try {
-      await thread.ask('open', []);
+      await thread.request('open', []);
     } catch (failure) {
       await this.#end();
       throw failure;
@@ -41,7 +41,7 @@ class DnsThread implements DnsProxy {
 
   use(lookups: Lookups): void {
     this.#lookups = lookups;
-    this.#thread?.tell({ kind: 'use', lookups });
+    this.#thread?.send({ kind: 'use', lookups });
   }
 
   grantBy(port: MessagePort | null): void {
@@ -49,11 +49,11 @@ class DnsThread implements DnsProxy {
       port?.close();
       return;
     }
-    this.#thread.tell({ kind: 'grant_by', port }, port === null ? [] : [port]);
+    this.#thread.send({ kind: 'grant_by', port }, port === null ? [] : [port]);
   }
 
-  stats = async (): ReturnType<DnsProxy['stats']> => this.#opened().ask('stats', []);
-  names = async (): ReturnType<DnsProxy['names']> => this.#opened().ask('names', []);
+  stats = async (): ReturnType<DnsProxy['stats']> => this.#opened().request('stats', []);
+  names = async (): ReturnType<DnsProxy['names']> => this.#opened().request('names', []);
 
   watch(listener: (change: DnsChange) => void): () => void {
     this.#watchers.add(listener);
@@ -64,7 +64,7 @@ class DnsThread implements DnsProxy {
 
   setLookupsWanted(wanted: boolean): void {
     this.#lookupsWanted = wanted;
-    this.#thread?.tell({ kind: 'lookups_wanted', wanted });
+    this.#thread?.send({ kind: 'lookups_wanted', wanted });
   }
 
   observe(listener: (seen: SeenLookups) => void): () => void {
@@ -75,7 +75,7 @@ class DnsThread implements DnsProxy {
   }
 
   async close(): Promise<void> {
-    await this.#thread?.ask('close', []).catch(() => {});
+    await this.#thread?.request('close', []).catch(() => {});
     await this.#end();
   }
 
@@ -91,11 +91,11 @@ class DnsThread implements DnsProxy {
       resourceLimits: { maxYoungGenerationSizeMb: 48 },
     };
     this.#thread = new WorkerClient(given, {
-      said: (message) => this.#handle(message),
+      received: (message) => this.#handle(message),
       // Close the sockets only after the end of the thread. After an earlier close, the kernel could reuse a
       // descriptor number that the thread still uses.
-      gone: () => descriptors.closeAll(),
-      died: (reason) => {
+      exited: () => descriptors.closeAll(),
+      failed: (reason) => {
         this.#thread = null;
         this.#notify({ type: 'worker_died', reason });
       },

@@ -10,7 +10,7 @@ const parent = new WorkerServer<DnsRequests, ToDnsThread, FromDnsThread>('the DN
 const { options, descriptors } = workerData as DnsWorkerData;
 const proxy = new LocalDnsProxy(
   options,
-  (alive, dead) => parent.tell({ kind: 'aliveness', alive, dead }),
+  (alive, dead) => parent.send({ kind: 'aliveness', alive, dead }),
   new Descriptors(descriptors),
 );
 
@@ -36,5 +36,5 @@ setInterval(() => {
   proxy.sendHits();
   const seen = proxy.takeSeen();
   if (seen.lookups.length + seen.rebindings.length + seen.named.length + seen.lost + seen.lostDenied > 0)
-    parent.tell({ kind: 'seen', seen });
+    parent.send({ kind: 'seen', seen });
 }, REPORT_MS);

@@ -18,7 +18,7 @@ type PendingGrant = {
   readonly expiryNs: number;
   readonly done: Done;
 };
-type Sent = { readonly id: number; readonly until: number; readonly asked: readonly PendingGrant[] };
+type Sent = { readonly id: number; readonly until: number; readonly grants: readonly PendingGrant[] };
 
 /**
  * Requests grants for addresses from the datapath thread. All requests that are collected until the next
@@ -95,22 +95,22 @@ export class Granter implements Sender {
 
   flush(): number {
     this.#isToBeFlushed = false;
-    const asked = this.#pending;
+    const grants = this.#pending;
     this.#pending = [];
-    if (asked.length === 0) return 0;
+    if (grants.length === 0) return 0;
     if (this.#port === null) {
-      for (const { done } of asked) done('none');
+      for (const { done } of grants) done('none');
       return 0;
     }
-    const sent: Sent = { id: ++this.#lastId, asked, until: nowMs() + this.timeoutMs };
+    const sent: Sent = { id: ++this.#lastId, grants, until: nowMs() + this.timeoutMs };
     this.#sent.set(sent.id, sent);
-    this.#port.postMessage({ id: sent.id, ...rowsOf(asked) } satisfies GrantRequest);
+    this.#port.postMessage({ id: sent.id, ...rowsOf(grants) } satisfies GrantRequest);
     return 0;
   }
 
-  #fail({ id, asked }: Sent): void {
+  #fail({ id, grants }: Sent): void {
     this.#sent.delete(id);
-    for (const { done } of asked) done('none');
+    for (const { done } of grants) done('none');
   }
 
   #takeAll(): void {
@@ -126,15 +126,15 @@ export class Granter implements Sender {
     this.#sent.delete(id);
     if (refused !== null && refused > 0) this.onRefused(refused);
     const granted: Granted = refused === null ? 'none' : refused === 0 ? 'all' : 'some';
-    for (const { done } of sent?.asked ?? []) done(granted);
+    for (const { done } of sent?.grants ?? []) done(granted);
   }
 }
 
-function rowsOf(asked: readonly PendingGrant[]): Omit<GrantRequest, 'id'> {
+function rowsOf(grants: readonly PendingGrant[]): Omit<GrantRequest, 'id'> {
   const patterns: string[] = [];
   const addresses: number[] = [];
   const expiriesNs: number[] = [];
-  for (const each of asked) {
+  for (const each of grants) {
     for (const pattern of each.patterns) {
       for (const address of each.addresses) {
         patterns.push(pattern);

@@ -89,7 +89,7 @@ export class LocalDnsProxy {
   grantBy(port: MessagePort | null): void {
     this.granter.use(port);
     this.#hits.sendBy(port);
-    this.resolver.forgetGrants();
+    this.resolver.invalidateGrants();
   }
 
   stats(): DnsStats {
@@ -118,7 +118,7 @@ export class LocalDnsProxy {
 
   /** Sets whether allowed lookups are also reported. */
   wantLookups(wanted: boolean): void {
-    this.#sightings.allowedWanted = wanted;
+    this.#sightings.collectsAllowed = wanted;
   }
 
   /**

@@ -37,7 +37,7 @@ type ActiveLookups = Pick<Lookups, 'generation' | 'patterns'> & { readonly index
 export class Resolver {
   #active: ActiveLookups | null = null;
   /**
-   * The number of the lookup tables. `use` and `forgetGrants` increase it, which invalidates the grants that
+   * The number of the lookup tables. `use` and `invalidateGrants` increase it, which invalidates the grants that
    * cached answers refer to.
    */
   #number = 0;
@@ -61,7 +61,7 @@ export class Resolver {
   }
 
   /** Makes the next answers request their grants again. To be called when earlier grants may be lost. */
-  forgetGrants(): void {
+  invalidateGrants(): void {
     this.#number++;
   }
 
@@ -148,7 +148,7 @@ export class Resolver {
 
   #ask(query: Query, options: readonly EdnsOption[], then: (message: Message | null) => void): void {
     const { name, key, type, class: of, edns } = query;
-    const asked = {
+    const upstreamQuery = {
       name,
       key,
       type,
@@ -158,7 +158,7 @@ export class Resolver {
       dnssecOk: edns?.dnssecOk ?? false,
       options,
     };
-    this.upstreams.ask(asked, then);
+    this.upstreams.ask(upstreamQuery, then);
   }
 
   #settle(question: string, message: Message | null, askers: readonly PendingClient[]): void {
@@ -182,7 +182,7 @@ export class Resolver {
     const rebound: RemovedAddress[] = [];
     const drop = (address: number): boolean => {
       const reason = reasonFor(address);
-      if (reason !== null && rebound.length < TOLD_ADDRESSES) rebound.push({ address, reason });
+      if (reason !== null && rebound.length < MAX_REPORTED_ADDRESSES) rebound.push({ address, reason });
       return reason !== null;
     };
     const removals = new Set<Removal>();
@@ -227,7 +227,7 @@ export class Resolver {
       }
       if (kept.template.rcode === RCODE.nxdomain) this.counts.nxdomainUpstream++;
       const isStale = kept.freshUntil <= now && kept.storedAt < now;
-      const said = isStale
+      const answerOptions = isStale
         ? [...options, extendedError(EXTENDED_ERROR.staleAnswer)]
         : kept.filtered === null
           ? options
@@ -238,7 +238,7 @@ export class Resolver {
           // A response with an expired answer gets the fixed TTL `STALE_TTL`, not an aged TTL (RFC 8767, 4).
           ageSeconds: isStale ? 0 : Math.floor((now - kept.storedAt) / 1_000),
           limit,
-          edns: query.edns === null ? null : { payload: UDP_PAYLOAD, options: said },
+          edns: query.edns === null ? null : { payload: UDP_PAYLOAD, options: answerOptions },
           ttlCap: isStale ? STALE_TTL : this.#longest,
         }),
       );
@@ -313,7 +313,7 @@ function extendedError(code: number, text = ''): EdnsOption {
 }
 
 /** The limit of removed addresses per answer that findings report. */
-const TOLD_ADDRESSES = 8;
+const MAX_REPORTED_ADDRESSES = 8;
 const REMOVALS: Readonly<Record<Removal, string>> = {
   rebinding: 'rebind protection',
   ipv6: 'IPv6 addresses',

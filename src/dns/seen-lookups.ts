@@ -33,7 +33,7 @@ type Rebinding = RemovedAddress & {
  */
 export class SeenLookupCounter {
   /** Whether allowed lookups are collected too, besides denied lookups. */
-  allowedWanted = false;
+  collectsAllowed = false;
   #denied = new Map<string, Sighting>();
   #allowed = new Map<string, Sighting>();
   #rebindings = new Map<string, Rebinding>();
@@ -43,7 +43,7 @@ export class SeenLookupCounter {
 
   add(source: number, key: NameKey, type: number, generation: number, word: number): void {
     const isDenied = verdictOf(word) !== 'allow';
-    if (!isDenied && !this.allowedWanted) return;
+    if (!isDenied && !this.collectsAllowed) return;
     const found = isDenied ? this.#denied : this.#allowed;
     const at = `${source} ${type} ${word} ${generation} ${key}`;
     const known = found.get(at);

@@ -3,7 +3,7 @@ import type { SeenConnection, SeenConnections } from '#contracts/seen-connection
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
-import { nobody } from './findings/no-decider.js';
+import { emptyIdentity } from './findings/no-decider.js';
 import type { RuleNameResolver } from './rule-name-resolver.js';
 
 /**
@@ -99,7 +99,7 @@ export class DeniedConnections {
   #delta({ seen, isCoarse, ...times }: Pending): FindingDelta {
     const { generation, verdict, reason } = seen;
     return {
-      ...nobody,
+      ...emptyIdentity,
       ...this.#ruleNameResolver.ofNames(generation, seen.decider),
       type: seen.kind === 'tls' ? 'tls_deny' : 'http_deny',
       source: formatAddress(seen.source),

@@ -7,7 +7,7 @@ import { EVENT_TYPE } from '#dataplane/events/event.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
-import { nobody } from './findings/no-decider.js';
+import { emptyIdentity } from './findings/no-decider.js';
 import type { RuleNameResolver } from './rule-name-resolver.js';
 import { AT, startOf, wide } from './wiretap/event-record.js';
 
@@ -154,7 +154,7 @@ export class DeniedEvents {
     const isIcmp = protocol === IPPROTO.icmp;
     const reason = REASONS[(kind >>> 16) & 0xff];
     return {
-      ...nobody,
+      ...emptyIdentity,
       ...this.#ruleNameResolver.ofHit(hit, check),
       type: isIcmp ? 'icmp_deny' : 'l4_deny',
       source: addressText(source),
@@ -206,7 +206,7 @@ export function findingsOfLookups(
   return lookups
     .filter(({ word }) => verdictOf(word) !== 'allow')
     .map(({ source, hostname, generation, word, count, lastMs }) => ({
-      ...nobody,
+      ...emptyIdentity,
       ...ruleNameResolver.ofWord(generation, word),
       type: 'dns_deny',
       source: formatAddress(source),
@@ -222,7 +222,7 @@ export function findingsOfLookups(
 /** Returns a finding for each address that the DNS rebinding protection removed from an answer. */
 export function findingsOfRebindings(rebindings: readonly SeenRebinding[]): readonly FindingDelta[] {
   return rebindings.map(({ source, hostname, address, reason, generation, count, lastMs }) => ({
-    ...nobody,
+    ...emptyIdentity,
     type: 'dns_deny',
     source: formatAddress(source),
     destination: formatAddress(address),

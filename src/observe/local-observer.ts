@@ -76,7 +76,7 @@ export class LocalObserver {
   }
 
   /** Reads kernel events from this source from now on, instead of the previous source. */
-  hear(source: EventSource): void {
+  readEvents(source: EventSource): void {
     this.#eventConsumer?.close();
     this.#eventConsumer = new EventConsumer(source, this.#surroundings, (batch) => this.#see(batch));
   }

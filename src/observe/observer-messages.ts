@@ -8,7 +8,7 @@ import type { Frame } from './wiretap/frame.js';
 import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 
 /** Requests from the main thread to the observer thread. Each request has a response. */
-export type ObserverAsks = {
+export type ObserverRequests = {
   findings(query: FindingQuery): FindingPage;
   stats(): Omit<ObserverStats, 'readers' | 'lostReader'>;
   close(): void;
@@ -21,7 +21,7 @@ export type ObserverAsks = {
 export type Wanted = { readonly flows: boolean; readonly lookups: boolean; readonly connections: boolean };
 
 export type ToObserver =
-  | { readonly kind: 'hear'; readonly source: EventSource }
+  | { readonly kind: 'read_events'; readonly source: EventSource }
   | { readonly kind: 'see'; readonly seen: SeenLookups }
   | { readonly kind: 'see_connections'; readonly seen: SeenConnections }
   | { readonly kind: 'record'; readonly delta: FindingDelta }

@@ -8,7 +8,7 @@ import type { FindingDelta } from './findings/finding.js';
 import type { FindingPage, FindingQuery } from './findings/finding-filter.js';
 import { PendingFindings } from './findings/pending.js';
 import type { ObserverOptions } from './observer.worker.js';
-import type { FromObserver, ObserverAsks, ToObserver, Wanted } from './observer-messages.js';
+import type { FromObserver, ObserverRequests, ToObserver, Wanted } from './observer-messages.js';
 import type { ObserverStats } from './stats.js';
 import { Readers, type Sink } from './wiretap/readers.js';
 import type { WiretapFilter } from './wiretap/wiretap-filter.js';
@@ -32,7 +32,7 @@ export type ObserverEvents = {
  */
 const CLOSE_MS = 5_000;
 
-type Thread = WorkerClient<ObserverAsks, ToObserver, FromObserver>;
+type Thread = WorkerClient<ObserverRequests, ToObserver, FromObserver>;
 
 /**
  * Runs the observer in its own thread, so that the API and policy writes never wait for it. When the thread
@@ -45,16 +45,16 @@ export class Observer {
   #thread: Thread | null = null;
   readonly #watchers = new Set<(failure: string | null) => void>();
   /** Findings that arrived while no observer thread was running. `begin` sends them to the next thread. */
-  readonly #untold = new PendingFindings('observer');
+  readonly #undelivered = new PendingFindings('observer');
   #isClosed = false;
 
   constructor(options: ObserverOptions, events: ObserverEvents) {
     this.#options = options;
     this.#events = events;
     this.#readers = new Readers({
-      more: (reader) => this.#tell({ kind: 'more', reader }),
-      closed: (reader) => this.#tell({ kind: 'closed', reader }),
-      written: (bytes) => this.#tell({ kind: 'written', bytes }),
+      more: (reader) => this.#send({ kind: 'more', reader }),
+      closed: (reader) => this.#send({ kind: 'closed', reader }),
+      written: (bytes) => this.#send({ kind: 'written', bytes }),
     });
   }
 
@@ -63,10 +63,10 @@ export class Observer {
     if (this.#isClosed) return;
     if (this.#thread === null) {
       this.#thread = this.#start();
-      for (const delta of this.#untold.take()) this.#tell({ kind: 'record', delta });
+      for (const delta of this.#undelivered.take()) this.#send({ kind: 'record', delta });
       this.#events.begun();
     }
-    await this.#thread.ask('stats', []);
+    await this.#thread.request('stats', []);
   }
 
   /**
@@ -81,29 +81,29 @@ export class Observer {
   }
 
   /** Makes the observer thread read kernel events from this source from now on. */
-  hear(source: EventSource): void {
-    this.#tell({ kind: 'hear', source }, portsOf(source));
+  readEvents(source: EventSource): void {
+    this.#send({ kind: 'read_events', source }, portsOf(source));
   }
 
   see(seen: SeenLookups): void {
-    this.#tell({ kind: 'see', seen });
+    this.#send({ kind: 'see', seen });
   }
 
   seeConnections(seen: SeenConnections): void {
-    this.#tell({ kind: 'see_connections', seen });
+    this.#send({ kind: 'see_connections', seen });
   }
 
   record(delta: FindingDelta): void {
-    if (this.#thread === null) this.#untold.add(delta);
-    else this.#tell({ kind: 'record', delta });
+    if (this.#thread === null) this.#undelivered.add(delta);
+    else this.#send({ kind: 'record', delta });
   }
 
   async findings(query: FindingQuery): Promise<FindingPage> {
-    return this.#running().ask('findings', [query]);
+    return this.#running().request('findings', [query]);
   }
 
   async stats(): Promise<ObserverStats> {
-    const counted = await this.#running().ask('stats', []);
+    const counted = await this.#running().request('stats', []);
     return { ...counted, readers: this.#readers.count, lostReader: this.#readers.lost };
   }
 
@@ -117,7 +117,7 @@ export class Observer {
       return { close: () => {} };
     }
     const reader = this.#readers.open(sink);
-    this.#tell({ kind: 'open', reader, filter, sinceMs: Date.now() - replayMs });
+    this.#send({ kind: 'open', reader, filter, sinceMs: Date.now() - replayMs });
     return { close: () => this.#readers.close(reader) };
   }
 
@@ -138,7 +138,7 @@ export class Observer {
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(new Error('findings were not stored in time')), CLOSE_MS);
     });
-    await Promise.race([thread.ask('close', []), late]).catch((failure: Error) =>
+    await Promise.race([thread.request('close', []), late]).catch((failure: Error) =>
       this.#events.trouble('observer_closed_late', failure.message),
     );
     clearTimeout(timer);
@@ -149,8 +149,8 @@ export class Observer {
   #start(): Thread {
     const given = { entry: 'src/observe/observer.worker.js', name: "the observer's thread", workerData: this.#options };
     return new WorkerClient(given, {
-      said: (message) => this.#take(message),
-      died: (reason) => this.#died(reason),
+      received: (message) => this.#take(message),
+      failed: (reason) => this.#failed(reason),
     });
   }
 
@@ -159,7 +159,7 @@ export class Observer {
     return this.#thread;
   }
 
-  #died(reason: string): void {
+  #failed(reason: string): void {
     this.#thread = null;
     this.#readers.closeAll('going_away');
     if (this.#isClosed) return;
@@ -189,7 +189,7 @@ export class Observer {
     }
   }
 
-  #tell(message: ToObserver, transferred: readonly Transferable[] = []): void {
-    this.#thread?.tell(message, transferred);
+  #send(message: ToObserver, transferred: readonly Transferable[] = []): void {
+    this.#thread?.send(message, transferred);
   }
 }

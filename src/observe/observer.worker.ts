@@ -4,7 +4,7 @@ import { WorkerServer } from '#threads/worker-server.js';
 import { openFindings } from './findings/findings-folder.js';
 import { createSinks, type SinkOptions, sinkNames } from './findings/sinks/sinks.js';
 import { LocalObserver } from './local-observer.js';
-import type { FromObserver, ObserverAsks, ToObserver } from './observer-messages.js';
+import type { FromObserver, ObserverRequests, ToObserver } from './observer-messages.js';
 
 export type ObserverOptions = {
   readonly nodeId: string;
@@ -18,36 +18,36 @@ export type ObserverOptions = {
   readonly replayMs: number;
 };
 
-const parent = new WorkerServer<ObserverAsks, ToObserver, FromObserver>('the observer');
+const parent = new WorkerServer<ObserverRequests, ToObserver, FromObserver>('the observer');
 const options = workerData as ObserverOptions;
 
 const { nodeId, dataDir, findings, replayMs } = options;
 const ledger = openFindings(
   join(dataDir, 'findings'),
   { retentionMs: findings.retentionMs, maxEntries: findings.maxEntries, sinks: sinkNames(findings) },
-  ({ code, message }) => parent.tell({ kind: 'trouble', code, message }),
+  ({ code, message }) => parent.send({ kind: 'trouble', code, message }),
 );
 const sinks = createSinks(ledger.outbox, findings, nodeId, ({ name, failure }) => {
-  if (failure !== null) parent.tell({ kind: 'trouble', code: 'findings_not_delivered', message: failure });
-  else parent.tell({ kind: 'relief', code: 'findings_delivered', message: `findings reach the ${name} again` });
+  if (failure !== null) parent.send({ kind: 'trouble', code: 'findings_not_delivered', message: failure });
+  else parent.send({ kind: 'relief', code: 'findings_delivered', message: `findings reach the ${name} again` });
 });
 const observer = new LocalObserver(
   ledger,
   {
-    frame: (frame) => parent.tell({ kind: 'frame', frame }, [frame.bytes.buffer]),
-    refused: (reader) => parent.tell({ kind: 'refused', reader }),
-    joined: (reader, channel) => parent.tell({ kind: 'joined', reader, channel }),
-    wanted: (wanted) => parent.tell({ kind: 'wanted', wanted }),
+    frame: (frame) => parent.send({ kind: 'frame', frame }, [frame.bytes.buffer]),
+    refused: (reader) => parent.send({ kind: 'refused', reader }),
+    joined: (reader, channel) => parent.send({ kind: 'joined', reader, channel }),
+    wanted: (wanted) => parent.send({ kind: 'wanted', wanted }),
     trouble,
-    relief: (code, message) => parent.tell({ kind: 'relief', code, message }),
+    relief: (code, message) => parent.send({ kind: 'relief', code, message }),
   },
   replayMs,
 );
 
-function hear(message: ToObserver): void {
+function receive(message: ToObserver): void {
   switch (message.kind) {
-    case 'hear':
-      observer.hear(message.source);
+    case 'read_events':
+      observer.readEvents(message.source);
       return;
     case 'see':
       observer.see(message.seen);
@@ -84,10 +84,10 @@ parent.serve(
       await ledger.close();
     },
   },
-  hear,
+  receive,
 );
 
 function trouble(failure: unknown): void {
   const code = failure instanceof Error && 'code' in failure && typeof failure.code === 'string' ? failure.code : null;
-  parent.tell({ kind: 'trouble', code, message: failure instanceof Error ? failure.message : String(failure) });
+  parent.send({ kind: 'trouble', code, message: failure instanceof Error ? failure.message : String(failure) });
 }

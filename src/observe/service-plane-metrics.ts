@@ -58,7 +58,7 @@ export function servicePlaneMetrics({ gauge, counter }: Families) {
       responses.inc({ verdict: 'audit' }, stats.responsesAudit);
       live.set(stats.connections);
       stale.set(stats.upstreamCaFault === null ? 0 : 1);
-      unjoined.set(stats.joinFault === null ? 0 : 1);
+      unjoined.set(stats.spliceFault === null ? 0 : 1);
       for (const reason of ALERTED) refused.inc({ reason }, 0);
       for (const [reason, count] of Object.entries(stats.refused)) refused.inc({ reason }, count);
     },

@@ -125,7 +125,7 @@ export type ServicePlaneStats = {
    */
   readonly upstreamCaFault: string | null;
   /** Why connections cannot be spliced in the kernel. Null if there is no fault. */
-  readonly joinFault: string | null;
+  readonly spliceFault: string | null;
 };
 type ClusterStats = {
   readonly isLeader: boolean;

@@ -1,9 +1,9 @@
 import type { Needs } from '#bus/bus-messages.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
-import { deleteGroup, type HeldPolicy, putGroup } from '#policy/check/group-write.js';
+import { deleteGroup, type ParsedPolicy, putGroup } from '#policy/check/group-write.js';
 import { type GroupPart, type PolicyParts, walkOf } from '#policy/check/policy-parts.js';
-import { SourceHolders } from '#policy/check/source-holders.js';
+import { ContainingGroups } from '#policy/check/source-holders.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
@@ -39,8 +39,8 @@ const KEPT_POLICIES = 2;
  * explained last. It also caches the policies that it prepared last, so that their groups can be written. For
  * any other policy, the task must include the policy text.
  */
-export function createPolicyWorkshop(): <W extends PolicyWork>(work: W) => PolicyResult<W> {
-  const workshop = new Workshop();
+export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => PolicyResult<W> {
+  const workshop = new PolicyTaskRunner();
   const perform = (work: PolicyWork): PolicyResult<PolicyWork> => {
     switch (work.kind) {
       case 'prepare':
@@ -58,56 +58,56 @@ export function createPolicyWorkshop(): <W extends PolicyWork>(work: W) => Polic
   return perform as <W extends PolicyWork>(work: W) => PolicyResult<W>;
 }
 
-class Workshop {
+class PolicyTaskRunner {
   readonly #explained = new LatestFew<Policy>(KEPT_POLICIES);
-  readonly #held = new LatestFew<HeldPolicy>(KEPT_POLICIES);
+  readonly #parsed = new LatestFew<ParsedPolicy>(KEPT_POLICIES);
   readonly #memory = new CompileMemory();
   readonly #proofs = new ProofMemory();
-  readonly #holders = new SourceHolders();
+  readonly #containingGroups = new ContainingGroups();
   readonly #writer = new PolicyWriter();
 
   prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
     const { text, surroundings, integrations } = work;
     const read = readText(text, surroundings, integrations, {
-      holders: this.#holders,
+      containingGroups: this.#containingGroups,
       isStored: integrations === null,
     });
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
-    const { policyJson, name, warnings, policy, held } = read;
-    this.#held.keep(work.key, held);
-    const prepared = this.#prepared(held.parts, policy, warnings, work.compile, work.surroundings);
+    const { policyJson, name, warnings, policy, parsed } = read;
+    this.#parsed.keep(work.key, parsed);
+    const prepared = this.#prepared(parsed.parts, policy, warnings, work.compile, work.surroundings);
     return 'kind' in prepared ? prepared : { kind: 'prepared', policyJson, name, ...prepared };
   }
 
   prepareGroup(work: PrepareGroup): PolicyResult<PrepareGroup> {
-    const held = this.#hold(work.base, work.surroundings);
-    if (held === undefined) return { kind: 'unknown' };
-    if ('kind' in held) return held;
+    const parsed = this.#parsedPolicy(work.base, work.surroundings);
+    if (parsed === undefined) return { kind: 'unknown' };
+    if ('kind' in parsed) return parsed;
     const { surroundings, integrations, group, body } = work;
     const context = {
       ...surroundings,
       ...nodeOf(surroundings),
       integrations: new Set(integrations),
       parseCertificate,
-      holders: this.#holders,
+      holders: this.#containingGroups,
     };
-    const write = body === null ? deleteGroup(held, group, context) : putGroup(held, group, body, context);
+    const write = body === null ? deleteGroup(parsed, group, context) : putGroup(parsed, group, body, context);
     if (write === null) return { kind: 'no_such_group' };
     if (!write.ok) return { kind: 'unreadable', code: write.code, problems: write.problems };
-    this.#held.keep(work.key, write.held);
-    const prepared = this.#prepared(write.held.parts, write.policy, write.warnings, work.compile, work.surroundings);
+    this.#parsed.keep(work.key, write.parsed);
+    const prepared = this.#prepared(write.parsed.parts, write.policy, write.warnings, work.compile, work.surroundings);
     if ('kind' in prepared) return prepared;
     const { created, edit, groupJson } = write;
     return { kind: 'prepared_group', created, edit, groupJson: groupJson ?? new Uint8Array(0), ...prepared };
   }
 
   locateGroup(work: LocateGroup): PolicyResult<LocateGroup> {
-    const held = this.#hold(work.base, work.surroundings);
-    if (held === undefined) return { kind: 'unknown' };
-    if ('kind' in held) return held;
-    const index = held.parts.groups.findIndex(({ group }) => group.id === work.group);
-    const from = held.outline.starts[index];
-    const to = held.outline.ends[index];
+    const parsed = this.#parsedPolicy(work.base, work.surroundings);
+    if (parsed === undefined) return { kind: 'unknown' };
+    if ('kind' in parsed) return parsed;
+    const index = parsed.parts.groups.findIndex(({ group }) => group.id === work.group);
+    const from = parsed.outline.starts[index];
+    const to = parsed.outline.ends[index];
     return { kind: 'located', span: from === undefined || to === undefined ? null : { from, to } };
   }
 
@@ -140,13 +140,16 @@ class Workshop {
    * Returns the policy `key` from the cache, or parses `text`. Returns undefined if the policy is not in the
    * cache and `text` is null.
    */
-  #hold({ key, text }: PrepareGroup['base'], surroundings: PolicySurroundings): HeldPolicy | Unreadable | undefined {
-    const known = this.#held.get(key);
+  #parsedPolicy(
+    { key, text }: PrepareGroup['base'],
+    surroundings: PolicySurroundings,
+  ): ParsedPolicy | Unreadable | undefined {
+    const known = this.#parsed.get(key);
     if (known !== undefined || text === null) return known;
     const read = readText(text, surroundings, null, { isStored: true });
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems.map(inRecord(text)) };
-    this.#held.keep(key, read.held);
-    return read.held;
+    this.#parsed.keep(key, read.parsed);
+    return read.parsed;
   }
 
   #prepared(

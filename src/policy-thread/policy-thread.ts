@@ -2,7 +2,7 @@ import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { SentFailure } from '#threads/thread-messages.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import { ownBuffers } from './own-buffers.js';
-import type { PolicyAsks, PolicyResult, PolicyWork } from './policy-work.js';
+import type { PolicyResult, PolicyThreadRequests, PolicyWork } from './policy-work.js';
 
 /**
  * A thread that reads, compiles and explains policies, so that the main thread is not blocked. It reports a
@@ -10,7 +10,7 @@ import type { PolicyAsks, PolicyResult, PolicyWork } from './policy-work.js';
  */
 export type PolicyThread = SupervisedPart & {
   /**
-   * Executes a task in the thread. Rejects with `PolicyThreadDied` if the thread dies during the task; the
+   * Executes a task in the thread. Rejects with `PolicyThreadFailed` if the thread dies during the task; the
    * next task starts a new thread. With `transfer`, the large buffers of the task are transferred and become
    * unusable for the caller. An abort terminates the thread, because a compilation cannot be stopped
    * otherwise.
@@ -22,7 +22,7 @@ export type PolicyThread = SupervisedPart & {
   close(): Promise<void>;
 };
 
-export class PolicyThreadDied extends Error {
+export class PolicyThreadFailed extends Error {
   override readonly name = 'PolicyThreadDied';
   readonly code = 'policy_thread_died';
 }
@@ -46,7 +46,7 @@ export function createPolicyThread({
   maxHeapMiB = 2048,
   onPerformed = () => {},
 }: PolicyThreadOptions = {}): PolicyThread {
-  let running: WorkerClient<PolicyAsks> | undefined;
+  let running: WorkerClient<PolicyThreadRequests> | undefined;
   let isDown = false;
   const listeners = new Set<(failure: string | null) => void>();
   const report = (failure: string | null): void => {
@@ -60,7 +60,7 @@ export function createPolicyThread({
     await ended?.end(reason);
   };
 
-  const start = (): WorkerClient<PolicyAsks> => {
+  const start = (): WorkerClient<PolicyThreadRequests> => {
     const given = {
       entry: 'src/policy-thread/policy.worker.js',
       name: 'the policy thread',
@@ -68,12 +68,12 @@ export function createPolicyThread({
       holdsProcess: false,
     };
     running = new WorkerClient(given, {
-      died: (reason) => {
+      failed: (reason) => {
         running = undefined;
         report(reason);
       },
-      failureOf: (sent) => new Error(`read and compile the policy: ${(sent as SentFailure).message}`),
-      endOf: (reason) => new PolicyThreadDied(reason),
+      requestError: (sent) => new Error(`read and compile the policy: ${(sent as SentFailure).message}`),
+      terminationError: (reason) => new PolicyThreadFailed(reason),
     });
     return running;
   };
@@ -81,14 +81,14 @@ export function createPolicyThread({
   const perform = async (work: PolicyWork, transfer: boolean): Promise<PolicyResult<PolicyWork>> => {
     const thread = running ?? start();
     if (isDown)
-      void thread.ask('begin', []).then(
+      void thread.request('begin', []).then(
         () => report(null),
         () => {},
       );
-    const { result, sampleId } = await thread.ask('perform', [work], transfer ? ownBuffers(work) : []);
+    const { result, sampleId } = await thread.request('perform', [work], transfer ? ownBuffers(work) : []);
     if (!('sample' in result)) return result;
     if (sampleId === null) return result;
-    const sample = thread.ask('sample', [sampleId]);
+    const sample = thread.request('sample', [sampleId]);
     // Mark the promise as handled: a failure is returned to the requester of the sample. Without this line, a
     // sample that is not requested could end the process by an unhandled rejection.
     sample.catch(() => {});
@@ -97,7 +97,7 @@ export function createPolicyThread({
 
   return {
     async begin() {
-      await (running ?? start()).ask('begin', []);
+      await (running ?? start()).request('begin', []);
       isDown = false;
     },
     watch(listener) {
@@ -107,7 +107,7 @@ export function createPolicyThread({
       };
     },
     async perform(work, { transfer = false, signal } = {}) {
-      if (signal?.aborted === true) throw new PolicyThreadDied('the work was given up before it began');
+      if (signal?.aborted === true) throw new PolicyThreadFailed('the work was given up before it began');
       const abort = (): void => void end('the policy thread was ended: the work was given up');
       signal?.addEventListener('abort', abort, { once: true });
       const began = performance.now();

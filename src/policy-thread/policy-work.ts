@@ -167,7 +167,7 @@ export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
  * contains a sample id. The parent requests the sample with this id.
  */
 type WithoutPromise<R> = R extends Prepared ? Omit<R, 'sample'> & { readonly sample: null } : R;
-export type PolicyAsks = {
+export type PolicyThreadRequests = {
   /** Returns as soon as the thread is running. */
   begin(): void;
   perform(work: PolicyWork): {

@@ -1,11 +1,11 @@
 import type { ProofSample } from '#contracts/proof-types.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import { ownBuffers } from './own-buffers.js';
-import { createPolicyWorkshop } from './policy-task-runner.js';
-import type { PolicyAsks } from './policy-work.js';
+import { createPolicyTaskRunner } from './policy-task-runner.js';
+import type { PolicyThreadRequests } from './policy-work.js';
 
-const parent = new WorkerServer<PolicyAsks>('the policy thread');
-const perform = createPolicyWorkshop();
+const parent = new WorkerServer<PolicyThreadRequests>('the policy thread');
+const perform = createPolicyTaskRunner();
 const samples = new Map<number, Promise<ProofSample>>();
 let lastSample = 0;
 

@@ -15,7 +15,7 @@ export function readText(
   { body, form, recordMode }: PolicyText,
   surroundings: PolicySurroundings,
   integrations: readonly string[] | null,
-  before: Pick<ReadContext, 'holders' | 'isStored'> = {},
+  before: Pick<ReadContext, 'containingGroups' | 'isStored'> = {},
 ): ReadPolicy {
   return readPolicy(body, {
     ...surroundings,

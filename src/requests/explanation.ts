@@ -4,7 +4,7 @@ import type { PolicyConfig } from '#contracts/policy-document.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
-import { type PolicyThread, PolicyThreadDied } from '#policy-thread/policy-thread.js';
+import { type PolicyThread, PolicyThreadFailed } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings, PolicyText } from '#policy-thread/policy-work.js';
 import { storedText } from '#policy-thread/stored-text.js';
 import { refusal } from '#statecharts/refusal.js';
@@ -75,11 +75,11 @@ export async function explainPolicy(
       const own = AbortSignal.timeout(budgetMs);
       signal = own;
       const query = 'packet' in asks ? { ...asks, node: await ports.node(asks.packet, policy !== undefined) } : asks;
-      const asked = { policies, surroundings, thread, signal: own };
-      return policy === undefined ? await explainActive(asked, query) : await explainDraft(asked, policy, query);
+      const context = { policies, surroundings, thread, signal: own };
+      return policy === undefined ? await explainActive(context, query) : await explainDraft(context, policy, query);
     });
   } catch (failure) {
-    if (failure instanceof PolicyThreadDied) {
+    if (failure instanceof PolicyThreadFailed) {
       return signal?.aborted === true
         ? refusal(
             'too_costly',
@@ -91,13 +91,13 @@ export async function explainPolicy(
   }
 }
 
-type Asked = Pick<ExplainPorts, 'policies' | 'surroundings'> & {
+type ExplainContext = Pick<ExplainPorts, 'policies' | 'surroundings'> & {
   readonly thread: PolicyThread;
   readonly signal: AbortSignal;
 };
 
 async function explainDraft(
-  { thread, surroundings, signal }: Asked,
+  { thread, surroundings, signal }: ExplainContext,
   policy: PolicyConfig,
   query: ExplainQuery,
 ): Promise<Explanation | Refusal> {
@@ -116,22 +116,22 @@ async function explainDraft(
 }
 
 async function explainActive(
-  { policies, thread, surroundings, signal }: Asked,
+  { policies, thread, surroundings, signal }: ExplainContext,
   query: ExplainQuery,
 ): Promise<Explanation | Refusal> {
   const record = (await policies.list()).find(({ active }) => active) ?? null;
-  const known = await thread.perform(
+  const inMemory = await thread.perform(
     { kind: 'explain', key: etagOf(record), text: null, surroundings, query },
     { signal },
   );
-  if (known.kind === 'explained') return known.explanation;
+  if (inMemory.kind === 'explained') return inMemory.explanation;
   const stored = await policies.active();
   const key = etagOf(stored?.record ?? null);
-  const told = await thread.perform(
+  const explained = await thread.perform(
     { kind: 'explain', key, text: activeText(stored), surroundings, query },
     { signal },
   );
-  if (told.kind === 'explained') return told.explanation;
+  if (explained.kind === 'explained') return explained.explanation;
   return refusal('feature_unavailable', 'the stored policy cannot be read');
 }
 

@@ -1,6 +1,6 @@
 import type { Refusal } from '#bus/policy-requests.js';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
-import { type PolicyThread, PolicyThreadDied } from '#policy-thread/policy-thread.js';
+import { type PolicyThread, PolicyThreadFailed } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings } from '#policy-thread/policy-work.js';
 import { storedText } from '#policy-thread/stored-text.js';
 import { refusal } from '#statecharts/refusal.js';
@@ -24,7 +24,7 @@ export async function readGroup(ports: GroupPorts, id: string, group: string): P
   try {
     return await read(ports, id, group);
   } catch (failure) {
-    if (failure instanceof PolicyThreadDied) return refusal('feature_unavailable', failure.message);
+    if (failure instanceof PolicyThreadFailed) return refusal('feature_unavailable', failure.message);
     throw failure;
   }
 }

@@ -1,5 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { GrantedAnswer, GrantedRequest } from '#contracts/grant-messages.js';
+import type { GrantedReply, GrantedRequest } from '#contracts/grant-messages.js';
 import type { Inspection, InspectionImage } from '#contracts/inspection-image.js';
 import type { Grants, Packet } from '#contracts/policy-model.js';
 import { grantsOf, type Step, StepFinder } from '#policy/evaluate/connection-steps.js';
@@ -32,7 +32,7 @@ export class ConnectionEvaluator {
   grantsBy(port: MessagePort): void {
     this.#grants?.close();
     this.#grants = port;
-    port.on('message', ({ id, patterns }: GrantedAnswer) => this.#waiting.get(id)?.(patterns));
+    port.on('message', ({ id, patterns }: GrantedReply) => this.#waiting.get(id)?.(patterns));
     port.unref();
   }
 

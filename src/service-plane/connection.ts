@@ -44,7 +44,7 @@ type Live = {
    * Evaluates the connection again with the rules and defaults of a new policy (`steps`). Returns false if
    * the connection must be reset.
    */
-  judgeAgain(steps: readonly Step[], facts: TlsFacts): boolean;
+  decideAgain(steps: readonly Step[], facts: TlsFacts): boolean;
 };
 
 /**
@@ -87,22 +87,22 @@ export class Connection {
   async beginUnread(reason: OverflowReason): Promise<void> {
     const steps = await this.#steps();
     if (this.#isOver) return;
-    const judged = steps === null ? null : decideConnection(steps, this.#facts);
-    if (judged?.kind !== 'decided') return this.#refuse(reason);
+    const decision = steps === null ? null : decideConnection(steps, this.#facts);
+    if (decision?.kind !== 'decided') return this.#refuse(reason);
     this.plane.counts.refuse(reason);
-    const verdict = judged.verdict === 'audit' ? 'audit' : 'deny';
-    this.#carryOut({ step: judged.step, verdict, reason }, NO_CLIENT_BYTES, null);
+    const verdict = decision.verdict === 'audit' ? 'audit' : 'deny';
+    this.#carryOut({ step: decision.step, verdict, reason }, NO_CLIENT_BYTES, null);
   }
 
   /** Evaluates an established connection again, after a policy change (D19b). */
-  async judgeAgain(): Promise<void> {
+  async decideAgain(): Promise<void> {
     if (this.#live === null) return;
     // Also try expired grants: an established connection keeps its verdict after the expiry of the grant that
     // permitted it (D12).
     for (const expiredToo of [false, true]) {
       const steps = await this.#steps(expiredToo);
       if (steps === null || this.#isOver) return;
-      if (this.#live?.judgeAgain(steps, this.#facts) !== false) return;
+      if (this.#live?.decideAgain(steps, this.#facts) !== false) return;
     }
     this.#refuse('cut_by_policy');
   }
@@ -146,10 +146,10 @@ export class Connection {
     });
   }
 
-  /** Makes `judgeAgain` evaluate the connection after each later policy change. */
+  /** Makes `decideAgain` evaluate the connection after each later policy change. */
   #goLive(live: Live): void {
     this.#live = live;
-    if (this.#generation !== this.plane.evaluator.generation) void this.judgeAgain();
+    if (this.#generation !== this.plane.evaluator.generation) void this.decideAgain();
   }
 
   #readHello(steps: readonly Step[]): void {
@@ -183,21 +183,21 @@ export class Connection {
   }
 
   #decide(steps: readonly Step[], said: ClientBytes, asked: QueriedServer | null = null): void {
-    const judged = decideConnection(steps, this.#facts);
-    switch (judged.kind) {
+    const decision = decideConnection(steps, this.#facts);
+    switch (decision.kind) {
       case 'decided':
-        this.#carryOut(judged, said, asked);
+        this.#carryOut(decision, said, asked);
         return;
       case 'needs_certificate':
         this.#askServer(steps, said);
         return;
       case 'intercept': {
-        const step = steps[judged.from] as Step;
+        const step = steps[decision.from] as Step;
         if (this.plane.interceptor.isAble) {
           // Closing this server socket is safe, because the client has not received any byte from it yet.
           this.#server?.destroy();
           this.#server = null;
-          this.#intercept(steps, judged.from, said);
+          this.#intercept(steps, decision.from, said);
           return;
         }
         // Without a CA, a connection that must be intercepted is denied. In audit mode, the connection passes
@@ -276,9 +276,9 @@ export class Connection {
     if (steps === null) return this.#refuse('no_policy');
     const hello: HelloFacts = { kind: 'unreadable', fault };
     const certificate: CertificateFacts = { kind: 'unreadable' };
-    const judged = decideConnection(steps, { hello, certificate });
-    const isAudited = judged.kind === 'decided' && judged.verdict === 'audit';
-    const { step } = judged.kind === 'decided' && judged.verdict !== 'allow' ? judged : decided;
+    const decision = decideConnection(steps, { hello, certificate });
+    const isAudited = decision.kind === 'decided' && decision.verdict === 'audit';
+    const { step } = decision.kind === 'decided' && decision.verdict !== 'allow' ? decision : decided;
     this.#report({ step, verdict: isAudited ? 'audit' : 'deny', reason: fault });
     if (!isAudited) return this.cut();
     this.#facts = { hello, certificate };
@@ -287,14 +287,14 @@ export class Connection {
 
   /** An established connection that was decided by its ClientHello or by its certificate. */
   readonly #decided: Live = {
-    judgeAgain: (steps, facts) => {
+    decideAgain: (steps, facts) => {
       // A certificate that was not requested counts as unreadable, because the handshake is over.
       const certificate: CertificateFacts =
         facts.certificate.kind === 'unasked' ? { kind: 'unreadable' } : facts.certificate;
-      const judged = decideConnection(steps, { ...facts, certificate });
-      const step = judged.kind === 'intercept' ? steps[judged.from] : undefined;
+      const decision = decideConnection(steps, { ...facts, certificate });
+      const step = decision.kind === 'intercept' ? steps[decision.from] : undefined;
       if (step !== undefined) return step.mode === 'audit';
-      return judged.kind === 'decided' && judged.verdict !== 'deny';
+      return decision.kind === 'decided' && decision.verdict !== 'deny';
     },
   };
 
@@ -351,7 +351,7 @@ export class Connection {
     });
     if (session === null) return;
     this.#cancel = () => session.cut();
-    this.#goLive({ judgeAgain: (again, facts) => session.judgeAgain(again, facts, this.#generation) });
+    this.#goLive({ decideAgain: (again, facts) => session.decideAgain(again, facts, this.#generation) });
   }
 
   #report({ step, verdict, reason }: Outcome): void {

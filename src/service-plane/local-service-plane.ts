@@ -62,7 +62,7 @@ export class LocalServicePlane {
 
   use(image: InspectionImage): void {
     this.#plane.evaluator.use(image);
-    for (const connection of this.#connections) void connection.judgeAgain();
+    for (const connection of this.#connections) void connection.decideAgain();
   }
 
   useCa(ca: InterceptCa | null): void {
@@ -83,8 +83,8 @@ export class LocalServicePlane {
     return this.#plane.interceptor.upstreamCaFault;
   }
 
-  joinBy(point: SpliceOffload): void {
-    this.#plane.splices.joinBy(point);
+  spliceBy(point: SpliceOffload): void {
+    this.#plane.splices.spliceBy(point);
   }
 
   stats(): ThreadStats {

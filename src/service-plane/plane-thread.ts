@@ -17,7 +17,7 @@ import type {
 
 type Listener = {
   readonly onSeen: (seen: SeenConnections) => void;
-  /** Called when `upstreamCaFault` or `joinFault` of the thread has changed. */
+  /** Called when `upstreamCaFault` or `spliceFault` of the thread has changed. */
   readonly onFault: () => void;
   /** Called when the thread ends unexpectedly, but not after a call of `end`. */
   readonly onDeath: (reason: string) => void;
@@ -37,7 +37,7 @@ export class PlaneThread {
   /** Why the thread cannot read the trusted CA certificates for servers (`upstream_ca`); null: no fault. */
   upstreamCaFault: string | null = null;
   /** Why the thread cannot offload connections to the datapath; null: no fault. */
-  joinFault: string | null = null;
+  spliceFault: string | null = null;
 
   constructor(
     given: Omit<PlaneWorkerData, 'splices'>,
@@ -54,7 +54,7 @@ export class PlaneThread {
         workerData: { ...given, splices: { port: port1, handover, thread: number } } satisfies PlaneWorkerData,
         transferList: [port1],
       },
-      { said: (message) => this.#handle(message), died },
+      { received: (message) => this.#handle(message), failed: died },
     );
     this.#splicer = new WorkerClient(
       {
@@ -64,11 +64,11 @@ export class PlaneThread {
         transferList: [port2],
       },
       {
-        said: ({ joinFault }) => {
-          this.joinFault = joinFault;
+        received: ({ spliceFault }) => {
+          this.spliceFault = spliceFault;
           this.listener.onFault();
         },
-        died,
+        failed: died,
       },
     );
   }
@@ -79,14 +79,14 @@ export class PlaneThread {
   }
 
   tell(message: ToPlaneThread, transferred: readonly MessagePort[] = []): void {
-    this.#thread.tell(message, transferred);
+    this.#thread.send(message, transferred);
   }
 
-  open = (): Promise<void> => this.#thread.ask('open', []);
-  close = (): Promise<void> => this.#thread.ask('close', []);
-  stats = (): Promise<ThreadStats> => this.#thread.ask('stats', []);
+  open = (): Promise<void> => this.#thread.request('open', []);
+  close = (): Promise<void> => this.#thread.request('close', []);
+  stats = (): Promise<ThreadStats> => this.#thread.request('stats', []);
 
-  joinBy(point: SpliceOffload): void {
+  spliceBy(point: SpliceOffload): void {
     this.#point?.close();
     try {
       this.#point = ownSpliceOffload(point);

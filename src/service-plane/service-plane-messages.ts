@@ -24,12 +24,12 @@ export type SplicerWorkerData = {
 export type ThreadNumber = { readonly number: number; readonly count: number };
 /**
  * A message to the splice thread. `pair` with two descriptors: splice them. `pair` null: reset the pair `id`.
- * `joinBy`: offload connections to the datapath from now on. The splice thread sends back the ids of ended
+ * `spliceBy`: offload connections to the datapath from now on. The splice thread sends back the ids of ended
  * pairs.
  */
 export type SpliceOrder =
   | { readonly id: number; readonly pair: readonly [number, number] | null }
-  | { readonly joinBy: SpliceOffload };
+  | { readonly spliceBy: SpliceOffload };
 /** Messages from the main thread to a service-plane thread. */
 export type ToPlaneThread =
   | { readonly kind: 'use'; readonly inspection: InspectionImage }
@@ -39,10 +39,10 @@ export type ToPlaneThread =
   | { readonly kind: 'allowed_wanted'; readonly wanted: boolean };
 /** Requests from the main thread to a service-plane thread. Each request gets a response. */
 export type PlaneRequests = { open(): void; close(): void; stats(): ThreadStats };
-export type ThreadStats = Omit<ServicePlaneStats, 'joinFault'>;
+export type ThreadStats = Omit<ServicePlaneStats, 'spliceFault'>;
 /** Messages from a service-plane thread to the main thread. */
 export type FromPlaneThread =
   | { readonly kind: 'seen'; readonly seen: SeenConnections }
   | { readonly kind: 'upstream_ca'; readonly fault: string | null };
-/** Messages from a splice thread to the main thread; see `ServicePlaneStats.joinFault`. */
-export type FromSplicer = { readonly joinFault: string | null };
+/** Messages from a splice thread to the main thread; see `ServicePlaneStats.spliceFault`. */
+export type FromSplicer = { readonly spliceFault: string | null };

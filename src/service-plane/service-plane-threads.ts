@@ -82,13 +82,13 @@ class ServicePlaneThreads implements ServicePlane {
     }
   }
 
-  joinBy(point: SpliceOffload): void {
-    for (const thread of this.#threads) thread.joinBy(point);
+  spliceBy(point: SpliceOffload): void {
+    for (const thread of this.#threads) thread.spliceBy(point);
   }
 
   stats = async (): ReturnType<ServicePlane['stats']> => ({
     ...sumOf(await Promise.all(this.#threads.map((thread) => thread.stats()))),
-    joinFault: this.#faults.joining_changed,
+    spliceFault: this.#faults.joining_changed,
   });
 
   watch(listener: (change: ServicePlaneChange) => void): () => void {
@@ -134,7 +134,7 @@ class ServicePlaneThreads implements ServicePlane {
     const before = this.#faults;
     this.#faults = {
       upstream_ca_changed: this.#threads.find((thread) => thread.upstreamCaFault !== null)?.upstreamCaFault ?? null,
-      joining_changed: this.#threads.find((thread) => thread.joinFault !== null)?.joinFault ?? null,
+      joining_changed: this.#threads.find((thread) => thread.spliceFault !== null)?.spliceFault ?? null,
     };
     for (const type of FAULT_CHANGES)
       if (this.#faults[type] !== before[type]) this.#notify({ type, fault: this.#faults[type] });

@@ -28,7 +28,7 @@ export type ServicePlane = {
   readonly threads: number;
   grantsBy(ports: readonly MessagePort[]): void;
   /** Offloads decided connections to the datapath from now on; see `Datapath.joinPoint`. */
-  joinBy(point: SpliceOffload): void;
+  spliceBy(point: SpliceOffload): void;
   stats(): Promise<ServicePlaneStats>;
   /**
    * Calls `listener` with each current fault, and later with each change. Returns a function that removes the
@@ -48,7 +48,7 @@ export type ServicePlane = {
 export type ServicePlaneChange =
   | { readonly type: 'worker_died'; readonly reason: string }
   /**
-   * The new value of `ServicePlaneStats.upstreamCaFault` or `joinFault`. After `open`, both faults are null.
+   * The new value of `ServicePlaneStats.upstreamCaFault` or `spliceFault`. After `open`, both faults are null.
    */
   | { readonly type: 'upstream_ca_changed' | 'joining_changed'; readonly fault: string | null };
 
@@ -79,5 +79,5 @@ export type ServicePlaneStats = {
    * Why connections cannot be offloaded to the datapath; null: no fault. During a fault, the sockets of the
    * node transfer the bytes.
    */
-  readonly joinFault: string | null;
+  readonly spliceFault: string | null;
 };

@@ -27,7 +27,7 @@ function handle(message: ToPlaneThread): void {
       plane.grantsBy(message.port);
       return;
     case 'join_by':
-      plane.joinBy(message.point);
+      plane.spliceBy(message.point);
       return;
     case 'allowed_wanted':
       plane.setAllowedWanted(message.wanted);
@@ -40,9 +40,9 @@ let upstreamCaFault: string | null = null;
 setInterval(() => {
   if (plane.upstreamCaFault !== upstreamCaFault) {
     upstreamCaFault = plane.upstreamCaFault;
-    parent.tell({ kind: 'upstream_ca', fault: upstreamCaFault });
+    parent.send({ kind: 'upstream_ca', fault: upstreamCaFault });
   }
   plane.sendHits();
   const seen = plane.takeSeen();
-  if (seen.connections.length + seen.lost > 0) parent.tell({ kind: 'seen', seen });
+  if (seen.connections.length + seen.lost > 0) parent.send({ kind: 'seen', seen });
 }, REPORT_MS);

@@ -23,21 +23,21 @@ let lookAt = 0;
 
 function obey(orders: readonly SpliceOrder[]): void {
   for (const order of orders) {
-    if ('joinBy' in order) joinBy(order.joinBy);
+    if ('spliceBy' in order) spliceBy(order.spliceBy);
     else if (order.pair === null) splicer.cut(order.id);
     else splicer.add(order.id, ...order.pair);
   }
 }
 
-function joinBy(point: SpliceOffload): void {
-  let joinFault: string | null = null;
+function spliceBy(point: SpliceOffload): void {
+  let spliceFault: string | null = null;
   try {
-    splicer.joinBy(() => new SpliceOffloader(point, thread, shared.descriptors));
+    splicer.spliceBy(() => new SpliceOffloader(point, thread, shared.descriptors));
   } catch (failure) {
     // If the datapath was replaced during this call, a later message brings the offload of the new datapath.
-    joinFault = offloadFaultOf(failure);
+    spliceFault = offloadFaultOf(failure);
   }
-  parent.tell({ joinFault });
+  parent.send({ spliceFault: spliceFault });
 }
 
 // This thread runs no event loop: it waits in `epoll_wait` for its sockets and for the eventfd.

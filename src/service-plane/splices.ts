@@ -41,8 +41,8 @@ export class Splices {
   }
 
   /** Allows the splice thread to offload spliced connections to the datapath from now on. */
-  joinBy(point: SpliceOffload): void {
-    this.#order({ joinBy: point });
+  spliceBy(point: SpliceOffload): void {
+    this.#order({ spliceBy: point });
   }
 
   #handOver(id: number, one: Socket, other: Socket): void {

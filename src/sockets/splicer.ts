@@ -76,7 +76,7 @@ export class Splicer {
    * Calls `make` to create the offloader that offloads busy connections from now on. First resets the
    * connections that the previous offloader has offloaded.
    */
-  joinBy(make: () => SpliceOffloader): void {
+  spliceBy(make: () => SpliceOffloader): void {
     for (const [id, { join }] of this.#attempts) this.#giveUp(id, join);
     if (this.#spliceOffloader !== null) this.#ended.push(...this.#spliceOffloader.close());
     this.#spliceOffloader = null;

@@ -2,17 +2,17 @@
  * The requests that a worker thread serves: for each name, a function type. Messages clone or transfer
  * arguments and results.
  */
-export type Asks<A> = Readonly<Record<keyof A, (...asked: never[]) => unknown>>;
-export type Asked<A extends Asks<A>, What extends keyof A> = Parameters<A[What]>;
-export type Answer<A extends Asks<A>, What extends keyof A> = Awaited<ReturnType<A[What]>>;
+export type ThreadRequests<A> = Readonly<Record<keyof A, (...parameters: never[]) => unknown>>;
+export type RequestParameters<A extends ThreadRequests<A>, Name extends keyof A> = Parameters<A[Name]>;
+export type RequestResult<A extends ThreadRequests<A>, Name extends keyof A> = Awaited<ReturnType<A[Name]>>;
 
-export type AskMessage = {
+export type RequestMessage = {
   readonly kind: 'ask';
   readonly id: number;
-  readonly what: PropertyKey;
-  readonly asked: readonly unknown[];
+  readonly name: PropertyKey;
+  readonly parameters: readonly unknown[];
 };
-export type AnswerMessage =
+export type ReplyMessage =
   | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
   | { readonly kind: 'failure'; readonly id: number; readonly failure: unknown };
 

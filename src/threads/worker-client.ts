@@ -1,7 +1,14 @@
 import { type Transferable, Worker, type WorkerOptions } from 'node:worker_threads';
 import { TerminationGuard } from '#libc/termination-guard.js';
 import { built } from './built-file.js';
-import type { Answer, AnswerMessage, Asked, AskMessage, Asks, SentFailure } from './thread-messages.js';
+import type {
+  ReplyMessage,
+  RequestMessage,
+  RequestParameters,
+  RequestResult,
+  SentFailure,
+  ThreadRequests,
+} from './thread-messages.js';
 
 export type WorkerClientOptions = Pick<WorkerOptions, 'workerData' | 'transferList' | 'resourceLimits'> & {
   /** The path of the thread's entry file, relative to the build folder. */
@@ -12,53 +19,53 @@ export type WorkerClientOptions = Pick<WorkerOptions, 'workerData' | 'transferLi
   readonly holdsProcess?: boolean;
 };
 
-export type ThreadListener<Said> = {
+export type ThreadListener<Received> = {
   /** Called with each message from the thread that is not a reply. */
-  said?(message: Said): void;
+  received?(message: Received): void;
   /** Called when the thread ended without a call of `end`. The pending requests have already failed. */
-  died(reason: string): void;
+  failed(reason: string): void;
   /** Called when the thread no longer runs, whether it died or `end` terminated it. */
-  gone?(): void;
+  exited?(): void;
   /**
    * Converts a failure that the thread sent to an error. By default, the error has the message and code of
    * the failure.
    */
-  failureOf?(sent: unknown): Error;
+  requestError?(sent: unknown): Error;
   /** Creates the error for requests that were pending when the thread ended. */
-  endOf?(reason: string): Error;
+  terminationError?(reason: string): Error;
 };
 
-type Waiting = { readonly resolve: (value: never) => void; readonly reject: (failure: Error) => void };
+type PendingRequest = { readonly resolve: (value: never) => void; readonly reject: (failure: Error) => void };
 
 /**
  * Starts a worker thread, sends messages and requests to the thread, and receives its replies. The thread
  * must run a `WorkerServer`.
  */
-export class WorkerClient<A extends Asks<A>, Told = never, Said = never> {
-  readonly #hold = new TerminationGuard();
+export class WorkerClient<A extends ThreadRequests<A>, Sent = never, Received = never> {
+  readonly #terminationGuard = new TerminationGuard();
   readonly #worker: Worker;
-  #waiting = new Map<number, Waiting>();
+  #pending = new Map<number, PendingRequest>();
   #lastId = 0;
   #isOver = false;
   #isGone = false;
 
   constructor(
-    private readonly given: WorkerClientOptions,
-    private readonly listener: ThreadListener<Said>,
+    private readonly clientOptions: WorkerClientOptions,
+    private readonly listener: ThreadListener<Received>,
   ) {
-    const { entry, name, holdsProcess: _, ...options } = given;
+    const { entry, name, holdsProcess: _, ...options } = clientOptions;
     // Clear `execArgv`: built code needs none of the Node.js options with which the parent may run TypeScript
     // sources.
-    this.#worker = this.#hold.begin(() => new Worker(built(entry), { ...options, execArgv: [] }));
+    this.#worker = this.#terminationGuard.begin(() => new Worker(built(entry), { ...options, execArgv: [] }));
     let reason: string | null = null;
-    this.#worker.on('message', (message: AnswerMessage | Said) => this.#hear(message));
+    this.#worker.on('message', (message: ReplyMessage | Received) => this.#receive(message));
     this.#worker.on('error', (failure) => {
       reason = `${name} died: ${failure.message}`;
     });
     this.#worker.on('exit', (code) => {
       this.#isGone = true;
-      this.listener.gone?.();
-      this.#died(reason ?? `${name} ended with ${code}`);
+      this.listener.exited?.();
+      this.#fail(reason ?? `${name} ended with ${code}`);
     });
   }
 
@@ -68,58 +75,58 @@ export class WorkerClient<A extends Asks<A>, Told = never, Said = never> {
   }
 
   /** Sends a message without a reply. Has no effect if the thread has ended. */
-  tell(message: Told, transferred: readonly Transferable[] = []): void {
+  send(message: Sent, transferred: readonly Transferable[] = []): void {
     if (!this.#isOver) this.#worker.postMessage(message, transferred);
   }
 
-  ask<What extends keyof A>(
-    what: What,
-    asked: Asked<A, What>,
+  request<Kind extends keyof A>(
+    what: Kind,
+    parameters: RequestParameters<A, Kind>,
     transferred: readonly Transferable[] = [],
-  ): Promise<Answer<A, What>> {
-    if (this.#isOver) return Promise.reject(this.#endOf(`${this.given.name} has ended`));
+  ): Promise<RequestResult<A, Kind>> {
+    if (this.#isOver) return Promise.reject(this.#terminationError(`${this.clientOptions.name} has ended`));
     const id = ++this.#lastId;
-    return new Promise<Answer<A, What>>((resolve, reject) => {
-      this.#worker.postMessage({ kind: 'ask', id, what, asked } satisfies AskMessage, transferred);
-      this.#waiting.set(id, { resolve, reject });
-      if (this.given.holdsProcess === false) this.#worker.ref();
+    return new Promise<RequestResult<A, Kind>>((resolve, reject) => {
+      this.#worker.postMessage({ kind: 'ask', id, name: what, parameters } satisfies RequestMessage, transferred);
+      this.#pending.set(id, { resolve, reject });
+      if (this.clientOptions.holdsProcess === false) this.#worker.ref();
     });
   }
 
   /** Terminates the thread. Pending requests reject with an error that contains `reason`. */
   async end(reason: string): Promise<void> {
-    this.#over(reason);
-    await this.#hold.ended(() => this.#isGone);
+    this.#rejectPending(reason);
+    await this.#terminationGuard.ended(() => this.#isGone);
     await this.#worker.terminate();
   }
 
-  #hear(message: AnswerMessage | Said): void {
+  #receive(message: ReplyMessage | Received): void {
     if (!isAnswer(message)) {
-      this.listener.said?.(message);
+      this.listener.received?.(message);
       return;
     }
-    const waiting = this.#waiting.get(message.id);
-    this.#waiting.delete(message.id);
+    const waiting = this.#pending.get(message.id);
+    this.#pending.delete(message.id);
     if (message.kind === 'answer') waiting?.resolve(message.value as never);
-    else waiting?.reject(this.listener.failureOf?.(message.failure) ?? errorOf(message.failure));
-    if (this.given.holdsProcess === false && this.#waiting.size === 0) this.#worker.unref();
+    else waiting?.reject(this.listener.requestError?.(message.failure) ?? errorOf(message.failure));
+    if (this.clientOptions.holdsProcess === false && this.#pending.size === 0) this.#worker.unref();
   }
 
-  #died(reason: string): void {
+  #fail(reason: string): void {
     if (this.#isOver) return;
-    this.#over(reason);
-    this.listener.died(reason);
+    this.#rejectPending(reason);
+    this.listener.failed(reason);
   }
 
-  #over(reason: string): void {
+  #rejectPending(reason: string): void {
     this.#isOver = true;
-    const waiting = this.#waiting;
-    this.#waiting = new Map();
-    for (const { reject } of waiting.values()) reject(this.#endOf(reason));
+    const waiting = this.#pending;
+    this.#pending = new Map();
+    for (const { reject } of waiting.values()) reject(this.#terminationError(reason));
   }
 
-  #endOf(reason: string): Error {
-    return this.listener.endOf?.(reason) ?? new Error(reason);
+  #terminationError(reason: string): Error {
+    return this.listener.terminationError?.(reason) ?? new Error(reason);
   }
 }
 
@@ -128,7 +135,7 @@ function errorOf(sent: unknown): Error {
   return Object.assign(new Error(message), code === undefined ? {} : { code });
 }
 
-function isAnswer(message: unknown): message is AnswerMessage {
-  const { kind } = message as AnswerMessage;
+function isAnswer(message: unknown): message is ReplyMessage {
+  const { kind } = message as ReplyMessage;
   return kind === 'answer' || kind === 'failure';
 }

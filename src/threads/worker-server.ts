@@ -1,22 +1,31 @@
 import { type MessagePort, parentPort, type Transferable } from 'node:worker_threads';
 import { terminationPoint } from '#libc/termination-guard.js';
-import type { Answer, AnswerMessage, Asked, AskMessage, Asks, SentFailure } from './thread-messages.js';
+import type {
+  ReplyMessage,
+  RequestMessage,
+  RequestParameters,
+  RequestResult,
+  SentFailure,
+  ThreadRequests,
+} from './thread-messages.js';
 
-type Answers<A extends Asks<A>> = {
-  readonly [What in keyof A]: (...asked: Asked<A, What>) => Answer<A, What> | Promise<Answer<A, What>>;
+type Handlers<A extends ThreadRequests<A>> = {
+  readonly [Kind in keyof A]: (
+    ...asked: RequestParameters<A, Kind>
+  ) => RequestResult<A, Kind> | Promise<RequestResult<A, Kind>>;
 };
 
 type ServeOptions<A> = {
   /** Converts an error to the value that is sent to the parent. By default, the value is a `SentFailure`. */
-  readonly failed?: (failure: unknown) => unknown;
+  readonly failureOf?: (failure: unknown) => unknown;
   /** Called after the reply to a request was sent. */
-  readonly answered?: (what: keyof A) => void;
+  readonly replied?: (what: keyof A) => void;
   /** Returns the objects in a result that are transferred instead of copied. */
   readonly transferredWith?: (value: unknown) => readonly Transferable[];
 };
 
 /** Runs in a worker thread, and serves the requests that the parent sends with its `WorkerClient`. */
-export class WorkerServer<A extends Asks<A>, Told = never, Said = never> {
+export class WorkerServer<A extends ThreadRequests<A>, Received = never, Sent = never> {
   readonly #port: MessagePort;
 
   /**
@@ -29,37 +38,41 @@ export class WorkerServer<A extends Asks<A>, Told = never, Said = never> {
     terminationPoint();
   }
 
-  tell(message: Said, transferred: readonly Transferable[] = []): void {
+  send(message: Sent, transferred: readonly Transferable[] = []): void {
     this.#port.postMessage(message, transferred);
   }
 
   /**
-   * Starts to serve: calls a function of `answers` for each request and sends its result as the reply. Passes
-   * other messages to `heard`, in the order of their arrival.
+   * Starts to serve: calls a function of `handlers` for each request and sends its result as the reply. Passes
+   * other messages to `received`, in the order of their arrival.
    */
-  serve(answers: Answers<A>, heard: (message: Told) => void = () => {}, options: ServeOptions<A> = {}): void {
-    this.#port.on('message', (message: AskMessage | Told) => {
-      if (isAsk(message)) void this.#answer(message, answers, options);
-      else heard(message);
+  serve(handlers: Handlers<A>, received: (message: Received) => void = () => {}, options: ServeOptions<A> = {}): void {
+    this.#port.on('message', (message: RequestMessage | Received) => {
+      if (isRequest(message)) void this.#reply(message, handlers, options);
+      else received(message);
     });
   }
 
-  async #answer({ id, what, asked }: AskMessage, answers: Answers<A>, options: ServeOptions<A>): Promise<void> {
+  async #reply(
+    { id, name: what, parameters: asked }: RequestMessage,
+    handlers: Handlers<A>,
+    options: ServeOptions<A>,
+  ): Promise<void> {
     const asks = what as keyof A;
-    let message: AnswerMessage;
+    let message: ReplyMessage;
     try {
-      message = { kind: 'answer', id, value: await answers[asks](...(asked as Asked<A, typeof asks>)) };
+      message = { kind: 'answer', id, value: await handlers[asks](...(asked as RequestParameters<A, typeof asks>)) };
     } catch (failure) {
-      message = { kind: 'failure', id, failure: (options.failed ?? sentFailure)(failure) };
+      message = { kind: 'failure', id, failure: (options.failureOf ?? sentFailure)(failure) };
     }
     const transferred = message.kind === 'answer' ? options.transferredWith?.(message.value) : undefined;
     this.#port.postMessage(message, transferred ?? []);
-    options.answered?.(asks);
+    options.replied?.(asks);
   }
 }
 
-function isAsk(message: unknown): message is AskMessage {
-  return (message as AskMessage).kind === 'ask';
+function isRequest(message: unknown): message is RequestMessage {
+  return (message as RequestMessage).kind === 'ask';
 }
 
 function sentFailure(failure: unknown): SentFailure {

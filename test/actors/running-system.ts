@@ -1,7 +1,7 @@
 import { filter, firstValueFrom, map, merge, timer } from 'rxjs';
 import { createSystem, type System, type SystemPorts } from '#actors/system.js';
 import type { PolicyWrite } from '#bus/policy-requests.js';
-import { createPolicyWorkshop } from '#policy-thread/policy-task-runner.js';
+import { createPolicyTaskRunner } from '#policy-thread/policy-task-runner.js';
 import type { PolicyThread } from '#policy-thread/policy-thread.js';
 import { openMemoryStore, type Store } from '#store/store.js';
 import { type FakeDatapath, fakeDatapath } from './fake-datapath.js';
@@ -10,7 +10,7 @@ const NOW = '2026-01-01T00:00:00.000Z';
 
 /** A fake policy thread: runs the tasks of the policy thread in the calling thread. */
 export function threadHere(): PolicyThread {
-  const perform = createPolicyWorkshop();
+  const perform = createPolicyTaskRunner();
   return {
     perform: async (work) => perform(work),
     begin: async () => {},

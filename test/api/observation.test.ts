@@ -145,7 +145,7 @@ describe('stats route', () => {
         connections: 16,
         refused: { no_ca: 17 },
         upstreamCaFault: 'no file',
-        joinFault: 'CAP_NET_RAW missing',
+        spliceFault: 'CAP_NET_RAW missing',
       },
       cluster: { isLeader: true, leader: 'a', members: ['a', 'b'], revision: 12, appliedRevision: 11, lag: 1 },
     };

@@ -12,7 +12,7 @@ import {
   TICK_NS,
 } from '#contracts/datapath-numbers.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
-import { FLOW_BYTES, FLOW_KEY_BYTES, FLOW_KEY_OFFSETS, FLOW_LINE_BYTES, FLOW_OFFSETS } from '#dataplane/abi/flow.js';
+import { FLOW_BYTES, FLOW_KEY_BYTES, FLOW_KEY_OFFSETS, FLOW_OFFSETS, FLOW_STRUCT_BYTES } from '#dataplane/abi/flow.js';
 import {
   HIT_BYTES,
   HIT_OFFSETS,
@@ -25,7 +25,7 @@ import { PROOF_PACKET, PROOF_PACKET_BYTES } from '#dataplane/abi/proof-packet.js
 import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/abi/settings.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
 import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
-import { OTHER, OTHER_KIND, OTHERS, OTHERS_BYTES } from '#dataplane/forwarding/third-party-hooks.js';
+import { HOOK_KIND, OTHER, OTHERS, OTHERS_BYTES } from '#dataplane/forwarding/third-party-hooks.js';
 import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/grant-layout.js';
 import { builtObject, builtThirdPartyProgram } from '#dataplane/loader/built-objects.js';
 import {
@@ -96,13 +96,13 @@ test('ACTIVE equals the layout of struct active (active word and deadlines) in t
 
 test('FLOW_OFFSETS and FLOW_KEY_OFFSETS equal the layouts of struct flow, tally and flow_key in the BPF object', () => {
   const [flow, tally] = [struct('flow'), struct('tally')];
-  const behind = Object.entries(tally.offsets).map(([name, offset]) => [name, FLOW_LINE_BYTES + offset]);
+  const behind = Object.entries(tally.offsets).map(([name, offset]) => [name, FLOW_STRUCT_BYTES + offset]);
   const both = {
     size: (flow.size ?? 0) + (tally.size ?? 0),
     offsets: { ...flow.offsets, ...Object.fromEntries(behind) },
   };
   expect([flow.size, both, struct('flow_key')]).toEqual([
-    FLOW_LINE_BYTES,
+    FLOW_STRUCT_BYTES,
     { size: FLOW_BYTES, offsets: FLOW_OFFSETS },
     { size: FLOW_KEY_BYTES, offsets: FLOW_KEY_OFFSETS },
   ]);
@@ -190,5 +190,5 @@ test('the constants for third-party hooks equal struct other and struct others i
     { size: OTHERS_BYTES, offsets: of },
   ]);
   expect(OTHERS_BYTES).toBe(of.found + places * size);
-  expect(enumeration('other_kind', 'OTHER_', others)).toEqual(OTHER_KIND);
+  expect(enumeration('other_kind', 'OTHER_', others)).toEqual(HOOK_KIND);
 });

@@ -7,7 +7,7 @@ import {
   FLOW_BYTES,
   FLOW_KEY_BYTES,
   FLOW_KEY_OFFSETS,
-  FLOW_LINE_BYTES,
+  FLOW_STRUCT_BYTES,
   type Flow,
   KEY_USED,
   readFlow,
@@ -27,7 +27,7 @@ import { TestRun } from '#libc/test-run.js';
 import { type FrameOptions, MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
 import { EXEMPT_BIT, MARK_MASK } from './marks.js';
 
-const LINE = FLOW_LINE_BYTES / 4;
+const LINE = FLOW_STRUCT_BYTES / 4;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const KEY_CLAIMED = 2;
 /**
@@ -84,7 +84,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       markMask: MARK_MASK,
       reversePath: 'off',
       passNonIpv4: false,
-      judgeAll: true,
+      classifyAll: true,
       traceWord: true,
       ...options,
     },
@@ -144,7 +144,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     const lines = new Uint8Array(table.flows.buffer);
     const tags = new Uint8Array(table.tags.buffer);
     for (let way = 8 - occupied; way < 8; way++) {
-      lines[way * FLOW_LINE_BYTES + FLOW_KEY_OFFSETS.use] = KEY_CLAIMED;
+      lines[way * FLOW_STRUCT_BYTES + FLOW_KEY_OFFSETS.use] = KEY_CLAIMED;
       tags[way] = 0x3f;
     }
   };

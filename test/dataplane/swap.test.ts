@@ -33,8 +33,12 @@ function sided(side: 0 | 1): Image {
   const own = (good: number, bad: number): Uint32Array => Uint32Array.from([0, 1], (at) => (at === side ? good : bad));
   const program: Program = {
     sources: { starts: first, values: Uint32Array.of(side) },
-    lists: { offsets: Uint32Array.of(0, 1, 2), segments: own(side, 1 - side), defaults: Uint32Array.of(mixed, mixed) },
-    segments: {
+    lists: {
+      offsets: Uint32Array.of(0, 1, 2),
+      ruleBlocks: own(side, 1 - side),
+      defaults: Uint32Array.of(mixed, mixed),
+    },
+    ruleBlocks: {
       destinations: Uint32Array.of(0, 1),
       wildcards: Uint32Array.of(NONE, NONE),
       named: Uint32Array.of(NONE, NONE),
@@ -44,10 +48,10 @@ function sided(side: 0 | 1): Image {
       starts: Uint32Array.of(0, 0),
       values: own(side, 1 - side),
     },
-    leaves: { offsets: Uint32Array.of(0, 1, 2), starts: Uint32Array.of(0, 0), values: own(mine, mixed) },
-    slices: { offsets: first, starts: new Uint32Array(), values: new Uint32Array() },
+    portMaps: { offsets: Uint32Array.of(0, 1, 2), starts: Uint32Array.of(0, 0), values: own(mine, mixed) },
+    sourcePortMaps: { offsets: first, starts: new Uint32Array(), values: new Uint32Array() },
     names: [],
-    nameLeaves: { segments: new Uint32Array(), names: new Uint32Array(), leaves: new Uint32Array() },
+    namePortMaps: { ruleBlocks: new Uint32Array(), names: new Uint32Array(), portMaps: new Uint32Array() },
     lookups: denyAll.lookups,
     ranks: 2,
     ruleNames: denyAll.ruleNames,

@@ -3,7 +3,7 @@ import { OPENED_SHIFT } from '#contracts/datapath-numbers.js';
 import { IPPROTO, type Policy } from '#contracts/policy-model.js';
 import { FLOW_BYTES, FLOW_OFFSETS, readFlow } from '#dataplane/abi/flow.js';
 import { HIT_REF_BYTES } from '#dataplane/abi/hit.js';
-import { settle, settlingOffsets } from '#dataplane/flows/flow-completion.js';
+import { completeFlow, settlingOffsets } from '#dataplane/flows/flow-completion.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { MappedFlows } from '#dataplane/flows/mapped-flows.js';
 import { describeMap, mapShape } from '#dataplane/loader/bpf-fd.js';
@@ -105,7 +105,7 @@ test('flows that the program of the idle slot allowed are flushed before the nex
   kernel.runPacket(dns);
   kernel.flip();
   expect(recordsOf()).toMatchObject([{ hit: 0 }]);
-  kernel.trafficStatistics.settle();
+  kernel.trafficStatistics.flushIdleSlot();
   expect(recordsOf()[0]?.hit).not.toBe(0);
 });
 
@@ -120,7 +120,7 @@ test('`settle` in user space completes flow statistics with the same values as a
   const ranks = new MappedMemory('rank_hits', fd, mapShape(fd).maxEntries * HIT_REF_BYTES);
   const offsets = settlingOffsets(withTally(flow, tally));
   const completed = views().map((view) => {
-    if (offsets !== undefined) settle(view, offsets, ranks.words);
+    if (offsets !== undefined) completeFlow(view, offsets, ranks.words);
     return readFlow(view);
   });
   ranks.unmap();
@@ -137,7 +137,7 @@ test('`settle` reads an opening time of 16 bits that has wrapped, and replaces a
   const openedAfter = (openedUnits: number, nowUnits: number): bigint => {
     const view = new DataView(new ArrayBuffer(FLOW_BYTES));
     view.setUint16(FLOW_OFFSETS.opened, openedUnits & 0xffff, true);
-    settle(view, FLOW_OFFSETS, new Uint32Array(4), () => BigInt(nowUnits) << BigInt(OPENED_SHIFT));
+    completeFlow(view, FLOW_OFFSETS, new Uint32Array(4), () => BigInt(nowUnits) << BigInt(OPENED_SHIFT));
     return view.getBigUint64(FLOW_OFFSETS.opened_ns, true) >> BigInt(OPENED_SHIFT);
   };
   expect([

@@ -36,7 +36,13 @@ const variants = both.flatMap((direct) =>
 // The verifier removes code that a setting disables, so it verifies another program for each combination of
 // settings.
 test.each(variants)('the kernel loads the BPF programs with the settings %o', (variant) => {
-  const kernel = loadForTest({ ...variant, flowShare, passNonIpv4: variant.direct, judgeAll: false, traceWord: false });
+  const kernel = loadForTest({
+    ...variant,
+    flowShare,
+    passNonIpv4: variant.direct,
+    classifyAll: false,
+    traceWord: false,
+  });
   // The verifier refuses a program after a million instructions. It needs about 60 ms for 100,000
   // instructions.
   expect(verifiedInstructions(kernel.object.programFd('weir_ingress'))).toBeLessThan(100_000);
@@ -45,7 +51,7 @@ test.each(variants)('the kernel loads the BPF programs with the settings %o', (v
 });
 
 test.each([1, 6, 7, MAX_SLOT_LINES])('the kernel loads the BPF programs with slots of %i cache lines', (slotLines) => {
-  const kernel = loadForTest({ slotLines, flowShare, copiesRoutes: canCopyRoutes(), judgeAll: false });
+  const kernel = loadForTest({ slotLines, flowShare, copiesRoutes: canCopyRoutes(), classifyAll: false });
   expect(kernel.slots.slotLines).toBe(slotLines);
   kernel.close();
 });

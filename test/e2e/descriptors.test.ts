@@ -62,7 +62,7 @@ describe('connections of other processes', () => {
       await expect.poll(used, { timeout: 4_000, interval: 10 }).toBeGreaterThan(most / 2);
       expect(used()).toBeLessThanOrEqual((most * 3) / 4 + 2);
       if (at[1] === '443') await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80, 443] } }]));
-      expect(await lines('"type":"look_changed","fault":"')).toBe(0);
+      expect(await lines('"type":"watch_fault_changed","fault":"')).toBe(0);
       expect(await lines('worker_died')).toBe(0);
     } finally {
       child.kill('SIGKILL');
@@ -77,7 +77,7 @@ describe('a process without free descriptors', () => {
     // From now on the node can open no descriptor above 2 (standard error): each attempt fails with EMFILE.
     await limit(3);
     try {
-      await expect.poll(() => lines('"type":"look_changed","fault":"'), soon).toBe(1);
+      await expect.poll(() => lines('"type":"watch_fault_changed","fault":"'), soon).toBe(1);
       expect(await node.log()).toMatch(/"fault":"[^"]*EMFILE/);
       // The kernel enforces the policy without the datapath thread. Kernel notifications during the failure
       // must not end the datapath thread.
@@ -88,7 +88,7 @@ describe('a process without free descriptors', () => {
     } finally {
       await limit(20_000);
     }
-    await expect.poll(() => lines('"type":"look_changed","fault":null'), soon).toBe(1);
+    await expect.poll(() => lines('"type":"watch_fault_changed","fault":null'), soon).toBe(1);
     await expect.poll(() => lines('"type":"guard_lost"'), soon).toBe(1);
     await node.ready();
     await expect

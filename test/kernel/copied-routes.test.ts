@@ -178,7 +178,7 @@ test.each(['off', 'loose'] as const)(
     await ip('route add default via 10.77.2.2');
     await ip('route add 10.64.0.0/10 via 10.77.1.2');
     const [other, copier] = [false, true].map((copiesRoutes) =>
-      loadForTest({ judgeAll: false, reversePath, copiesRoutes }),
+      loadForTest({ classifyAll: false, reversePath, copiesRoutes }),
     ) as [Loaded, Loaded];
     try {
       for (const kernel of [other, copier]) kernel.activate(allowAll);

@@ -40,7 +40,7 @@ afterAll(async () => {
 const loaded = new Map<string, Loaded>();
 function load(more: Parameters<typeof loadForTest>[0] = {}): void {
   const key = JSON.stringify(more);
-  kernel = loaded.get(key) ?? loadForTest({ judgeAll: false, reversePath: 'strict', ...more });
+  kernel = loaded.get(key) ?? loadForTest({ classifyAll: false, reversePath: 'strict', ...more });
   loaded.set(key, kernel);
   kernel.forget();
   kernel.activate(allowAll);
@@ -142,7 +142,7 @@ describe('a packet with an address of 127.0.0.0/8 is dropped as `loopback`', () 
   });
 
   test('even if no policy was ever activated', () => {
-    const fresh = loadForTest({ judgeAll: false });
+    const fresh = loadForTest({ classifyAll: false });
     try {
       fresh.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
       expect(fresh.runPacket({ ...asked, destination: at('127.0.0.1') }).returned).toBe(DROPPED);

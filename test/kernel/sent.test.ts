@@ -34,7 +34,7 @@ beforeAll(async () => {
   };
   lan = await door('lan0');
   wan = await door('wan0');
-  kernel = loadForTest({ judgeAll: false, reversePath: 'strict', direct: true, fibFlags: fibFlags() });
+  kernel = loadForTest({ classifyAll: false, reversePath: 'strict', direct: true, fibFlags: fibFlags() });
 }, 60_000);
 afterAll(async () => {
   kernel.close();

@@ -3,7 +3,7 @@ import type { SeenConnection } from '#contracts/seen-connection.js';
 import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { DeniedConnections } from '#observe/denied-connections.js';
 import { findingId } from '#observe/findings/finding-id.js';
-import { nobody } from '#observe/findings/no-decider.js';
+import { emptyIdentity } from '#observe/findings/no-decider.js';
 import { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
@@ -22,7 +22,7 @@ beforeEach(() => {
 });
 const add = (...connections: SeenConnection[]) => denied.add({ connections, lost: 0, lostDenied: 0 }, 0);
 const finding = {
-  ...nobody,
+  ...emptyIdentity,
   type: 'tls_deny',
   policyId: record.id,
   sourceGroup: 'lan',
@@ -67,7 +67,9 @@ test('`DeniedConnections` makes a separate finding with a separate id for each r
   const taken = denied.take();
   expect(taken.map(({ reason }) => reason)).toEqual([null, 'late', 'no_ca']);
   expect(new Set(taken.map((delta) => findingId(delta))).size).toBe(3);
-  expect(findingId({ ...nobody, type: 'l4_deny', effectiveAction: 'deny' })).toBe('71954b93b46d09b2c09e73279f95b8fe');
+  expect(findingId({ ...emptyIdentity, type: 'l4_deny', effectiveAction: 'deny' })).toBe(
+    '71954b93b46d09b2c09e73279f95b8fe',
+  );
 });
 
 test('`DeniedConnections` makes no finding of an allowed connection, and leaves the decider empty if no rule decided', () => {

@@ -3,7 +3,7 @@ import { IPPROTO } from '#contracts/policy-model.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { DeniedEvents, findingsOfLookups } from '#observe/denied-events.js';
-import { nobody } from '#observe/findings/no-decider.js';
+import { emptyIdentity } from '#observe/findings/no-decider.js';
 import { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { ruleNamesOf } from '#policy/model/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
@@ -31,7 +31,7 @@ const deny = (more: Partial<EventInput> = {}): EventInput => ({
   ...more,
 });
 const finding = {
-  ...nobody,
+  ...emptyIdentity,
   type: 'l4_deny',
   sourceGroup: 'lan',
   rule: 'no',
@@ -56,7 +56,7 @@ test.each<[string, Partial<EventInput>, object]>([
   [
     'dropped without a verdict',
     { type: 'dropped', verdict: null, dropReason: 5, epoch: 0, hit: 0 },
-    { ...nobody, dropReason: 'spoofed_source', generation: null },
+    { ...emptyIdentity, dropReason: 'spoofed_source', generation: null },
   ],
   [
     'passed in audit mode',

@@ -53,7 +53,7 @@ const EVERY_PART: NodeStats = {
     connections: 29,
     refused: { 'upstream_untrusted:expired': 30, no_ca: 31, server_unreachable: 32, too_many_connections: 33 },
     upstreamCaFault: 'it holds no certificate',
-    joinFault: 'CAP_NET_RAW missing',
+    spliceFault: 'CAP_NET_RAW missing',
   },
   observer: {
     readers: 2,

@@ -65,7 +65,7 @@ beforeEach(() => {
   batches = new MessageChannel();
   facts = new MessageChannel();
   source = { batches: batches.port2, facts: facts.port2, taken: new Int32Array(new SharedArrayBuffer(4)) };
-  observer.hear(source);
+  observer.readEvents(source);
 });
 afterEach(async () => {
   await observer.close();

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest';
-import { createPolicyThread, PolicyThreadDied } from '#policy-thread/policy-thread.js';
+import { createPolicyThread, PolicyThreadFailed } from '#policy-thread/policy-thread.js';
 import type { PreparePolicy } from '#policy-thread/policy-work.js';
 import { config } from '../actors/running-system.js';
 
@@ -57,7 +57,7 @@ test('an abort of `PolicyThread.perform` ends the worker thread, and the next `p
   const unwatch = thread.watch((failure) => reported.push(failure));
   const given = thread.perform(large(), { signal: abort.signal });
   abort.abort();
-  await expect(given).rejects.toBeInstanceOf(PolicyThreadDied);
+  await expect(given).rejects.toBeInstanceOf(PolicyThreadFailed);
   expect((await thread.perform(work(config('lan', 'enforce')))).kind).toBe('prepared');
   expect(reported).toEqual([]);
   unwatch();
@@ -67,7 +67,7 @@ test('a policy thread that runs out of memory fails only its task, and reports t
   const small = createPolicyThread({ maxHeapMiB: 16 });
   const reported: (string | null)[] = [];
   small.watch((failure) => reported.push(failure));
-  await expect(small.perform(large())).rejects.toBeInstanceOf(PolicyThreadDied);
+  await expect(small.perform(large())).rejects.toBeInstanceOf(PolicyThreadFailed);
   expect(reported).toEqual([expect.stringContaining('the policy thread died')]);
   expect((await small.perform(work(config('lan', 'enforce')))).kind).toBe('prepared');
   expect(reported.slice(1)).toEqual([null]);

@@ -314,7 +314,7 @@ describe('a policy with an intercept rule', () => {
       use: () => {},
       useCa: () => {},
       grantsBy: () => {},
-      joinBy: () => {},
+      spliceBy: () => {},
       stats: () => Promise.reject(new Error('not asked')),
       watch: () => () => {},
       observe: () => () => {},

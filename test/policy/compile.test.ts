@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { IntervalPool, Intervals } from '#contracts/interval-map.js';
 import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
-import { MAX_SEGMENTS, type Program } from '#contracts/program.js';
+import { MAX_RULE_BLOCKS, type Program } from '#contracts/program.js';
 import { NO_MATCH, rankOf, verdictWord } from '#contracts/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
@@ -23,7 +23,7 @@ function some(count: number, make: (number: number) => Rule): Rule[] {
 }
 
 function entries(program: Program): number {
-  const { sources, destinations, leaves, slices } = program;
+  const { sources, destinations, portMaps: leaves, sourcePortMaps: slices } = program;
   return sources.starts.length + destinations.starts.length + leaves.starts.length + slices.starts.length;
 }
 
@@ -98,7 +98,7 @@ describe('`compile`', () => {
   test('gives each verdict word the verdict and the audit bit of the rule or default at the rank in the word', () => {
     for (let seed = 0; seed < 60; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
-      const { leaves, slices, lists } = compile(given);
+      const { portMaps: leaves, sourcePortMaps: slices, lists } = compile(given);
       const found = places(given);
       const words = [...leaves.values, ...slices.values, ...lists.defaults].filter((value) => value < NO_MATCH);
       for (const value of words) {
@@ -114,14 +114,14 @@ describe('`compile`', () => {
       policy([group(['10.1.0.0/16'], [rule({ protocol: 6, ports: ['80'] })]), group(['10.0.0.0/8'], rules)]),
     );
     expect(Array.from(program.lists.offsets)).toEqual([0, 0, 1, 3]);
-    expect(program.segments.destinations.length).toBe(2);
+    expect(program.ruleBlocks.destinations.length).toBe(2);
   });
 
   test('writes interval maps that start at 0, ascend strictly, and have different values in adjacent intervals', () => {
     for (let seed = 0; seed < 100; seed++) {
       const program = compile(generatePolicy(new Random(seed), { groups: 8, rules: 12 }));
       checkMap(program.sources);
-      for (const pool of [program.destinations, program.leaves, program.slices]) checkPool(pool);
+      for (const pool of [program.destinations, program.portMaps, program.sourcePortMaps]) checkPool(pool);
     }
   });
 
@@ -134,8 +134,14 @@ describe('`compile`', () => {
 
   test('references every port map and every source-port map that the program stores', () => {
     for (let seed = 0; seed < 50; seed++) {
-      const { segments, destinations, leaves, slices, nameLeaves } = compile(generatePolicy(new Random(seed)));
-      const used = new Set([...destinations.values, ...segments.wildcards, ...segments.named, ...nameLeaves.leaves]);
+      const {
+        ruleBlocks: segments,
+        destinations,
+        portMaps: leaves,
+        sourcePortMaps: slices,
+        namePortMaps: nameLeaves,
+      } = compile(generatePolicy(new Random(seed)));
+      const used = new Set([...destinations.values, ...segments.wildcards, ...segments.named, ...nameLeaves.portMaps]);
       for (let leaf = 0; leaf + 1 < leaves.offsets.length; leaf++) expect(used).toContain(leaf);
       const usedSlices = new Set(
         [...leaves.values].filter((value) => value >= 2 ** 31).map((value) => value - 2 ** 31),
@@ -149,13 +155,13 @@ describe('`compile` of a group that many sources share', () => {
   test('stores 2,000 shared rules once, not once for each of 2,000 sources', () => {
     const given = catchAll(2_000, 2_000);
     const program = compile(given);
-    expect(program.segments.destinations.length).toBe(2_001);
+    expect(program.ruleBlocks.destinations.length).toBe(2_001);
     expect(entries(program)).toBeLessThan(30_000);
     checkSame(given, program, 200);
   });
 
   test('copies the rules of a small shared group into the rule block of each list', () => {
-    expect(compile(catchAll(10, 10)).lists.segments.length).toBe(11);
+    expect(compile(catchAll(10, 10)).lists.ruleBlocks.length).toBe(11);
   });
 
   test('stores 1,000 adjacent groups of one rule each in one rule block if all sources share the groups', () => {
@@ -171,7 +177,7 @@ describe('`compile` of a group that many sources share', () => {
     );
     const given = policy([...run, ...own]);
     const program = compile(given);
-    expect(program.segments.destinations.length).toBe(1_001);
+    expect(program.ruleBlocks.destinations.length).toBe(1_001);
     checkSame(given, program, 100);
   });
 
@@ -240,7 +246,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
       }),
     );
     const error = tooLarge(() => compile(policy([group(['0.0.0.0/0'], rules)]), { limits: { entries: 100_000 } }));
-    expect(error.table).toBe('slices');
+    expect(error.table).toBe('source-port maps');
   });
 
   test('throws CompileTooLarge with table steps if the compilation needs more steps than allowed', () => {
@@ -298,10 +304,10 @@ function checkMap({ starts, values }: Intervals): void {
 }
 
 function checkSegments(program: Program): void {
-  const { lists, segments } = program;
+  const { lists, ruleBlocks: segments } = program;
   for (let list = 0; list < lists.defaults.length; list++) {
-    const own = lists.segments.subarray(lists.offsets[list], lists.offsets[list + 1]);
-    expect(own.length).toBeLessThanOrEqual(MAX_SEGMENTS);
+    const own = lists.ruleBlocks.subarray(lists.offsets[list], lists.offsets[list + 1]);
+    expect(own.length).toBeLessThanOrEqual(MAX_RULE_BLOCKS);
     let last = -1;
     for (const segment of own) {
       const map = segments.destinations[segment] ?? 0;
@@ -318,7 +324,7 @@ function mapValues(pool: IntervalPool, map: number): readonly number[] {
   return [...pool.values.subarray(pool.offsets[map] ?? pool.values.length, pool.offsets[map + 1])];
 }
 
-function wordsOf({ leaves, slices }: Program, leaf: number): readonly number[] {
+function wordsOf({ portMaps: leaves, sourcePortMaps: slices }: Program, leaf: number): readonly number[] {
   return mapValues(leaves, leaf)
     .flatMap((value) => (value < 2 ** 31 ? [value] : mapValues(slices, value - 2 ** 31)))
     .filter((value) => value !== 0x7fff_ffff);

@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 import type { PolicyConfig, RuleConfig, SourceGroupConfig } from '#contracts/policy-document.js';
 import type { Problem, Warning } from '#contracts/policy-problem.js';
 import type { TextEdit } from '#contracts/policy-record.js';
-import { deleteGroup, type GroupWriteContext, type HeldPolicy, putGroup } from '#policy/check/group-write.js';
+import { deleteGroup, type GroupWriteContext, type ParsedPolicy, putGroup } from '#policy/check/group-write.js';
 import { type ReadPolicy, readPolicy } from '#policy/check/read-policy.js';
-import { SourceHolders } from '#policy/check/source-holders.js';
+import { ContainingGroups } from '#policy/check/source-holders.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -83,9 +83,9 @@ describe('`putGroup` and `deleteGroup` in random sequence', () => {
       const random = new Random(seed + round * 7919);
       let document: PolicyConfig = random.chance(0.5) ? {} : { default_policy: 'allow', source_groups: [] };
       let text: Buffer = Buffer.from(JSON.stringify(document, null, space));
-      let held: HeldPolicy = read(text.toString(), form).held;
+      let held: ParsedPolicy = read(text.toString(), form).parsed;
       const memory = new CompileMemory();
-      const holders = new SourceHolders();
+      const holders = new ContainingGroups();
       for (let step = 0; step < 25; step++) {
         const groups = document.source_groups ?? [];
         const id = `g${random.below(8)}`;
@@ -93,8 +93,11 @@ describe('`putGroup` and `deleteGroup` in random sequence', () => {
         const group = random.chance(0.3) ? null : randomGroup(random, id, form);
         const write =
           group === null
-            ? deleteGroup(held, id, { ...context, holders })
-            : putGroup(held, id, Buffer.from(` ${JSON.stringify(group, null, space)}\n`), { ...context, holders });
+            ? deleteGroup(held, id, { ...context, containingGroups: holders })
+            : putGroup(held, id, Buffer.from(` ${JSON.stringify(group, null, space)}\n`), {
+                ...context,
+                containingGroups: holders,
+              });
         if (group === null && index === -1) {
           expect(write).toBeNull();
           continue;
@@ -106,12 +109,12 @@ describe('`putGroup` and `deleteGroup` in random sequence', () => {
             group === null ? groups.toSpliced(index, 1) : index === -1 ? [...groups, group] : groups.with(index, group),
         };
         text = applied(text, write.edit);
-        held = write.held;
+        held = write.parsed;
         expect(JSON.parse(text.toString())).toEqual(document);
         if (space === undefined) expect(text.toString()).toBe(JSON.stringify(document));
 
         const whole = read(text.toString(), form);
-        expect(comparable(held)).toEqual(comparable(whole.held));
+        expect(comparable(held)).toEqual(comparable(whole.parsed));
         expect(write.policy).toEqual(whole.policy);
         expect(compile(write.policy, { memory })).toEqual(compile(whole.policy));
         const place = group === null ? undefined : index === -1 ? groups.length : index;
@@ -128,7 +131,7 @@ describe('`putGroup` and `deleteGroup` in random sequence', () => {
 const lan = { id: 'lan', sources: { cidrs: ['10.0.0.0/8'] }, rules: [{ id: 'r', action: 'allow', match: {} }] };
 const wan = { id: 'wan', sources: { cidrs: ['192.0.2.0/24'] } };
 const kube = { id: 'kube', sources: { kubernetes: [{ integration: 'prod', node_selector: {} }] } };
-const heldOf = (...groups: readonly unknown[]) => read(JSON.stringify({ source_groups: groups }), 'envelope').held;
+const heldOf = (...groups: readonly unknown[]) => read(JSON.stringify({ source_groups: groups }), 'envelope').parsed;
 const problemLines = (write: { ok: boolean; problems?: readonly Problem[] }): string[] =>
   (write.problems ?? []).map(({ pointer, code }) => `${code} ${pointer}`);
 
@@ -162,7 +165,7 @@ describe('`putGroup` and `deleteGroup`', () => {
   });
 
   test('putGroup requires a mode in the group if the policy is in the singleton form', () => {
-    const { held } = read(JSON.stringify({ source_groups: [{ ...lan, mode: 'audit' }] }), 'singleton');
+    const { parsed: held } = read(JSON.stringify({ source_groups: [{ ...lan, mode: 'audit' }] }), 'singleton');
     expect(problemLines(putGroup(held, 'wan', bytes(wan), context) as never)).toEqual(['mode_required /mode']);
   });
 

@@ -33,7 +33,7 @@ describe('`readPolicy`', () => {
     const policy = '{ "source_groups": [{"id": "büro", "sources": {"cidrs": ["10.0.0.1/8"]}}] }';
     const read = readPolicy(`{"name": " Main ", "policy" : ${policy}, "mode": "enforce"}`, envelope);
     if (!read.ok) throw new Error('not read');
-    const { held, ...rest } = read;
+    const { parsed: held, ...rest } = read;
     expect([held.parts.form, held.parts.mode]).toEqual(['envelope', 'enforce']);
     expect(held.outline).toEqual({ close: 75, hasMembers: true, list: 19, starts: [20], ends: [73] });
     expect(rest).toEqual({

@@ -28,7 +28,7 @@ function through(groups: readonly GroupInput[], before: Policy | null = null, mo
   const context = { dns: true, servicePlane: true, fallback: 'deny', recordMode: 'enforce', form: 'envelope' } as const;
   const read = readText(body, { ...context, integrations: undefined, parseCertificate: () => undefined });
   if (!read.ok) throw new Error(JSON.stringify(read.problems));
-  const { parts } = read.held;
+  const { parts } = read.parsed;
   const texts = walkOf(parts.groups).map(({ text }) => text ?? new Uint8Array(0));
   const policy = policyOf(parts, 'deny');
   return { policy, there: readPolicy(new PolicyWriter().write(policy, texts), before) };

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { AnyMachineSnapshot } from 'xstate';
-import { STANDINGS } from '#statecharts/readiness.js';
+import { CONDITIONS } from '#statecharts/readiness.js';
 import { ignored, inlineBehaviour, leavesIn, leavesOf, reachable, unhandledInvokes } from './chart-walk.js';
 import { WALKS } from './walks.js';
 
@@ -9,7 +9,7 @@ import { WALKS } from './walks.js';
  * require exactly one tag and one detail.
  */
 function sayings(snapshot: AnyMachineSnapshot, part: string): { tags: string[]; details: number } {
-  const tags = STANDINGS.map((standing) => `${part}:${standing}`).filter((tag) => snapshot.hasTag(tag));
+  const tags = CONDITIONS.map((standing) => `${part}:${standing}`).filter((tag) => snapshot.hasTag(tag));
   const metas = Object.values(snapshot.getMeta()) as ({ part: string } | undefined)[];
   return { tags, details: metas.filter((meta) => meta?.part === part).length };
 }

@@ -12,13 +12,13 @@ const none = new Uint32Array(0);
 const zero = new Uint32Array(1);
 export const PROGRAM: Program = {
   sources: { starts: zero, values: zero },
-  lists: { offsets: zero, segments: none, defaults: none },
-  segments: { destinations: none, wildcards: none, named: none },
+  lists: { offsets: zero, ruleBlocks: none, defaults: none },
+  ruleBlocks: { destinations: none, wildcards: none, named: none },
   destinations: { starts: none, values: none, offsets: zero },
-  leaves: { starts: none, values: none, offsets: zero },
-  slices: { starts: none, values: none, offsets: zero },
+  portMaps: { starts: none, values: none, offsets: zero },
+  sourcePortMaps: { starts: none, values: none, offsets: zero },
   names: [],
-  nameLeaves: { segments: none, names: none, leaves: none },
+  namePortMaps: { ruleBlocks: none, names: none, portMaps: none },
   lookups: {
     sources: { starts: zero, values: zero },
     classes: { offsets: zero, groups: none, defaults: none },

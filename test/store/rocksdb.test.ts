@@ -25,9 +25,9 @@ describe('`RocksDb`', () => {
     for (let round = 0; round < 20; round++) {
       const thread = new WorkerClient<DatabaseAsks>(
         { entry, name: 'a thread' },
-        { died: (reason) => expect.fail(reason) },
+        { failed: (reason) => expect.fail(reason) },
       );
-      await thread.ask('begin', [folder]);
+      await thread.request('begin', [folder]);
       await delay(round);
       await thread.end('enough');
       await expectWritten(folder);
@@ -41,10 +41,10 @@ describe('`RocksDb`', () => {
       const died = once(events, 'died');
       const thread = new WorkerClient<DatabaseAsks>(
         { entry, name: 'a thread' },
-        { died: (reason) => events.emit('died', reason) },
+        { failed: (reason) => events.emit('died', reason) },
       );
-      await thread.ask('begin', [folder]);
-      await thread.ask('fail', []).catch(() => {});
+      await thread.request('begin', [folder]);
+      await thread.request('fail', []).catch(() => {});
       expect(await died).toEqual(['a thread died: as asked']);
       await expectWritten(folder);
     }

@@ -24,7 +24,7 @@ parent.serve(
   ({ kind, text }) => {
     if (kind === 'die') throw new Error(text);
     notes.push(text);
-    parent.tell({ kind: 'noted', text });
+    parent.send({ kind: 'noted', text });
   },
   { transferredWith: (value) => (value instanceof Uint8Array ? [value.buffer as ArrayBuffer] : []) },
 );

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Client } from '../client.js';
-import { understood } from '../remote.js';
+import { parseReply } from '../remote.js';
 
 /**
  * Maps the placeholder of a flag or argument in help texts to the fixed list of values that the API accepts.
@@ -57,12 +57,12 @@ async function everyValue(kind: NodeValue, client: Client, groups: readonly stri
     case 'token-id':
       return (await itemsAt('/api/v1/tokens', client)).map(({ id }) => id);
     case 'hostname': {
-      const { items } = understood(namesSchema, await client.request('/api/v1/dns-cache'));
+      const { items } = parseReply(namesSchema, await client.request('/api/v1/dns-cache'));
       return items.map(({ hostname }) => hostname);
     }
     case 'group':
     case 'rule': {
-      const { source_groups: found = [] } = understood(policySchema, await client.request('/api/v1/policy'));
+      const { source_groups: found = [] } = parseReply(policySchema, await client.request('/api/v1/policy'));
       if (kind === 'group') return found.map(({ id }) => id);
       const selected = groups.length === 0 ? found : found.filter(({ id }) => groups.includes(id));
       return selected.flatMap(({ rules = [] }) => rules.map(({ id }) => id));
@@ -71,7 +71,7 @@ async function everyValue(kind: NodeValue, client: Client, groups: readonly stri
 }
 
 async function itemsAt(path: string, client: Client): Promise<z.infer<typeof idSchema>['items']> {
-  return understood(idSchema, await client.request(path)).items;
+  return parseReply(idSchema, await client.request(path)).items;
 }
 
 /**

@@ -3,7 +3,7 @@ import { CliError, type Problem } from '#cli/command-error.js';
 import { failingChecks, waitUntilReady } from '#cli/node-readiness.js';
 import type { Client } from '../client.js';
 import { duration } from '../number.js';
-import { type Output, print, understood } from '../remote.js';
+import { type Output, parseReply, print } from '../remote.js';
 import { styleOf } from '../style.js';
 import type { Terminal } from '../terminal.js';
 import { labelOf, type PolicyRecord, recordSchema } from './policy-records.js';
@@ -39,12 +39,12 @@ export const DRY_RUN = 'dry_run=true';
 export const quoted = (etag: string): string => (etag === '*' || etag.startsWith('"') ? etag : `"${etag}"`);
 
 export function checkedOf(body: unknown): Applied {
-  const { warnings, proof, ...record } = understood(drySchema, body);
+  const { warnings, proof, ...record } = parseReply(drySchema, body);
   return { record: recordSchema.parse(record), dry_run: true, generation: null, etag: null, warnings, proof };
 }
 
 export function writtenOf({ headers, body }: { readonly headers: Headers; readonly body: unknown }): Applied {
-  const { warnings, proof, ...record } = understood(writtenSchema, body);
+  const { warnings, proof, ...record } = parseReply(writtenSchema, body);
   return { ...headersOf(headers), record: recordSchema.parse(record), warnings, proof };
 }
 

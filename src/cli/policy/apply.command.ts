@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { CliError, RefusedError } from '#cli/command-error.js';
 import { type Client, createClient } from '../client.js';
 import { duration } from '../number.js';
-import { type Output, remote, understood } from '../remote.js';
+import { type Output, parseReply, remote } from '../remote.js';
 import type { Terminal } from '../terminal.js';
 import {
   type Applied,
@@ -87,9 +87,9 @@ async function put(
   // The response in singleton form contains only the codes of warnings. Request a dry run of the same policy,
   // whose response contains the messages.
   const codes = answer.headers.get('weir-warnings')?.split(', ') ?? [];
-  const said = codes.length === 0 ? [] : understood(drySchema, (await ask([DRY_RUN])).body).warnings;
+  const described = codes.length === 0 ? [] : parseReply(drySchema, (await ask([DRY_RUN])).body).warnings;
   const warnings = codes.flatMap((code) => {
-    const meant = said.filter((warning) => warning.code === code);
+    const meant = described.filter((warning) => warning.code === code);
     return meant.length > 0 ? meant : [{ pointer: '', code, message: 'See docs/errors.md.' }];
   });
   return { ...written, record, warnings, proof: null };

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { CliError, RefusedError } from '#cli/command-error.js';
 import { createClient } from '../client.js';
 import { numberUpTo } from '../number.js';
-import { type Output, print, remote, understood } from '../remote.js';
+import { type Output, parseReply, print, remote } from '../remote.js';
 import { type Style, styleOf } from '../style.js';
 import { table } from '../table.js';
 import type { Terminal } from '../terminal.js';
@@ -68,10 +68,10 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
     .option('--query <hostname>', 'explain the DNS lookup of this name instead of a packet')
     .option('-f, --file <file>', 'explain with this policy instead of the active one; - reads standard input')
     .action(async ({ file, ...options }: Output & Question & { file?: string }) => {
-      const asked = questionOf(options);
+      const question = questionOf(options);
       const client = createClient(options, terminal);
       const source = file === undefined ? undefined : await readSource(file, terminal);
-      const body = source === undefined ? asked : { ...asked, policy: singletonOf(source) };
+      const body = source === undefined ? question : { ...question, policy: singletonOf(source) };
       const answer = await client
         .request('/api/v1/policy/explain', { method: 'POST', body })
         .catch((error: unknown) => {
@@ -79,7 +79,7 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
           const isAboutPolicy = error.problems.every(({ pointer }) => pointer.startsWith('/policy/'));
           throw isAboutPolicy ? atLines(error, source, source.form === 'singleton' ? '/policy' : '') : error;
         });
-      const explained = understood(explainedSchema, answer);
+      const explained = parseReply(explainedSchema, answer);
       print(terminal, options.output, explained, () => text(explained, styleOf(terminal)));
     });
 }
@@ -100,9 +100,9 @@ function questionOf({
   hello,
   ...http
 }: Question): object {
-  const said = { sni, tls: hello === undefined ? undefined : { hello }, http: requestOf(http) };
+  const connection = { sni, tls: hello === undefined ? undefined : { hello }, http: requestOf(http) };
   const packet = {
-    ...said,
+    ...connection,
     dst,
     src_port: srcPort,
     dst_port: dstPort,

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Client } from '#cli/client.js';
 import { CliError } from '#cli/command-error.js';
-import { understood } from '#cli/remote.js';
+import { parseReply } from '#cli/remote.js';
 
 export const recordSchema = z.object({
   id: z.string(),
@@ -25,7 +25,7 @@ export const etagOf = ({ id, revision }: PolicyRecord): string => `"${id}.${revi
 export const labelOf = ({ id, name }: PolicyRecord): string => name ?? id;
 
 export async function listPolicies(client: Client): Promise<PolicyRecord[]> {
-  return understood(listSchema, await client.request('/api/v1/policies')).items;
+  return parseReply(listSchema, await client.request('/api/v1/policies')).items;
 }
 
 /** Returns the record of the policy with this id or name. Throws a `CliError` if there is no such policy. */
@@ -49,7 +49,7 @@ const bothGiven = () => new CliError('a name and --id are two ways to say the sa
  */
 export async function readStored(client: Client, which: Which): Promise<Stored | null> {
   const path = pathOf(which) ?? (await pathOfActive(client));
-  return path === null ? null : understood(storedSchema, await client.request(path));
+  return path === null ? null : parseReply(storedSchema, await client.request(path));
 }
 
 function pathOf({ id, name }: Which): string | undefined {

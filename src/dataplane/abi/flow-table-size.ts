@@ -22,6 +22,6 @@ export function flowSets(capacity: number): number {
 }
 
 /** Returns the number of slots of a flow table with this capacity in flows. */
-export function flowLines(capacity: number): number {
+export function flowSlots(capacity: number): number {
   return WAYS * flowSets(capacity);
 }

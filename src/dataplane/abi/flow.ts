@@ -25,10 +25,10 @@ export const FLOW_OFFSETS = {
 } as const;
 export const FLOW_BYTES = 128;
 /**
- * Size of `struct flow` in bytes; the other `FLOW_BYTES - FLOW_LINE_BYTES` bytes of a decoded flow are
+ * Size of `struct flow` in bytes; the other `FLOW_BYTES - FLOW_STRUCT_BYTES` bytes of a decoded flow are
  * `struct tally`.
  */
-export const FLOW_LINE_BYTES = 64;
+export const FLOW_STRUCT_BYTES = 64;
 export const FLOW_KEY_OFFSETS = {
   low_address: 0,
   high_address: 4,

@@ -37,7 +37,7 @@ export type Settings = {
   readonly timeoutsMs: FlowTimeouts;
   readonly passNonIpv4: boolean;
   readonly policeLocal: boolean;
-  readonly judgeAll: boolean;
+  readonly classifyAll: boolean;
   readonly traceWord: boolean;
   /**
    * Whether the datapath may send allowed packets directly to the next interface, without the network stack.
@@ -137,7 +137,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   set(SETTINGS_OFFSETS.share_from, settings.flowShare >= 1 ? NO_LIMIT : Math.floor(settings.flowCapacity / 2));
   flag(SETTINGS_OFFSETS.pass_non_ipv4, settings.passNonIpv4);
   flag(SETTINGS_OFFSETS.police_local, settings.policeLocal);
-  flag(SETTINGS_OFFSETS.classify_all, settings.judgeAll);
+  flag(SETTINGS_OFFSETS.classify_all, settings.classifyAll);
   flag(SETTINGS_OFFSETS.trace_word, settings.traceWord);
   flag(SETTINGS_OFFSETS.direct, settings.direct);
   view.setUint8(SETTINGS_OFFSETS.fib_flags, settings.fibFlags);

@@ -17,15 +17,15 @@ export class Prover {
 
   /**
    * Returns the first packet for which the kernel returns another verdict word than the sample expects; null
-   * if all verdict words match. Calls `breathe` before each batch, so that the caller can serve other
+   * if all verdict words match. Calls `yieldToRequests` before each batch, so that the caller can serve other
    * requests.
    */
-  mismatch(sample: ProofSample, slot: 0 | 1, breathe?: () => void): ProofMismatch | null {
+  mismatch(sample: ProofSample, slot: 0 | 1, yieldToRequests?: () => void): ProofMismatch | null {
     const request = new DataView(this.#request.buffer);
     const { words: cells } = this.#memory;
     const { expected } = sample;
     for (let from = 0; from < expected.length; from += PROOF_BATCH) {
-      breathe?.();
+      yieldToRequests?.();
       const count = Math.min(PROOF_BATCH, expected.length - from);
       writeProofPackets(cells, sample, from, from + count);
       request.setUint32(0, slot, true);

@@ -107,7 +107,7 @@ export class Slots {
   fill(image: Image, generation: number): void {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
-    this.settle();
+    this.awaitIdle();
     const base = this.idleSlot * this.slotLines * LINE_WORDS;
     const words = this.#program.words;
     words.set(image.words, base);
@@ -206,7 +206,7 @@ export class Slots {
    * If a packet may still be reading the idle slot, waits for a grace period, so that the next call of `fill`
    * need not wait.
    */
-  settle(): void {
+  awaitIdle(): void {
     if (!this.#graceDue) return;
     awaitGracePeriod();
     this.#graceDue = false;

@@ -15,8 +15,8 @@ export const CLSACT = { handle: 0x57e1, priority: 1 };
  * that interface, replaces that program.
  */
 export function attachTcx(programFd: number, ifindex: number, direction: Direction, pinPath: string): void {
-  const held = tcxProgram(ifindex, pinPath);
-  if (held !== undefined) {
+  const attached = tcxProgram(ifindex, pinPath);
+  if (attached !== undefined) {
     const fd = openPinned(pinPath);
     try {
       check(`update link of interface ${ifindex}`, libbpf().bpf_link_update(fd, programFd, null));

@@ -58,7 +58,7 @@ export class Hooks {
    * Returns the id of Weir's BPF program on a hook, and whether TCX or clsact attaches it; undefined if Weir
    * has no program there.
    */
-  held(
+  attachedProgram(
     { ifindex }: Interface,
     direction: Direction,
   ): { readonly programId: number; readonly by: Attachment['by'] } | undefined {
@@ -69,9 +69,9 @@ export class Hooks {
   }
 
   /** Returns the ids of all BPF programs that this node's Weir attached, on any interface. */
-  heldPrograms(): number[] {
+  attachedPrograms(): number[] {
     return listInterfaces().flatMap((found) =>
-      DIRECTIONS.flatMap((direction) => this.held(found, direction)?.programId ?? []),
+      DIRECTIONS.flatMap((direction) => this.attachedProgram(found, direction)?.programId ?? []),
     );
   }
 

@@ -1,18 +1,18 @@
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import type { Interface } from './interfaces.js';
 import { OwnedElsewhere } from './ownership.js';
-import { judgesBy, weirHooks } from './weir-hooks.js';
+import { mapSetOf, weirHooks } from './weir-hooks.js';
 
 /**
  * Throws `OwnedElsewhere` if BPF programs of another Weir node, with another pin path, are on the same
  * interfaces, since two policies would then apply to each packet. Ignores a clsact program without any pin,
  * which belongs to no node; a later attach replaces that program.
  */
-export function refuseForeign(pinPath: string, policed: readonly Interface[], held: readonly number[]): void {
+export function refuseOtherNodes(pinPath: string, policed: readonly Interface[], held: readonly number[]): void {
   const sets = mapSetsIn(pinPath);
   try {
     for (const { interface: found, by, program, pinPath: path } of weirHooks(policed, pinPath)) {
-      if (path === pinPath || judgesBy(program, sets) !== undefined) continue;
+      if (path === pinPath || mapSetOf(program, sets) !== undefined) continue;
       if (path !== undefined) {
         throw new OwnedElsewhere(
           `${found.name} is policed by what another node left pinned in ${path}: make that dataplane.pin_path, or remove it with weir dataplane detach --pin-path ${path}`,

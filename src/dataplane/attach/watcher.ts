@@ -17,20 +17,20 @@ export class Watcher {
    * The policed interfaces: interface name → interface index. Undefined before the first call of `attached`.
    */
   #known: Map<string, number> | undefined;
-  readonly #told = new Set<string>();
-  #guardToldLost = false;
-  #diversionToldLost = false;
-  #pinsToldLost = false;
+  readonly #reportedNames = new Set<string>();
+  #guardReportedLost = false;
+  #diversionReportedLost = false;
+  #pinsReportedLost = false;
   /** The last result of the configuration review that was reported; undefined before the first report. */
   #review: Review | undefined;
   #refusing: readonly FlowRefusal[] = [];
 
   attached(interfaces: readonly Interface[]): void {
     this.#known = new Map(interfaces.map(({ name, ifindex }) => [name, ifindex]));
-    this.#told.clear();
-    this.#guardToldLost = false;
-    this.#diversionToldLost = false;
-    this.#pinsToldLost = false;
+    this.#reportedNames.clear();
+    this.#guardReportedLost = false;
+    this.#diversionReportedLost = false;
+    this.#pinsReportedLost = false;
   }
 
   /** Returns the policed interfaces that appeared, vanished or were renamed since the last check. */
@@ -52,7 +52,7 @@ export class Watcher {
     for (const { name, ifindex } of policed) {
       if (known.has(name)) continue;
       known.set(name, ifindex);
-      this.#told.add(name);
+      this.#reportedNames.add(name);
       changes.push({ type: 'interface_appeared', interface: name });
     }
     return changes;
@@ -60,21 +60,21 @@ export class Watcher {
 
   lookAtLinks(policed: readonly Interface[], isHeld: (policed: Interface) => boolean): DatapathChange[] {
     const lost = policed.filter(
-      (found) => this.#known?.has(found.name) === true && !this.#told.has(found.name) && !isHeld(found),
+      (found) => this.#known?.has(found.name) === true && !this.#reportedNames.has(found.name) && !isHeld(found),
     );
-    for (const { name } of lost) this.#told.add(name);
+    for (const { name } of lost) this.#reportedNames.add(name);
     return lost.map(({ name }) => ({ type: 'link_lost', interface: name }));
   }
 
   lookAtGuard(stands: boolean): DatapathChange[] {
-    if (stands || this.#guardToldLost || this.#known === undefined) return [];
-    this.#guardToldLost = true;
+    if (stands || this.#guardReportedLost || this.#known === undefined) return [];
+    this.#guardReportedLost = true;
     return [{ type: 'guard_lost' }];
   }
 
   lookAtPins(lost: readonly string[]): DatapathChange[] {
-    if (lost.length === 0 || this.#pinsToldLost || this.#known === undefined) return [];
-    this.#pinsToldLost = true;
+    if (lost.length === 0 || this.#pinsReportedLost || this.#known === undefined) return [];
+    this.#pinsReportedLost = true;
     return [{ type: 'pins_lost', pins: lost }];
   }
 
@@ -95,8 +95,8 @@ export class Watcher {
   }
 
   lookAtDiversion(stands: boolean): DatapathChange[] {
-    if (stands || this.#diversionToldLost || this.#known === undefined) return [];
-    this.#diversionToldLost = true;
+    if (stands || this.#diversionReportedLost || this.#known === undefined) return [];
+    this.#diversionReportedLost = true;
     return [{ type: 'diversion_lost' }];
   }
 }

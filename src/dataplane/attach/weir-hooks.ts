@@ -10,7 +10,7 @@ import {
   programInfoOf,
 } from '#dataplane/loader/bpf-fd.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
-import { type MapSet, mapSetsIn } from '#dataplane/object/map-set.js';
+import { mapSetsIn, type PinnedMaps } from '#dataplane/object/map-set.js';
 import { clsactProgram, tcxPrograms } from './hook.js';
 import type { Interface } from './interfaces.js';
 
@@ -60,7 +60,7 @@ export function programsOn(
  * Returns the set of pinned maps that the BPF program uses to classify packets; undefined if the program uses
  * the maps of none of the given sets.
  */
-export function judgesBy(program: ProgramInfo, sets: readonly MapSet[]): MapSet | undefined {
+export function mapSetOf(program: ProgramInfo, sets: readonly PinnedMaps[]): PinnedMaps | undefined {
   return sets.findLast((set) => program.mapIds.includes(set.id('active')));
 }
 

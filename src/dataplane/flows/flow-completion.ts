@@ -17,7 +17,7 @@ const NOBODY = 1;
 
 const FIELDS = ['judgement', 'opened', 'opened_ns', 'hit', 'hit_check'] as const;
 /**
- * Offsets in bytes of the fields that `settle` uses, in a `struct flow` directly followed by its `struct
+ * Offsets in bytes of the fields that `completeFlow` uses, in a `struct flow` directly followed by its `struct
  * tally`.
  */
 type Offsets = Readonly<Record<(typeof FIELDS)[number], number>>;
@@ -36,7 +36,7 @@ export function settlingOffsets({ fields }: StructLayout): Offsets | undefined {
  * flow's counters. The result must equal that of `complete_tally` in `bpf/flow/flush.h`. `ranks` is the
  * content of the map `rank_hits` of the datapath that classified the flow. `nowNs` reads the monotonic clock.
  */
-export function settle(flow: DataView, at: Offsets, ranks: Uint32Array, nowNs = monotonicNs): void {
+export function completeFlow(flow: DataView, at: Offsets, ranks: Uint32Array, nowNs = monotonicNs): void {
   if (flow.getBigUint64(at.opened_ns, true) === 0n) {
     flow.setBigUint64(at.opened_ns, openedAt(flow.getUint16(at.opened, true), nowNs()), true);
   }

@@ -1,10 +1,10 @@
-import { FLOW_KEY_OFFSETS, FLOW_LINE_BYTES, FLOW_OFFSETS, KEY_USED } from '#dataplane/abi/flow.js';
+import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, FLOW_STRUCT_BYTES, KEY_USED } from '#dataplane/abi/flow.js';
 import { HIT_REF_BYTES } from '#dataplane/abi/hit.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { settle } from './flow-completion.js';
+import { completeFlow } from './flow-completion.js';
 
-const WORDS = FLOW_LINE_BYTES / 4;
+const WORDS = FLOW_STRUCT_BYTES / 4;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const ADDRESSES = FLOW_KEY_OFFSETS.low_address / 4;
 const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
@@ -20,7 +20,7 @@ export class MappedFlows {
 
   constructor(fds: { readonly flows: number; readonly tallies: number; readonly rankHits: number }) {
     this.count = mapShape(fds.flows).maxEntries;
-    const bytes = this.count * FLOW_LINE_BYTES;
+    const bytes = this.count * FLOW_STRUCT_BYTES;
     this.#flows = new MappedMemory('flows', fds.flows, bytes, { readOnly: true });
     this.#tallies = new MappedMemory('tallies', fds.tallies, bytes, { readOnly: true });
     const ranks = mapShape(fds.rankHits).maxEntries * HIT_REF_BYTES;
@@ -42,7 +42,7 @@ export class MappedFlows {
     if (![ADDRESSES, ADDRESSES + 1, PORTS, USE].every((word) => flows[at + word] === into[word])) return false;
     // A tally is rarely incomplete here, since the first flush of a flow's counters completes it.
     if (isZero(into, OPENED_NS) || isZero(into, HIT)) {
-      settle(new DataView(into.buffer, into.byteOffset), FLOW_OFFSETS, this.#ranks.words);
+      completeFlow(new DataView(into.buffer, into.byteOffset), FLOW_OFFSETS, this.#ranks.words);
     }
     return true;
   }

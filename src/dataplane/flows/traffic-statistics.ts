@@ -90,7 +90,7 @@ export class TrafficStatistics {
 
   /**
    * Writes the rank-to-hits assignment of a policy into the idle slot, before the flip. The caller must call
-   * `settle` first.
+   * `flushIdleSlot` first.
    */
   stage(placement: Placement, generation: number): void {
     const entries = this.#hits.fill(this.#slots.idleSlot, placement, this.#activeSlot());
@@ -98,7 +98,7 @@ export class TrafficStatistics {
   }
 
   /**
-   * Must be called before each flip. The flip makes another slot idle, so the next call of `settle` must
+   * Must be called before each flip. The flip makes another slot idle, so the next call of `flushIdleSlot` must
    * flush the flows that this slot decided.
    */
   expectFlip(): void {
@@ -112,10 +112,10 @@ export class TrafficStatistics {
    * counts these flows. Waits for packets that still read the slot before it sweeps, and for running flushes
    * after the sweep.
    */
-  settle(): void {
+  flushIdleSlot(): void {
     if (!this.#unsettled) return;
     const { isGraceDue } = this.#slots;
-    this.#slots.settle();
+    this.#slots.awaitIdle();
     this.#flowSweep.sweep();
     if (isGraceDue) awaitGracePeriod();
     this.#unsettled = false;

@@ -9,7 +9,7 @@ const PARENT_INGRESS = 0xffff_fff2;
 const TCA_KIND = 1;
 
 /** Returns the kinds of the tc filters on the ingress of an interface that Weir did not attach. */
-export function foreignFilters(ifindex: number): string[] {
+export function thirdPartyFilters(ifindex: number): string[] {
   const request = new DataView(new ArrayBuffer(TCMSG.size));
   request.setInt32(TCMSG.ifindex, ifindex, true);
   request.setUint32(TCMSG.parent, PARENT_INGRESS, true);

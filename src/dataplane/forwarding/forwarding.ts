@@ -98,9 +98,9 @@ export class Forwarding {
       const other = thirdPartyFilter(
         {
           policed,
-          held: (found) => this.hooks.held(found, 'ingress'),
+          attachedProgram: (found) => this.hooks.attachedProgram(found, 'ingress'),
           reversePath: this.options.reversePath,
-          guardStands: () => this.guard.stands(),
+          guardIsInstalled: () => this.guard.stands(),
         },
         this.#program,
       );

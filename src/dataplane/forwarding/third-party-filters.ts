@@ -6,18 +6,20 @@ import { legacyTables } from '#dataplane/guard/legacy-tables.js';
 import { baseChains } from '#dataplane/guard/nftables.js';
 import { GUARD_CHAINS, GUARD_TABLE } from '#dataplane/guard/nftables-guard.js';
 import { SOURCE_CHAIN } from '#dataplane/guard/source-guard.js';
-import { foreignFilters } from './filters.js';
+import { thirdPartyFilters } from './filters.js';
 import type { ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
 
 /**
- * The policed interfaces and settings for which third-party hooks are searched. `held` returns Weir's BPF
+ * The policed interfaces and settings for which third-party hooks are searched. `attachedProgram` returns Weir's BPF
  * program on the ingress of an interface.
  */
 export type Place = {
   readonly policed: readonly Interface[];
-  readonly held: (policed: Interface) => { readonly programId: number; readonly by: 'tcx' | 'clsact' } | undefined;
+  readonly attachedProgram: (
+    policed: Interface,
+  ) => { readonly programId: number; readonly by: 'tcx' | 'clsact' } | undefined;
   readonly reversePath: ReversePath;
-  readonly guardStands: () => boolean;
+  readonly guardIsInstalled: () => boolean;
 };
 
 /**
@@ -32,7 +34,7 @@ const DEVICE_HOOK = { ingress: 0, egress: 1 } as const;
  * packets from passing netfilter twice. The AppArmor functions inspect only packets of the node's own
  * sockets.
  */
-const WITHOUT_SAY: ReadonlySet<string> = new Set([
+const HARMLESS_FUNCTIONS: ReadonlySet<string> = new Set([
   'ip_sabotage_in',
   'apparmor_ip_postroute',
   'apparmor_ipv4_postroute',
@@ -57,9 +59,9 @@ function bySettings({ policed, reversePath }: Place): string | null {
   if (sysctl('ip_forward_update_priority') !== '1') return 'net.ipv4.ip_forward_update_priority is 0';
   const all = Number(sysctl('conf/all/rp_filter'));
   for (const { name } of policed) {
-    const asked = `${Math.max(all, Number(sysctl(`conf/${name}/rp_filter`)))}`;
-    if (STRICTNESS[reversePath] >= (STRICTNESS_OF_STACK[asked] ?? Number.POSITIVE_INFINITY)) continue;
-    return `rp_filter ${asked} of ${name} is stricter than reverse_path: ${reversePath}`;
+    const strictness = `${Math.max(all, Number(sysctl(`conf/${name}/rp_filter`)))}`;
+    if (STRICTNESS[reversePath] >= (STRICTNESS_OF_STACK[strictness] ?? Number.POSITIVE_INFINITY)) continue;
+    return `rp_filter ${strictness} of ${name} is stricter than reverse_path: ${reversePath}`;
   }
   return null;
 }
@@ -68,8 +70,8 @@ function sysctl(name: string): string {
   return readFileSync(`/proc/sys/net/ipv4/${name}`, 'utf8').trim();
 }
 
-function byLists({ policed, guardStands }: Place, others: readonly ThirdPartyHook[]): string | null {
-  if (!guardStands()) return 'the guard is missing';
+function byLists({ policed, guardIsInstalled }: Place, others: readonly ThirdPartyHook[]): string | null {
+  if (!guardIsInstalled()) return 'the guard is missing';
   // Of the nftables chains, the guard's chain `marks` is the last at prerouting, and the guard's chain
   // `guard` is the first at forward.
   const isChain = ({ symbol }: ThirdPartyHook): boolean => symbol.startsWith('nft_');
@@ -78,9 +80,9 @@ function byLists({ policed, guardStands }: Place, others: readonly ThirdPartyHoo
     others.findIndex((other) => other.kind === 'forward' && isChain(other)),
   ];
   const isPoliced = (ifindex: number): boolean => policed.some((found) => found.ifindex === ifindex);
-  const hasSay = ({ kind, id, symbol }: ThirdPartyHook): boolean =>
-    !WITHOUT_SAY.has(functionOf(symbol)) && ((kind !== 'ingress' && kind !== 'receiver') || isPoliced(id));
-  const other = others.find((found, index) => !own.includes(index) && hasSay(found));
+  const canDrop = ({ kind, id, symbol }: ThirdPartyHook): boolean =>
+    !HARMLESS_FUNCTIONS.has(functionOf(symbol)) && ((kind !== 'ingress' && kind !== 'receiver') || isPoliced(id));
+  const other = others.find((found, index) => !own.includes(index) && canDrop(found));
   return other === undefined ? null : sentenceOf(other);
 }
 
@@ -136,12 +138,12 @@ function nameOf(ifindex: number): string {
  * Returns a description of the first third-party BPF program or tc filter on an ingress. Only a program after
  * Weir's program would be skipped, but the kernel does not show the order, so each program counts.
  */
-function byFilters({ policed, held }: Place): string | null {
+function byFilters({ policed, attachedProgram }: Place): string | null {
   for (const found of policed) {
-    const own = held(found);
+    const own = attachedProgram(found);
     const program = tcxPrograms(found.ifindex, 'ingress').find((id) => own?.by !== 'tcx' || id !== own.programId);
     if (program !== undefined) return `BPF program ${program} on ingress of ${found.name}`;
-    const [kind] = foreignFilters(found.ifindex);
+    const [kind] = thirdPartyFilters(found.ifindex);
     if (kind !== undefined) return `a tc filter (${kind}) on ingress of ${found.name}`;
   }
   return null;

@@ -5,7 +5,7 @@ import { check } from '#libc/libc.js';
 import { TestRun } from '#libc/test-run.js';
 
 /** The numbers of the kinds of hooks, as in `enum other_kind` of `bpf/third_party_hooks.h`. */
-export const OTHER_KIND = {
+export const HOOK_KIND = {
   prerouting: 1,
   forward: 2,
   postrouting: 3,
@@ -25,7 +25,7 @@ export const OTHERS = { count: 0, devices: 4, found: 8, places: 1_024 } as const
 export const OTHER = { kind: 0, id: 4, function: 8, size: 64 } as const;
 export const OTHERS_BYTES = OTHERS.found + OTHERS.places * OTHER.size;
 
-type OtherKind = keyof typeof OTHER_KIND;
+type OtherKind = keyof typeof HOOK_KIND;
 /**
  * A hook that forwarded packets pass. `id` is, by kind: the index of a device, the preference of a routing
  * rule, or the number of IPsec policies. `symbol` is the kernel function of the hook.
@@ -33,7 +33,7 @@ type OtherKind = keyof typeof OTHER_KIND;
 export type ThirdPartyHook = { readonly kind: OtherKind; readonly id: number; readonly symbol: string };
 
 const KINDS = new Map<number, OtherKind>(
-  Object.entries(OTHER_KIND).map(([kind, number]) => [number, kind as OtherKind]),
+  Object.entries(HOOK_KIND).map(([kind, number]) => [number, kind as OtherKind]),
 );
 
 /**

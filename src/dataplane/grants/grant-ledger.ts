@@ -51,15 +51,15 @@ export class Ledger {
     this.#free[this.#freeLines++] = line;
   }
 
-  heldBy(pattern: number): number {
+  holdingsOf(pattern: number): number {
     return this.#holdings[pattern] ?? 0;
   }
 
   addHolding(pattern: number): void {
-    this.#holdings[pattern] = this.heldBy(pattern) + 1;
+    this.#holdings[pattern] = this.holdingsOf(pattern) + 1;
   }
 
   removeHolding(pattern: number): void {
-    this.#holdings[pattern] = this.heldBy(pattern) - 1;
+    this.#holdings[pattern] = this.holdingsOf(pattern) - 1;
   }
 }

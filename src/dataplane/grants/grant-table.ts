@@ -191,7 +191,9 @@ export class GrantTable {
 
   #isOverShare(pattern: number): boolean {
     const share = this.capacity * SHARE;
-    return this.#ledger.isShared && this.#ledger.count >= this.capacity - share && this.#ledger.heldBy(pattern) > share;
+    return (
+      this.#ledger.isShared && this.#ledger.count >= this.capacity - share && this.#ledger.holdingsOf(pattern) > share
+    );
   }
 
   #pruneAt(long: number, isDead: IsDead): void {

@@ -8,7 +8,7 @@ import { PatternTable, type Slot } from './pattern-table.js';
 /** Number of cache lines that one sweep reads while the grant table is at most three quarters full. */
 const LINES_OF_A_SWEEP = 8_192;
 /**
- * Number of cache lines that are swept between two calls of `breathe`. Sweeping them takes some hundred
+ * Number of cache lines that are swept between two calls of `yieldToRequests`. Sweeping them takes some hundred
  * microseconds.
  */
 const LINES_AT_ONCE = 2_048;
@@ -163,10 +163,10 @@ export class Grants {
 
   /**
    * Stores for one slot which patterns its compiled policy has. Must be called after `makeRoom`, and no
-   * packet may read the slot. Calls `breathe` between parts of the work; `breathe` may add grants.
+   * packet may read the slot. Calls `yieldToRequests` between parts of the work; `yieldToRequests` may add grants.
    */
-  fill(slot: Slot, patterns: readonly string[], breathe: () => void = () => {}): void {
-    this.#patterns.fill(slot, patterns, breathe);
+  fill(slot: Slot, patterns: readonly string[], yieldToRequests: () => void = () => {}): void {
+    this.#patterns.fill(slot, patterns, yieldToRequests);
     this.#noteShared();
   }
 
@@ -181,15 +181,15 @@ export class Grants {
 
   /**
    * Removes expired grants and grants of patterns that are not in use. Sweeps a part of the table at each
-   * call, but the whole table if it is more than three quarters full. Calls `breathe` during long work;
-   * `breathe` may add grants.
+   * call, but the whole table if it is more than three quarters full. Calls `yieldToRequests` during long work;
+   * `yieldToRequests` may add grants.
    */
-  sweep(nowNs: bigint, breathe: () => void = () => {}): void {
-    this.#clear(breathe);
+  sweep(nowNs: bigint, yieldToRequests: () => void = () => {}): void {
+    this.#clear(yieldToRequests);
     const { entries, capacity } = this.addresses;
     const kept = entries * 2 < capacity ? KEPT_NS : 0n;
     const isDead = this.#isDeadAt(nowNs > kept ? expiryOf(nowNs - kept) : 0);
-    this.#sweep(entries * 4 > capacity * 3 ? this.#table.lines : LINES_OF_A_SWEEP, isDead, breathe);
+    this.#sweep(entries * 4 > capacity * 3 ? this.#table.lines : LINES_OF_A_SWEEP, isDead, yieldToRequests);
   }
 
   afterGrace(): void {
@@ -198,16 +198,16 @@ export class Grants {
   }
 
   /** Removes the grants of retired patterns from the whole table. */
-  #clear(breathe?: () => void): void {
+  #clear(yieldToRequests?: () => void): void {
     if (!this.#patterns.hasRetired) return;
-    this.#sweep(this.#table.lines, this.#isDeadAt(0), breathe);
+    this.#sweep(this.#table.lines, this.#isDeadAt(0), yieldToRequests);
     this.#patterns.cleared();
   }
 
-  #sweep(lines: number, isDead: IsDead, breathe: () => void = () => {}): void {
+  #sweep(lines: number, isDead: IsDead, yieldToRequests: () => void = () => {}): void {
     for (let left = lines; left > 0; left -= LINES_AT_ONCE) {
       this.#table.sweep(Math.min(left, LINES_AT_ONCE), isDead);
-      breathe();
+      yieldToRequests();
     }
   }
 

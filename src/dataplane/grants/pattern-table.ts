@@ -73,13 +73,13 @@ export class PatternTable {
 
   /**
    * Gives numbers to the patterns of a policy, and stores that the policy in one slot has these patterns. No
-   * packet may read the slot, and `shortage` must be 0. Calls `breathe` between parts of the work; `breathe`
+   * packet may read the slot, and `shortage` must be 0. Calls `yieldToRequests` between parts of the work; `yieldToRequests`
    * may add grants.
    */
-  fill(slot: Slot, texts: readonly string[], breathe: () => void = () => {}): void {
+  fill(slot: Slot, texts: readonly string[], yieldToRequests: () => void = () => {}): void {
     for (const [at, text] of texts.filter((each) => !this.#numbers.has(each)).entries()) {
       this.#number(text);
-      if (at % AT_ONCE === AT_ONCE - 1) breathe();
+      if (at % AT_ONCE === AT_ONCE - 1) yieldToRequests();
     }
     const before = this.#inSlots[slot];
     for (const number of before) this.#words[number * PATTERN.words + PATTERN.names + slot] = 0;
@@ -155,7 +155,7 @@ export class PatternTable {
   }
 }
 
-/** Number of patterns that get a number between two calls of `breathe`. */
+/** Number of patterns that get a number between two calls of `yieldToRequests`. */
 const AT_ONCE = 256;
 
 /**

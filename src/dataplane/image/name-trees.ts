@@ -10,50 +10,50 @@ import type { Trees } from './trees.js';
  */
 export function nameTrees(
   lines: Lines,
-  { segments, nameLeaves }: Program,
-  leaves: Trees,
+  { ruleBlocks, namePortMaps }: Program,
+  portMaps: Trees,
   destinations: Trees,
-): (segment: number) => number {
-  const ends = new Uint32Array(segments.named.length);
-  for (const [at, segment] of nameLeaves.segments.entries()) ends[segment] = at + 1;
+): (ruleBlock: number) => number {
+  const ends = new Uint32Array(ruleBlocks.named.length);
+  for (const [at, ruleBlock] of namePortMaps.ruleBlocks.entries()) ends[ruleBlock] = at + 1;
   const refs = new Map<number, number>();
   const resolver: Resolver = {
     resolve(from, to) {
       for (let at = from; at < to; at++) {
-        const trees = (lines.words[at] as number) < MAP ? leaves : destinations;
+        const trees = (lines.words[at] as number) < MAP ? portMaps : destinations;
         trees.resolve(at, at + 1);
       }
     },
   };
-  return (segment) => {
-    const known = refs.get(segment);
+  return (ruleBlock) => {
+    const known = refs.get(ruleBlock);
     if (known !== undefined) return known;
-    const end = ends[segment] ?? 0;
+    const end = ends[ruleBlock] ?? 0;
     const starts = [0];
     const values = [NONE];
-    for (let at = firstOf(nameLeaves.segments, segment, end); at < end; at++) {
-      const key = (nameLeaves.names[at] ?? 0) + 1;
-      if (starts.at(-1) === key) values[values.length - 1] = nameLeaves.leaves[at] ?? NONE;
+    for (let at = firstOf(namePortMaps.ruleBlocks, ruleBlock, end); at < end; at++) {
+      const key = (namePortMaps.names[at] ?? 0) + 1;
+      if (starts.at(-1) === key) values[values.length - 1] = namePortMaps.portMaps[at] ?? NONE;
       else {
         starts.push(key);
-        values.push(nameLeaves.leaves[at] ?? NONE);
+        values.push(namePortMaps.portMaps[at] ?? NONE);
       }
       starts.push(key + 1);
       values.push(NONE);
     }
     const intervals = { starts: Uint32Array.from(starts), values: Uint32Array.from(values) };
     const added = addTree(lines, intervals, 0, starts.length, resolver);
-    refs.set(segment, added);
+    refs.set(ruleBlock, added);
     return added;
   };
 }
 
 /**
- * Returns the index in `owners` where the elements with the value `segment` (a rule block) begin. These
+ * Returns the index in `owners` where the elements with the value `ruleBlock` (a rule block) begin. These
  * elements are adjacent, and the last one is before `end`.
  */
-function firstOf(owners: Uint32Array, segment: number, end: number): number {
+function firstOf(owners: Uint32Array, ruleBlock: number, end: number): number {
   let first = end;
-  while (first > 0 && owners[first - 1] === segment) first--;
+  while (first > 0 && owners[first - 1] === ruleBlock) first--;
   return first;
 }

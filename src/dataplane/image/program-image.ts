@@ -1,5 +1,5 @@
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#contracts/datapath-numbers.js';
-import { MAP, MAX_SEGMENTS, NONE, type Program, SLICE } from '#contracts/program.js';
+import { MAP, MAX_RULE_BLOCKS, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { Lines } from './cache-lines.js';
 import { nameTrees } from './name-trees.js';
 import { addTree } from './tree.js';
@@ -26,11 +26,11 @@ export const HEADER = {
 
 /**
  * Offset in the cache line of a rule list, in 32-bit words. The word there tells where the port maps of the
- * list's first destination tree begin. Only lists with fewer than `MAX_SEGMENTS` rule blocks have room for
+ * list's first destination tree begin. Only lists with fewer than `MAX_RULE_BLOCKS` rule blocks have room for
  * the word.
  */
-const LIST_LEAVES = 14;
-const LINES_OF_LEAVES = 4;
+const LIST_PORT_MAPS = 14;
+const LINES_OF_PORT_MAPS = 4;
 const BOTTOM_KEYS = LINE_WORDS / 2;
 /**
  * Images with fewer cache lines than this stay in the CPU caches. For them the kernel skips a prefetch, which
@@ -52,11 +52,11 @@ const NAMED = 0x100;
 export function layout(program: Program, lines = new Lines()): Image {
   lines.clear(enoughLines(program));
   lines.add(1);
-  const slices = new Trees(lines, program.slices, SLICE);
-  const leaves = new Trees(lines, program.leaves, 0, slices.isEmpty ? undefined : slices);
-  const destinations = new Trees(lines, program.destinations, MAP, leaves);
-  const names = nameTrees(lines, program, leaves, destinations);
-  const lists = addLists(lines, program, { leaves, destinations, names });
+  const sourcePortMaps = new Trees(lines, program.sourcePortMaps, SOURCE_PORT_MAP);
+  const portMaps = new Trees(lines, program.portMaps, 0, sourcePortMaps.isEmpty ? undefined : sourcePortMaps);
+  const destinations = new Trees(lines, program.destinations, MAP, portMaps);
+  const names = nameTrees(lines, program, portMaps, destinations);
+  const lists = addLists(lines, program, { portMaps, destinations, names });
   const averageLines = lines.count / Math.max(1, lists.length);
   const { sources } = program;
   const root = addTree(lines, sources, 0, sources.starts.length, {
@@ -77,8 +77,8 @@ export function layout(program: Program, lines = new Lines()): Image {
 }
 
 /** Returns an upper bound of the number of cache lines for the trees of a compiled policy. */
-function enoughLines({ sources, lists, destinations, leaves, slices }: Program): number {
-  const pools = [destinations, leaves, slices];
+function enoughLines({ sources, lists, destinations, portMaps, sourcePortMaps }: Program): number {
+  const pools = [destinations, portMaps, sourcePortMaps];
   const intervals = pools.reduce((sum, { starts }) => sum + starts.length, sources.starts.length);
   const trees = pools.reduce((sum, { offsets }) => sum + offsets.length, 1);
   return 1_024 + 2 * lists.defaults.length + trees + Math.ceil(intervals / 6);
@@ -95,40 +95,42 @@ function addLists(
   lines: Lines,
   program: Program,
   {
-    leaves,
+    portMaps,
     destinations,
     names,
-  }: { readonly leaves: Trees; readonly destinations: Trees; readonly names: (segment: number) => number },
+  }: { readonly portMaps: Trees; readonly destinations: Trees; readonly names: (ruleBlock: number) => number },
 ): Uint32Array {
-  const { lists, segments } = program;
+  const { lists, ruleBlocks } = program;
   const found = new Uint32Array(lists.defaults.length);
   for (const [list, defaultWord] of lists.defaults.entries()) {
     const from = at(lists.offsets, list);
     const count = at(lists.offsets, list + 1) - from;
-    const named = lists.segments.subarray(from, from + count).some((segment) => at(segments.named, segment) !== NONE);
+    const named = lists.ruleBlocks
+      .subarray(from, from + count)
+      .some((ruleBlock) => at(ruleBlocks.named, ruleBlock) !== NONE);
     const line = lines.add(named ? 2 : 1);
     found[list] = line;
-    if (count > MAX_SEGMENTS) throw new RangeError(`list ${list} has ${count} segments`);
+    if (count > MAX_RULE_BLOCKS) throw new RangeError(`list ${list} has ${count} rule blocks`);
     lines.set(line, 0, count);
     lines.set(line, 1, defaultWord);
     for (let place = 0; place < count; place++) {
-      const segment = at(lists.segments, from + place);
-      const tree = at(segments.destinations, segment);
+      const ruleBlock = at(lists.ruleBlocks, from + place);
+      const tree = at(ruleBlocks.destinations, ruleBlock);
       const bottoms = lines.count;
       lines.set(line, 2 + 2 * place, destinations.ref(tree));
-      if (place === 0 && count < MAX_SEGMENTS && lines.count - bottoms > CACHED_LINES) {
+      if (place === 0 && count < MAX_RULE_BLOCKS && lines.count - bottoms > CACHED_LINES) {
         // A bottom line of the tree refers to eight port maps of half a cache line each. All these port maps
         // follow the bottom lines, in the same order.
         const size = at(program.destinations.offsets, tree + 1) - at(program.destinations.offsets, tree);
         const first = bottoms + Math.ceil(size / BOTTOM_KEYS);
-        lines.set(line, LIST_LEAVES, (first - LINES_OF_LEAVES * bottoms) >>> 0);
+        lines.set(line, LIST_PORT_MAPS, (first - LINES_OF_PORT_MAPS * bottoms) >>> 0);
       }
-      lines.set(line, 3 + 2 * place, leaves.ref(at(segments.wildcards, segment)));
-      const best = at(segments.named, segment);
+      lines.set(line, 3 + 2 * place, portMaps.ref(at(ruleBlocks.wildcards, ruleBlock)));
+      const best = at(ruleBlocks.named, ruleBlock);
       if (best === NONE) continue;
       lines.set(line, 0, lines.get(line, 0) + NAMED * 2 ** place);
-      lines.set(line + 1, 2 * place, names(segment));
-      lines.set(line + 1, 2 * place + 1, leaves.ref(best));
+      lines.set(line + 1, 2 * place, names(ruleBlock));
+      lines.set(line + 1, 2 * place + 1, portMaps.ref(best));
     }
   }
   return found;

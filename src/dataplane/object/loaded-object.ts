@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { constants } from 'node:os';
 import { LINE_BYTES } from '#contracts/datapath-numbers.js';
-import { flowLines, flowSets } from '#dataplane/abi/flow-table-size.js';
+import { flowSets, flowSlots } from '#dataplane/abi/flow-table-size.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
 import type { Settings } from '#dataplane/abi/settings.js';
 import { Prover } from '#dataplane/activate/prover.js';
@@ -18,7 +18,7 @@ import { TestRun } from '#libc/test-run.js';
 
 const FLOW_SEED = VITALS_OFFSETS.flow_seed / 4;
 
-const MEMORY_PATIENCE_MS = 2_000;
+const MEMORY_WAIT_MS = 2_000;
 
 export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly objectPath: string;
@@ -128,10 +128,10 @@ export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName
  */
 export function startSweep(object: BpfObject): void {
   const start = new TestRun(object.programFd('weir_start_sweep'), undefined, undefined, undefined);
-  const until = performance.now() + MEMORY_PATIENCE_MS;
+  const until = performance.now() + MEMORY_WAIT_MS;
   let failed = start.run();
   // The kernel allocates the timer without waiting, so on a busy machine the allocation may fail for a
-  // moment. Try again for `MEMORY_PATIENCE_MS` milliseconds.
+  // moment. Try again for `MEMORY_WAIT_MS` milliseconds.
   while (failed === -constants.errno.ENOMEM && performance.now() < until) {
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
     failed = start.run();
@@ -153,8 +153,8 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
   const object = new BpfObject(options.objectPath);
   try {
     object.resizeValues('program', options.slotLines * LINE_BYTES);
-    object.resize('flows', flowLines(options.flowCapacity));
-    object.resize('tallies', flowLines(options.flowCapacity));
+    object.resize('flows', flowSlots(options.flowCapacity));
+    object.resize('tallies', flowSlots(options.flowCapacity));
     object.resize('flow_tags', flowSets(options.flowCapacity));
     if (!options.direct) object.resize('ways', 1);
     object.resize('hits', options.hitCapacity);

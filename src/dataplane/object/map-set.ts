@@ -44,7 +44,7 @@ export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
  * exist. A folder with a higher number belongs to a later datapath. Builds up to layout version 5 pinned
  * neither BPF programs nor the map `layouts`.
  */
-export class MapSet {
+export class PinnedMaps {
   readonly #fds = new Map<MapName | OldMapName, number>();
   #layouts: Layouts | undefined;
 
@@ -201,21 +201,21 @@ export class MapSet {
  * Returns the folders of pinned maps under a pin path, oldest first. Leaves out a folder that a killed
  * process left incomplete.
  */
-export function mapSetsIn(path: string): MapSet[] {
+export function mapSetsIn(path: string): PinnedMaps[] {
   if (!existsSync(path)) return [];
-  const sets: MapSet[] = [];
+  const sets: PinnedMaps[] = [];
   for (const name of readdirSync(path)) {
     const number = SET.exec(name)?.[1];
-    if (number !== undefined) sets.push(new MapSet(join(path, name), Number(number)));
-    else if (SET_OF_LAYOUT_1.test(name)) sets.push(new MapSet(join(path, name), 0));
+    if (number !== undefined) sets.push(new PinnedMaps(join(path, name), Number(number)));
+    else if (SET_OF_LAYOUT_1.test(name)) sets.push(new PinnedMaps(join(path, name), 0));
   }
   return sets.sort((a, b) => a.number - b.number);
 }
 
 /** Pins the given maps and BPF programs in a new folder, whose number is the highest under the pin path. */
-export function pinMaps(pinned: Pinned, path: string): MapSet {
+export function pinMaps(pinned: Pinned, path: string): PinnedMaps {
   const number = (mapSetsIn(path).at(-1)?.number ?? 0) + 1;
-  const set = new MapSet(join(path, `maps-${number}`), number);
+  const set = new PinnedMaps(join(path, `maps-${number}`), number);
   set.put(pinned);
   return set;
 }

@@ -15,7 +15,7 @@ const NFT_CMP_EQ = 0;
 const NFTA_DATA = { value: 1, verdict: 2 } as const;
 const NFTA_IMMEDIATE_DATA = 2;
 const NFTA_VERDICT_CODE = 1;
-const LEADS_ON: readonly number[] = [-3, -4]; // NFT_JUMP and NFT_GOTO, as nf_tables verdict codes
+const JUMP_VERDICTS: readonly number[] = [-3, -4]; // NFT_JUMP and NFT_GOTO, as nf_tables verdict codes
 const NFTA_LOOKUP_DREG = 3;
 const NFTA_TARGET_NAME = 1;
 const TARGETS: readonly string[] = ['MASQUERADE', 'SNAT', 'DNAT', 'REDIRECT', 'NETMAP'];
@@ -96,7 +96,7 @@ function translates({ name, data }: Expression): boolean {
       return TARGETS.includes(text(attributesIn(data, 0).get(NFTA_TARGET_NAME)) ?? '');
     case 'immediate': {
       const verdict = nested(nested(data, NFTA_IMMEDIATE_DATA), NFTA_DATA.verdict);
-      return LEADS_ON.includes(numberIn(verdict, NFTA_VERDICT_CODE) | 0);
+      return JUMP_VERDICTS.includes(numberIn(verdict, NFTA_VERDICT_CODE) | 0);
     }
     case 'lookup':
       // An nftables lookup whose destination is register 0, the verdict register, is a verdict map. A verdict

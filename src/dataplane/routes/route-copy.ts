@@ -52,7 +52,7 @@ export class RouteCopy {
       if (!(error instanceof KernelFailure)) throw error;
       // The routes change all the time, do not fit into a netlink dump, or cannot be read. Without the copy,
       // the datapath uses the kernel's own route lookup.
-      this.#letGo();
+      this.#release();
       this.#restUntilMs = nowMs + LONG_REST_MS;
     }
   }
@@ -82,7 +82,7 @@ export class RouteCopy {
     const isSure = !isNew || isDeepStrictEqual(readLines(), lines);
     const tookMs = performance.now() - began;
     this.#restUntilMs = nowMs + tookMs + (lines === null ? LONG_REST_MS : Math.max(REST_MS, REST_TIMES * tookMs));
-    if (lines === null || !isSure || this.#changes() !== changes) this.#letGo();
+    if (lines === null || !isSure || this.#changes() !== changes) this.#release();
     else this.#keep(lines, changes, isNew);
   }
 
@@ -91,7 +91,7 @@ export class RouteCopy {
     return words[ROUTES.hold] === 1 && words.subarray(LINE_WORDS).every((word, at) => word === lines[at]);
   }
 
-  #letGo(): void {
+  #release(): void {
     Atomics.store(this.#memory.words, ROUTES.hold, 0);
   }
 
@@ -99,7 +99,7 @@ export class RouteCopy {
   #keep(lines: Uint32Array, changes: number, isNew: boolean): void {
     const { words } = this.#memory;
     if (isNew) {
-      this.#letGo();
+      this.#release();
       awaitGracePeriod();
       words.set(lines, LINE_WORDS);
     }

@@ -4,14 +4,14 @@ import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
 import { matchesInterface } from '#contracts/datapath-options.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { type LockHolder, lockHolder } from '#dataplane/attach/lock-holder.js';
-import { judgesBy, weirHooks } from '#dataplane/attach/weir-hooks.js';
+import { mapSetOf, weirHooks } from '#dataplane/attach/weir-hooks.js';
 import { Guard, guardDropped } from '#dataplane/guard/nftables-guard.js';
 import type { ProgramInfo } from '#dataplane/loader/bpf-fd.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import type { Direction } from '#dataplane/loader/direction.js';
-import { type MapSet, mapSetsIn } from '#dataplane/object/map-set.js';
+import { mapSetsIn, type PinnedMaps } from '#dataplane/object/map-set.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { type ConfiguredDataplane, forwardingOf } from './forwarding-status.js';
@@ -119,7 +119,7 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
       pinPath,
       owner,
       hooks: hooks.map(({ interface: { name }, direction, by, program, pinPath: pinnedIn }) => {
-        const set = judgesBy(program, sets);
+        const set = mapSetOf(program, sets);
         const { id, tag } = program;
         return {
           interface: name,
@@ -165,11 +165,11 @@ function unpolicedOf(patterns: readonly string[], present: readonly string[], po
   return [...new Set(unpoliced)];
 }
 
-function layoutOf(set: MapSet): number {
+function layoutOf(set: PinnedMaps): number {
   return set.inspect(({ layoutVersion }) => layoutVersion);
 }
 
-function policyIn(set: MapSet): InForce | null {
+function policyIn(set: PinnedMaps): InForce | null {
   return set.inspect((slots) => {
     const found = slots.inForce();
     if (found === null) return null;
@@ -178,7 +178,7 @@ function policyIn(set: MapSet): InForce | null {
   });
 }
 
-function mapsOf(set: MapSet): MapStatus[] {
+function mapsOf(set: PinnedMaps): MapStatus[] {
   const lines = set.inspect((slots) => slots.sizeInForce().lines);
   const sweep = sweepOf(set);
   const entries: Partial<Record<MapName, number | null>> = { program: lines, flows: sweep?.flows ?? null };
@@ -195,7 +195,7 @@ function mapsOf(set: MapSet): MapStatus[] {
   });
 }
 
-function sweepOf(set: MapSet): Sweep | null {
+function sweepOf(set: PinnedMaps): Sweep | null {
   if (!set.has('vitals')) return null;
   const layout = set.describe('vitals').value;
   const value = new Uint8Array(layout.size);

@@ -6,7 +6,7 @@ import { thirdPartyFilter } from '#dataplane/forwarding/third-party-filters.js';
 import { ThirdPartyProgram } from '#dataplane/forwarding/third-party-hooks.js';
 import { Guard } from '#dataplane/guard/nftables-guard.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
-import type { MapSet } from '#dataplane/object/map-set.js';
+import type { PinnedMaps } from '#dataplane/object/map-set.js';
 
 export type ConfiguredDataplane = {
   readonly interfaces: readonly string[];
@@ -20,7 +20,7 @@ export type ConfiguredDataplane = {
  * if a Weir process runs, since only a running process looks for third-party hooks.
  */
 export function forwardingOf(
-  set: MapSet,
+  set: PinnedMaps,
   hooks: readonly WeirHook[],
   looks: boolean,
   configured: ConfiguredDataplane | undefined,
@@ -39,12 +39,12 @@ export function forwardingOf(
     const other = thirdPartyFilter(
       {
         policed: ingress.map((hook) => hook.interface),
-        held: (policed) => {
+        attachedProgram: (policed) => {
           const found = ingress.find((hook) => hook.interface.ifindex === policed.ifindex);
           return found && { programId: found.program.id, by: found.by };
         },
         reversePath: configured.reversePath,
-        guardStands: () => guard.stands(),
+        guardIsInstalled: () => guard.stands(),
       },
       program,
     );

@@ -22,7 +22,7 @@ export type WorkerInput = {
  * `grantBy` makes the thread serve grant requests from a port. `tellEvents` makes the thread send a new event
  * source.
  */
-export type DatapathAsks = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
+export type DatapathRequests = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
   grantBy(port: MessagePort): void;
   tellEvents(): void;

@@ -12,8 +12,8 @@ import type { EventSource } from '#contracts/event-source.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import {
-  type DatapathAsks,
   DatapathFailure,
+  type DatapathRequests,
   type FromDatapath,
   receive,
   type SentError,
@@ -34,7 +34,7 @@ export function openDatapath(options: DatapathOptions): Datapath {
 
 const CUT_AT_ONCE = 2_048;
 
-type Thread = WorkerClient<DatapathAsks, never, FromDatapath>;
+type Thread = WorkerClient<DatapathRequests, never, FromDatapath>;
 
 class DatapathThread implements Datapath {
   readonly #options: DatapathOptions;
@@ -47,26 +47,26 @@ class DatapathThread implements Datapath {
     this.#options = options;
   }
 
-  probe = (): ReturnType<Datapath['probe']> => this.#running().ask('probe', []);
-  open = (): ReturnType<Datapath['open']> => this.#running().ask('open', []);
-  attach = (): ReturnType<Datapath['attach']> => this.#running().ask('attach', []);
-  review = (): ReturnType<Datapath['review']> => this.#running().ask('review', []);
-  flip = (): ReturnType<Datapath['flip']> => this.#running().ask('flip', []);
-  unstage = (): ReturnType<Datapath['unstage']> => this.#running().ask('unstage', []);
-  stats = (): ReturnType<Datapath['stats']> => this.#running().ask('stats', []);
-  learned = (): ReturnType<Datapath['learned']> => this.#running().ask('learned', []);
-  arrival: Datapath['arrival'] = (source) => this.#running().ask('arrival', [source]);
-  grant: Datapath['grant'] = (grants) => this.#running().ask('grant', [grants]);
-  revoke: Datapath['revoke'] = (grants) => this.#running().ask('revoke', [grants]);
-  spliceOffload: Datapath['spliceOffload'] = () => this.#running().ask('spliceOffload', []);
-  prove: Datapath['prove'] = (sample) => this.#running().ask('prove', [sample]);
-  stage: Datapath['stage'] = (program, generation) => this.#running().ask('stage', [program, generation]);
-  hits: Datapath['hits'] = (query) => this.#running().ask('hits', [query]);
-  flows: Datapath['flows'] = (query) => this.#running().ask('flows', [query]);
+  probe = (): ReturnType<Datapath['probe']> => this.#running().request('probe', []);
+  open = (): ReturnType<Datapath['open']> => this.#running().request('open', []);
+  attach = (): ReturnType<Datapath['attach']> => this.#running().request('attach', []);
+  review = (): ReturnType<Datapath['review']> => this.#running().request('review', []);
+  flip = (): ReturnType<Datapath['flip']> => this.#running().request('flip', []);
+  unstage = (): ReturnType<Datapath['unstage']> => this.#running().request('unstage', []);
+  stats = (): ReturnType<Datapath['stats']> => this.#running().request('stats', []);
+  learned = (): ReturnType<Datapath['learned']> => this.#running().request('learned', []);
+  arrival: Datapath['arrival'] = (source) => this.#running().request('arrival', [source]);
+  grant: Datapath['grant'] = (grants) => this.#running().request('grant', [grants]);
+  revoke: Datapath['revoke'] = (grants) => this.#running().request('revoke', [grants]);
+  spliceOffload: Datapath['spliceOffload'] = () => this.#running().request('spliceOffload', []);
+  prove: Datapath['prove'] = (sample) => this.#running().request('prove', [sample]);
+  stage: Datapath['stage'] = (program, generation) => this.#running().request('stage', [program, generation]);
+  hits: Datapath['hits'] = (query) => this.#running().request('hits', [query]);
+  flows: Datapath['flows'] = (query) => this.#running().request('flows', [query]);
 
   async grantPort(): Promise<MessagePort> {
     const { port1, port2 } = new MessageChannel();
-    await this.#running().ask('grantBy', [port2], [port2]);
+    await this.#running().request('grantBy', [port2], [port2]);
     return port1;
   }
 
@@ -79,7 +79,7 @@ class DatapathThread implements Datapath {
     let after: Uint8Array | null = null;
     do {
       const query: FlowQuery = { filter, after, limit: CUT_AT_ONCE };
-      const part = await this.#running().ask('cutFlows', [query]);
+      const part = await this.#running().request('cutFlows', [query]);
       cut += part.cut;
       after = part.next;
     } while (after !== null);
@@ -97,19 +97,19 @@ class DatapathThread implements Datapath {
     this.#taker = taker;
     // The previous consumer of events may have ended and closed the ports of its source, so a new source is
     // requested. If the thread dies during the request, the next thread starts with a new source anyway.
-    void this.#thread?.ask('tellEvents', []).catch(() => {});
+    void this.#thread?.request('tellEvents', []).catch(() => {});
   }
 
   async setEventsWanted(wanted: EventsWanted): Promise<void> {
     this.#eventsWanted = wanted;
     // If the thread dies during the call, the next thread starts with this setting, so the error is ignored.
-    await this.#thread?.ask('setEventsWanted', [wanted]).catch(() => {});
+    await this.#thread?.request('setEventsWanted', [wanted]).catch(() => {});
   }
 
   async close(): Promise<void> {
     const thread = this.#thread;
     if (thread === undefined) return;
-    await thread.ask('close', []);
+    await thread.request('close', []);
     this.#thread = undefined;
     await thread.end('the datapath was closed');
   }
@@ -126,16 +126,16 @@ class DatapathThread implements Datapath {
     };
     const given = { entry: 'src/dataplane/thread/datapath.worker.js', name: "the datapath's thread", workerData };
     return new WorkerClient(given, {
-      said: (message) => {
+      received: (message) => {
         if (message.kind === 'change') this.#tell(message.change);
         else this.#give(message.source);
       },
-      died: (reason) => {
+      failed: (reason) => {
         this.#thread = undefined;
         this.#tell({ type: 'worker_died', reason });
       },
-      failureOf: (sent) => receive(sent as SentError),
-      endOf: (reason) => new DatapathFailure('DatapathFailure', reason, 'worker_died'),
+      requestError: (sent) => receive(sent as SentError),
+      terminationError: (reason) => new DatapathFailure('DatapathFailure', reason, 'worker_died'),
     });
   }
 

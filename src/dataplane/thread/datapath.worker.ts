@@ -2,7 +2,7 @@ import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_
 import type { Adoption, Attachment } from '#contracts/datapath.js';
 import type {
   GrantAnswer,
-  GrantedAnswer,
+  GrantedReply,
   GrantedRequest,
   GrantRequest,
   HitsMessage,
@@ -13,13 +13,13 @@ import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.
 import { KernelWatch } from '#dataplane/watch/kernel-watch.js';
 import { isOutOfDescriptors } from '#libc/kernel-failure.js';
 import { WorkerServer } from '#threads/worker-server.js';
-import { type DatapathAsks, type FromDatapath, send, type WorkerInput } from './datapath-messages.js';
+import { type DatapathRequests, type FromDatapath, send, type WorkerInput } from './datapath-messages.js';
 import { LocalDatapath } from './local-datapath.js';
 
 const WATCH_INTERVAL_MS = 1_000;
 const SWEEP_INTERVAL_MS = 1_000;
 
-const parent = new WorkerServer<DatapathAsks, never, FromDatapath>('the datapath');
+const parent = new WorkerServer<DatapathRequests, never, FromDatapath>('the datapath');
 const { options, eventsWanted } = workerData as WorkerInput;
 const datapath = new LocalDatapath(options);
 datapath.setEventsWanted(eventsWanted);
@@ -71,7 +71,7 @@ function serve(grantor: MessagePort, request: FromGrantor): void {
     return;
   }
   const { id, address, expiredToo } = request;
-  grantor.postMessage({ id, patterns: datapath.grantedFor(address, expiredToo) } satisfies GrantedAnswer);
+  grantor.postMessage({ id, patterns: datapath.grantedFor(address, expiredToo) } satisfies GrantedReply);
 }
 
 function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }: GrantRequest): void {
@@ -90,7 +90,7 @@ function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }:
   grantor.postMessage({ id, refused } satisfies GrantAnswer);
 }
 
-datapath.breathe = () => {
+datapath.yieldToRequests = () => {
   for (const grantor of grantors) {
     for (let next = receiveMessageOnPort(grantor); next !== undefined; next = receiveMessageOnPort(grantor)) {
       serve(grantor, (next as { readonly message: FromGrantor }).message);
@@ -115,7 +115,7 @@ function beginKernelWatch(): void {
     isKernelWatchDue = true;
   });
   isKernelWatchDue = false;
-  parent.tell({ kind: 'events', source: kernelWatch.source }, portsOf(kernelWatch.source));
+  parent.send({ kind: 'events', source: kernelWatch.source }, portsOf(kernelWatch.source));
   for (const placed of datapath.placed()) datapath.announce(placed);
   tellInterfaces();
 }
@@ -152,14 +152,14 @@ parent.serve(
       endKernelWatch();
       // Read the hits that other threads sent before `close` and that still wait in the ports, or they would
       // not be counted.
-      datapath.breathe();
+      datapath.yieldToRequests();
       return datapath.close();
     },
   },
   undefined,
   {
-    failed: send,
-    answered: (what) => {
+    failureOf: send,
+    replied: (what) => {
       if (what === 'flip') datapath.settle();
     },
   },
@@ -176,7 +176,7 @@ function look(notifications?: KernelNotifications): void {
   try {
     if (isKernelWatchDue) beginKernelWatch();
     if (notifications?.links === true || lookFault !== null) tellInterfaces();
-    for (const change of datapath.look(notifications)) parent.tell({ kind: 'change', change });
+    for (const change of datapath.look(notifications)) parent.send({ kind: 'change', change });
     tellLookFault(null);
   } catch (failure) {
     if (!isOutOfDescriptors(failure)) throw failure;
@@ -187,7 +187,7 @@ function look(notifications?: KernelNotifications): void {
 function tellLookFault(fault: string | null): void {
   const hasChanged = (fault === null) !== (lookFault === null);
   lookFault = fault;
-  if (hasChanged) parent.tell({ kind: 'change', change: { type: 'look_changed', fault } });
+  if (hasChanged) parent.send({ kind: 'change', change: { type: 'watch_fault_changed', fault } });
 }
 
 // The kernel sends no notification when an operator detaches a link or removes a pin, so all kinds of state

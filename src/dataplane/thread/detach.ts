@@ -3,7 +3,7 @@ import { detachClsact } from '#dataplane/attach/hook.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { Ownership } from '#dataplane/attach/ownership.js';
 import { Pins } from '#dataplane/attach/pins.js';
-import { judgesBy, weirHooks } from '#dataplane/attach/weir-hooks.js';
+import { mapSetOf, weirHooks } from '#dataplane/attach/weir-hooks.js';
 import { removeGuard } from '#dataplane/guard/nftables-guard.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
@@ -30,7 +30,7 @@ export function detach(pinPath: string): Detached {
     const interfaces = listInterfaces();
     const sets = mapSetsIn(pinPath);
     const hooks = weirHooks(interfaces, pinPath).filter(
-      (hook) => hook.by === 'clsact' || hook.pinPath === pinPath || judgesBy(hook.program, sets),
+      (hook) => hook.by === 'clsact' || hook.pinPath === pinPath || mapSetOf(hook.program, sets),
     );
     pins.remove(pins.links);
     for (const { ifindex } of interfaces) {

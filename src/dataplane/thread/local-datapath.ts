@@ -28,7 +28,7 @@ import type { Interface } from '#dataplane/attach/interfaces.js';
 import { Ownership } from '#dataplane/attach/ownership.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import { probe } from '#dataplane/attach/probe.js';
-import { refuseForeign } from '#dataplane/attach/refuse-foreign.js';
+import { refuseOtherNodes } from '#dataplane/attach/refuse-foreign.js';
 import { Watcher } from '#dataplane/attach/watcher.js';
 import { datapathStats } from '#dataplane/flows/datapath-stats.js';
 import { type FlowsCut, TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
@@ -72,7 +72,7 @@ export class LocalDatapath {
    */
   readonly #lines = new Lines();
   /** Changes that `open` and `attach` found; the next call of `look` returns them. */
-  #untold: DatapathChange[] = [];
+  #unreported: DatapathChange[] = [];
   #upgrade: Upgrade | undefined;
   #trafficStatistics: TrafficStatistics | undefined;
   #lent: LentObjects | undefined;
@@ -82,7 +82,7 @@ export class LocalDatapath {
    * Long-running methods call this function between their steps. The datapath thread sets it to a function
    * that serves urgent requests, such as grants.
    */
-  breathe: () => void = () => {};
+  yieldToRequests: () => void = () => {};
 
   /**
    * `flip` calls this function with the rule names of a policy before it puts the policy in force, so that
@@ -109,7 +109,7 @@ export class LocalDatapath {
     this.#ownership.take(() => this.#pins.prepare());
     try {
       this.#pins.refuseOthers();
-      refuseForeign(this.#pins.path, this.#hooks.interfaces().policed, this.#hooks.heldPrograms());
+      refuseOtherNodes(this.#pins.path, this.#hooks.interfaces().policed, this.#hooks.attachedPrograms());
       this.#guard.acceptEarlier();
       this.#upgrade = this.#succeed();
     } catch (error) {
@@ -122,7 +122,7 @@ export class LocalDatapath {
     loaded.slots.setEventsWanted(this.#eventsWanted);
     this.#forwarding.begin(loaded.slots);
     loaded.routes.look();
-    this.#untold.push(...this.#forwarding.look(loaded.slots));
+    this.#unreported.push(...this.#forwarding.look(loaded.slots));
     const inForce = this.#upgrade.inForce();
     return {
       adopted,
@@ -131,7 +131,12 @@ export class LocalDatapath {
   }
 
   #succeed(): Upgrade {
-    return new Upgrade(this.#objectOptions, this.#options.programCapacity, this.#pins.path, this.#hooks.heldPrograms());
+    return new Upgrade(
+      this.#objectOptions,
+      this.#options.programCapacity,
+      this.#pins.path,
+      this.#hooks.attachedPrograms(),
+    );
   }
 
   attach(): Attachment[] {
@@ -149,11 +154,11 @@ export class LocalDatapath {
     const { policed } = interfaces;
     const { attachments, failures } = this.#putOnHooks(policed);
     this.#hooks.prune();
-    this.#untold.push(...this.#watcher.lookAtNames(interfaces));
+    this.#unreported.push(...this.#watcher.lookAtNames(interfaces));
     this.#watcher.attached(policed);
     if (this.#isOnHooks(policed)) upgrade.advance(() => this.#switchHooks());
     if (!upgrade.awaitsFlip) this.#guardOwnOnly();
-    this.#untold.push(...this.#forwarding.look(upgrade.loaded.slots));
+    this.#unreported.push(...this.#forwarding.look(upgrade.loaded.slots));
     if (failures[0] !== undefined) throw failures[0];
     return attachments;
   }
@@ -181,29 +186,29 @@ export class LocalDatapath {
   stage(program: Program, generation: number): Staged {
     const upgrade = this.#opened();
     const image = layout(program, this.#lines);
-    this.breathe();
+    this.yieldToRequests();
     // During a takeover from an earlier datapath, the next flip acts on all hooks at the same time. So every
     // hook must have the new BPF programs before the flip.
     if (upgrade.awaitsFlip) this.#switchHooks();
-    const trafficStatistics = this.#accountsOf();
+    const trafficStatistics = this.#statisticsOf();
     let placement = trafficStatistics.find(program.ruleNames);
-    this.breathe();
+    this.yieldToRequests();
     const need = { lines: image.lines, ...trafficStatistics.need(placement) };
     if (upgrade.grow(need, () => this.#switchHooks())) {
       this.#renewTrafficStatistics();
-      placement = this.#accountsOf().find(program.ruleNames);
+      placement = this.#statisticsOf().find(program.ruleNames);
     }
     const { slots, grants, options } = upgrade.loaded;
-    const staged = { slots, grants, trafficStatistics: this.#accountsOf(), breathe: this.breathe };
+    const staged = { slots, grants, trafficStatistics: this.#statisticsOf(), yieldToRequests: this.yieldToRequests };
     stageProgram(staged, program, generation, { image, placement });
-    this.breathe();
+    this.yieldToRequests();
     return { lines: image.lines, capacityLines: options.slotLines };
   }
 
   prove(sample: ProofSample): Proof {
     const { slots, prover } = this.#opened().loaded;
     if (!slots.staged) throw new Error('nothing is staged');
-    const mismatch = prover.mismatch(sample, slots.idleSlot, this.breathe);
+    const mismatch = prover.mismatch(sample, slots.idleSlot, this.yieldToRequests);
     if (mismatch !== null) {
       slots.unstage();
       throw new ProofFailed(mismatch);
@@ -219,7 +224,7 @@ export class LocalDatapath {
     if (slots.epoch === 0 && !changesHands) {
       slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
     }
-    const trafficStatistics = this.#accountsOf();
+    const trafficStatistics = this.#statisticsOf();
     const { staged } = trafficStatistics.ruleNameHistory;
     if (staged !== undefined) this.announce({ ...staged, epoch: slots.nextEpoch });
     const epoch = flipProgram({ slots, grants, trafficStatistics });
@@ -236,7 +241,7 @@ export class LocalDatapath {
    */
   settle(): void {
     try {
-      this.#trafficStatistics?.settle();
+      this.#trafficStatistics?.flushIdleSlot();
       this.#upgrade?.loaded.routes.look();
     } catch {
       // The error is ignored, since the next `stage` does the same work and reports the error.
@@ -245,11 +250,11 @@ export class LocalDatapath {
 
   unstage(): void {
     this.#opened().loaded.slots.unstage();
-    this.#accountsOf().ruleNameHistory.unstage();
+    this.#statisticsOf().ruleNameHistory.unstage();
   }
 
   hits(query: HitQuery): HitReport | null {
-    return this.#accountsOf().hits(query);
+    return this.#statisticsOf().hits(query);
   }
 
   /**
@@ -260,11 +265,11 @@ export class LocalDatapath {
   }
 
   flows(query: FlowQuery): Promise<FlowPage> {
-    return this.#accountsOf().flows(query, this.#options.timeoutsMs);
+    return this.#statisticsOf().flows(query, this.#options.timeoutsMs);
   }
 
   cutFlows(query: FlowQuery): Promise<FlowsCut> {
-    return this.#accountsOf().cutFlows(query);
+    return this.#statisticsOf().cutFlows(query);
   }
 
   grant(grants: readonly Grant[]): { readonly refused: number } {
@@ -299,14 +304,14 @@ export class LocalDatapath {
   /** Frees the places of expired grants to make room. The kernel itself checks the expiry of each grant. */
   sweepGrants(): void {
     const grants = this.#upgrade?.loaded.grants;
-    grants?.sweep(process.hrtime.bigint(), () => this.breathe());
+    grants?.sweep(process.hrtime.bigint(), () => this.yieldToRequests());
     if (grants?.isGraceDue !== true) return;
     awaitGracePeriod();
     grants.afterGrace();
   }
 
   stats(): DatapathStats {
-    return datapathStats(this.#opened().loaded, this.#accountsOf(), this.#forwarding.now);
+    return datapathStats(this.#opened().loaded, this.#statisticsOf(), this.#forwarding.now);
   }
 
   /**
@@ -324,7 +329,7 @@ export class LocalDatapath {
 
   /** Returns the rule names of the former policies and, as the last element, of the policy in force. */
   placed(): readonly PlacedRuleNames[] {
-    return this.#accountsOf().ruleNameHistory.placed;
+    return this.#statisticsOf().ruleNameHistory.placed;
   }
 
   /** Reads the given kinds of kernel state, and returns the changes since the last call. */
@@ -335,18 +340,18 @@ export class LocalDatapath {
     // changes would get lost if a later check threw an error.
     if (at.links) this.#lookAtInterfaces(this.#upgrade);
     if (at.links || at.others) this.#lookAtReview();
-    this.#untold.push(...this.#watcher.lookAtRefusals(this.#accountsOf().refusing()));
-    if (at.links) this.#untold.push(...this.#watcher.lookAtPins(this.#upgrade.lostPins()));
-    if (at.guard) this.#untold.push(...this.#watcher.lookAtGuard(this.#guard.stands()));
+    this.#unreported.push(...this.#watcher.lookAtRefusals(this.#statisticsOf().refusing()));
+    if (at.links) this.#unreported.push(...this.#watcher.lookAtPins(this.#upgrade.lostPins()));
+    if (at.guard) this.#unreported.push(...this.#watcher.lookAtGuard(this.#guard.stands()));
     if (at.others) {
-      this.#untold.push(...this.#forwarding.look(this.#upgrade.loaded.slots));
+      this.#unreported.push(...this.#forwarding.look(this.#upgrade.loaded.slots));
       if (this.#diverts()) {
-        this.#untold.push(...this.#watcher.lookAtDiversion(diversionStands(this.#options.markMask)));
+        this.#unreported.push(...this.#watcher.lookAtDiversion(diversionStands(this.#options.markMask)));
       }
     }
-    const untold = this.#untold;
-    this.#untold = [];
-    return untold;
+    const unreported = this.#unreported;
+    this.#unreported = [];
+    return unreported;
   }
 
   close(): void {
@@ -379,7 +384,7 @@ export class LocalDatapath {
     return this.#lent;
   }
 
-  #accountsOf(): TrafficStatistics {
+  #statisticsOf(): TrafficStatistics {
     if (this.#trafficStatistics === undefined) throw new Error('the datapath is not open');
     return this.#trafficStatistics;
   }
@@ -387,7 +392,7 @@ export class LocalDatapath {
   /** Maps the maps for traffic statistics again, after a larger BPF object has replaced the loaded object. */
   #renewTrafficStatistics(): void {
     const { object, slots } = this.#opened().loaded;
-    const { ruleNameHistory } = this.#accountsOf();
+    const { ruleNameHistory } = this.#statisticsOf();
     this.#trafficStatistics?.close();
     this.#trafficStatistics = new TrafficStatistics(object, slots, ruleNameHistory);
   }
@@ -417,8 +422,8 @@ export class LocalDatapath {
     const own = programIds(this.#opened().programs);
     return policed.every((found) =>
       DIRECTIONS.every((direction) => {
-        const held = this.#hooks.held(found, direction);
-        return held === undefined || held.programId === own[direction];
+        const attached = this.#hooks.attachedProgram(found, direction);
+        return attached === undefined || attached.programId === own[direction];
       }),
     );
   }
@@ -441,7 +446,7 @@ export class LocalDatapath {
 
   #lookAtReview(): void {
     try {
-      this.#untold.push(...this.#watcher.lookAtReview(this.#review()));
+      this.#unreported.push(...this.#watcher.lookAtReview(this.#review()));
     } catch (error) {
       // The kernel's lists kept changing during the dump, so there is no result now. The next call of `look`
       // reads them again.
@@ -453,10 +458,10 @@ export class LocalDatapath {
     const own = programIds(programs);
     const directions = this.#hooks.directions();
     const interfaces = this.#hooks.interfaces();
-    const isHeld = (found: Interface): boolean =>
-      directions.every((direction) => this.#hooks.held(found, direction)?.programId === own[direction]);
-    this.#untold.push(...this.#watcher.lookAtNames(interfaces));
-    this.#untold.push(...this.#watcher.lookAtLinks(interfaces.policed, isHeld));
+    const isAttached = (found: Interface): boolean =>
+      directions.every((direction) => this.#hooks.attachedProgram(found, direction)?.programId === own[direction]);
+    this.#unreported.push(...this.#watcher.lookAtNames(interfaces));
+    this.#unreported.push(...this.#watcher.lookAtLinks(interfaces.policed, isAttached));
   }
 }
 

@@ -25,7 +25,7 @@ export function objectOptions(options: DatapathOptions): FixedOptions {
     markMask: options.markMask,
     reversePath: options.reversePath,
     passNonIpv4: options.nonIpv4 === 'pass',
-    judgeAll: false,
+    classifyAll: false,
     traceWord: false,
   };
 }

@@ -11,7 +11,7 @@ type Loaded = {
   readonly grants: Grants;
   readonly trafficStatistics: TrafficStatistics;
   /** Called between parts of long work, to serve other requests; the function may add grants. */
-  readonly breathe?: () => void;
+  readonly yieldToRequests?: () => void;
 };
 
 /** The image of a compiled policy, and the entries of the map `hits` for its ranks. */
@@ -22,7 +22,7 @@ type Prepared = { readonly image: Image; readonly placement: Placement };
  * ranks. Throws `CapacityExceeded` before it changes anything.
  */
 export function stageProgram(
-  { slots, grants, trafficStatistics, breathe }: Loaded,
+  { slots, grants, trafficStatistics, yieldToRequests }: Loaded,
   program: Program,
   generation: number,
   { image, placement }: Prepared = { image: layout(program), placement: trafficStatistics.find(program.ruleNames) },
@@ -30,12 +30,12 @@ export function stageProgram(
   trafficStatistics.check(placement);
   const patterns = program.names.map(({ text }) => text);
   grants.makeRoom(patterns, awaitGracePeriod);
-  trafficStatistics.settle();
+  trafficStatistics.flushIdleSlot();
   slots.fill(image, generation);
   // This call must come after `slots.fill`, which waits until no packet reads the pattern names of the former
   // policy in this slot.
-  grants.fill(slots.idleSlot, patterns, breathe);
-  // This call must come after `settle`, which makes sure that no flow is counted by the former ranks of this
+  grants.fill(slots.idleSlot, patterns, yieldToRequests);
+  // This call must come after `flushIdleSlot`, which makes sure that no flow is counted by the former ranks of this
   // slot.
   trafficStatistics.stage(placement, generation);
 }

@@ -35,20 +35,20 @@ export function withTally(flow: StructLayout, tally: StructLayout): StructLayout
 }
 
 /**
- * Returns a function that converts flows from one layout to another. With `sameProgram` a flow keeps its
+ * Returns a function that converts flows from one layout to another. With `samePolicy` a flow keeps its
  * verdict. Otherwise the next packet of the flow is classified again, unless the flow is foreign (opened from
  * an interface that is not policed).
  */
-export function flowConversion(from: StructLayout, to: StructLayout, sameProgram: boolean): FlowConversion {
+export function flowConversion(from: StructLayout, to: StructLayout, samePolicy: boolean): FlowConversion {
   const convert = conversion(from, to);
-  const judgement = fieldOf(to, 'judgement');
+  const verdictWordAt = fieldOf(to, 'judgement');
   const upgrade = 'last_seen_ns' in from.fields ? fromLayout1(from, to) : undefined;
   return (source, sourceAt, target, targetAt, table) => {
     convert(source, sourceAt, target, targetAt);
     // Set only the active word in `judgement` to 0, which no policy in force has, so that the next packet is
     // classified again. If all of `judgement` were 0, the flow would count as foreign, and its replies would
     // be let in without a rule.
-    if (!sameProgram) target.setUint32(targetAt + judgement.offset + ACTIVE_WORD, 0, true);
+    if (!samePolicy) target.setUint32(targetAt + verdictWordAt.offset + ACTIVE_WORD, 0, true);
     return upgrade === undefined ? table : upgrade(source, sourceAt, target, targetAt);
   };
 }

@@ -1,9 +1,9 @@
 import type { StructLayout } from '#dataplane/abi/btf.js';
 import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/abi/flow.js';
-import { settle, settlingOffsets } from '#dataplane/flows/flow-completion.js';
+import { completeFlow, settlingOffsets } from '#dataplane/flows/flow-completion.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { batchesOf } from '#dataplane/loader/map-batches.js';
-import type { MapSet } from '#dataplane/object/map-set.js';
+import type { PinnedMaps } from '#dataplane/object/map-set.js';
 import { libbpf } from '#libc/libbpf.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { type FlowTable, withTally } from './flow-conversion.js';
@@ -27,7 +27,7 @@ const LINES: Lines = { flows: 'flows', tallies: 'tallies' };
 const HALF_OPEN_LINES: Lines = { flows: 'half_open', tallies: 'half_open_tallies' };
 
 /** Returns the flows of a pinned datapath of this or of an earlier layout version. */
-export function pinnedFlows(set: MapSet): PinnedFlows[] {
+export function pinnedFlows(set: PinnedMaps): PinnedFlows[] {
   if (!set.has('tallies')) return [{ table: 'flows', layout: set.describe('flows').value, flows: hashed(set) }];
   const of = (table: FlowTable, lines: Lines, marked?: boolean): PinnedFlows => {
     const [flow, tally] = [set.describe(lines.flows), set.describe(lines.tallies)];
@@ -41,7 +41,7 @@ export function pinnedFlows(set: MapSet): PinnedFlows[] {
 }
 
 /** Reads the flows of layout version 1, which had one hash map for all flows. */
-function* hashed(set: MapSet): Generator<PinnedFlow> {
+function* hashed(set: PinnedMaps): Generator<PinnedFlow> {
   const fd = set.fd('flows');
   const { keySize, valueSize, ...shape } = mapShape(fd);
   for (const { count, keys, values } of batchesOf(fd, { keySize, valueSize, ...shape })) {
@@ -58,7 +58,7 @@ function* hashed(set: MapSet): Generator<PinnedFlow> {
  * Reads the flows of an array map. Yields only half-open flows if `marked` is true, only established flows if
  * `marked` is false, and all flows if `marked` is undefined.
  */
-function* linesOf(set: MapSet, names: Lines, marked: boolean | undefined): Generator<PinnedFlow> {
+function* linesOf(set: PinnedMaps, names: Lines, marked: boolean | undefined): Generator<PinnedFlow> {
   const [flow, tally] = [set.describe(names.flows), set.describe(names.tallies)];
   const use = flow.value.fields['key.use']?.offset ?? 0;
   const flags = flow.value.fields.flags?.offset ?? 0;
@@ -74,7 +74,7 @@ function* linesOf(set: MapSet, names: Lines, marked: boolean | undefined): Gener
     record.set(new Uint8Array(flows.buffer, line * flow.valueSize, flow.valueSize));
     if (view.getUint16(use, true) !== KEY_USED) return false;
     record.set(new Uint8Array(sums.buffer, line * tally.valueSize, tally.valueSize), flow.valueSize);
-    if (offsets !== undefined) settle(view, offsets, ranks.words);
+    if (offsets !== undefined) completeFlow(view, offsets, ranks.words);
     return true;
   };
   try {
@@ -90,7 +90,7 @@ function* linesOf(set: MapSet, names: Lines, marked: boolean | undefined): Gener
   }
 }
 
-function mapped(set: MapSet, name: Lines['flows' | 'tallies'] | 'rank_hits'): MappedMemory {
+function mapped(set: PinnedMaps, name: Lines['flows' | 'tallies'] | 'rank_hits'): MappedMemory {
   const { maxEntries, valueSize } = mapShape(set.fd(name));
   return new MappedMemory(name, set.fd(name), maxEntries * valueSize, { readOnly: true });
 }

@@ -1,7 +1,7 @@
 import { closeFd, programInfo } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
-import type { MapSet } from '#dataplane/object/map-set.js';
+import type { PinnedMaps } from '#dataplane/object/map-set.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 
@@ -14,8 +14,8 @@ const AT: Record<Direction, number> = { ingress: 0, egress: 1 };
  */
 export function fillPredecessors(
   object: BpfObject,
-  inForce: MapSet,
-  sets: readonly MapSet[],
+  inForce: PinnedMaps,
+  sets: readonly PinnedMaps[],
   heldPrograms: readonly number[],
 ): void {
   for (const direction of DIRECTIONS) {
@@ -36,8 +36,8 @@ export function fillPredecessors(
  */
 function openUnpinned(
   direction: Direction,
-  inForce: MapSet,
-  sets: readonly MapSet[],
+  inForce: PinnedMaps,
+  sets: readonly PinnedMaps[],
   heldPrograms: readonly number[],
 ): number | undefined {
   // If an earlier takeover was interrupted, the programs in force are not on the hooks: the bridge of that
@@ -57,7 +57,7 @@ export function clearPredecessors(object: BpfObject): void {
   }
 }
 
-function predecessorsOf(set: MapSet): number[] {
+function predecessorsOf(set: PinnedMaps): number[] {
   if (!set.has('predecessors')) return [];
   const value = new Uint8Array(4);
   return DIRECTIONS.flatMap((direction) => {

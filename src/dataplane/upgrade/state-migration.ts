@@ -3,7 +3,7 @@ import { mapId } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject, MapName } from '#dataplane/loader/bpf-object.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import { batchesOf } from '#dataplane/loader/map-batches.js';
-import type { MapSet } from '#dataplane/object/map-set.js';
+import type { PinnedMaps } from '#dataplane/object/map-set.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { libbpf } from '#libc/libbpf.js';
 import { TestRun } from '#libc/test-run.js';
@@ -23,10 +23,10 @@ const ENOMEM = 12;
  */
 export class StateMigration {
   constructor(
-    readonly from: MapSet,
+    readonly from: PinnedMaps,
     readonly to: BpfObject,
     /** True if flows keep their verdicts, because both datapaths have the same compiled policy. */
-    readonly sameProgram: boolean,
+    readonly samePolicy: boolean,
   ) {}
 
   copy(): void {
@@ -55,7 +55,7 @@ export class StateMigration {
     const carrier = new FlowMigration(this.to, target);
     let lost = 0;
     for (const { table, layout, flows } of pinnedFlows(this.from)) {
-      const convert = flowConversion(layout, target, this.sameProgram);
+      const convert = flowConversion(layout, target, this.samePolicy);
       for (const { view, again } of flows) {
         const belongs = convert(view, 0, carrier.flow, 0, table);
         const carried = carrier.carry(belongs);

@@ -9,7 +9,7 @@ import {
   loadPrograms,
   type ObjectOptions,
 } from '#dataplane/object/loaded-object.js';
-import { type MapSet, mapSetsIn, pinMaps, pinnedOf, removeHalfFilled } from '#dataplane/object/map-set.js';
+import { mapSetsIn, type PinnedMaps, pinMaps, pinnedOf, removeHalfFilled } from '#dataplane/object/map-set.js';
 import { fillPredecessors } from './predecessors.js';
 
 /** The options of a BPF object that do not depend on the size of the policy. */
@@ -18,7 +18,7 @@ export type FixedOptions = Omit<ObjectOptions, 'slotLines' | 'rankCapacity' | 'h
 /** A loaded datapath that is ready to take over from the pinned datapath. */
 export type Successor = {
   readonly loaded: LoadedObject;
-  readonly set: MapSet;
+  readonly set: PinnedMaps;
   /**
    * The BPF object whose programs are on the hooks until the state is migrated; undefined if the loaded
    * object uses the maps in force.
@@ -28,11 +28,11 @@ export type Successor = {
 
 export type Inheritance = {
   /** The pinned map folder of the datapath in force; undefined if no datapath is in force. */
-  readonly inForce: MapSet | undefined;
+  readonly inForce: PinnedMaps | undefined;
   /** The pinned map folders of earlier datapaths whose flows must be migrated, newest first. */
-  readonly predecessors: readonly MapSet[];
+  readonly predecessors: readonly PinnedMaps[];
   /** The pinned map folders that contain nothing to migrate and can be removed. */
-  readonly superfluous: readonly MapSet[];
+  readonly superfluous: readonly PinnedMaps[];
 };
 
 const ITS_OWN: ReadonlySet<MapName> = new Set(['active', 'predecessors', 'layouts']);
@@ -100,10 +100,10 @@ export function mapsOf(object: BpfObject, names: readonly MapName[]): Map<MapNam
  * the newest folder if no policy was put in force in it yet. Undefined if layouts or sizes differ.
  */
 function adoptable(
-  sets: readonly MapSet[],
-  inForce: MapSet | undefined,
+  sets: readonly PinnedMaps[],
+  inForce: PinnedMaps | undefined,
   wanted: ReadonlyMap<MapName, MapDescription>,
-): MapSet | undefined {
+): PinnedMaps | undefined {
   return [inForce, sets.at(-1)].find(
     (set) =>
       set !== undefined &&
@@ -114,7 +114,7 @@ function adoptable(
 }
 
 /** Returns the maps in force that the new datapath can share, by name. */
-function shared(inForce: MapSet | undefined, wanted: ReadonlyMap<MapName, MapDescription>): Map<MapName, number> {
+function shared(inForce: PinnedMaps | undefined, wanted: ReadonlyMap<MapName, MapDescription>): Map<MapName, number> {
   if (inForce === undefined) return new Map();
   const equal = new Set(MAPS.filter((name) => !ITS_OWN.has(name) && isAsWanted(inForce, name, wanted)));
   if (!isOfThisLayout(inForce)) return fdsOf(inForce, LEARNED.every((name) => equal.has(name)) ? LEARNED : []);
@@ -128,14 +128,14 @@ function shared(inForce: MapSet | undefined, wanted: ReadonlyMap<MapName, MapDes
   return fdsOf(inForce, [...equal]);
 }
 
-function isOfThisLayout(set: MapSet): boolean {
+function isOfThisLayout(set: PinnedMaps): boolean {
   return set.inspect(({ layoutVersion }) => layoutVersion) === LAYOUT_VERSION;
 }
 
-function isAsWanted(set: MapSet, name: MapName, wanted: ReadonlyMap<MapName, MapDescription>): boolean {
+function isAsWanted(set: PinnedMaps, name: MapName, wanted: ReadonlyMap<MapName, MapDescription>): boolean {
   return set.has(name) && isDeepStrictEqual(set.describe(name), wanted.get(name));
 }
 
-function fdsOf(set: MapSet, names: readonly MapName[]): Map<MapName, number> {
+function fdsOf(set: PinnedMaps, names: readonly MapName[]): Map<MapName, number> {
   return new Map(names.map((name) => [name, set.fd(name)]));
 }

@@ -5,7 +5,7 @@ import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { type Capacity, capacityFor, type Need } from '#dataplane/object/capacity.js';
 import { type LoadedObject, loadObject, startSweep } from '#dataplane/object/loaded-object.js';
-import { type MapSet, type Pinned, pinMaps, pinnedOf } from '#dataplane/object/map-set.js';
+import { type Pinned, type PinnedMaps, pinMaps, pinnedOf } from '#dataplane/object/map-set.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { type HitsMap, HitsMigration } from './hits-migration.js';
 import { clearPredecessors } from './predecessors.js';
@@ -70,7 +70,7 @@ export class Upgrade {
     return this.#present.loaded;
   }
 
-  get set(): MapSet {
+  get set(): PinnedMaps {
     return this.#present.set;
   }
 
@@ -103,7 +103,7 @@ export class Upgrade {
   advance(switchHooks: SwitchHooks): void {
     const { inForce } = this.#inheritance;
     if (this.awaitsFlip) {
-      if (inForce === undefined || !this.#hasProgramOf(inForce)) return;
+      if (inForce === undefined || !this.#hasPolicyOf(inForce)) return;
       inForce.inspect((slots) => this.loaded.slots.adoptInForce(slots));
     }
     this.complete(switchHooks);
@@ -167,7 +167,7 @@ export class Upgrade {
 
   #transfers(): StateMigration[] {
     return this.#inheritance.predecessors.map(
-      (set) => new StateMigration(set, this.loaded.object, this.#hasProgramOf(set)),
+      (set) => new StateMigration(set, this.loaded.object, this.#hasPolicyOf(set)),
     );
   }
 
@@ -189,7 +189,7 @@ export class Upgrade {
         grants: before.loaded.mappedGrants,
       },
     );
-    let set: MapSet | undefined;
+    let set: PinnedMaps | undefined;
     let bridge: BpfObject | undefined;
     let hits: HitsMigration | undefined;
     try {
@@ -252,7 +252,7 @@ export class Upgrade {
     inForce?.close();
   }
 
-  #hasProgramOf(set: MapSet): boolean {
+  #hasPolicyOf(set: PinnedMaps): boolean {
     return set.id('program') === mapId(this.loaded.object.mapFd('program'));
   }
 

@@ -112,7 +112,7 @@ export class Upstream {
 
   /**
    * Queries the resolver. Calls `onAnswer` or `onError` at most once; `onError` if no answer can arrive any
-   * more. A caller that stops waiting earlier must call `silent`.
+   * more. A caller that stops waiting earlier must call `countTimeout`.
    */
   ask(asked: UpstreamQuery, onAnswer: (message: Message) => void, onError: () => void): Attempt {
     const since = nowMs();
@@ -121,7 +121,7 @@ export class Upstream {
       onAnswer(message);
     };
     const fail = (): void => {
-      this.silent();
+      this.countTimeout();
       onError();
     };
     this.#queries++;
@@ -141,7 +141,7 @@ export class Upstream {
   }
 
   /** Counts a query that timed out. Sends a probe if the last `SILENT` queries timed out. */
-  silent(): void {
+  countTimeout(): void {
     this.#timeouts++;
     this.#silent++;
     if (this.isSilent && !this.#isDead) this.probe();
@@ -163,7 +163,7 @@ export class Upstream {
     };
     const timeout = setTimeout(() => {
       attempt.forget();
-      this.silent();
+      this.countTimeout();
       end(false);
     }, PROBE_TIMEOUT_MS).unref();
     const attempt = this.ask(

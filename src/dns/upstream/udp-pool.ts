@@ -1,7 +1,7 @@
 import type { Pump } from '#sockets/pump.js';
 import type { UpstreamQuery } from './pending-query.js';
 import { random16 } from './random.js';
-import { type OnAnswer, type Server, UdpSocket, type Waiting } from './udp-socket.js';
+import { type OnAnswer, type PendingQuery, type Server, UdpSocket } from './udp-socket.js';
 
 const SOCKETS = 16;
 /**
@@ -41,7 +41,7 @@ export class UdpPool {
    * never before `send` returns.
    */
   send(asked: UpstreamQuery, onAnswer: OnAnswer, onError: () => void): () => void {
-    const waiting: Waiting = { asked, onAnswer, onError, by: null, id: 0 };
+    const waiting: PendingQuery = { query: asked, onAnswer, onError, by: null, id: 0 };
     this.#send(waiting);
     return () => waiting.by?.forget(waiting.id);
   }
@@ -56,7 +56,7 @@ export class UdpPool {
     for (const socket of this.#sockets) socket?.close();
   }
 
-  #send(waiting: Waiting): void {
+  #send(waiting: PendingQuery): void {
     if (this.#turn !== this.pump.turns) {
       this.#turn = this.pump.turns;
       this.#place = random16() % SOCKETS;

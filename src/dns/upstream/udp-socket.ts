@@ -18,8 +18,8 @@ export type OnAnswer = (message: Message) => void;
  * An unanswered query. `by` is the socket that sent the query, and `id` is the query's DNS message id on that
  * socket.
  */
-export type Waiting = {
-  readonly asked: UpstreamQuery;
+export type PendingQuery = {
+  readonly query: UpstreamQuery;
   readonly onAnswer: OnAnswer;
   readonly onError: () => void;
   by: UdpSocket | null;
@@ -33,7 +33,7 @@ export type Waiting = {
 export class UdpSocket {
   uses = 0;
   readonly #port: UdpPort;
-  readonly #sent = new ExpiringMap<number, Waiting>();
+  readonly #sent = new ExpiringMap<number, PendingQuery>();
   #isRetired = false;
 
   constructor(
@@ -56,11 +56,11 @@ export class UdpSocket {
   }
 
   /** Sends the query with a random id that no other unanswered query of this socket has. */
-  send(waiting: Waiting): void {
+  send(waiting: PendingQuery): void {
     let id = random16();
     while (this.#sent.has(id)) id = random16();
     this.uses++;
-    const { name, type, class: of, recursionDesired, checkingDisabled, dnssecOk, options } = waiting.asked;
+    const { name, type, class: of, recursionDesired, checkingDisabled, dnssecOk, options } = waiting.query;
     this.#sent.set(id, waiting);
     waiting.by = this;
     waiting.id = id;
@@ -87,7 +87,7 @@ export class UdpSocket {
   }
 
   /** Closes the socket immediately. Returns the unanswered queries, whose callbacks are not called. */
-  abandon(): readonly Waiting[] {
+  abandon(): readonly PendingQuery[] {
     const left = this.#sent.values();
     this.#sent.clear();
     this.retire();
@@ -113,10 +113,10 @@ export class UdpSocket {
       this.onStray('unasked');
       return;
     }
-    const { asked } = sent;
+    const { query } = sent;
     const message = readMessage(datagram);
     if ('fault' in message) this.onStray(message.fault);
-    else if (!isResponseTo(message, { id, name: asked.name, type: asked.type, class: asked.class }))
+    else if (!isResponseTo(message, { id, name: query.name, type: query.type, class: query.class }))
       this.onStray('other_question');
     else {
       this.forget(id);

@@ -24,7 +24,7 @@ const PROBE_EVERY_MS = 1_000;
  */
 export type OnOutcome = (message: Message | null) => void;
 
-class Race {
+class UpstreamQueryInProgress {
   readonly attempts: { readonly by: Upstream; readonly attempt: Attempt; isOver: boolean }[] = [];
   refusal: Message | null = null;
   #steps = 1;
@@ -61,7 +61,7 @@ export class Upstreams {
    * The queries in progress, ordered by `nextAt`. Appending a query keeps this order, because every query
    * waits the same time `STEP_MS` before it is sent to the next resolver.
    */
-  readonly #races = new ExpiringMap<number, Race>();
+  readonly #queries = new ExpiringMap<number, UpstreamQueryInProgress>();
   #lastRace = 0;
   #probedAt = 0;
 
@@ -91,13 +91,13 @@ export class Upstreams {
   }
 
   close(): void {
-    for (const race of this.#races.values()) this.#end(race, null);
+    for (const race of this.#queries.values()) this.#end(race, null);
     for (const upstream of this.#all) upstream.close();
   }
 
   ask(asked: UpstreamQuery, onOutcome: OnOutcome): void {
-    const race = new Race(++this.#lastRace, asked, this.#order(), nowMs(), onOutcome);
-    this.#races.set(race.number, race);
+    const race = new UpstreamQueryInProgress(++this.#lastRace, asked, this.#order(), nowMs(), onOutcome);
+    this.#queries.set(race.number, race);
     this.#step(race);
   }
 
@@ -107,13 +107,13 @@ export class Upstreams {
    */
   tick(): void {
     const now = nowMs();
-    for (let race = this.#races.oldest(); race !== undefined && race.nextAt <= now; race = this.#races.oldest()) {
+    for (let race = this.#queries.oldest(); race !== undefined && race.nextAt <= now; race = this.#queries.oldest()) {
       race.wait();
       if (race.isOverdue) this.#end(race, race.refusal);
       else {
-        for (const each of race.attempts.slice(-1)) if (!each.isOver) each.by.silent();
-        this.#races.delete(race.number);
-        this.#races.set(race.number, race);
+        for (const each of race.attempts.slice(-1)) if (!each.isOver) each.by.countTimeout();
+        this.#queries.delete(race.number);
+        this.#queries.set(race.number, race);
         this.#step(race);
       }
     }
@@ -126,7 +126,7 @@ export class Upstreams {
   /**
    * Sends the query to the next resolver in the order; after the last resolver, starts again with the first.
    */
-  #step(race: Race): void {
+  #step(race: UpstreamQueryInProgress): void {
     const by = race.order[race.attempts.length % race.order.length];
     if (by === undefined) return;
     const attempt = by.ask(
@@ -144,7 +144,7 @@ export class Upstreams {
     race.attempts.push(entry);
   }
 
-  #answered(race: Race, message: Message): void {
+  #answered(race: UpstreamQueryInProgress, message: Message): void {
     if (race.isOver) return;
     if (!isRefusal(message)) this.#end(race, message);
     else {
@@ -157,16 +157,16 @@ export class Upstreams {
    * Handles the failure of a query at one resolver. Queries the next resolver, if there is one. After a
    * failure at every resolver, the query ends.
    */
-  #failed(race: Race): void {
+  #failed(race: UpstreamQueryInProgress): void {
     if (race.isOver) return;
     if (race.attempts.length < race.order.length) this.#step(race);
     else if (race.attempts.every(({ isOver }) => isOver)) this.#end(race, race.refusal);
   }
 
-  #end(race: Race, message: Message | null): void {
+  #end(race: UpstreamQueryInProgress, message: Message | null): void {
     if (race.isOver) return;
     race.isOver = true;
-    this.#races.delete(race.number);
+    this.#queries.delete(race.number);
     for (const { attempt, isOver } of race.attempts) if (!isOver) attempt.forget();
     race.onOutcome(message);
   }

@@ -10,7 +10,7 @@ const FIRST_CAPACITY = 512;
  */
 export class FrameReader {
   readonly #limit: number;
-  #held = new Uint8Array(0);
+  #buffered = new Uint8Array(0);
   #length = 0;
   #tooLong = false;
 
@@ -59,7 +59,7 @@ export class FrameReader {
     let at = from;
     while (this.#length < PREFIX_BYTES && at < chunk.length) this.#append(chunk, at, ++at);
     if (this.#length < PREFIX_BYTES) return at;
-    const length = u16(this.#held, 0);
+    const length = u16(this.#buffered, 0);
     if (length > this.#limit) {
       this.#tooLong = true;
       this.#release();
@@ -68,7 +68,7 @@ export class FrameReader {
     const end = Math.min(chunk.length, at + PREFIX_BYTES + length - this.#length);
     this.#append(chunk, at, end);
     if (this.#length === PREFIX_BYTES + length) {
-      messages.push(this.#held.subarray(PREFIX_BYTES, this.#length));
+      messages.push(this.#buffered.subarray(PREFIX_BYTES, this.#length));
       this.#release();
     }
     return end;
@@ -80,17 +80,17 @@ export class FrameReader {
    */
   #append(chunk: Uint8Array, from: number, to: number): void {
     const length = this.#length + to - from;
-    if (length > this.#held.length) {
-      const grown = new Uint8Array(Math.max(FIRST_CAPACITY, length, 2 * this.#held.length));
-      grown.set(this.#held.subarray(0, this.#length));
-      this.#held = grown;
+    if (length > this.#buffered.length) {
+      const grown = new Uint8Array(Math.max(FIRST_CAPACITY, length, 2 * this.#buffered.length));
+      grown.set(this.#buffered.subarray(0, this.#length));
+      this.#buffered = grown;
     }
-    this.#held.set(chunk.subarray(from, to), this.#length);
+    this.#buffered.set(chunk.subarray(from, to), this.#length);
     this.#length = length;
   }
 
   #release(): void {
-    this.#held = new Uint8Array(0);
+    this.#buffered = new Uint8Array(0);
     this.#length = 0;
   }
 }

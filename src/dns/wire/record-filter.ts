@@ -71,13 +71,13 @@ class Filter {
   ) {}
 
   /**
-   * Returns the remaining records of one section of the message. `bearers` are the owner names whose A
+   * Returns the remaining records of one section of the message. `keptOwners` are the owner names whose A
    * records are kept.
    */
-  section(records: readonly ResourceRecord[], bearers: readonly NameKey[] = []): readonly ResourceRecord[] {
+  section(records: readonly ResourceRecord[], keptOwners: readonly NameKey[] = []): readonly ResourceRecord[] {
     const kept: ResourceRecord[] = [];
     for (const record of records) {
-      const why = this.#removal(record, bearers);
+      const why = this.#removal(record, keptOwners);
       const left = why === null ? record : why === 'hint' ? { ...record, data: withoutHints(record.data) } : null;
       if (left !== null) kept.push(left);
       if (why === null) continue;
@@ -96,12 +96,12 @@ class Filter {
     });
   }
 
-  #removal(record: ResourceRecord, bearers: readonly NameKey[]): Removal | null {
+  #removal(record: ResourceRecord, keptOwners: readonly NameKey[]): Removal | null {
     const { type, data } = record;
     if (type === TYPE.aaaa) return 'ipv6';
     if (type === TYPE.a) {
-      const isBorne = record.class === CLASS.in && bearers.includes(this.owner.of(record));
-      if (!isBorne) return 'other_name';
+      const isKeptOwner = record.class === CLASS.in && keptOwners.includes(this.owner.of(record));
+      if (!isKeptOwner) return 'other_name';
       if (this.drop(u32(data, 0))) return 'rebinding';
       return this.#addresses++ < ADDRESSES ? null : 'beyond_128';
     }

@@ -1,5 +1,5 @@
 import type { FindingDelta, WriteResponse } from './finding.js';
-import { nobody } from './no-decider.js';
+import { emptyIdentity } from './no-decider.js';
 
 /**
  * A request to the management API that becomes a finding. An audit event never contains a request body, a
@@ -38,7 +38,7 @@ type ConfigChange = WriteResponse & {
 export function auditDelta(event: AuditEvent, atMs: number): FindingDelta {
   const { actor, operation, target, remote } = event;
   const seen = { generation: null, firstMs: atMs, lastMs: atMs, count: 1 };
-  const who = { ...nobody, actor, operation, target, source: remote, ...seen };
+  const who = { ...emptyIdentity, actor, operation, target, source: remote, ...seen };
   if (event.type === 'auth_denied') {
     return { ...who, type: 'auth_denied', effectiveAction: 'deny', dropReason: event.reason };
   }

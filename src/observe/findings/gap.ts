@@ -1,10 +1,19 @@
 import type { FindingDelta } from './finding.js';
-import { nobody } from './no-decider.js';
+import { emptyIdentity } from './no-decider.js';
 
 /**
  * Returns a finding of type `gap`. The finding reports that the component `where` lost `count` events between
  * `firstMs` and `lastMs`.
  */
 export function gap(where: string, count: number, firstMs: number, lastMs: number): FindingDelta {
-  return { ...nobody, type: 'gap', effectiveAction: 'allow', target: where, generation: null, firstMs, lastMs, count };
+  return {
+    ...emptyIdentity,
+    type: 'gap',
+    effectiveAction: 'allow',
+    target: where,
+    generation: null,
+    firstMs,
+    lastMs,
+    count,
+  };
 }

@@ -1,7 +1,7 @@
 import type { FindingIdentity } from './finding.js';
 
 /** The optional fields of a finding, all null. A finding overrides the fields that apply. */
-export const nobody = {
+export const emptyIdentity = {
   policyId: null,
   sourceGroup: null,
   rule: null,

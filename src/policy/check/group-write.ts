@@ -11,7 +11,7 @@ import { unknownIntegration } from './kubernetes-validation.js';
 import { lint } from './lint.js';
 import { type GroupPart, groupPart, type PolicyParts, policyOf, renumbered } from './policy-parts.js';
 import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from './regex-validation.js';
-import type { SourceHolders } from './source-holders.js';
+import type { ContainingGroups } from './source-holders.js';
 import { validateSourceGroup } from './validate.js';
 import type { ValidationContext } from './validation-context.js';
 
@@ -19,16 +19,16 @@ import type { ValidationContext } from './validation-context.js';
  * A policy in memory, with the positions of its groups in the JSON text. The next write of one group changes
  * only that group.
  */
-export type HeldPolicy = { readonly parts: PolicyParts; readonly outline: Outline };
+export type ParsedPolicy = { readonly parts: PolicyParts; readonly outline: Outline };
 
 export type GroupWriteContext = Omit<ValidationContext, 'form'> &
-  LintContext & { readonly fallback: Action; readonly holders?: SourceHolders };
+  LintContext & { readonly fallback: Action; readonly containingGroups?: ContainingGroups };
 
 export type GroupWrite =
   | {
       readonly ok: true;
       readonly created: boolean;
-      readonly held: HeldPolicy;
+      readonly parsed: ParsedPolicy;
       readonly edit: TextEdit;
       /** The JSON text of the written group; null if the group was removed. */
       readonly groupJson: Uint8Array | null;
@@ -50,8 +50,8 @@ export type GroupWrite =
  * writing the whole edited document. Problems of the written group have pointers relative to `body`; problems
  * of other groups have pointers relative to the record.
  */
-export function putGroup(held: HeldPolicy, id: string, body: Uint8Array, context: GroupWriteContext): GroupWrite {
-  const { parts, outline } = held;
+export function putGroup(parsed: ParsedPolicy, id: string, body: Uint8Array, context: GroupWriteContext): GroupWrite {
+  const { parts, outline } = parsed;
   const json = parseStrictJson(body);
   if (!json.ok) return { ok: false, code: 'invalid_body', problems: json.problems };
   const named = withId(json.value, body, id);
@@ -82,7 +82,11 @@ export function putGroup(held: HeldPolicy, id: string, body: Uint8Array, context
 }
 
 /** Removes the group with the id `id`. Returns null if the policy has no such group. */
-export function deleteGroup({ parts, outline }: HeldPolicy, id: string, context: GroupWriteContext): GroupWrite | null {
+export function deleteGroup(
+  { parts, outline }: ParsedPolicy,
+  id: string,
+  context: GroupWriteContext,
+): GroupWrite | null {
   const index = indexOf(parts, id);
   if (index === undefined) return null;
   const groups = renumbered(parts.groups.toSpliced(index, 1));
@@ -96,13 +100,13 @@ export function deleteGroup({ parts, outline }: HeldPolicy, id: string, context:
 function written(
   parts: PolicyParts,
   { edit, outline }: OutlineEdit,
-  { fallback, holders }: GroupWriteContext,
+  { fallback, containingGroups }: GroupWriteContext,
   part: GroupPart | undefined,
   answer: { readonly created: boolean; readonly groupJson: Uint8Array | null },
 ): GroupWrite {
   const policy = policyOf(parts, fallback);
   const own = part?.group.pointer;
-  const warnings = lint(parts.groups, policy, { first: own, holders }).map((warning) => ({
+  const warnings = lint(parts.groups, policy, { first: own, containingGroups }).map((warning) => ({
     ...warning,
     pointer: isWithin(warning.pointer, own)
       ? warning.pointer.slice(own.length)
@@ -110,7 +114,7 @@ function written(
         ? ''
         : `/policy${warning.pointer}`,
   }));
-  return { ok: true, ...answer, held: { parts, outline }, edit, policy, warnings };
+  return { ok: true, ...answer, parsed: { parts, outline }, edit, policy, warnings };
 }
 
 function isWithin(pointer: string, base: string | undefined): base is string {

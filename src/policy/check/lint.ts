@@ -6,7 +6,7 @@ import { widenedInspections } from './inspection-lint.js';
 import { type GroupPart, walkOf } from './policy-parts.js';
 import { unreachableGroups } from './reach.js';
 import { shadowedRules } from './shadow.js';
-import type { SourceHolders } from './source-holders.js';
+import type { ContainingGroups } from './source-holders.js';
 import { WarningList } from './warning-list.js';
 
 /**
@@ -17,7 +17,10 @@ import { WarningList } from './warning-list.js';
 export function lint(
   groups: readonly GroupPart[],
   policy: Policy,
-  { first, holders }: { readonly first?: string | undefined; readonly holders?: SourceHolders | undefined } = {},
+  {
+    first,
+    containingGroups,
+  }: { readonly first?: string | undefined; readonly containingGroups?: ContainingGroups | undefined } = {},
 ): Warning[] {
   const warnings = new WarningList(first);
   for (const { group, warnings: own } of groups) warnings.addAll(group.pointer, own.document);
@@ -27,7 +30,7 @@ export function lint(
     warnings.add(policy.groups[index]?.pointer ?? '', 'unreachable_group', message);
   }
   for (const { group, warnings: own } of walkOf(groups)) warnings.addAll(group.pointer, own.rules);
-  for (const { pointer, by } of shadowedRules(policy, unreachable, holders)) {
+  for (const { pointer, by } of shadowedRules(policy, unreachable, containingGroups)) {
     warnings.add(pointer, 'shadowed', `This rule can never match: ${by} decides all its packets before.`);
   }
   for (const { pointer, behind } of auditOverlaps(policy)) {

@@ -4,10 +4,10 @@ import type { Problem, Warning } from '#contracts/policy-problem.js';
 import { parseStrictJson } from '#policy/document/json.js';
 import { type Outline, outlineOf } from '#policy/document/outline.js';
 import type { LintContext } from './group-lint.js';
-import type { HeldPolicy } from './group-write.js';
+import type { ParsedPolicy } from './group-write.js';
 import { lint } from './lint.js';
 import { partsOf, policyOf } from './policy-parts.js';
-import type { SourceHolders } from './source-holders.js';
+import type { ContainingGroups } from './source-holders.js';
 import { trimName, validateEnvelope, validatePolicy } from './validate.js';
 import type { ValidationContext } from './validation-context.js';
 
@@ -21,7 +21,7 @@ export type ReadContext = ValidationContext &
     /** The setting `policy.fallback` of the node: the action for packets if the policy has no `default_policy`. */
     readonly fallback: Action;
     /** A cache of source comparisons from the policy that was read before. */
-    readonly holders?: SourceHolders;
+    readonly containingGroups?: ContainingGroups;
   };
 
 export type ReadPolicy =
@@ -34,7 +34,7 @@ export type ReadPolicy =
        * body never has a name.
        */
       readonly name: string | null;
-      readonly held: HeldPolicy;
+      readonly parsed: ParsedPolicy;
       readonly policy: Policy;
       /** The warnings about the policy. Their pointers are relative to the request body. */
       readonly warnings: readonly Warning[];
@@ -70,16 +70,16 @@ function read(
   outline: Outline,
   context: ReadContext,
 ): ReadPolicy {
-  const { form, fallback, holders } = context;
+  const { form, fallback, containingGroups } = context;
   // Copy the text: the caller may transfer `policyJson` to another thread, which detaches its buffer.
   const own = new Uint8Array(policyJson);
   const texts = outline.starts.map((start, place) => own.subarray(start, outline.ends[place]));
   const parts = partsOf(config, { form, mode, context }, texts);
   const policy = policyOf(parts, fallback);
   const base = form === 'envelope' ? '/policy' : '';
-  const warnings = lint(parts.groups, policy, { holders }).map((warning) => ({
+  const warnings = lint(parts.groups, policy, { containingGroups }).map((warning) => ({
     ...warning,
     pointer: base + warning.pointer,
   }));
-  return { ok: true, policyJson, name, held: { parts, outline }, policy, warnings };
+  return { ok: true, policyJson, name, parsed: { parts, outline }, policy, warnings };
 }

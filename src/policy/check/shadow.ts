@@ -1,7 +1,7 @@
 import type { Group, Policy, Rule } from '#contracts/policy-model.js';
 import { isContradictory } from '#policy/model/rule-coverage.js';
 import { RuleIndex } from './rule-index.js';
-import { SourceHolders } from './source-holders.js';
+import { ContainingGroups } from './source-holders.js';
 
 /** `pointer` is a rule that can never match. `by` is the earlier rule that decides all its packets. */
 export type Shadow = { readonly pointer: string; readonly by: string };
@@ -17,20 +17,20 @@ const CROSS_GROUP_SEARCHES = 300_000;
 export function shadowedRules(
   { groups }: Policy,
   unreachable: ReadonlySet<number>,
-  sources: SourceHolders = new SourceHolders(),
+  sources: ContainingGroups = new ContainingGroups(),
 ): Shadow[] {
   const found: Shadow[] = [];
-  const holders = sources.of(groups, unreachable);
+  const containingGroups = sources.of(groups, unreachable);
   let searches = 0;
   for (const [index, group] of groups.entries()) {
     if (unreachable.has(index)) continue;
     const own = shadowsWithin(group.rules);
-    const held = searches <= CROSS_GROUP_SEARCHES ? holders.get(index) : undefined;
-    if (own.length === 0 && held === undefined) continue;
-    const hidden: Hidden[] = [{ holder: group, pairs: own }];
-    for (const number of held ?? []) {
-      const holder = groups[number] as Group;
-      hidden.push({ holder, pairs: shadowsBehind(group.rules, holder.rules) });
+    const overlapping = searches <= CROSS_GROUP_SEARCHES ? containingGroups.get(index) : undefined;
+    if (own.length === 0 && overlapping === undefined) continue;
+    const hidden: Hidden[] = [{ containing: group, pairs: own }];
+    for (const number of overlapping ?? []) {
+      const containing = groups[number] as Group;
+      hidden.push({ containing, pairs: shadowsBehind(group.rules, containing.rules) });
       searches += group.rules.length;
     }
     for (const shadow of shadowsOf(group, hidden)) found.push(shadow);
@@ -38,13 +38,13 @@ export function shadowedRules(
   return found;
 }
 
-type Hidden = { readonly holder: Group; readonly pairs: readonly Pair[] };
+type Hidden = { readonly containing: Group; readonly pairs: readonly Pair[] };
 
 /** Returns the shadowed rules in rule order. For each rule, `by` is the first rule that covers it. */
 function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow[] {
   const by = new Map<number, string>();
-  for (const { holder, pairs } of hidden) {
-    for (const pair of pairs) if (!by.has(pair.place)) by.set(pair.place, holder.pointer + pair.by.pointer);
+  for (const { containing, pairs } of hidden) {
+    for (const pair of pairs) if (!by.has(pair.place)) by.set(pair.place, containing.pointer + pair.by.pointer);
   }
   return [...by]
     .sort(([left], [right]) => left - right)
@@ -72,12 +72,12 @@ function shadowsWithin(rules: Rules): readonly Pair[] {
   });
 }
 
-function shadowsBehind(rules: Rules, holder: Rules): readonly Pair[] {
+function shadowsBehind(rules: Rules, containing: Rules): readonly Pair[] {
   const known = remembered(behind, rules, () => new WeakMap<Rules, readonly Pair[]>());
-  return remembered(known, holder, () => {
-    const index = remembered(indexes, holder, () => {
-      const filed = new RuleIndex(holder.length);
-      for (const rule of holder) filed.add(rule);
+  return remembered(known, containing, () => {
+    const index = remembered(indexes, containing, () => {
+      const filed = new RuleIndex(containing.length);
+      for (const rule of containing) filed.add(rule);
       return filed;
     });
     return pairsOf(rules, (rule) => index.findCover(rule));

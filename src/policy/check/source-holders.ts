@@ -8,40 +8,40 @@ const MAX_HOLDERS = 8;
 type Found = {
   readonly groups: readonly Group[];
   readonly unreachable: ReadonlySet<number>;
-  readonly holders: ReadonlyMap<number, readonly number[]>;
+  readonly containing: ReadonlyMap<number, readonly number[]>;
 };
 
 /**
  * Finds the earlier groups that contain all sources of a group. Caches the result for the next policy if the
  * two policies have equal sources.
  */
-export class SourceHolders {
+export class ContainingGroups {
   #latest: Found | undefined;
 
   /**
    * Maps the index of a group to at most `MAX_HOLDERS` earlier groups that contain all its sources, the
    * nearest group first. Unreachable groups are not included.
    */
-  of(groups: readonly Group[], unreachable: ReadonlySet<number>): Found['holders'] {
+  of(groups: readonly Group[], unreachable: ReadonlySet<number>): Found['containing'] {
     const known = this.#latest;
     const isKnown =
       known !== undefined &&
       sameSources(known.groups, groups) &&
       known.unreachable.size === unreachable.size &&
       [...unreachable].every((group) => known.unreachable.has(group));
-    const holders = isKnown ? known.holders : holdersOf(groups, unreachable);
-    this.#latest = { groups, unreachable, holders };
-    return holders;
+    const containing = isKnown ? known.containing : holdersOf(groups, unreachable);
+    this.#latest = { groups, unreachable, containing };
+    return containing;
   }
 }
 
-function holdersOf(groups: readonly Group[], unreachable: ReadonlySet<number>): Found['holders'] {
+function holdersOf(groups: readonly Group[], unreachable: ReadonlySet<number>): Found['containing'] {
   const found = new Map<number, readonly number[]>();
   const index = new PrefixIndex(groups.length);
   for (const [number, { sources, rules, dynamic }] of groups.entries()) {
     if (unreachable.has(number)) continue;
-    const holders = dynamic ? [] : holding(groups, number, index);
-    if (holders.length > 0) found.set(number, holders);
+    const containing = dynamic ? [] : holding(groups, number, index);
+    if (containing.length > 0) found.set(number, containing);
     if (rules.length > 0) for (const source of sources) index.add(source, 0, number);
   }
   return found;
@@ -49,12 +49,12 @@ function holdersOf(groups: readonly Group[], unreachable: ReadonlySet<number>): 
 
 function holding(groups: readonly Group[], number: number, index: PrefixIndex): readonly number[] {
   const { sources } = groups[number] as Group;
-  const holders: number[] = [];
+  const containing: number[] = [];
   const [first] = sources;
-  if (first === undefined) return holders;
+  if (first === undefined) return containing;
   index.find(first, 0, (candidate) => {
-    if (holders.includes(candidate) || !containsAll((groups[candidate] as Group).sources, sources)) return false;
-    return holders.push(candidate) === MAX_HOLDERS;
+    if (containing.includes(candidate) || !containsAll((groups[candidate] as Group).sources, sources)) return false;
+    return containing.push(candidate) === MAX_HOLDERS;
   });
-  return holders;
+  return containing;
 }

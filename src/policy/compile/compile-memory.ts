@@ -1,7 +1,7 @@
 import type { Group, Policy } from '#contracts/policy-model.js';
 import type { RuleNames } from '#contracts/rule-names.js';
 import { Budget, type Used } from '#policy/model/budget.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { ruleNamesAfter, ruleNamesOf } from '#policy/model/rule-names.js';
 import { sameSources } from '#policy/model/same-sources.js';
 import { LookupCompiler } from './lookup-compiler.js';
@@ -20,9 +20,9 @@ export class CompileMemory {
   readonly lookups = new LookupCompiler();
   private known: { readonly groups: readonly Group[]; readonly found: Populations; readonly used: Used } | undefined;
   private named: { readonly groups: readonly Group[]; readonly ruleNames: RuleNames } | undefined;
-  private runs = new Sequences(Budget.unlimited, 'segments', 1);
-  private segments: (RuleBlock | null)[] = [];
-  private stamps = new GrowingWords();
+  private runs = new Sequences(Budget.unlimited, 'rule blocks', 1);
+  private ruleBlocks: (RuleBlock | null)[] = [];
+  private stamps = new GrowingUint32Array();
   private stamp = 0;
   private wanted = 0;
 
@@ -64,30 +64,30 @@ export class CompileMemory {
    * Returns the cached rule block of a sequence of rule lists, given by their numbers. Returns null if these
    * rules match no packet, and undefined if the cache does not contain them.
    */
-  find(lists: GrowingWords): RuleBlock | null | undefined {
+  find(lists: GrowingUint32Array): RuleBlock | null | undefined {
     const run = this.runs.find(lists.array, 0, lists.length);
     if (run === undefined) return undefined;
     this.note(run);
-    return this.segments[run];
+    return this.ruleBlocks[run];
   }
 
-  add(lists: GrowingWords, segment: RuleBlock | null): void {
+  add(lists: GrowingUint32Array, ruleBlock: RuleBlock | null): void {
     const run = this.runs.intern(lists.array, 0, lists.length);
-    this.segments[run] = segment;
+    this.ruleBlocks[run] = ruleBlock;
     if (run === this.stamps.length) this.stamps.push(this.stamp - 1);
     this.note(run);
   }
 
   end(): void {
-    const { runs, segments, stamps, stamp, wanted } = this;
+    const { runs, ruleBlocks, stamps, stamp, wanted } = this;
     if (runs.count <= 2 * wanted + FEW) return;
-    this.runs = new Sequences(Budget.unlimited, 'segments', 1);
-    this.segments = [];
-    this.stamps = new GrowingWords();
-    for (const [run, segment] of segments.entries()) {
+    this.runs = new Sequences(Budget.unlimited, 'rule blocks', 1);
+    this.ruleBlocks = [];
+    this.stamps = new GrowingUint32Array();
+    for (const [run, ruleBlock] of ruleBlocks.entries()) {
       if (stamps.array[run] !== stamp) continue;
       this.runs.intern(runs.cells.array, runs.start(run), runs.end(run));
-      this.segments.push(segment);
+      this.ruleBlocks.push(ruleBlock);
       this.stamps.push(stamp);
     }
   }

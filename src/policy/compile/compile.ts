@@ -3,7 +3,7 @@ import { NONE, type Program } from '#contracts/program.js';
 import { MAX_RANKS, verdictWord, wordAt } from '#contracts/verdict-word.js';
 import { factsOfGroups, type RuleFacts } from '#policy/evaluate/rule-facts.js';
 import { Budget, type CompileLimits } from '#policy/model/budget.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { outcome } from '#policy/model/rank.js';
 import { CompileMemory } from './compile-memory.js';
 import { type GroupViews, viewsOf } from './group-views.js';
@@ -43,11 +43,11 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const { runs, ofPopulations } = runsOf(found, division, budget);
   memory.begin();
   const lookups = memory.lookups.compile(views, words, found, memory.tables);
-  const source = new SegmentSource(views.policy, words, runs, memory, budget);
-  const segments = new Uint32Array(runs.count);
-  for (let run = 0; run < runs.count; run++) segments[run] = source.segment(run);
+  const source = new RuleBlockSource(views.policy, words, runs, memory, budget);
+  const ruleBlocks = new Uint32Array(runs.count);
+  for (let run = 0; run < runs.count; run++) ruleBlocks[run] = source.ruleBlock(run);
   memory.end();
-  const { lists, ofPopulations: listOfPopulation } = listsOfRuns(found, ofPopulations, segments, words, budget);
+  const { lists, ofPopulations: listOfPopulation } = listsOfRuns(found, ofPopulations, ruleBlocks, words, budget);
   return {
     sources: sourceMap(found, listOfPopulation),
     lists: listsOf(lists),
@@ -66,9 +66,9 @@ function runsOf(
   { groups }: Populations,
   division: Division,
   budget: Budget,
-): { runs: Sequences; ofPopulations: GrowingWords } {
-  const runs = new Sequences(budget, 'segments', 1);
-  const ofPopulations = new GrowingWords();
+): { runs: Sequences; ofPopulations: GrowingUint32Array } {
+  const runs = new Sequences(budget, 'rule blocks', 1);
+  const ofPopulations = new GrowingUint32Array();
   for (let population = 0; population < groups.count; population++) {
     let from = groups.start(population);
     for (const to of division.ends(population)) {
@@ -82,19 +82,19 @@ function runsOf(
 
 function listsOfRuns(
   { groups }: Populations,
-  runs: GrowingWords,
-  segments: Uint32Array,
+  runs: GrowingUint32Array,
+  ruleBlocks: Uint32Array,
   words: Words,
   budget: Budget,
-): { lists: Sequences; ofPopulations: GrowingWords } {
+): { lists: Sequences; ofPopulations: GrowingUint32Array } {
   const lists = new Sequences(budget, 'lists', 1);
-  const ofPopulations = new GrowingWords();
-  const list = new GrowingWords(16);
+  const ofPopulations = new GrowingUint32Array();
+  const list = new GrowingUint32Array(16);
   for (let population = 0, at = 0; population < groups.count; population++, at++) {
     list.length = 0;
     for (; runs.array[at] !== NONE; at++) {
-      const segment = segments[runs.array[at] as number] as number;
-      if (segment !== NONE) list.push(segment);
+      const ruleBlock = ruleBlocks[runs.array[at] as number] as number;
+      if (ruleBlock !== NONE) list.push(ruleBlock);
     }
     const end = groups.end(population);
     const last = end > groups.start(population) ? (groups.cells.array[end - 1] as number) : NONE;
@@ -166,10 +166,10 @@ function wordOf(rank: number, action: Action, mode: Mode): number {
  * Adds the rule blocks of a policy to the program tables. Takes a rule block from the cache if the cache
  * contains it.
  */
-class SegmentSource {
+class RuleBlockSource {
   private readonly compiler: RuleBlockCompiler;
   private readonly facts: readonly RuleFacts[];
-  private readonly lists = new GrowingWords(16);
+  private readonly lists = new GrowingUint32Array(16);
   /**
    * For each group, the number of distinct runs that contain the group. A run is a sequence of groups that
    * become one rule block.
@@ -194,10 +194,10 @@ class SegmentSource {
   }
 
   /**
-   * Compiles a run (sequence of groups) to a rule block of the program, and returns its segment number.
+   * Compiles a run (sequence of groups) to a rule block of the program, and returns its number.
    * Returns `NONE` if no rule of the run can match a packet.
    */
-  segment(run: number): number {
+  ruleBlock(run: number): number {
     const from = this.runs.start(run);
     const to = this.runs.end(run);
     const groups = this.runs.cells.array;
@@ -208,22 +208,22 @@ class SegmentSource {
       this.lists.push((this.facts[group] as RuleFacts).number);
       shared ||= (this.uses[group] as number) > 1;
     }
-    let segment = this.memory.find(this.lists);
-    if (segment === undefined) {
-      segment = this.compiler.compile(this.rulesOfRun(groups, from, to));
-      this.memory.add(this.lists, segment);
-    } else if (segment !== null) {
-      this.budget.entries('segments', segment.used.entries);
-      this.budget.steps(segment.used.steps);
+    let ruleBlock = this.memory.find(this.lists);
+    if (ruleBlock === undefined) {
+      ruleBlock = this.compiler.compile(this.rulesOfRun(groups, from, to));
+      this.memory.add(this.lists, ruleBlock);
+    } else if (ruleBlock !== null) {
+      this.budget.entries('rule blocks', ruleBlock.used.entries);
+      this.budget.steps(ruleBlock.used.steps);
     }
-    return segment === null ? NONE : this.memory.tables.add(segment, this.wordsOf(groups, from, to), shared);
+    return ruleBlock === null ? NONE : this.memory.tables.add(ruleBlock, this.wordsOf(groups, from, to), shared);
   }
 
   private wordsOf(groups: Uint32Array, from: number, to: number): RuleWords {
     const { rules, first } = this.words;
     const begin = (at: number): number => first[groups[at] as number] as number;
     if (to - from === 1) return { words: rules, first: begin(from) };
-    const words = new GrowingWords();
+    const words = new GrowingUint32Array();
     for (let at = from; at < to; at++) {
       words.append(rules, begin(at), begin(at) + this.rulesOf(groups[at] as number).length);
     }
@@ -242,13 +242,13 @@ class SegmentSource {
 
 function listsOf(lists: Sequences): Program['lists'] {
   const offsets = new Uint32Array(lists.count + 1);
-  const segments = new GrowingWords();
+  const ruleBlocks = new GrowingUint32Array();
   const defaults = new Uint32Array(lists.count);
   for (let list = 0; list < lists.count; list++) {
     const last = lists.end(list) - 1;
-    segments.append(lists.cells.array, lists.start(list), last);
+    ruleBlocks.append(lists.cells.array, lists.start(list), last);
     defaults[list] = lists.cells.array[last] as number;
-    offsets[list + 1] = segments.length;
+    offsets[list + 1] = ruleBlocks.length;
   }
-  return { offsets, segments: segments.trimmed(), defaults };
+  return { offsets, ruleBlocks: ruleBlocks.trimmed(), defaults };
 }

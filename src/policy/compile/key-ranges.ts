@@ -1,11 +1,11 @@
 import { IPPROTO, PORT_PROTOCOLS, type Range, type Rule } from '#contracts/policy-model.js';
-import { leafKey } from '#contracts/program.js';
+import { portMapKey } from '#contracts/program.js';
 import { mergedRanges } from '#policy/model/ranges.js';
 
-const EVERY_KEY: Range = { low: 0, high: leafKey(255, 0xffff) };
+const EVERY_KEY: Range = { low: 0, high: portMapKey(255, 0xffff) };
 
 /**
- * Returns the ascending ranges of `leafKey` values that a rule matches. The ranges ignore source ports,
+ * Returns the ascending ranges of `portMapKey` values that a rule matches. The ranges ignore source ports,
  * hostname and destinations.
  */
 export function keyRanges(rule: Rule): readonly Range[] {
@@ -18,8 +18,9 @@ export function keyRanges(rule: Rule): readonly Range[] {
     if (withPorts && !PORT_PROTOCOLS.includes(protocol)) continue;
     if (icmpOnly && protocol !== IPPROTO.icmp) continue;
     if (rule.tls !== undefined && protocol !== IPPROTO.tcp) continue;
-    if (low16.length === 0) ranges.push({ low: leafKey(protocol, 0), high: leafKey(protocol, 0xffff) });
-    for (const { low, high } of low16) ranges.push({ low: leafKey(protocol, low), high: leafKey(protocol, high) });
+    if (low16.length === 0) ranges.push({ low: portMapKey(protocol, 0), high: portMapKey(protocol, 0xffff) });
+    for (const { low, high } of low16)
+      ranges.push({ low: portMapKey(protocol, low), high: portMapKey(protocol, high) });
   }
   return ranges;
 }

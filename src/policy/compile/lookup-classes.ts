@@ -1,7 +1,7 @@
 import type { Intervals } from '#contracts/interval-map.js';
 import { NONE } from '#contracts/program.js';
 import { Budget } from '#policy/model/budget.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { Sequences } from './sequences.js';
 import { type Populations, sourceMap } from './source-populations.js';
 
@@ -33,8 +33,8 @@ export type LookupClasses = {
 export function lookupClasses(found: Populations, marks: Uint8Array, known?: LookupClasses): LookupClasses {
   if (known?.found === found && isSame(known.marks, marks)) return known;
   const classes = new Sequences(Budget.unlimited, 'lists', 1);
-  const ofPopulations = new GrowingWords();
-  const own = new GrowingWords(16);
+  const ofPopulations = new GrowingUint32Array();
+  const own = new GrowingUint32Array(16);
   const { groups } = found;
   for (let population = 0; population < groups.count; population++) {
     own.length = 0;
@@ -52,9 +52,9 @@ export function lookupClasses(found: Populations, marks: Uint8Array, known?: Loo
 }
 
 function tablesOf(classes: Sequences): Pick<LookupClasses, 'offsets' | 'groups' | 'finals'> {
-  const offsets = new GrowingWords();
-  const groups = new GrowingWords();
-  const finals = new GrowingWords();
+  const offsets = new GrowingUint32Array();
+  const groups = new GrowingUint32Array();
+  const finals = new GrowingUint32Array();
   offsets.push(0);
   for (let number = 0; number < classes.count; number++) {
     const last = classes.end(number) - 1;

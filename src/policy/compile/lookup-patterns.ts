@@ -1,13 +1,13 @@
 import type { LookupTables } from '#contracts/dns-lookup-tables.js';
 import { NONE } from '#contracts/program.js';
 import { sharedWords } from '#contracts/shared-array.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 
 /** For each hostname pattern, collects the groups that decide DNS lookups by this pattern. */
 export class LookupPatterns {
-  private readonly numbers = new GrowingWords(0);
-  private readonly groups = new GrowingWords(0);
-  private readonly words = new GrowingWords(0);
+  private readonly numbers = new GrowingUint32Array(0);
+  private readonly groups = new GrowingUint32Array(0);
+  private readonly words = new GrowingUint32Array(0);
 
   /**
    * Adds the verdict word with which a group decides DNS lookups by a pattern. The caller must add groups in

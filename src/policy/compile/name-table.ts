@@ -1,16 +1,16 @@
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 
-export type NameLeaf = { readonly name: number; readonly leaf: number };
+export type NamePortMap = { readonly name: number; readonly portMap: number };
 
 /** The hostname patterns of a program, and the port maps that each pattern adds to rule blocks. */
 export class NameTable {
   private readonly names: HostnamePattern[] = [];
   private readonly numbers = new Map<string, number>();
-  private readonly owners = new GrowingWords(16);
-  private readonly members = new GrowingWords(16);
-  private readonly leaves = new GrowingWords(16);
+  private readonly owners = new GrowingUint32Array(16);
+  private readonly members = new GrowingUint32Array(16);
+  private readonly portMaps = new GrowingUint32Array(16);
 
   /** The hostname patterns. The index of a pattern is its number. */
   get patterns(): readonly HostnamePattern[] {
@@ -27,24 +27,24 @@ export class NameTable {
   }
 
   /**
-   * Adds the port maps of hostname patterns to a rule block (`segment`). `leaves` must be sorted by pattern
+   * Adds the port maps of hostname patterns to a rule block. `portMaps` must be sorted by pattern
    * number.
    */
-  add(segment: number, leaves: readonly NameLeaf[]): void {
-    for (const { name, leaf } of leaves) {
-      this.owners.push(segment);
+  add(ruleBlock: number, portMaps: readonly NamePortMap[]): void {
+    for (const { name, portMap } of portMaps) {
+      this.owners.push(ruleBlock);
       this.members.push(name);
-      this.leaves.push(leaf);
+      this.portMaps.push(portMap);
     }
   }
 
-  tables(): Pick<Program, 'names' | 'nameLeaves'> {
+  tables(): Pick<Program, 'names' | 'namePortMaps'> {
     return {
       names: this.names,
-      nameLeaves: {
-        segments: this.owners.trimmed(),
+      namePortMaps: {
+        ruleBlocks: this.owners.trimmed(),
         names: this.members.trimmed(),
-        leaves: this.leaves.trimmed(),
+        portMaps: this.portMaps.trimmed(),
       },
     };
   }

@@ -1,15 +1,15 @@
 import type { Range } from '#contracts/policy-model.js';
-import { NONE, SLICE } from '#contracts/program.js';
+import { NONE, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import type { Budget } from '#policy/model/budget.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import type { Sequences } from './sequences.js';
 import type { SourcePortMaps } from './source-port-maps.js';
 
 /** The port map of each single rule, as pairs of a start key and the value from that key on. */
-export class RuleLeaves {
-  readonly cells = new GrowingWords(1 << 16);
-  readonly offsets = new GrowingWords();
+export class RulePortMaps {
+  readonly cells = new GrowingUint32Array(1 << 16);
+  readonly offsets = new GrowingUint32Array();
 
   constructor(private readonly budget: Budget) {
     this.offsets.push(0);
@@ -27,7 +27,7 @@ export class RuleLeaves {
   add(ranges: readonly Range[], value: number): void {
     const { cells } = this;
     let next = 0;
-    this.budget.entries('leaves', ranges.length);
+    this.budget.entries('port maps', ranges.length);
     for (const { low, high } of ranges) {
       if (low > next) {
         cells.push(next);
@@ -52,12 +52,12 @@ const LAST_KEY = 0xff_ffff;
  * the key.
  */
 export class PortMapStack {
-  private readonly cells = new GrowingWords(1 << 16);
+  private readonly cells = new GrowingUint32Array(1 << 16);
   private readonly bottoms: number[] = [];
 
   constructor(
-    private readonly rules: RuleLeaves,
-    private readonly slices: SourcePortMaps,
+    private readonly rules: RulePortMaps,
+    private readonly sourcePortMaps: SourcePortMaps,
     private readonly budget: Budget,
   ) {}
 
@@ -86,15 +86,15 @@ export class PortMapStack {
   }
 
   /**
-   * Stores the top port map in `leaves` and returns its number. Returns `NONE` if the stack is empty or the
+   * Stores the top port map in `portMaps` and returns its number. Returns `NONE` if the stack is empty or the
    * port map matches nothing.
    */
-  intern(leaves: Sequences): number {
+  intern(portMaps: Sequences): number {
     const bottom = this.bottoms.at(-1);
     if (bottom === undefined) return NONE;
     const { array, length } = this.cells;
     if (length - bottom === 2 && array[bottom + 1] === NO_MATCH) return NONE;
-    return leaves.intern(array, bottom, length);
+    return portMaps.intern(array, bottom, length);
   }
 
   private pushHalf(rules: readonly number[], from: number, to: number): void {
@@ -147,7 +147,7 @@ export class PortMapStack {
         b += 2;
       }
       let value = aValue < bValue ? aValue : bValue;
-      if (aValue >= SLICE || bValue >= SLICE) value = this.slices.lower(aValue, bValue);
+      if (aValue >= SOURCE_PORT_MAP || bValue >= SOURCE_PORT_MAP) value = this.sourcePortMaps.lower(aValue, bValue);
       if (value === last) continue;
       cells[out] = start;
       cells[out + 1] = value;

@@ -1,13 +1,13 @@
 import type { HostnamePattern } from '#contracts/policy-model.js';
-import { MAP, NONE, type Program, SLICE } from '#contracts/program.js';
+import { MAP, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import { Budget } from '#policy/model/budget.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { NameTable } from './name-table.js';
-import { type RuleBlock, SEGMENT } from './rule-block.js';
+import { RULE_BLOCK, type RuleBlock } from './rule-block.js';
 import { Sequences } from './sequences.js';
 
-type Tables = Pick<Program, 'segments' | 'destinations' | 'leaves' | 'slices' | 'names' | 'nameLeaves'>;
+type Tables = Pick<Program, 'ruleBlocks' | 'destinations' | 'portMaps' | 'sourcePortMaps' | 'names' | 'namePortMaps'>;
 
 /** The verdict words of the rules in a rule block. The verdict word of rule `n` is `words[first + n]`. */
 export type RuleWords = { readonly words: Uint32Array; readonly first: number };
@@ -17,26 +17,26 @@ export type RuleWords = { readonly words: Uint32Array; readonly first: number };
  * stored once.
  */
 export class ProgramTables {
-  private readonly maps = new GrowingWords();
-  private readonly wildcards = new GrowingWords();
-  private readonly named = new GrowingWords();
+  private readonly maps = new GrowingUint32Array();
+  private readonly wildcards = new GrowingUint32Array();
+  private readonly named = new GrowingUint32Array();
   private readonly destinations = new Pool();
-  private readonly leaves = new Pool();
-  private readonly slices = new Pool();
+  private readonly portMaps = new Pool();
+  private readonly sourcePortMaps = new Pool();
   private names = new NameTable();
-  private readonly sharedLeaves = new Sequences(Budget.unlimited, 'leaves', 1);
-  /** For each port map in `sharedLeaves`, its number among all port maps of the program. */
-  private readonly sharedNumbers = new GrowingWords();
-  private readonly knownSlices = new Sequences(Budget.unlimited, 'slices', 1);
-  private readonly scratch = new GrowingWords();
+  private readonly sharedPortMaps = new Sequences(Budget.unlimited, 'port maps', 1);
+  /** For each port map in `sharedPortMaps`, its number among all port maps of the program. */
+  private readonly sharedNumbers = new GrowingUint32Array();
+  private readonly knownSourcePortMaps = new Sequences(Budget.unlimited, 'source-port maps', 1);
+  private readonly scratch = new GrowingUint32Array();
 
   /** Empties the tables before the compilation of the next program. */
   clear(): void {
     for (const cells of [this.maps, this.wildcards, this.named, this.sharedNumbers]) cells.length = 0;
-    for (const pool of [this.destinations, this.leaves, this.slices]) pool.clear();
+    for (const pool of [this.destinations, this.portMaps, this.sourcePortMaps]) pool.clear();
     this.names = new NameTable();
-    this.sharedLeaves.clear();
-    this.knownSlices.clear();
+    this.sharedPortMaps.clear();
+    this.knownSourcePortMaps.clear();
   }
 
   /**
@@ -53,26 +53,26 @@ export class ProgramTables {
   }
 
   /**
-   * Adds a rule block to the program tables, and returns its segment number (index in `Program.segments`).
+   * Adds a rule block to the program tables, and returns its index in `Program.ruleBlocks`.
    * `shared`: another rule block contains some of the same rules, so equal port maps are likely.
    */
   add({ cells, names }: RuleBlock, words: RuleWords, shared: boolean): number {
     const number = this.maps.length;
     const firstMap = this.destinations.count;
-    const maps = cells[SEGMENT.maps] as number;
-    const intervals = cells[SEGMENT.destinations] as number;
-    const starts = SEGMENT.length + maps;
-    const leafEnds = starts + 2 * intervals;
-    const leaves = this.addLeaves(cells, leafEnds, words, shared);
-    this.destinations.addMaps(cells, SEGMENT.length, starts, intervals, leaves);
-    const map = cells[SEGMENT.map] as number;
+    const maps = cells[RULE_BLOCK.maps] as number;
+    const intervals = cells[RULE_BLOCK.destinations] as number;
+    const starts = RULE_BLOCK.length + maps;
+    const portMapEnds = starts + 2 * intervals;
+    const portMaps = this.addPortMaps(cells, portMapEnds, words, shared);
+    this.destinations.addMaps(cells, RULE_BLOCK.length, starts, intervals, portMaps);
+    const map = cells[RULE_BLOCK.map] as number;
     this.maps.push(map === NONE ? NONE : firstMap + map);
-    this.wildcards.push(leafAt(leaves, cells[SEGMENT.wildcard] as number));
-    this.named.push(leafAt(leaves, cells[SEGMENT.named] as number));
+    this.wildcards.push(portMapAt(portMaps, cells[RULE_BLOCK.wildcard] as number));
+    this.named.push(portMapAt(portMaps, cells[RULE_BLOCK.named] as number));
     if (names.length === 0) return number;
-    const numbered = names.map(({ pattern, leaf }) => ({
+    const numbered = names.map(({ pattern, portMap }) => ({
       name: this.names.number(pattern),
-      leaf: leaf < MAP ? leafAt(leaves, leaf) : leaf + firstMap,
+      portMap: portMap < MAP ? portMapAt(portMaps, portMap) : portMap + firstMap,
     }));
     this.names.add(
       number,
@@ -83,84 +83,94 @@ export class ProgramTables {
 
   tables(): Tables {
     return {
-      segments: {
+      ruleBlocks: {
         destinations: this.maps.trimmed(),
         wildcards: this.wildcards.trimmed(),
         named: this.named.trimmed(),
       },
       destinations: this.destinations.trimmed(),
-      leaves: this.leaves.trimmed(),
-      slices: this.slices.trimmed(),
+      portMaps: this.portMaps.trimmed(),
+      sourcePortMaps: this.sourcePortMaps.trimmed(),
       ...this.names.tables(),
     };
   }
 
-  private addLeaves(cells: Uint32Array, ends: number, words: RuleWords, shared: boolean): LeafNumbers {
-    const count = cells[SEGMENT.leaves] as number;
-    const intervals = cells[SEGMENT.leafIntervals] as number;
+  private addPortMaps(cells: Uint32Array, ends: number, words: RuleWords, shared: boolean): PortMapNumbers {
+    const count = cells[RULE_BLOCK.portMaps] as number;
+    const intervals = cells[RULE_BLOCK.leafIntervals] as number;
     const first = ends + count;
-    const sliceEnds = first + 2 * intervals;
-    const base = this.leaves.count;
-    if (!shared && cells[SEGMENT.slices] === 0) {
-      this.leaves.addLeaves(cells, ends, count, words);
+    const sourcePortMapEnds = first + 2 * intervals;
+    const base = this.portMaps.count;
+    if (!shared && cells[RULE_BLOCK.sourcePortMaps] === 0) {
+      this.portMaps.addPortMaps(cells, ends, count, words);
       return { base, numbers: undefined };
     }
     const numbers: number[] = [];
     let from = first;
-    for (let leaf = 0; leaf < count; leaf++) {
-      const end = first + 2 * (cells[ends + leaf] as number);
-      numbers.push(this.sharedLeaf(cells, from, end, sliceEnds, words));
+    for (let portMap = 0; portMap < count; portMap++) {
+      const end = first + 2 * (cells[ends + portMap] as number);
+      numbers.push(this.sharedPortMap(cells, from, end, sourcePortMapEnds, words));
       from = end;
     }
     return { base, numbers };
   }
 
-  private sharedLeaf(cells: Uint32Array, from: number, end: number, sliceEnds: number, words: RuleWords): number {
+  private sharedPortMap(
+    cells: Uint32Array,
+    from: number,
+    end: number,
+    sourcePortMapEnds: number,
+    words: RuleWords,
+  ): number {
     const { scratch } = this;
     const bottom = scratch.length;
     for (let at = from; at < end; at += 2) {
-      const value = this.valueOf(cells, cells[at + 1] as number, sliceEnds, words);
+      const value = this.valueOf(cells, cells[at + 1] as number, sourcePortMapEnds, words);
       scratch.push(cells[at] as number);
       scratch.push(value);
     }
-    const known = this.sharedLeaves.count;
-    const leaf = this.sharedLeaves.intern(scratch.array, bottom, scratch.length);
-    if (leaf === known) {
-      this.sharedNumbers.push(this.leaves.count);
+    const known = this.sharedPortMaps.count;
+    const portMap = this.sharedPortMaps.intern(scratch.array, bottom, scratch.length);
+    if (portMap === known) {
+      this.sharedNumbers.push(this.portMaps.count);
       for (let at = bottom; at < scratch.length; at += 2) {
-        this.leaves.push(scratch.array[at] as number, scratch.array[at + 1] as number);
+        this.portMaps.push(scratch.array[at] as number, scratch.array[at + 1] as number);
       }
-      this.leaves.end();
+      this.portMaps.end();
     }
     scratch.length = bottom;
-    return this.sharedNumbers.array[leaf] as number;
+    return this.sharedNumbers.array[portMap] as number;
   }
 
-  private valueOf(cells: Uint32Array, value: number, sliceEnds: number, words: RuleWords): number {
+  private valueOf(cells: Uint32Array, value: number, sourcePortMapEnds: number, words: RuleWords): number {
     if (value < NO_MATCH) return words.words[words.first + value] as number;
-    return value === NO_MATCH ? NO_MATCH : this.slice(cells, value - SLICE, sliceEnds, words);
+    return value === NO_MATCH ? NO_MATCH : this.sourcePortMap(cells, value - SOURCE_PORT_MAP, sourcePortMapEnds, words);
   }
 
-  private slice(cells: Uint32Array, slice: number, ends: number, { words, first }: RuleWords): number {
+  private sourcePortMap(cells: Uint32Array, sourcePortMap: number, ends: number, { words, first }: RuleWords): number {
     const { scratch } = this;
     const bottom = scratch.length;
-    const begin = ends + (cells[SEGMENT.slices] as number);
-    const end = begin + 2 * (cells[ends + slice] as number);
-    for (let at = begin + (slice === 0 ? 0 : 2 * (cells[ends + slice - 1] as number)); at < end; at += 2) {
+    const begin = ends + (cells[RULE_BLOCK.sourcePortMaps] as number);
+    const end = begin + 2 * (cells[ends + sourcePortMap] as number);
+    for (
+      let at = begin + (sourcePortMap === 0 ? 0 : 2 * (cells[ends + sourcePortMap - 1] as number));
+      at < end;
+      at += 2
+    ) {
       const value = cells[at + 1] as number;
       scratch.push(cells[at] as number);
       scratch.push(value === NO_MATCH ? NO_MATCH : (words[first + value] as number));
     }
-    const known = this.knownSlices.count;
-    const number = this.knownSlices.intern(scratch.array, bottom, scratch.length);
+    const known = this.knownSourcePortMaps.count;
+    const number = this.knownSourcePortMaps.intern(scratch.array, bottom, scratch.length);
     if (number === known) {
       for (let at = bottom; at < scratch.length; at += 2) {
-        this.slices.push(scratch.array[at] as number, scratch.array[at + 1] as number);
+        this.sourcePortMaps.push(scratch.array[at] as number, scratch.array[at + 1] as number);
       }
-      this.slices.end();
+      this.sourcePortMaps.end();
     }
     scratch.length = bottom;
-    return SLICE + number;
+    return SOURCE_PORT_MAP + number;
   }
 }
 
@@ -168,18 +178,18 @@ export class ProgramTables {
  * Maps the port-map numbers of a rule block to port-map numbers of the program. If `numbers` is undefined,
  * port map `n` of the rule block becomes `base + n`.
  */
-type LeafNumbers = { readonly base: number; readonly numbers: readonly number[] | undefined };
+type PortMapNumbers = { readonly base: number; readonly numbers: readonly number[] | undefined };
 
-function leafAt({ base, numbers }: LeafNumbers, leaf: number): number {
-  if (leaf === NONE) return NONE;
-  return numbers === undefined ? base + leaf : (numbers[leaf] as number);
+function portMapAt({ base, numbers }: PortMapNumbers, portMap: number): number {
+  if (portMap === NONE) return NONE;
+  return numbers === undefined ? base + portMap : (numbers[portMap] as number);
 }
 
 /** An `IntervalPool` under construction. */
 class Pool {
-  private readonly starts = new GrowingWords();
-  private readonly values = new GrowingWords();
-  private readonly offsets = new GrowingWords();
+  private readonly starts = new GrowingUint32Array();
+  private readonly values = new GrowingUint32Array();
+  private readonly offsets = new GrowingUint32Array();
 
   constructor() {
     this.offsets.push(0);
@@ -210,13 +220,13 @@ class Pool {
    * Copies destination maps from a rule block. The rule block contains, in this order, the ends of the maps,
    * the starts of all intervals, and their port maps.
    */
-  addMaps(cells: Uint32Array, ends: number, starts: number, intervals: number, leaves: LeafNumbers): void {
+  addMaps(cells: Uint32Array, ends: number, starts: number, intervals: number, portMaps: PortMapNumbers): void {
     const before = this.starts.length;
     this.starts.append(cells, starts, starts + intervals);
     this.values.reserve(intervals);
     const values = this.values.array;
     for (let at = 0; at < intervals; at++) {
-      values[before + at] = leafAt(leaves, cells[starts + intervals + at] as number);
+      values[before + at] = portMapAt(portMaps, cells[starts + intervals + at] as number);
     }
     this.values.length += intervals;
     for (let at = ends; at < starts; at++) this.offsets.push(before + (cells[at] as number));
@@ -226,7 +236,7 @@ class Pool {
    * Copies port maps without source-port maps from a rule block. The rule block contains the ends of the port
    * maps, and then pairs of start key and rule number.
    */
-  addLeaves(cells: Uint32Array, ends: number, count: number, { words, first }: RuleWords): void {
+  addPortMaps(cells: Uint32Array, ends: number, count: number, { words, first }: RuleWords): void {
     const before = this.starts.length;
     const from = ends + count;
     const intervals = count === 0 ? 0 : (cells[from - 1] as number);
@@ -244,7 +254,7 @@ class Pool {
     for (let at = ends; at < from; at++) this.offsets.push(before + (cells[at] as number));
   }
 
-  trimmed(): Program['leaves'] {
+  trimmed(): Program['portMaps'] {
     return { starts: this.starts.trimmed(), values: this.values.trimmed(), offsets: this.offsets.trimmed() };
   }
 }

@@ -1,9 +1,9 @@
 import type { Prefix, Rule } from '#contracts/policy-model.js';
 import { MAP, NONE } from '#contracts/program.js';
 import type { Budget } from '#policy/model/budget.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { keyRanges } from './key-ranges.js';
-import { PortMapStack, RuleLeaves } from './port-map-stack.js';
+import { PortMapStack, RulePortMaps } from './port-map-stack.js';
 import {
   membership,
   type NestingVisitor,
@@ -12,7 +12,7 @@ import {
   prefixOrder,
   walkNesting,
 } from './prefix-nesting.js';
-import { type NamedLeaf, packed, type RuleBlock } from './rule-block.js';
+import { type NamedPortMap, packed, type RuleBlock } from './rule-block.js';
 import { Sequences } from './sequences.js';
 import { SourcePortMaps } from './source-port-maps.js';
 
@@ -29,20 +29,20 @@ const STEPS_OF_A_MEMBER = 16;
 export class RuleBlockCompiler implements NestingVisitor {
   private rules: readonly Rule[] = [];
   private order: PrefixOrder = prefixOrder([]);
-  private readonly ruleLeaves: RuleLeaves;
-  private readonly slices: SourcePortMaps;
-  private readonly leaves: Sequences;
+  private readonly rulePortMaps: RulePortMaps;
+  private readonly sourcePortMaps: SourcePortMaps;
+  private readonly portMaps: Sequences;
   private readonly stack: PortMapStack;
-  private readonly ends = new GrowingWords();
-  private readonly starts = new GrowingWords();
-  private readonly values = new GrowingWords();
+  private readonly ends = new GrowingUint32Array();
+  private readonly starts = new GrowingUint32Array();
+  private readonly values = new GrowingUint32Array();
   private memberships = new Float64Array(1024);
 
   constructor(private readonly budget: Budget) {
-    this.ruleLeaves = new RuleLeaves(budget);
-    this.slices = new SourcePortMaps(budget);
-    this.leaves = new Sequences(budget, 'leaves', 2);
-    this.stack = new PortMapStack(this.ruleLeaves, this.slices, budget);
+    this.rulePortMaps = new RulePortMaps(budget);
+    this.sourcePortMaps = new SourcePortMaps(budget);
+    this.portMaps = new Sequences(budget, 'port maps', 2);
+    this.stack = new PortMapStack(this.rulePortMaps, this.sourcePortMaps, budget);
   }
 
   /**
@@ -63,16 +63,20 @@ export class RuleBlockCompiler implements NestingVisitor {
     }
     this.budget.steps((count + anywhere.length + named.length) * STEPS_OF_A_MEMBER);
     const map = this.destinationMap(count);
-    const wildcard = this.leafOf(anywhere);
-    const names = this.nameLeaves(named);
+    const wildcard = this.portMapOf(anywhere);
+    const names = this.namePortMaps(named);
     if (map === NONE && wildcard === NONE && names.length === 0) return null;
-    this.budget.entries('segments', 1);
+    this.budget.entries('rule blocks', 1);
     this.budget.entries('names', names.length);
-    const best = names.length === 0 ? NONE : this.leafOf(named);
+    const best = names.length === 0 ? NONE : this.portMapOf(named);
     const { entries, steps } = this.budget.used;
     const used = { entries: entries - before.entries, steps: steps - before.steps };
-    const { ends, starts, values, leaves, slices } = this;
-    return packed({ map, wildcard, named: best, ends, starts, values, leaves, slices: slices.maps }, names, used);
+    const { ends, starts, values, portMaps, sourcePortMaps } = this;
+    return packed(
+      { map, wildcard, named: best, ends, starts, values, portMaps, sourcePortMaps: sourcePortMaps.maps },
+      names,
+      used,
+    );
   }
 
   open(members: readonly number[]): void {
@@ -85,19 +89,19 @@ export class RuleBlockCompiler implements NestingVisitor {
 
   interval(start: number): void {
     const { starts, values, ends } = this;
-    const leaf = this.stack.intern(this.leaves);
+    const portMap = this.stack.intern(this.portMaps);
     const bottom = ends.length === 0 ? 0 : (ends.array[ends.length - 1] as number);
-    if (values.length > bottom && values.array[values.length - 1] === leaf) return;
+    if (values.length > bottom && values.array[values.length - 1] === portMap) return;
     this.budget.entries('destinations', 1);
     starts.push(start);
-    values.push(leaf);
+    values.push(portMap);
   }
 
   private begin(rules: readonly Rule[]): void {
     this.rules = rules;
-    this.ruleLeaves.clear();
-    this.slices.maps.clear();
-    this.leaves.clear();
+    this.rulePortMaps.clear();
+    this.sourcePortMaps.maps.clear();
+    this.portMaps.clear();
     this.ends.length = 0;
     this.starts.length = 0;
     this.values.length = 0;
@@ -105,7 +109,10 @@ export class RuleBlockCompiler implements NestingVisitor {
     for (let number = 0; number < rules.length; number++) {
       const rule = rules[number] as Rule;
       const { sourcePorts } = rule;
-      this.ruleLeaves.add(keyRanges(rule), sourcePorts.length > 0 ? this.slices.of(sourcePorts, number) : number);
+      this.rulePortMaps.add(
+        keyRanges(rule),
+        sourcePorts.length > 0 ? this.sourcePortMaps.of(sourcePorts, number) : number,
+      );
       for (const prefix of prefixesOf(rule)) prefixes.push(prefix);
     }
     this.order = prefixOrder(prefixes);
@@ -124,11 +131,11 @@ export class RuleBlockCompiler implements NestingVisitor {
     return need;
   }
 
-  private leafOf(members: readonly number[]): number {
+  private portMapOf(members: readonly number[]): number {
     if (members.length === 0) return NONE;
     this.stack.clear();
     this.stack.push(members);
-    return this.stack.intern(this.leaves);
+    return this.stack.intern(this.portMaps);
   }
 
   private destinationMap(count: number): number {
@@ -146,7 +153,7 @@ export class RuleBlockCompiler implements NestingVisitor {
     return ends.length - 1;
   }
 
-  private nameLeaves(named: readonly number[]): readonly NamedLeaf[] {
+  private namePortMaps(named: readonly number[]): readonly NamedPortMap[] {
     const members = new Map<string, number[]>();
     for (const number of named) {
       const text = this.rules[number]?.hostname?.text ?? '';
@@ -154,11 +161,11 @@ export class RuleBlockCompiler implements NestingVisitor {
       if (others === undefined) members.set(text, [number]);
       else others.push(number);
     }
-    const found: NamedLeaf[] = [];
+    const found: NamedPortMap[] = [];
     for (const rules of members.values()) {
       const pattern = this.rules[rules[0] as number]?.hostname;
-      const leaf = this.nameLeaf(rules);
-      if (pattern !== undefined && leaf !== NONE) found.push({ pattern, leaf });
+      const portMap = this.namePortMap(rules);
+      if (pattern !== undefined && portMap !== NONE) found.push({ pattern, portMap });
     }
     return found;
   }
@@ -167,8 +174,8 @@ export class RuleBlockCompiler implements NestingVisitor {
    * Returns the port map that a granted name adds. Returns `MAP` plus a destination map if a rule of the name
    * has destinations (D10).
    */
-  private nameLeaf(rules: readonly number[]): number {
-    if (rules.every((rule) => !hasDestination((this.rules[rule] as Rule).destinations))) return this.leafOf(rules);
+  private namePortMap(rules: readonly number[]): number {
+    if (rules.every((rule) => !hasDestination((this.rules[rule] as Rule).destinations))) return this.portMapOf(rules);
     let count = 0;
     for (const rule of rules) count = this.addMemberships(rule, count);
     this.budget.steps(count * STEPS_OF_A_MEMBER);

@@ -1,5 +1,5 @@
 import type { Policy } from '#contracts/policy-model.js';
-import { MAX_SEGMENTS } from '#contracts/program.js';
+import { MAX_RULE_BLOCKS } from '#contracts/program.js';
 import type { Sequences } from './sequences.js';
 import type { Populations } from './source-populations.js';
 
@@ -134,20 +134,20 @@ export class Division {
 
 /**
  * Chooses which runs become rule blocks of their own: the shared runs with the highest saving, at most
- * `MAX_SEGMENTS`. Merges all other adjacent runs. Returns the ends of the rule blocks.
+ * `MAX_RULE_BLOCKS`. Merges all other adjacent runs. Returns the ends of the rule blocks.
  */
 function merged(runs: readonly Run[], to: number): readonly number[] {
-  if (runs.length <= MAX_SEGMENTS) return runs.map((run) => run.to);
+  if (runs.length <= MAX_RULE_BLOCKS) return runs.map((run) => run.to);
   const dearest = runs
     .filter(({ saving }) => saving > 0)
     .sort((left, right) => right.rules * right.saving - left.rules * left.saving || left.from - right.from)
-    .slice(0, MAX_SEGMENTS);
+    .slice(0, MAX_RULE_BLOCKS);
   let ends: readonly number[] = [to];
   const apart: Run[] = [];
   for (const run of dearest) {
     const tried = new Set([...[...apart, run].flatMap((kept) => [kept.from, kept.to]), to]);
     tried.delete(runs[0]?.from ?? 0);
-    if (tried.size > MAX_SEGMENTS) continue;
+    if (tried.size > MAX_RULE_BLOCKS) continue;
     apart.push(run);
     ends = [...tried].sort((left, right) => left - right);
   }

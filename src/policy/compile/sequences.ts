@@ -1,5 +1,5 @@
 import type { Budget, CompileTable } from '#policy/model/budget.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 
 const SLOTS = 256;
 
@@ -8,10 +8,10 @@ const SLOTS = 256;
  * first appearance.
  */
 export class Sequences {
-  readonly cells = new GrowingWords();
+  readonly cells = new GrowingUint32Array();
   /** Sequence `n` consists of `cells[offsets[n]]` … `cells[offsets[n + 1] - 1]`. */
-  readonly offsets = new GrowingWords();
-  private readonly hashes = new GrowingWords();
+  readonly offsets = new GrowingUint32Array();
+  private readonly hashes = new GrowingUint32Array();
   private slots = new Int32Array(SLOTS).fill(-1);
 
   /**

@@ -1,7 +1,7 @@
 import type { Intervals } from '#contracts/interval-map.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Budget } from '#policy/model/budget.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { MEMBERS, membership, type PrefixOrder, prefixNumber, prefixOrder, walkNesting } from './prefix-nesting.js';
 import { Sequences } from './sequences.js';
 
@@ -10,12 +10,12 @@ import { Sequences } from './sequences.js';
  * groups applies.
  */
 export type Populations = {
-  readonly starts: GrowingWords;
+  readonly starts: GrowingUint32Array;
   /**
    * For each interval, the number of its population. This is also the number of its group sequence in
    * `groups`.
    */
-  readonly numbers: GrowingWords;
+  readonly numbers: GrowingUint32Array;
   readonly groups: Sequences;
 };
 
@@ -29,9 +29,9 @@ export function populations(policy: Policy, budget: Budget): Populations {
   const memberships = membershipsOf(policy, order);
   budget.ranks(policy.groups.length);
   const groups = new Sequences(budget, 'lists', 1);
-  const starts = new GrowingWords();
-  const numbers = new GrowingWords();
-  const stack = new GrowingWords();
+  const starts = new GrowingUint32Array();
+  const numbers = new GrowingUint32Array();
+  const stack = new GrowingUint32Array();
   const bottoms = [0];
 
   /**
@@ -79,9 +79,9 @@ export function populations(policy: Policy, budget: Budget): Populations {
  * Maps each source address to the element of `values` that belongs to the population (set of sources) of the
  * address.
  */
-export function sourceMap({ starts, numbers }: Populations, values: GrowingWords): Intervals {
-  const keptStarts = new GrowingWords();
-  const keptValues = new GrowingWords();
+export function sourceMap({ starts, numbers }: Populations, values: GrowingUint32Array): Intervals {
+  const keptStarts = new GrowingUint32Array();
+  const keptValues = new GrowingUint32Array();
   for (let at = 0; at < starts.length; at++) {
     const value = values.array[numbers.array[at] as number] as number;
     if (keptValues.length > 0 && keptValues.array[keptValues.length - 1] === value) continue;

@@ -1,21 +1,21 @@
 import type { Range } from '#contracts/policy-model.js';
-import { SLICE } from '#contracts/program.js';
+import { SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import type { Budget } from '#policy/model/budget.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { mergedRanges } from '#policy/model/ranges.js';
 import { Sequences } from './sequences.js';
 
 /**
  * Builds the values of a port map that depend on the source port. A value is a rule number, `NO_MATCH`, or
- * `SLICE` plus the number of a source-port map. A map with a single interval is stored as its plain value.
+ * `SOURCE_PORT_MAP` plus the number of a source-port map. A map with a single interval is stored as its plain value.
  */
 export class SourcePortMaps {
   readonly maps: Sequences;
-  private readonly scratch = new GrowingWords();
+  private readonly scratch = new GrowingUint32Array();
 
   constructor(private readonly budget: Budget) {
-    this.maps = new Sequences(budget, 'slices', 2);
+    this.maps = new Sequences(budget, 'source-port maps', 2);
   }
 
   /** Returns the value that is `word` for source ports in `ranges`, and `NO_MATCH` for other source ports. */
@@ -30,12 +30,12 @@ export class SourcePortMaps {
 
   /** Merges two values of a port map: the result has the lower rule number at each source port. */
   lower(left: number, right: number): number {
-    if (left < SLICE && right < SLICE) return left < right ? left : right;
+    if (left < SOURCE_PORT_MAP && right < SOURCE_PORT_MAP) return left < right ? left : right;
     const { maps } = this;
-    let a = left < SLICE ? 0 : maps.start(left - SLICE);
-    let b = right < SLICE ? 0 : maps.start(right - SLICE);
-    const aEnd = left < SLICE ? 0 : maps.end(left - SLICE);
-    const bEnd = right < SLICE ? 0 : maps.end(right - SLICE);
+    let a = left < SOURCE_PORT_MAP ? 0 : maps.start(left - SOURCE_PORT_MAP);
+    let b = right < SOURCE_PORT_MAP ? 0 : maps.start(right - SOURCE_PORT_MAP);
+    const aEnd = left < SOURCE_PORT_MAP ? 0 : maps.end(left - SOURCE_PORT_MAP);
+    const bEnd = right < SOURCE_PORT_MAP ? 0 : maps.end(right - SOURCE_PORT_MAP);
     this.budget.steps(aEnd - a + bEnd - b);
     this.scratch.length = 0;
     let aValue = left;
@@ -68,6 +68,6 @@ export class SourcePortMaps {
   private finish(): number {
     const { array, length } = this.scratch;
     if (length === 2) return array[1] as number;
-    return SLICE + this.maps.intern(array, 0, length);
+    return SOURCE_PORT_MAP + this.maps.intern(array, 0, length);
   }
 }

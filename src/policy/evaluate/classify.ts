@@ -1,6 +1,6 @@
 import type { IntervalPool } from '#contracts/interval-map.js';
 import { type Grants, IPPROTO, type Packet } from '#contracts/policy-model.js';
-import { leafKey, MAP, NONE, type Program, SLICE } from '#contracts/program.js';
+import { MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import { cell, valueAt } from './interval-search.js';
 
@@ -11,22 +11,22 @@ const noNames: ReadonlySet<number> = new Set();
  * `names` are the numbers of the hostname patterns for which the destination has a grant.
  */
 export function classify(program: Program, packet: Packet, names: ReadonlySet<number> = noNames): number {
-  const { sources, lists, segments, destinations } = program;
+  const { sources, lists, ruleBlocks, destinations } = program;
   const low16 = packet.protocol === IPPROTO.icmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort;
-  const key = leafKey(packet.protocol, low16);
+  const key = portMapKey(packet.protocol, low16);
   const list = valueAt(sources, packet.source);
   for (let at = cell(lists.offsets, list); at < cell(lists.offsets, list + 1); at++) {
-    const segment = cell(lists.segments, at);
-    const map = cell(segments.destinations, segment);
+    const ruleBlock = cell(lists.ruleBlocks, at);
+    const map = cell(ruleBlocks.destinations, ruleBlock);
     const own = map === NONE ? NONE : searchMap(destinations, map, packet.destination);
     let best = Math.min(
       wordOf(program, own, key, packet.sourcePort),
-      wordOf(program, cell(segments.wildcards, segment), key, packet.sourcePort),
+      wordOf(program, cell(ruleBlocks.wildcards, ruleBlock), key, packet.sourcePort),
     );
-    if (wordOf(program, cell(segments.named, segment), key, packet.sourcePort) < best) {
-      for (const found of nameLeaves(program, segment, names)) {
-        const leaf = found < MAP ? found : searchMap(destinations, found - MAP, packet.destination);
-        best = Math.min(best, wordOf(program, leaf, key, packet.sourcePort));
+    if (wordOf(program, cell(ruleBlocks.named, ruleBlock), key, packet.sourcePort) < best) {
+      for (const found of namePortMaps(program, ruleBlock, names)) {
+        const portMap = found < MAP ? found : searchMap(destinations, found - MAP, packet.destination);
+        best = Math.min(best, wordOf(program, portMap, key, packet.sourcePort));
       }
     }
     if (best !== NO_MATCH) return best;
@@ -44,28 +44,28 @@ export function grantedNames(program: Program, address: number, grants: Grants):
 }
 
 /**
- * Yields the port maps or destination maps that granted hostname patterns add to a rule block (`segment`).
- * The binary search requires rows that are sorted by segment.
+ * Yields the port maps or destination maps that granted hostname patterns add to a rule block.
+ * The binary search requires rows that are sorted by rule block.
  */
-function* nameLeaves({ nameLeaves }: Program, segment: number, names: ReadonlySet<number>): Generator<number> {
+function* namePortMaps({ namePortMaps }: Program, ruleBlock: number, names: ReadonlySet<number>): Generator<number> {
   if (names.size === 0) return;
-  const { segments } = nameLeaves;
+  const { ruleBlocks } = namePortMaps;
   let low = 0;
-  let high = segments.length;
+  let high = ruleBlocks.length;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (cell(segments, middle) < segment) low = middle + 1;
+    if (cell(ruleBlocks, middle) < ruleBlock) low = middle + 1;
     else high = middle;
   }
-  for (let at = low; segments[at] === segment; at++) {
-    if (names.has(cell(nameLeaves.names, at))) yield cell(nameLeaves.leaves, at);
+  for (let at = low; ruleBlocks[at] === ruleBlock; at++) {
+    if (names.has(cell(namePortMaps.names, at))) yield cell(namePortMaps.portMaps, at);
   }
 }
 
-function wordOf({ leaves, slices }: Program, leaf: number, key: number, sourcePort: number): number {
-  if (leaf === NONE) return NO_MATCH;
-  const value = searchMap(leaves, leaf, key);
-  return value < SLICE ? value : searchMap(slices, value - SLICE, sourcePort);
+function wordOf({ portMaps, sourcePortMaps }: Program, portMap: number, key: number, sourcePort: number): number {
+  if (portMap === NONE) return NO_MATCH;
+  const value = searchMap(portMaps, portMap, key);
+  return value < SOURCE_PORT_MAP ? value : searchMap(sourcePortMaps, value - SOURCE_PORT_MAP, sourcePort);
 }
 
 function searchMap(pool: IntervalPool, map: number, point: number): number {

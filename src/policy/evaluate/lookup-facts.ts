@@ -1,7 +1,7 @@
 import type { HostnamePattern, Rule } from '#contracts/policy-model.js';
 import { NONE } from '#contracts/program.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { lookupExclusion, lookupOutcome } from './evaluate-lookup.js';
 
 /**
@@ -25,7 +25,7 @@ export type LookupFacts = {
 export function lookupFacts(rules: readonly Rule[], hasHostname: boolean): LookupFacts {
   let final = NONE;
   const names: HostnamePattern[] = [];
-  const words = new GrowingWords(hasHostname ? rules.length : 0);
+  const words = new GrowingUint32Array(hasHostname ? rules.length : 0);
   for (let place = 0; place < rules.length && (hasHostname || final === NONE); place++) {
     const rule = rules[place] as Rule;
     const { hostname } = rule;

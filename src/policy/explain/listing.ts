@@ -1,10 +1,10 @@
 import type { IntervalPool, Intervals } from '#contracts/interval-map.js';
 import { IPPROTO } from '#contracts/policy-model.js';
-import { leafKey, MAP, NONE, type Program, SLICE } from '#contracts/program.js';
+import { MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { isAudited, NO_MATCH, rankOf, verdictOf } from '#contracts/verdict-word.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
-const LAST_KEY = leafKey(255, 0xffff);
+const LAST_KEY = portMapKey(255, 0xffff);
 const PROTOCOL_NAMES = new Map<number, string>(Object.entries(IPPROTO).map(([name, number]) => [number, name]));
 
 /** Formats a program as text. Equal programs have equal texts. Intervals that match nothing are omitted. */
@@ -16,13 +16,13 @@ export function listing(program: Program): string {
       intervalLines(program.sources, addresses, (list) => `list ${list}`),
     ),
     ...section('lists', listLines(program)),
-    ...section('segments', segmentLines(program)),
+    ...section('rule blocks', ruleBlockLines(program)),
     ...section(
       'destinations',
-      poolLines('map', program.destinations, addresses, (leaf) => `leaf ${leaf}`),
+      poolLines('destination map', program.destinations, addresses, (portMap) => `port map ${portMap}`),
     ),
-    ...section('leaves', poolLines('leaf', program.leaves, keys, value)),
-    ...section('slices', poolLines('slice', program.slices, sourcePorts, value)),
+    ...section('port maps', poolLines('port map', program.portMaps, keys, value)),
+    ...section('source-port maps', poolLines('source-port map', program.sourcePortMaps, sourcePorts, value)),
     ...section('names', nameLines(program)),
   ].join('\n');
 }
@@ -44,25 +44,25 @@ function section(title: string, lines: readonly string[]): readonly string[] {
 
 function listLines({ lists }: Program): readonly string[] {
   return Array.from(lists.defaults, (word, list) => {
-    const segments = lists.segments.slice(lists.offsets[list], lists.offsets[list + 1]);
-    const judged = segments.length === 0 ? '' : `segments ${segments.join(' ')}, `;
-    return `list ${list}: ${judged}default ${wordText(word)}`;
+    const ruleBlocks = lists.ruleBlocks.slice(lists.offsets[list], lists.offsets[list + 1]);
+    const rules = ruleBlocks.length === 0 ? '' : `rule blocks ${ruleBlocks.join(' ')}, `;
+    return `list ${list}: ${rules}default ${wordText(word)}`;
   });
 }
 
-function segmentLines({ segments, nameLeaves }: Program): readonly string[] {
-  return Array.from(segments.destinations, (map, segment) => {
-    const wildcard = segments.wildcards[segment] ?? NONE;
-    const named = Array.from(nameLeaves.segments.keys())
-      .filter((at) => nameLeaves.segments[at] === segment)
-      .map((at) => `name ${nameLeaves.names[at]} ${leafText(nameLeaves.leaves[at] ?? NONE)}`);
+function ruleBlockLines({ ruleBlocks, namePortMaps }: Program): readonly string[] {
+  return Array.from(ruleBlocks.destinations, (map, ruleBlock) => {
+    const wildcard = ruleBlocks.wildcards[ruleBlock] ?? NONE;
+    const named = Array.from(namePortMaps.ruleBlocks.keys())
+      .filter((at) => namePortMaps.ruleBlocks[at] === ruleBlock)
+      .map((at) => `name ${namePortMaps.names[at]} ${portMapText(namePortMaps.portMaps[at] ?? NONE)}`);
     const parts = [
-      ...(map === NONE ? [] : [`map ${map}`]),
-      ...(wildcard === NONE ? [] : [`any destination leaf ${wildcard}`]),
-      ...(named.length === 0 ? [] : [`any name leaf ${segments.named[segment]}`]),
+      ...(map === NONE ? [] : [`destination map ${map}`]),
+      ...(wildcard === NONE ? [] : [`any destination port map ${wildcard}`]),
+      ...(named.length === 0 ? [] : [`any name port map ${ruleBlocks.named[ruleBlock]}`]),
       ...named,
     ];
-    return `segment ${segment}: ${parts.join(', ')}`;
+    return `rule block ${ruleBlock}: ${parts.join(', ')}`;
   });
 }
 
@@ -70,8 +70,8 @@ function nameLines({ names }: Program): readonly string[] {
   return names.map(({ kind, text }, name) => `name ${name}: ${kind} ${text}`);
 }
 
-function leafText(leaf: number): string {
-  return leaf < MAP ? `leaf ${leaf}` : `map ${leaf - MAP}`;
+function portMapText(portMap: number): string {
+  return portMap < MAP ? `port map ${portMap}` : `destination map ${portMap - MAP}`;
 }
 
 type RangeText = (low: number, end: number | undefined) => string;
@@ -102,7 +102,7 @@ function intervalLines(
 }
 
 function value(number: number): string {
-  return number < SLICE ? wordText(number) : `slice ${number - SLICE}`;
+  return number < SOURCE_PORT_MAP ? wordText(number) : `source-port map ${number - SOURCE_PORT_MAP}`;
 }
 
 function addresses(low: number, end = 2 ** 32): string {
@@ -114,7 +114,7 @@ function sourcePorts(low: number, end = 2 ** 16): string {
 }
 
 /**
- * Formats a range of `leafKey` values, such as `any`, `tcp`, `tcp/443-444` or `icmp/8.0`. A range over
+ * Formats a range of `portMapKey` values, such as `any`, `tcp`, `tcp/443-444` or `icmp/8.0`. A range over
  * several protocols gives several such texts, separated by commas.
  */
 function keys(low: number, end = LAST_KEY + 1): string {

@@ -7,10 +7,10 @@ export type CompileLimits = { readonly entries: number; readonly steps: number; 
 export type CompileTable =
   | 'sources'
   | 'lists'
-  | 'segments'
+  | 'rule blocks'
   | 'destinations'
-  | 'leaves'
-  | 'slices'
+  | 'port maps'
+  | 'source-port maps'
   | 'names'
   | 'ranks'
   | 'steps';

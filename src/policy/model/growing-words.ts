@@ -7,7 +7,7 @@ const LONG = 256;
  * A Uint32Array that grows. Growth replaces `array`, so do not keep a reference to `array` during a call that
  * may append.
  */
-export class GrowingWords {
+export class GrowingUint32Array {
   array: Uint32Array;
   length = 0;
 

@@ -1,6 +1,6 @@
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { PACKET_CELLS, packetAt } from '#contracts/proof-types.js';
-import { GrowingWords } from '#policy/model/growing-words.js';
+import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { hasPorts } from './proof-axes.js';
 import type { ReferenceWalk } from './proof-walk.js';
 import type { SourceRanges } from './source-ranges.js';
@@ -34,10 +34,10 @@ export type Renewal = { readonly sources: SourceRanges; readonly behind: number;
 
 /** Collects proof packets, and decides each packet by the reference evaluator. */
 export class ProofPackets {
-  readonly #packets: GrowingWords;
-  readonly #expected: GrowingWords;
-  readonly #steps: GrowingWords;
-  readonly #runs = new GrowingWords();
+  readonly #packets: GrowingUint32Array;
+  readonly #expected: GrowingUint32Array;
+  readonly #steps: GrowingUint32Array;
+  readonly #runs = new GrowingUint32Array();
   #total = 0;
   readonly #packet: Fields = {
     source: 0,
@@ -54,9 +54,9 @@ export class ProofPackets {
     readonly walk: ReferenceWalk,
     expected = 1 << 12,
   ) {
-    this.#packets = new GrowingWords(expected * PACKET_CELLS);
-    this.#expected = new GrowingWords(expected);
-    this.#steps = new GrowingWords(expected);
+    this.#packets = new GrowingUint32Array(expected * PACKET_CELLS);
+    this.#expected = new GrowingUint32Array(expected);
+    this.#steps = new GrowingUint32Array(expected);
   }
 
   get count(): number {
@@ -94,7 +94,7 @@ export class ProofPackets {
     const place = this.count;
     this.#expected.push(0);
     this.#steps.push(0);
-    this.#judge(packet, place);
+    this.#evaluate(packet, place);
   }
 
   /**
@@ -119,7 +119,7 @@ export class ProofPackets {
     for (let index = from; index < to; index++) {
       if (sources.holds(packets[index * PACKET_CELLS] as number)) {
         if (this.exhausted) return;
-        this.#judge(packetAt(kept, index), moved + index);
+        this.#evaluate(packetAt(kept, index), moved + index);
         continue;
       }
       const word = expected[index] as number;
@@ -138,7 +138,7 @@ export class ProofPackets {
     };
   }
 
-  #judge(packet: Packet, place: number): void {
+  #evaluate(packet: Packet, place: number): void {
     const before = this.walk.steps;
     this.#expected.array[place] = this.walk.wordOf(packet);
     const steps = this.walk.steps - before;

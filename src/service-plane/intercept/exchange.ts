@@ -9,7 +9,7 @@ import type { SessionPorts } from './session-ports.js';
  * Evaluates a final or interim response, and reports a violation of the rule. Returns the problem that the
  * client receives in place of the response; null if the response is forwarded.
  */
-export function judgeResponse(
+export function decideResponse(
   { tellBroken }: Pick<SessionPorts, 'tellBroken'>,
   request: RequestFacts,
   step: Step,

@@ -7,7 +7,7 @@ import { type ResponseHead, ResponseHeadReader } from '../http/response-head.js'
 import { writeRequestHead, writeResponseHead } from '../http/write-head.js';
 import type { RefusedReason } from '../refused-reason.js';
 import { type Problem, problemResponse } from './answer.js';
-import { deniedProblem, faultProblem, judgeResponse, NO_HTTP, SERVER_CLOSED } from './exchange.js';
+import { decideResponse, deniedProblem, faultProblem, NO_HTTP, SERVER_CLOSED } from './exchange.js';
 import { Http1Exchange } from './http1-exchange.js';
 import { IdleTimeout } from './idle-timeout.js';
 import { ServerEnd } from './server-end.js';
@@ -46,7 +46,7 @@ export class Http1Session {
   constructor(private readonly ports: Http1Ports) {
     const { link } = ports;
     this.#server = new ServerEnd({
-      said: (chunk) => this.#onServer(chunk),
+      onData: (chunk) => this.#onServer(chunk),
       drained: () => this.#onServerDrain(),
       gone: () => this.#onServerGone(),
       give: (given) => ports.give(given),
@@ -173,7 +173,7 @@ export class Http1Session {
       this.#refuse(fault);
       return;
     }
-    const { step, verdict } = ports.judge(request);
+    const { step, verdict } = ports.decide(request);
     if (verdict === 'deny') {
       this.#deny(request, step);
       return;
@@ -266,7 +266,7 @@ export class Http1Session {
 
   #beginResponse(exchange: Http1Exchange, head: ResponseHead, rest: Buffer): void {
     const { request, step } = exchange;
-    const problem = judgeResponse(this.ports, request, step, head);
+    const problem = decideResponse(this.ports, request, step, head);
     if (problem !== null) {
       this.#fail(problem, 'response_denied');
       return;

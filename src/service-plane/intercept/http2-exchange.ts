@@ -15,7 +15,7 @@ import { type Http2Response, readHttp2Response } from '../http/http2-response.js
 import { type Http2Lines, writeHttp2Request, writeHttp2Response } from '../http/write-http2.js';
 import type { RefusedReason } from '../refused-reason.js';
 import { type Problem, problemBody } from './answer.js';
-import { deniedProblem, faultProblem, judgeResponse, mayTrail, NO_HTTP, SERVER_CLOSED } from './exchange.js';
+import { decideResponse, deniedProblem, faultProblem, mayTrail, NO_HTTP, SERVER_CLOSED } from './exchange.js';
 import { type Following, Http2Body, isOpen, withSecrets } from './http2-body.js';
 import { IdleTimeout } from './idle-timeout.js';
 import type { SessionPorts } from './session-ports.js';
@@ -90,7 +90,7 @@ export class Http2Exchange {
       this.#refuse(fault);
       return;
     }
-    const { step, verdict } = ports.judge(request);
+    const { step, verdict } = ports.decide(request);
     if (verdict === 'deny') this.#deny(step);
     else this.#send(request, step, headers);
   }
@@ -130,14 +130,14 @@ export class Http2Exchange {
     server.on('close', () => this.#onServerClose(server));
     server.on('headers', (interim: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
       this.#idleTimeout.moved();
-      const response = this.#judge(raw, request, step);
+      const response = this.#decide(raw, request, step);
       // The session itself sends the status 100 to the client.
       if (response !== null && response.status !== 100)
         client.additionalHeaders(withSecrets(writeHttp2Response(response), interim));
     });
     server.on('response', (its: IncomingHttpHeaders, flags: number, raw: readonly string[]) => {
       this.#idleTimeout.moved();
-      const response = this.#judge(raw, request, step);
+      const response = this.#decide(raw, request, step);
       if (response === null) return;
       const answer = withSecrets(writeHttp2Response(response), its);
       if ((flags & NGHTTP2_FLAG_END_STREAM) === 0 && mayHaveBody(request, response)) {
@@ -155,14 +155,14 @@ export class Http2Exchange {
    * Evaluates the head of a response. Returns null if the response is not forwarded; the client has then
    * received another response.
    */
-  #judge(raw: readonly string[], request: Http2Request, step: Step): Http2Response | null {
+  #decide(raw: readonly string[], request: Http2Request, step: Step): Http2Response | null {
     if (!isOpen(this.client) || this.client.headersSent) return null;
     const response = readHttp2Response(raw);
     if ('fault' in response) {
       this.#fail(NO_HTTP, `response_${response.fault}`);
       return null;
     }
-    const problem = judgeResponse(this.ports, request, step, response);
+    const problem = decideResponse(this.ports, request, step, response);
     if (problem === null) return response;
     this.#fail(problem, 'response_denied');
     return null;

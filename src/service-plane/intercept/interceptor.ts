@@ -42,7 +42,7 @@ export type InterceptedSession = {
    * Replaces the rules and defaults (`steps`) that decide the next requests. Returns false if the connection
    * must be reset.
    */
-  judgeAgain(steps: readonly Step[], facts: TlsFacts, generation: number): boolean;
+  decideAgain(steps: readonly Step[], facts: TlsFacts, generation: number): boolean;
   cut(): void;
 };
 
@@ -164,16 +164,16 @@ class Session implements InterceptedSession {
     });
   }
 
-  judgeAgain(steps: readonly Step[], facts: TlsFacts, generation: number): boolean {
-    const judged = decideConnection(steps, {
+  decideAgain(steps: readonly Step[], facts: TlsFacts, generation: number): boolean {
+    const decision = decideConnection(steps, {
       ...facts,
       certificate: this.#facts?.certificate ?? { kind: 'unreadable' },
     });
-    if (judged.kind === 'needs_certificate') return false;
-    if (judged.kind === 'decided' && judged.verdict === 'deny') return false;
+    if (decision.kind === 'needs_certificate') return false;
+    if (decision.kind === 'decided' && decision.verdict === 'deny') return false;
     this.#steps = steps;
     this.#generation = generation;
-    this.#from = judged.kind === 'intercept' ? judged.from : steps.indexOf(judged.step);
+    this.#from = decision.kind === 'intercept' ? decision.from : steps.indexOf(decision.step);
     const tunnel = this.#http instanceof Http1Session ? this.#http.tunnel : null;
     if (tunnel === null || this.#facts === null) return true;
     return decideRequest(steps, this.#from, this.#facts, tunnel).verdict !== 'deny';
@@ -277,7 +277,7 @@ class Session implements InterceptedSession {
       clock: this.means.clock,
       connection: { sni: hello.sni ?? formatAddress(flow.destination), port: flow.destinationPort },
       denied: this.plane.options.deniedHttp,
-      judge: (request) => this.#judge(request),
+      decide: (request) => this.#decide(request),
       tellBroken: (request, step, matcher) => this.#tellBroken(request, step, matcher),
       refuse: (reason) => this.plane.counts.refuse(reason),
       over: () => this.#end(),
@@ -293,7 +293,7 @@ class Session implements InterceptedSession {
     });
   }
 
-  #judge(request: RequestFacts): Decided {
+  #decide(request: RequestFacts): Decided {
     const facts = this.#facts as TlsFacts;
     const decided = decideRequest(this.#steps, this.#from, facts, request);
     this.plane.counts.request(decided.verdict);

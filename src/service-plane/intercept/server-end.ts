@@ -19,7 +19,7 @@ export class ServerEnd {
 
   take(link: ServerLink): void {
     this.#link = link;
-    link.hear(this.events);
+    link.listen(this.events);
   }
 
   /** Queues a text or buffer that the next `flush` sends to the server. */
@@ -43,7 +43,7 @@ export class ServerEnd {
   /** Detaches the link from the session, and returns the link; null if there is no link. */
   release(): ServerLink | null {
     const link = this.#link;
-    link?.leave();
+    link?.detach();
     this.#link = null;
     return link;
   }

@@ -13,7 +13,7 @@ const LONGEST_CHAIN = 10;
 
 /** Receives the events of an HTTP/1.1 connection to a server. */
 export type LinkListener = {
-  said(chunk: Buffer): void;
+  onData(chunk: Buffer): void;
   drained(): void;
   /** Called when the server has closed or reset the connection. */
   gone(): void;
@@ -28,7 +28,7 @@ export class ServerLink {
    * for another client connection.
    */
   isBound = false;
-  /** The current listener; null before the first call of `hear`. */
+  /** The current listener; null before the first call of `listen`. */
   #listener: LinkListener | null = null;
   readonly #chain: readonly Uint8Array[];
   #certificate: CertificateFacts | null = null;
@@ -37,7 +37,7 @@ export class ServerLink {
    * connection, the link is closed.
    */
   readonly #unusedListener: LinkListener = {
-    said: () => this.socket.destroy(),
+    onData: () => this.socket.destroy(),
     drained: () => {},
     gone: () => this.socket.destroy(),
   };
@@ -65,11 +65,11 @@ export class ServerLink {
    * Replaces the listener. The socket's own event listeners stay the same, which saves two changes of socket
    * listeners for each request.
    */
-  hear(listener: LinkListener): void {
+  listen(listener: LinkListener): void {
     const { socket } = this;
     if (this.#listener === null) {
       const gone = (): void => this.#listener?.gone();
-      socket.on('data', (chunk: Buffer) => this.#listener?.said(chunk));
+      socket.on('data', (chunk: Buffer) => this.#listener?.onData(chunk));
       socket.on('drain', () => this.#listener?.drained());
       socket.on('end', gone);
       socket.on('close', gone);
@@ -80,7 +80,7 @@ export class ServerLink {
   }
 
   /** Replaces the session's listener by the listener for an unused link. */
-  leave(): void {
+  detach(): void {
     if (this.#listener !== null) this.#listener = this.#unusedListener;
   }
 }

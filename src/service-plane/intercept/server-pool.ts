@@ -26,7 +26,7 @@ export class ServerPool {
     const link = this.#idle.get(key)?.findLast((idle) => !idle.link.socket.destroyed)?.link;
     if (link === undefined) return null;
     this.#remove(link);
-    link.leave();
+    link.detach();
     return link;
   }
 
@@ -42,7 +42,7 @@ export class ServerPool {
     else known.push(idle);
     this.#count++;
     const drop = (): void => this.#drop(link);
-    link.hear({ said: drop, drained: () => {}, gone: drop });
+    link.listen({ onData: drop, drained: () => {}, gone: drop });
   }
 
   /** Closes links that were unused for too long. The interceptor calls this at every tick. */
@@ -57,7 +57,7 @@ export class ServerPool {
 
   #drop(link: ServerLink): void {
     this.#remove(link);
-    link.leave();
+    link.detach();
     link.socket.destroy();
   }
 

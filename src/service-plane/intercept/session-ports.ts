@@ -21,7 +21,7 @@ export type SessionPorts = {
   readonly connection: Connection;
   readonly denied: '403' | 'reset';
   /** Evaluates a request by the policy, and reports the decision. */
-  judge(request: RequestFacts): Decided;
+  decide(request: RequestFacts): Decided;
   /** Reports a response that violates the rule that allowed its request. */
   tellBroken(request: RequestFacts, step: Step, matcher: string): void;
   refuse(reason: RefusedReason): void;

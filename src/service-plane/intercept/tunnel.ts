@@ -26,8 +26,8 @@ export class Tunnel {
     });
     client.on('drain', () => server.resume());
     client.once('end', () => server.end());
-    link.hear({
-      said: (chunk) => {
+    link.listen({
+      onData: (chunk) => {
         if (!client.write(chunk)) server.pause();
       },
       drained: () => client.resume(),

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { StructLayout } from '#dataplane/abi/btf.js';
-import { FLOW_LINE_BYTES, FLOW_OFFSETS } from '#dataplane/abi/flow.js';
+import { FLOW_OFFSETS, FLOW_STRUCT_BYTES } from '#dataplane/abi/flow.js';
 import { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
 import { flowConversion } from '#dataplane/upgrade/flow-conversion.js';
@@ -36,7 +36,7 @@ test('the BPF object describes its map flows with the sizes and offsets of FLOW_
   const object = new BpfObject(builtObject);
   const { key, value, keySize, valueSize } = object.describe('flows');
   object.close();
-  expect([key.size, value.size, keySize, valueSize]).toEqual([4, FLOW_LINE_BYTES, 4, FLOW_LINE_BYTES]);
+  expect([key.size, value.size, keySize, valueSize]).toEqual([4, FLOW_STRUCT_BYTES, 4, FLOW_STRUCT_BYTES]);
   const offsets = Object.entries(value.fields).map(([name, { offset }]) => [name, offset]);
   expect(Object.fromEntries(offsets)).toEqual(
     expect.objectContaining({

@@ -1,7 +1,7 @@
 import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { IPPROTO } from '#contracts/policy-model.js';
-import { leafKey, MAP, NONE, SLICE } from '#contracts/program.js';
+import { MAP, NONE, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
 
@@ -36,11 +36,11 @@ export function walkImage(
     return bottom[8 + ((count(bottom.subarray(0, 8), x) - 1) & 7)] ?? 0;
   };
   const isIcmp = packet.protocol === IPPROTO.icmp;
-  const key = leafKey(packet.protocol, isIcmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort);
+  const key = portMapKey(packet.protocol, isIcmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort);
   const leaf = (ref: number): number => {
     if (ref === NONE) return NO_MATCH;
     const found = search(ref, key);
-    return found >= SLICE ? search(found - SLICE, packet.sourcePort) : found;
+    return found >= SOURCE_PORT_MAP ? search(found - SOURCE_PORT_MAP, packet.sourcePort) : found;
   };
   const list = line(search(line(0)[HEADER.sources] ?? 0, packet.source));
   const [counted = 0, defaultWord = 0] = list;

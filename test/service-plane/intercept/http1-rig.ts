@@ -63,7 +63,7 @@ export async function createHttp1Rig(before: (link: ServerLink) => Promise<void>
       link,
       connection: { sni: SERVER_NAME, port: 443 },
       denied: '403',
-      judge: () => ALLOWED,
+      decide: () => ALLOWED,
       tellBroken: () => {},
       refuse: (reason) => refused.push(reason),
       linkAgain: (done) => {

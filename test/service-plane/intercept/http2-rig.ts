@@ -72,7 +72,7 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
         link: new ServerLink(socket, '', 'h2'),
         connection: { sni: SERVER_NAME, port: 443 },
         denied,
-        judge,
+        decide: judge,
         tellBroken: (_request, _step, matcher) => broken.push(matcher),
         refuse: (reason) => refused.push(reason),
         over: () => sessions.delete(session),

@@ -1,7 +1,7 @@
 import { setTimeout as pass } from 'node:timers/promises';
 import { shownFinding } from '#observe/findings/finding-json.js';
 import type { Outbox } from '#observe/findings/outbox.js';
-import type { Sink, SinkName, Told } from './sink.js';
+import type { DeliveredFinding, Sink, SinkName } from './sink.js';
 
 /**
  * The waiting time after a failed delivery. The time starts at `firstMs` and doubles with each failure up to
@@ -96,7 +96,7 @@ export class DeliveryQueue {
     const { items, next } = await this.#outbox.read(this.#sink.name, AT_ONCE);
     if (items.length === 0) return 0;
     const told = items.map(
-      ({ position, finding, newCount }): Told => ({
+      ({ position, finding, newCount }): DeliveredFinding => ({
         ...shownFinding(finding, this.#nodeId),
         position,
         new_count: newCount,

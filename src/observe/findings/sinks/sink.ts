@@ -4,7 +4,7 @@ import type { ShownFinding } from '#observe/findings/finding-json.js';
  * A finding as a sink (file or webhook) receives it. `position` rises with each change. A finding that is
  * delivered twice has the same `position` both times.
  */
-export type Told = ShownFinding & { position: number; new_count: number };
+export type DeliveredFinding = ShownFinding & { position: number; new_count: number };
 
 export type Sink = {
   readonly name: SinkName;
@@ -12,6 +12,6 @@ export type Sink = {
    * Delivers findings. Rejects if the delivery failed. The error message is logged, so it must not contain a
    * secret.
    */
-  deliver(told: readonly Told[], signal: AbortSignal): Promise<void>;
+  deliver(findings: readonly DeliveredFinding[], signal: AbortSignal): Promise<void>;
 };
 export type SinkName = 'file' | 'webhook';

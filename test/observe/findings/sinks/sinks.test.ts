@@ -4,7 +4,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { auditDelta } from '#observe/findings/audit-event.js';
 import { type FindingStore, type FindingStoreOptions, openFindingStore } from '#observe/findings/finding-store.js';
 import type { SinkState } from '#observe/findings/sinks/delivery-queue.js';
-import type { Told } from '#observe/findings/sinks/sink.js';
+import type { DeliveredFinding } from '#observe/findings/sinks/sink.js';
 import { createSinks, type SinkOptions, sinkNames } from '#observe/findings/sinks/sinks.js';
 import { createMemoryStore } from '#store/memory-store.js';
 import type { KvStore } from '#store/store-types.js';
@@ -48,9 +48,10 @@ const toldIn = (text: string) =>
   text
     .split('\n')
     .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as Told);
-const toldBy = (received: readonly Received[]) => received.flatMap(({ body }) => JSON.parse(body) as Told[]);
-const briefly = (told: readonly Told[]) =>
+    .map((line) => JSON.parse(line) as DeliveredFinding);
+const toldBy = (received: readonly Received[]) =>
+  received.flatMap(({ body }) => JSON.parse(body) as DeliveredFinding[]);
+const briefly = (told: readonly DeliveredFinding[]) =>
   told.map(({ src_ip, new_count, count }) => `${src_ip} +${new_count} =${count}`);
 const allDelivered = async (ledger: FindingStore, name: string) =>
   expect.poll(async () => (await ledger.outbox.read(name, 1)).items.length, { timeout: 10_000 }).toBe(0);
