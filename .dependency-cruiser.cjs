@@ -4,7 +4,7 @@ const only = (name, from, allowed, comment) => ({
   comment,
   severity: 'error',
   from: { path: from },
-  to: { path: '^(src|statecharts|test|bench|scripts)/', pathNot: [from, ...allowed] },
+  to: { path: '^(src|statecharts|test|bench|scripts)/', pathNot: [from, '^src/arrays/', ...allowed] },
 });
 const npm = ['npm', 'npm-dev', 'npm-no-pkg', 'npm-unknown'];
 module.exports = {
@@ -16,8 +16,9 @@ module.exports = {
       from: {},
       to: { circular: true },
     },
+    only('arrays-import-nothing', '^src/arrays/', [], 'Checked reads, growing and shared typed arrays.'),
     only(
-      'contracts-import-nothing',
+      'contracts-import-arrays',
       '^src/contracts/',
       [],
       'Types that cross threads and folders; every folder reads them.',

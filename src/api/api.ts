@@ -10,8 +10,8 @@ export type Api = FastifyInstance<Server, IncomingMessage, ServerResponse, Fasti
 export type Resource = (api: Api, management: Management) => void;
 
 /**
- * The clients that may call a route (D36). `public`: all clients. `read`: clients with a valid token. `write`:
- * clients with an admin token.
+ * The clients that may call a route (D36). `public`: all clients. `read`: clients with a valid token.
+ * `write`: clients with an admin token.
  */
 export type Access = 'public' | 'read' | 'write';
 

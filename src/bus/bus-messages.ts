@@ -25,8 +25,8 @@ export type PerformanceModeWrite = {
 };
 
 /**
- * All kinds of requests on the bus, with the content of the request (`parameters`) and of its response (`outcome`).
- * Every request can also return a `Refusal`.
+ * All kinds of requests on the bus, with the content of the request (`parameters`) and of its response
+ * (`outcome`). Every request can also return a `Refusal`.
  */
 export type Exchanges = {
   'policy.write': { readonly parameters: { readonly write: PolicyWrite }; readonly outcome: PolicyOutcome };

@@ -1,5 +1,5 @@
+import type { Texts } from '#arrays/texts.js';
 import type { Intervals } from './interval-map.js';
-import type { Texts } from './texts.js';
 
 /**
  * The tables by which `LookupIndex` decides DNS lookups (D11). They contain only arrays of numbers, so that

@@ -34,8 +34,8 @@ export type Program = {
   /** Maps a destination address to the number of a port map in `portMaps`, or to `NONE`. */
   readonly destinations: IntervalPool;
   /**
-   * The port maps. They map a `portMapKey` to a verdict word, to `NO_MATCH`, or to `SLICE | s`, where `s` is a
-   * map in `sourcePortMaps`. Equal port maps are stored once.
+   * The port maps. They map a `portMapKey` to a verdict word, to `NO_MATCH`, or to `SOURCE_PORT_MAP | s`,
+   * where `s` is a map in `sourcePortMaps`. Equal port maps are stored once.
    */
   readonly portMaps: IntervalPool;
   /** Maps a source port to a verdict word or to `NO_MATCH`. */

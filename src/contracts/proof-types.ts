@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import type { Packet } from './policy-model.js';
 
 /**
@@ -35,7 +36,7 @@ export type ProofMismatch = { readonly packet: Packet; readonly expected: number
 export const PACKET_CELLS = 4;
 
 export function packetAt({ packets }: Pick<ProofSample, 'packets'>, index: number): Packet {
-  const cell = (at: number): number => packets[index * PACKET_CELLS + at] ?? 0;
+  const cell = (at: number): number => u32At(packets, index * PACKET_CELLS + at);
   const ports = cell(2);
   const kind = cell(3);
   return {

@@ -1,5 +1,5 @@
+import type { Texts } from '#arrays/texts.js';
 import type { PolicyRecord } from './policy-record.js';
-import type { Texts } from './texts.js';
 
 /**
  * For each rank of a program, the names of its rule or default, and the identity under which hits are

@@ -37,8 +37,8 @@ type ActiveLookups = Pick<Lookups, 'generation' | 'patterns'> & { readonly index
 export class Resolver {
   #active: ActiveLookups | null = null;
   /**
-   * The number of the lookup tables. `use` and `invalidateGrants` increase it, which invalidates the grants that
-   * cached answers refer to.
+   * The number of the lookup tables. `use` and `invalidateGrants` increase it, which invalidates the grants
+   * that cached answers refer to.
    */
   #number = 0;
   readonly #inProgress = new ExpiringMap<string, PendingClient[]>();

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import type { PassedObject } from '#contracts/bpf-object-handle.js';
 import { libbpf } from './libbpf.js';
 import { check, duplicate, libc } from './libc.js';
@@ -33,5 +34,5 @@ export function objectId(fd: number): number {
   const head = new Uint32Array(2);
   const bytes = new Uint8Array(head.buffer);
   check('read object info', libbpf().bpf_obj_get_info_by_fd(fd, bytes, Uint32Array.of(bytes.length)));
-  return head[1] ?? 0;
+  return u32At(head, 1);
 }

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { DROP_REASON, namesByNumber } from '#contracts/datapath-numbers.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import type { SeenLookup, SeenRebinding } from '#contracts/seen-lookup.js';
@@ -72,7 +73,7 @@ export class DeniedEvents {
     const { words, count } = batch;
     for (let index = 0; index < count; index++) {
       const at = startOf(index);
-      if (isFinding(words[at + AT.kind] as number)) this.#add(batch, index, at);
+      if (isFinding(u32At(words, at + AT.kind))) this.#add(batch, index, at);
     }
     if (batch.lost > 0) this.#lose('dataplane', batch.lost, nowMs);
     if (batch.suppressed > 0) this.#lose('source_share', batch.suppressed, nowMs);
@@ -91,21 +92,21 @@ export class DeniedEvents {
   #add(batch: EventBatch, index: number, at: number): void {
     const { words } = batch;
     const ipv6 = batch.ipv6(index);
-    const hit = words[at + AT.hit] as number;
-    const check = words[at + AT.hitCheck] as number;
-    const source = ipv6?.source ?? (words[at + AT.source] as number);
-    const destination = ipv6?.destination ?? (words[at + AT.destination] as number);
-    const kind = ((words[at + AT.kind] as number) & KIND_BITS) >>> 0;
-    const type = (words[at + AT.kind] as number) & 0xff;
+    const hit = u32At(words, at + AT.hit);
+    const check = u32At(words, at + AT.hitCheck);
+    const source = ipv6?.source ?? u32At(words, at + AT.source);
+    const destination = ipv6?.destination ?? u32At(words, at + AT.destination);
+    const kind = (u32At(words, at + AT.kind) & KIND_BITS) >>> 0;
+    const type = u32At(words, at + AT.kind) & 0xff;
     const passed = type === EVENT_TYPE.passed || type === EVENT_TYPE.flow_opened;
     const protocol = kind >>> 24;
     // Records of opened ICMP flows contain no ICMP type. Only an echo request opens an ICMP flow, so use that
     // type.
-    const details = (words[at + AT.details] as number) & 0xffff;
+    const details = u32At(words, at + AT.details) & 0xffff;
     const icmp = protocol !== IPPROTO.icmp ? 0 : type === EVENT_TYPE.flow_opened ? ICMP_ECHO_REQUEST : details;
-    const port = HAS_PORTS.has(protocol) ? (words[at + AT.ports] as number) >>> 16 : 0;
+    const port = HAS_PORTS.has(protocol) ? u32At(words, at + AT.ports) >>> 16 : 0;
     const atMs = Math.floor(batch.unixMs(wide(words, at + AT.timeLow)));
-    const epoch = words[at + AT.epoch] as number;
+    const epoch = u32At(words, at + AT.epoch);
     const suffix = `${hit} ${check} ${kind} ${passed ? 1 : 0}`;
     const key = `${source} ${destination} ${port} ${icmp} ${suffix}`;
     this.merged++;

@@ -1,9 +1,9 @@
 import type { Needs } from '#bus/bus-messages.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
+import { ContainingGroups } from '#policy/check/containing-groups.js';
 import { deleteGroup, type ParsedPolicy, putGroup } from '#policy/check/group-write.js';
 import { type GroupPart, type PolicyParts, walkOf } from '#policy/check/policy-parts.js';
-import { ContainingGroups } from '#policy/check/source-holders.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';

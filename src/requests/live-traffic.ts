@@ -100,5 +100,7 @@ export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet
 
 const alone = (address: number): Prefix => ({ address: address >>> 0, length: 32 });
 const portAlone = (port: number): Range => ({ low: port, high: port });
-/** The number of possible flows between two addresses with two ports: two directions, and four pairs of ports. */
+/**
+ * The number of possible flows between two addresses with two ports: two directions, and four pairs of ports.
+ */
 const BETWEEN_TWO = 8;

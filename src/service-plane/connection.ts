@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { itemAt } from '#arrays/read.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#contracts/tls-facts.js';
 import { type Decided, decideConnection, type Step } from '#policy/evaluate/connection-steps.js';
@@ -192,7 +193,7 @@ export class Connection {
         this.#askServer(steps, said);
         return;
       case 'intercept': {
-        const step = steps[decision.from] as Step;
+        const step = itemAt(steps, decision.from);
         if (this.plane.interceptor.isAble) {
           // Closing this server socket is safe, because the client has not received any byte from it yet.
           this.#server?.destroy();
@@ -344,7 +345,7 @@ export class Connection {
       from,
       pass: (reason) => {
         this.#live = null;
-        const told: Outcome = { step: steps[from] as Step, verdict: 'audit', reason };
+        const told: Outcome = { step: itemAt(steps, from), verdict: 'audit', reason };
         this.#carryOut(told, said, null);
       },
       over: () => this.#end(),

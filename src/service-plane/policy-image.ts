@@ -1,4 +1,5 @@
 import { deserialize, serialize } from 'node:v8';
+import { itemAt } from '#arrays/read.js';
 import type { PolicyImage } from '#contracts/inspection-image.js';
 import type { SourceGroupConfig } from '#contracts/policy-document.js';
 import type { Group, Policy, Rule } from '#contracts/policy-model.js';
@@ -28,7 +29,7 @@ export class PolicyWriter {
     const chunks = [...this.#chunksOf(texts)];
     const numbers = new Map(chunks.map((chunk, number) => [chunk, number]));
     const heads = groups.map(({ rules: _, ...head }, index): Head => {
-      const text = texts[index] as Uint8Array;
+      const text = itemAt(texts, index);
       const { chunk, from } = this.#places.get(text) as Place;
       return { ...head, chunk: numbers.get(chunk) as number, from, to: from + text.length };
     });
@@ -69,7 +70,7 @@ export function readPolicy({ heads, chunks }: PolicyImage, before: Policy | null
   return {
     default: byDefault,
     groups: groups.map((head) => {
-      const text = (buffers[head.chunk] as Buffer).subarray(head.from, head.to);
+      const text = itemAt(buffers, head.chunk).subarray(head.from, head.to);
       return new ReadGroup(head, text, known.get(head.id));
     }),
   };

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { errno, libc } from '#libc/libc.js';
 import { memoryAt } from '#libc/library.js';
@@ -90,9 +91,9 @@ export class BatchMemory {
    */
   received(slot: number): Uint8Array | null {
     const header = (slot * HEADER) / 4;
-    if (((this.#words[header + FLAGS] ?? 0) & MSG_TRUNC) !== 0) return null;
+    if ((u32At(this.#words, header + FLAGS) & MSG_TRUNC) !== 0) return null;
     const start = slot * SLOT_BYTES;
-    return this.#data.subarray(start, start + (this.#words[header + LENGTH] ?? 0));
+    return this.#data.subarray(start, start + u32At(this.#words, header + LENGTH));
   }
 
   /** Returns the IPv4 address of the sender of the datagram in buffer `slot`, in host byte order. */
@@ -110,7 +111,7 @@ export class BatchMemory {
    */
   destination(slot: number): number {
     const at = slot * CONTROL;
-    const length = this.#words[(slot * HEADER) / 4 + CONTROL_LENGTH] ?? 0;
+    const length = u32At(this.#words, (slot * HEADER) / 4 + CONTROL_LENGTH);
     if (length < CONTROL_HEADER + NAME || this.#controls.getInt32(at + 12, true) !== IP_ORIGDSTADDR) return 0;
     return this.#controls.getUint32(at + CONTROL_HEADER + 4);
   }

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import type { PassedObject } from '#contracts/bpf-object-handle.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { libbpf } from '#libc/libbpf.js';
@@ -171,7 +172,7 @@ function endsIn(key: Uint8Array): Ends {
 
 function entryIn(value: Uint8Array): Entry {
   const words = new Uint32Array(value.buffer);
-  const word = (name: keyof typeof JOIN): number => words[JOIN[name] / 4] ?? 0;
+  const word = (name: keyof typeof JOIN): number => u32At(words, JOIN[name] / 4);
   return {
     state: word('state'),
     joiner: word('joiner'),

@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import { check, errorName, libc } from '#libc/libc.js';
 import { BATCH, type BatchMemory, SLOT_BYTES } from './batch-memory.js';
 import type { Pump, Sender } from './pump.js';
@@ -102,7 +103,7 @@ export class UdpPort implements Sender {
     for (let from = 0; from < all.length && !this.#isClosed; ) {
       const count = Math.min(BATCH, all.length - from);
       for (let slot = 0; slot < count; slot++) {
-        const { bytes, address, port, from: as } = all[from + slot] as Sending;
+        const { bytes, address, port, from: as } = itemAt(all, from + slot);
         memory.toSend(slot, bytes.length > SLOT_BYTES ? bytes.subarray(0, SLOT_BYTES) : bytes, address, port, as);
       }
       const sent = libc.sendmmsg(this.fd, memory.headers, count, MSG_DONTWAIT);

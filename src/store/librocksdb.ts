@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { u32At } from '#arrays/read.js';
 import { type Address, bindLibrary, textAt } from '#libc/library.js';
 import { guardedUntilDone } from '#libc/termination-guard.js';
 import { StoreError } from './store-error.js';
@@ -236,10 +237,10 @@ export function closeWithThread(database: Address): () => void {
   const { threads, closeAddress } = loaded as Loaded;
   const key = new Uint32Array(1);
   if (threads.pthread_key_create(key, closeAddress) !== 0) return () => {};
-  threads.pthread_setspecific(key[0] ?? 0, database);
+  threads.pthread_setspecific(u32At(key, 0), database);
   return () => {
-    threads.pthread_setspecific(key[0] ?? 0, 0);
-    threads.pthread_key_delete(key[0] ?? 0);
+    threads.pthread_setspecific(u32At(key, 0), 0);
+    threads.pthread_key_delete(u32At(key, 0));
   };
 }
 

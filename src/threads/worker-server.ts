@@ -43,8 +43,8 @@ export class WorkerServer<A extends ThreadRequests<A>, Received = never, Sent = 
   }
 
   /**
-   * Starts to serve: calls a function of `handlers` for each request and sends its result as the reply. Passes
-   * other messages to `received`, in the order of their arrival.
+   * Starts to serve: calls a function of `handlers` for each request and sends its result as the reply.
+   * Passes other messages to `received`, in the order of their arrival.
    */
   serve(handlers: Handlers<A>, received: (message: Received) => void = () => {}, options: ServeOptions<A> = {}): void {
     this.#port.on('message', (message: RequestMessage | Received) => {

@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 import type { PolicyConfig, RuleConfig, SourceGroupConfig } from '#contracts/policy-document.js';
 import type { Problem, Warning } from '#contracts/policy-problem.js';
 import type { TextEdit } from '#contracts/policy-record.js';
+import { ContainingGroups } from '#policy/check/containing-groups.js';
 import { deleteGroup, type GroupWriteContext, type ParsedPolicy, putGroup } from '#policy/check/group-write.js';
 import { type ReadPolicy, readPolicy } from '#policy/check/read-policy.js';
-import { ContainingGroups } from '#policy/check/source-holders.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -83,9 +83,9 @@ describe('`putGroup` and `deleteGroup` in random sequence', () => {
       const random = new Random(seed + round * 7919);
       let document: PolicyConfig = random.chance(0.5) ? {} : { default_policy: 'allow', source_groups: [] };
       let text: Buffer = Buffer.from(JSON.stringify(document, null, space));
-      let held: ParsedPolicy = read(text.toString(), form).parsed;
+      let parsed: ParsedPolicy = read(text.toString(), form).parsed;
       const memory = new CompileMemory();
-      const holders = new ContainingGroups();
+      const containingGroups = new ContainingGroups();
       for (let step = 0; step < 25; step++) {
         const groups = document.source_groups ?? [];
         const id = `g${random.below(8)}`;
@@ -93,10 +93,10 @@ describe('`putGroup` and `deleteGroup` in random sequence', () => {
         const group = random.chance(0.3) ? null : randomGroup(random, id, form);
         const write =
           group === null
-            ? deleteGroup(held, id, { ...context, containingGroups: holders })
-            : putGroup(held, id, Buffer.from(` ${JSON.stringify(group, null, space)}\n`), {
+            ? deleteGroup(parsed, id, { ...context, containingGroups })
+            : putGroup(parsed, id, Buffer.from(` ${JSON.stringify(group, null, space)}\n`), {
                 ...context,
-                containingGroups: holders,
+                containingGroups,
               });
         if (group === null && index === -1) {
           expect(write).toBeNull();
@@ -109,12 +109,12 @@ describe('`putGroup` and `deleteGroup` in random sequence', () => {
             group === null ? groups.toSpliced(index, 1) : index === -1 ? [...groups, group] : groups.with(index, group),
         };
         text = applied(text, write.edit);
-        held = write.parsed;
+        parsed = write.parsed;
         expect(JSON.parse(text.toString())).toEqual(document);
         if (space === undefined) expect(text.toString()).toBe(JSON.stringify(document));
 
         const whole = read(text.toString(), form);
-        expect(comparable(held)).toEqual(comparable(whole.parsed));
+        expect(comparable(parsed)).toEqual(comparable(whole.parsed));
         expect(write.policy).toEqual(whole.policy);
         expect(compile(write.policy, { memory })).toEqual(compile(whole.policy));
         const place = group === null ? undefined : index === -1 ? groups.length : index;
@@ -165,8 +165,8 @@ describe('`putGroup` and `deleteGroup`', () => {
   });
 
   test('putGroup requires a mode in the group if the policy is in the singleton form', () => {
-    const { parsed: held } = read(JSON.stringify({ source_groups: [{ ...lan, mode: 'audit' }] }), 'singleton');
-    expect(problemLines(putGroup(held, 'wan', bytes(wan), context) as never)).toEqual(['mode_required /mode']);
+    const { parsed } = read(JSON.stringify({ source_groups: [{ ...lan, mode: 'audit' }] }), 'singleton');
+    expect(problemLines(putGroup(parsed, 'wan', bytes(wan), context) as never)).toEqual(['mode_required /mode']);
   });
 
   test('putGroup rejects a body that is not JSON', () => {
@@ -175,20 +175,20 @@ describe('`putGroup` and `deleteGroup`', () => {
   });
 
   test('putGroup and deleteGroup reject a write if another group of the policy names an integration that no longer exists', () => {
-    const held = heldOf(lan, kube);
+    const parsed = heldOf(lan, kube);
     const gone = { ...context, integrations: new Set<string>() };
     const problem = ['unknown_integration /policy/source_groups/1/sources/kubernetes/0/integration'];
-    expect(problemLines(putGroup(held, 'wan', bytes(wan), gone) as never)).toEqual(problem);
+    expect(problemLines(putGroup(parsed, 'wan', bytes(wan), gone) as never)).toEqual(problem);
     expect(problemLines(deleteGroup(heldOf(lan, wan, kube), 'lan', gone) as never)).toEqual(problem);
-    expect(deleteGroup(held, 'kube', gone)?.ok).toBe(true);
+    expect(deleteGroup(parsed, 'kube', gone)?.ok).toBe(true);
   });
 
   test('putGroup rejects a group that raises the policy above 100,000 rules or 100,000 groups', () => {
     const rules = Array.from({ length: 99_999 }, (_, index) => ({ ...lan.rules[0], id: `r${index}` }));
-    const held = heldOf({ ...lan, rules });
+    const parsed = heldOf({ ...lan, rules });
     const two = { ...wan, rules: [lan.rules[0], { ...lan.rules[0], id: 's' }] };
-    expect(problemLines(putGroup(held, 'wan', bytes(two), context) as never)).toEqual(['too_many /rules']);
-    expect(putGroup(held, 'lan', bytes({ ...two, id: 'lan' }), context).ok).toBe(true);
+    expect(problemLines(putGroup(parsed, 'wan', bytes(two), context) as never)).toEqual(['too_many /rules']);
+    expect(putGroup(parsed, 'lan', bytes({ ...two, id: 'lan' }), context).ok).toBe(true);
     const many = heldOf(...Array.from({ length: 100_000 }, (_, index) => ({ ...wan, id: `g${index}` })));
     expect(problemLines(putGroup(many, 'wan', bytes(wan), context) as never)).toEqual(['too_many ']);
     expect(putGroup(many, 'g7', bytes({ ...wan, id: 'g7' }), context).ok).toBe(true);

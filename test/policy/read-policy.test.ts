@@ -18,7 +18,7 @@ describe('`readPolicy`', () => {
     const body = new TextEncoder().encode('{"default_policy": "allow"}\n');
     expect(readPolicy(body, context)).toEqual({
       ok: true,
-      held: {
+      parsed: {
         parts: { form: 'singleton', mode: 'audit', defaultPolicy: 'allow', groups: [] },
         outline: { close: 26, hasMembers: true, list: undefined, starts: [], ends: [] },
       },
@@ -33,9 +33,9 @@ describe('`readPolicy`', () => {
     const policy = '{ "source_groups": [{"id": "büro", "sources": {"cidrs": ["10.0.0.1/8"]}}] }';
     const read = readPolicy(`{"name": " Main ", "policy" : ${policy}, "mode": "enforce"}`, envelope);
     if (!read.ok) throw new Error('not read');
-    const { parsed: held, ...rest } = read;
-    expect([held.parts.form, held.parts.mode]).toEqual(['envelope', 'enforce']);
-    expect(held.outline).toEqual({ close: 75, hasMembers: true, list: 19, starts: [20], ends: [73] });
+    const { parsed, ...rest } = read;
+    expect([parsed.parts.form, parsed.parts.mode]).toEqual(['envelope', 'enforce']);
+    expect(parsed.outline).toEqual({ close: 75, hasMembers: true, list: 19, starts: [20], ends: [73] });
     expect(rest).toEqual({
       ok: true,
       policyJson: new TextEncoder().encode(policy),
@@ -67,7 +67,7 @@ describe('`readPolicy`', () => {
   it('returns the name null if an envelope has no name', () => {
     expect(readPolicy('{"mode": "disabled", "policy": {}}', envelope)).toMatchObject({
       name: null,
-      held: { parts: { mode: 'disabled' } },
+      parsed: { parts: { mode: 'disabled' } },
     });
   });
 

@@ -48,8 +48,8 @@ test('WorkerClient · rejects a failed request with the error code from the thre
 test('WorkerClient · rejects requests that are pending when the thread dies, and all later requests', async () => {
   const asked = thread.request('hang', []);
   thread.send({ kind: 'die', text: 'what kills it' });
-  await expect(asked).rejects.toThrow(/^the echo failed: what kills it$/);
-  expect(heard).toEqual(['gone', 'failed: the echo failed: what kills it']);
+  await expect(asked).rejects.toThrow(/^the echo died: what kills it$/);
+  expect(heard).toEqual(['gone', 'failed: the echo died: what kills it']);
   expect(thread.isOver).toBe(true);
   await expect(thread.request('echo', ['late'])).rejects.toThrow(/^the echo has ended$/);
 });
@@ -63,10 +63,10 @@ test('WorkerClient · does not report a thread as dead if `end` has terminated t
 });
 
 const native = { entry: 'test/threads/native-worker.js', name: 'native' };
-const nobody = { failed: (reason: string) => expect.fail(reason) };
+const failOnEnd = { failed: (reason: string) => expect.fail(reason) };
 
 test('WorkerClient · terminates a thread only after the work inside `guarded` in that thread is complete', async () => {
-  const one = new WorkerClient<NativeAsks>(native, nobody);
+  const one = new WorkerClient<NativeAsks>(native, failOnEnd);
   const both = new Int32Array(new SharedArrayBuffer(8));
   const asked = one.request('whole', [both]).catch(() => {});
   await expect.poll(() => both[0]).toBe(1);
@@ -78,7 +78,7 @@ test('WorkerClient · terminates a thread only after the work inside `guarded` i
 
 test('WorkerClient · does not abort the process if it ends a thread that loads or calls native code', async () => {
   for (let round = 0; round < 60; round++) {
-    const threads = [0, 1].map(() => new WorkerClient<NativeAsks>(native, nobody));
+    const threads = [0, 1].map(() => new WorkerClient<NativeAsks>(native, failOnEnd));
     const asked = threads.map((one) => one.request('work', []).catch(() => {}));
     await delay(round * 2);
     await Promise.all(threads.map((one) => one.end('enough')));

@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 /**
  * The changes that turn one policy text into another. A change of the text does not always change a verdict.
  */
@@ -87,7 +88,7 @@ function inOrder(list: unknown): Item[] {
   const priority = items.map((item, place) => (typeof item.priority === 'number' ? item.priority : place));
   return items
     .map((item, place) => ({ item, place }))
-    .sort((a, b) => (priority[a.place] ?? 0) - (priority[b.place] ?? 0) || a.place - b.place)
+    .sort((a, b) => itemAt(priority, a.place) - itemAt(priority, b.place) || a.place - b.place)
     .map(({ item }) => item);
 }
 
@@ -109,7 +110,7 @@ function movedIds(ids: readonly string[], newPlaces: ReadonlyMap<string, number>
     let [low, high] = [0, ends.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if ((places[ends[middle] ?? 0] ?? 0) < place) low = middle + 1;
+      if (itemAt(places, itemAt(ends, middle)) < place) low = middle + 1;
       else high = middle;
     }
     before[index] = low === 0 ? undefined : ends[low - 1];

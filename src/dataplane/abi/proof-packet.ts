@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { PACKET_CELLS, type ProofSample } from '#contracts/proof-types.js';
 
 /**
@@ -30,10 +31,10 @@ const WORD = PROOF_PACKET.word / 4;
 export function writeProofPackets(cells: Uint32Array, { packets }: ProofSample, from: number, to: number): void {
   for (let index = from, at = 0; index < to; index++, at += CELLS) {
     const given = index * PACKET_CELLS;
-    const ports = packets[given + 2] ?? 0;
-    const kind = packets[given + 3] ?? 0;
-    cells[at] = packets[given] ?? 0;
-    cells[at + 1] = packets[given + 1] ?? 0;
+    const ports = u32At(packets, given + 2);
+    const kind = u32At(packets, given + 3);
+    cells[at] = u32At(packets, given);
+    cells[at + 1] = u32At(packets, given + 1);
     // A 32-bit cell of the sample has the first of two 16-bit fields in its high half. In the little-endian
     // struct, the first field is the low half.
     cells[at + PORTS] = (ports >>> 16) | (ports << 16);
@@ -43,5 +44,5 @@ export function writeProofPackets(cells: Uint32Array, { packets }: ProofSample, 
 }
 
 export function proofWord(cells: Uint32Array, index: number): number {
-  return cells[index * CELLS + WORD] ?? 0;
+  return u32At(cells, index * CELLS + WORD);
 }

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { type ProofMismatch, type ProofSample, packetAt } from '#contracts/proof-types.js';
 import { PROOF_BATCH, PROOF_PACKET_BYTES, proofWord, writeProofPackets } from '#dataplane/abi/proof-packet.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
@@ -33,7 +34,7 @@ export class Prover {
       if (this.#run.run() !== 0) throw new Error(`classify ${count} packets for a proof: the run ended early`);
       for (let index = 0; index < count; index++) {
         const found = proofWord(cells, index);
-        const wanted = expected[from + index] ?? 0;
+        const wanted = u32At(expected, from + index);
         if (found !== wanted) return { packet: packetAt(sample, from + index), expected: wanted, found };
       }
     }

@@ -17,7 +17,8 @@ enum other_kind {
 	OTHER_XFRM = 9,        /* `id` is the number of IPsec policies, or 0 if IPsec blocks packets without a policy */
 };
 
-#define DIVERT_RULE 8353 /* preference and routing table of the rule that src/dataplane/routes/divert.ts adds */
+/* Preference and routing table of the rule that src/dataplane/routes/divert.ts adds */
+#define DIVERT_RULE 8353
 
 #define FUNCTION_BYTES 56
 struct other {

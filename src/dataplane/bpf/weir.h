@@ -194,11 +194,15 @@ struct flow_key {
 #define TICK_SHIFT 20
 
 #define FLOW_OPENED_BY_HIGH 1
-#define FLOW_FOREIGN 2      /* opened by a packet from an interface without policy: only replies to that interface pass */
+/* Opened by a packet from an interface without policy: only replies to that interface pass */
+#define FLOW_FOREIGN 2
 #define FLOW_RESET_BY_REPLY 4 /* the RST came from the replying side */
 #define FLOW_HALF_OPEN 8    /* the other side has not confirmed the flow */
 #define FLOW_FIN 16         /* FIN from the opener; FLOW_FIN << 1: FIN from the replying side */
-#define FLOW_ENDING 64      /* the flow ends: no flush may begin, and a running flush must end the flow; set until the cache line is reused */
+/* The flow ends: no flush may begin, and a running flush must end the flow; set until the cache line is
+ * reused
+ */
+#define FLOW_ENDING 64
 #define FLOW_FLUSHING 128    /* one CPU owns the statistics of the flow, and flushes the counters to them */
 
 #define FLOW_WAYS 8
@@ -312,7 +316,10 @@ enum event_type {
 #define EVENT_AUDITED 1  /* bit of `flags` in struct event: the verdict of the packet or flow is audited */
 #define EVENT_FOREIGN 2
 #define EVENT_OUTGOING 4 /* bit of `flags`: the packet was seen at an egress hook */
-#define EVENT_IPV6 8     /* bit of `flags`: a dropped IPv6 packet, with the source address in `packets` and the destination address in `bytes` */
+/* Bit of `flags`: a dropped IPv6 packet, with the source address in `packets` and the destination address
+ * in `bytes`
+ */
+#define EVENT_IPV6 8
 #define EVENT_CUT 16    /* bit of `flags`: `weir_cut` ended the flow */
 
 /* A record of the ring buffer. For a flow, addresses and ports are those of the packet that opened the

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { DROP_REASON, FLOW_STATE, namesByNumber } from '#contracts/datapath-numbers.js';
 import { IPPROTO, type Verdict } from '#contracts/policy-model.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
@@ -96,7 +97,7 @@ export class EventBatch {
     if (this.#suppressed === undefined) {
       let sum = 0;
       const first = (RECORD_HEADER_BYTES + EVENT_OFFSETS.suppressed) / 4;
-      for (let at = first; at < this.words.length; at += RECORD_WORDS) sum += this.words[at] as number;
+      for (let at = first; at < this.words.length; at += RECORD_WORDS) sum += u32At(this.words, at);
       this.#suppressed = sum;
     }
     return this.#suppressed;

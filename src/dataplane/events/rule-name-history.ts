@@ -1,3 +1,5 @@
+import { itemAt, u8At, u32At } from '#arrays/read.js';
+
 import type { Placed, PlacedRuleNames } from '#contracts/event-source.js';
 import type { RuleNames } from '#contracts/rule-names.js';
 
@@ -100,9 +102,9 @@ export class Finder {
     this.#ruleNamesOf = new Uint8Array(highest + 1);
     this.#rankOf = new Uint32Array(highest + 1);
     for (let number = ruleNameHistory.length; number > 0; number--) {
-      const { entries } = ruleNameHistory[number - 1] as Placed;
+      const { entries } = itemAt(ruleNameHistory, number - 1);
       for (let rank = 0; rank < entries.length; rank++) {
-        const entry = entries[rank] as number;
+        const entry = u32At(entries, rank);
         if (entry === 0) continue;
         this.#ruleNamesOf[entry] = number;
         this.#rankOf[entry] = rank;
@@ -128,9 +130,9 @@ export class Finder {
     const found = new Uint32Array(this.#rankOf.length);
     const tests = this.#ruleNameHistory.map(({ ruleNames }) => wanted(ruleNames));
     for (let entry = 1; entry < found.length; entry++) {
-      const number = (this.#ruleNamesOf[entry] ?? 0) - 1;
+      const number = u8At(this.#ruleNamesOf, entry) - 1;
       if (number < 0) continue;
-      const rank = this.#rankOf[entry] as number;
+      const rank = u32At(this.#rankOf, entry);
       if (tests[number]?.(rank) === true)
         found[entry] = this.#ruleNameHistory[number]?.ruleNames.identities[2 * rank] ?? 0;
     }

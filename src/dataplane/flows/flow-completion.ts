@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { OPENED_SHIFT } from '#contracts/datapath-numbers.js';
 import type { StructLayout } from '#dataplane/abi/btf.js';
 import { HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/abi/hit.js';
@@ -17,8 +18,8 @@ const NOBODY = 1;
 
 const FIELDS = ['judgement', 'opened', 'opened_ns', 'hit', 'hit_check'] as const;
 /**
- * Offsets in bytes of the fields that `completeFlow` uses, in a `struct flow` directly followed by its `struct
- * tally`.
+ * Offsets in bytes of the fields that `completeFlow` uses, in a `struct flow` directly followed by its
+ * `struct tally`.
  */
 type Offsets = Readonly<Record<(typeof FIELDS)[number], number>>;
 
@@ -45,9 +46,9 @@ export function completeFlow(flow: DataView, at: Offsets, ranks: Uint32Array, no
   const rank = flow.getUint32(at.judgement, true) >>> RANK_SHIFT;
   const capacity = ranks.length / REF_WORDS / 2;
   const place = ((activeWord & 1) * capacity + rank) * REF_WORDS;
-  const hit = activeWord === 0 || rank >= capacity ? 0 : (ranks[place + HIT_REF_OFFSETS.hit / 4] as number);
+  const hit = activeWord === 0 || rank >= capacity ? 0 : u32At(ranks, place + HIT_REF_OFFSETS.hit / 4);
   flow.setUint32(at.hit, hit, true);
-  flow.setUint32(at.hit_check, hit === 0 ? NOBODY : (ranks[place + HIT_REF_OFFSETS.check / 4] as number), true);
+  flow.setUint32(at.hit_check, hit === 0 ? NOBODY : u32At(ranks, place + HIT_REF_OFFSETS.check / 4), true);
 }
 
 function monotonicNs(): bigint {

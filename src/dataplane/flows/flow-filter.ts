@@ -1,3 +1,4 @@
+import { itemAt, u32At } from '#arrays/read.js';
 import type { FlowFilter } from '#contracts/datapath.js';
 import { FLOW_STATE, FLOW_STATES } from '#contracts/datapath-numbers.js';
 import { PORT_PROTOCOLS, type Prefix, type Range } from '#contracts/policy-model.js';
@@ -44,15 +45,15 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
   const addresses = (prefixes: readonly Prefix[], side: 0 | 1): void => {
     const masks = prefixes.map(({ length }) => mask(0xffff_ffff, length));
     add(prefixes.length > 0, (words, at) => {
-      const byHigh = ((words[at + STATE] as number) & BY_HIGH) !== 0;
-      const address = words[at + (byHigh === (side === 0) ? HIGH_ADDRESS : LOW_ADDRESS)] as number;
-      return prefixes.some((prefix, index) => (address & (masks[index] as number)) >>> 0 === prefix.address);
+      const byHigh = (u32At(words, at + STATE) & BY_HIGH) !== 0;
+      const address = u32At(words, at + (byHigh === (side === 0) ? HIGH_ADDRESS : LOW_ADDRESS));
+      return prefixes.some((prefix, index) => (address & itemAt(masks, index)) >>> 0 === prefix.address);
     });
   };
   const ports = (ranges: readonly Range[], sides: readonly (0 | 1)[]): void =>
     add(ranges.length > 0, (words, at) => {
-      const byHigh = ((words[at + STATE] as number) & BY_HIGH) !== 0;
-      const both = words[at + PORTS] as number;
+      const byHigh = (u32At(words, at + STATE) & BY_HIGH) !== 0;
+      const both = u32At(words, at + PORTS);
       return sides.some((side) => {
         const port = byHigh === (side === 0) ? both >>> 16 : both & 0xffff;
         return ranges.some(({ low, high }) => port >= low && port <= high);
@@ -65,7 +66,7 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
   const protocols = flags(256, filter.protocols.length > 0 ? filter.protocols : PORT_PROTOCOLS);
   const portProtocols = flags(256, PORT_PROTOCOLS);
   add(filter.protocols.length > 0 || portsWanted, (words, at) => {
-    const protocol = (words[at + PROTOCOL] as number) & 0xff;
+    const protocol = u32At(words, at + PROTOCOL) & 0xff;
     return protocols[protocol] === 1 && (!portsWanted || portProtocols[protocol] === 1);
   });
   ports(filter.ports, [0, 1]);
@@ -75,18 +76,18 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
     FLOW_STATES,
     filter.states.map((state) => FLOW_STATE[state]),
   );
-  add(filter.states.length > 0, (words, at) => states[(words[at + STATE] as number) & 0xff] === 1);
+  add(filter.states.length > 0, (words, at) => states[u32At(words, at + STATE) & 0xff] === 1);
   const verdicts = flags(
     8,
     filter.verdicts.map((verdict) => VERDICT_NUMBER[verdict]),
   );
-  add(filter.verdicts.length > 0, (words, at) => verdicts[(words[at + WORD] as number) & 7] === 1);
-  add(foreign !== undefined, (words, at) => (((words[at + STATE] as number) & FOREIGN) !== 0) === foreign);
+  add(filter.verdicts.length > 0, (words, at) => verdicts[u32At(words, at + WORD) & 7] === 1);
+  add(foreign !== undefined, (words, at) => ((u32At(words, at + STATE) & FOREIGN) !== 0) === foreign);
   add(current !== undefined, (words, at) => isCurrent(words, at, epoch) === current);
   add(minBytes > 0, (words, at) => bytesOf(words, at, 0) + bytesOf(words, at, 1) >= minBytes);
   if (checks !== undefined) {
     add(true, (words, at) => {
-      const check = checks[words[at + HIT] as number] as number;
+      const check = u32At(checks, u32At(words, at + HIT));
       return check !== 0 && check === words[at + CHECK];
     });
   }
@@ -98,13 +99,13 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
  * policed) always counts as current, since no activation changes its treatment.
  */
 function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
-  return ((words[at + STATE] as number) & FOREIGN) !== 0 || (words[at + ACTIVE_WORD] as number) >>> 1 === epoch;
+  return (u32At(words, at + STATE) & FOREIGN) !== 0 || u32At(words, at + ACTIVE_WORD) >>> 1 === epoch;
 }
 
 function bytesOf(words: Uint32Array, at: number, side: 0 | 1): number {
   const total = at + TOTAL_BYTES + 2 * side;
-  const more = ((words[at + BYTES + side] as number) - (words[at + FOLDED_BYTES + side] as number)) >>> 0;
-  return (words[total + 1] as number) * 0x1_0000_0000 + (words[total] as number) + more;
+  const more = (u32At(words, at + BYTES + side) - u32At(words, at + FOLDED_BYTES + side)) >>> 0;
+  return u32At(words, total + 1) * 0x1_0000_0000 + u32At(words, total) + more;
 }
 
 function flags(size: number, numbers: readonly number[]): Uint8Array {

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { HIT_BYTES, HIT_OFFSETS } from '#dataplane/abi/hit.js';
 
 const WORDS = HIT_BYTES / 4;
@@ -23,7 +24,7 @@ export class HitIndex {
     this.#table = new Uint32Array(size);
     this.#mask = size - 1;
     for (let entry = 1; entry < capacity; entry++) {
-      const low = words[entry * WORDS + LOW] as number;
+      const low = u32At(words, entry * WORDS + LOW);
       if (low !== 0) this.add(entry, low);
     }
   }
@@ -38,7 +39,7 @@ export class HitIndex {
    */
   find(low: number, high: number): number {
     for (let at = low & this.#mask; ; at = (at + 1) & this.#mask) {
-      const entry = this.#table[at] as number;
+      const entry = u32At(this.#table, at);
       if (entry === 0) return 0;
       const word = entry * WORDS + LOW;
       if (this.words[word] === low && this.words[word + 1] === high) return entry;

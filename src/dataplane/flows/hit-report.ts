@@ -1,7 +1,8 @@
+import { u32At } from '#arrays/read.js';
+import { textFinder } from '#arrays/texts.js';
 import type { Hit, HitQuery, HitReport } from '#contracts/datapath.js';
 import type { Placed } from '#contracts/event-source.js';
 import type { RuleNames } from '#contracts/rule-names.js';
-import { textFinder } from '#contracts/texts.js';
 import { deciderAt } from '#policy/model/rule-names.js';
 import type { Hits } from './hits.js';
 import type { Moment } from './moment.js';
@@ -20,7 +21,7 @@ export function hitReport(
   const items: Hit[] = [];
   let rank = from;
   for (; rank < entries.length && items.length < limit; rank++) {
-    const entry = entries[rank] as number;
+    const entry = u32At(entries, rank);
     if (entry === 0 || !isNamed(rank)) continue;
     const packets = hits.packets(entry);
     if (unused !== undefined && unused !== (packets === 0n)) continue;
@@ -49,6 +50,6 @@ export function rankFinder(
   const isRule = textFinder(ruleIds, wanted.rules);
   const groupWanted = groupIds.ends.map((_, group) => (wanted.groups.length === 0 || isGroup(group) ? 1 : 0));
   return (rank) =>
-    (wanted.groups.length === 0 || groupWanted[groups[rank] as number] === 1) &&
+    (wanted.groups.length === 0 || groupWanted[u32At(groups, rank)] === 1) &&
     (wanted.rules.length === 0 || isRule(rank));
 }

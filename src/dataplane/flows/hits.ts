@@ -1,3 +1,4 @@
+import { f64At, u32At, u64At } from '#arrays/read.js';
 import { CapacityExceeded } from '#contracts/datapath.js';
 import type { RuleNames } from '#contracts/rule-names.js';
 import { HIT_BYTES, HIT_OFFSETS, HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/abi/hit.js';
@@ -64,15 +65,15 @@ export class Hits {
   }
 
   packets(entry: number): bigint {
-    return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.packets) / 8] as bigint;
+    return u64At(this.#wide, (entry * HIT_BYTES + HIT_OFFSETS.packets) / 8);
   }
 
   bytes(entry: number): bigint {
-    return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.bytes) / 8] as bigint;
+    return u64At(this.#wide, (entry * HIT_BYTES + HIT_OFFSETS.bytes) / 8);
   }
 
   lastNs(entry: number): bigint {
-    return this.#wide[(entry * HIT_BYTES + HIT_OFFSETS.last_ns) / 8] as bigint;
+    return u64At(this.#wide, (entry * HIT_BYTES + HIT_OFFSETS.last_ns) / 8);
   }
 
   /**
@@ -101,9 +102,9 @@ export class Hits {
     const shift = like.length - ranks;
     let missing = 0;
     for (let rank = 0; rank < ranks; rank++) {
-      const low = identities[2 * rank] as number;
+      const low = u32At(identities, 2 * rank);
       if (low === 0) continue;
-      const high = identities[2 * rank + 1] as number;
+      const high = u32At(identities, 2 * rank + 1);
       const before = like[rank] ?? 0;
       const behind = like[rank + shift] ?? 0;
       const entry = this.#isOf(before, low, high)
@@ -151,14 +152,14 @@ export class Hits {
     const now = process.hrtime.bigint();
     const [nowLow, nowHigh] = [Number(now & 0xffff_ffffn), Number(now >> 32n)];
     for (let rank = 0; rank < entries.length; rank++) {
-      const low = identities[2 * rank] as number;
+      const low = u32At(identities, 2 * rank);
       if (entries[rank] !== 0 || low === 0) continue;
-      entries[rank] = this.#take(low, identities[2 * rank + 1] as number, nowLow, nowHigh);
+      entries[rank] = this.#take(low, u32At(identities, 2 * rank + 1), nowLow, nowHigh);
     }
     const refs = this.#refs(slot);
     for (let rank = 0; rank < entries.length; rank++) {
-      refs[rank * REF_WORDS + REF_HIT] = entries[rank] as number;
-      refs[rank * REF_WORDS + REF_CHECK] = identities[2 * rank] as number;
+      refs[rank * REF_WORDS + REF_HIT] = u32At(entries, rank);
+      refs[rank * REF_WORDS + REF_CHECK] = u32At(identities, 2 * rank);
     }
     refs.fill(0, entries.length * REF_WORDS);
     return entries;
@@ -194,7 +195,7 @@ export class Hits {
    */
   #age(entry: number): number {
     const at = entry * WORDS + LAST;
-    return (this.#words[at + 1] as number) * 0x1_0000_0000 + (this.#words[at] as number);
+    return u32At(this.#words, at + 1) * 0x1_0000_0000 + u32At(this.#words, at);
   }
 
   #refs(slot: number): Uint32Array {
@@ -208,7 +209,7 @@ export class Hits {
     for (const entry of entries) used[entry] = 1;
     if (activeSlot !== undefined) {
       const refs = this.#refs(activeSlot);
-      for (let at = REF_HIT; at < refs.length; at += REF_WORDS) used[refs[at] as number] = 1;
+      for (let at = REF_HIT; at < refs.length; at += REF_WORDS) used[u32At(refs, at)] = 1;
     }
     used[0] = 0;
     return { used, count: used.reduce((sum, one) => sum + one, 0) };
@@ -224,7 +225,7 @@ export class Hits {
       if (isUnused) ages[unused++] = this.#age(entry);
     }
     const wanted = Math.max(this.#index.count + missing + 1 - this.capacity, Math.ceil(this.capacity / FREED_SHARE));
-    const youngest = ages.subarray(0, unused).sort()[Math.min(wanted, unused) - 1] as number;
+    const youngest = f64At(ages.subarray(0, unused).sort(), Math.min(wanted, unused) - 1);
     for (let entry = 1, left = wanted; entry < this.capacity && left > 0; entry++) {
       if (used[entry] !== 0 || this.#age(entry) > youngest) continue;
       this.#words.fill(0, entry * WORDS, (entry + 1) * WORDS);

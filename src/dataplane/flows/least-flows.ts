@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { FLOW_BYTES, FLOW_KEY_BYTES } from '#dataplane/abi/flow.js';
 
 const WORDS = FLOW_BYTES / 4;
@@ -73,8 +74,8 @@ export class LeastFlows {
 
 function compareKeys(a: Uint32Array, at: number, b: Uint32Array, bt: number): number {
   for (let word = 0; word < KEY_WORDS; word++) {
-    const left = a[at + word] as number;
-    const right = b[bt + word] as number;
+    const left = u32At(a, at + word);
+    const right = u32At(b, bt + word);
     if (left !== right) return left < right ? -1 : 1;
   }
   return 0;

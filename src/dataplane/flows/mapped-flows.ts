@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, FLOW_STRUCT_BYTES, KEY_USED } from '#dataplane/abi/flow.js';
 import { HIT_REF_BYTES } from '#dataplane/abi/hit.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
@@ -34,10 +35,10 @@ export class MappedFlows {
   read(line: number, into: Uint32Array): boolean {
     const at = line * WORDS;
     const flows = this.#flows.words;
-    if ((flows[at + USE] as number) >>> 16 !== KEY_USED) return false;
+    if (u32At(flows, at + USE) >>> 16 !== KEY_USED) return false;
     for (let word = 0; word < WORDS; word++) {
-      into[word] = flows[at + word] as number;
-      into[WORDS + word] = this.#tallies.words[at + word] as number;
+      into[word] = u32At(flows, at + word);
+      into[WORDS + word] = u32At(this.#tallies.words, at + word);
     }
     if (![ADDRESSES, ADDRESSES + 1, PORTS, USE].every((word) => flows[at + word] === into[word])) return false;
     // A tally is rarely incomplete here, since the first flush of a flow's counters completes it.

@@ -98,8 +98,8 @@ export class TrafficStatistics {
   }
 
   /**
-   * Must be called before each flip. The flip makes another slot idle, so the next call of `flushIdleSlot` must
-   * flush the flows that this slot decided.
+   * Must be called before each flip. The flip makes another slot idle, so the next call of `flushIdleSlot`
+   * must flush the flows that this slot decided.
    */
   expectFlip(): void {
     if (this.ruleNameHistory.staged === undefined) throw new Error('nothing is staged');

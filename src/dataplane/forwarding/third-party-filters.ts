@@ -10,8 +10,8 @@ import { thirdPartyFilters } from './filters.js';
 import type { ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
 
 /**
- * The policed interfaces and settings for which third-party hooks are searched. `attachedProgram` returns Weir's BPF
- * program on the ingress of an interface.
+ * The policed interfaces and settings for which third-party hooks are searched. `attachedProgram` returns
+ * Weir's BPF program on the ingress of an interface.
  */
 export type Place = {
   readonly policed: readonly Interface[];

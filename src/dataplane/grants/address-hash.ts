@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { HEADER } from './grant-layout.js';
 
 /**
@@ -35,6 +36,6 @@ function mixed(address: number): number {
  */
 export function writeHeader(header: Uint32Array, homes: number, random: Uint32Array): void {
   header.set(random.subarray(0, 4), HEADER.multiplier);
-  header[HEADER.multiplier] = (random[0] ?? 0) | 1;
+  header[HEADER.multiplier] = u32At(random, 0) | 1;
   header[HEADER.homes] = homes;
 }

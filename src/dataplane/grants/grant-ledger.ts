@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { PATTERNS, regionsFor } from './grant-layout.js';
 
 /**
@@ -44,7 +45,7 @@ export class Ledger {
 
   /** Takes a free cache line for a set of grants, and returns its index; 0 if no line is free. */
   takeLine(): number {
-    return this.#freeLines === 0 ? 0 : (this.#free[--this.#freeLines] ?? 0);
+    return this.#freeLines === 0 ? 0 : u32At(this.#free, --this.#freeLines);
   }
 
   giveLine(line: number): void {
@@ -52,7 +53,7 @@ export class Ledger {
   }
 
   holdingsOf(pattern: number): number {
-    return this.#holdings[pattern] ?? 0;
+    return u32At(this.#holdings, pattern);
   }
 
   addHolding(pattern: number): void {

@@ -8,8 +8,8 @@ import { PatternTable, type Slot } from './pattern-table.js';
 /** Number of cache lines that one sweep reads while the grant table is at most three quarters full. */
 const LINES_OF_A_SWEEP = 8_192;
 /**
- * Number of cache lines that are swept between two calls of `yieldToRequests`. Sweeping them takes some hundred
- * microseconds.
+ * Number of cache lines that are swept between two calls of `yieldToRequests`. Sweeping them takes some
+ * hundred microseconds.
  */
 const LINES_AT_ONCE = 2_048;
 /**
@@ -163,7 +163,8 @@ export class Grants {
 
   /**
    * Stores for one slot which patterns its compiled policy has. Must be called after `makeRoom`, and no
-   * packet may read the slot. Calls `yieldToRequests` between parts of the work; `yieldToRequests` may add grants.
+   * packet may read the slot. Calls `yieldToRequests` between parts of the work; `yieldToRequests` may add
+   * grants.
    */
   fill(slot: Slot, patterns: readonly string[], yieldToRequests: () => void = () => {}): void {
     this.#patterns.fill(slot, patterns, yieldToRequests);
@@ -181,8 +182,8 @@ export class Grants {
 
   /**
    * Removes expired grants and grants of patterns that are not in use. Sweeps a part of the table at each
-   * call, but the whole table if it is more than three quarters full. Calls `yieldToRequests` during long work;
-   * `yieldToRequests` may add grants.
+   * call, but the whole table if it is more than three quarters full. Calls `yieldToRequests` during long
+   * work; `yieldToRequests` may add grants.
    */
   sweep(nowNs: bigint, yieldToRequests: () => void = () => {}): void {
     this.#clear(yieldToRequests);

@@ -73,8 +73,8 @@ export class PatternTable {
 
   /**
    * Gives numbers to the patterns of a policy, and stores that the policy in one slot has these patterns. No
-   * packet may read the slot, and `shortage` must be 0. Calls `yieldToRequests` between parts of the work; `yieldToRequests`
-   * may add grants.
+   * packet may read the slot, and `shortage` must be 0. Calls `yieldToRequests` between parts of the work;
+   * `yieldToRequests` may add grants.
    */
   fill(slot: Slot, texts: readonly string[], yieldToRequests: () => void = () => {}): void {
     for (const [at, text] of texts.filter((each) => !this.#numbers.has(each)).entries()) {

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 
 const UNSET = 0xffff_ffff;
@@ -58,7 +59,7 @@ export class Lines {
   }
 
   get(line: number, word: number): number {
-    return this.words[line * LINE_WORDS + word] as number;
+    return u32At(this.words, line * LINE_WORDS + word);
   }
 
   toWords(): Uint32Array<ArrayBuffer> {

@@ -1,3 +1,5 @@
+import { u32At } from '#arrays/read.js';
+
 import { MAP, NONE, type Program } from '#contracts/program.js';
 import type { Lines } from './cache-lines.js';
 import { addTree, type Resolver } from './tree.js';
@@ -20,7 +22,7 @@ export function nameTrees(
   const resolver: Resolver = {
     resolve(from, to) {
       for (let at = from; at < to; at++) {
-        const trees = (lines.words[at] as number) < MAP ? portMaps : destinations;
+        const trees = u32At(lines.words, at) < MAP ? portMaps : destinations;
         trees.resolve(at, at + 1);
       }
     },
@@ -28,11 +30,11 @@ export function nameTrees(
   return (ruleBlock) => {
     const known = refs.get(ruleBlock);
     if (known !== undefined) return known;
-    const end = ends[ruleBlock] ?? 0;
+    const end = u32At(ends, ruleBlock);
     const starts = [0];
     const values = [NONE];
     for (let at = firstOf(namePortMaps.ruleBlocks, ruleBlock, end); at < end; at++) {
-      const key = (namePortMaps.names[at] ?? 0) + 1;
+      const key = u32At(namePortMaps.names, at) + 1;
       if (starts.at(-1) === key) values[values.length - 1] = namePortMaps.portMaps[at] ?? NONE;
       else {
         starts.push(key);

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#contracts/datapath-numbers.js';
 import { MAP, MAX_RULE_BLOCKS, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { Lines } from './cache-lines.js';
@@ -61,7 +62,7 @@ export function layout(program: Program, lines = new Lines()): Image {
   const { sources } = program;
   const root = addTree(lines, sources, 0, sources.starts.length, {
     resolve(from, to) {
-      for (let place = from; place < to; place++) lines.words[place] = at(lists, lines.words[place] as number);
+      for (let place = from; place < to; place++) lines.words[place] = at(lists, u32At(lines.words, place));
     },
   });
 

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 import type { Intervals } from '#contracts/interval-map.js';
 import type { Lines } from './cache-lines.js';
@@ -59,14 +60,14 @@ function put(
   const firstValue = first + keys;
   const count = to - from;
   for (let key = 0; key < count; key++) {
-    words[first + key] = starts[from + key] as number;
-    words[firstValue + key] = values[from + key] as number;
+    words[first + key] = u32At(starts, from + key);
+    words[firstValue + key] = u32At(values, from + key);
   }
   if (resolver !== undefined) {
     resolver.resolve(firstValue, firstValue + count);
     words = lines.words;
   }
-  const last = count === 0 ? 0 : (words[firstValue + count - 1] as number);
+  const last = count === 0 ? 0 : u32At(words, firstValue + count - 1);
   for (let key = count; key < keys; key++) words[firstValue + key] = last;
 }
 

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import type { IntervalPool } from '#contracts/interval-map.js';
 import { NONE } from '#contracts/program.js';
 import type { Lines } from './cache-lines.js';
@@ -43,7 +44,7 @@ export class Trees implements Resolver {
     const { lines, refs, base } = this;
     let { words } = lines;
     for (let at = from; at < to; at++) {
-      const value = words[at] as number;
+      const value = u32At(words, at);
       if (value < base || value === NONE) continue;
       let ref = refs[value - base];
       if (ref === undefined || ref === NONE) {
@@ -56,8 +57,8 @@ export class Trees implements Resolver {
 
   private add(map: number): number {
     const { pool } = this;
-    const from = pool.offsets[map] as number;
-    const to = pool.offsets[map + 1] as number;
+    const from = u32At(pool.offsets, map);
+    const to = u32At(pool.offsets, map + 1);
     const added = addTree(this.lines, pool, from, to, this.values);
     this.refs[map] = added;
     return added;

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { Btf, type StructLayout } from '#dataplane/abi/btf.js';
 import { encodeSettings, SETTINGS_BYTES, type Settings } from '#dataplane/abi/settings.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
@@ -159,7 +160,7 @@ export class BpfObject {
     const size = new Uint32Array(1);
     const bytes = btf === null ? null : libbpf().btf__raw_data(btf, size);
     if (bytes === null) throw new Error(`${this.path} has no BTF`);
-    this.#btf = new Btf(new Uint8Array(memoryAt(bytes, size[0] ?? 0)));
+    this.#btf = new Btf(new Uint8Array(memoryAt(bytes, u32At(size, 0))));
     return this.#btf;
   }
 

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { libbpf } from '#libc/libbpf.js';
 import type { MapShape } from './bpf-object.js';
@@ -36,7 +37,7 @@ export function* batchesOf(fd: number, { keySize, valueSize }: MapShape): Genera
       continue;
     }
     if (result < 0 && result !== -ENOENT) throw new KernelFailure('read map', -result);
-    yield { count: count[0] ?? 0, keys, values };
+    yield { count: u32At(count, 0), keys, values };
     if (result < 0) return;
     from = next;
   }

@@ -36,8 +36,8 @@ export function smallestCapacity(programCapacity: number): Capacity {
 }
 
 /**
- * What a policy needs: cache lines and ranks in one slot, and entries of the map `hits`. `hits` includes the
- * entries that rules of earlier policies keep.
+ * The needs of a policy: cache lines and ranks in one slot, and entries of the map `hits`. `hits` includes
+ * the entries that rules of earlier policies keep.
  */
 export type Need = { readonly lines: number; readonly ranks: number; readonly hits: number };
 

@@ -33,7 +33,7 @@ const NO_LENGTH = 0xffff_ffff;
 /** Actions by their number `FR_ACT_*` of `linux/fib_rules.h`; all other numbers mean `refuse`. */
 const ACTIONS: Readonly<Record<number, RuleAction>> = { 1: 'table', 2: 'goto', 3: 'nothing' };
 
-/** What a matching routing rule does. `refuse` stands for blackhole, unreachable and prohibit. */
+/** The action of a matching routing rule. `refuse` stands for blackhole, unreachable and prohibit. */
 type RuleAction = 'table' | 'goto' | 'nothing' | 'refuse';
 
 /**

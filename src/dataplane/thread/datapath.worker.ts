@@ -1,4 +1,5 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import { f64At, u32At } from '#arrays/read.js';
 import type { Adoption, Attachment } from '#contracts/datapath.js';
 import type {
   GrantAnswer,
@@ -79,8 +80,8 @@ function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }:
   try {
     const grants = patterns.map((pattern, row) => ({
       pattern,
-      addresses: [addresses[row] ?? 0],
-      expiresAtNs: BigInt(Math.floor(expiriesNs[row] ?? 0)),
+      addresses: [u32At(addresses, row)],
+      expiresAtNs: BigInt(Math.floor(f64At(expiriesNs, row))),
     }));
     ({ refused } = datapath.grant(grants));
   } catch {

@@ -9,7 +9,9 @@ import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { removeDiversion } from '#dataplane/routes/divert.js';
 
-/** What `detach` removed: the hooks, the folders of pinned maps, and whether there was a guard. */
+/**
+ * The objects that `detach` removed: the hooks, the folders of pinned maps, and whether there was a guard.
+ */
 export type Detached = {
   readonly hooks: readonly { readonly interface: string; readonly direction: Direction }[];
   /** Paths of the removed folders with pinned maps. */

@@ -35,8 +35,8 @@ export function stageProgram(
   // This call must come after `slots.fill`, which waits until no packet reads the pattern names of the former
   // policy in this slot.
   grants.fill(slots.idleSlot, patterns, yieldToRequests);
-  // This call must come after `flushIdleSlot`, which makes sure that no flow is counted by the former ranks of this
-  // slot.
+  // This call must come after `flushIdleSlot`, which makes sure that no flow is counted by the former ranks
+  // of this slot.
   trafficStatistics.stage(placement, generation);
 }
 

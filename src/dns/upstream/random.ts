@@ -1,4 +1,5 @@
 import { randomFillSync } from 'node:crypto';
+import { u16At } from '#arrays/read.js';
 
 const numbers = new Uint16Array(4_096);
 let left = 0;
@@ -12,5 +13,5 @@ export function random16(): number {
     randomFillSync(numbers);
     left = numbers.length;
   }
-  return numbers[--left] ?? 0;
+  return u16At(numbers, --left);
 }

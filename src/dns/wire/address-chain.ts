@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import { u32 } from './bytes.js';
 import type { Message, ResourceRecord } from './dns-message.js';
 import { CLASS, FLAG, RCODE, TYPE } from './dns-numbers.js';
@@ -44,7 +45,7 @@ export function addressesOf(message: Message, chain = chainOf(message)): Found {
       if (record.type !== TYPE.a || record.class !== CLASS.in) continue;
       const place = chain.names.indexOf(owner.of(record));
       if (place < 0) continue;
-      addresses.push({ address: u32(record.data, 0), ttl: Math.min(record.ttl, chain.ttls[place] as number) });
+      addresses.push({ address: u32(record.data, 0), ttl: Math.min(record.ttl, itemAt(chain.ttls, place)) });
     }
   }
   return { chain: chain.names, addresses, complete: chain.complete };
@@ -70,7 +71,7 @@ function mayBring({ question, rcode }: Message, { complete }: Chain): boolean {
 export function keepsFor(message: Message, chain = chainOf(message)): number {
   if (message.rcode !== RCODE.noerror && message.rcode !== RCODE.nxdomain) return 0;
   if (!chain.complete) return 0;
-  const last = chain.names[chain.names.length - 1] as NameKey;
+  const last = itemAt(chain.names, chain.names.length - 1);
   const { question, answers } = message;
   const owner = new OwnerKey(message, chain);
   let least = GREATEST_TTL;
@@ -138,7 +139,7 @@ export class OwnerKey {
 
   constructor({ question }: Message, { names }: Chain) {
     this.#name = question.name;
-    this.#key = names[0] as NameKey;
+    this.#key = itemAt(names, 0);
   }
 
   of(record: ResourceRecord): NameKey {

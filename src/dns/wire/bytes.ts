@@ -1,3 +1,4 @@
+import { u8At } from '#arrays/read.js';
 /**
  * Copies the bytes from `from` to `to`. A `subarray` would keep the whole datagram and its buffer pool in
  * memory.
@@ -5,12 +6,12 @@
 export function copyOf(bytes: Uint8Array, from: number, to: number): Uint8Array {
   const copy = new Uint8Array(to - from);
   if (copy.length > 64) copy.set(bytes.subarray(from, to));
-  else for (let at = 0; at < copy.length; at++) copy[at] = bytes[from + at] as number;
+  else for (let at = 0; at < copy.length; at++) copy[at] = u8At(bytes, from + at);
   return copy;
 }
 
 export function u16(bytes: Uint8Array, at: number): number {
-  return ((bytes[at] as number) << 8) | (bytes[at + 1] as number);
+  return (u8At(bytes, at) << 8) | u8At(bytes, at + 1);
 }
 
 export function u32(bytes: Uint8Array, at: number): number {

@@ -1,3 +1,4 @@
+import { u8At } from '#arrays/read.js';
 import { u16, u32 } from './bytes.js';
 import { FLAG, HEADER_BYTES, OPCODE, TYPE } from './dns-numbers.js';
 import type { Edns } from './edns.js';
@@ -125,7 +126,7 @@ class MessageReader {
     if (name.length !== 1) return cursor.fail('opt_name');
     this.#edns = readEdns(cursor.bytes, at, end);
     if (this.#edns === null) return cursor.fail('edns_options');
-    this.#extendedRcode = cursor.bytes[at + 4] as number;
+    this.#extendedRcode = u8At(cursor.bytes, at + 4);
     return null;
   }
 }

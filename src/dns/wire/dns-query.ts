@@ -1,3 +1,4 @@
+import { u8At } from '#arrays/read.js';
 import { putU16, u16 } from './bytes.js';
 import { FLAG, HEADER_BYTES, LABEL_BYTES, NAME_BYTES, OPCODE, RCODE, TYPE } from './dns-numbers.js';
 import type { Edns } from './edns.js';
@@ -52,7 +53,7 @@ export function readQuery(bytes: Uint8Array): Query | QueryFault {
     edns = read;
   } else if (end + 4 !== bytes.length) return refused(bytes, 'trailing_bytes');
   const name = new Uint8Array(end - HEADER_BYTES);
-  for (let at = 0; at < name.length; at++) name[at] = bytes[HEADER_BYTES + at] as number;
+  for (let at = 0; at < name.length; at++) name[at] = u8At(bytes, HEADER_BYTES + at);
   return {
     id: u16(bytes, 0),
     flags,
@@ -73,7 +74,7 @@ function questionEnd(bytes: Uint8Array): number | string {
   let at = HEADER_BYTES;
   for (;;) {
     if (at >= bytes.length) return 'truncated';
-    const length = bytes[at] as number;
+    const length = u8At(bytes, at);
     if (length === 0) break;
     if (length > LABEL_BYTES) return length >= 0xc0 ? 'compressed_question' : 'label_type';
     at += length + 1;
@@ -103,10 +104,10 @@ function onlyOpt(bytes: Uint8Array, from: number, count: number): Edns | QueryFa
  */
 function nextType(bytes: Uint8Array, at: number): number {
   let end = at;
-  while (end < bytes.length && (bytes[end] as number) > 0 && (bytes[end] as number) <= LABEL_BYTES) {
-    end += (bytes[end] as number) + 1;
+  while (end < bytes.length && u8At(bytes, end) > 0 && u8At(bytes, end) <= LABEL_BYTES) {
+    end += u8At(bytes, end) + 1;
   }
-  end += (bytes[end] as number) >= 0xc0 ? 2 : 1;
+  end += (bytes[end] ?? 0) >= 0xc0 ? 2 : 1;
   return end + 2 > bytes.length ? -1 : u16(bytes, end);
 }
 

@@ -1,3 +1,4 @@
+import { u8At } from '#arrays/read.js';
 import { copyOf, putU16, u16 } from './bytes.js';
 import { TYPE } from './dns-numbers.js';
 
@@ -27,8 +28,8 @@ export function readEdns(bytes: Uint8Array, at: number, end: number): Edns | nul
   if (options === null) return null;
   return {
     payload: Math.max(LEAST_PAYLOAD, u16(bytes, at + 2)),
-    version: bytes[at + 5] as number,
-    dnssecOk: ((bytes[at + 6] as number) & 0x80) !== 0,
+    version: u8At(bytes, at + 5),
+    dnssecOk: (u8At(bytes, at + 6) & 0x80) !== 0,
     options,
   };
 }

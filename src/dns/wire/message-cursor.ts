@@ -1,3 +1,4 @@
+import { itemAt, u8At } from '#arrays/read.js';
 import { copyOf, u16 } from './bytes.js';
 import { HEADER_BYTES, LABEL_BYTES, NAME_BYTES } from './dns-numbers.js';
 import type { WireName } from './name.js';
@@ -41,7 +42,7 @@ export class MessageCursor {
   name(end: number, pointers: boolean): WireName | null {
     const { bytes } = this;
     const start = this.at;
-    if (pointers && start + 1 < end && (bytes[start] as number) >= 0xc0) {
+    if (pointers && start + 1 < end && u8At(bytes, start) >= 0xc0) {
       const known = this.#known(u16(bytes, start) & 0x3fff);
       if (known !== null) return known;
     }
@@ -54,13 +55,13 @@ export class MessageCursor {
     let hops = 0;
     for (;;) {
       if (from >= limit) return this.fail('truncated');
-      const byte = bytes[from] as number;
+      const byte = u8At(bytes, from);
       if (byte === 0) break;
       if (byte <= LABEL_BYTES) {
         const stop = from + 1 + byte;
         if (stop > limit) return this.fail('truncated');
         if (length + byte + 2 > NAME_BYTES) return this.fail('name_too_long');
-        while (from < stop) scratch[length++] = bytes[from++] as number;
+        while (from < stop) scratch[length++] = u8At(bytes, from++);
         continue;
       }
       if (byte < 0xc0) return this.fail('label_type');
@@ -86,9 +87,9 @@ export class MessageCursor {
 
   #known(target: number): WireName | null {
     for (let index = this.#names.length - 1; index >= 0; index--) {
-      if (this.#starts[index] !== target || (this.#hops[index] as number) >= HOPS) continue;
+      if (this.#starts[index] !== target || itemAt(this.#hops, index) >= HOPS) continue;
       this.at += 2;
-      return this.#names[index] as WireName;
+      return itemAt(this.#names, index);
     }
     return null;
   }

@@ -1,3 +1,4 @@
+import { u8At } from '#arrays/read.js';
 import { LABEL_BYTES, NAME_BYTES } from './dns-numbers.js';
 
 /**
@@ -24,7 +25,7 @@ const lowered = Buffer.alloc(NAME_BYTES);
 
 export function keyOf(name: WireName): NameKey {
   const length = name.length;
-  for (let at = 0; at < length; at++) lowered[at] = LOWER[name[at] as number] as number;
+  for (let at = 0; at < length; at++) lowered[at] = u8At(LOWER, u8At(name, at));
   return lowered.toString('latin1', 0, length);
 }
 

@@ -1,3 +1,4 @@
+import { u8At } from '#arrays/read.js';
 import { copyOf } from './bytes.js';
 import { TYPE } from './dns-numbers.js';
 import type { MessageCursor } from './message-cursor.js';
@@ -52,10 +53,10 @@ function joined(
   const prefix = from - start;
   const names = first.length + (second === null ? 0 : second.length);
   const data = new Uint8Array(prefix + names + end - at);
-  for (let index = 0; index < prefix; index++) data[index] = bytes[start + index] as number;
+  for (let index = 0; index < prefix; index++) data[index] = u8At(bytes, start + index);
   data.set(first, prefix);
   if (second !== null) data.set(second, prefix + first.length);
-  for (let index = at, to = prefix + names; index < end; index++) data[to++] = bytes[index] as number;
+  for (let index = at, to = prefix + names; index < end; index++) data[to++] = u8At(bytes, index);
   return data;
 }
 
@@ -65,6 +66,6 @@ function joined(
  */
 function namesAt(bytes: Uint8Array, start: number, end: number, layout: Layout): number {
   let at = start + layout.prefix;
-  for (let string = 0; string < layout.strings && at < end; string++) at += 1 + (bytes[at] as number);
+  for (let string = 0; string < layout.strings && at < end; string++) at += 1 + u8At(bytes, at);
   return at < end ? at : -1;
 }

@@ -1,3 +1,4 @@
+import { itemAt, u8At } from '#arrays/read.js';
 import { putU16, putU32, u16 } from './bytes.js';
 import type { Message } from './dns-message.js';
 import { FLAG, HEADER_BYTES, OPTION, RCODE } from './dns-numbers.js';
@@ -86,7 +87,7 @@ export function respond(template: Template, query: Query, options: ResponseOptio
   }
   const out = Buffer.allocUnsafe(end + opt);
   out.set(whole ? bytes : bytes.subarray(0, end));
-  for (let at = 0; at < name.length; at++) out[HEADER_BYTES + at] = name[at] as number;
+  for (let at = 0; at < name.length; at++) out[HEADER_BYTES + at] = u8At(name, at);
   if (whole) putTtls(out, template, options);
   else out.fill(0, 6, HEADER_BYTES);
   const authentic = (query.flags & FLAG.ad) !== 0 || query.edns?.dnssecOk === true;
@@ -100,8 +101,8 @@ function putTtls(out: Uint8Array, template: Template, { ageSeconds, ttlCap }: Re
   const age = Math.floor(ageSeconds);
   const cap = ttlCap ?? 0xffff_ffff;
   for (let index = 0; index < ttls.length; index++) {
-    const left = (ttls[index] as number) - age;
-    putU32(out, ttlOffsets[index] as number, left < 0 ? 0 : left < cap ? left : cap);
+    const left = itemAt(ttls, index) - age;
+    putU32(out, itemAt(ttlOffsets, index), left < 0 ? 0 : left < cap ? left : cap);
   }
 }
 

@@ -1,3 +1,4 @@
+import { u8At } from '#arrays/read.js';
 import { putU16, u16 } from './bytes.js';
 
 /** The SvcParamKeys whose values Weir reads (RFC 9460, 14.3.2). */
@@ -68,7 +69,7 @@ function putMandatory(out: Uint8Array, to: number, data: Uint8Array, from: numbe
 
 function parametersAt(data: Uint8Array): number {
   let at = 2;
-  while (at < data.length && (data[at] as number) > 0) at += (data[at] as number) + 1;
+  while (at < data.length && u8At(data, at) > 0) at += u8At(data, at) + 1;
   return at + 1;
 }
 

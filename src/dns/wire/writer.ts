@@ -1,3 +1,4 @@
+import { i16At, i32At, itemAt, u8At, u16At } from '#arrays/read.js';
 import { putU16, putU32, u16 } from './bytes.js';
 import type { ResourceRecord } from './dns-message.js';
 import { HEADER_BYTES, LABEL_BYTES, MESSAGE_BYTES } from './dns-numbers.js';
@@ -56,8 +57,7 @@ export class MessageWriter {
   }
 
   records(records: readonly ResourceRecord[]): void {
-    for (let index = 0; index < records.length && !this.overflown; index++)
-      this.#record(records[index] as ResourceRecord);
+    for (let index = 0; index < records.length && !this.overflown; index++) this.#record(itemAt(records, index));
   }
 
   /** Returns a copy of the message written so far. Its id is 0. */
@@ -104,7 +104,7 @@ export class MessageWriter {
     if (to - from > 64) {
       out.set(from === 0 && to === data.length ? data : data.subarray(from, to), at);
       at += to - from;
-    } else for (let index = from; index < to; index++) out[at++] = data[index] as number;
+    } else for (let index = from; index < to; index++) out[at++] = u8At(data, index);
     this.at = at;
   }
 
@@ -116,27 +116,27 @@ export class MessageWriter {
     }
     const count = hashed(name);
     for (let label = 0; label < count; label++) {
-      const from = starts[label] as number;
-      const place = this.#find(endings[label] as number, name, from);
+      const from = u8At(starts, label);
+      const place = this.#find(i32At(endings, label), name, from);
       if (place >= 0) {
         this.#copy(name, 0, from);
         putU16(out, this.at, 0xc000 | place);
         this.at += 2;
         return;
       }
-      this.#remember(endings[label] as number, this.at + from);
+      this.#remember(i32At(endings, label), this.at + from);
     }
     this.#copy(name, 0, name.length);
   }
 
   #find(hash: number, name: WireName, from: number): number {
-    let place = heads[hash & (BUCKETS - 1)] as number;
+    let place = i16At(heads, hash & (BUCKETS - 1));
     for (let look = 0; place >= 0 && look < LOOKS; look++) {
       // An offset at or after `this.at` belongs to the name that is being written. The bytes at this offset
       // are not written yet, so no pointer may refer to them.
-      const offset = offsets[place] as number;
+      const offset = u16At(offsets, place);
       if (hashes[place] === hash && offset < this.at && sameEnding(offset, name, from)) return offset;
-      place = nexts[place] as number;
+      place = i16At(nexts, place);
     }
     return -1;
   }
@@ -147,7 +147,7 @@ export class MessageWriter {
     const bucket = hash & (BUCKETS - 1);
     offsets[place] = offset;
     hashes[place] = hash;
-    nexts[place] = heads[bucket] as number;
+    nexts[place] = i16At(heads, bucket);
     heads[bucket] = place;
   }
 }
@@ -158,12 +158,12 @@ export class MessageWriter {
  */
 function hashed(name: WireName): number {
   let count = 0;
-  for (let at = 0; (name[at] as number) > 0; at += (name[at] as number) + 1) starts[count++] = at;
+  for (let at = 0; u8At(name, at) > 0; at += u8At(name, at) + 1) starts[count++] = at;
   let hash = 0x811c9dc5 | 0;
   let end = name.length - 1;
   for (let label = count - 1; label >= 0; label--) {
-    const start = starts[label] as number;
-    for (let at = start; at < end; at++) hash = Math.imul(hash ^ (LOWER[name[at] as number] as number), 0x01000193);
+    const start = u8At(starts, label);
+    for (let at = start; at < end; at++) hash = Math.imul(hash ^ u8At(LOWER, u8At(name, at)), 0x01000193);
     hash ^= hash >>> 15;
     endings[label] = hash;
     end = start;
@@ -178,15 +178,15 @@ function hashed(name: WireName): number {
 function sameEnding(offset: number, name: WireName, from: number): boolean {
   let at = offset;
   for (let place = from; ; ) {
-    let length = out[at] as number;
+    let length = u8At(out, at);
     while (length > LABEL_BYTES) {
       at = u16(out, at) & (POINTABLE - 1);
-      length = out[at] as number;
+      length = u8At(out, at);
     }
     if (length !== name[place]) return false;
     if (length === 0) return true;
     for (const end = place + length; place < end; ) {
-      if (LOWER[out[++at] as number] !== LOWER[name[++place] as number]) return false;
+      if (LOWER[u8At(out, ++at)] !== LOWER[u8At(name, ++place)]) return false;
     }
     at++;
     place++;
@@ -195,6 +195,6 @@ function sameEnding(offset: number, name: WireName, from: number): boolean {
 
 function endOfName(data: Uint8Array, from: number): number {
   let at = from;
-  while ((data[at] as number) > 0) at += (data[at] as number) + 1;
+  while (u8At(data, at) > 0) at += u8At(data, at) + 1;
   return at + 1;
 }

@@ -56,8 +56,8 @@ export type FindingIdentity = {
 export type WriteResponse = { readonly status: number; readonly etag: string | null };
 
 /**
- * What a merge adds to a finding: a count, and the times of the first and last event. Times are milliseconds
- * since 1970.
+ * The values that a merge adds to a finding: a count, and the times of the first and last event. Times are
+ * milliseconds since 1970.
  */
 export type FindingDelta = FindingIdentity & {
   /** The generation of the policy that decided the last event. Null if no policy decided. */

@@ -1,3 +1,5 @@
+import { itemAt, u8At } from '#arrays/read.js';
+
 const OCTETS: readonly Uint8Array[] = Array.from({ length: 256 }, (_, octet) => bytesOf(String(octet)));
 const DOT = 0x2e;
 const ZERO = 0x30;
@@ -60,8 +62,8 @@ export class ByteWriter {
    */
   address(address: number): void {
     for (let shift = 24; shift >= 0; shift -= 8) {
-      const octet = OCTETS[(address >>> shift) & 255] as Uint8Array;
-      for (let digit = 0; digit < octet.length; digit++) this.bytes[this.length++] = octet[digit] as number;
+      const octet = itemAt(OCTETS, (address >>> shift) & 255);
+      for (let digit = 0; digit < octet.length; digit++) this.bytes[this.length++] = u8At(octet, digit);
       if (shift > 0) this.bytes[this.length++] = DOT;
     }
   }

@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import { namesByNumber } from '#contracts/datapath-numbers.js';
 import type { Verdict } from '#contracts/policy-model.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
@@ -48,5 +49,5 @@ export const recordType = (kind: number): RecordType => {
 export const startOf = (index: number): number => index * RECORD_WORDS;
 
 export function wide(words: Uint32Array, at: number): number {
-  return (words[at] as number) + (words[at + 1] as number) * 0x1_0000_0000;
+  return u32At(words, at) + u32At(words, at + 1) * 0x1_0000_0000;
 }

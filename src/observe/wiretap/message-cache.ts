@@ -1,5 +1,4 @@
-import type { SeenConnection } from '#contracts/seen-connection.js';
-import type { SeenLookup } from '#contracts/seen-lookup.js';
+import { i32At, itemAt } from '#arrays/read.js';
 import { ByteWriter } from './byte-writer.js';
 import type { MessageWriter } from './message-writer.js';
 import { type Seen, sizeOf } from './seen-batch.js';
@@ -38,7 +37,7 @@ export class MessageCache {
     let bytes = 0;
     for (const index of indexes) bytes += this.#sizeOf(index);
     if (indexes.length === 1) {
-      const start = this.#starts[indexes[0] as number] as number;
+      const start = i32At(this.#starts, itemAt(indexes, 0));
       return this.#out.bytes.slice(start, start + bytes - 1);
     }
     // One byte more than the messages is enough: the opening bracket. The closing bracket replaces the comma
@@ -47,11 +46,11 @@ export class MessageCache {
     frame[0] = OPEN;
     let at = 1;
     for (let from = 0; from < indexes.length; ) {
-      const start = this.#starts[indexes[from] as number] as number;
-      let end = this.#ends[indexes[from] as number] as number;
+      const start = i32At(this.#starts, itemAt(indexes, from));
+      let end = i32At(this.#ends, itemAt(indexes, from));
       // Copy messages that are adjacent in the buffer with one `set` call.
-      for (from++; from < indexes.length && this.#starts[indexes[from] as number] === end; from++)
-        end = this.#ends[indexes[from] as number] as number;
+      for (from++; from < indexes.length && this.#starts[itemAt(indexes, from)] === end; from++)
+        end = i32At(this.#ends, itemAt(indexes, from));
       frame.set(this.#out.bytes.subarray(start, end), at);
       at += end - start;
     }
@@ -65,9 +64,9 @@ export class MessageCache {
       case 'events':
         return (index) => writer.record(out, seen.batch, index);
       case 'lookups':
-        return (index) => writer.lookup(out, seen.lookups[index] as SeenLookup);
+        return (index) => writer.lookup(out, itemAt(seen.lookups, index));
       case 'connections':
-        return (index) => writer.connection(out, seen.connections[index] as SeenConnection);
+        return (index) => writer.connection(out, itemAt(seen.connections, index));
     }
   }
 
@@ -88,6 +87,6 @@ export class MessageCache {
       this.#out.byte(COMMA);
       this.#ends[index] = this.#out.length;
     }
-    return (this.#ends[index] as number) - (this.#starts[index] as number);
+    return i32At(this.#ends, index) - i32At(this.#starts, index);
   }
 }

@@ -1,3 +1,4 @@
+import { itemAt, u32At } from '#arrays/read.js';
 import { DROP_REASON, FLOW_STATE } from '#contracts/datapath-numbers.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import type { SeenConnection } from '#contracts/seen-connection.js';
@@ -92,8 +93,8 @@ export class MessageWriter {
   record(out: ByteWriter, batch: EventBatch, index: number): void {
     const { words } = batch;
     const at = startOf(index);
-    const kind = words[at + AT.kind] as number;
-    const details = words[at + AT.details] as number;
+    const kind = u32At(words, at + AT.kind);
+    const details = u32At(words, at + AT.details);
     const type = kind & 0xff;
     if (type === EVENT_TYPE.flow_opened || type === EVENT_TYPE.flow_ended) this.#flow(out, batch, at, kind, details);
     else this.#verdict(out, batch, at, kind, details, batch.ipv6(index));
@@ -122,13 +123,13 @@ export class MessageWriter {
     const endReason = (kind >>> 16) & 0xff;
     const outcomes = endReason === 0 ? PASSES : ENDS_HERE;
     this.#common(out, batch, at, isEnd ? part.flowEnd : part.flow, kind, outcomes, null);
-    out.put(STATES[(details >>> 16) & 0xff] as Uint8Array);
+    out.put(itemAt(STATES, (details >>> 16) & 0xff));
     if (!isEnd) {
       out.put(isForeign ? part.foreign : part.judged);
       return;
     }
     const isCut = ((details >>> 24) & EVENT_FLAG.cut) !== 0;
-    out.put(isCut ? part.cut : (END_REASONS[endReason] as Uint8Array));
+    out.put(isCut ? part.cut : itemAt(END_REASONS, endReason));
     out.put(isForeign ? part.foreignEnd : part.judgedEnd);
     out.put(this.#opened.of(batch.unixMs(wide(words, at + AT.opened))));
     out.put(part.packetsForward);
@@ -147,7 +148,7 @@ export class MessageWriter {
     const protocol = kind >>> 24;
     const isIcmp = protocol === IPPROTO.icmp;
     this.#common(out, batch, at, part.verdict, kind, (kind & 0xff) === EVENT_TYPE.passed ? PASSES : ENDS_HERE, ipv6);
-    out.put(REASONS[(kind >>> 16) & 0xff] as Uint8Array);
+    out.put(itemAt(REASONS, (kind >>> 16) & 0xff));
     out.put(part.icmpType);
     numberOr(out, isIcmp, details & 0xff);
     out.put(part.icmpCode);
@@ -155,7 +156,7 @@ export class MessageWriter {
     out.put(part.tcpFlags);
     numberOr(out, protocol === IPPROTO.tcp, (details >>> 16) & 0xff);
     out.put(part.length);
-    out.number(words[at + AT.length] as number);
+    out.number(u32At(words, at + AT.length));
     out.put(part.packets);
     out.number(ipv6 === null ? wide(words, at + AT.packets) : 1);
     out.put(((details >>> 24) & EVENT_FLAG.outgoing) !== 0 ? part.outgoing : part.incoming);
@@ -172,9 +173,9 @@ export class MessageWriter {
   ): void {
     const { words } = batch;
     const { ruleNameResolver } = this.#known;
-    const source = words[at + AT.source] as number;
-    const destination = words[at + AT.destination] as number;
-    const ports = words[at + AT.ports] as number;
+    const source = u32At(words, at + AT.source);
+    const destination = u32At(words, at + AT.destination);
+    const ports = u32At(words, at + AT.ports);
     const protocol = kind >>> 24;
     const hasPorts = HAS_PORTS.has(protocol);
     out.put(type);
@@ -194,12 +195,12 @@ export class MessageWriter {
     out.put(part.icmpId);
     numberOr(out, protocol === IPPROTO.icmp && type !== part.verdict, ports & 0xffff);
     this.#names(out, source, destination);
-    out.put(outcomes[(kind >>> 8) & 7] as Uint8Array);
-    out.put(this.#decider(ruleNameResolver.ofHit(words[at + AT.hit] as number, words[at + AT.hitCheck] as number)));
+    out.put(itemAt(outcomes, (kind >>> 8) & 7));
+    out.put(this.#decider(ruleNameResolver.ofHit(u32At(words, at + AT.hit), u32At(words, at + AT.hitCheck))));
     out.put(part.generation);
-    const generation = ruleNameResolver.generationOf(words[at + AT.epoch] as number);
+    const generation = ruleNameResolver.generationOf(u32At(words, at + AT.epoch));
     numberOr(out, generation !== null, generation ?? 0);
-    out.put(this.#interface(words[at + AT.ifindex] as number));
+    out.put(this.#interface(u32At(words, at + AT.ifindex)));
   }
 
   #names(out: ByteWriter, source: number, destination: number): void {

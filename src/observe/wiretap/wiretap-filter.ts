@@ -1,3 +1,4 @@
+import { itemAt, u32At } from '#arrays/read.js';
 import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#contracts/policy-model.js';
 import type { SeenConnection } from '#contracts/seen-connection.js';
 import type { SeenLookup } from '#contracts/seen-lookup.js';
@@ -59,25 +60,22 @@ export class CompiledFilter {
     const isNamed = nameTest(filter.hostnames);
     const isDecided = deciderTest(filter);
     const records: [asked: boolean, test: RecordTest][] = [
-      [filter.types.length > 0, (words, at) => wants(recordType(words[at + AT.kind] as number))],
-      [
-        filter.verdicts.length > 0,
-        (words, at) => filter.verdicts.includes(shownVerdict(words[at + AT.kind] as number)),
-      ],
-      [filter.protocols.length > 0, (words, at) => filter.protocols.includes((words[at + AT.kind] as number) >>> 24)],
+      [filter.types.length > 0, (words, at) => wants(recordType(u32At(words, at + AT.kind)))],
+      [filter.verdicts.length > 0, (words, at) => filter.verdicts.includes(shownVerdict(u32At(words, at + AT.kind)))],
+      [filter.protocols.length > 0, (words, at) => filter.protocols.includes(u32At(words, at + AT.kind) >>> 24)],
       [filter.sources.length > 0, addressTest(filter.sources, AT.source)],
       [filter.destinations.length > 0, addressTest(filter.destinations, AT.destination)],
       [filter.ports.length > 0, portTest(filter.ports)],
       [
         isDecided !== null,
         (words, at) =>
-          isDecided?.(ruleNameResolver.ofHit(words[at + AT.hit] as number, words[at + AT.hitCheck] as number)) === true,
+          isDecided?.(ruleNameResolver.ofHit(u32At(words, at + AT.hit), u32At(words, at + AT.hitCheck))) === true,
       ],
       [
         isNamed !== null,
         (words, at) =>
-          names.of(words[at + AT.destination] as number).some((name) => isNamed?.(name)) ||
-          names.of(words[at + AT.source] as number).some((name) => isNamed?.(name)),
+          names.of(u32At(words, at + AT.destination)).some((name) => isNamed?.(name)) ||
+          names.of(u32At(words, at + AT.source)).some((name) => isNamed?.(name)),
       ],
     ];
     this.#records = records.filter(([asked]) => asked).map(([, test]) => test);
@@ -134,9 +132,9 @@ export class CompiledFilter {
       case 'events':
         return recordTest(this.#records, seen.batch.words);
       case 'lookups':
-        return (index) => this.#lookups.every((test) => test(seen.lookups[index] as SeenLookup));
+        return (index) => this.#lookups.every((test) => test(itemAt(seen.lookups, index)));
       case 'connections':
-        return (index) => this.#connections.every((test) => test(seen.connections[index] as SeenConnection));
+        return (index) => this.#connections.every((test) => test(itemAt(seen.connections, index)));
     }
   }
 }
@@ -161,8 +159,8 @@ function shownVerdict(kind: number): Verdict {
 function addressTest(prefixes: readonly Prefix[], field: number): RecordTest {
   return (words, at) => {
     // A filter contains only IPv4 prefixes, which never match an IPv6 address.
-    if (((words[at + AT.details] as number) >>> 24) & EVENT_FLAG.ipv6) return false;
-    const address = words[at + field] as number;
+    if ((u32At(words, at + AT.details) >>> 24) & EVENT_FLAG.ipv6) return false;
+    const address = u32At(words, at + field);
     return prefixes.some((prefix) => contains(prefix, address));
   };
 }
@@ -173,8 +171,8 @@ function contains({ address, length }: Prefix, tested: number): boolean {
 
 function portTest(ranges: readonly Range[]): RecordTest {
   return (words, at) => {
-    if (!PORT_PROTOCOLS.includes((words[at + AT.kind] as number) >>> 24)) return false;
-    const ports = words[at + AT.ports] as number;
+    if (!PORT_PROTOCOLS.includes(u32At(words, at + AT.kind) >>> 24)) return false;
+    const ports = u32At(words, at + AT.ports);
     return isIn(ranges, ports & 0xffff) || isIn(ranges, ports >>> 16);
   };
 }

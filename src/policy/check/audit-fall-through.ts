@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { Group, Policy } from '#contracts/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { containsAll, overlapPrefixes } from '#policy/model/rule-coverage.js';
@@ -21,7 +22,7 @@ export function auditFallThroughs({ groups, default: last }: Policy): FallThroug
 
   const deniedBy = (group: Group, index: number): string | undefined => {
     for (let at = index + 1; at < groups.length; at++) {
-      const later = groups[at] as Group;
+      const later = itemAt(groups, at);
       comparisons += 1 + group.sources.length * later.sources.length;
       if (comparisons > COMPARISONS) return undefined;
       if (later.defaultAction === 'deny' && later.mode === 'enforce' && overlapPrefixes(later.sources, group.sources))

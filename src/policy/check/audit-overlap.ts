@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { Group, Policy, Rule } from '#contracts/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { covers, overlapPrefixes, overlaps } from '#policy/model/rule-coverage.js';
@@ -26,11 +27,11 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
 
   const behind = (rule: Rule, at: number, place: number): string | undefined => {
     for (let index = at; index <= lastEnforcing; index++) {
-      const group = groups[index] as Group;
+      const group = itemAt(groups, index);
       if (++comparisons > COMPARISONS) return undefined;
-      if (index !== at && !haveCommonSource(group, groups[at] as Group)) continue;
+      if (index !== at && !haveCommonSource(group, itemAt(groups, at))) continue;
       for (let other = index === at ? place + 1 : 0; other < group.rules.length; other++) {
-        const later = group.rules[other] as Rule;
+        const later = itemAt(group.rules, other);
         if (++comparisons > COMPARISONS) return undefined;
         if (isEnforcedDeny(later) && overlaps(rule, later)) return group.pointer + later.pointer;
         if (later.action === 'allow' && index === at && covers(later, rule)) return undefined;
@@ -42,9 +43,9 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
   };
 
   for (let index = 0; index <= lastEnforcing; index++) {
-    const { rules, pointer } = groups[index] as Group;
+    const { rules, pointer } = itemAt(groups, index);
     for (const place of facts[index]?.auditDenies ?? []) {
-      const rule = rules[place] as Rule;
+      const rule = itemAt(rules, place);
       const enforced = behind(rule, index, place);
       if (enforced !== undefined) found.push({ pointer: pointer + rule.pointer, behind: enforced });
     }

@@ -6,12 +6,12 @@ import { parseStrictJson } from '#policy/document/json.js';
 import { LIMITS } from '#policy/document/limits.js';
 import { appendGroup, type Outline, type OutlineEdit, removeGroup, replaceGroup } from '#policy/document/outline.js';
 import { ProblemList } from '#policy/document/problem-list.js';
+import type { ContainingGroups } from './containing-groups.js';
 import type { LintContext } from './group-lint.js';
 import { unknownIntegration } from './kubernetes-validation.js';
 import { lint } from './lint.js';
 import { type GroupPart, groupPart, type PolicyParts, policyOf, renumbered } from './policy-parts.js';
 import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from './regex-validation.js';
-import type { ContainingGroups } from './source-holders.js';
 import { validateSourceGroup } from './validate.js';
 import type { ValidationContext } from './validation-context.js';
 

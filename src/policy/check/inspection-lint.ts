@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { Policy, Rule } from '#contracts/policy-model.js';
 import { covers, overlaps } from '#policy/model/rule-coverage.js';
 
@@ -23,7 +24,7 @@ export function widenedInspections({ groups }: Policy): Widened[] {
       let ended = false;
       for (let at = place + 1; at < rules.length && !ended; at++) {
         if (++comparisons > COMPARISONS) return found;
-        const later = rules[at] as Rule;
+        const later = itemAt(rules, at);
         if (later.action === 'deny') ended = overlaps(withoutName(later), withoutName(rule));
         else if (covers(later, rule)) {
           by = pointer + later.pointer;

@@ -2,11 +2,11 @@ import type { Policy } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { auditFallThroughs } from './audit-fall-through.js';
 import { auditOverlaps } from './audit-overlap.js';
+import type { ContainingGroups } from './containing-groups.js';
 import { widenedInspections } from './inspection-lint.js';
 import { type GroupPart, walkOf } from './policy-parts.js';
 import { unreachableGroups } from './reach.js';
 import { shadowedRules } from './shadow.js';
-import type { ContainingGroups } from './source-holders.js';
 import { WarningList } from './warning-list.js';
 
 /**

@@ -1,3 +1,4 @@
+import { i32At, itemAt } from '#arrays/read.js';
 import type { Prefix } from '#contracts/policy-model.js';
 import { mask } from '#policy/model/ipv4.js';
 
@@ -19,7 +20,7 @@ export class PrefixIndex {
   add(prefix: Prefix, tag: number, value: number): void {
     this.#lengths.add(prefix.length);
     const bucket = this.#bucket(prefix.address, prefix.length, tag);
-    this.#next.push(this.#heads[bucket] as number);
+    this.#next.push(i32At(this.#heads, bucket));
     this.#values.push(value);
     this.#heads[bucket] = this.#values.length - 1;
   }
@@ -31,11 +32,11 @@ export class PrefixIndex {
   find(prefix: Prefix, tag: number, accept: (value: number) => boolean): number | undefined {
     for (const length of this.#lengths) {
       if (length > prefix.length) continue;
-      let at = this.#heads[this.#bucket(mask(prefix.address, length), length, tag)] as number;
+      let at = i32At(this.#heads, this.#bucket(mask(prefix.address, length), length, tag));
       for (let visits = 0; at !== -1 && visits < VISITS; visits++) {
-        const value = this.#values[at] as number;
+        const value = itemAt(this.#values, at);
         if (accept(value)) return value;
-        at = this.#next[at] as number;
+        at = itemAt(this.#next, at);
       }
     }
     return undefined;

@@ -1,3 +1,4 @@
+import { f64At, i32At } from '#arrays/read.js';
 import type { Group, Policy } from '#contracts/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { boundsOf } from '#policy/model/rule-coverage.js';
@@ -61,9 +62,9 @@ class Addresses {
   /** Returns the index of the first interval at or after `from` that is not closed. */
   #open(from: number): number {
     let root = from;
-    while (this.#next[root] !== root) root = this.#next[root] as number;
+    while (this.#next[root] !== root) root = i32At(this.#next, root);
     for (let at = from; at !== root; ) {
-      const next = this.#next[at] as number;
+      const next = i32At(this.#next, at);
       this.#next[at] = root;
       at = next;
     }
@@ -75,7 +76,7 @@ class Addresses {
     let high = this.#cuts.length - 1;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if ((this.#cuts[middle] as number) < address) low = middle + 1;
+      if (f64At(this.#cuts, middle) < address) low = middle + 1;
       else high = middle;
     }
     return low;

@@ -3,11 +3,11 @@ import type { Action, Policy } from '#contracts/policy-model.js';
 import type { Problem, Warning } from '#contracts/policy-problem.js';
 import { parseStrictJson } from '#policy/document/json.js';
 import { type Outline, outlineOf } from '#policy/document/outline.js';
+import type { ContainingGroups } from './containing-groups.js';
 import type { LintContext } from './group-lint.js';
 import type { ParsedPolicy } from './group-write.js';
 import { lint } from './lint.js';
 import { partsOf, policyOf } from './policy-parts.js';
-import type { ContainingGroups } from './source-holders.js';
 import { trimName, validateEnvelope, validatePolicy } from './validate.js';
 import type { ValidationContext } from './validation-context.js';
 
@@ -18,7 +18,10 @@ export type ReadContext = ValidationContext &
      * own mode.
      */
     readonly recordMode: EnvelopeMode;
-    /** The setting `policy.fallback` of the node: the action for packets if the policy has no `default_policy`. */
+    /**
+     * The setting `policy.fallback` of the node: the action for packets if the policy has no
+     * `default_policy`.
+     */
     readonly fallback: Action;
     /** A cache of source comparisons from the policy that was read before. */
     readonly containingGroups?: ContainingGroups;

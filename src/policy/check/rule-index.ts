@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { Prefix, Rule } from '#contracts/policy-model.js';
 import { covers, decidesLookupsOf, hasAnyDestination } from '#policy/model/rule-coverage.js';
 import { PrefixIndex } from './prefix-index.js';
@@ -29,7 +30,7 @@ export class RuleIndex {
   findCover(later: Rule): Rule | undefined {
     const prefix = hasAnyDestination(later) ? EVERYTHING : (later.destinations[0] ?? EVERYTHING);
     const accept = (number: number): boolean => {
-      const earlier = this.#rules[number] as Rule;
+      const earlier = itemAt(this.#rules, number);
       return covers(earlier, later) && decidesLookupsOf(earlier, later);
     };
     const port = singlePort(later);

@@ -1,7 +1,8 @@
+import { itemAt } from '#arrays/read.js';
 import type { Group, Policy, Rule } from '#contracts/policy-model.js';
 import { isContradictory } from '#policy/model/rule-coverage.js';
+import { ContainingGroups } from './containing-groups.js';
 import { RuleIndex } from './rule-index.js';
-import { ContainingGroups } from './source-holders.js';
 
 /** `pointer` is a rule that can never match. `by` is the earlier rule that decides all its packets. */
 export type Shadow = { readonly pointer: string; readonly by: string };
@@ -29,7 +30,7 @@ export function shadowedRules(
     if (own.length === 0 && overlapping === undefined) continue;
     const hidden: Hidden[] = [{ containing: group, pairs: own }];
     for (const number of overlapping ?? []) {
-      const containing = groups[number] as Group;
+      const containing = itemAt(groups, number);
       hidden.push({ containing, pairs: shadowsBehind(group.rules, containing.rules) });
       searches += group.rules.length;
     }
@@ -48,7 +49,7 @@ function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow
   }
   return [...by]
     .sort(([left], [right]) => left - right)
-    .map(([place, hider]) => ({ pointer: pointer + (rules[place] as Rule).pointer, by: hider }));
+    .map(([place, hider]) => ({ pointer: pointer + itemAt(rules, place).pointer, by: hider }));
 }
 
 type Rules = readonly Rule[];

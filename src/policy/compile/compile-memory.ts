@@ -1,7 +1,7 @@
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import type { Group, Policy } from '#contracts/policy-model.js';
 import type { RuleNames } from '#contracts/rule-names.js';
 import { Budget, type Used } from '#policy/model/budget.js';
-import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { ruleNamesAfter, ruleNamesOf } from '#policy/model/rule-names.js';
 import { sameSources } from '#policy/model/same-sources.js';
 import { LookupCompiler } from './lookup-compiler.js';

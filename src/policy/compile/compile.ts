@@ -1,9 +1,10 @@
-import type { Action, Group, Mode, Policy, Rule } from '#contracts/policy-model.js';
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import { itemAt, u8At, u32At } from '#arrays/read.js';
+import type { Action, Mode, Policy, Rule } from '#contracts/policy-model.js';
 import { NONE, type Program } from '#contracts/program.js';
 import { MAX_RANKS, verdictWord, wordAt } from '#contracts/verdict-word.js';
 import { factsOfGroups, type RuleFacts } from '#policy/evaluate/rule-facts.js';
 import { Budget, type CompileLimits } from '#policy/model/budget.js';
-import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { outcome } from '#policy/model/rank.js';
 import { CompileMemory } from './compile-memory.js';
 import { type GroupViews, viewsOf } from './group-views.js';
@@ -93,11 +94,11 @@ function listsOfRuns(
   for (let population = 0, at = 0; population < groups.count; population++, at++) {
     list.length = 0;
     for (; runs.array[at] !== NONE; at++) {
-      const ruleBlock = ruleBlocks[runs.array[at] as number] as number;
+      const ruleBlock = u32At(ruleBlocks, u32At(runs.array, at));
       if (ruleBlock !== NONE) list.push(ruleBlock);
     }
     const end = groups.end(population);
-    const last = end > groups.start(population) ? (groups.cells.array[end - 1] as number) : NONE;
+    const last = end > groups.start(population) ? u32At(groups.cells.array, end - 1) : NONE;
     list.push(words.defaults[last] ?? words.policy);
     ofPopulations.push(lists.intern(list.array, 0, list.length));
   }
@@ -127,7 +128,7 @@ function wordsOf({ groups, default: decides }: Policy, views: GroupViews, budget
   const ranksOfGroups = new Uint32Array(groups.length);
   let ranks = 1;
   for (let group = 0; group < groups.length; group++) {
-    const { rules, defaultAction } = groups[group] as Group;
+    const { rules, defaultAction } = itemAt(groups, group);
     ranksOfGroups[group] = ranks - 1;
     ranks += rules.length + (defaultAction === undefined ? 0 : 1);
   }
@@ -140,18 +141,18 @@ function wordsOf({ groups, default: decides }: Policy, views: GroupViews, budget
   const defaults: (number | undefined)[] = [];
   let number = 0;
   for (let view = 0; view < viewed.length; view++) {
-    const { defaultAction, mode } = viewed[view] as Group;
-    const { outcomes } = facts[view] as RuleFacts;
-    const group = views.groups[view] as number;
+    const { defaultAction, mode } = itemAt(viewed, view);
+    const { outcomes } = itemAt(facts, view);
+    const group = u32At(views.groups, view);
     const places = views.places[view] ?? null;
-    const rank = ranksOfGroups[group] as number;
+    const rank = u32At(ranksOfGroups, group);
     first[view] = number;
     firstRanks[view] = rank;
     for (let rule = 0; rule < outcomes.length; rule++) {
-      const place = places === null ? rule : (places[rule] as number);
-      words[number++] = wordAt(rank + place, outcomes[rule] as number);
+      const place = places === null ? rule : u32At(places, rule);
+      words[number++] = wordAt(rank + place, u8At(outcomes, rule));
     }
-    const last = rank + (groups[group] as Group).rules.length;
+    const last = rank + itemAt(groups, group).rules.length;
     defaults.push(defaultAction === undefined ? undefined : wordOf(last, defaultAction, mode));
   }
   return { rules: words, first, firstRanks, defaults, policy: wordOf(ranks - 1, decides.action, decides.mode), ranks };
@@ -188,8 +189,8 @@ class RuleBlockSource {
     this.uses = new Uint32Array(policy.groups.length);
     const { array, length } = runs.cells;
     for (let at = 0; at < length; at++) {
-      const group = array[at] as number;
-      this.uses[group] = (this.uses[group] as number) + 1;
+      const group = u32At(array, at);
+      this.uses[group] = u32At(this.uses, group) + 1;
     }
   }
 
@@ -204,9 +205,9 @@ class RuleBlockSource {
     this.lists.length = 0;
     let shared = false;
     for (let at = from; at < to; at++) {
-      const group = groups[at] as number;
-      this.lists.push((this.facts[group] as RuleFacts).number);
-      shared ||= (this.uses[group] as number) > 1;
+      const group = u32At(groups, at);
+      this.lists.push(itemAt(this.facts, group).number);
+      shared ||= u32At(this.uses, group) > 1;
     }
     let ruleBlock = this.memory.find(this.lists);
     if (ruleBlock === undefined) {
@@ -221,17 +222,17 @@ class RuleBlockSource {
 
   private wordsOf(groups: Uint32Array, from: number, to: number): RuleWords {
     const { rules, first } = this.words;
-    const begin = (at: number): number => first[groups[at] as number] as number;
+    const begin = (at: number): number => u32At(first, u32At(groups, at));
     if (to - from === 1) return { words: rules, first: begin(from) };
     const words = new GrowingUint32Array();
     for (let at = from; at < to; at++) {
-      words.append(rules, begin(at), begin(at) + this.rulesOf(groups[at] as number).length);
+      words.append(rules, begin(at), begin(at) + this.rulesOf(u32At(groups, at)).length);
     }
     return { words: words.array, first: 0 };
   }
 
   private rulesOfRun(groups: Uint32Array, from: number, to: number): readonly Rule[] {
-    if (to - from === 1) return this.rulesOf(groups[from] as number);
+    if (to - from === 1) return this.rulesOf(u32At(groups, from));
     return Array.from(groups.subarray(from, to), (group) => this.rulesOf(group)).flat();
   }
 
@@ -247,7 +248,7 @@ function listsOf(lists: Sequences): Program['lists'] {
   for (let list = 0; list < lists.count; list++) {
     const last = lists.end(list) - 1;
     ruleBlocks.append(lists.cells.array, lists.start(list), last);
-    defaults[list] = lists.cells.array[last] as number;
+    defaults[list] = u32At(lists.cells.array, last);
     offsets[list + 1] = ruleBlocks.length;
   }
   return { offsets, ruleBlocks: ruleBlocks.trimmed(), defaults };

@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
 
 /**
@@ -55,7 +56,7 @@ function deniesOf(rules: readonly Rule[]): Denies {
   const found = known.get(rules);
   if (found !== undefined) return found;
   const places = Uint32Array.from([...rules.keys()].filter((place) => rules[place]?.action === 'deny'));
-  const denies = { rules: Array.from(places, (place) => rules[place] as Rule), places };
+  const denies = { rules: Array.from(places, (place) => itemAt(rules, place)), places };
   known.set(rules, denies);
   return denies;
 }

@@ -1,7 +1,8 @@
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import { u8At, u32At } from '#arrays/read.js';
 import type { Intervals } from '#contracts/interval-map.js';
 import { NONE } from '#contracts/program.js';
 import { Budget } from '#policy/model/budget.js';
-import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { Sequences } from './sequences.js';
 import { type Populations, sourceMap } from './source-populations.js';
 
@@ -40,8 +41,8 @@ export function lookupClasses(found: Populations, marks: Uint8Array, known?: Loo
     own.length = 0;
     let final = NONE;
     for (let at = groups.start(population); at < groups.end(population) && final === NONE; at++) {
-      const group = groups.cells.array[at] as number;
-      const mark = marks[group] as number;
+      const group = u32At(groups.cells.array, at);
+      const mark = u8At(marks, group);
       if ((mark & BY_NAME) !== 0) own.push(group);
       if ((mark & FINAL) !== 0) final = group;
     }
@@ -59,7 +60,7 @@ function tablesOf(classes: Sequences): Pick<LookupClasses, 'offsets' | 'groups' 
   for (let number = 0; number < classes.count; number++) {
     const last = classes.end(number) - 1;
     groups.append(classes.cells.array, classes.start(number), last);
-    finals.push(classes.cells.array[last] as number);
+    finals.push(u32At(classes.cells.array, last));
     offsets.push(groups.length);
   }
   return { offsets: offsets.trimmed(), groups: groups.trimmed(), finals: finals.trimmed() };

@@ -1,9 +1,10 @@
+import { itemAt, u32At } from '#arrays/read.js';
+import { sharedWords } from '#arrays/shared-array.js';
 import type { LookupTables, NameTables } from '#contracts/dns-lookup-tables.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import { NONE } from '#contracts/program.js';
-import { sharedWords } from '#contracts/shared-array.js';
 import { rankOf, verdictOf, verdictWord, wordAt } from '#contracts/verdict-word.js';
-import { factsOfGroups, type RuleFacts } from '#policy/evaluate/rule-facts.js';
+import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import type { GroupViews } from './group-views.js';
 import { BY_NAME, FINAL, type LookupClasses, lookupClasses } from './lookup-classes.js';
 import { LookupPatterns } from './lookup-patterns.js';
@@ -27,8 +28,8 @@ export class LookupCompiler {
     this.classes = classes;
     const defaults = sharedWords(classes.finals.length);
     for (let number = 0; number < defaults.length; number++) {
-      const final = classes.finals[number] as number;
-      defaults[number] = final === NONE ? lookupWord(words.policy) : (finals[final] as number);
+      const final = u32At(classes.finals, number);
+      defaults[number] = final === NONE ? lookupWord(words.policy) : u32At(finals, final);
     }
     const { sources, offsets, groups } = classes;
     return {
@@ -81,13 +82,13 @@ function walk(
   const finals = new Uint32Array(groups.length).fill(NONE);
   const patterns = new LookupPatterns();
   for (let group = 0; group < groups.length; group++) {
-    const { names, words, final } = (facts[group] as RuleFacts).lookup;
-    const firstRank = firstRanks[group] as number;
+    const { names, words, final } = itemAt(facts, group).lookup;
+    const firstRank = u32At(firstRanks, group);
     const ownPlaces = places[group] ?? null;
     let mark = 0;
     for (let at = 0; at < names.length; at++) {
-      const number = tables.addName(names[at] as HostnamePattern);
-      const own = words[at] as number;
+      const number = tables.addName(itemAt(names, at));
+      const own = u32At(words, at);
       if (own === NONE) continue;
       patterns.add(number, group, placedWord(own, firstRank, ownPlaces));
       mark = BY_NAME;
@@ -106,7 +107,7 @@ function walk(
  */
 function placedWord(word: number, firstRank: number, places: Uint32Array | null): number {
   const place = rankOf(word);
-  return wordAt(firstRank + (places === null ? place : (places[place] as number)), word);
+  return wordAt(firstRank + (places === null ? place : u32At(places, place)), word);
 }
 
 /**

@@ -1,7 +1,8 @@
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import { u32At } from '#arrays/read.js';
+import { sharedWords } from '#arrays/shared-array.js';
 import type { LookupTables } from '#contracts/dns-lookup-tables.js';
 import { NONE } from '#contracts/program.js';
-import { sharedWords } from '#contracts/shared-array.js';
-import { GrowingUint32Array } from '#policy/model/growing-words.js';
 
 /** For each hostname pattern, collects the groups that decide DNS lookups by this pattern. */
 export class LookupPatterns {
@@ -25,16 +26,16 @@ export class LookupPatterns {
    */
   tables(count: number): LookupTables['patterns'] {
     const { first, offsets } = this.firsts(count);
-    const total = offsets[count] as number;
+    const total = u32At(offsets, count);
     const groups = sharedWords(total);
     const words = sharedWords(total);
     const next = offsets.slice();
     for (let at = 0; at < this.numbers.length; at++) {
       if (first[at] === 0) continue;
-      const number = this.numbers.array[at] as number;
-      const place = next[number] as number;
-      groups[place] = this.groups.array[at] as number;
-      words[place] = this.words.array[at] as number;
+      const number = u32At(this.numbers.array, at);
+      const place = u32At(next, number);
+      groups[place] = u32At(this.groups.array, at);
+      words[place] = u32At(this.words.array, at);
       next[number] = place + 1;
     }
     return { offsets: offsets, groups, words };
@@ -49,15 +50,15 @@ export class LookupPatterns {
     const offsets = sharedWords(count + 1);
     const latest = new Uint32Array(count).fill(NONE);
     for (let at = 0; at < this.numbers.length; at++) {
-      const number = this.numbers.array[at] as number;
-      const group = this.groups.array[at] as number;
+      const number = u32At(this.numbers.array, at);
+      const group = u32At(this.groups.array, at);
       if (latest[number] === group) continue;
       latest[number] = group;
       first[at] = 1;
-      offsets[number + 1] = (offsets[number + 1] as number) + 1;
+      offsets[number + 1] = u32At(offsets, number + 1) + 1;
     }
     for (let number = 0; number < count; number++) {
-      offsets[number + 1] = (offsets[number + 1] as number) + (offsets[number] as number);
+      offsets[number + 1] = u32At(offsets, number + 1) + u32At(offsets, number);
     }
     return { first, offsets };
   }

@@ -1,5 +1,6 @@
+import { itemAt, u32At } from '#arrays/read.js';
+import { sharedBytes, sharedWords } from '#arrays/shared-array.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
-import { sharedBytes, sharedWords } from '#contracts/shared-array.js';
 import { HASH_OF_END, hashWith } from '#policy/model/name-hash.js';
 
 export const KIND = { exact: 0, suffix: 1, any: 2, regex: 3 } as const satisfies Record<
@@ -26,16 +27,16 @@ export function namePool(patterns: readonly HostnamePattern[]): NamePool {
   const offsets = sharedWords(patterns.length + 1);
   let end = 0;
   for (let number = 0; number < patterns.length; number++) {
-    const pattern = patterns[number] as HostnamePattern;
+    const pattern = itemAt(patterns, number);
     kinds[number] = KIND[pattern.kind];
     end += wireLength(pattern);
     offsets[number + 1] = end;
   }
   const bytes = sharedBytes(end);
   for (let number = 0; number < patterns.length; number++) {
-    const { kind, text } = patterns[number] as HostnamePattern;
+    const { kind, text } = itemAt(patterns, number);
     if (kind !== 'exact' && kind !== 'suffix') continue;
-    hashes[number] = writeWire(text, kind === 'suffix' ? SUFFIX_MARK : 0, bytes, offsets[number + 1] as number);
+    hashes[number] = writeWire(text, kind === 'suffix' ? SUFFIX_MARK : 0, bytes, u32At(offsets, number + 1));
   }
   return { patterns, kinds, hashes, bytes, offsets };
 }
@@ -54,7 +55,7 @@ export function namePoolAfter(known: NamePool, patterns: readonly HostnamePatter
   while (tail < shorter - from && isSame(before.at(-1 - tail), patterns.at(-1 - tail))) tail++;
   const fresh = namePool(patterns.slice(from, patterns.length - tail));
   const to = before.length - tail;
-  const [first, last] = [known.offsets[from] as number, known.offsets[to] as number];
+  const [first, last] = [u32At(known.offsets, from), u32At(known.offsets, to)];
   const added = fresh.bytes.length;
   const bytes = sharedBytes(known.bytes.length - (last - first) + added);
   bytes.set(known.bytes.subarray(0, first));
@@ -62,10 +63,10 @@ export function namePoolAfter(known: NamePool, patterns: readonly HostnamePatter
   bytes.set(known.bytes.subarray(last), first + added);
   const offsets = sharedWords(patterns.length + 1);
   offsets.set(known.offsets.subarray(0, from));
-  for (let at = 0; at < fresh.offsets.length; at++) offsets[from + at] = first + (fresh.offsets[at] as number);
+  for (let at = 0; at < fresh.offsets.length; at++) offsets[from + at] = first + u32At(fresh.offsets, at);
   const shift = first + added - last;
   for (let at = to; at <= before.length; at++) {
-    offsets[at + patterns.length - before.length] = (known.offsets[at] as number) + shift;
+    offsets[at + patterns.length - before.length] = u32At(known.offsets, at) + shift;
   }
   const kinds = new Uint8Array(patterns.length);
   const hashes = new Uint32Array(patterns.length);

@@ -1,27 +1,28 @@
+import { itemAt, u32At } from '#arrays/read.js';
+import { sharedWords } from '#arrays/shared-array.js';
+import { textsOf } from '#arrays/texts.js';
 import type { NameTables } from '#contracts/dns-lookup-tables.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import { NONE } from '#contracts/program.js';
-import { sharedWords } from '#contracts/shared-array.js';
-import { textsOf } from '#contracts/texts.js';
 import { slotOf } from '#policy/model/name-hash.js';
 import { KIND, type NamePool } from './name-pool.js';
 
 export function nameTables({ patterns, kinds, hashes, bytes, offsets }: NamePool): NameTables {
   const counts = new Uint32Array(Object.keys(KIND).length);
-  for (const kind of kinds) counts[kind] = (counts[kind] as number) + 1;
-  const exact = slotsFor(counts[KIND.exact] as number);
-  const suffixes = slotsFor(counts[KIND.suffix] as number);
+  for (const kind of kinds) counts[kind] = u32At(counts, kind) + 1;
+  const exact = slotsFor(u32At(counts, KIND.exact));
+  const suffixes = slotsFor(u32At(counts, KIND.suffix));
   for (let number = 0; number < kinds.length; number++) {
     const kind = kinds[number];
-    if (kind === KIND.exact) put(exact, hashes[number] as number, number);
-    else if (kind === KIND.suffix) put(suffixes, hashes[number] as number, number);
+    if (kind === KIND.exact) put(exact, u32At(hashes, number), number);
+    else if (kind === KIND.suffix) put(suffixes, u32At(hashes, number), number);
   }
   return {
     wires: { bytes, offsets },
     exact,
     suffixes,
     any: kinds.indexOf(KIND.any) >>> 0,
-    regexes: regexesOf(patterns, kinds, counts[KIND.regex] as number),
+    regexes: regexesOf(patterns, kinds, u32At(counts, KIND.regex)),
   };
 }
 
@@ -47,5 +48,5 @@ function regexesOf(patterns: readonly HostnamePattern[], kinds: Uint8Array, coun
     number = kinds.indexOf(KIND.regex, number + 1);
     numbers[at] = number;
   }
-  return { numbers, texts: textsOf(Array.from(numbers, (number) => (patterns[number] as HostnamePattern).text)) };
+  return { numbers, texts: textsOf(Array.from(numbers, (number) => itemAt(patterns, number).text)) };
 }

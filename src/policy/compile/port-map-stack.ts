@@ -1,8 +1,9 @@
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import { itemAt, u32At } from '#arrays/read.js';
 import type { Range } from '#contracts/policy-model.js';
 import { NONE, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import type { Budget } from '#policy/model/budget.js';
-import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import type { Sequences } from './sequences.js';
 import type { SourcePortMaps } from './source-port-maps.js';
 
@@ -110,10 +111,10 @@ export class PortMapStack {
       this.bottoms.pop();
       return;
     }
-    const rule = rules[from] as number;
+    const rule = itemAt(rules, from);
     const { offsets, cells } = this.rules;
     this.bottoms.push(this.cells.length);
-    this.cells.append(cells.array, offsets.array[rule] as number, offsets.array[rule + 1] as number);
+    this.cells.append(cells.array, u32At(offsets.array, rule), u32At(offsets.array, rule + 1));
   }
 
   /**
@@ -121,8 +122,8 @@ export class PortMapStack {
    * has the lower value at each key.
    */
   private lower(left: number, right: number): void {
-    const a0 = this.bottoms[left] as number;
-    const b0 = this.bottoms[right] as number;
+    const a0 = itemAt(this.bottoms, left);
+    const b0 = itemAt(this.bottoms, right);
     const end = this.cells.length;
     this.budget.steps((end - a0) / 2);
     this.cells.reserve(end - a0);
@@ -134,16 +135,16 @@ export class PortMapStack {
     let bValue = NO_MATCH;
     let last = NONE;
     while (a < b0 || b < end) {
-      const aStart = a < b0 ? (cells[a] as number) : NONE;
-      const bStart = b < end ? (cells[b] as number) : NONE;
+      const aStart = a < b0 ? u32At(cells, a) : NONE;
+      const bStart = b < end ? u32At(cells, b) : NONE;
       let start = aStart;
       if (aStart <= bStart) {
-        aValue = cells[a + 1] as number;
+        aValue = u32At(cells, a + 1);
         a += 2;
       }
       if (bStart <= aStart) {
         start = bStart;
-        bValue = cells[b + 1] as number;
+        bValue = u32At(cells, b + 1);
         b += 2;
       }
       let value = aValue < bValue ? aValue : bValue;

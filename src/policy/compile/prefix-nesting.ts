@@ -1,3 +1,4 @@
+import { f64At, itemAt, u32At } from '#arrays/read.js';
 import type { Prefix } from '#contracts/policy-model.js';
 import { lastAddress, mask } from '#policy/model/ipv4.js';
 
@@ -20,18 +21,18 @@ const FEW = 4_096;
 
 export function prefixOrder(prefixes: readonly Prefix[]): PrefixOrder {
   const sorted = new Float64Array(prefixes.length);
-  for (let index = 0; index < prefixes.length; index++) sorted[index] = sortKey(prefixes[index] as Prefix);
+  for (let index = 0; index < prefixes.length; index++) sorted[index] = sortKey(itemAt(prefixes, index));
   sorted.sort();
   let count = 0;
   for (let index = 0; index < sorted.length; index++) {
-    const key = sorted[index] as number;
+    const key = f64At(sorted, index);
     if (count === 0 || sorted[count - 1] !== key) sorted[count++] = key;
   }
   const keys = sorted.subarray(0, count);
   const first = new Uint32Array(count);
   const last = new Uint32Array(count);
   for (let number = 0; number < count; number++) {
-    const key = keys[number] as number;
+    const key = f64At(keys, number);
     const prefix = { address: Math.floor(key / 64), length: key % 64 };
     first[number] = prefix.address;
     last[number] = lastAddress(prefix);
@@ -45,12 +46,12 @@ export function prefixNumber({ keys, blocks }: PrefixOrder, prefix: Prefix): num
   let high = keys.length;
   if (blocks !== undefined) {
     const block = mask(prefix.address, prefix.length) >>> 16;
-    low = blocks[block] as number;
-    high = blocks[block + 1] as number;
+    low = u32At(blocks, block);
+    high = u32At(blocks, block + 1);
   }
   while (high - low > 1) {
     const middle = (low + high) >>> 1;
-    if ((keys[middle] as number) <= key) low = middle;
+    if (f64At(keys, middle) <= key) low = middle;
     else high = middle;
   }
   return low;
@@ -59,11 +60,11 @@ export function prefixNumber({ keys, blocks }: PrefixOrder, prefix: Prefix): num
 function blocksOf(first: Uint32Array): Uint32Array {
   const blocks = new Uint32Array(0x1_0001);
   for (let number = 0; number < first.length; number++) {
-    const block = ((first[number] as number) >>> 16) + 1;
-    blocks[block] = (blocks[block] as number) + 1;
+    const block = (u32At(first, number) >>> 16) + 1;
+    blocks[block] = u32At(blocks, block) + 1;
   }
   for (let block = 0; block < 0x1_0000; block++) {
-    blocks[block + 1] = (blocks[block + 1] as number) + (blocks[block] as number);
+    blocks[block + 1] = u32At(blocks, block + 1) + u32At(blocks, block);
   }
   return blocks;
 }
@@ -107,19 +108,19 @@ export function walkNesting(order: PrefixOrder, memberships: Float64Array, visit
   const members: number[] = [];
   let from = 0;
   for (let at = 0; at < memberships.length; ) {
-    const prefix = Math.floor((memberships[at] as number) / MEMBERS);
+    const prefix = Math.floor(f64At(memberships, at) / MEMBERS);
     members.length = 0;
     for (; at < memberships.length; at++) {
-      const member = (memberships[at] as number) - prefix * MEMBERS;
+      const member = f64At(memberships, at) - prefix * MEMBERS;
       if (member >= MEMBERS) break;
       if (members.length === 0 || members[members.length - 1] !== member) members.push(member);
     }
-    const first = order.first[prefix] as number;
+    const first = u32At(order.first, prefix);
     from = closeBefore(first, ends, from, visitor);
     if (from < first) visitor.interval(from);
     from = first;
     visitor.open(members);
-    ends.push(order.last[prefix] as number);
+    ends.push(u32At(order.last, prefix));
   }
   from = closeBefore(ADDRESSES, ends, from, visitor);
   if (from < ADDRESSES) visitor.interval(from);
@@ -130,7 +131,7 @@ const ADDRESSES = 2 ** 32;
 function closeBefore(address: number, ends: number[], from: number, visitor: NestingVisitor): number {
   let reached = from;
   while (ends.length > 0) {
-    const end = ends[ends.length - 1] as number;
+    const end = itemAt(ends, ends.length - 1);
     if (end >= address) break;
     if (reached <= end) visitor.interval(reached);
     reached = end + 1;

@@ -1,8 +1,9 @@
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import { itemAt, u32At } from '#arrays/read.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import { MAP, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import { Budget } from '#policy/model/budget.js';
-import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { NameTable } from './name-table.js';
 import { RULE_BLOCK, type RuleBlock } from './rule-block.js';
 import { Sequences } from './sequences.js';
@@ -59,16 +60,16 @@ export class ProgramTables {
   add({ cells, names }: RuleBlock, words: RuleWords, shared: boolean): number {
     const number = this.maps.length;
     const firstMap = this.destinations.count;
-    const maps = cells[RULE_BLOCK.maps] as number;
-    const intervals = cells[RULE_BLOCK.destinations] as number;
+    const maps = u32At(cells, RULE_BLOCK.maps);
+    const intervals = u32At(cells, RULE_BLOCK.destinations);
     const starts = RULE_BLOCK.length + maps;
     const portMapEnds = starts + 2 * intervals;
     const portMaps = this.addPortMaps(cells, portMapEnds, words, shared);
     this.destinations.addMaps(cells, RULE_BLOCK.length, starts, intervals, portMaps);
-    const map = cells[RULE_BLOCK.map] as number;
+    const map = u32At(cells, RULE_BLOCK.map);
     this.maps.push(map === NONE ? NONE : firstMap + map);
-    this.wildcards.push(portMapAt(portMaps, cells[RULE_BLOCK.wildcard] as number));
-    this.named.push(portMapAt(portMaps, cells[RULE_BLOCK.named] as number));
+    this.wildcards.push(portMapAt(portMaps, u32At(cells, RULE_BLOCK.wildcard)));
+    this.named.push(portMapAt(portMaps, u32At(cells, RULE_BLOCK.named)));
     if (names.length === 0) return number;
     const numbered = names.map(({ pattern, portMap }) => ({
       name: this.names.number(pattern),
@@ -96,8 +97,8 @@ export class ProgramTables {
   }
 
   private addPortMaps(cells: Uint32Array, ends: number, words: RuleWords, shared: boolean): PortMapNumbers {
-    const count = cells[RULE_BLOCK.portMaps] as number;
-    const intervals = cells[RULE_BLOCK.leafIntervals] as number;
+    const count = u32At(cells, RULE_BLOCK.portMaps);
+    const intervals = u32At(cells, RULE_BLOCK.leafIntervals);
     const first = ends + count;
     const sourcePortMapEnds = first + 2 * intervals;
     const base = this.portMaps.count;
@@ -108,7 +109,7 @@ export class ProgramTables {
     const numbers: number[] = [];
     let from = first;
     for (let portMap = 0; portMap < count; portMap++) {
-      const end = first + 2 * (cells[ends + portMap] as number);
+      const end = first + 2 * u32At(cells, ends + portMap);
       numbers.push(this.sharedPortMap(cells, from, end, sourcePortMapEnds, words));
       from = end;
     }
@@ -125,8 +126,8 @@ export class ProgramTables {
     const { scratch } = this;
     const bottom = scratch.length;
     for (let at = from; at < end; at += 2) {
-      const value = this.valueOf(cells, cells[at + 1] as number, sourcePortMapEnds, words);
-      scratch.push(cells[at] as number);
+      const value = this.valueOf(cells, u32At(cells, at + 1), sourcePortMapEnds, words);
+      scratch.push(u32At(cells, at));
       scratch.push(value);
     }
     const known = this.sharedPortMaps.count;
@@ -134,38 +135,34 @@ export class ProgramTables {
     if (portMap === known) {
       this.sharedNumbers.push(this.portMaps.count);
       for (let at = bottom; at < scratch.length; at += 2) {
-        this.portMaps.push(scratch.array[at] as number, scratch.array[at + 1] as number);
+        this.portMaps.push(u32At(scratch.array, at), u32At(scratch.array, at + 1));
       }
       this.portMaps.end();
     }
     scratch.length = bottom;
-    return this.sharedNumbers.array[portMap] as number;
+    return u32At(this.sharedNumbers.array, portMap);
   }
 
   private valueOf(cells: Uint32Array, value: number, sourcePortMapEnds: number, words: RuleWords): number {
-    if (value < NO_MATCH) return words.words[words.first + value] as number;
+    if (value < NO_MATCH) return u32At(words.words, words.first + value);
     return value === NO_MATCH ? NO_MATCH : this.sourcePortMap(cells, value - SOURCE_PORT_MAP, sourcePortMapEnds, words);
   }
 
   private sourcePortMap(cells: Uint32Array, sourcePortMap: number, ends: number, { words, first }: RuleWords): number {
     const { scratch } = this;
     const bottom = scratch.length;
-    const begin = ends + (cells[RULE_BLOCK.sourcePortMaps] as number);
-    const end = begin + 2 * (cells[ends + sourcePortMap] as number);
-    for (
-      let at = begin + (sourcePortMap === 0 ? 0 : 2 * (cells[ends + sourcePortMap - 1] as number));
-      at < end;
-      at += 2
-    ) {
-      const value = cells[at + 1] as number;
-      scratch.push(cells[at] as number);
-      scratch.push(value === NO_MATCH ? NO_MATCH : (words[first + value] as number));
+    const begin = ends + u32At(cells, RULE_BLOCK.sourcePortMaps);
+    const end = begin + 2 * u32At(cells, ends + sourcePortMap);
+    for (let at = begin + (sourcePortMap === 0 ? 0 : 2 * u32At(cells, ends + sourcePortMap - 1)); at < end; at += 2) {
+      const value = u32At(cells, at + 1);
+      scratch.push(u32At(cells, at));
+      scratch.push(value === NO_MATCH ? NO_MATCH : u32At(words, first + value));
     }
     const known = this.knownSourcePortMaps.count;
     const number = this.knownSourcePortMaps.intern(scratch.array, bottom, scratch.length);
     if (number === known) {
       for (let at = bottom; at < scratch.length; at += 2) {
-        this.sourcePortMaps.push(scratch.array[at] as number, scratch.array[at + 1] as number);
+        this.sourcePortMaps.push(u32At(scratch.array, at), u32At(scratch.array, at + 1));
       }
       this.sourcePortMaps.end();
     }
@@ -182,7 +179,7 @@ type PortMapNumbers = { readonly base: number; readonly numbers: readonly number
 
 function portMapAt({ base, numbers }: PortMapNumbers, portMap: number): number {
   if (portMap === NONE) return NONE;
-  return numbers === undefined ? base + portMap : (numbers[portMap] as number);
+  return numbers === undefined ? base + portMap : itemAt(numbers, portMap);
 }
 
 /** An `IntervalPool` under construction. */
@@ -226,10 +223,10 @@ class Pool {
     this.values.reserve(intervals);
     const values = this.values.array;
     for (let at = 0; at < intervals; at++) {
-      values[before + at] = portMapAt(portMaps, cells[starts + intervals + at] as number);
+      values[before + at] = portMapAt(portMaps, u32At(cells, starts + intervals + at));
     }
     this.values.length += intervals;
-    for (let at = ends; at < starts; at++) this.offsets.push(before + (cells[at] as number));
+    for (let at = ends; at < starts; at++) this.offsets.push(before + u32At(cells, at));
   }
 
   /**
@@ -239,19 +236,19 @@ class Pool {
   addPortMaps(cells: Uint32Array, ends: number, count: number, { words, first }: RuleWords): void {
     const before = this.starts.length;
     const from = ends + count;
-    const intervals = count === 0 ? 0 : (cells[from - 1] as number);
+    const intervals = count === 0 ? 0 : u32At(cells, from - 1);
     this.starts.reserve(intervals);
     this.values.reserve(intervals);
     const starts = this.starts.array;
     const values = this.values.array;
     for (let at = 0; at < intervals; at++) {
-      const value = cells[from + 2 * at + 1] as number;
-      starts[before + at] = cells[from + 2 * at] as number;
-      values[before + at] = value === NO_MATCH ? NO_MATCH : (words[first + value] as number);
+      const value = u32At(cells, from + 2 * at + 1);
+      starts[before + at] = u32At(cells, from + 2 * at);
+      values[before + at] = value === NO_MATCH ? NO_MATCH : u32At(words, first + value);
     }
     this.starts.length += intervals;
     this.values.length += intervals;
-    for (let at = ends; at < from; at++) this.offsets.push(before + (cells[at] as number));
+    for (let at = ends; at < from; at++) this.offsets.push(before + u32At(cells, at));
   }
 
   trimmed(): Program['portMaps'] {

@@ -1,7 +1,8 @@
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import { itemAt, u32At } from '#arrays/read.js';
 import type { Prefix, Rule } from '#contracts/policy-model.js';
 import { MAP, NONE } from '#contracts/program.js';
 import type { Budget } from '#policy/model/budget.js';
-import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { keyRanges } from './key-ranges.js';
 import { PortMapStack, RulePortMaps } from './port-map-stack.js';
 import {
@@ -56,7 +57,7 @@ export class RuleBlockCompiler implements NestingVisitor {
     const named: number[] = [];
     let count = 0;
     for (let rule = 0; rule < rules.length; rule++) {
-      const { hostname, destinations } = rules[rule] as Rule;
+      const { hostname, destinations } = itemAt(rules, rule);
       if (hostname !== undefined) named.push(rule);
       else if (!hasDestination(destinations)) anywhere.push(rule);
       else count = this.addMemberships(rule, count);
@@ -90,7 +91,7 @@ export class RuleBlockCompiler implements NestingVisitor {
   interval(start: number): void {
     const { starts, values, ends } = this;
     const portMap = this.stack.intern(this.portMaps);
-    const bottom = ends.length === 0 ? 0 : (ends.array[ends.length - 1] as number);
+    const bottom = ends.length === 0 ? 0 : u32At(ends.array, ends.length - 1);
     if (values.length > bottom && values.array[values.length - 1] === portMap) return;
     this.budget.entries('destinations', 1);
     starts.push(start);
@@ -107,7 +108,7 @@ export class RuleBlockCompiler implements NestingVisitor {
     this.values.length = 0;
     const prefixes: Prefix[] = [];
     for (let number = 0; number < rules.length; number++) {
-      const rule = rules[number] as Rule;
+      const rule = itemAt(rules, number);
       const { sourcePorts } = rule;
       this.rulePortMaps.add(
         keyRanges(rule),
@@ -119,7 +120,7 @@ export class RuleBlockCompiler implements NestingVisitor {
   }
 
   private addMemberships(rule: number, count: number): number {
-    const prefixes = prefixesOf(this.rules[rule] as Rule);
+    const prefixes = prefixesOf(itemAt(this.rules, rule));
     const need = count + prefixes.length;
     if (need > this.memberships.length) {
       const grown = new Float64Array(need * 2);
@@ -163,7 +164,7 @@ export class RuleBlockCompiler implements NestingVisitor {
     }
     const found: NamedPortMap[] = [];
     for (const rules of members.values()) {
-      const pattern = this.rules[rules[0] as number]?.hostname;
+      const pattern = this.rules[itemAt(rules, 0)]?.hostname;
       const portMap = this.namePortMap(rules);
       if (pattern !== undefined && portMap !== NONE) found.push({ pattern, portMap });
     }
@@ -175,7 +176,7 @@ export class RuleBlockCompiler implements NestingVisitor {
    * has destinations (D10).
    */
   private namePortMap(rules: readonly number[]): number {
-    if (rules.every((rule) => !hasDestination((this.rules[rule] as Rule).destinations))) return this.portMapOf(rules);
+    if (rules.every((rule) => !hasDestination(itemAt(this.rules, rule).destinations))) return this.portMapOf(rules);
     let count = 0;
     for (const rule of rules) count = this.addMemberships(rule, count);
     this.budget.steps(count * STEPS_OF_A_MEMBER);

@@ -1,3 +1,4 @@
+import { f64At, u32At } from '#arrays/read.js';
 import type { Policy } from '#contracts/policy-model.js';
 import { MAX_RULE_BLOCKS } from '#contracts/program.js';
 import type { Sequences } from './sequences.js';
@@ -62,11 +63,11 @@ export class Division {
     for (let population = 0; population < groups.count; population++) {
       const end = groups.end(population);
       for (let at = groups.start(population); at < end; at++) {
-        const group = cells[at] as number;
-        this.uses[group] = (this.uses[group] as number) + 1;
+        const group = u32At(cells, at);
+        this.uses[group] = f64At(this.uses, group) + 1;
         // Groups with equal hashes apply to the same populations of sources. A hash collision is rare, and
         // only makes the program larger.
-        this.users[group] = Math.imul((this.users[group] as number) ^ (population + 1), 0x01000193);
+        this.users[group] = Math.imul(u32At(this.users, group) ^ (population + 1), 0x01000193);
       }
     }
   }
@@ -76,8 +77,8 @@ export class Division {
     let total = 0;
     let multiplied = 0;
     for (const [group, { rules }] of this.policy.groups.entries()) {
-      const uses = this.uses[group] as number;
-      const users = this.users[group] as number;
+      const uses = f64At(this.uses, group);
+      const users = u32At(this.users, group);
       total += rules.length;
       multiplied += rules.length * uses;
       if (uses < 2) continue;
@@ -107,7 +108,7 @@ export class Division {
     const runs: Run[] = [];
     let before = -1;
     for (let at = from; at < to; at++) {
-      const group = cells[at] as number;
+      const group = u32At(cells, at);
       const rules = this.policy.groups[group]?.rules.length ?? 0;
       const last = runs.at(-1);
       if (last !== undefined && this.alike(before, group)) {
@@ -118,7 +119,7 @@ export class Division {
           from: at,
           to: at + 1,
           rules,
-          saving: this.shared[group] === 1 ? (this.uses[group] as number) - 1 : 0,
+          saving: this.shared[group] === 1 ? f64At(this.uses, group) - 1 : 0,
         });
       }
       before = group;

@@ -1,7 +1,8 @@
+import type { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import { u32At } from '#arrays/read.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import { SOURCE_PORT_MAP } from '#contracts/program.js';
 import type { Used } from '#policy/model/budget.js';
-import type { GrowingUint32Array } from '#policy/model/growing-words.js';
 import type { Sequences } from './sequences.js';
 
 /**
@@ -16,8 +17,8 @@ export type RuleBlock = {
    */
   readonly cells: Uint32Array;
   /**
-   * The hostname patterns in the order of first appearance. `portMap` is the number of a port map, or `MAP` plus
-   * the number of a destination map.
+   * The hostname patterns in the order of first appearance. `portMap` is the number of a port map, or `MAP`
+   * plus the number of a destination map.
    */
   readonly names: readonly NamedPortMap[];
   readonly used: Used;
@@ -79,7 +80,7 @@ export function packed(parts: RuleBlockParts, names: readonly NamedPortMap[], us
   cells[RULE_BLOCK.sourcePortMaps] = kept.size;
   let at: number = RULE_BLOCK.length;
   const put = (array: Uint32Array, from: number, to: number): void => {
-    for (let index = from; index < to; index++) cells[at++] = array[index] as number;
+    for (let index = from; index < to; index++) cells[at++] = u32At(array, index);
   };
   put(ends.array, 0, ends.length);
   put(starts.array, 0, starts.length);
@@ -89,7 +90,7 @@ export function packed(parts: RuleBlockParts, names: readonly NamedPortMap[], us
   put(portMaps.cells.array, 0, portMaps.cells.length);
   if (kept.size > 0) {
     for (let value = firstPortMap + 1; value < at; value += 2) {
-      const own = cells[value] as number;
+      const own = u32At(cells, value);
       if (own >= SOURCE_PORT_MAP) cells[value] = SOURCE_PORT_MAP + (kept.get(own - SOURCE_PORT_MAP) as number);
     }
     let end = 0;
@@ -108,7 +109,7 @@ function keptSourcePortMaps(portMaps: Sequences): ReadonlyMap<number, number> {
   const kept = new Map<number, number>();
   const { array, length } = portMaps.cells;
   for (let value = 1; value < length; value += 2) {
-    const own = array[value] as number;
+    const own = u32At(array, value);
     if (own >= SOURCE_PORT_MAP && !kept.has(own - SOURCE_PORT_MAP)) kept.set(own - SOURCE_PORT_MAP, kept.size);
   }
   return kept;

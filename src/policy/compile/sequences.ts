@@ -1,5 +1,6 @@
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import { i32At, u32At } from '#arrays/read.js';
 import type { Budget, CompileTable } from '#policy/model/budget.js';
-import { GrowingUint32Array } from '#policy/model/growing-words.js';
 
 const SLOTS = 256;
 
@@ -31,11 +32,11 @@ export class Sequences {
   }
 
   start(sequence: number): number {
-    return this.offsets.array[sequence] as number;
+    return u32At(this.offsets.array, sequence);
   }
 
   end(sequence: number): number {
-    return this.offsets.array[sequence + 1] as number;
+    return u32At(this.offsets.array, sequence + 1);
   }
 
   /**
@@ -43,7 +44,7 @@ export class Sequences {
    * stored.
    */
   find(source: Uint32Array, from: number, to: number): number | undefined {
-    const found = this.slots[this.slotOf(hashOf(source, from, to), source, from, to)] as number;
+    const found = i32At(this.slots, this.slotOf(hashOf(source, from, to), source, from, to));
     return found < 0 ? undefined : found;
   }
 
@@ -54,7 +55,7 @@ export class Sequences {
     this.budget.steps((to - from) / this.width);
     const hash = hashOf(source, from, to);
     const slot = this.slotOf(hash, source, from, to);
-    const found = this.slots[slot] as number;
+    const found = i32At(this.slots, slot);
     if (found >= 0) return found;
     const added = this.count;
     this.budget.entries(this.table, (to - from) / this.width);
@@ -79,7 +80,7 @@ export class Sequences {
   private slotOf(hash: number, source: Uint32Array, from: number, to: number): number {
     const mask = this.slots.length - 1;
     for (let slot = hash & mask; ; slot = (slot + 1) & mask) {
-      const found = this.slots[slot] as number;
+      const found = i32At(this.slots, slot);
       if (found < 0) return slot;
       if (this.hashes.array[found] === hash && this.equals(found, source, from, to)) return slot;
     }
@@ -97,8 +98,8 @@ export class Sequences {
     const slots = new Int32Array(this.slots.length * 4).fill(-1);
     const mask = slots.length - 1;
     for (let sequence = 0; sequence < this.count; sequence++) {
-      let slot = (this.hashes.array[sequence] as number) & mask;
-      while ((slots[slot] as number) >= 0) slot = (slot + 1) & mask;
+      let slot = u32At(this.hashes.array, sequence) & mask;
+      while (i32At(slots, slot) >= 0) slot = (slot + 1) & mask;
       slots[slot] = sequence;
     }
     this.slots = slots;
@@ -109,7 +110,7 @@ export class Sequences {
 function hashOf(source: Uint32Array, from: number, to: number): number {
   let hash = to - from;
   for (let index = from; index < to; index++) {
-    let word = Math.imul(source[index] as number, 0xcc9e2d51);
+    let word = Math.imul(u32At(source, index), 0xcc9e2d51);
     word = Math.imul((word << 15) | (word >>> 17), 0x1b873593);
     hash ^= word;
     hash = (Math.imul((hash << 13) | (hash >>> 19), 5) + 0xe6546b64) | 0;

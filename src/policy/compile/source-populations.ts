@@ -1,7 +1,8 @@
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import { u32At } from '#arrays/read.js';
 import type { Intervals } from '#contracts/interval-map.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Budget } from '#policy/model/budget.js';
-import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { MEMBERS, membership, type PrefixOrder, prefixNumber, prefixOrder, walkNesting } from './prefix-nesting.js';
 import { Sequences } from './sequences.js';
 
@@ -48,7 +49,7 @@ export function populations(policy: Policy, budget: Budget): Populations {
     bottoms.push(outerEnd);
     stack.reserve(outerEnd - outer + own.length);
     for (let at = 0; outer < outerEnd || at < own.length; ) {
-      const inherited = outer < outerEnd ? (stack.array[outer] as number) : MEMBERS;
+      const inherited = outer < outerEnd ? u32At(stack.array, outer) : MEMBERS;
       const added = own[at] ?? MEMBERS;
       const group = Math.min(inherited, added);
       if (inherited === group) outer += 1;
@@ -83,9 +84,9 @@ export function sourceMap({ starts, numbers }: Populations, values: GrowingUint3
   const keptStarts = new GrowingUint32Array();
   const keptValues = new GrowingUint32Array();
   for (let at = 0; at < starts.length; at++) {
-    const value = values.array[numbers.array[at] as number] as number;
+    const value = u32At(values.array, u32At(numbers.array, at));
     if (keptValues.length > 0 && keptValues.array[keptValues.length - 1] === value) continue;
-    keptStarts.push(starts.array[at] as number);
+    keptStarts.push(u32At(starts.array, at));
     keptValues.push(value);
   }
   return { starts: keptStarts.trimmed(), values: keptValues.trimmed() };

@@ -1,14 +1,16 @@
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import { u32At } from '#arrays/read.js';
 import type { Range } from '#contracts/policy-model.js';
 import { SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import type { Budget } from '#policy/model/budget.js';
-import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { mergedRanges } from '#policy/model/ranges.js';
 import { Sequences } from './sequences.js';
 
 /**
  * Builds the values of a port map that depend on the source port. A value is a rule number, `NO_MATCH`, or
- * `SOURCE_PORT_MAP` plus the number of a source-port map. A map with a single interval is stored as its plain value.
+ * `SOURCE_PORT_MAP` plus the number of a source-port map. A map with a single interval is stored as its plain
+ * value.
  */
 export class SourcePortMaps {
   readonly maps: Sequences;
@@ -42,14 +44,14 @@ export class SourcePortMaps {
     let bValue = right;
     while (a < aEnd || b < bEnd) {
       const cells = maps.cells.array;
-      const aStart = a < aEnd ? (cells[a] as number) : Number.POSITIVE_INFINITY;
-      const bStart = b < bEnd ? (cells[b] as number) : Number.POSITIVE_INFINITY;
+      const aStart = a < aEnd ? u32At(cells, a) : Number.POSITIVE_INFINITY;
+      const bStart = b < bEnd ? u32At(cells, b) : Number.POSITIVE_INFINITY;
       if (aStart <= bStart) {
-        aValue = cells[a + 1] as number;
+        aValue = u32At(cells, a + 1);
         a += 2;
       }
       if (bStart <= aStart) {
-        bValue = cells[b + 1] as number;
+        bValue = u32At(cells, b + 1);
         b += 2;
       }
       this.add(Math.min(aStart, bStart), Math.min(aValue, bValue));
@@ -67,7 +69,7 @@ export class SourcePortMaps {
 
   private finish(): number {
     const { array, length } = this.scratch;
-    if (length === 2) return array[1] as number;
+    if (length === 2) return u32At(array, 1);
     return SOURCE_PORT_MAP + this.maps.intern(array, 0, length);
   }
 }

@@ -1,3 +1,5 @@
+import { itemAt, u8At } from '#arrays/read.js';
+
 import type { Problem } from '#contracts/policy-problem.js';
 import { pointerOf } from '#policy/model/pointer.js';
 
@@ -170,7 +172,7 @@ export class Scanner {
   #isWanted(): boolean {
     if (this.#path.length === 0 || this.#depth !== this.#path.length + 1) return false;
     return this.#path.every((key, at) => {
-      const { object, keyStart, keyEnd } = this.#frames[at + 1] as Frame;
+      const { object, keyStart, keyEnd } = itemAt(this.#frames, at + 1);
       return object && this.#text(keyStart, keyEnd) === key;
     });
   }
@@ -193,7 +195,7 @@ export class Scanner {
     if (frame.seen === undefined && known >= MANY_KEYS) {
       frame.seen = new Set();
       for (let i = frame.base; i < this.#keys; i++)
-        frame.seen.add(this.#text(this.#starts[i] ?? 0, this.#ends[i] ?? 0));
+        frame.seen.add(this.#text(itemAt(this.#starts, i), itemAt(this.#ends, i)));
     }
     if (frame.seen !== undefined) {
       const text = this.#text(start, end);
@@ -203,7 +205,7 @@ export class Scanner {
     }
     for (let i = frame.base; i < this.#keys; i++) {
       if (this.#hashes[i] !== hash) continue;
-      if (this.#text(this.#starts[i] ?? 0, this.#ends[i] ?? 0) !== this.#text(start, end)) continue;
+      if (this.#text(itemAt(this.#starts, i), itemAt(this.#ends, i)) !== this.#text(start, end)) continue;
       this.#duplicate(start);
       return;
     }
@@ -233,7 +235,7 @@ export class Scanner {
     let hash = 0x811c9dc5;
     this.#stringEscaped = false;
     for (; at < length; at++) {
-      const byte = bytes[at] as number;
+      const byte = u8At(bytes, at);
       if (byte === QUOTE) {
         this.#at = at + 1;
         this.#stringHash = hash;
@@ -330,7 +332,7 @@ export class Scanner {
   }
 
   #frame(): Frame {
-    return this.#frames[this.#depth] as Frame;
+    return itemAt(this.#frames, this.#depth);
   }
 
   /** Decodes the text of a key that was already checked. The range `start` … `end` includes both quotes. */
@@ -341,7 +343,7 @@ export class Scanner {
   #pointer(): string {
     const path: (string | number)[] = [];
     for (let depth = 1; depth <= this.#depth; depth++) {
-      const frame = this.#frames[depth] as Frame;
+      const frame = itemAt(this.#frames, depth);
       path.push(frame.object ? this.#text(frame.keyStart, frame.keyEnd) : frame.index);
     }
     return pointerOf(path);

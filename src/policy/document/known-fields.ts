@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { itemAt } from '#arrays/read.js';
 import type { Path } from '#policy/model/pointer.js';
 
 const LONGEST_KEY = 64;
@@ -45,10 +46,10 @@ function distance(from: string, to: string): number {
   for (let row = 1; row <= from.length; row++) {
     const current = [row];
     for (let column = 1; column <= to.length; column++) {
-      const replaced = (above[column - 1] ?? 0) + (from[row - 1] === to[column - 1] ? 0 : 1);
-      current.push(Math.min(replaced, (above[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
+      const replaced = itemAt(above, column - 1) + (from[row - 1] === to[column - 1] ? 0 : 1);
+      current.push(Math.min(replaced, itemAt(above, column) + 1, itemAt(current, column - 1) + 1));
     }
     above = current;
   }
-  return above[to.length] ?? 0;
+  return itemAt(above, to.length);
 }

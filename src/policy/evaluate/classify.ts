@@ -1,8 +1,9 @@
+import { u32At } from '#arrays/read.js';
 import type { IntervalPool } from '#contracts/interval-map.js';
 import { type Grants, IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
-import { cell, valueAt } from './interval-search.js';
+import { valueAt } from './interval-search.js';
 
 const noNames: ReadonlySet<number> = new Set();
 
@@ -15,15 +16,15 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
   const low16 = packet.protocol === IPPROTO.icmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort;
   const key = portMapKey(packet.protocol, low16);
   const list = valueAt(sources, packet.source);
-  for (let at = cell(lists.offsets, list); at < cell(lists.offsets, list + 1); at++) {
-    const ruleBlock = cell(lists.ruleBlocks, at);
-    const map = cell(ruleBlocks.destinations, ruleBlock);
+  for (let at = u32At(lists.offsets, list); at < u32At(lists.offsets, list + 1); at++) {
+    const ruleBlock = u32At(lists.ruleBlocks, at);
+    const map = u32At(ruleBlocks.destinations, ruleBlock);
     const own = map === NONE ? NONE : searchMap(destinations, map, packet.destination);
     let best = Math.min(
       wordOf(program, own, key, packet.sourcePort),
-      wordOf(program, cell(ruleBlocks.wildcards, ruleBlock), key, packet.sourcePort),
+      wordOf(program, u32At(ruleBlocks.wildcards, ruleBlock), key, packet.sourcePort),
     );
-    if (wordOf(program, cell(ruleBlocks.named, ruleBlock), key, packet.sourcePort) < best) {
+    if (wordOf(program, u32At(ruleBlocks.named, ruleBlock), key, packet.sourcePort) < best) {
       for (const found of namePortMaps(program, ruleBlock, names)) {
         const portMap = found < MAP ? found : searchMap(destinations, found - MAP, packet.destination);
         best = Math.min(best, wordOf(program, portMap, key, packet.sourcePort));
@@ -31,7 +32,7 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
     }
     if (best !== NO_MATCH) return best;
   }
-  return cell(lists.defaults, list);
+  return u32At(lists.defaults, list);
 }
 
 /** Returns the numbers of the hostname patterns in a program for which the address has a grant. */
@@ -54,11 +55,11 @@ function* namePortMaps({ namePortMaps }: Program, ruleBlock: number, names: Read
   let high = ruleBlocks.length;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (cell(ruleBlocks, middle) < ruleBlock) low = middle + 1;
+    if (u32At(ruleBlocks, middle) < ruleBlock) low = middle + 1;
     else high = middle;
   }
   for (let at = low; ruleBlocks[at] === ruleBlock; at++) {
-    if (names.has(cell(namePortMaps.names, at))) yield cell(namePortMaps.portMaps, at);
+    if (names.has(u32At(namePortMaps.names, at))) yield u32At(namePortMaps.portMaps, at);
   }
 }
 
@@ -69,5 +70,5 @@ function wordOf({ portMaps, sourcePortMaps }: Program, portMap: number, key: num
 }
 
 function searchMap(pool: IntervalPool, map: number, point: number): number {
-  return valueAt(pool, point, cell(pool.offsets, map), cell(pool.offsets, map + 1));
+  return valueAt(pool, point, u32At(pool.offsets, map), u32At(pool.offsets, map + 1));
 }

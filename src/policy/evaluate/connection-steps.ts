@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Inspection } from '#contracts/inspection-image.js';
 import {
@@ -127,7 +128,7 @@ export function decideConnection(steps: readonly Step[], facts: TlsFacts): Conne
  */
 export function decideRequest(steps: readonly Step[], from: number, facts: TlsFacts, request: RequestFacts): Decided {
   for (let index = from; index < steps.length; index++) {
-    const step = steps[index] as Step;
+    const step = itemAt(steps, index);
     if (step.tls == null) return decided(step);
     if (step.tls.mode === 'intercept') {
       if (matchRequest(step.tls.http?.request, request, step.action) === 'yes') return decided(step);

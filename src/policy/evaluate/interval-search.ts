@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import type { Intervals } from '#contracts/interval-map.js';
 
 /**
@@ -9,14 +10,8 @@ export function valueAt({ starts, values }: Intervals, point: number, from = 0, 
   let high = to;
   while (high - low > 1) {
     const middle = (low + high) >>> 1;
-    if (cell(starts, middle) <= point) low = middle;
+    if (u32At(starts, middle) <= point) low = middle;
     else high = middle;
   }
-  return cell(values, low);
-}
-
-export function cell(array: Uint32Array, index: number): number {
-  const value = array[index];
-  if (value === undefined) throw new RangeError(`the program has no cell ${index}`);
-  return value;
+  return u32At(values, low);
 }

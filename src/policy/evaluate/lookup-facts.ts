@@ -1,7 +1,8 @@
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import { itemAt } from '#arrays/read.js';
 import type { HostnamePattern, Rule } from '#contracts/policy-model.js';
 import { NONE } from '#contracts/program.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { lookupExclusion, lookupOutcome } from './evaluate-lookup.js';
 
 /**
@@ -27,7 +28,7 @@ export function lookupFacts(rules: readonly Rule[], hasHostname: boolean): Looku
   const names: HostnamePattern[] = [];
   const words = new GrowingUint32Array(hasHostname ? rules.length : 0);
   for (let place = 0; place < rules.length && (hasHostname || final === NONE); place++) {
-    const rule = rules[place] as Rule;
+    const rule = itemAt(rules, place);
     const { hostname } = rule;
     let decided = NONE;
     if (final === NONE && lookupExclusion(rule) === undefined) {

@@ -1,3 +1,4 @@
+import { itemAt, u32At } from '#arrays/read.js';
 import type { LookupTables } from '#contracts/dns-lookup-tables.js';
 import { NameIndex } from './name-index.js';
 import { SourceClasses } from './source-classes.js';
@@ -22,12 +23,12 @@ export class LookupIndex {
   decide(source: number, key: string): number {
     const { classes } = this.#tables;
     const number = this.#sources.of(source);
-    const from = classes.offsets[number] as number;
-    const to = classes.offsets[number + 1] as number;
-    let best = classes.defaults[number] as number;
+    const from = u32At(classes.offsets, number);
+    const to = u32At(classes.offsets, number + 1);
+    let best = u32At(classes.defaults, number);
     if (from === to) return best;
     const count = this.#names.find(key);
-    for (let at = 0; at < count; at++) best = this.#better(best, this.#names.found[at] as number, from, to);
+    for (let at = 0; at < count; at++) best = this.#better(best, itemAt(this.#names.found, at), from, to);
     return best;
   }
 
@@ -43,14 +44,14 @@ export class LookupIndex {
    */
   #better(best: number, pattern: number, from: number, to: number): number {
     const { classes, patterns } = this.#tables;
-    const end = patterns.offsets[pattern + 1] as number;
-    let at = patterns.offsets[pattern] as number;
+    const end = u32At(patterns.offsets, pattern + 1);
+    let at = u32At(patterns.offsets, pattern);
     let own = from;
-    while (at < end && (patterns.words[at] as number) < best) {
-      own = firstFrom(classes.groups, own, to, patterns.groups[at] as number);
+    while (at < end && u32At(patterns.words, at) < best) {
+      own = firstFrom(classes.groups, own, to, u32At(patterns.groups, at));
       if (own === to) break;
-      const group = classes.groups[own] as number;
-      if (group === patterns.groups[at]) return patterns.words[at] as number;
+      const group = u32At(classes.groups, own);
+      if (group === patterns.groups[at]) return u32At(patterns.words, at);
       at = firstFrom(patterns.groups, at, end, group);
     }
     return best;
@@ -64,14 +65,14 @@ export class LookupIndex {
 function firstFrom(ascending: Uint32Array, from: number, to: number, wanted: number): number {
   let low = from;
   let step = 1;
-  while (low + step <= to && (ascending[low + step - 1] as number) < wanted) {
+  while (low + step <= to && u32At(ascending, low + step - 1) < wanted) {
     low += step;
     step *= 2;
   }
   let high = Math.min(low + step - 1, to);
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if ((ascending[middle] as number) < wanted) low = middle + 1;
+    if (u32At(ascending, middle) < wanted) low = middle + 1;
     else high = middle;
   }
   return low;

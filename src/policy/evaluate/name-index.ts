@@ -1,6 +1,7 @@
+import { u8At, u32At } from '#arrays/read.js';
+import { textAt } from '#arrays/texts.js';
 import type { NameTables } from '#contracts/dns-lookup-tables.js';
 import { NONE } from '#contracts/program.js';
-import { textAt } from '#contracts/texts.js';
 import { searchedText } from '#policy/model/hostname.js';
 import { HASH_OF_END, hashWith, slotOf } from '#policy/model/name-hash.js';
 import { RegexSet } from '#policy/model/regex.js';
@@ -46,7 +47,7 @@ export class NameIndex {
     let hash = hashWith(HASH_OF_END, 0);
     let at = key.length - 1;
     for (let label = labels - 1; label >= 0; label--) {
-      const start = this.#starts[label] as number;
+      const start = u8At(this.#starts, label);
       while (at > start) hash = hashWith(hash, key.charCodeAt(--at));
       const number = this.#patternAt(label === 0 ? exact : suffixes, hash >>> 0, key, start);
       if (number !== NONE) this.found[count++] = number;
@@ -74,7 +75,7 @@ export class NameIndex {
   #patternAt(slots: Uint32Array, hash: number, key: string, start: number): number {
     const count = slots.length / 2;
     for (let slot = slotOf(hash, count); ; slot = (slot + 1) & (count - 1)) {
-      const number = slots[2 * slot + 1] as number;
+      const number = u32At(slots, 2 * slot + 1);
       if (number === NONE || (slots[2 * slot] === hash && this.#isNamed(number, key, start))) return number;
     }
   }
@@ -82,8 +83,8 @@ export class NameIndex {
   /** Whether the name of pattern `number` equals `key` from byte `start` on. */
   #isNamed(number: number, key: string, start: number): boolean {
     const { bytes, offsets } = this.#tables.wires;
-    const first = offsets[number] as number;
-    const length = (offsets[number + 1] as number) - first;
+    const first = u32At(offsets, number);
+    const length = u32At(offsets, number + 1) - first;
     if (length !== key.length - start) return false;
     for (let at = 0; at < length; at++) if (bytes[first + at] !== key.charCodeAt(start + at)) return false;
     return true;
@@ -107,6 +108,6 @@ export class NameIndex {
       labels.push(key.slice(at + 1, at + 1 + key.charCodeAt(at)));
     }
     const { numbers } = this.#tables.regexes;
-    return this.#regexes.matching(searchedText(labels)).map((place) => numbers[place] as number);
+    return this.#regexes.matching(searchedText(labels)).map((place) => u32At(numbers, place));
   }
 }

@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { Group, Rule } from '#contracts/policy-model.js';
 import { outcomeBits } from '#contracts/verdict-word.js';
 import { outcomeOf } from '#policy/model/rank.js';
@@ -54,7 +55,7 @@ function look(rules: readonly Rule[]): RuleFacts {
   let hasTls = false;
   let hasEnforcedDeny = false;
   for (let place = 0; place < rules.length; place++) {
-    const rule = rules[place] as Rule;
+    const rule = itemAt(rules, place);
     const { verdict, audited } = outcomeOf(rule);
     bits[place] = outcomeBits(verdict, audited);
     hasHostname ||= rule.hostname !== undefined;

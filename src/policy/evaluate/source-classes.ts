@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import type { Intervals } from '#contracts/interval-map.js';
 import { valueAt } from './interval-search.js';
 
@@ -24,6 +25,6 @@ export class SourceClasses {
       this.#kept[slot] = source;
       this.#classes[slot] = valueAt(this.#sources, source);
     }
-    return this.#classes[slot] as number;
+    return u32At(this.#classes, slot);
   }
 }

@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { PlaneState } from '#contracts/explain-facts.js';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { TlsMatchConfig } from '#contracts/policy-document.js';
@@ -77,12 +78,12 @@ export function explainConnection(
       step.mode === 'audit' ? `${reason}, so it passes without inspection, under audit` : `${reason}, so it is reset`,
     unknown: [],
   });
-  if (plane === 'absent') return uninspected(steps[0] as Step, 'nothing inspects connections on this node');
+  if (plane === 'absent') return uninspected(itemAt(steps, 0), 'nothing inspects connections on this node');
   const facts = factsOf(question);
   const decision = decideConnection(steps, facts);
   if (decision.kind === 'needs_certificate') throw new Error('the certificate of a question is seen or hidden');
   if (decision.kind === 'decided') return explained(steps, decision, question);
-  const from = steps[decision.from] as Step;
+  const from = itemAt(steps, decision.from);
   if (plane === 'no_ca') return uninspected(from, 'a rule intercepts, and there is no intercept CA');
   const request = requestOf(question);
   if (question.sni !== undefined && request.host !== nameOf(question.sni)) {

@@ -1,3 +1,4 @@
+import { itemAt, u32At } from '#arrays/read.js';
 import type { Rule } from '#contracts/policy-model.js';
 
 /**
@@ -16,13 +17,13 @@ export function destinationOrder(rules: readonly Rule[]): (turn: number) => numb
   if (rules.length < WORTH_IT) return (turn) => turn;
   const order = known.get(rules) ?? sorted(rules);
   known.set(rules, order);
-  return (turn) => order[turn] as number;
+  return (turn) => u32At(order, turn);
 }
 
 function sorted(rules: readonly Rule[]): Uint32Array {
   const keys = new Float64Array(rules.length);
   for (let place = 0; place < rules.length; place++) {
-    keys[place] = ((rules[place] as Rule).destinations[0]?.address ?? 0) * rules.length + place;
+    keys[place] = (itemAt(rules, place).destinations[0]?.address ?? 0) * rules.length + place;
   }
   return Uint32Array.from(keys.sort(), (key) => key % rules.length);
 }

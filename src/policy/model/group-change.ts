@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { Group } from '#contracts/policy-model.js';
 
 /**
@@ -35,7 +36,7 @@ function isAlike(one: Group | undefined, other: Group | undefined): boolean {
 export function ranksOf(groups: readonly Group[], from: number, to: number): number {
   let ranks = 0;
   for (let group = from; group < to; group++) {
-    const { rules, defaultAction } = groups[group] as Group;
+    const { rules, defaultAction } = itemAt(groups, group);
     ranks += rules.length + (defaultAction === undefined ? 0 : 1);
   }
   return ranks;

@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { RuleConfig, RuleMatchConfig, SourceGroupConfig } from '#contracts/policy-document.js';
 import type { Action, Group, HostnamePattern, Mode, Prefix, Range, Rule } from '#contracts/policy-model.js';
 import { IPPROTO } from '#contracts/policy-model.js';
@@ -16,7 +17,7 @@ type Placed<T> = { readonly order: number; readonly value: T };
 /** Sorts elements by ascending `order`. Elements with equal `order` keep their sequence (D3). */
 function walk<T>(placed: Placed<T>[]): T[] {
   for (let at = 1; at < placed.length; at++) {
-    if ((placed[at] as Placed<T>).order >= (placed[at - 1] as Placed<T>).order) continue;
+    if (itemAt(placed, at).order >= itemAt(placed, at - 1).order) continue;
     placed.sort((a, b) => a.order - b.order);
     break;
   }

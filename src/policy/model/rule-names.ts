@@ -1,9 +1,10 @@
-import type { Group, Policy, Rule } from '#contracts/policy-model.js';
+import { itemAt, u32At } from '#arrays/read.js';
+import { sharedWords } from '#arrays/shared-array.js';
+import { joinedTexts, textAt, textsOf } from '#arrays/texts.js';
+import type { Group, Policy } from '#contracts/policy-model.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import { NONE } from '#contracts/program.js';
 import type { Decider, RuleNames } from '#contracts/rule-names.js';
-import { sharedWords } from '#contracts/shared-array.js';
-import { joinedTexts, textAt, textsOf } from '#contracts/texts.js';
 import { groupChange, ranksOf } from './group-change.js';
 import { HitIdentity, mixed } from './hit-identity.js';
 
@@ -24,14 +25,14 @@ export function ruleNamesOf({ groups }: Policy): RuleNames {
   const own = new HitIdentity();
   for (const [group, { id, rules, defaultAction }] of groups.entries()) {
     const first = names.length;
-    for (let rule = 0; rule < rules.length; rule++) names.push((rules[rule] as Rule).id);
+    for (let rule = 0; rule < rules.length; rule++) names.push(itemAt(rules, rule).id);
     if (defaultAction !== undefined) names.push('');
     groupOfRank.fill(group, first, names.length);
     own.begin();
     own.text(id, RULE);
     const { low, high } = own;
     for (let rank = first; rank < names.length; rank++) {
-      const name = names[rank] as string;
+      const name = itemAt(names, rank);
       own.continueFrom(low, high);
       own.text(name, name === '' ? GROUP_DEFAULT : RULE);
       own.write(identities, rank);
@@ -69,9 +70,9 @@ export function ruleNamesAfter(known: RuleNames, before: readonly Group[], polic
   identities.set(known.identities.subarray(2 * (first + removed)), 2 * (first + added));
   const groupOfRank = sharedWords(first + added + left);
   groupOfRank.set(known.groups.subarray(0, first));
-  for (let rank = 0; rank < added; rank++) groupOfRank[first + rank] = (fresh.groups[rank] as number) + change.from;
+  for (let rank = 0; rank < added; rank++) groupOfRank[first + rank] = u32At(fresh.groups, rank) + change.from;
   for (let rank = 0; rank < left; rank++) {
-    const group = known.groups[first + removed + rank] as number;
+    const group = u32At(known.groups, first + removed + rank);
     groupOfRank[first + added + rank] = group === NONE ? NONE : group + change.after - change.before;
   }
   return {
@@ -117,7 +118,7 @@ export function identityOf(policy: RuleNames['policy'], decider: Decider): reado
   }
   own.write(words, 0);
   if (policy !== null) mixRecord(policy.id, words, words);
-  return [words[0] as number, words[1] as number];
+  return [u32At(words, 0), u32At(words, 1)];
 }
 
 function mixRecord(id: string, from: Uint32Array, to: Uint32Array): void {
@@ -127,15 +128,15 @@ function mixRecord(id: string, from: Uint32Array, to: Uint32Array): void {
   own.text(id, RECORD);
   own.write(owner, 0);
   for (let at = 0; at < from.length; at += 2) {
-    const low = from[at] as number;
+    const low = u32At(from, at);
     if (low === 0) continue;
-    to[at] = mixed(low ^ (owner[0] as number)) || 1;
-    to[at + 1] = mixed((from[at + 1] as number) ^ (owner[1] as number));
+    to[at] = mixed(low ^ u32At(owner, 0)) || 1;
+    to[at + 1] = mixed(u32At(from, at + 1) ^ u32At(owner, 1));
   }
 }
 
 export function deciderAt({ groups, groupIds, ruleIds }: RuleNames, rank: number): Decider {
-  const group = groups[rank] as number;
+  const group = u32At(groups, rank);
   if (group === NONE) return { kind: 'policy_default' };
   const rule = textAt(ruleIds, rank);
   const id = textAt(groupIds, group);

@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { Group, Prefix } from '#contracts/policy-model.js';
 
 /**
@@ -5,7 +6,7 @@ import type { Group, Prefix } from '#contracts/policy-model.js';
  * equal sources. Both or neither must have rules, and both or neither must have a default action.
  */
 export function sameSources(one: readonly Group[], other: readonly Group[]): boolean {
-  return one.length === other.length && one.every((group, index) => isAlike(group, other[index] as Group));
+  return one.length === other.length && one.every((group, index) => isAlike(group, itemAt(other, index)));
 }
 
 function isAlike(one: Group, other: Group): boolean {

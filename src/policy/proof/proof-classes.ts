@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import { IPPROTO, type Policy, type Rule } from '#contracts/policy-model.js';
 import { lastAddress } from '#policy/model/ipv4.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
@@ -116,7 +117,7 @@ function rulesByInterval(rules: readonly Rule[], axis: Axis, looks: number): rea
   for (const rule of rules) {
     for (const prefix of rule.destinations) {
       const last = lastAddress(prefix);
-      for (let at = places.get(prefix.address) ?? axis.length; at < axis.length && (axis[at] ?? 0) <= last; at++) {
+      for (let at = places.get(prefix.address) ?? axis.length; at < axis.length && itemAt(axis, at) <= last; at++) {
         if (left-- === 0) return null;
         found[at]?.push(rule);
       }

@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy-model.js';
 import { destinationOrder } from '#policy/model/destination-order.js';
 import { lastAddress } from '#policy/model/ipv4.js';
@@ -56,7 +57,7 @@ export class ProofCorners {
   addInsideOf(group: number, place: number): void {
     const { sources, rules } = this.#reached(group);
     this.#begin(group, place, INSIDE);
-    this.#makeCorner(rules[place] as Rule);
+    this.#makeCorner(itemAt(rules, place));
     this.#add(this.#end(sources));
   }
 
@@ -72,7 +73,7 @@ export class ProofCorners {
       const place = placeAt(at);
       for (let turn = 0; turn < this.density; turn++) {
         this.#begin(group, place, BESIDE + turn);
-        const rule = rules[place] as Rule;
+        const rule = itemAt(rules, place);
         this.#makeCorner(rule);
         if (this.#random.flip()) {
           this.#add(this.#beside(sources));
@@ -98,7 +99,7 @@ export class ProofCorners {
         const number = this.#random.below(this.#groups.length);
         if (known(number)) continue;
         const other = this.#reached(number);
-        const rule = own.rules[place] as Rule;
+        const rule = itemAt(own.rules, place);
         this.#makeCorner(rule);
         const fromOther = other.sources.length > 0 && this.#random.flip();
         if (!fromOther || this.#random.flip()) {
@@ -115,14 +116,14 @@ export class ProofCorners {
    * no packets are made for it.
    */
   #reached(group: number): Pick<Group, 'sources' | 'rules'> {
-    const found = this.#groups[group] as Group;
+    const found = itemAt(this.#groups, group);
     if (found.dynamic) return { sources: affectedSources(found), rules: found.rules };
     return found.sources.length > 0 ? found : UNREACHED;
   }
 
   #begin(group: number, place: number, kind: number): void {
     const { sources, rules } = this.#reached(group);
-    const { address, length } = sources[0] as Prefix;
+    const { address, length } = itemAt(sources, 0);
     let seed = Math.imul(address + length, 0x85eb_ca6b) ^ Math.imul(rules.length, 0xc2b2_ae35);
     seed = Math.imul(seed ^ (seed >>> 15) ^ kind, 0x2545_f491);
     this.#random.begin(Math.imul(seed ^ (seed >>> 13), 0xc2b2_ae35) + Math.imul(place, 0x9e37_79b1));

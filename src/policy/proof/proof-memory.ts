@@ -1,3 +1,4 @@
+import { u32At } from '#arrays/read.js';
 import type { Group, Policy } from '#contracts/policy-model.js';
 import { type GroupChange, groupChange, ranksOf } from '#policy/model/group-change.js';
 import { sameSources } from '#policy/model/same-sources.js';
@@ -95,7 +96,7 @@ function addChanged({ policy, decided }: KeptSample, corners: ProofCorners): voi
       corners.addAcross(group);
       continue;
     }
-    let at = decided.runs[before.length + group] as number;
+    let at = u32At(decided.runs, before.length + group);
     corners.addAcross(group, (other) => {
       const own = at++;
       if (isChanged(other)) return false;

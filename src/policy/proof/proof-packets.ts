@@ -1,6 +1,8 @@
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import { u32At } from '#arrays/read.js';
+
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { PACKET_CELLS, packetAt } from '#contracts/proof-types.js';
-import { GrowingUint32Array } from '#policy/model/growing-words.js';
 import { hasPorts } from './proof-axes.js';
 import type { ReferenceWalk } from './proof-walk.js';
 import type { SourceRanges } from './source-ranges.js';
@@ -102,9 +104,9 @@ export class ProofPackets {
    * excluded. A run contains the packets of one group.
    */
   keepRuns(kept: DecidedPackets, from: number, to: number, renewal: Renewal): void {
-    const by = this.count - (kept.runs[from] ?? 0);
-    for (let run = from; run < to; run++) this.#runs.push((kept.runs[run] ?? 0) + by);
-    this.keep(kept, kept.runs[from] ?? 0, kept.runs[to] ?? 0, renewal);
+    const by = this.count - u32At(kept.runs, from);
+    for (let run = from; run < to; run++) this.#runs.push(u32At(kept.runs, run) + by);
+    this.keep(kept, u32At(kept.runs, from), u32At(kept.runs, to), renewal);
   }
 
   /** Copies the packets from index `from` up to `to`, which is excluded, from an earlier sample. */
@@ -117,14 +119,14 @@ export class ProofPackets {
     this.#steps.append(steps, from, to);
     const words = this.#expected.array;
     for (let index = from; index < to; index++) {
-      if (sources.holds(packets[index * PACKET_CELLS] as number)) {
+      if (sources.holds(u32At(packets, index * PACKET_CELLS))) {
         if (this.exhausted) return;
         this.#evaluate(packetAt(kept, index), moved + index);
         continue;
       }
-      const word = expected[index] as number;
+      const word = u32At(expected, index);
       if (word >= behind) words[moved + index] = word + by;
-      this.#total += steps[index] as number;
+      this.#total += u32At(steps, index);
     }
   }
 

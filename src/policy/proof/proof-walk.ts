@@ -1,12 +1,6 @@
-import {
-  type Group,
-  IPPROTO,
-  noGrants,
-  type Packet,
-  type Policy,
-  type Prefix,
-  type Rule,
-} from '#contracts/policy-model.js';
+import { i32At, itemAt, u32At } from '#arrays/read.js';
+
+import { IPPROTO, noGrants, type Packet, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
 import { ranksOf } from '#policy/model/group-change.js';
@@ -48,7 +42,7 @@ export class ReferenceWalk {
     this.#tables = groups.map(() => undefined);
     this.#firstRanks = new Uint32Array(groups.length + 1);
     for (let index = 0; index < groups.length; index++) {
-      this.#firstRanks[index + 1] = (this.#firstRanks[index] ?? 0) + ranksOf(groups, index, index + 1);
+      this.#firstRanks[index + 1] = u32At(this.#firstRanks, index) + ranksOf(groups, index, index + 1);
     }
   }
 
@@ -60,19 +54,19 @@ export class ReferenceWalk {
       const table = this.#tableOf(group);
       const rule = table.find(packet, scope);
       this.steps += table.steps + STEPS_OF_A_GROUP;
-      if (rule >= 0) return this.#word({ kind: 'rule', group, rule }, (this.#firstRanks[group] ?? 0) + rule);
-      const { defaultAction, rules } = this.policy.groups[group] as Group;
+      if (rule >= 0) return this.#word({ kind: 'rule', group, rule }, u32At(this.#firstRanks, group) + rule);
+      const { defaultAction, rules } = itemAt(this.policy.groups, group);
       if (defaultAction !== undefined && isInScope(scope, defaultAction)) {
-        return this.#word({ kind: 'group_default', group }, (this.#firstRanks[group] ?? 0) + rules.length);
+        return this.#word({ kind: 'group_default', group }, u32At(this.#firstRanks, group) + rules.length);
       }
     }
-    return this.#word({ kind: 'policy_default' }, this.#firstRanks[this.#firstRanks.length - 1] ?? 0);
+    return this.#word({ kind: 'policy_default' }, u32At(this.#firstRanks, this.#firstRanks.length - 1));
   }
 
   #tableOf(group: number): RuleTable {
     const known = this.#tables[group];
     if (known !== undefined) return known;
-    const { rules } = this.policy.groups[group] as Group;
+    const { rules } = itemAt(this.policy.groups, group);
     const table = tables.get(rules) ?? new RuleTable(rules);
     tables.set(rules, table);
     this.#tables[group] = table;
@@ -140,7 +134,7 @@ class RuleTable {
     for (let row = 0; row < length; row += ROW.cells) {
       if (!this.#matches(row, packet, scope)) continue;
       this.steps += row / ROW.cells + 1;
-      return this.#rows[row + ROW.rule] as number;
+      return i32At(this.#rows, row + ROW.rule);
     }
     this.steps += length / ROW.cells;
     return -1;
@@ -161,13 +155,13 @@ class RuleTable {
 
   #matches(row: number, packet: Packet, scope: Scope): boolean {
     const rows = this.#rows;
-    if ((packet.destination & (rows[row + ROW.mask] as number)) !== rows[row + ROW.address]) return false;
-    const protocol = rows[row + ROW.protocol] as number;
+    if ((packet.destination & i32At(rows, row + ROW.mask)) !== rows[row + ROW.address]) return false;
+    const protocol = i32At(rows, row + ROW.protocol);
     if (protocol !== ANY_PROTOCOL && protocol !== packet.protocol) return false;
     const port = packet.destinationPort;
-    if (port < (rows[row + ROW.lowPort] as number) || port > (rows[row + ROW.highPort] as number)) return false;
+    if (port < i32At(rows, row + ROW.lowPort) || port > i32At(rows, row + ROW.highPort)) return false;
     this.steps += STEPS_OF_A_RULE;
-    const rule = this.#rules[rows[row + ROW.rule] as number] as Rule;
+    const rule = itemAt(this.#rules, i32At(rows, row + ROW.rule));
     return isInScope(scope, rule.action) && mismatch(rule, packet, noGrants) === undefined;
   }
 }

@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { Prefix, Range } from '#contracts/policy-model.js';
 import { lastAddress } from '#policy/model/ipv4.js';
 import { mergedRanges } from '#policy/model/ranges.js';
@@ -16,9 +17,9 @@ export class SourceRanges {
     let high = ranges.length;
     while (low < high) {
       const middle = (low + high) >>> 1;
-      if ((ranges[middle] as Range).high < address) low = middle + 1;
+      if (itemAt(ranges, middle).high < address) low = middle + 1;
       else high = middle;
     }
-    return low < ranges.length && (ranges[low] as Range).low <= address;
+    return low < ranges.length && itemAt(ranges, low).low <= address;
   }
 }

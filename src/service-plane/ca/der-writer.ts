@@ -1,4 +1,5 @@
 import asn1 from 'node-forge/lib/asn1.js';
+import { u8At } from '#arrays/read.js';
 
 /**
  * DER for certificates that Weir writes. DER from a peer is read by `der-reader.ts` only, never by
@@ -43,7 +44,7 @@ export function time(at: Date): Der {
 
 /** Wraps `bytes`, which already are the DER of a SEQUENCE. */
 export function encodedSequence(bytes: Uint8Array): Der {
-  const first = bytes[1] ?? 0;
+  const first = u8At(bytes, 1);
   const header = first < 0x80 ? 2 : 2 + (first & 0x7f);
   return asn1.create(UNIVERSAL, Type.SEQUENCE | CONSTRUCTED, false, binary(bytes.subarray(header)));
 }

@@ -1,3 +1,4 @@
+import { u8At } from '#arrays/read.js';
 export const TAG = {
   boolean: 0x01,
   integer: 0x02,
@@ -56,7 +57,7 @@ export function membersOf(value: DerValue | undefined, tag: number = TAG.sequenc
 }
 
 function readValue(bytes: Uint8Array, at: number): DerValue {
-  const tag = bytes[at] as number;
+  const tag = u8At(bytes, at);
   if ((tag & 0x1f) === 0x1f) throw new DerFault('a tag of several bytes');
   const first = bytes[at + 1] ?? 0x80;
   const width = first < 0x80 ? 0 : first & 0x7f;

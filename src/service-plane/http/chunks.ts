@@ -1,3 +1,4 @@
+import { u8At } from '#arrays/read.js';
 import type { Headers } from '#contracts/http-facts.js';
 import { ChunkExtension } from './chunk-extension.js';
 import type { HttpFault } from './fault.js';
@@ -81,7 +82,7 @@ export class ChunkReader {
   #size(bytes: Buffer, from: number): number {
     let at = from;
     for (; at < bytes.length; at++) {
-      const digit = hexDigit(bytes[at] as number);
+      const digit = hexDigit(u8At(bytes, at));
       if (digit === -1) break;
       this.#left = this.#left * 16 + digit;
       if (++this.#digits > MAX_SIZE_DIGITS || !Number.isSafeInteger(this.#left)) return this.#refuse('chunk_size', at);
@@ -102,7 +103,7 @@ export class ChunkReader {
     for (; at < bytes.length && bytes[at] !== CR; at++) {
       if (bytes[at] === LF) return this.#refuse('bare_lf', at);
       const isTooLong = ++this.#extensionBytes > MAX_EXTENSION_BYTES;
-      if (isTooLong || !this.#extensions.take(bytes[at] as number)) return this.#refuse('chunk_extension', at);
+      if (isTooLong || !this.#extensions.take(u8At(bytes, at))) return this.#refuse('chunk_extension', at);
     }
     if (at === bytes.length) return at;
     if (!this.#extensions.take(CR)) return this.#refuse('chunk_extension', at);

@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { Header, Headers } from '#contracts/http-facts.js';
 import type { HttpFault } from './fault.js';
 import type { RawHead } from './head.js';
@@ -138,9 +139,9 @@ export function areAmbiguous(names: readonly string[]): boolean {
 /** Returns the field whose positions (name, colon, end) begin at `index` in `lines.marks`. */
 export function fieldAt({ text, lower, base, lines }: RawHead, index: number): Header {
   const { marks } = lines;
-  const colon = (marks[index + 1] as number) - base;
-  const start = (marks[index] as number) - base;
-  const value = trimmed(text, colon + 1, (marks[index + 2] as number) - base);
+  const colon = itemAt(marks, index + 1) - base;
+  const start = itemAt(marks, index) - base;
+  const value = trimmed(text, colon + 1, itemAt(marks, index + 2) - base);
   return [lower.slice(start, colon), value, text.slice(start, colon)];
 }
 

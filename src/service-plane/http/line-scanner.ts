@@ -1,3 +1,4 @@
+import { itemAt, u8At } from '#arrays/read.js';
 import type { HttpFault } from './fault.js';
 import { COLON, CR, isSpace, LF, textEnd, tokenEnd } from './octets.js';
 
@@ -52,7 +53,7 @@ export class LineScanner {
     this.at -= by;
     this.start -= by;
     this.startEnd -= by;
-    for (let index = 0; index < this.marks.length; index++) this.marks[index] = (this.marks[index] as number) - by;
+    for (let index = 0; index < this.marks.length; index++) this.marks[index] = itemAt(this.marks, index) - by;
   }
 
   /**
@@ -66,7 +67,7 @@ export class LineScanner {
     while (at < end) {
       switch (stage) {
         case STAGE.line: {
-          const octet = bytes[at] as number;
+          const octet = u8At(bytes, at);
           if (octet === CR) {
             at++;
             stage = STAGE.endLf;
@@ -81,7 +82,7 @@ export class LineScanner {
         case STAGE.name:
           at = tokenEnd(bytes, at, end);
           if (at === end) break;
-          if (bytes[at] !== COLON) return nameFault(bytes[at] as number);
+          if (bytes[at] !== COLON) return nameFault(u8At(bytes, at));
           if (at === marks[marks.length - 1]) return 'field_name';
           marks.push(at++);
           stage = STAGE.value;
@@ -89,14 +90,14 @@ export class LineScanner {
         case STAGE.value:
           at = textEnd(bytes, at, end);
           if (at === end) break;
-          if (bytes[at] !== CR) return textFault(bytes[at] as number);
+          if (bytes[at] !== CR) return textFault(u8At(bytes, at));
           marks.push(at++);
           stage = STAGE.valueLf;
           break;
         case STAGE.start:
           at = textEnd(bytes, at, end);
           if (at === end) break;
-          if (bytes[at] !== CR) return textFault(bytes[at] as number);
+          if (bytes[at] !== CR) return textFault(u8At(bytes, at));
           this.startEnd = at++;
           stage = STAGE.startLf;
           break;
@@ -114,7 +115,7 @@ export class LineScanner {
           }
           break;
         case STAGE.first:
-          if (bytes[at] === CR || isSpace(bytes[at] as number)) {
+          if (bytes[at] === CR || isSpace(u8At(bytes, at))) {
             return this.#begin === STAGE.before ? 'request_line' : 'status_line';
           }
           this.start = at;

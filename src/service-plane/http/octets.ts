@@ -1,3 +1,5 @@
+import { u8At } from '#arrays/read.js';
+
 const TOKEN = 1;
 const TEXT = 2;
 /** Marks the octets that a lower-case field name may contain: token octets except upper-case letters. */
@@ -23,7 +25,7 @@ export const SEMICOLON = 0x3b;
  */
 export function tokenEnd(bytes: Uint8Array, at: number, end: number): number {
   let place = at;
-  while (place < end && ((CLASSES[bytes[place] as number] as number) & TOKEN) !== 0) place++;
+  while (place < end && (u8At(CLASSES, u8At(bytes, place)) & TOKEN) !== 0) place++;
   return place;
 }
 
@@ -33,12 +35,12 @@ export function tokenEnd(bytes: Uint8Array, at: number, end: number): number {
  */
 export function textEnd(bytes: Uint8Array, at: number, end: number): number {
   let place = at;
-  while (place < end && CLASSES[bytes[place] as number] !== 0) place++;
+  while (place < end && CLASSES[u8At(bytes, place)] !== 0) place++;
   return place;
 }
 
 export function isTokenOctet(octet: number): boolean {
-  return ((CLASSES[octet] as number) & TOKEN) !== 0;
+  return (u8At(CLASSES, octet) & TOKEN) !== 0;
 }
 
 /** Returns true if a field value may contain the octet. Spaces and tabs are permitted. */

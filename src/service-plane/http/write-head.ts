@@ -1,4 +1,5 @@
-import type { Header, Headers } from '#contracts/http-facts.js';
+import { itemAt } from '#arrays/read.js';
+import type { Headers } from '#contracts/http-facts.js';
 import type { Framing } from './fields.js';
 import type { RequestHead } from './request-head.js';
 import type { ResponseHead } from './response-head.js';
@@ -12,7 +13,7 @@ export function writeRequestHead(request: RequestHead, { closes }: Outgoing): st
   const target = query === null ? path : `${path}?${query}`;
   let text = `${method} ${target} HTTP/1.1\r\nHost: ${authority}\r\n`;
   for (let index = 0; index < headers.length; index++) {
-    const field = headers[index] as Header;
+    const field = itemAt(headers, index);
     if (field[0] !== 'host') text += `${field[2] ?? field[0]}: ${field[1]}\r\n`;
   }
   return `${text}${framed(framing)}${connection(closes, isWebSocket, headers)}\r\n`;
@@ -26,7 +27,7 @@ export function writeResponseHead(response: ResponseHead, framing: Framing, { cl
   const { status, reason, headers } = response;
   let text = `HTTP/1.1 ${status} ${reason}\r\n`;
   for (let index = 0; index < headers.length; index++) {
-    const field = headers[index] as Header;
+    const field = itemAt(headers, index);
     text += `${field[2] ?? field[0]}: ${field[1]}\r\n`;
   }
   const interim = status < 200 && status !== 101;

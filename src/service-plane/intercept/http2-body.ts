@@ -5,7 +5,7 @@ import { readHttp2Trailers } from '../http/http2-fields.js';
 import { type Http2Lines, writeHttp2Trailers } from '../http/write-http2.js';
 
 /**
- * What follows a message head on the stream. `endStream`: nothing follows. `waitForTrailers`: trailers can
+ * The part of the stream after a message head. `endStream`: nothing follows. `waitForTrailers`: trailers can
  * follow the body.
  */
 export type Following = { readonly endStream: boolean; readonly waitForTrailers: boolean };

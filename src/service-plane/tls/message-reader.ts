@@ -1,4 +1,5 @@
-import { GrowingBytes } from './growing-bytes.js';
+import { GrowingBytes } from '#arrays/growing-bytes.js';
+import { u8At } from '#arrays/read.js';
 
 const HEADER_BYTES = 4;
 
@@ -42,10 +43,10 @@ export class MessageReader {
     const at = this.#at;
     const start = at + HEADER_BYTES;
     if (start > bytes.length) return null;
-    const length = ((bytes[at + 1] as number) << 16) | ((bytes[at + 2] as number) << 8) | (bytes[at + 3] as number);
+    const length = (u8At(bytes, at + 1) << 16) | (u8At(bytes, at + 2) << 8) | u8At(bytes, at + 3);
     if (length > this.#longest) return 'too_long';
     if (start + length > bytes.length) return null;
     this.#at = start + length;
-    return { type: bytes[at] as number, body: bytes.subarray(start, this.#at) };
+    return { type: u8At(bytes, at), body: bytes.subarray(start, this.#at) };
   }
 }

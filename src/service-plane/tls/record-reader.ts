@@ -1,4 +1,4 @@
-import { GrowingBytes } from './growing-bytes.js';
+import { GrowingBytes } from '#arrays/growing-bytes.js';
 import { CONTENT } from './tls-numbers.js';
 
 const HEADER_BYTES = 5;

@@ -1,3 +1,4 @@
+import { u8At } from '#arrays/read.js';
 import type { Cursor } from './tls-cursor.js';
 
 const HOST_NAME = 0;
@@ -26,7 +27,7 @@ function hostName(bytes: Uint8Array): string | null {
   let name = '';
   let label = 0;
   for (let at = 0; at < length; at++) {
-    const byte = bytes[at] as number;
+    const byte = u8At(bytes, at);
     if (byte === DOT ? label === 0 : !isLabelByte(byte)) return null;
     label = byte === DOT ? 0 : label + 1;
     if (label > LABEL_BYTES) return null;

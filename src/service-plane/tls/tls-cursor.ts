@@ -1,3 +1,4 @@
+import { u8At } from '#arrays/read.js';
 /**
  * A read position in a byte array. A read beyond the end returns 0 or no bytes, and sets `hasOverrun`, which
  * is never cleared.
@@ -28,7 +29,7 @@ export class Cursor {
     const from = this.#take(width);
     if (from < 0) return 0;
     let value = 0;
-    for (let at = from; at < this.at; at++) value = (value << 8) | (this.bytes[at] as number);
+    for (let at = from; at < this.at; at++) value = (value << 8) | u8At(this.bytes, at);
     return value;
   }
 

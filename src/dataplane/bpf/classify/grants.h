@@ -27,7 +27,8 @@
  * again.
  */
 #define EXPIRED_TOO 0x80000000U
-#define WITHOUT_GRANTS 0x40000000U /* flag in the `slot` argument of a lookup: ignores all grants; used by proofs */
+/* Flag in the `slot` argument of a lookup: ignores all grants; used by proofs */
+#define WITHOUT_GRANTS 0x40000000U
 #define LOOKUP_FLAGS (EXPIRED_TOO | WITHOUT_GRANTS)
 
 /* The header of the map `grants`, in cache line 0. The first cache line to search for an address is `1 +

@@ -11,7 +11,10 @@
 #define HEADER_SOURCES 5
 #define HEADER_BEHIND_LISTS 6
 #define HEADER_HAS_NAMES 7
-#define LINES_BEHIND_LIST 6 /* number of cache lines to prefetch after a rule list; must equal the constant in src/dataplane/image/program-image.ts */
+/* Number of cache lines to prefetch after a rule list; must equal the constant in
+ * src/dataplane/image/program-image.ts
+ */
+#define LINES_BEHIND_LIST 6
 #define LIST_LEAVES 14
 #define NAMED_SHIFT 8
 #define SEGMENT_NAMED 0x80000000U

@@ -23,8 +23,10 @@
 #define NO_SLOT 0xffffffffU
 #define CROWDED 6
 #define EACH_WAY 0x0101010101010101ULL
-#define EACH_TAG (EACH_WAY * 0x7f - SPILLED) /* the bits of the tags in a tag word, without the half-open marks and SPILLED; the tag of a free way is 0 */
-#define SPILLED (1ULL << 6)                  /* bit in the tag of way 0: some flows of this flow set are in their second flow set */
+/* The bits of the tags in a tag word, without the half-open marks and SPILLED; the tag of a free way is 0 */
+#define EACH_TAG (EACH_WAY * 0x7f - SPILLED)
+/* Bit in the tag of way 0: some flows of this flow set are in their second flow set */
+#define SPILLED (1ULL << 6)
 #define HALF_OPEN_MARKS (EACH_WAY * 0x80)          /* the half-open mark of each way */
 
 /* The lookup of a flow key. `addresses` and `rest` are the first and second 64-bit word of the key, in the

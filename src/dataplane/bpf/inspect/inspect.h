@@ -7,7 +7,8 @@
  * each inspected connection. The socket to the client uses the server's address, and the socket to the
  * server uses the client's address.
  */
-#define COPIED 1 /* index in skb->cb: not 0 if the packet is a copy of a SYN that `end_wait` sent to this hook */
+/* Index in skb->cb: not 0 if the packet is a copy of a SYN that `end_wait` sent to this hook */
+#define COPIED 1
 
 static __always_inline bool is_inspecting(void)
 {

@@ -41,7 +41,8 @@ struct {
 #define TCP_HEADER_MAX 60
 #define TCP_OPTION_SACK 5
 #define TCP_OPTION_TIMESTAMPS 8
-#define USUAL_TIMESTAMPS 0x0101080a /* two NOPs, then kind and length of the time stamps option: the usual layout, which needs no search */
+/* Two NOPs, then kind and length of the time stamps option: the usual layout, which needs no search */
+#define USUAL_TIMESTAMPS 0x0101080a
 #define SACK_EDGES 8
 
 /* A TCP header before and after the translation of its numbers. */

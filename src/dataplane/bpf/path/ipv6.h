@@ -10,7 +10,8 @@
 #define NEXT_HOP_BY_HOP 0
 #define NEXT_ICMPV6 58
 
-#define HOP_LIMIT_OF_DISCOVERY 255 /* only a packet that no router has forwarded has this hop limit (RFC 4861) */
+/* Only a packet that no router has forwarded has this hop limit (RFC 4861) */
+#define HOP_LIMIT_OF_DISCOVERY 255
 #define HOP_LIMIT_OF_LISTENERS 1   /* routers do not forward a packet with this hop limit (RFC 3810) */
 
 #define ROUTER_SOLICITATION 133
@@ -25,8 +26,7 @@
 #define AT_NEXT (ETH_HLEN + sizeof(struct ipv6hdr))
 
 /* Returns whether a packet is neighbour discovery, or multicast listener discovery after a router alert
- * option. Such packets always pass, because without them no IPv6 address of the link is reachable.
- */
+ * option. Such packets always pass, because without them no IPv6 address of the link is reachable. */
 static __always_inline bool is_discovery(struct __sk_buff *skb, const struct ipv6hdr *ip)
 {
 	__u8 next[HOP_BY_HOP_BYTES + 1], type;
@@ -42,10 +42,9 @@ static __always_inline bool is_discovery(struct __sk_buff *skb, const struct ipv
 	return (type >= LISTENER_QUERY && type <= LISTENER_DONE) || type == LISTENER_REPORT_V2;
 }
 
-/* Returns whether an IPv6 packet is addressed to the node, like `is_not_forwarded` for IPv4. Also returns true
- * if the packet has no route: if the network stack forwards the packet anyway, the guard drops it for its
- * missing mark.
- */
+/* Returns whether an IPv6 packet is addressed to the node, like `is_not_forwarded` for IPv4. Also returns
+ * true if the packet has no route: if the network stack forwards the packet anyway, the guard drops it for
+ * its missing mark. */
 __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 {
 	struct bpf_fib_lookup fib = {};

@@ -20,8 +20,10 @@
 #define ROUTE_LINES (ROUTE_BOTTOM + ROUTE_FAN * ROUTE_FAN)
 
 #define ROUTES_HOLD 0 /* index of a header word, which is not 0 if the copied routes are valid */
-#define ROUTES_MADE 1 /* index of a header word: the kernel's change counter (`fib_seq`) when the routes were copied */
-#define ROUTES_SEEN 2 /* index of a header word: the kernel's change counter (`fib_seq`) when `weir_see_routes` last ran */
+/* Index of a header word: the kernel's change counter (`fib_seq`) when the routes were copied */
+#define ROUTES_MADE 1
+/* Index of a header word: the kernel's change counter (`fib_seq`) when `weir_see_routes` last ran */
+#define ROUTES_SEEN 2
 
 struct route_lines {
 	struct line lines[ROUTE_LINES];

@@ -1,3 +1,5 @@
+import { itemAt, u32At } from './read.js';
+
 import { sharedBytes, sharedWords } from './shared-array.js';
 
 /**
@@ -13,7 +15,7 @@ export function textsOf(list: readonly string[]): Texts {
   const ends = sharedWords(list.length);
   let units = 0;
   for (let index = 0; index < list.length; index++) {
-    units += (list[index] as string).length;
+    units += itemAt(list, index).length;
     ends[index] = units;
   }
   const joined = encoder.encode(list.join(''));
@@ -23,7 +25,7 @@ export function textsOf(list: readonly string[]): Texts {
   const bytes = new Uint8Array(3 * units);
   let end = 0;
   for (let index = 0; index < list.length; index++) {
-    end += encoder.encodeInto(list[index] as string, bytes.subarray(end)).written;
+    end += encoder.encodeInto(itemAt(list, index), bytes.subarray(end)).written;
     ends[index] = end;
   }
   return { bytes: shared(bytes.subarray(0, end)), ends };
@@ -43,14 +45,14 @@ export function joinedTexts(runs: readonly TextRun[]): Texts {
   for (const run of runs) {
     const { first, end } = bytesOf(run);
     bytes.set(run.texts.bytes.subarray(first, end), byte);
-    for (let index = run.from; index < run.to; index++) ends[at++] = (run.texts.ends[index] as number) - first + byte;
+    for (let index = run.from; index < run.to; index++) ends[at++] = u32At(run.texts.ends, index) - first + byte;
     byte += end - first;
   }
   return { bytes, ends };
 }
 
 export function textAt({ bytes, ends }: Texts, index: number): string {
-  return decoder.decode(bytes.subarray(startOf(ends, index), ends[index] ?? 0));
+  return decoder.decode(bytes.subarray(startOf(ends, index), u32At(ends, index)));
 }
 
 /**
@@ -61,13 +63,13 @@ export function textFinder({ bytes, ends }: Texts, wanted: readonly string[]): (
   const encoded = wanted.map((text) => encoder.encode(text));
   return (index) => {
     const start = startOf(ends, index);
-    const length = (ends[index] ?? 0) - start;
+    const length = u32At(ends, index) - start;
     return encoded.some((text) => text.length === length && text.every((byte, at) => byte === bytes[start + at]));
   };
 }
 
 function startOf(ends: Uint32Array, index: number): number {
-  return index === 0 ? 0 : (ends[index - 1] ?? 0);
+  return index === 0 ? 0 : u32At(ends, index - 1);
 }
 
 function shared(bytes: Uint8Array): Uint8Array {

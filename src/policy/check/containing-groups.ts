@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { Group } from '#contracts/policy-model.js';
 import { containsAll } from '#policy/model/rule-coverage.js';
 import { sameSources } from '#policy/model/same-sources.js';
@@ -48,12 +49,12 @@ function holdersOf(groups: readonly Group[], unreachable: ReadonlySet<number>): 
 }
 
 function holding(groups: readonly Group[], number: number, index: PrefixIndex): readonly number[] {
-  const { sources } = groups[number] as Group;
+  const { sources } = itemAt(groups, number);
   const containing: number[] = [];
   const [first] = sources;
   if (first === undefined) return containing;
   index.find(first, 0, (candidate) => {
-    if (containing.includes(candidate) || !containsAll((groups[candidate] as Group).sources, sources)) return false;
+    if (containing.includes(candidate) || !containsAll(itemAt(groups, candidate).sources, sources)) return false;
     return containing.push(candidate) === MAX_HOLDERS;
   });
   return containing;

@@ -1,4 +1,5 @@
-import { sharedWords } from '#contracts/shared-array.js';
+import { u32At } from './read.js';
+import { sharedWords } from './shared-array.js';
 
 /** The minimum length for a copy by `TypedArray.set`. For shorter arrays, a loop is faster. */
 const LONG = 256;
@@ -26,7 +27,7 @@ export class GrowingUint32Array {
     else {
       const { array } = this;
       let at = this.length;
-      for (let index = from; index < to; index++) array[at++] = source[index] as number;
+      for (let index = from; index < to; index++) array[at++] = u32At(source, index);
     }
     this.length += to - from;
   }

@@ -1,3 +1,5 @@
+import { u8At } from './read.js';
+
 const FIRST_CAPACITY = 1024;
 
 /**
@@ -25,7 +27,7 @@ export class GrowingBytes {
   }
 
   at(index: number): number {
-    return this.#held[index] as number;
+    return u8At(this.#held, index);
   }
 
   append(chunk: Uint8Array): void {
