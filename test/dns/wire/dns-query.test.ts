@@ -64,6 +64,13 @@ describe('readQuery', () => {
     ['an answer record', 'record_in_query', 1, query({ answers: [{}] })],
     ['an authority record', 'record_in_query', 1, query({ authorities: [{}] })],
     ['a wrong record count', 'truncated', 1, query({ counts: [1, 0, 0, 0xffff] })],
+    ['a missing record after OPT', 'truncated', 1, query({ counts: [1, 0, 0, 2], additionals: [OPT] })],
+    [
+      'a record after OPT that ends within its name',
+      'truncated',
+      1,
+      joined(query({ counts: [1, 0, 0, 2], additionals: [OPT] }), name('b').subarray(0, 2)),
+    ],
     ['another additional record', 'additional_record', 1, query({ additionals: [{ name: name('a') }] })],
     ['a root A record', 'additional_record', 1, query({ additionals: [{ name: name('') }] })],
     ['an A record after OPT', 'additional_record', 1, query({ additionals: [OPT, { name: name('a.b') }] })],
