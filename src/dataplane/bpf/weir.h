@@ -64,7 +64,7 @@ enum counter_index {
 	COUNT_FROM_NODE = 7,
 	COUNT_FLOWS_OPENED = 8,  /* flows that became established */
 	COUNT_FLOWS_CLOSED = 9,  /* established flows that ended */
-	COUNT_FLOWS_RECLASSIFIED = 10,
+	COUNT_FLOWS_REJUDGED = 10,
 	COUNT_HALF_OPENED = 11,  /* flows that a first packet opened */
 	COUNT_ICMP_RELATED = 12, /* ICMP errors that quote a flow; each one also counts as allow or audit */
 	COUNT_DIVERTED = 13,     /* packets handed to the DNS proxy */

@@ -1,4 +1,4 @@
-import { f64At, u32At, u64At } from '#arrays/read.js';
+import { u32At, u64At } from '#arrays/read.js';
 import { CapacityExceeded } from '#contracts/datapath.js';
 import type { RuleNames } from '#contracts/rule-names.js';
 import { HIT_BYTES, HIT_OFFSETS, HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/abi/hit.js';
@@ -225,7 +225,7 @@ export class Hits {
       if (isUnused) ages[unused++] = this.#age(entry);
     }
     const wanted = Math.max(this.#index.count + missing + 1 - this.capacity, Math.ceil(this.capacity / FREED_SHARE));
-    const youngest = f64At(ages.subarray(0, unused).sort(), Math.min(wanted, unused) - 1);
+    const youngest = ages.subarray(0, unused).sort()[Math.min(wanted, unused) - 1] ?? Number.POSITIVE_INFINITY;
     for (let entry = 1, left = wanted; entry < this.capacity && left > 0; entry++) {
       if (used[entry] !== 0 || this.#age(entry) > youngest) continue;
       this.#words.fill(0, entry * WORDS, (entry + 1) * WORDS);

@@ -1,4 +1,3 @@
-import { u32At } from '#arrays/read.js';
 import { PATTERNS, regionsFor } from './grant-layout.js';
 
 /**
@@ -45,7 +44,7 @@ export class Ledger {
 
   /** Takes a free cache line for a set of grants, and returns its index; 0 if no line is free. */
   takeLine(): number {
-    return this.#freeLines === 0 ? 0 : u32At(this.#free, --this.#freeLines);
+    return this.#freeLines === 0 ? 0 : (this.#free[--this.#freeLines] ?? 0);
   }
 
   giveLine(line: number): void {
@@ -53,7 +52,7 @@ export class Ledger {
   }
 
   holdingsOf(pattern: number): number {
-    return u32At(this.#holdings, pattern);
+    return this.#holdings[pattern] ?? 0;
   }
 
   addHolding(pattern: number): void {

@@ -1,4 +1,3 @@
-import { u8At } from '#arrays/read.js';
 import {
   attributesIn,
   NETLINK_NETFILTER,
@@ -154,8 +153,8 @@ function attribute(type: number, value: string): Buffer {
  * length byte and value.
  */
 function commentIn(userdata: Uint8Array = new Uint8Array()): string {
-  for (let at = 0; at + 2 <= userdata.length; at += 2 + u8At(userdata, at + 1)) {
-    if (userdata[at] === UDATA_COMMENT) return text(userdata.subarray(at + 2, at + 2 + u8At(userdata, at + 1))) ?? '';
+  for (let at = 0; at + 2 <= userdata.length; at += 2 + (userdata[at + 1] ?? 0)) {
+    if (userdata[at] === UDATA_COMMENT) return text(userdata.subarray(at + 2, at + 2 + (userdata[at + 1] ?? 0))) ?? '';
   }
   return '';
 }

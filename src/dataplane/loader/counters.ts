@@ -1,4 +1,3 @@
-import { u64At } from '#arrays/read.js';
 import type { Counter } from '#contracts/datapath.js';
 import { COUNTERS } from '#contracts/datapath-numbers.js';
 import { libbpf } from '#libc/libbpf.js';
@@ -23,8 +22,8 @@ export function counterReader(fd: number): (index: number) => Counter {
     let packets = 0n;
     let bytes = 0n;
     for (let cpu = 0; cpu < cpus; cpu++) {
-      packets += u64At(value, cpu * 2);
-      bytes += u64At(value, cpu * 2 + 1);
+      packets += value[cpu * 2] ?? 0n;
+      bytes += value[cpu * 2 + 1] ?? 0n;
     }
     return { packets, bytes };
   };

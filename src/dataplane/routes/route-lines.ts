@@ -1,4 +1,3 @@
-import { itemAt } from '#arrays/read.js';
 import { LINE_BYTES, LINE_WORDS } from '#contracts/datapath-numbers.js';
 import type { Prefix } from '#contracts/policy-model.js';
 
@@ -44,7 +43,7 @@ export function routeLines(routes: readonly Route[]): Uint32Array | null {
     for (let key = 0; key < BOTTOM_KEYS; key++) {
       const from = line * BOTTOM_KEYS + key;
       words[bottom + line * LINE_WORDS + key] = starts[from] ?? NO_KEY;
-      words[bottom + line * LINE_WORDS + BOTTOM_KEYS + key] = itemAt(values, from);
+      words[bottom + line * LINE_WORDS + BOTTOM_KEYS + key] = values[from] ?? 0;
     }
     // A middle line has the first key of each of its bottom lines, and the root has the first key of each
     // middle line.

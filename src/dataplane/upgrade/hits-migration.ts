@@ -1,4 +1,3 @@
-import { u64At } from '#arrays/read.js';
 import type { StructLayout } from '#dataplane/abi/btf.js';
 import type { MapDescription } from '#dataplane/loader/bpf-object.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
@@ -39,8 +38,8 @@ export class HitsMigration {
   finish(): void {
     for (let entry = 0; entry < this.#copied.length / 2; entry++) {
       if (this.#old.identity(entry) !== this.#fresh.identity(entry)) continue;
-      const packets = this.#old.packets(entry) - u64At(this.#copied, 2 * entry);
-      const bytes = this.#old.bytes(entry) - u64At(this.#copied, 2 * entry + 1);
+      const packets = this.#old.packets(entry) - (this.#copied[2 * entry] ?? 0n);
+      const bytes = this.#old.bytes(entry) - (this.#copied[2 * entry + 1] ?? 0n);
       if (packets > 0n || bytes > 0n) this.#fresh.add(entry, packets, bytes, this.#old.last(entry));
     }
     this.close();
@@ -69,17 +68,17 @@ class Hits {
     this.#words = new BigUint64Array(buffer);
   }
 
-  packets = (entry: number): bigint => u64At(this.#words, this.#at(entry, 'packets'));
-  bytes = (entry: number): bigint => u64At(this.#words, this.#at(entry, 'bytes'));
-  last = (entry: number): bigint => u64At(this.#words, this.#at(entry, 'last_ns'));
-  identity = (entry: number): bigint => u64At(this.#words, this.#at(entry, 'identity'));
+  packets = (entry: number): bigint => this.#words[this.#at(entry, 'packets')] ?? 0n;
+  bytes = (entry: number): bigint => this.#words[this.#at(entry, 'bytes')] ?? 0n;
+  last = (entry: number): bigint => this.#words[this.#at(entry, 'last_ns')] ?? 0n;
+  identity = (entry: number): bigint => this.#words[this.#at(entry, 'identity')] ?? 0n;
 
   /** Adds packets and bytes atomically, since the kernel adds to the same entry at the same time. */
   add(entry: number, packets: bigint, bytes: bigint, lastNs: bigint): void {
     Atomics.add(this.#words, this.#at(entry, 'packets'), packets);
     Atomics.add(this.#words, this.#at(entry, 'bytes'), bytes);
     const last = this.#at(entry, 'last_ns');
-    if (u64At(this.#words, last) < lastNs) this.#words[last] = lastNs;
+    if ((this.#words[last] ?? 0n) < lastNs) this.#words[last] = lastNs;
   }
 
   close(): void {

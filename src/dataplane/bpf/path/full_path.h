@@ -70,7 +70,7 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 			if (same_key(&flow->key, &packet->place.key) &&
 			    __sync_val_compare_and_swap(&flow->judgement, judgement, renewed) == judgement) {
 				*hit_in(tally) = packed_hit(hit_of(active_word, word));
-				count(COUNT_FLOWS_RECLASSIFIED);
+				count(COUNT_FLOWS_REJUDGED);
 			}
 			flush = finish_flush(flow);
 		}
