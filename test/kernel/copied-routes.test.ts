@@ -32,7 +32,7 @@ beforeAll(async () => {
   for (const name of ['ext0', 'ext1']) await ip(`link set ${name} up`);
   leave = enterNamespace(topology.node.name);
   for (const { name, ifindex } of listInterfaces()) interfaces[name] = ifindex;
-  const options = { judgeAll: false, reversePath: 'strict' } as const;
+  const options = { classifyAll: false, reversePath: 'strict' } as const;
   asking = loadForTest(options);
   copying = loadForTest({ ...options, copiesRoutes: true });
   for (const kernel of [asking, copying]) kernel.activate(allowAll);
