@@ -1,8 +1,9 @@
-import { ALL_EVENTS, NO_EVENTS } from '#contracts/datapath.js';
+import { NO_EVENTS } from '#contracts/datapath.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { EventBatch, type PackedEvents } from '#dataplane/events/batch.js';
 import { EventReader } from '#dataplane/watch/event-reader.js';
 import { TestRun } from '#libc/test-run.js';
+import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
 import { loadForTest } from '#test/dataplane/loaded.js';
 import { denyAll } from '#test/kernel/policies.js';

@@ -29,7 +29,7 @@ export async function attachWeir(
     node: { id: 'bench', data_dir: '/nonexistent' },
     dataplane: { interfaces: ['lan0', 'wan0'], pin_path: rig.topology.pinPath, pickup: '0s', ...settings },
   };
-  const { dataplane } = parseConfig(JSON.stringify(config), 'bench', {});
+  const { dataplane } = parseConfig(JSON.stringify(config), 'bench', {}).config;
   if (dataplane === null) throw new Error('the configuration has no dataplane');
   const datapath = openDatapath(dataplane);
   // Open the datapath in the node's network namespace: this call starts the datapath thread, which stays in

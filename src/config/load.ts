@@ -10,33 +10,27 @@ import { type Environment, readSource, type Source } from './config-source.js';
 import { type DisclosedConfig, disclose } from './disclosure.js';
 import { isLoopback } from './value.js';
 
+/** `disclosed` is the configuration as a support dump may show it. */
+type ParsedConfig = { readonly config: Config; readonly disclosed: DisclosedConfig };
+
 /** Reads, validates and freezes the configuration. Throws a `ConfigError` that contains all problems. */
 export function loadConfig(file: string, environment: Environment = process.env): Config {
   return readConfig(file, environment).config;
 }
 
-/**
- * Reads the configuration like `loadConfig`. Also returns the configuration as a support dump may show it.
- */
-export function readConfig(
-  file: string,
-  environment: Environment = process.env,
-): { readonly config: Config; readonly disclosed: DisclosedConfig } {
+/** Reads the configuration like `loadConfig`. Also returns the configuration as a support dump may show it. */
+export function readConfig(file: string, environment: Environment = process.env): ParsedConfig {
   let yaml: string;
   try {
     yaml = readBoundedSync(file, MOST_BYTES.config).toString();
   } catch (cause) {
     throw new ConfigError([{ code: 'unreadable', key: '', where: file, message: reasonOf(cause) }]);
   }
-  return understand(yaml, file, environment);
+  return parseConfig(yaml, file, environment);
 }
 
-/** Parses the configuration from a text. `name` is the name that problems show in place of a file name. */
-export function parseConfig(yaml: string, name: string, environment: Environment): Config {
-  return understand(yaml, name, environment).config;
-}
-
-function understand(yaml: string, name: string, environment: Environment): ReturnType<typeof readConfig> {
+/** Parses the text of a configuration file. Problems show `name` as the name of the file. */
+export function parseConfig(yaml: string, name: string, environment: Environment): ParsedConfig {
   const source = readSource(yaml, name, environment);
   const unset = source.problems.some(({ code }) => code === 'syntax' || code === 'unset_variable');
   if (unset) throw new ConfigError(source.problems);

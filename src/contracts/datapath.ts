@@ -113,7 +113,6 @@ export type Datapath = {
  * the opening and the end of each flow.
  */
 export type EventsWanted = { readonly packets: boolean; readonly flows: boolean };
-export const ALL_EVENTS: EventsWanted = { packets: true, flows: true };
 export const NO_EVENTS: EventsWanted = { packets: false, flows: false };
 
 /**

@@ -60,16 +60,15 @@ export class LocalDnsProxy {
     );
     this.#rebinding = new Rebinding(options.rebindProtection, options.rebindAllow);
     this.#routeNotifications = new RouteNotifications(descriptors);
-    this.resolver = new Resolver(
-      options,
-      this.#upstreams,
-      this.#cache,
-      new Learning(options, this.granter, this.#known, counts, this.#waits),
-      this.#rebinding,
+    this.resolver = new Resolver(options, {
+      upstreams: this.#upstreams,
+      cache: this.#cache,
+      learning: new Learning(options, this.granter, this.#known, counts, this.#waits),
+      rebinding: this.#rebinding,
       counts,
-      this.#sightings,
-      this.#hits,
-    );
+      sightings: this.#sightings,
+      hits: this.#hits,
+    });
     this.#listeners = listensAt(options).flatMap((at) => [
       new UdpListener(this.#pump, at, this.resolver, counts),
       new TcpListener(at, this.resolver, counts, options.tcpIdleMs),

@@ -30,6 +30,17 @@ type Done = (response: Uint8Array) => void;
 type PendingClient = { readonly query: Query; readonly source: number; readonly limit: number; readonly done: Done };
 type ActiveLookups = Pick<Lookups, 'generation' | 'patterns'> & { readonly index: LookupIndex };
 
+/** The parts of the DNS proxy that the resolver uses. They belong to the proxy, which closes them. */
+type ResolverParts = {
+  readonly upstreams: Upstreams;
+  readonly cache: AnswerCache;
+  readonly learning: Learning;
+  readonly rebinding: Rebinding;
+  readonly counts: Counts;
+  readonly sightings: SeenLookupCounter;
+  readonly hits: Pick<DecidedHits<number>, 'add'>;
+};
+
 /**
  * Answers DNS queries: a denied query with an error; an allowed query from the cache or from upstreams
  * (D9–D12).
@@ -46,13 +57,7 @@ export class Resolver {
 
   constructor(
     private readonly options: Pick<DnsOptions, 'deniedResponse' | 'maxGrantMs'>,
-    private readonly upstreams: Upstreams,
-    private readonly cache: AnswerCache,
-    private readonly learning: Learning,
-    private readonly rebinding: Rebinding,
-    private readonly counts: Counts,
-    private readonly sightings: SeenLookupCounter,
-    private readonly hits: Pick<DecidedHits<number>, 'add'>,
+    private readonly parts: ResolverParts,
   ) {}
 
   use({ generation, patterns, tables }: Lookups): void {
@@ -73,7 +78,7 @@ export class Resolver {
     const query = readQuery(datagram);
     if (!('fault' in query)) this.#resolve(query, source, isStream, done);
     else {
-      this.counts.refuse(query.fault);
+      this.parts.counts.refuse(query.fault);
       if (query.id === null) return false;
       done(respondError({ ...query, id: query.id }, query.rcode));
     }
@@ -83,7 +88,7 @@ export class Resolver {
   #resolve(query: Query, source: number, isStream: boolean, done: Done): void {
     const refused = refusalOf(query);
     if (refused !== null) {
-      this.counts.refuse(refused.reason);
+      this.parts.counts.refuse(refused.reason);
       done(respondError(query, refused.rcode));
       return;
     }
@@ -93,21 +98,21 @@ export class Resolver {
       return;
     }
     const word = active.index.decide(source, query.key);
-    this.sightings.add(source, query.key, query.type, active.generation, word);
-    this.hits.add(active.generation, rankOf(word));
+    this.parts.sightings.add(source, query.key, query.type, active.generation, word);
+    this.parts.hits.add(active.generation, rankOf(word));
     if (verdictOf(word) === 'deny' && !isAudited(word)) {
       this.#deny(query, done);
       return;
     }
-    this.counts.queriesAllow++;
+    this.parts.counts.queriesAllow++;
     const limit = isStream ? 65_535 : Math.min(Math.max(query.edns?.payload ?? 512, 512), UDP_PAYLOAD);
     this.#lookUp({ query, source, limit, done });
   }
 
   #deny(query: Query, done: Done): void {
     const isRefused = this.options.deniedResponse === 'refused';
-    this.counts.queriesDeny++;
-    if (!isRefused) this.counts.nxdomainPolicy++;
+    this.parts.counts.queriesDeny++;
+    if (!isRefused) this.parts.counts.nxdomainPolicy++;
     const extendedError = { code: EXTENDED_ERROR.prohibited, text: 'denied by policy' };
     done(respondError(query, isRefused ? RCODE.refused : RCODE.nxdomain, { extendedError }));
   }
@@ -117,15 +122,15 @@ export class Resolver {
     const question = questionOf(query);
     const cookie = optionsOf(query);
     const now = nowMs();
-    const kept = cookie.length > 0 ? undefined : this.cache.fresh(question, now);
+    const kept = cookie.length > 0 ? undefined : this.parts.cache.fresh(question, now);
     if (kept !== undefined) {
-      this.counts.cacheHits++;
+      this.parts.counts.cacheHits++;
       this.#finish(kept, asker, now);
       return;
     }
-    this.counts.cacheMisses++;
+    this.parts.counts.cacheMisses++;
     if (!this.#inFlight.enter(asker.source)) {
-      this.counts.refuse('too_many_in_flight');
+      this.parts.counts.refuse('too_many_in_flight');
       this.#fail(query, EXTENDED_ERROR.other, 'too many lookups at once', asker.done);
       return;
     }
@@ -158,7 +163,7 @@ export class Resolver {
       dnssecOk: edns?.dnssecOk ?? false,
       options,
     };
-    this.upstreams.ask(upstreamQuery, then);
+    this.parts.upstreams.ask(upstreamQuery, then);
   }
 
   #settle(question: string, message: Message | null, askers: readonly PendingClient[]): void {
@@ -168,7 +173,7 @@ export class Resolver {
     for (const { source } of askers) this.#inFlight.leave(source);
     const cookies = message?.edns?.options.filter(({ code }) => code === OPTION.cookie) ?? [];
     if (message === null || (message.rcode !== RCODE.noerror && message.rcode !== RCODE.nxdomain)) {
-      const stale = this.cache.stale(question, now);
+      const stale = this.parts.cache.stale(question, now);
       for (const asker of askers) {
         if (stale !== undefined) this.#finish(stale, asker, now);
         else if (message === null)
@@ -178,7 +183,7 @@ export class Resolver {
       return;
     }
     const chain = chainOf(message, first.query.key);
-    const reasonFor = this.rebinding.reasonsFor(first.query.key, now);
+    const reasonFor = this.parts.rebinding.reasonsFor(first.query.key, now);
     const rebound: RemovedAddress[] = [];
     const drop = (address: number): boolean => {
       const reason = reasonFor(address);
@@ -187,7 +192,7 @@ export class Resolver {
     };
     const removals = new Set<Removal>();
     const { message: rest } = withoutUnenforceable(message, drop, chain, (why) => {
-      this.counts.refuse(`left_out_${why}`);
+      this.parts.counts.refuse(`left_out_${why}`);
       removals.add(why);
     });
     const found = addressesOf(rest, chain);
@@ -206,7 +211,7 @@ export class Resolver {
       grantedUntil: 0,
       asking: null,
     };
-    if (seconds > 0) this.cache.keep(question, kept);
+    if (seconds > 0) this.parts.cache.keep(question, kept);
     for (const asker of askers) this.#finish(kept, asker, now, askers.length === 1 ? cookies : []);
   }
 
@@ -219,20 +224,20 @@ export class Resolver {
     if (active === null) return;
     const patternsOf = (key: NameKey): readonly string[] =>
       active.index.matching(key).flatMap((at) => active.patterns[at] ?? []);
-    this.learning.ensure(kept, patternsOf, this.#number, now, (isInForce) => {
+    this.parts.learning.ensure(kept, patternsOf, this.#number, now, (isInForce) => {
       const { query, limit, done } = asker;
       if (!isInForce) {
         this.#fail(query, EXTENDED_ERROR.other, 'the addresses could not be granted', done);
         return;
       }
-      if (kept.template.rcode === RCODE.nxdomain) this.counts.nxdomainUpstream++;
+      if (kept.template.rcode === RCODE.nxdomain) this.parts.counts.nxdomainUpstream++;
       const isStale = kept.freshUntil <= now && kept.storedAt < now;
       const answerOptions = isStale
         ? [...options, extendedError(EXTENDED_ERROR.staleAnswer)]
         : kept.filtered === null
           ? options
           : [...options, kept.filtered];
-      for (const left of kept.rebound) this.sightings.rebound(asker.source, kept.key, left, active.generation);
+      for (const left of kept.rebound) this.parts.sightings.rebound(asker.source, kept.key, left, active.generation);
       done(
         respond(kept.template, query, {
           // A response with an expired answer gets the fixed TTL `STALE_TTL`, not an aged TTL (RFC 8767, 4).
@@ -258,16 +263,16 @@ export class Resolver {
    * and no addresses are granted for them.
    */
   #relay(message: Message, { query, limit, done }: PendingClient, options: readonly EdnsOption[]): void {
-    if (message.rcode === RCODE.servfail) this.counts.servfail++;
+    if (message.rcode === RCODE.servfail) this.parts.counts.servfail++;
     const left = message.answers.length + message.authorities.length + message.additionals.length;
-    if (left > 0) this.counts.refuse('left_out_with_error', left);
+    if (left > 0) this.parts.counts.refuse('left_out_with_error', left);
     const edns = query.edns === null ? null : { payload: UDP_PAYLOAD, options };
     const template = templateOf({ ...message, answers: [], authorities: [], additionals: [] });
     done(respond(template, query, { ageSeconds: 0, limit, edns }));
   }
 
   #fail(query: Query, code: number, text: string, done: Done): void {
-    this.counts.servfail++;
+    this.parts.counts.servfail++;
     done(respondError(query, RCODE.servfail, { extendedError: { code, text } }));
   }
 }

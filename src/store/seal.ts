@@ -43,13 +43,8 @@ export function fileSeal(path: string, isGiven: boolean): Seal {
   });
 }
 
-/** Seals with a random key that exists only in memory. */
-export function memorySeal(): Seal {
-  const key = randomBytes(KEY_BYTES);
-  return sealWith(async () => key);
-}
-
-function sealWith(keyFor: (purpose: 'seal' | 'open') => Promise<Buffer>): Seal {
+/** Seals with the key of 32 bytes that `keyFor` returns. */
+export function sealWith(keyFor: (purpose: 'seal' | 'open') => Promise<Buffer>): Seal {
   return {
     async seal(secret, about) {
       const nonce = randomBytes(NONCE_BYTES);

@@ -3,11 +3,10 @@ import { makeDataFolder } from './data-folder.js';
 import { createIntegrationStore } from './integration-store.js';
 import { createInterceptCaStore } from './intercept-ca-store.js';
 import { type LastGoodFile, lastGoodFile } from './last-good.js';
-import { createMemoryStore } from './memory-store.js';
 import { loadPolicyStore } from './policy-store.js';
 import { quarantine } from './quarantine.js';
 import { openRocksDbStore } from './rocksdb-store.js';
-import { fileSeal, memorySeal, type Seal } from './seal.js';
+import { fileSeal, type Seal } from './seal.js';
 import { createSettingsStore } from './settings-store.js';
 import { StoreError } from './store-error.js';
 import type { FindingListener } from './store-finding.js';
@@ -53,24 +52,20 @@ export async function openStore(
   try {
     const seal = fileSeal(sealKeyFile ?? join(dataDir, 'seal.key'), sealKeyFile !== null);
     const lastGood = lastGoodFile(join(dataDir, 'last-good.policy'));
-    return await assemble(timedWrites(kv, onWrite), lastGood, seal, onFinding);
+    return await assembleStore(timedWrites(kv, onWrite), lastGood, seal, onFinding);
   } catch (error) {
     await kv.close();
     throw error;
   }
 }
 
-/** Opens a store whose content exists only in memory, for tests and trials. */
-export function openMemoryStore(): Promise<Store> {
-  return assemble(
-    createMemoryStore(),
-    { read: async () => null, write: async () => {}, append: async () => true },
-    memorySeal(),
-    () => {},
-  );
-}
-
-async function assemble(kv: KvStore, lastGood: LastGoodFile, seal: Seal, onFinding: FindingListener): Promise<Store> {
+/** Builds the stores of a node on `kv`. `close` of the returned store closes `kv`. */
+export async function assembleStore(
+  kv: KvStore,
+  lastGood: LastGoodFile,
+  seal: Seal,
+  onFinding: FindingListener,
+): Promise<Store> {
   return {
     policies: await loadPolicyStore(kv, lastGood, onFinding),
     settings: createSettingsStore(kv),

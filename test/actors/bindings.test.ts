@@ -22,8 +22,8 @@ import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import { supervisedPartChart } from '#statecharts/supervised-part.chart.js';
 import { swapChart } from '#statecharts/swap.chart.js';
 import { writeChart } from '#statecharts/write.chart.js';
-import { openMemoryStore } from '#store/store.js';
 import { nodesOf } from '#test/statecharts/chart-walk.js';
+import { openMemoryStore } from '#test/store/memory-store.js';
 import { threadHere } from './running-system.js';
 
 /** Names of XState actions that act outside the statechart. `unprovided` ignores all other actions. */

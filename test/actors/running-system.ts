@@ -3,7 +3,8 @@ import { createSystem, type System, type SystemPorts } from '#actors/system.js';
 import type { PolicyWrite } from '#bus/policy-requests.js';
 import { createPolicyTaskRunner } from '#policy-thread/policy-task-runner.js';
 import type { PolicyThread } from '#policy-thread/policy-thread.js';
-import { openMemoryStore, type Store } from '#store/store.js';
+import type { Store } from '#store/store.js';
+import { openMemoryStore } from '#test/store/memory-store.js';
 import { type FakeDatapath, fakeDatapath } from './fake-datapath.js';
 
 const NOW = '2026-01-01T00:00:00.000Z';

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { ALL_EVENTS, NO_EVENTS } from '#contracts/datapath.js';
-import { openMemoryStore } from '#store/store.js';
+import { NO_EVENTS } from '#contracts/datapath.js';
+import { ALL_EVENTS } from '#test/dataplane/all-events.js';
+import { openMemoryStore } from '#test/store/memory-store.js';
 import { config, envelope, removal, singleton, startSystem, stopSystems, write } from './running-system.js';
 
 afterEach(stopSystems);

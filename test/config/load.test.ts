@@ -8,7 +8,8 @@ import { loadConfig, parseConfig } from '#config/load.js';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
-const parse = (yaml: string, environment: Record<string, string> = {}) => parseConfig(yaml, 'weir.yaml', environment);
+const parse = (yaml: string, environment: Record<string, string> = {}) =>
+  parseConfig(yaml, 'weir.yaml', environment).config;
 function problemsOf(yaml: string, environment: Record<string, string> = {}): string[] {
   try {
     parse(yaml, environment);

@@ -31,7 +31,9 @@ test('a program slot has at most MAX_SLOT_LINES cache lines, and a configuration
   );
   const issue = /program_capacity: must be a whole number from 8192 to 8388608/;
   expect(() => parseConfig(configuration(MAX_SLOT_LINES + 1), 'weir.json', {})).toThrow(issue);
-  expect(parseConfig(configuration(MAX_SLOT_LINES), 'weir.json', {}).dataplane?.programCapacity).toBe(MAX_SLOT_LINES);
+  expect(parseConfig(configuration(MAX_SLOT_LINES), 'weir.json', {}).config.dataplane?.programCapacity).toBe(
+    MAX_SLOT_LINES,
+  );
 });
 
 test('the hit maps have at most 2,097,152 entries: further rules are enforced without hit counters', () => {

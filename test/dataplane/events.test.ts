@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { ALL_EVENTS, NO_EVENTS } from '#contracts/datapath.js';
+import { NO_EVENTS } from '#contracts/datapath.js';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { EventBatch, type PackedEvents, RECORD_BYTES } from '#dataplane/events/batch.js';
 import type { Observation } from '#dataplane/events/observation.js';
@@ -7,6 +7,7 @@ import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { EventReader } from '#dataplane/watch/event-reader.js';
 import { EventRing } from '#dataplane/watch/event-ring.js';
 import { TestRun } from '#libc/test-run.js';
+import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
 import { back, onlyClient } from './conversation.js';
 import { MAX_FRAME, TCP, writeFrame, writeIpv6Frame } from './frame.js';

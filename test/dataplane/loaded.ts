@@ -1,4 +1,4 @@
-import { ALL_EVENTS, type Counter, NO_EVENTS } from '#contracts/datapath.js';
+import { type Counter, NO_EVENTS } from '#contracts/datapath.js';
 import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import type { Packet } from '#contracts/policy-model.js';
@@ -24,6 +24,7 @@ import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
+import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { type FrameOptions, MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
 import { EXEMPT_BIT, MARK_MASK } from './marks.js';
 

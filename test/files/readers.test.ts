@@ -6,10 +6,10 @@ import { describe, expect, it } from 'vitest';
 import { loadConfig, parseConfig } from '#config/load.js';
 import { createWebhookSink } from '#observe/findings/sinks/webhook-sink.js';
 import { createUpstreamTrust } from '#service-plane/upstream-trust.js';
-import { createMemoryStore } from '#store/memory-store.js';
 import { fileSeal } from '#store/seal.js';
 import { createAuthority, createTokenStore } from '#store/token-store.js';
 import { run, serverThatAnswers } from '#test/cli/rig.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 type Made = { readonly folder: string; readonly path: string };

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
-import { ALL_EVENTS, type Datapath, NO_EVENTS } from '#contracts/datapath.js';
+import { type Datapath, NO_EVENTS } from '#contracts/datapath.js';
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { EventConsumer } from '#dataplane/events/event-consumer.js';
@@ -9,6 +9,7 @@ import { Surroundings } from '#dataplane/events/surroundings.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { parseAddress } from '#policy/model/ipv4.js';
+import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { enterNamespace } from './namespace.js';
 import { denyAll } from './policies.js';
 

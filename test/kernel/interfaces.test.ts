@@ -10,8 +10,8 @@ import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-o
 import { networkNamespace } from '#dataplane/attach/ownership.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
-import { openMemoryStore } from '#store/store.js';
 import { threadHere } from '#test/actors/running-system.js';
+import { openMemoryStore } from '#test/store/memory-store.js';
 import { enterNamespace } from './namespace.js';
 import { STATION, SWITCHED_FRAMES } from './switched-frames.js';
 import { Wire } from './wire.js';

@@ -4,8 +4,9 @@ import type { SystemPorts } from '#actors/system.js';
 import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#bus/policy-requests.js';
 import { CapacityExceeded, ProofFailed } from '#contracts/datapath.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { openMemoryStore, type Store } from '#store/store.js';
+import type { Store } from '#store/store.js';
 import { StoreError } from '#store/store-error.js';
+import { openMemoryStore } from '#test/store/memory-store.js';
 import {
   envelope,
   type Running,

@@ -3,7 +3,7 @@ import type { Grants, Group, Packet, Policy } from '#contracts/policy-model.js';
 import { noGrants } from '#contracts/policy-model.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { type CompileOptions, compile } from '#policy/compile/compile.js';
-import { classify, grantedNames } from '#policy/evaluate/classify.js';
+import { classify } from '#policy/evaluate/classify.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { wordText } from '#policy/explain/listing.js';
 import {
@@ -13,6 +13,7 @@ import {
   packetGenerator,
   shrink,
 } from '#test/policy/generate.js';
+import { grantedNames } from '#test/policy/granted-names.js';
 import { Random, seedOf } from '#test/seed.js';
 
 const PACKETS = 1_000;

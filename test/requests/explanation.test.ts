@@ -4,8 +4,8 @@ import { NO_NODE } from '#policy/explain/node-effects.js';
 import { createPolicyThread, type PolicyThread } from '#policy-thread/policy-thread.js';
 import { type ExplainPorts, explainLane, explainPolicy } from '#requests/explanation.js';
 import { FairQueue, QueueFull } from '#requests/fair-queue.js';
-import { openMemoryStore } from '#store/store.js';
 import { packet } from '#test/policy/sample.js';
+import { openMemoryStore } from '#test/store/memory-store.js';
 
 const threads: PolicyThread[] = [];
 afterEach(async () => {

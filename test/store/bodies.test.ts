@@ -2,13 +2,13 @@ import { appendFileSync, readFileSync, rmSync, statSync, writeFileSync } from 'n
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { PolicyPut } from '#contracts/policy-record.js';
-import { createMemoryStore } from '#store/memory-store.js';
 import { loadPolicyStore } from '#store/policy-store.js';
 import { openStore } from '#store/store.js';
 import type { StoreError } from '#store/store-error.js';
 import type { StoreFinding } from '#store/store-finding.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
 import { Random, seedOf } from '#test/seed.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
 import { storedPolicy } from './stored-policy.js';
 import { temporaryFolder } from './temporary-folder.js';
 

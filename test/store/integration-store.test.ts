@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { createIntegrationStore } from '#store/integration-store.js';
-import { createMemoryStore } from '#store/memory-store.js';
 import type { StoreError } from '#store/store-error.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
 
 const integration = {
   name: 'prod',

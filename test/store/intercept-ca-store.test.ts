@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { generateCa } from '#service-plane/ca/generate-ca.js';
 import { createInterceptCaStore } from '#store/intercept-ca-store.js';
-import { createMemoryStore } from '#store/memory-store.js';
-import { fileSeal, memorySeal } from '#store/seal.js';
+import { fileSeal } from '#store/seal.js';
 import type { StoreError } from '#store/store-error.js';
+import { createMemoryStore, memorySeal } from '#test/store/memory-store.js';
 import { foundIn, tracesOf } from '../service-plane/ca/traces.js';
 import { temporaryFolder } from './temporary-folder.js';
 

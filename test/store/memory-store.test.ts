@@ -1,4 +1,4 @@
-import { createMemoryStore } from '#store/memory-store.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
 import { describeKvStore } from './kv-contract.js';
 
 describeKvStore('memory store', async () => createMemoryStore());

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { createMemoryStore } from '#store/memory-store.js';
 import { loadPolicyStore } from '#store/policy-store.js';
 import type { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
 import { storedPolicy } from './stored-policy.js';
 
 const noCopy = { read: async () => null, write: async () => {}, append: async () => true };

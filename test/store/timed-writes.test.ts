@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { createMemoryStore } from '#store/memory-store.js';
 import { StoreError } from '#store/store-error.js';
 import { timedWrites } from '#store/timed-writes.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
 
 const value = Buffer.from('v');
 

@@ -3,9 +3,9 @@ import { chmodSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:f
 import { join } from 'node:path';
 import { base64url, SignJWT } from 'jose';
 import { describe, expect, it } from 'vitest';
-import { createMemoryStore } from '#store/memory-store.js';
 import type { StoreError } from '#store/store-error.js';
 import { createAuthority, createTokenStore } from '#store/token-store.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from './temporary-folder.js';
 
 const codeOf = (promise: Promise<unknown>) =>

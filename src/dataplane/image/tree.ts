@@ -31,29 +31,31 @@ export type Resolver = { resolve(from: number, to: number): void };
 export function addTree(lines: Lines, intervals: Intervals, from: number, to: number, resolver?: Resolver): number {
   if (to - from <= HALF_KEYS) {
     const first = lines.addHalf();
-    put(lines, intervals, from, to, first, HALF_KEYS, resolver);
+    put(lines, intervals, { from, to }, { first, keys: HALF_KEYS }, resolver);
     const isSecond = first % LINE_WORDS !== 0;
     return Math.floor(first / LINE_WORDS) * 8 + FIRST_HALF + (isSecond ? 1 : 0);
   }
   const bottoms = Math.ceil((to - from) / BOTTOM_KEYS);
   const first = lines.add(bottoms);
   for (let line = 0, at = from; line < bottoms; line++, at += BOTTOM_KEYS) {
-    put(lines, intervals, at, Math.min(at + BOTTOM_KEYS, to), (first + line) * LINE_WORDS, BOTTOM_KEYS, resolver);
+    const room = { first: (first + line) * LINE_WORDS, keys: BOTTOM_KEYS };
+    put(lines, intervals, { from: at, to: Math.min(at + BOTTOM_KEYS, to) }, room, resolver);
   }
   return addInner(lines, first, bottoms);
 }
 
+/** Room for the starts of `keys` intervals from word `first` on, and for their values after them. */
+type Room = { readonly first: number; readonly keys: number };
+
 /**
- * Writes at most `keys` intervals from word `first` on: first their starts, then their values. Starts and
- * values have room for `keys` 32-bit words each.
+ * Writes the intervals with indexes `from` (inclusive) to `to` (exclusive), at most `keys` of them: first their
+ * starts, then their values.
  */
 function put(
   lines: Lines,
   { starts, values }: Intervals,
-  from: number,
-  to: number,
-  first: number,
-  keys: number,
+  { from, to }: { readonly from: number; readonly to: number },
+  { first, keys }: Room,
   resolver: Resolver | undefined,
 ): void {
   let { words } = lines;

@@ -78,6 +78,17 @@ const QUERY_TYPES: Readonly<Record<number, string>> = {
   255: 'ANY',
 };
 
+/**
+ * One record of a batch. `at`: index of its first word in `batch.words`. `kind`: its word `AT.kind`. `ipv6`: the
+ * addresses if the record reports an IPv6 packet.
+ */
+type EventRecord = {
+  readonly batch: EventBatch;
+  readonly at: number;
+  readonly kind: number;
+  readonly ipv6: Ipv6Ends | null;
+};
+
 /** Encodes wiretap messages (D32). Each message is one JSON object. */
 export class MessageWriter {
   readonly #known: MessageSurroundings;
@@ -94,10 +105,10 @@ export class MessageWriter {
     const { words } = batch;
     const at = startOf(index);
     const kind = u32At(words, at + AT.kind);
-    const details = u32At(words, at + AT.details);
     const type = kind & 0xff;
-    if (type === EVENT_TYPE.flow_opened || type === EVENT_TYPE.flow_ended) this.#flow(out, batch, at, kind, details);
-    else this.#verdict(out, batch, at, kind, details, batch.ipv6(index));
+    if (type === EVENT_TYPE.flow_opened || type === EVENT_TYPE.flow_ended)
+      this.#flow(out, { batch, at, kind, ipv6: null });
+    else this.#verdict(out, { batch, at, kind, ipv6: batch.ipv6(index) });
   }
 
   lookup(out: ByteWriter, { source, hostname, type, generation, word, count, lastMs }: SeenLookup): void {
@@ -116,13 +127,15 @@ export class MessageWriter {
     out.text(connectionMessage(seen, this.#known));
   }
 
-  #flow(out: ByteWriter, batch: EventBatch, at: number, kind: number, details: number): void {
+  #flow(out: ByteWriter, record: EventRecord): void {
+    const { batch, at, kind } = record;
     const { words } = batch;
+    const details = u32At(words, at + AT.details);
     const isEnd = (kind & 0xff) === EVENT_TYPE.flow_ended;
     const isForeign = ((details >>> 24) & EVENT_FLAG.foreign) !== 0;
     const endReason = (kind >>> 16) & 0xff;
     const outcomes = endReason === 0 ? PASSES : ENDS_HERE;
-    this.#common(out, batch, at, isEnd ? part.flowEnd : part.flow, kind, outcomes, null);
+    this.#common(out, record, isEnd ? part.flowEnd : part.flow, outcomes);
     out.put(itemAt(STATES, (details >>> 16) & 0xff));
     if (!isEnd) {
       out.put(isForeign ? part.foreign : part.judged);
@@ -143,11 +156,13 @@ export class MessageWriter {
     out.put(part.end);
   }
 
-  #verdict(out: ByteWriter, batch: EventBatch, at: number, kind: number, details: number, ipv6: Ipv6Ends | null): void {
+  #verdict(out: ByteWriter, record: EventRecord): void {
+    const { batch, at, kind, ipv6 } = record;
     const { words } = batch;
+    const details = u32At(words, at + AT.details);
     const protocol = kind >>> 24;
     const isIcmp = protocol === IPPROTO.icmp;
-    this.#common(out, batch, at, part.verdict, kind, (kind & 0xff) === EVENT_TYPE.passed ? PASSES : ENDS_HERE, ipv6);
+    this.#common(out, record, part.verdict, (kind & 0xff) === EVENT_TYPE.passed ? PASSES : ENDS_HERE);
     out.put(itemAt(REASONS, (kind >>> 16) & 0xff));
     out.put(part.icmpType);
     numberOr(out, isIcmp, details & 0xff);
@@ -162,14 +177,12 @@ export class MessageWriter {
     out.put(((details >>> 24) & EVENT_FLAG.outgoing) !== 0 ? part.outgoing : part.incoming);
   }
 
+  /** Writes the fields that messages of flows and of verdicts share. `outcomes`: the verdict by its number. */
   #common(
     out: ByteWriter,
-    batch: EventBatch,
-    at: number,
+    { batch, at, kind, ipv6 }: EventRecord,
     type: Uint8Array,
-    kind: number,
     outcomes: readonly Uint8Array[],
-    ipv6: Ipv6Ends | null,
   ): void {
     const { words } = batch;
     const { ruleNameResolver } = this.#known;

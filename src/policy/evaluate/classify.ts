@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
 import type { IntervalPool } from '#contracts/interval-map.js';
-import { type Grants, IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import { valueAt } from './interval-search.js';
@@ -33,15 +33,6 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
     if (best !== NO_MATCH) return best;
   }
   return u32At(lists.defaults, list);
-}
-
-/** Returns the numbers of the hostname patterns in a program for which the address has a grant. */
-export function grantedNames(program: Program, address: number, grants: Grants): ReadonlySet<number> {
-  const granted = new Set<number>();
-  for (const [index, pattern] of program.names.entries()) {
-    if (grants.has(pattern, address)) granted.add(index);
-  }
-  return granted;
 }
 
 /**

@@ -9,10 +9,10 @@ import {
   openFindingStore,
 } from '#observe/findings/finding-store.js';
 import { readNetwork } from '#observe/findings/network-filter.js';
-import { createMemoryStore } from '#store/memory-store.js';
 import { openRocksDbStore } from '#store/rocksdb-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { Model } from './ledger-model.js';
 import { ANY, seen } from './seen.js';

@@ -6,8 +6,8 @@ import { type FindingStore, type FindingStoreOptions, openFindingStore } from '#
 import type { SinkState } from '#observe/findings/sinks/delivery-queue.js';
 import type { DeliveredFinding } from '#observe/findings/sinks/sink.js';
 import { createSinks, type SinkOptions, sinkNames } from '#observe/findings/sinks/sinks.js';
-import { createMemoryStore } from '#store/memory-store.js';
 import type { KvStore } from '#store/store-types.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { ANY, seen } from '../seen.js';
 import { isSigned, type Received, receiver } from './receiver.js';

@@ -1,5 +1,20 @@
-import { StoreError } from './store-error.js';
-import type { KvOperation, KvRange, KvStore } from './store-types.js';
+import { randomBytes } from 'node:crypto';
+import { type Seal, sealWith } from '#store/seal.js';
+import { assembleStore, type Store } from '#store/store.js';
+import { StoreError } from '#store/store-error.js';
+import type { KvOperation, KvRange, KvStore } from '#store/store-types.js';
+
+/** Opens a store whose content exists only in memory. */
+export function openMemoryStore(): Promise<Store> {
+  const noCopy = { read: async () => null, write: async () => {}, append: async () => true };
+  return assembleStore(createMemoryStore(), noCopy, memorySeal(), () => {});
+}
+
+/** Seals with a random key that exists only in memory. */
+export function memorySeal(): Seal {
+  const key = randomBytes(32);
+  return sealWith(async () => key);
+}
 
 /** Creates a `KvStore` that keeps its content only in memory. */
 export function createMemoryStore(): KvStore {

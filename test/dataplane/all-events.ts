@@ -1,0 +1,3 @@
+import type { EventsWanted } from '#contracts/datapath.js';
+
+export const ALL_EVENTS: EventsWanted = { packets: true, flows: true };
