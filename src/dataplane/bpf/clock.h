@@ -16,8 +16,8 @@ struct {
 
 /* Returns the monotonic clock as of the last kernel tick or the tick before. Each CPU reads the clock only
  * once per tick, because the helper call costs as much as a cache miss; the kernel inlines the read of
- * jiffies. The clock of another CPU may be ahead by up to one tick. So compare a time from another CPU
- * with this one as a signed difference.
+ * jiffies. The result on another CPU may be ahead by up to one tick. So use a signed difference to compare
+ * the result with a time that another CPU stored.
  */
 static __always_inline __u64 coarse_ns(void)
 {

@@ -4,12 +4,13 @@
 
 #define WAYS 4096
 
-/* In the maps of this file, max_entries 1 is a placeholder if the size depends on the configuration: the
- * loader sets the size of those maps.
+/* If the size of a map depends on the configuration, its `max_entries` in this file is a placeholder: the
+ * loader sets the real size.
  */
 
-/* The two program slots. The loader sets the size of one value to the size of a whole program slot. So one
- * map lookup returns the first cache line, and the addresses of the others are computed from it.
+/* The two program slots, each for one compiled policy. The loader sets the size of one map value to the size
+ * of a whole program slot. So one map lookup returns the first cache line, and the BPF programs compute the
+ * addresses of the other cache lines.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -53,7 +54,7 @@ struct {
 } flow_tags SEC(".maps");
 
 /* Next hops for direct forwarding. Many flows refer to one entry, so the next hops in use stay in the CPU
- * caches. If direct forwarding is off, the loader creates only one entry to save memory.
+ * caches. If direct forwarding is off, the loader creates only one entry, to save memory.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -81,7 +82,7 @@ struct place {
 	bool stateful;
 	bool from_high;
 	bool icmp_reply;
-	__u32 slot; /* flow slot that was claimed for a new flow */
+	__u32 slot; /* flow slot that this CPU has claimed for a new flow */
 	__u64 hash; /* hash of `key` */
 };
 
@@ -130,8 +131,8 @@ struct {
 	__type(value, struct fragments);
 } fragments SEC(".maps");
 
-/* One entry of zeros, the template for new entries of `fragments`. An entry is larger than the BPF stack
- * of 512 bytes.
+/* One entry of zeros, the template for new entries of `fragments`. The BPF stack of 512 bytes is too small to
+ * build an entry of that size.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -148,8 +149,8 @@ struct {
 	__type(value, struct hit);
 } hits SEC(".maps");
 
-/* For each program slot and rank: the entry of `hits` that packets with this rank count for. The index is
- * rank, plus `rank_capacity` for program slot 1.
+/* Maps a program slot and a rank to the entry of `hits` that packets with this rank count for. The index is
+ * the rank, plus `rank_capacity` for program slot 1.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -202,8 +203,8 @@ struct {
 	__type(value, struct counter);
 } counters SEC(".maps");
 
-/* The BPF programs of the predecessor datapath, indexed by enum predecessor. The kernel clears a map of
- * this type when no process has it open and it is not pinned.
+/* The BPF programs of the predecessor datapath (upgrade/handover.h), indexed by enum predecessor. The kernel
+ * clears a map of this type when no process has the map open and no pin keeps the map.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);

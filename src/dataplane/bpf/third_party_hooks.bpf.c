@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
-/* Finds third-party hooks that IPv4 packets pass when this network namespace forwards them. Reads lists in
- * kernel memory, because netlink reports netfilter hooks only if the kernel has
- * CONFIG_NETFILTER_NETLINK_HOOK.
+/* Finds the hooks that IPv4 packets pass when this network namespace forwards them, also the hooks of Weir's
+ * guard (its nftables rules). Reads lists in kernel memory, because netlink reports netfilter hooks only if
+ * the kernel has CONFIG_NETFILTER_NETLINK_HOOK.
  *
- * Some lists are missing in some kernel configurations, so their fields are read only if they exist. If a
- * later kernel renames the field of a required list, this BPF object does not load. User space then assumes
- * that third-party hooks exist.
+ * Some kernel configurations lack some of these lists, so the BPF program reads such a list only if its field
+ * exists. If a later kernel renames the field of a required list, this BPF object does not load. User space
+ * then assumes that third-party hooks exist.
  */
 #include <stdbool.h>
 #include <linux/bpf.h>
@@ -146,8 +146,8 @@ __noinline int add_hooks(__u64 list, __u32 kind, __u32 id)
 	return 0;
 }
 
-/* Not inlined: otherwise the verifier finds a new state in each iteration of the loop, and rejects the BPF
- * program.
+/* Not inlined: in an inlined copy, the verifier finds a new state in each iteration of the loop, and rejects
+ * the BPF program.
  */
 static __noinline int count_device(void)
 {
@@ -197,7 +197,7 @@ static long look_at_rule(__u32 index, struct walk *walk)
 	rule = (void *)at - bpf_core_field_offset(struct fib_rule, list);
 	walk->at = BPF_CORE_READ(at, next);
 	if (BPF_CORE_READ(rule, pref) == DIVERT_RULE && BPF_CORE_READ(rule, table) == DIVERT_RULE)
-		return 0; /* the rule that routes diverted packets is Weir's own, so it is no third-party hook */
+		return 0; /* this is Weir's own rule for diverted packets, so do not report it */
 	if (BPF_CORE_READ(rule, mark) || BPF_CORE_READ(rule, mark_mask) || BPF_CORE_READ(rule, tun_id))
 		add_other(OTHER_RULE, BPF_CORE_READ(rule, pref), 0);
 	return 0;
@@ -238,9 +238,10 @@ static __always_inline void look_at_xfrm(struct net *net)
 		add_other(OTHER_XFRM, 0, 0);
 }
 
-/* Collects the third-party hooks in the network namespace of the calling thread. Returns 0 if all lists
- * were read. The BPF program has the type raw_tp, because the kernel runs this type under the RCU read
- * lock, so that list elements are not freed meanwhile.
+/* Collects the hooks in the network namespace of the calling thread. Returns 0 if the BPF program has read
+ * the lists of routing rules and of devices to their end. Of each netfilter hook, reads at most HOOKS_MAX
+ * functions. The BPF program has the type raw_tp, because the kernel runs this type under the RCU read lock,
+ * so that the kernel does not free list elements meanwhile.
  */
 SEC("raw_tp")
 int weir_others(void *context)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The format in which `weir_others` returns the third-party hooks that it finds.
+/* The format in which the BPF program `weir_others` returns the hooks that it finds.
  * src/dataplane/forwarding/third-party-hooks.ts decodes this format.
  */
 #ifndef WEIR_THIRD_PARTY_HOOKS_H
@@ -11,7 +11,7 @@ enum other_kind {
 	OTHER_POSTROUTING = 3,
 	OTHER_INGRESS = 4, /* a netfilter function on the ingress of a device */
 	OTHER_EGRESS = 5,
-	OTHER_RECEIVER = 6,    /* a bridge, bond or macvlan that takes the frames of a device */
+	OTHER_RECEIVER = 6,    /* the receive handler of a device: a bridge, bond or macvlan takes its frames */
 	OTHER_NO_ETHERNET = 7, /* a device that is up and is not Ethernet */
 	OTHER_RULE = 8,        /* a policy routing rule that selects by mark or tunnel; `id` is its preference */
 	OTHER_XFRM = 9,        /* `id` is the number of IPsec policies, or 0 if IPsec blocks packets without a policy */
@@ -29,8 +29,8 @@ struct other {
 
 #define OTHERS 1024
 struct others {
-	__u32 count;   /* number of third-party hooks; can be higher than the number of elements in `found` */
-	__u32 devices; /* number of devices that were searched */
+	__u32 count;   /* number of hooks; above OTHERS if `found` has no room for all hooks */
+	__u32 devices; /* number of network devices whose hooks the BPF program has read */
 	struct other found[OTHERS];
 };
 

@@ -54,7 +54,7 @@
 #include "classify/bench.h"
 #include "classify/prove.h"
 
-/* The full path for an incoming packet. `fast_packet` is not 0 if the fast path has searched the flow
+/* Handles an incoming packet by the full path. `fast_packet` is not 0 if the fast path has searched the flow
  * table and found no flow.
  */
 static __always_inline enum outcome handle_ipv4_ingress(struct __sk_buff *skb, const struct fast_packet *fast_packet)
@@ -114,15 +114,16 @@ static __always_inline enum outcome handle_ingress(struct __sk_buff *skb)
 	}
 }
 
-/* Handles a packet that leaves by a policed interface and was not classified at ingress (D17). Either the
- * node itself sent the packet, or the packet came in by an interface without policy.
+/* Handles a packet that leaves by a policed interface (D17). A forwarded packet with the mark bit of the
+ * guard (Weir's nftables rules) passes, because the ingress hook has already handled it. Otherwise the node
+ * itself sent the packet, or the packet came in by an interface without policy.
  */
 static __always_inline enum outcome handle_egress(struct __sk_buff *skb)
 {
 	bool local = skb->ingress_ifindex == 0;
 
 	/* Ignore the mark bit of the guard on a packet that the node itself sends. The ingress hook does not mark
-	 * such packets, so conntrack restored the mark from another packet.
+	 * such packets, so conntrack has copied the mark from another packet.
 	 */
 	if (!local && skb->mark & settings.guard_bit)
 		return OUTCOME_PASS;

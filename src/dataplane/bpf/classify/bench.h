@@ -32,8 +32,8 @@ static long bench_one(__u32 index, struct bench_state *state)
 	return 0;
 }
 
-/* Benchmark: classifies `count` random packets in one run, so that the cost of the system call does not
- * affect the measured time per packet.
+/* Benchmark: one run classifies `count` random packets, so that the cost of the system call does not affect
+ * the measured time per packet.
  */
 SEC("syscall")
 int weir_bench(struct bench_request *request)

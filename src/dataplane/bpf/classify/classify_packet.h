@@ -3,7 +3,8 @@
 #define WEIR_CLASSIFY_PACKET_H
 
 /* Returns the verdict word of the flow that the packet belongs to. Rules describe the packets of the side
- * that opened the flow. For a reply the function therefore swaps source and destination before the search.
+ * that opened the flow. So for a reply (`reply` is true), the function swaps source and destination before
+ * the search.
  */
 __noinline __u32 classify_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
@@ -16,9 +17,9 @@ __noinline __u32 classify_with(const struct packet *packet, __u32 active_word, b
 	destination = reply ? packet->source : packet->destination;
 	key = reply ? leaf_key_of_opener(packet) : leaf_key(packet);
 	port = reply ? packet->destination_port : packet->source_port;
-	/* The fast path stored `prefetched` for the packet with its own addresses, so these results are not valid
-	 * for a reply, whose addresses are swapped. The stored verdict word ignores expired grants, so the
-	 * function uses the word only if `flags` is 0.
+	/* The fast path computed `prefetched` from the packet's addresses without a swap, so these results are
+	 * not valid for a reply. It computed the verdict word without expired grants, so the function uses that
+	 * word only if `flags` is 0.
 	 */
 	prefetched = &packet->prefetched;
 	list = reply || prefetched->active_word != active_word ? 0 : prefetched->list;
@@ -34,8 +35,8 @@ static __always_inline __u32 classify_packet(const struct packet *packet, __u32 
 	return classify_with(packet, active_word, reply, 0);
 }
 
-/* Returns the verdict word for a packet of an existing flow, like `classify_packet`. If only an expired
- * grant allows the flow, the flow is still allowed (D12).
+/* Returns the verdict word for a packet of an existing flow, like `classify_packet`. If a grant has expired,
+ * but would otherwise allow the flow, the flow stays allowed (D12).
  */
 static __always_inline __u32 classify_again(const struct packet *packet, __u32 active_word, bool reply)
 {
@@ -50,7 +51,7 @@ static __always_inline __u32 classify_again(const struct packet *packet, __u32 a
 __noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
 {
 	/* Never pass a packet with a loopback address to the predecessor datapath: an older predecessor would let
-	 * the packet in. The predecessor cannot have a flow with a loopback address either.
+	 * the packet in.
 	 */
 	if (settings.bridges && reason != DROP_LOOPBACK)
 		return TO_PREDECESSOR;
@@ -72,8 +73,8 @@ __noinline enum outcome refuse(struct __sk_buff *skb, const struct packet *packe
 	return OUTCOME_DROP;
 }
 
-/* Passes a packet without opening a flow for it. `judgement` is the active word << 32 | the verdict word of
- * the packet.
+/* Passes a packet and opens no flow for it. `judgement` is the active word << 32 | the verdict word of the
+ * packet.
  */
 __noinline enum outcome pass_alone(struct __sk_buff *skb, const struct packet *packet, __u64 judgement)
 {

@@ -14,7 +14,7 @@ static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool au
 	case VERDICT_DENY:
 		return DROP_POLICY_DENY;
 	case VERDICT_REDIRECT:
-		/* This packet was not handed to the service plane, so the verdict redirect refuses it. An audited packet
+		/* The service plane did not take this packet, so the verdict redirect refuses it. An audited packet
 		 * passes.
 		 */
 		return audited               ? DROP_NONE

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* Grants: addresses that the DNS proxy learned for hostname patterns (D12). Only user space writes the maps
- * `grants` and `patterns`, through mapped memory. The kernel only reads the maps.
+ * `grants` and `patterns`, through mapped memory. The BPF programs only read these maps.
  *
- * User space waits for an RCU grace period before it reuses a place of an address, a cache line of a set of
+ * User space waits for an RCU grace period before it reuses the entry of an address, a cache line of a set of
  * grants, or a pattern number. So a BPF program that finds an address never reads the grants of another
- * address. Each grant is 64 bits wide, and is read and written by one access.
+ * address. Each grant is 64 bits wide; one access reads or writes a whole grant.
  */
 #ifndef WEIR_GRANTS_H
 #define WEIR_GRANTS_H
@@ -15,19 +15,19 @@
 #define MAX_SET_LINES 32
 #define EXPIRY_SHIFT 27
 
-/* Bit 31 of a grant. With GRANT_SET, bits 0 to 30 are the index of the first cache line of a set of
- * grants. Without GRANT_SET, bits 0 to 31 are a pattern number.
+/* Bit 31 of a grant. If the bit is set, bits 0 to 30 are the index of the first cache line of a set of
+ * grants. Otherwise bits 0 to 30 are a pattern number.
  */
 #define GRANT_SET 0x80000000U
 /* Bit 31 of the value that the tree of names of a rule block has for a name. If the bit is set, the value
  * refers to a map of destinations. Otherwise the value refers to a port map.
  */
 #define DESTINATION_MAP 0x80000000U
-/* Flag in the `slot` argument of a lookup: expired grants count too. Used to classify existing flows
- * again.
+/* Flag in the `slot` argument of a search: the search accepts expired grants too. The datapath sets this flag
+ * when it classifies an existing flow again.
  */
 #define EXPIRED_TOO 0x80000000U
-/* Flag in the `slot` argument of a lookup: ignores all grants; used by proofs */
+/* Flag in the `slot` argument of a search: the search ignores all grants; proofs set this flag */
 #define WITHOUT_GRANTS 0x40000000U
 #define LOOKUP_FLAGS (EXPIRED_TOO | WITHOUT_GRANTS)
 
@@ -42,13 +42,16 @@ struct grant_header {
 	__u32 reserved[11]; /* reserved[0]: earlier versions of Weir stored the owner of the map there */
 };
 
-/* A cache line of up to five addresses with the grant of each. A grant is `expiry << 32 | pattern number`,
- * or `latest expiry << 32 | GRANT_SET | cache line of the set`. Grant 0 means that the address has no
- * grant. An expiry is a time of the monotonic clock in units of 2^27 ns, rounded down. Address 0 marks a
- * free place.
+/* A cache line of up to five addresses with the grant of each address. A grant is `expiry << 32 | pattern
+ * number`, or `latest expiry << 32 | GRANT_SET | cache line of the set`. The value 0 means that the address
+ * has no grant. An expiry is a time of the monotonic clock in units of 2^27 ns, rounded down. Address 0 marks
+ * a free entry.
  */
 struct grant_line {
-	__u32 spilled; /* number of addresses that had no room in this cache line and are in a later one; 0: a search for an address ends here */
+	/* Number of addresses that had no room in this cache line and are in a later cache line. 0: a search for
+	 * an address ends at this cache line.
+	 */
+	__u32 spilled;
 	__u32 addresses[GRANT_PLACES];
 	__u64 grants[GRANT_PLACES];
 };
@@ -69,10 +72,13 @@ union grants_entry {
 };
 
 /* A pattern that a policy uses. The index of the pattern in the map `patterns` is the pattern number. The
- * number does not change while the pattern is in use.
+ * number does not change while a policy uses the pattern.
  */
 struct pattern {
-	__u32 names[2]; /* for each program slot: index of the pattern among the names of that program, plus 1; 0: that program does not use the pattern */
+	/* For each program slot: index of the pattern among the names of that compiled policy, plus 1. 0: that
+	 * compiled policy does not use the pattern.
+	 */
+	__u32 names[2];
 	__u8 digest[24]; /* truncated SHA-256 of the pattern's text; zeros: the pattern number is free, or waits for an RCU grace period */
 };
 
@@ -156,11 +162,11 @@ __noinline __u64 find_grant(__u32 address)
 	return 0;
 }
 
-/* Returns the verdict word that one grant gives in a rule block, or NO_MATCH. `where` is program slot <<
- * 32 | reference to the tree of names. `keys` is source port << 32 | port-map key. `target` is now << 32 |
- * destination; now is in units of 2^27 ns, or 0 to accept expired grants. The arguments are packed, and
- * this function calls no other BPF function, because it is at the end of the longest call chain. A call
- * chain may use 512 bytes of stack, and Linux 6.1 counts at least 32 bytes for each function.
+/* Returns the verdict word that one grant gives in a rule block, or NO_MATCH. `where` is program slot << 32 |
+ * reference to the tree of names. `keys` is source port << 32 | port-map key. `target` is time << 32 |
+ * destination. The time is the present time in units of 2^27 ns, or 0 to accept expired grants. The arguments
+ * are packed, and this function calls no other BPF function, because it is at the end of the longest call
+ * chain. A call chain may use 512 bytes of stack, and Linux 6.1 counts at least 32 bytes for each function.
  */
 __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 {
@@ -186,11 +192,11 @@ __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 	return found;
 }
 
-/* Returns the lowest verdict word that the grants of the destination give in a rule block, or `word` if
- * none of them is lower. `place` is cache line of the rule list << 3 | number of the rule block. The cache
- * line after the rule list has two words for each rule block: the tree of its names, and a port map. That
- * port map gives a lower bound of the verdict words of all names, so most lookups stop there. `keys` is
- * source port << 32 | port-map key.
+/* Returns the lowest verdict word that the grants of the destination give in a rule block, or `word` if no
+ * grant gives a lower one. `place` is cache line of the rule list << 3 | number of the rule block. The cache
+ * line after the rule list has two words for each rule block: the tree of the block's names, and a port map.
+ * That port map gives a lower bound of the verdict words of all names, so most calls return after its search.
+ * `keys` is source port << 32 | port-map key.
  */
 __noinline __u32 named_word(__u32 slot_and_flags, __u32 place, __u32 destination, __u64 keys, __u32 word)
 {

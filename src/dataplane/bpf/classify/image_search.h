@@ -21,9 +21,9 @@ static __always_inline __u64 is_not_above(__u32 key, __u64 above)
 	return difference >> 63;
 }
 
-/* Returns the index of the last key that is <= x, among 4, 8 or 16 ascending keys. The caller passes x + 1
- * as `above`. The first key is a lower bound of x and is not compared. The first three comparisons do not
- * depend on each other, so the CPU executes them in parallel.
+/* Returns the index of the last key that is <= x, among 4, 8 or 16 ascending keys. The caller passes x + 1 as
+ * `above`. The function does not compare the first key, because that key is a lower bound of x. The first
+ * three comparisons do not depend on each other, so the CPU executes them in parallel.
  */
 static __always_inline __u32 index_among(const __u32 *keys, __u32 count, __u64 above)
 {
@@ -42,8 +42,9 @@ static __always_inline __u32 index_among(const __u32 *keys, __u32 count, __u64 a
 	return place + more;
 }
 
-/* The program image in one program slot. `lines` is the address of cache line 0. The address of any other
- * cache line is computed from `lines`, because a map lookup for each one would cost a dozen instructions.
+/* The program image in one program slot. `lines` is the address of cache line 0. The search computes the
+ * addresses of all other cache lines from `lines`, because a map lookup for each cache line would cost a
+ * dozen instructions.
  */
 struct image {
 	struct line *lines;
@@ -96,9 +97,9 @@ static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 
 }
 
 /* Returns the value that the tree `ref` (cache line << 3 | depth) has for x, or 0 if the program image is
- * damaged; 0 is never a valid value. If `leaves` is not NONE, the function prefetches port maps: the four
- * cache lines from `leaves` + 4 * n, where n is the cache line at the bottom of the tree that has the
- * value.
+ * damaged; 0 is never a valid value. If `leaves` is not NONE, the function also prefetches four cache lines
+ * of port maps, from cache line `leaves` + 4 * n on. n is the cache line at the bottom of the tree that has
+ * the value.
  */
 static __always_inline __u32 search_tree(struct image image, __u32 ref, __u32 x, __u32 leaves)
 {

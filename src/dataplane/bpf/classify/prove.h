@@ -31,8 +31,8 @@ static long prove_one(__u32 index, const __u32 *slot)
 	packet.prefetched.list = list;
 	packet.prefetched.active_word = *slot;
 	asked->word = classify_with(&packet, *slot, false, WITHOUT_GRANTS);
-	/* The proof fails if the fast path gives another verdict word: the word becomes 0, which the expected
-	 * results never contain.
+	/* If the fast path gives another verdict word, set the word to 0. The expected results never contain 0,
+	 * so the proof then fails.
 	 */
 	near = first_blocks_word(image, list, asked->destination, (__u64)asked->source_port << 32 | leaf_key(&packet));
 	if (is_decided(near) && near != asked->word)
@@ -40,8 +40,8 @@ static long prove_one(__u32 index, const __u32 *slot)
 	return 0;
 }
 
-/* Classifies the packets in the map `proof` by the program in one program slot, whether or not that slot
- * is in force. Stores each verdict word in the `word` field of its packet. Ignores grants, because the
+/* Classifies the packets in the map `proof` by the compiled policy in one program slot, whether or not that
+ * slot is in force. Stores each verdict word in the `word` field of its packet. Ignores grants, because the
  * reference evaluator computes the expected words without grants.
  */
 SEC("syscall")

@@ -11,8 +11,8 @@
 #define HEADER_SOURCES 5
 #define HEADER_BEHIND_LISTS 6
 #define HEADER_HAS_NAMES 7
-/* Number of cache lines to prefetch after a rule list; must equal the constant in
- * src/dataplane/image/program-image.ts
+/* Number of cache lines that the search prefetches after a rule list. Must equal LINES_BEHIND_LIST in
+ * src/dataplane/image/program-image.ts.
  */
 #define LINES_BEHIND_LIST 6
 #define LIST_LEAVES 14
@@ -24,8 +24,8 @@ static __always_inline __u32 slot_of(__u32 active_word)
 	return active_word & 1;
 }
 
-/* Returns the index of the cache line of the source's rule list, or 0 if the program image is damaged. If
- * the header of the image asks for a prefetch, the function loads the six cache lines after the list. They
+/* Returns the index of the cache line of the source's rule list, or 0 if the program image is damaged. If the
+ * header of the image asks for a prefetch, the function loads the six cache lines after the list, which
  * probably contain the rules of the list.
  */
 static __always_inline __u32 find_list(struct image image, __u32 source, __u32 destination)
@@ -61,9 +61,8 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 }
 
 /* Returns the lowest verdict word of rule block number `segment`, without the hostname rules of the block.
- * The bit SEGMENT_NAMED in the result tells that the block has hostname rules. If `segment` is not below
- * the number of rule blocks, the result is the default verdict word. `keys` is source port << 32 |
- * port-map key.
+ * The bit SEGMENT_NAMED in the result means that the block has hostname rules. If `segment` is not below the
+ * number of rule blocks, the result is the default verdict word. `keys` is source port << 32 | port-map key.
  */
 static __always_inline __u32 find_word(struct image image, __u32 index, __u32 segment, __u32 destination,
 				       __u64 keys)
@@ -95,8 +94,8 @@ static __always_inline __u32 find_word(struct image image, __u32 index, __u32 se
 	return list->words[0] >> (NAMED_SHIFT + segment) & 1 ? word | SEGMENT_NAMED : word;
 }
 
-/* Searches one rule block like `find_word`, as a function call that does not inline the search again.
- * `place` is cache line of the rule list << 3 | number of the rule block.
+/* Searches one rule block like `find_word`. Not inlined, so that the BPF program has only one copy of the
+ * search for these callers. `place` is cache line of the rule list << 3 | number of the rule block.
  */
 __noinline __u32 segment_word(__u32 slot, __u32 place, __u32 destination, __u64 keys)
 {

@@ -2,10 +2,10 @@
 #ifndef WEIR_CLAIM_LINE_H
 #define WEIR_CLAIM_LINE_H
 
-/* Selects a flow to evict from the eight ways of a flow set. An expired flow is evicted first; without
- * one, the half-open flow that has been idle for longest. Returns the flow slot, and copies the key of the
- * flow to `key`. HALF_OPEN is set in the result if the function removed the half-open mark. Returns
- * NO_SLOT if no flow of the set can be evicted.
+/* Selects a flow to evict from the eight ways of a flow set: an expired flow or, if the set has none, the
+ * half-open flow that has been idle for longest. Returns the flow slot, and copies the key of the flow to
+ * `key`. The result contains HALF_OPEN if the function removed the half-open mark of the flow. Returns
+ * NO_SLOT if the set has no such flow, or if another CPU changed the flow or the tag word meanwhile.
  */
 __noinline __u32 find_room(__u32 set, struct flow_key *key, __u64 now_ns)
 {
@@ -41,9 +41,8 @@ __noinline __u32 find_room(__u32 set, struct flow_key *key, __u64 now_ns)
 		return NO_SLOT;
 	asm volatile("" ::: "memory");
 	mark = seen & mark_of(way_of_slot(chosen));
-	/* Another CPU may have replaced the selected flow in the meantime. Evict only if the tag word is
-	 * unchanged (for a half-open flow), or if the flow in this cache line has expired (for an established
-	 * flow).
+	/* Another CPU may have replaced the selected flow since the search. Evict a half-open flow only if the
+	 * tag word is unchanged, and an established flow only if the flow in this cache line has expired.
 	 */
 	if (mark ? __sync_val_compare_and_swap(tags, seen, seen & ~mark) != seen : !is_expired(flow, now))
 		return NO_SLOT;
@@ -78,8 +77,8 @@ __noinline __u32 claim_available(__u64 hash, bool half)
 	return slot;
 }
 
-/* Claims a free way like `claim_available`, but first tries the tag word that the caller read during the
- * lookup. This saves reading the tag words of both flow sets again.
+/* Claims a free way like `claim_available`, but first tries the tag word that the search for the flow has
+ * read. So most calls do not read the tag words of both flow sets again.
  */
 static __always_inline __u32 claim_by_tags(const struct flow_lookup *flow_lookup)
 {

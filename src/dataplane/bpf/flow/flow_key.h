@@ -19,8 +19,9 @@ static __always_inline bool is_icmp_reply(__u8 type)
 	return type == ICMP_ECHO_REPLY || type == 14 || type == 16 || type == 18;
 }
 
-/* Computes the flow key of a packet, its direction and its hash. An ICMP packet with a code other than 0
- * is not stateful: a flow was classified for code 0, and rules may treat other codes differently.
+/* Computes the flow key of a packet, the direction of the packet, and the hash of the key. An ICMP packet
+ * with a code other than 0 is not stateful: the rules decided the flow for code 0, and may treat other codes
+ * differently.
  */
 static __always_inline void find_flow_key(struct packet *packet)
 {

@@ -2,21 +2,21 @@
 #ifndef WEIR_FLOW_SHARE_H
 #define WEIR_FLOW_SHARE_H
 
-/* Limits the established flows of each source (D18). The flow table never evicts established flows, so
- * without this limit one source could fill the flow table. The limit applies while established flows use more
- * than half of the flow table.
+/* This file limits the established flows of each source (D18). The datapath never evicts established flows,
+ * so without this limit one source could fill the flow table. The limit applies while established flows use
+ * more than half of the flow table.
  *
- * A flow is counted once it is established: when `confirm_flow` clears FLOW_HALF_OPEN, or when the flow is
- * migrated as established. `release` subtracts a flow whose FLOW_HALF_OPEN bit is clear. Only the CPU that
- * set FLOW_FLUSHING changes FLOW_HALF_OPEN of a live flow, so a flow is subtracted exactly as often as it was
- * counted. Half-open flows are not counted, because new flows can evict half-open flows.
+ * The datapath counts a flow once it is established: when `confirm_flow` clears FLOW_HALF_OPEN, or when an
+ * upgrade migrates the flow as established. `release` subtracts a flow whose FLOW_HALF_OPEN bit is clear.
+ * Only the CPU that set FLOW_FLUSHING changes FLOW_HALF_OPEN of a live flow, so the datapath subtracts a flow
+ * exactly as often as it counted the flow. Half-open flows are not counted, because new flows can evict them.
  */
 static __always_inline __u32 opener_of(const struct flow_key *key, __u8 flags)
 {
 	return flags & FLOW_OPENED_BY_HIGH ? key->high_address : key->low_address;
 }
 
-/* Returns the counter of established flows for a source. Foreign flows (from an interface without policy)
+/* Returns the counter of established flows for a source. Foreign flows (which the datapath did not classify)
  * use other counters: their source addresses may be forged, and must not use up the limit of a verified
  * source.
  */
@@ -28,9 +28,9 @@ static __always_inline __u32 *share_of(__u32 source, __u8 flags)
 }
 
 /* Returns whether a source has reached its limit of established flows. The limit is a fraction of the free
- * flow table. So the limit falls as other sources open flows, and many sources together cannot fill the
- * flow table. The last quarter of the flow table is reserved for flows from policed interfaces, whose
- * sources are verified. A verified source may always have one established flow.
+ * flow table. So the limit falls as other sources open flows, and many sources together cannot fill the flow
+ * table. Foreign flows cannot use the last quarter of the flow table, because the datapath has not verified
+ * their sources. The limit of a verified source is at least one flow.
  */
 static __always_inline bool exceeds_share(__u32 source, __u8 flags, __u32 total)
 {
@@ -44,9 +44,9 @@ static __always_inline bool exceeds_share(__u32 source, __u8 flags, __u32 total)
 	return share && READ_ONCE(*share) >= limit;
 }
 
-/* Returns whether a new flow of `source` exceeds the limit of that source. `flags` is FLOW_FOREIGN or 0.
- * Not inlined: the callers have deep call chains below them, and an inlined copy made their stacks exceed
- * the 512 bytes that the verifier of Linux 6.1 allows.
+/* Returns whether a new flow of `source` exceeds the limit of that source. `flags` is FLOW_FOREIGN or 0. Not
+ * inlined: the callers are at the start of deep call chains, and an inlined copy made these chains exceed the
+ * 512 bytes of stack that the verifier of Linux 6.1 allows.
  */
 static __noinline bool is_over_share(__u32 source, __u8 flags)
 {
@@ -71,8 +71,9 @@ static __always_inline void count_established(const struct flow_key *key, __u8 f
 		__sync_fetch_and_add(&seen->established, by);
 }
 
-/* Frees a claimed cache line of the flow table first, and the way in the tag word last. Sets the
- * statistics of the cache line to zeros, because a new flow expects zeros there.
+/* Ends the use of a claimed cache line of the flow table. Frees the way in the tag word last, so that no CPU
+ * claims the cache line before it is free. Sets the statistics of the cache line to zeros, because a new flow
+ * expects zeros there.
  */
 static __always_inline void release(struct flow *line, struct tally *tally, __u32 slot)
 {

@@ -2,22 +2,23 @@
 #ifndef WEIR_FLOW_TABLE_H
 #define WEIR_FLOW_TABLE_H
 
-/* The flow table is the map `flows`. It consists of flow sets; each flow set has eight ways, and each way is
- * one cache line with one flow. A seeded hash of the flow key selects a first and a second flow set. Way n of
- * all flow sets is contiguous, so a flow table with few flows uses few memory pages.
+/* The flow table is the map `flows`. The table consists of flow sets; each flow set has eight ways, and each
+ * way is one cache line with one flow. A seeded hash of the flow key selects a first and a second flow set.
+ * Way n of all flow sets is contiguous, so a flow table with few flows uses few memory pages.
  *
- * The map `flow_tags` has a 64-bit tag word for each flow set, with one byte for each way. The byte is 0 if
- * the way is free. Otherwise the byte contains some bits of the flow's hash, and the half-open mark. A lookup
- * reads the tag word first, and then only cache lines that probably match. A new flow uses its second flow
- * set if the first is crowded. The first flow set then has the flag SPILLED, which is never cleared.
+ * The map `flow_tags` has a 64-bit tag word for each flow set, with one byte for each way. Apart from the
+ * flag SPILLED, the byte is 0 if the way is free. Otherwise the byte contains some bits of the flow's hash,
+ * and the half-open mark. A search reads the tag word first, and then only cache lines that probably match. A
+ * new flow uses its second flow set if the first is crowded. The datapath then sets the flag SPILLED of the
+ * first flow set, and never clears this flag.
  *
  * A CPU claims a way by a compare-and-swap of the tag word, writes the cache line, and writes the flow key
- * last. A reader compares the flow key, reads the other fields, and compares the flow key again: the flow may
- * have been replaced in between. A flow is half open while its way has the half-open mark. The CPU that
- * removes the half-open mark either confirms the flow or evicts the flow, never both.
+ * last. A reader compares the flow key, reads the other fields, and compares the flow key again, because
+ * another CPU may have replaced the flow in between. A flow is half open while its way has the half-open
+ * mark. The CPU that removes the half-open mark either confirms the flow or evicts the flow, never both.
  *
- * A flow slot is the index of a cache line in `flows`. Bit HALF_OPEN of the flow slot is set if the tag word
- * had the half-open mark when it was read.
+ * A flow slot is the index of a cache line in `flows`. In the result of a search, the flow slot contains the
+ * bit HALF_OPEN if the way had the half-open mark in the tag word.
  */
 #define HALF_OPEN (1U << 31)
 #define NO_SLOT 0xffffffffU
@@ -29,14 +30,14 @@
 #define SPILLED (1ULL << 6)
 #define HALF_OPEN_MARKS (EACH_WAY * 0x80)          /* the half-open mark of each way */
 
-/* The lookup of a flow key. `addresses` and `rest` are the first and second 64-bit word of the key, in the
- * layout of struct flow_key.
+/* The arguments and the tag word of a search for a flow key. `addresses` and `rest` are the first and the
+ * second 64-bit word of the key, in the layout of struct flow_key.
  */
 struct flow_lookup {
 	__u64 addresses;
 	__u64 rest;
 	__u64 hash;
-	__u64 tags; /* tag word of the first flow set, as the lookup read it */
+	__u64 tags; /* tag word of the first flow set, as the search read it */
 };
 
 static __always_inline const struct flow_key *lookup_key(const struct flow_lookup *flow_lookup)
@@ -97,7 +98,7 @@ static __always_inline __u64 *rest_of(struct flow *line)
 	return (__u64 *)&line->key.low_port;
 }
 
-/* Returns whether a flow is idle for longer than the time-out of its state. Compares as signed numbers,
+/* Returns whether a flow has been idle for longer than the time-out of its state. Compares signed numbers,
  * because another CPU may have stored a `last_seen` that is later than `now`.
  */
 static __always_inline bool is_expired(const struct flow *flow, __u32 now)
@@ -106,7 +107,7 @@ static __always_inline bool is_expired(const struct flow *flow, __u32 now)
 }
 
 /* Returns whether adding `more` bytes changes one of the highest two bits of the 32-bit byte counter. The
- * counter must then be flushed, so that it never wraps between two flushes.
+ * caller must then flush the counter, so that the counter never wraps between two flushes.
  */
 static __always_inline bool is_flush_due(__u32 bytes, __u32 more)
 {
@@ -227,7 +228,7 @@ __noinline __u32 find_slot(const struct flow_key *key, __u64 hash)
 #define USE_SHIFT 48
 
 /* Makes this CPU the owner of a cache line, if the second 64-bit word of its flow key still equals `rest`.
- * Lookups do not find the flow from then on. Returns false if another CPU was first.
+ * After that, searches do not find the flow. Returns false if another CPU has changed the word first.
  */
 static __always_inline bool claim(struct flow *line, __u64 rest)
 {
@@ -246,8 +247,8 @@ static __always_inline bool take_mark(__u32 slot)
 	return tags && __sync_fetch_and_and(tags, ~mark) & mark;
 }
 
-/* Writes the flow key of a claimed cache line. The second word, which lookups compare, is written last:
- * from then on other CPUs find the flow.
+/* Writes the flow key of a claimed cache line. Writes the second word last: a search does not find the flow
+ * before this word is there.
  */
 static __always_inline void publish(struct flow *line, const struct flow_key *key)
 {
@@ -258,8 +259,9 @@ static __always_inline void publish(struct flow *line, const struct flow_key *ke
 	WRITE_ONCE(*rest_of(line), words[1]);
 }
 
-/* Claims a free way of a flow set with this tag, which includes the half-open mark. Returns the flow slot,
- * or NO_SLOT if the flow set has no free way.
+/* Claims a free way of a flow set, and stores `tag`, which includes the half-open mark, in the tag word.
+ * Returns the flow slot. Returns NO_SLOT if the flow set has no free way, or if other CPUs changed the tag
+ * word during all FLOW_WAYS attempts.
  */
 static __always_inline __u32 claim_free(__u32 set, __u8 tag)
 {

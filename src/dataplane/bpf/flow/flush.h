@@ -3,15 +3,15 @@
 #define WEIR_FLUSH_H
 
 /* Each flow counts packets and bytes by 32-bit counters in its cache line of `flows`. A flush adds these
- * counters to the 64-bit statistics of the flow and to the hits of its rule. One CPU at a time flushes a
- * flow: it sets FLOW_FLUSHING in the flags, and then checks that the cache line still has the same flow. A
- * second CPU that wants to end the flow meanwhile sets FLOW_ENDING, and the first CPU then ends the flow.
- * The second CPU does not wait, because the first may have been preempted.
+ * counters to the 64-bit statistics of the flow and to the hits of its rule. Only one CPU at a time flushes a
+ * flow: this CPU sets FLOW_FLUSHING in the flags, and then checks that the cache line still has the same
+ * flow. A second CPU that wants to end the flow meanwhile sets FLOW_ENDING, and the first CPU then ends the
+ * flow. The second CPU does not wait, because the kernel may have preempted the first CPU's task.
  */
 
-/* Returns the time when a flow opened, computed from the 16-bit field `opened`, so the result is at most
- * seven minutes ago. If `opened` seems to be in the future, because the clock of this CPU is behind, the
- * result is now.
+/* Returns the time when a flow opened, computed from the 16-bit field `opened`. The result is at most seven
+ * minutes ago, because the field wraps. If the clock of this CPU is behind, `opened` can be in the future;
+ * the result is then the present time.
  */
 static __always_inline __u64 opened_at(const struct flow *flow, __u64 now_ns)
 {
@@ -31,8 +31,8 @@ static __always_inline bool is_being_flushed(struct flow *flow)
 	return READ_ONCE(*state_and_flags(flow)) & FLOW_FLUSHING << 8;
 }
 
-/* Fills in the fields of the statistics that the first packet of a flow leaves at 0: the opening time and
- * the entry of `hits`.
+/* Fills in the fields of the statistics that the packet which opened the flow may have left at 0 (struct
+ * tally): the opening time and the entry of `hits`.
  */
 static __always_inline void complete_tally(struct flow *flow, struct tally *tally, __u64 now_ns)
 {
@@ -49,8 +49,8 @@ static __always_inline void complete_tally(struct flow *flow, struct tally *tall
 	*hit_in(tally) = judgement >> 32 ? packed_hit(hit_of(judgement >> 32, judgement)) : NO_HIT;
 }
 
-/* Adds the packets and bytes since the last flush to the statistics of the flow and to the hits of its
- * rule. The caller must own the statistics (FLOW_FLUSHING, or a claimed cache line).
+/* Adds the packets and bytes since the last flush to the statistics of the flow and to the hits of its rule.
+ * The caller must own the statistics: it has set FLOW_FLUSHING, or has claimed the cache line.
  */
 __noinline int flush_owned(struct flow *flow, struct tally *tally, __u64 now_ns)
 {
@@ -79,14 +79,14 @@ __noinline int flush_owned(struct flow *flow, struct tally *tally, __u64 now_ns)
 	if (!packets)
 		return 0;
 	idle = ticks_of(now_ns) - flow->last_seen;
-	if ((__s32)idle < 0) /* the flow has a later time than `now_ns`, from the clock of another CPU */
+	if ((__s32)idle < 0) /* `last_seen` is later than `now_ns`, because another CPU with a later clock stored it */
 		idle = 0;
 	add_hit(tally->hit, tally->hit_check, packets, bytes, now_ns - ((__u64)idle << TICK_SHIFT));
 	return 0;
 }
 
-/* Flushes and reports a flow, and then frees its cache line. The caller must have claimed the cache line,
- * so that no lookup finds the flow, and must own the statistics. `ended_by`: see `report_flow`.
+/* Flushes and reports a flow, and then frees its cache line. The caller must have claimed the cache line, so
+ * that no search finds the flow, and must own the statistics. `ended_by`: see `report_flow`.
  */
 __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 {
@@ -101,9 +101,9 @@ __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 	return 0;
 }
 
-/* The result when a CPU tries to flush a flow. */
+/* The result of an attempt to begin or finish a flush. */
 enum flush {
-	FLUSH_NONE = 0,   /* another CPU flushes the flow, or the cache line has another flow */
+	FLUSH_NONE = 0,   /* no duty: another CPU flushes the flow, the cache line has another flow, or the flush is finished */
 	FLUSH_OWNED = 1, /* this CPU owns the statistics until it calls `finish_flush` */
 	FLUSH_END = 2,   /* another CPU tried to end the flow during the flush: this CPU must call `finish_flow` to end it */
 };
@@ -115,9 +115,9 @@ static __always_inline enum flush finish_flush(struct flow *flow)
 	return (__sync_fetch_and_and(state_and_flags(flow), ~(FLOW_FLUSHING << 8)) & both) == both ? FLUSH_END : FLUSH_NONE;
 }
 
-/* Makes this CPU the only one that flushes the flow. `rest` is the second 64-bit word of the flow key. If
- * the flow is ending already, FLOW_FLUSHING stays set without effect, and the next flow in the cache line
- * overwrites the flags.
+/* Makes this CPU the only CPU that flushes the flow. `rest` is the second 64-bit word of the flow key. If
+ * another CPU already ends the flow, FLOW_FLUSHING stays set without effect, and the next flow in the cache
+ * line overwrites the flags.
  */
 static __always_inline enum flush begin_flush(struct flow *flow, __u64 rest)
 {
@@ -131,7 +131,7 @@ static __always_inline enum flush begin_flush(struct flow *flow, __u64 rest)
 #define FLUSH_SPINS 64
 
 /* Begins a flush like `begin_flush`, but first waits some microseconds while another CPU flushes the flow.
- * The wait is bounded, because the other CPU may have been preempted.
+ * The wait has a limit, because the kernel may have preempted the task on the other CPU.
  */
 __noinline enum flush await_flush(struct flow *flow, __u64 rest)
 {
@@ -166,8 +166,8 @@ static __always_inline void flush_flow(__u32 slot, __u64 rest, __u64 now_ns)
 		finish_flow(slot, now_ns, ENDED_BY_ITSELF);
 }
 
-/* Marks a claimed flow as ending. Returns true if another CPU flushes the flow at this moment; that CPU
- * then ends the flow.
+/* Marks a claimed flow as ending. Returns true if another CPU flushes the flow at this moment. That CPU then
+ * ends the flow, so the caller must not end it.
  */
 static __always_inline bool is_left_to_flusher(struct flow *flow)
 {
@@ -185,8 +185,8 @@ __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, _
 	if (!flow || !key || !same_key(&flow->key, key))
 		return false;
 	rest = ((const __u64 *)key)[1];
-	/* Flush before the flow is removed from lookups: a reader of the hits must find the flow either in
-	 * `flows` or in the hits, even if this CPU is delayed here.
+	/* Flush before the claim hides the flow from searches: a reader of the hits must find the flow's packets
+	 * either in `flows` or in the hits, even if this CPU is delayed here.
 	 */
 	if (try_flush(slot, rest, now_ns) == FLUSH_END) {
 		finish_flow(slot, now_ns, ended_by);
@@ -199,9 +199,9 @@ __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, _
 	return true;
 }
 
-/* Turns a half-open flow into an established flow. Returns false if the flow stays half open: its source
- * has reached its limit, another CPU flushes or evicts the flow, or the cache line has another flow by
- * now. The next packet that can confirm the flow tries again.
+/* Turns a half-open flow into an established flow. Returns false if the flow stays half open: the source has
+ * reached its limit of established flows, another CPU flushes or evicts the flow, or the cache line has
+ * another flow by now. The next packet that can confirm the flow tries again.
  */
 __noinline bool confirm_flow(__u32 slot, const struct flow_key *key, __u64 now_ns)
 {

@@ -8,8 +8,9 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 {
 	switch (packet->protocol) {
 	case IPPROTO_TCP:
-		/* A TCP flow that starts in the middle of a connection is treated as established: its handshake is over,
-		 * so the short time-out of a handshake would end an idle connection.
+		/* A TCP flow that begins in the middle of a connection starts in the state established, because the
+		 * handshake is over. With the short time-out of a handshake state, the flow of an idle connection
+		 * would expire.
 		 */
 		return packet->tcp_flags & TCP_RST                            ? FLOW_TCP_RESET
 		       : packet->tcp_flags & TCP_FIN                          ? FLOW_TCP_HALF_CLOSED
@@ -25,7 +26,7 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 	}
 }
 
-/* The values for a flow that a packet opens. */
+/* The values that `fill_line` stores in a new flow. */
 struct opening {
 	const struct flow_key *key;
 	__u64 judgement;
@@ -56,7 +57,8 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 	flow->packets[!side] = flow->bytes[!side] = 0;
 	flow->ifindex[side] = opening->came_in;
 	/* With strict reverse-path checks, replies must come in by the interface that this packet leaves by. With
-	 * other settings, the datapath stores 0 and checks the source of the first reply.
+	 * other settings, the datapath does not know that interface: it stores 0, and checks the source of the
+	 * first reply.
 	 */
 	flow->ifindex[!side] = settings.reverse_path == REVERSE_PATH_STRICT ? opening->goes_on : 0;
 	flow->packets[side] = packets_of(skb);

@@ -5,12 +5,14 @@
 #define CLOCK_MONOTONIC 1
 #define EBUSY 16
 
-/* A sweep uses at most 1/SWEEP_SHARE (1 %) of one CPU, whatever the size of the flow table: the pause
- * after a run is 100 times as long as the run.
+/* The sweep is the periodic walk over the flow table, by a BPF timer. The pause after a run is at least
+ * SWEEP_SHARE times as long as the run. So the sweep uses about 1 % of one CPU at most, whatever the size of
+ * the flow table.
  */
 #define SWEEP_SHARE 100
 
-/* Number of flow sets that one run of the sweep timer visits. */
+/* Number of flow sets that one run of the sweep timer visits; packets on this CPU wait for the end of a run.
+ */
 #define SWEEP_PART 1024
 
 struct sweep_state {
@@ -52,8 +54,8 @@ __noinline bool sweep_slot(__u32 slot, __u64 now)
 		end_flow(slot, &key, now, ENDED_BY_ITSELF);
 		return false;
 	}
-	/* Clear next hops that are too old to be used: their 16-bit times wrap, and an old next hop would look
-	 * fresh again.
+	/* Clear next hops that are too old to be used. Otherwise an old next hop would look fresh again when its
+	 * 16-bit time wraps.
 	 */
 	if (settings.direct) {
 		forget_old_hop(&flow->hops[0], now);
@@ -102,8 +104,9 @@ static __always_inline void store_vitals(__u64 now, __u64 took, __u32 flow_count
 	seen->sweep_took_ns = took;
 }
 
-/* The callback of the sweep timer. Ends expired flows, and flushes the counters of the other flows. Each
- * run visits only SWEEP_PART flow sets, because packets on this CPU wait for the end of a run.
+/* The callback of the sweep timer. Ends expired flows, and flushes the counters of the other flows. Each run
+ * visits the next SWEEP_PART flow sets. The run that reaches the end of the flow table stores the results in
+ * `vitals`.
  */
 static int sweep_by_timer(void *map, __u32 *key, struct sweep_timer *sweep_timer)
 {
@@ -126,8 +129,8 @@ static int sweep_by_timer(void *map, __u32 *key, struct sweep_timer *sweep_timer
 	return 0;
 }
 
-/* Starts the sweep timer. The timer runs while the map `sweep` is pinned, even without a process. A later
- * BPF program with the same map takes the timer over.
+/* Starts the sweep timer. The timer runs while the map `sweep` is pinned, even without a process. If another
+ * BPF object is loaded with the same map, this function replaces the callback of the running timer.
  */
 SEC("syscall")
 int weir_start_sweep(void *ctx)
@@ -139,15 +142,15 @@ int weir_start_sweep(void *ctx)
 	if (!sweep_timer)
 		return 1;
 	failed = bpf_timer_init(&sweep_timer->timer, &sweep, CLOCK_MONOTONIC);
-	if (failed && failed != -EBUSY /* EBUSY: an earlier BPF program has already initialized the timer */)
+	if (failed && failed != -EBUSY /* EBUSY: an earlier BPF object has already initialized the timer */)
 		return failed;
 	if (bpf_timer_set_callback(&sweep_timer->timer, sweep_by_timer))
 		return 3;
 	return bpf_timer_start(&sweep_timer->timer, SECOND_NS, 0) ? 4 : 0;
 }
 
-/* Sweeps the whole flow table in one run, so that user space then reads hits that include the packets of
- * all flows.
+/* Sweeps the whole flow table in one run. Afterwards the hits also include the packets that only the flows
+ * had counted before.
  */
 SEC("syscall")
 int weir_sweep(void *ctx)

@@ -2,7 +2,7 @@
 #ifndef WEIR_TRACK_STATE_H
 #define WEIR_TRACK_STATE_H
 
-/* A bit for each state of a flow that is not confirmed by the other side. */
+/* Bit mask of the states that only a half-open flow has. */
 #define OPENING_STATES                                                                \
 	(1 << FLOW_TCP_SYN_SENT | 1 << FLOW_TCP_SYN_RECEIVED | 1 << FLOW_UDP_OPENED | \
 	 1 << FLOW_ICMP_OPENED | 1 << FLOW_OTHER_OPENED)
@@ -44,9 +44,9 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 		return;
 	}
 	if (half) {
-		/* A reply with SYN changes the state to SYN_RECEIVED, even after a RST, which may be forged. The ACK of
-		 * the opener then establishes the flow. A flow that began in the middle of a connection is established
-		 * when packets of both sides were seen.
+		/* A reply with SYN changes the state to SYN_RECEIVED, even after a RST, which may be forged. The ACK
+		 * of the opener then establishes the flow. A flow that began in the middle of a connection becomes
+		 * established when the datapath has seen packets of both sides.
 		 */
 		if (side && tcp_flags & TCP_SYN && (state == FLOW_TCP_SYN_SENT || state == FLOW_TCP_RESET))
 			flow->state = FLOW_TCP_SYN_RECEIVED;
@@ -57,7 +57,7 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 		confirmed = confirmed && confirm_flow(slot, &packet->place.key, now_ns);
 	} else if (state == FLOW_TCP_RESET && tcp_flags & TCP_ACK && !(tcp_flags & TCP_SYN) &&
 		   side == ((flags & FLOW_RESET_BY_REPLY) != 0)) {
-		/* The side that the RST seemed to come from still sends an ACK, so the RST was forged: restore the state
+		/* The side that seemed to send the RST still sends an ACK, so the RST was forged. Restore the state
 		 * before the RST.
 		 */
 		flow->state = flags & BOTH_FINS ? FLOW_TCP_HALF_CLOSED : FLOW_TCP_ESTABLISHED;

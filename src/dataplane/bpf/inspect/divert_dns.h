@@ -2,13 +2,13 @@
 #ifndef WEIR_DIVERT_DNS_H
 #define WEIR_DIVERT_DNS_H
 
-/* Listen address of the DNS proxy's transparent sockets. Packets reach these sockets only through
- * `divert`, so no client can send to this address itself.
+/* Listen address of the DNS proxy's transparent sockets. The datapath drops packets of clients to a loopback
+ * address, so packets reach these sockets only through `divert`.
  */
 #define DIVERT_ADDRESS 0x7f530035 /* 127.83.0.53 */
 
-/* Returns the second lowest bit of the datapath's mark bits. A routing rule delivers packets with this
- * mark bit to the node, whatever their destination address.
+/* Returns the second lowest bit of the mark mask (`mark_mask`). A routing rule of Weir delivers packets with
+ * this mark bit to the node, whatever the destination address of the packets.
  */
 static __always_inline __u32 redirect_bit(void)
 {
@@ -24,10 +24,10 @@ static __always_inline bool is_dns_lookup(const struct packet *packet)
 	       (packet->protocol == IPPROTO_UDP || packet->protocol == IPPROTO_TCP);
 }
 
-/* Hands a DNS lookup to the DNS proxy, whatever server the lookup is addressed to. Drops the packet if no
- * DNS proxy listens. Returns NOT_DIVERTED if the lookup is addressed to the node itself. Only UDP packets
- * and TCP SYNs are assigned to a socket: for later packets of a TCP connection the kernel finds the
- * connected socket itself.
+/* Hands a DNS query to the DNS proxy, whatever server the query is addressed to. Drops the packet if no DNS
+ * proxy listens, or if the source address is forged. Returns NOT_DIVERTED if the query is addressed to the
+ * node itself. Assigns only UDP packets and TCP SYNs to a socket: for later packets of a TCP connection, the
+ * kernel itself finds the connected socket.
  */
 __noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 {

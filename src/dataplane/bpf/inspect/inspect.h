@@ -2,12 +2,14 @@
 #ifndef WEIR_INSPECT_H
 #define WEIR_INSPECT_H
 
-/* Inspection of TCP connections by the service plane. An inspected connection has no entry in the flow
- * table: the node's TCP sockets have the state of the connection. The service plane has two sockets for
- * each inspected connection. The socket to the client uses the server's address, and the socket to the
- * server uses the client's address.
+/* Inspection of TCP connections by the service plane. An inspected connection has no entry in the flow table,
+ * because the node's TCP sockets have the state of the connection. The service plane has two sockets for each
+ * inspected connection. The socket to the client uses the server's address, and the socket to the server uses
+ * the client's address.
  */
-/* Index in skb->cb: not 0 if the packet is a copy of a SYN that `end_wait` sent to this hook */
+/* Index in skb->cb. The value there is not 0 if the packet is a clone of a SYN, and `end_wait` redirected the
+ * clone to the ingress hook.
+ */
 #define COPIED 1
 
 static __always_inline bool is_inspecting(void)
@@ -15,8 +17,9 @@ static __always_inline bool is_inspecting(void)
 	return settings.plane_port != 0;
 }
 
-/* Recognizes a SYN that `end_wait` copied by its mark bit, and notes it in skb->cb. A sender that sets the
- * mark bit itself gains nothing: the note only prevents a second copy.
+/* Recognizes the clone of a SYN that `end_wait` has redirected to this hook: the clone has the redirect mark
+ * bit. Stores that bit in skb->cb. A sender that sets the mark bit itself gains nothing, because the stored
+ * bit only prevents a second clone.
  */
 static __always_inline void note_reinjected(struct __sk_buff *skb)
 {
@@ -69,8 +72,8 @@ static __always_inline void end_wait(struct __sk_buff *skb, const struct packet 
 	if (bpf_skb_load_bytes(skb, at + TCP_SEQUENCE, &sequence, sizeof(sequence)) ||
 	    bpf_skb_load_bytes(skb, at + TCP_FLAGS, &flags, sizeof(flags)))
 		return;
-	/* The kernel itself replies to two kinds of SYN: a SYN that is older than the connection, and a copy
-	 * whose RST did not end the TIME-WAIT.
+	/* Leave two kinds of SYN to the kernel, which replies to them itself: a SYN that is older than the
+	 * connection, and a clone whose RST did not end the TIME-WAIT.
 	 */
 	if (skb->cb[COPIED] || (__s32)(bpf_ntohl(sequence) - expected) <= 0)
 		return;
@@ -85,9 +88,9 @@ static __always_inline void end_wait(struct __sk_buff *skb, const struct packet 
 	bpf_skb_store_bytes(skb, at + TCP_FLAGS, &reset, sizeof(reset), 0);
 }
 
-/* Handles a SYN if a connected or TIME-WAIT socket with the same addresses and ports exists, and reopens
- * the connection in TIME-WAIT (`end_wait`). Returns true if there is such a socket: the caller then
- * delivers the SYN to the node.
+/* Searches for a connected or TIME-WAIT socket with the addresses and ports of a SYN. Returns true if there
+ * is such a socket; the caller then delivers the SYN to the node. For a TIME-WAIT socket, also calls
+ * `end_wait`, so that the client can open the connection again.
  */
 static __always_inline bool deliver_to_existing(struct __sk_buff *skb, const struct packet *packet)
 {
@@ -109,9 +112,9 @@ static __always_inline bool deliver_to_existing(struct __sk_buff *skb, const str
 	return true;
 }
 
-/* Hands the packet that opens a connection to the service plane. Returns NOT_INSPECTED if there is no
- * service plane, or if its listener cannot accept the packet. Does not count a hit: the service plane
- * counts a hit of the rule that later decides the connection.
+/* Hands the packet that opens a connection to the service plane. Returns NOT_INSPECTED if no listener of the
+ * service plane can accept the packet. Does not count a hit: the service plane counts a hit of the rule that
+ * later decides the connection.
  */
 __noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *packet, __u64 judgement)
 {

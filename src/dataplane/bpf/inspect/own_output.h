@@ -2,14 +2,15 @@
 #ifndef WEIR_OWN_OUTPUT_H
 #define WEIR_OWN_OUTPUT_H
 
-/* Returns whether the node may send this packet. Filters only the packets of connections that are about to be
- * spliced, or are spliced.
+/* Returns whether the node may send this packet. The result is false only for packets of connections that are
+ * spliced, or about to be spliced.
  *
  * In the state JOIN_QUIET the packet passes with its receive window set to 0, so that the peer stops sending.
- * In later states the packet is dropped. Otherwise the node would acknowledge data that no process reads, or
- * reset a connection that its TCP stack no longer has.
+ * In later states the caller drops the packet. Otherwise the node would acknowledge data that no process
+ * reads, or reset a connection that its TCP stack no longer has.
  *
- * Also translates the sequence number in an ICMP error of the node about a spliced connection.
+ * If the packet is an ICMP error of the node about a spliced connection, translates the quoted sequence
+ * number.
  */
 __noinline bool may_send(struct __sk_buff *skb)
 {

@@ -2,15 +2,17 @@
 #ifndef WEIR_SPLICE_H
 #define WEIR_SPLICE_H
 
-/* Splicing offload: the datapath forwards a decided connection itself. For each connection that it inspects,
- * the service plane has two TCP connections, one to each peer. After the service plane has decided the
- * connection by its metadata, it waits until both TCP connections are at rest: no data is unread or
- * unacknowledged. At this moment the service plane closes its sockets, and from then on the datapath forwards
- * the packets. The datapath translates the sequence numbers of one TCP connection to those of the other.
+/* Splicing offload: the datapath itself forwards the packets of a connection that the service plane has
+ * decided. For each connection that it inspects, the service plane has two TCP connections, one to each peer.
+ * When the metadata of the connection has decided it, the service plane waits until both TCP connections are
+ * at rest: no data is unread or unacknowledged. At this moment the service plane closes its sockets, and the
+ * datapath begins to forward the packets. The datapath translates the sequence numbers of one TCP connection
+ * to those of the other.
  *
  * The map `joins` has two entries for each spliced connection, one for each direction. User space adds and
- * removes the entries, and `start_splice` fills in the numbers. If the process that owns an entry has ended,
- * the datapath resets the connection on both sides instead of forwarding.
+ * removes the entries, and `start_splice` fills in the numbers. `is_spliced` also removes entries, if the
+ * connection has ended. If the process that owns an entry has ended, the datapath resets the connection on
+ * both sides instead of forwarding.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -20,8 +22,8 @@ struct {
 	__type(value, struct join);
 } joins SEC(".maps");
 
-/* For each splice thread: the time of the monotonic clock until which the datapath forwards the
- * connections of that thread. The thread renews its deadline while it runs.
+/* The deadline of each splice thread, as a time of the monotonic clock. The datapath forwards the connections
+ * of a thread until its deadline. The thread renews its deadline while it runs.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -31,8 +33,9 @@ struct {
 	__type(value, __u64);
 } joiners SEC(".maps");
 
+/* TCP_SOURCE_PORT to TCP_OPTIONS are byte offsets in the TCP header. */
 #define TCP_SOURCE_PORT 0
-#define TCP_SEQUENCE 4 /* byte offsets of fields in the TCP header, also in the next lines */
+#define TCP_SEQUENCE 4
 #define TCP_ACKNOWLEDGMENT 8
 #define TCP_FLAGS 12
 #define TCP_WINDOW 14
@@ -41,7 +44,9 @@ struct {
 #define TCP_HEADER_MAX 60
 #define TCP_OPTION_SACK 5
 #define TCP_OPTION_TIMESTAMPS 8
-/* Two NOPs, then kind and length of the time stamps option: the usual layout, which needs no search */
+/* The first four bytes of the TCP options in their usual layout: two NOPs, then kind and length of the time
+ * stamps option. With this layout, `translate` does not search for the option.
+ */
 #define USUAL_TIMESTAMPS 0x0101080a
 #define SACK_EDGES 8
 
@@ -53,7 +58,9 @@ struct headers {
 	__u32 reserved;
 };
 
-/* Per-CPU buffer for one TCP header: it does not fit on the BPF stack of 512 bytes. */
+/* Per-CPU buffer for two copies of a TCP header, before and after translation. The buffer has 136 bytes,
+ * which is more than the calling functions leave of the BPF stack (512 bytes).
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -66,7 +73,7 @@ static __always_inline struct join_key key_of(const struct packet *packet)
 	return (struct join_key){ packet->source, packet->destination, packet->source_port, packet->destination_port };
 }
 
-/* Returns the key of the entry in `joins` for the opposite direction of a packet. */
+/* Returns the key of the entry in `joins` for the direction opposite to this packet. */
 static __always_inline struct join_key reverse_key_of(const struct packet *packet)
 {
 	return (struct join_key){ packet->destination, packet->source, packet->destination_port, packet->source_port };

@@ -3,12 +3,12 @@
 #define WEIR_SPLICE_CHALLENGE_H
 
 /* Handles a SYN on a spliced connection (RFC 9293, 3.8.4). The SYN must not pass, because it would open a
- * connection that is not inspected. The function turns the SYN into an ACK with an old sequence number, which
- * the receiver must answer.
+ * connection that the service plane does not inspect. The function turns the SYN into an ACK with an old
+ * sequence number, which the receiver must answer.
  *
  * A receiver that still has the connection answers with an ACK, and the sender of the SYN replies to that ACK
  * with a RST. A receiver that no longer has the connection answers with a RST. Both cases end the spliced
- * connection, so the next SYN can open a new one.
+ * connection, so the next SYN can open a new connection.
  */
 __noinline enum outcome probe_instead_of_syn(struct __sk_buff *skb, const struct packet *packet, const struct join *join)
 {

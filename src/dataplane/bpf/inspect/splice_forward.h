@@ -2,8 +2,8 @@
 #ifndef WEIR_SPLICE_FORWARD_H
 #define WEIR_SPLICE_FORWARD_H
 
-/* Sets the next hop of the packet, for direct forwarding (next_hop.h). Uses the stored next hop of the
- * connection if that is fresh, and otherwise looks the route up.
+/* Sets the next hop of the packet, for direct forwarding (next_hop.h). Uses the next hop that the entry in
+ * `joins` has stored if it is fresh (`is_fresh`), and otherwise looks up the route.
  */
 static __always_inline void find_way(struct __sk_buff *skb, struct packet *packet, struct join *join, __u64 now)
 {
@@ -46,8 +46,8 @@ __noinline enum outcome forward_spliced(struct __sk_buff *skb, struct packet *pa
 	}
 	if (packet->tcp_flags & TCP_SYN)
 		return opens_tcp(packet) ? probe_instead_of_syn(skb, packet, join) : drop(skb, packet, DROP_OUT_OF_STATE);
-	/* A RST is translated even if the process of the entry is gone: the RST itself ends the connection on the
-	 * other side.
+	/* Translate a RST even if the process that owns the entry has ended: the RST itself ends the connection
+	 * on the other side.
 	 */
 	if (!vouched && !(packet->tcp_flags & TCP_RST)) {
 		length = reset_both(skb, packet, join);
@@ -64,14 +64,14 @@ __noinline enum outcome forward_spliced(struct __sk_buff *skb, struct packet *pa
 		return pass(skb, COUNT_JOINED);
 	find_way(skb, packet, join, now);
 	pass(skb, COUNT_JOINED);
-	/* Only a packet of merged segments (GSO) is sent directly here. The caller `deliver` sends a packet of
-	 * one segment directly.
+	/* Here send only a packet of merged segments (GSO) directly. The function `deliver` sends a packet of one
+	 * segment directly.
 	 */
 	return skb->gso_size ? send(skb, &packet->way, skb->gso_size + packet->header + length) : OUTCOME_PASS;
 }
 
 /* Returns whether a SYN belongs to a spliced connection that still exists. If the connection has ended,
- * the function deletes both entries, so that the same addresses and ports can be used again.
+ * deletes both entries of `joins`, so that a new connection can use the same addresses and ports.
  */
 __noinline bool is_spliced(const struct packet *packet)
 {

@@ -39,15 +39,15 @@ static __always_inline bool turn_frame(struct __sk_buff *skb)
 	       !bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, daddr), &addresses[0], sizeof(addresses[0]), 0);
 }
 
-/* Resets both sides of a spliced connection whose process is gone. A clone of the packet returns to its
+/* Resets both sides of a spliced connection whose process has ended. A clone of the packet returns to its
  * sender as a RST. The sequence number of the clone is the acknowledgment number of the packet, so the sender
  * accepts this RST. The packet itself becomes a RST to the other side, with the sequence number after the
  * last byte that the datapath forwarded to that side.
  *
- * If a segment was lost before, the other side answers this RST with a challenge ACK (RFC 5961, 3.2). The
- * datapath handles that ACK by this function too, with the exact numbers. Both RST packets keep their
- * payload, so the TCP checksum is updated and not computed from scratch. Returns the length of the TCP header
- * in bytes; 0 on failure.
+ * If a segment was lost before, the other side answers this RST with a challenge ACK (RFC 5961, 3.2). That
+ * ACK contains the number that the other side expects, so this function can reset both sides when it handles
+ * the ACK. Both RST packets keep their payload, so the function updates the TCP checksum and does not compute
+ * a new one. Returns the length of the TCP header in bytes; 0 on failure.
  */
 __noinline __u32 reset_both(struct __sk_buff *skb, const struct packet *packet, struct join *join)
 {
@@ -73,7 +73,9 @@ __noinline __u32 reset_both(struct __sk_buff *skb, const struct packet *packet, 
 	make_reset(header, acknowledged, 0, TCP_RST);
 	if (!write_header(skb, at, header) || !turn_frame(skb))
 		return 0;
-	/* Set the mark bit of the guard, so that the egress hook does not classify the RST to the sender. */
+	/* Set the mark bit of the guard (Weir's nftables rules), so that the egress hook does not classify the
+	 * RST to the sender.
+	 */
 	skb->mark |= settings.guard_bit;
 	bpf_clone_redirect(skb, skb->ifindex, 0);
 

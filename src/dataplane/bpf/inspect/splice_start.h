@@ -28,7 +28,10 @@ struct endpoint {
 	__u32 window;   /* receive window of the peer, in bytes */
 	__u32 stamp;    /* last TCP time stamp that the peer sent */
 	__u32 clock;    /* current TCP time stamp of this socket */
-	bool rests;     /* the process has read all received data, the peer has acknowledged all sent data, and no segment is out of order */
+	/* The process has read all received data, the peer has acknowledged all sent data, and no segment is out
+	 * of order.
+	 */
+	bool rests;
 };
 
 #define NS_PER_MS 1000000
@@ -65,8 +68,8 @@ static __always_inline void set_translation(struct join *join, const struct endp
 	join->last_seen = ticks_of(bpf_ktime_get_ns());
 }
 
-/* Reads the sockets to the client and to the server. Returns false if one of the two sockets does not
- * exist.
+/* Finds the node's two sockets, to the client and to the server, and copies their TCP state into `client` and
+ * `server`. Returns false if one of the two sockets does not exist.
  */
 static __always_inline bool read_both_endpoints(struct __sk_buff *skb, struct packet *packet, struct endpoint *client, struct endpoint *server)
 {
@@ -86,9 +89,9 @@ static __always_inline bool read_both_endpoints(struct __sk_buff *skb, struct pa
 	return true;
 }
 
-/* Stops all packets of both TCP connections of a client packet, if both TCP connections are at rest: no data
- * is unread or unacknowledged. Packets pass again after user space has closed its two sockets and has set the
- * state JOINED.
+/* If both TCP connections of an inspected connection are at rest (no data is unread or unacknowledged), makes
+ * the datapath drop all their packets. `skb` is a packet from the client. Packets pass again after user space
+ * has closed its two sockets and has set the state JOINED.
  *
  * If a socket receives data on another CPU at this moment, `may_send` drops the acknowledgment of that data,
  * so the peer sends the data again. Returns a value of enum joined.

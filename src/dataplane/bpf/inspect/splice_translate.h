@@ -50,7 +50,7 @@ static __always_inline __u16 translated_window(__u16 window, __s32 shift)
 {
 	__u32 wide = window;
 
-	/* Do not round a window above 0 down to 0: a window of 0 would stop the peer. */
+	/* Do not round a window above 0 down to 0: a window of 0 would stop the peer's data. */
 	if (shift < 0)
 		return wide >> (-shift & 15) ?: !!wide;
 	wide <<= shift & 15;
@@ -78,8 +78,8 @@ __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, c
 	if (length < TCP_OPTIONS || length > TCP_HEADER_MAX)
 		return 0;
 	bytes = length - TCP_OPTIONS;
-	/* The barrier makes the compiler check and use the same register. Otherwise the verifier does not derive
-	 * the bound of `bytes`.
+	/* The barrier makes the compiler use the checked register after the check. Otherwise the verifier does
+	 * not derive the bound of `bytes`.
 	 */
 	asm volatile("" : "+r"(bytes));
 	if (bytes > OPTIONS_MAX)
@@ -131,8 +131,8 @@ static __always_inline __u32 number_at(const struct headers *header, __u32 at)
 	return bpf_ntohl(number);
 }
 
-/* Returns whether the receiver accepts this RST. The sequence number of the RST must be the next number of
- * its sender, or the number that the receiver acknowledged last.
+/* Returns whether the receiver accepts this RST. The sequence number of the RST must be the next sequence
+ * number of the RST's sender, or the number that the receiver acknowledged last.
  */
 static __always_inline bool is_reset(const struct packet *packet, const struct join *join, __u32 sequence)
 {
@@ -164,7 +164,7 @@ static __always_inline void note_joined(struct __sk_buff *skb, const struct pack
 	if (packet->tcp_flags & TCP_ACK)
 		join->acknowledged = number_at(header, TCP_ACKNOWLEDGMENT);
 	/* Record a FIN only if no data before the FIN is missing and the FIN is not an old duplicate. Otherwise a
-	 * FIN with a forged sequence number could end the entry.
+	 * FIN with a forged sequence number could mark the direction as ended.
 	 */
 	if (packet->tcp_flags & TCP_FIN && (__s32)(sequence - join->next) <= 0 && (__s32)(next - join->next) >= 0)
 		join->ends |= JOIN_ENDED;

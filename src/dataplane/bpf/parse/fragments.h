@@ -44,9 +44,9 @@ static long mark_word(__u32 index, struct units *units)
 	return 0;
 }
 
-/* Adds a fragment to the reassembly state of its datagram. Returns true if the fragment overlaps another
- * fragment (forbidden by RFC 5722 for IPv6), is a second last fragment, or reaches beyond the end of the
- * datagram.
+/* Adds a fragment to the reassembly state of its datagram. Returns true in three cases: the fragment overlaps
+ * another fragment (RFC 5722 forbids this for IPv6), it is another last fragment of the datagram, or a
+ * fragment reaches beyond the end of the datagram.
  */
 static __always_inline bool add_fragment(struct fragments *datagram, const struct packet *packet)
 {
@@ -68,7 +68,7 @@ static __always_inline bool add_fragment(struct fragments *datagram, const struc
 	return datagram->last_unit && datagram->furthest > datagram->last_unit;
 }
 
-/* Stores the ports of a first fragment that passed. `restore_ports` gives these ports to the later
+/* Stores the ports of a first fragment that passed. `restore_ports` copies these ports to the later
  * fragments, so that they get the same verdict.
  */
 __noinline int remember_fragment(struct __sk_buff *skb, const struct packet *packet)
@@ -106,7 +106,8 @@ __noinline int forget_fragment(struct __sk_buff *skb, const struct packet *packe
 }
 
 /* Sets the ports of a later fragment to those of the first fragment, so that both get the same verdict.
- * Returns DROP_FRAGMENT if no first fragment of the datagram has passed.
+ * Returns DROP_FRAGMENT if no first fragment of the datagram has passed in the last 30 s, and
+ * DROP_FRAGMENT_OVERLAP if `add_fragment` finds a fault.
  */
 __noinline enum drop_reason restore_ports(struct __sk_buff *skb, struct packet *packet)
 {

@@ -125,8 +125,8 @@ __noinline enum drop_reason check_options(struct __sk_buff *skb, __u32 bytes)
 	return options.wrong;
 }
 
-/* Sets `fragment` to first or later fragment. Returns DROP_MALFORMED if no IPv4 datagram can have this
- * fragment.
+/* Sets `packet->fragment` to FRAGMENT_FIRST or FRAGMENT_LATER. Returns DROP_MALFORMED if no IPv4 datagram can
+ * have this fragment.
  */
 static __always_inline enum drop_reason place_fragment(struct packet *packet)
 {
@@ -232,8 +232,8 @@ static __always_inline __u32 leaf_key(const struct packet *packet)
 	return (__u32)packet->protocol << 16 | low16;
 }
 
-/* Returns the port-map key of the packet that this reply answers: the source port of the reply, or the
- * ICMP type of the query.
+/* Returns the port-map key of the packet to which this packet is the reply. The key contains the source port
+ * of the reply, or the ICMP type of the query.
  */
 static __always_inline __u32 leaf_key_of_opener(const struct packet *packet)
 {

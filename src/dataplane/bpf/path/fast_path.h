@@ -2,8 +2,8 @@
 #ifndef WEIR_FAST_PATH_H
 #define WEIR_FAST_PATH_H
 
-/* The fast path for packets in the middle of an established flow. If the result is NOT_ESTABLISHED, the
- * packet needs the full path.
+/* The fast path for packets in the middle of an established flow. If `pass_established` returns
+ * NOT_ESTABLISHED, the packet needs the full path (full_path.h).
  */
 
 /* The fields of a packet that the fast paths read, in host byte order. */
@@ -17,8 +17,8 @@ struct fast_packet {
 	struct prefetched prefetched;
 };
 
-/* Per-CPU buffer for struct fast_packet: on the stack, it would leave too little for the functions that
- * the fast path calls.
+/* Per-CPU buffer for struct fast_packet: on the BPF stack, this struct would leave too little stack for the
+ * functions that the fast path calls.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -36,8 +36,8 @@ static __always_inline struct fast_packet *fast_packet_buffer(void)
 
 #define TCP_SPECIAL (TCP_SYN | TCP_RST | TCP_ACK)
 
-/* A bit for each state that a packet without SYN and RST leaves unchanged, or changes to another of these
- * states by a FIN.
+/* Bit mask of the flow states that the fast path handles. A packet without SYN and RST leaves such a state
+ * unchanged, or its FIN changes the state to another state of this mask.
  */
 #define ESTABLISHED_STATES                                                               \
 	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING | \
@@ -113,7 +113,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 		return NOT_ESTABLISHED;
 	vital = READ_ONCE(*(__u32 *)&flow->state);
 	side = (from_high ^ vital >> 8) & FLOW_OPENED_BY_HIGH;
-	/* The fast path also passes packets of a half-open UDP flow without replies. Packets of other half-open
+	/* The fast path also passes packets of the opener in a half-open UDP flow. Packets of other half-open
 	 * flows need the full path, because these packets can change the flow's state.
 	 */
 	if (vital >> 8 & FLOW_HALF_OPEN ? (__u8)vital != FLOW_UDP_OPENED || side : !(ESTABLISHED_STATES >> (vital & (FLOW_STATES - 1)) & 1))

@@ -2,10 +2,11 @@
 #ifndef WEIR_FAST_PATH_NEW_FLOW_H
 #define WEIR_FAST_PATH_NEW_FLOW_H
 
-/* The fast path for a packet that opens a flow. Passes the packet if the copied routes contain its route
- * and the first two rule blocks or the default allow it. Otherwise returns OPENS_FLOW, and stores the rule
- * list, verdict word and interface that it has found for the full path. First searches the rule list,
- * because the CPU can load the rules while it still waits for the flow table.
+/* The fast path for a packet that opens a flow. Opens the flow and passes the packet if the copied routes
+ * contain its source and destination, and the first two rule blocks or the default allow or audit it.
+ * Otherwise returns OPENS_FLOW, and stores the rule list, verdict word and interface that it has found for
+ * the full path. Searches the rule list first, so that the CPU can load the rules while it still waits for
+ * the flow table.
  */
 static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct fast_packet *fast_packet)
 {

@@ -2,11 +2,13 @@
 #ifndef WEIR_FULL_PATH_H
 #define WEIR_FULL_PATH_H
 
-/* The flow of a packet, with what find_flow read from the flow table before it compared the key. */
+/* The result of `find_flow`: the flow of a packet, and the `judgement` that belongs to this flow even if
+ * another CPU has replaced the flow in the cache line since.
+ */
 struct found_flow {
 	struct flow *flow;
 	__u64 judgement;
-	__u32 slot; /* slot of the flow table; contains HALF_OPEN if the flow is half open */
+	__u32 slot; /* flow slot; contains the bit HALF_OPEN if the flow is half open */
 };
 
 /* Returns whether a SYN reuses the addresses and ports of a TCP connection that has ended. */
@@ -27,8 +29,8 @@ static __always_inline bool is_outside_flow(const struct flow *flow, const struc
 	return reply && packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_ESTABLISHED && opens_tcp(packet);
 }
 
-/* Handles a packet of an existing flow. If another epoch classified the flow, the policy in force
- * classifies the flow again.
+/* Handles a packet of an existing flow. If a policy of another epoch classified the flow, classifies the flow
+ * again by the policy in force.
  */
 static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct packet *packet, const struct found_flow *found,
 						  const struct active *in_force, __u32 active_word, __u64 now)
@@ -91,7 +93,9 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 			is_not_forwarded(skb, packet);
 			kept = store_next_hop(&packet->way, now);
 			__sync_val_compare_and_swap(hop, seen, kept);
-			/* Another flow may use the cache line by now. Remove the next hop, because it belongs to the old flow. */
+			/* Another flow may use the cache line by now. Remove the next hop in this case, because the next
+			 * hop belongs to the old flow.
+			 */
 			if (!same_key(&flow->key, &packet->place.key))
 				__sync_val_compare_and_swap(hop, kept, 0);
 		}
@@ -108,9 +112,9 @@ static __always_inline bool is_of_node(struct __sk_buff *skb, struct packet *pac
 	return packet->outgoing || (settings.police_local && is_not_forwarded(skb, packet));
 }
 
-/* Handles a TCP packet that has no flow and is not a SYN (D4, D18). By default the packet is dropped, or
- * passes without a flow if its verdict is audited. During the pickup period after the first start
- * (`picked_up`), the packet opens a flow, even if it is a reply.
+/* Handles a TCP packet that has no flow and is not a SYN (D4, D18). Normally drops the packet, or passes the
+ * packet without a flow if the verdict is audited. During the pickup period (`dataplane.pickup`; `picked_up`
+ * is true), the packet opens a flow if the policy allows it, even if it is a reply.
  */
 __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *packet, __u32 active_word, bool picked_up)
 {
@@ -143,8 +147,8 @@ __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *p
 			how = AS_REPLY;
 		}
 	}
-	/* Report the rule that would decide the flow, but do not count the packet as a hit of that rule: see
-	 * `report_packet`.
+	/* The event names the rule that would decide the flow, but `report_packet` does not count the packet as a
+	 * hit of that rule.
 	 */
 	if (!picked_up || packet->fragment == FRAGMENT_LATER)
 		return refuse(skb, packet, judgement, DROP_OUT_OF_STATE);
@@ -183,8 +187,8 @@ static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct pac
 	}
 	if (refused)
 		return refuse(skb, packet, judgement, refused);
-	/* Classify an ICMP reply without a query by itself: a flow opened by a reply would let the other side
-	 * send queries.
+	/* Pass an ICMP reply that has no query, but open no flow for the reply: in a flow that a reply opens, the
+	 * other side could send queries.
 	 */
 	if (!packet->place.stateful || packet->place.icmp_reply || packet->fragment == FRAGMENT_LATER)
 		return pass_alone(skb, packet, judgement);
@@ -289,7 +293,7 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 		}
 		if (refused != NOT_RELATED)
 			return finish_error(skb, packet, judgement, refused);
-		/* Do not open a flow for an ICMP error. */
+		/* Do not open a flow for an ICMP error: an error is not part of a query and its reply. */
 		packet->place.stateful = false;
 	}
 	if (!packet->outgoing && !plain && is_spoofed(skb, packet))
@@ -297,7 +301,10 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	return begin_flow(skb, packet, in_force, active_word, now);
 }
 
-/* Handles a packet. If the packet passes, sends it directly where direct forwarding is on. */
+/* Handles a packet. If the packet passes and direct forwarding is on, sends the packet directly to the next
+ * hop. Does not send GSO packets (merged segments): `handle_packet` has sent those of spliced connections,
+ * and the others go through the network stack.
+ */
 static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet *packet)
 {
 	enum outcome outcome = handle_packet(skb, packet);
@@ -329,7 +336,7 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 	}
 	if (packet->fragment == FRAGMENT_NONE)
 		return deliver(skb, packet);
-	/* Check the source before the lookup of the datagram, because a fragment with a forged source could end
+	/* Check the source before the search for the datagram, because a fragment with a forged source could end
 	 * the reassembly state of another host's datagram.
 	 */
 	if (!packet->outgoing && is_spoofed(skb, packet))
@@ -345,13 +352,13 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 	outcome = deliver(skb, packet);
 	if (outcome == OUTCOME_DROP || outcome == TO_PREDECESSOR)
 		forget_fragment(skb, packet);
-	else if (skb->mark & settings.mark_mask) /* without a mark of the datapath, the packet is for the node itself; the later fragments of the datagram are for the node too, so the ports are not stored */
+	else if (skb->mark & settings.mark_mask) /* a packet without a mark is for the node itself, and so are its later fragments */
 		remember_fragment(skb, packet);
 	return outcome;
 }
 
-/* Passes an outgoing packet without classifying it, and opens a foreign flow for it, so that replies to
- * the packet pass.
+/* Passes an outgoing packet without a classification, and opens or updates a foreign flow for the packet, so
+ * that its replies pass.
  */
 __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index index)
 {

@@ -12,8 +12,8 @@ static __always_inline bool is_icmp_error(__u8 type)
 }
 
 /* Copies the addresses and ports of the packet that an ICMP error quotes to `quoted`. Returns false if the
- * error is a fragment (hosts do not send errors in fragments: RFC 1812, 4.3.2.3). Returns false if the
- * quoted packet is a later fragment or too short, because ports are then missing.
+ * error itself is a fragment (hosts do not send errors in fragments: RFC 1812, 4.3.2.3). Also returns false
+ * if the quoted packet is a later fragment or too short, because the ports are then missing.
  */
 __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *error, struct packet *quoted)
 {
@@ -56,7 +56,7 @@ static __always_inline void swap_ends(struct packet *packet)
 	packet->destination_port = source_port;
 }
 
-/* Returns whether an error came in by the interface that packets to the quoted destination leave by. */
+/* Returns whether an ICMP error came in by the interface that packets to the quoted destination leave by. */
 static __always_inline bool is_from_expected_interface(struct __sk_buff *skb, struct packet *quoted)
 {
 	bool elsewhere;
@@ -139,7 +139,9 @@ __noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *e
 	if (!same_key(&flow->key, &quoted->place.key) || is_expired(flow, ticks_of(coarse_ns())))
 		return NOT_RELATED;
 	direction = direction_of(flow, quoted);
-	/* Before the first packet from the other side, `ifindex` is only an expectation and was not checked. */
+	/* Before the first packet from the other side, `ifindex` is only an expectation: no packet has verified
+	 * this interface.
+	 */
 	expected = flow->packets[(direction ^ 1) & 1] ? flow->ifindex[(direction ^ 1) & 1] : 0;
 	if (!error->outgoing && (expected ? expected != skb->ifindex : !is_from_expected_interface(skb, quoted)))
 		return NOT_RELATED;
@@ -150,9 +152,9 @@ __noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *e
 	return DROP_NONE;
 }
 
-/* Returns the verdict word for an ICMP error that quotes a flow with this `judgement`. If another epoch
- * classified the flow, classifies the quoted packet again, which `classify_icmp_error` has stored in
- * packet buffer 1.
+/* Returns the verdict word for an ICMP error that quotes a flow with this `judgement`. If a policy of another
+ * epoch classified the flow, classifies the quoted packet again. `classify_icmp_error` has stored that packet
+ * in packet buffer 1.
  */
 static __always_inline __u32 classify_quoted(__u64 judgement, __u32 active_word)
 {

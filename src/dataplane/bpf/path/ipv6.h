@@ -2,17 +2,19 @@
 #ifndef WEIR_IPV6_H
 #define WEIR_IPV6_H
 
-/* Policies have no IPv6 rules. By default the datapath does not filter IPv6 of the node itself. Forwarded
- * IPv6 packets pass or drop according to the setting `dataplane.non_ipv4` (D17).
+/* Policies have no IPv6 rules. By default the datapath does not filter IPv6 packets from and to the node
+ * itself. The setting `dataplane.non_ipv4` decides whether forwarded IPv6 packets pass or are dropped (D17).
  */
 
 #define FAMILY_INET6 10
 #define NEXT_HOP_BY_HOP 0
 #define NEXT_ICMPV6 58
 
-/* Only a packet that no router has forwarded has this hop limit (RFC 4861) */
+/* Hop limit of neighbour discovery. Only a packet that no router has forwarded has this hop limit (RFC 4861).
+ */
 #define HOP_LIMIT_OF_DISCOVERY 255
-#define HOP_LIMIT_OF_LISTENERS 1   /* routers do not forward a packet with this hop limit (RFC 3810) */
+/* Hop limit of multicast listener discovery. Routers do not forward such a packet (RFC 3810). */
+#define HOP_LIMIT_OF_LISTENERS 1
 
 #define ROUTER_SOLICITATION 133
 #define ICMPV6_REDIRECT_MESSAGE 137
@@ -25,8 +27,10 @@
 
 #define AT_NEXT (ETH_HLEN + sizeof(struct ipv6hdr))
 
-/* Returns whether a packet is neighbour discovery, or multicast listener discovery after a router alert
- * option. Such packets always pass, because without them no IPv6 address of the link is reachable. */
+/* Returns whether a packet is neighbour discovery, or multicast listener discovery behind a hop-by-hop
+ * header. The datapath passes such packets whatever the settings, because without them no IPv6 address of the
+ * link is reachable.
+ */
 static __always_inline bool is_discovery(struct __sk_buff *skb, const struct ipv6hdr *ip)
 {
 	__u8 next[HOP_BY_HOP_BYTES + 1], type;
@@ -43,8 +47,9 @@ static __always_inline bool is_discovery(struct __sk_buff *skb, const struct ipv
 }
 
 /* Returns whether an IPv6 packet is addressed to the node, like `is_not_forwarded` for IPv4. Also returns
- * true if the packet has no route: if the network stack forwards the packet anyway, the guard drops it for
- * its missing mark. */
+ * true if the packet has no route: if the network stack nevertheless forwards the packet, the guard (Weir's
+ * nftables rules) drops it, because the packet has no mark.
+ */
 __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 {
 	struct bpf_fib_lookup fib = {};
@@ -71,8 +76,9 @@ __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
-/* Reports a dropped IPv6 packet. The event has no fields for IPv6 addresses: `packets` contains the source
- * address and `bytes` the destination address, in network byte order.
+/* Reports a dropped IPv6 packet, if a reader wants events of packets. The event has no fields for IPv6
+ * addresses: `packets` contains the source address and `bytes` the destination address, in network byte
+ * order.
  */
 __noinline int report_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip, bool outgoing)
 {

@@ -9,9 +9,9 @@ static __always_inline __u32 ticks_of(__u64 ns)
 	return ns >> TICK_SHIFT;
 }
 
-/* Returns the number of packets on the wire: a GSO packet consists of several segments. A GSO packet from
- * a virtual machine or a tap device has no segment count yet, so the function computes the count from
- * usual header lengths.
+/* Returns the number of packets on the wire that `skb` stands for: a GSO packet consists of several segments.
+ * A GSO packet from a virtual machine or a tap device has no segment count yet, so the function computes the
+ * count from usual header lengths.
  */
 static __always_inline __u32 packets_of(const struct __sk_buff *skb)
 {
@@ -54,9 +54,9 @@ static __always_inline void set_priority(struct __sk_buff *skb, __u32 priority)
 		     : "memory");
 }
 
-/* Counts a packet and passes it without the mark bit of the guard. The network stack may deliver the
- * packet to the node, but the guard drops the packet if the stack forwards it. Later TC programs on the
- * hook still see the packet.
+/* Counts a packet, and passes the packet without the mark bit of the guard (Weir's nftables rules). The
+ * network stack may deliver the packet to the node; if the stack forwards the packet, the guard drops it.
+ * Later TC programs on the hook still see the packet.
  */
 static __always_inline enum outcome pass_unmarked(struct __sk_buff *skb, enum counter_index index)
 {

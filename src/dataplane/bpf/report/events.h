@@ -13,8 +13,9 @@ static __always_inline bool are_events_wanted(__u32 kinds)
 	return in_force && in_force->events_wanted & kinds;
 }
 
-/* Takes one event from the budget of a source in the current window. Returns false if the budget is used
- * up. `suppressed` receives the number of events that were suppressed since the last event that was sent.
+/* Takes one event from the budget of a source in the current window. Returns false if the budget is used up.
+ * Otherwise stores in `suppressed` how many events this CPU has suppressed since its last event of a source
+ * with the same hash.
  */
 static __always_inline bool take_budget(__u32 source, bool of_flow, __u64 now_ns, __u32 *suppressed)
 {
@@ -44,7 +45,7 @@ static __always_inline bool take_budget(__u32 source, bool of_flow, __u64 now_ns
 	return true;
 }
 
-/* Adds `suppressed` back to the budget of a source, if the ring buffer had no room for the event that
+/* Adds `suppressed` back to the budget of a source, after the ring buffer had no room for the event that
  * should report this number.
  */
 static __always_inline void return_budget(__u32 source, __u32 suppressed)
@@ -77,8 +78,9 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
 	return event;
 }
 
-/* Reports a packet that belongs to no flow, and counts it as a hit of its rule. `judgement` is active word <<
- * 32 | verdict word; 0 if the packet was not classified.
+/* Counts a packet that belongs to no flow as a hit of its rule, and reports the packet if a reader wants
+ * events of packets. `judgement` is active word << 32 | verdict word; 0 if the policy did not classify the
+ * packet.
  */
 __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet, __u64 judgement,
 			     enum drop_reason reason)
@@ -137,7 +139,9 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 #define ENDED_BY_ITSELF 0
 #define ENDED_BY_CUT 1
 
-/* Reports that a flow opened or ended. For an opened flow, `ended_by` must be ENDED_BY_ITSELF. */
+/* Reports that a flow opened or ended, if a reader wants such events. For an opened flow, `ended_by` must be
+ * ENDED_BY_ITSELF.
+ */
 __noinline int report_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
 			   __u64 ended_by)
 {
@@ -151,8 +155,8 @@ __noinline int report_flow(const struct flow *flow, const struct tally *tally, e
 
 	if (!flow || !tally)
 		return 0;
-	/* Report an audited flow also to readers that asked only for events of single packets: they expect every
-	 * audited packet.
+	/* Report an audited flow also to readers that want only events of single packets: these readers expect to
+	 * see each audited connection.
 	 */
 	if (type == EVENT_FLOW_OPENED && (flow->judgement & 7) > VERDICT_ALLOW)
 		kinds |= EVENTS_WANTED_PACKETS;

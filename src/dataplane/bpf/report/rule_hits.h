@@ -17,8 +17,8 @@ static __always_inline struct hit_ref hit_of(__u32 active_word, __u32 word)
 	return found ? *found : none;
 }
 
-/* Value of `hit` and `hit_check` in the statistics of a flow that counts for no entry of `hits`. With 0
- * instead, each flush would search for the entry again.
+/* Value of `hit` and `hit_check` together, in the statistics of a flow that counts for no entry of `hits`. If
+ * the value were 0, each flush would search for the entry again.
  */
 #define NO_HIT (1ULL << 32)
 

@@ -2,9 +2,9 @@
 #ifndef WEIR_COPIED_ROUTES_H
 #define WEIR_COPIED_ROUTES_H
 
-/* A copy of the node's plain routes: the outgoing interface for each address. A search in the copied routes
- * costs less than `bpf_fib_lookup`. User space makes the copy, and stores the kernel's change counter
- * (`fib_seq`) of that moment. The kernel increments this counter with each change of a route.
+/* A copy of the node's routes: the outgoing interface for each address. A search in the copied routes costs
+ * less than `bpf_fib_lookup`. User space makes the copy, and also stores the value of the kernel's change
+ * counter (`fib_seq`) at that moment. The kernel increments this counter with each change of a route.
  *
  * The datapath falls back to `bpf_fib_lookup` in three cases: the change counter has changed, the node has
  * policy routing rules, or an address has several next-hop interfaces.

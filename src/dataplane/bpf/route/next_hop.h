@@ -11,8 +11,8 @@ static __always_inline bool is_multicast_or_broadcast(__u32 address)
 }
 
 /* Looks up the next hop of a packet, and stores it in `packet->way`. Returns true if the kernel would not
- * forward the packet: the destination is the node itself or a broadcast address of its networks, or has no
- * route. If the network stack forwards the packet in spite of this result, the guard drops it.
+ * forward the packet: the destination is the node itself, a multicast or broadcast address, or has no route.
+ * If the network stack nevertheless forwards the packet, the guard (Weir's nftables rules) drops it.
  */
 __noinline bool is_not_forwarded(struct __sk_buff *skb, struct packet *packet)
 {
@@ -41,8 +41,9 @@ __noinline bool is_not_forwarded(struct __sk_buff *skb, struct packet *packet)
 	if (settings.direct)
 		fib.tot_len = sizeof(struct iphdr); /* a length other than 0 makes bpf_fib_lookup return the MTU */
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
-	/* Store the next hop only if the gateway is an IPv4 address: it can be an IPv6 address (RFC 5549). Do not
-	 * store one for 0.0.0.0/8, because the network stack drops such packets (RFC 1122, 3.2.1.3).
+	/* Store the next hop only if the gateway is an IPv4 address: the gateway can be an IPv6 address (RFC
+	 * 5549). Store no next hop for 0.0.0.0/8, because the network stack drops such packets (RFC 1122,
+	 * 3.2.1.3).
 	 */
 	if (fib.family == FAMILY_INET && packet->destination >> 24 &&
 	    (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)) {
@@ -100,9 +101,11 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 	return settings.reverse_path == REVERSE_PATH_STRICT && fib.ifindex != skb->ifindex;
 }
 
-/* Returns the outgoing interface of an incoming packet, from the copied routes. Returns 0 if the kernel
- * must look up the destination and the source: the copied routes lack an address, or the source belongs to
- * another interface.
+/* Returns the outgoing interface of an incoming packet, from the copied routes. Returns 0 if the caller must
+ * ask the kernel:
+ * - the copied routes are not valid or lack an address,
+ * - an address is special, for example multicast, or
+ * - the strict reverse-path check finds another interface for the source.
  */
 static __always_inline __u32 plain_route(struct __sk_buff *skb, __u32 source, __u32 destination)
 {
@@ -131,21 +134,21 @@ __noinline bool is_plainly_forwarded(struct __sk_buff *skb, struct packet *packe
 	return packet->way.ifindex;
 }
 
-/* Returns whether direct forwarding is on. User space renews the deadline `direct_until_ns`. If the
- * process of user space has ended, the deadline passes, and packets go through the network stack again.
+/* Returns whether direct forwarding is on. User space renews the deadline `direct_until_ns`. When the process
+ * of user space has ended, the deadline passes, and packets go through the network stack again.
  */
 static __always_inline bool is_sent_directly(const struct active *in_force, __u64 now_ns)
 {
 	return settings.direct && now_ns < READ_ONCE(in_force->direct_until_ns);
 }
 
-/* A flow uses a stored next hop for HOP_LASTS units of 0.27 s, about 1.1 s. User space takes about as long
- * to follow a change of routes.
+/* A flow uses a stored next hop for HOP_LASTS units of 0.27 s, about 1.1 s. So a packet may follow an old
+ * route for this time after a route has changed; user space takes about as long to follow such a change.
  */
 #define HOP_SHIFT 28 /* log2 of the unit in ns: 0.27 s */
 #define HOP_LASTS 4
-/* Ticks (1.05 ms each) before an entry of `ways` can be replaced: 4.2 s. No flow uses a stored next hop
- * for so long, so no flow gets the next hop of another route.
+/* Number of ticks (1.05 ms each; 4.2 s in total) after which another next hop can replace an entry of `ways`.
+ * A flow uses a stored next hop only for 1.1 s, so no flow gets the next hop of another route.
  */
 #define WAY_TICKS 4000
 #define WAY_TRIES 4
@@ -176,9 +179,9 @@ static __always_inline bool is_way(const struct way *a, const struct way *b)
 	return a->ifindex == b->ifindex && a->gateway == b->gateway && a->mtu == b->mtu;
 }
 
-/* Stores a next hop in `ways`, or finds an equal entry. Returns index | time << 16, as a flow stores it; 0
- * if no entry can be replaced. Index 0 is not used. Another CPU can rewrite an entry during the
- * comparison, but the compare-and-swap of `refreshed` then fails.
+/* Stores a next hop in `ways`, or finds an equal entry. Returns index | time << 16, the format of `hops` in
+ * struct flow; 0 if the function can replace no entry. Index 0 is not used. Another CPU can rewrite an entry
+ * during the comparison, but the compare-and-swap of `refreshed` then fails.
  */
 __noinline __u32 store_next_hop(const struct way *way, __u64 now_ns)
 {
@@ -239,9 +242,10 @@ static __always_inline __u32 priority_of(__u8 tos)
 }
 
 /* Sends an allowed packet directly to its next hop. Leaves the packet to the network stack in three cases:
- * the stack must reply to, redirect, fragment or drop the packet; the destination MAC address is not that
- * of the node; the packet has IP options. `bytes` is the length of the longest segment, counted from the
- * IPv4 header.
+ * - the stack must reply to, redirect, fragment or drop the packet,
+ * - the destination MAC address is not that of the node, or
+ * - the packet has IP options.
+ * `bytes` is the length of the longest segment, counted from the IPv4 header.
  */
 __noinline enum outcome send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
 {

@@ -2,11 +2,11 @@
 #ifndef WEIR_HANDOVER_H
 #define WEIR_HANDOVER_H
 
-/* Handover: for a time the BPF programs of this datapath and of its predecessor are both in use. This
- * datapath is on the hooks, loaded with the setting `bridges`, and calls the predecessor by tail calls. Until
- * this datapath has a policy in force, the predecessor handles every packet. After that, the predecessor gets
- * only the packets that this datapath refuses: the predecessor still has the flows that were not migrated
- * yet.
+/* Handover: during an upgrade, the BPF programs of this datapath and of its predecessor (the datapath of the
+ * previous process) are both in use. This datapath is on the hooks, loaded with the setting `bridges`, and
+ * calls the predecessor by tail calls. Until this datapath has a policy in force, the predecessor handles
+ * every packet. After that, the predecessor gets only the packets that this datapath refuses, because the
+ * predecessor still has the flows that user space has not migrated yet.
  *
  * One store of the active word in the map `active` switches all hooks together. Without `bridges`, the
  * verifier removes this code.

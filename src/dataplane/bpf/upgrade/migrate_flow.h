@@ -18,10 +18,11 @@ int weir_migrate_count(struct migrate_count_request *request)
 	return 0;
 }
 
-/* Adds the counts of `from`, another entry for the same flow, to the flow in `slot`. No packet may count
- * in `from` any more, and the statistics `more` must be complete. Packets of `from` that were not flushed
- * count as hits of its rule. The 32-bit counters of the flow in `slot` do not change. If that flow ends or
- * another CPU keeps flushing it, its statistics do not include the counts of `from`.
+/* Adds the counts of `from`, another entry for the same flow, to the flow in `slot`. Packets must not be
+ * counted in `from` any more, and `complete_tally` must have filled in the statistics `more`. The packets
+ * that `from` has not flushed count as hits of its rule. The 32-bit counters of the flow in `slot` do not
+ * change. If that flow ends or another CPU keeps flushing it, its statistics do not include the counts of
+ * `from`.
  */
 static __always_inline void merge_counts(__u32 slot, const struct flow *from, const struct tally *more, __u64 rest, __u64 now)
 {
@@ -58,8 +59,9 @@ static __always_inline void merge_counts(__u32 slot, const struct flow *from, co
 		finish_flow(slot, now, ENDED_BY_ITSELF);
 }
 
-/* Mask of `state` and `flags` that are migrated from one datapath to another. FLOW_HALF_OPEN is not
- * migrated, because the half-open mark in the tag word of the new datapath decides it.
+/* Mask of the bits of `state` and `flags` that an upgrade copies from the old datapath to the new one. The
+ * mask does not include FLOW_HALF_OPEN, because the half-open mark in the tag word of the new datapath
+ * decides whether the flow is half open.
  */
 #define VITAL (0xff | (0xff & ~(FLOW_HALF_OPEN | FLOW_FLUSHING | FLOW_ENDING)) << 8)
 
@@ -68,7 +70,7 @@ static __always_inline __u32 vital_of(const struct flow *flow)
 	return flow->state | flow->flags << 8;
 }
 
-/* Sets state and flags of a flow to `to`. Does nothing if state and flags are no longer `from`, because a
+/* Sets state and flags of a flow to `to`. Does nothing if state and flags differ from `from`, because a
  * packet in this datapath has changed them.
  */
 static __always_inline void change_state_and_flags(struct flow *flow, __u32 from, __u32 to)
@@ -117,8 +119,8 @@ int weir_migrate_flow(struct migrate_flow_request *request)
 	rest = ((const __u64 *)&key)[1];
 	hash = hash_of_key(&key);
 	request->copied = 0;
-	/* Do not migrate a flow with a loopback address, which an older layout may contain: the fast path would
-	 * pass its packets.
+	/* Do not migrate a flow with a loopback address, which a datapath with an older layout may contain: the
+	 * fast path would pass the packets of that flow.
 	 */
 	if (is_loopback(key.low_address) || is_loopback(key.high_address))
 		return 0;
