@@ -2,7 +2,10 @@ import { check, libc } from './libc.js';
 
 const EFD_CLOEXEC = 0x80000;
 
-/** An eventfd. The first call of `ring` makes its descriptor readable, and the descriptor stays readable. */
+/**
+ * An eventfd, with which one thread wakes another. The first call of `ring` makes its descriptor readable.
+ * The descriptor stays readable, because this class does not reset the counter of the eventfd.
+ */
 export class Bell {
   constructor(readonly fd: number = check('make eventfd', libc.eventfd(0, EFD_CLOEXEC))) {}
 

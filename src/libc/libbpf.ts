@@ -118,8 +118,7 @@ let loaded: Libbpf | undefined;
 export function libbpf(): Libbpf {
   if (loaded === undefined) {
     loaded = bindLibrary<Libbpf>('libbpf.so.1', LIBBPF);
-    // Stop libbpf from printing to stderr. Its messages, such as the log of the BPF verifier, become part of
-    // errors.
+    // Stop libbpf from printing to stderr. `BpfObject` adds the log of the BPF verifier to its errors.
     loaded.libbpf_set_print(null);
   }
   return loaded;

@@ -66,7 +66,7 @@ const LIBC: Record<keyof Libc, string> = {
   connect: 'int connect(int fd, const void *address, uint32_t length)',
   listen: 'int listen(int fd, int backlog)',
   socketpair: 'int socketpair(int domain, int type, int protocol, _Out_ void *pair)',
-  // Pass addresses as numbers: for a pointer, koffi would create a JavaScript value at each call.
+  // Declare addresses as numbers: for a pointer, koffi would create a JavaScript value at each call.
   recvmmsg: 'int recvmmsg(int fd, uint64_t headers, uint32_t count, int flags, void *timeout)',
   sendmmsg: 'int sendmmsg(int fd, uint64_t headers, uint32_t count, int flags)',
   epoll_create1: 'int epoll_create1(int flags)',
@@ -80,8 +80,8 @@ const LIBC: Record<keyof Libc, string> = {
   fcntl: 'int fcntl(int fd, int command, long argument)',
   pipe2: 'int pipe2(_Out_ void *ends, int flags)',
   shutdown: 'int shutdown(int fd, int how)',
-  // Declare the offsets as numbers and always pass 0: a null pointer is required here, and koffi creates no
-  // value for a number.
+  // splice(2) requires null pointers as offsets here. Declare the offsets as numbers and always pass 0,
+  // because koffi creates no JavaScript value for a number.
   splice: 'long splice(int from, uint64_t from_offset, int to, uint64_t to_offset, size_t length, uint32_t flags)',
   getpagesize: 'int getpagesize()',
   getrlimit: 'int getrlimit(int resource, _Out_ void *limits)',

@@ -3,8 +3,8 @@ import { guarded } from './termination-guard.js';
 
 export type Pointer = bigint;
 /**
- * A memory address as a JavaScript number. It is cheaper than a `Pointer`, and exact, because user-space
- * addresses are below 2^53.
+ * A memory address as a JavaScript number. A number is cheaper than a `Pointer`, and exact, because
+ * user-space addresses are below 2^53.
  */
 export type Address = number;
 
@@ -15,9 +15,9 @@ export type Address = number;
 koffi.config({ async_stack_size: 1024 * 1024 });
 
 /**
- * Binds functions of a C library by their prototypes; a wrong prototype crashes the process. Buffers are
- * passed without a copy. The caller builds structs with pointers, and must reference their targets until the
- * call returns. With `library` null, binds functions that the process has already loaded.
+ * Binds functions of a C library by their prototypes; a wrong prototype crashes the process. koffi passes
+ * buffers without a copy. If a caller writes a pointer into a struct, the caller must keep a reference to the
+ * target until the call returns. With `library` null, binds functions that the process has already loaded.
  */
 export function bindLibrary<T>(
   library: string | null,
@@ -49,7 +49,7 @@ export function memoryAt(address: Pointer, length: number): ArrayBuffer {
 }
 
 const memory = bindLibrary<{ memcpy(into: Uint8Array, from: Address, length: number): void }>(null, {
-  // Declare no result: koffi would create a JavaScript value for the result at each call.
+  // Declare no result, because koffi would create a JavaScript value for the result at each call.
   memcpy: 'void memcpy(_Out_ void *into, uint64_t from, size_t length)',
 });
 

@@ -25,8 +25,8 @@ export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
 
 /**
- * A netlink message. The netlink protocol defines `type`, the netlink header defines `flags`, and `payload`
- * is the data after the header.
+ * A netlink message. The meaning of `type` depends on the netlink family, `flags` has the flags of the
+ * netlink header, and `payload` is the data after the header.
  */
 export type NetlinkMessage = { readonly type: number; readonly flags: number; readonly payload: DataView };
 
@@ -40,7 +40,7 @@ export class NetlinkSocket {
 
   constructor(protocol: number, groups: number) {
     this.fd = check('open netlink socket', libc.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
-    // A `struct sockaddr_nl` with port id 0, so that the kernel chooses the port id.
+    // A `struct sockaddr_nl` with port id 0, so that the kernel chooses the port id of the socket.
     const address = new DataView(new ArrayBuffer(12));
     address.setUint16(0, AF_NETLINK, true);
     address.setUint32(8, groups, true);
@@ -72,8 +72,9 @@ export class NetlinkSocket {
   }
 
   /**
-   * Sends a dump request, and returns the payloads of the messages with type `answer`. Throws `KernelFailure`
-   * if the dump is incomplete.
+   * Sends a dump request, and returns the payloads of the messages with type `answer`. If the kernel's state
+   * changes during the dump, tries up to `DUMP_TRIES` times. Throws `KernelFailure` if the kernel refuses the
+   * request, or if the dump is incomplete.
    */
   dump(request: number, answer: number, payload: Uint8Array): DataView[] {
     const doing = `dump by netlink message ${request}`;
@@ -90,7 +91,7 @@ export class NetlinkSocket {
 
   /**
    * Sends a dump request, and returns only the messages in the first datagram of the dump. Close the socket
-   * afterwards, because it still receives the rest of the dump.
+   * afterwards, because the socket still receives the rest of the dump.
    */
   beginDump(request: number, answer: number, payload: Uint8Array): DataView[] {
     this.send(request, NLM_F_REQUEST | NLM_F_DUMP, payload);
@@ -105,8 +106,8 @@ export class NetlinkSocket {
   }
 
   /**
-   * Returns all messages that wait in the socket; 'lost' if the kernel dropped messages because the socket
-   * buffer was full.
+   * Returns all messages that wait in the socket; 'lost' if the kernel has dropped messages because the
+   * socket buffer was full.
    */
   receive(): NetlinkMessage[] | 'lost' {
     const messages: NetlinkMessage[] = [];
@@ -129,7 +130,7 @@ export class NetlinkSocket {
   }
 }
 
-/** Whether the kernel state changed during the dump, so that the dump may be inconsistent. */
+/** Returns whether the kernel's state changed during the dump, so that the dump may be inconsistent. */
 function isInterrupted(messages: readonly NetlinkMessage[] | 'lost'): boolean {
   return messages !== 'lost' && messages.some(({ flags }) => (flags & NLM_F_DUMP_INTR) !== 0);
 }

@@ -4,16 +4,16 @@ import { libbpf } from './libbpf.js';
 import { check, duplicate, libc } from './libc.js';
 
 /**
- * Makes a handle of a BPF object for other threads. The owner must keep `fd` open while another thread may
- * call `takeObject`.
+ * Returns a handle of a BPF map or BPF program for other threads. The owner must keep `fd` open while another
+ * thread may call `takeObject`.
  */
 export function passedObject(fd: number): PassedObject {
   return { fd, id: objectId(fd) };
 }
 
 /**
- * Returns a new descriptor of the BPF object; the caller must close it. Throws if the owner has closed its
- * own descriptor.
+ * Returns a new descriptor of the BPF map or BPF program; the caller must close the new descriptor. Throws if
+ * the owner has closed `fd`, or if `fd` now belongs to another object.
  */
 export function takeObject(doing: string, { fd, id }: PassedObject): number {
   const taken = duplicate(doing, fd);

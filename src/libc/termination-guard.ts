@@ -1,10 +1,10 @@
 import { getEnvironmentData, setEnvironmentData, type Worker } from 'node:worker_threads';
 
 /**
- * The states of a termination guard, a 32-bit number that a worker thread shares with its parent. If a worker
- * thread is terminated while koffi creates a JavaScript value, V8 aborts the whole process. So the thread
- * holds its guard while it loads its modules and during such koffi calls. The parent terminates the thread
- * only when the guard is free.
+ * The states of a termination guard, a 32-bit number that a worker thread shares with its parent thread. If
+ * the parent terminates a worker thread while koffi creates a JavaScript value, V8 aborts the whole process.
+ * So the worker thread holds its guard while it loads its modules and during such koffi calls. The parent
+ * terminates the thread only when the guard is free.
  */
 const FREE = 0;
 const HELD = 1;
@@ -13,16 +13,19 @@ const ENDING = 2;
 const ENVIRONMENT = 'weir.hold';
 const LOOK_MS = 2;
 /**
- * The maximum time for which the parent waits for the guard. A thread that holds its guard longer is
- * considered hung.
+ * The maximum time in milliseconds for which the parent waits for the guard. After this time the parent
+ * terminates the thread, because the thread is considered hung.
  */
 const MOST_MS = 10_000;
 
-/** The guard of one worker thread, used by its parent. */
+/** The termination guard of one worker thread, as its parent thread uses it. */
 export class TerminationGuard {
   readonly #word = new Int32Array(new SharedArrayBuffer(4)).fill(HELD);
 
-  /** Starts a worker thread. The thread holds the guard until its first call of `terminationPoint`. */
+  /**
+   * Calls `make`, which must start the worker thread. The thread holds the guard until its first call of
+   * `terminationPoint`.
+   */
   begin(make: () => Worker): Worker {
     setEnvironmentData(ENVIRONMENT, this.#word);
     try {
@@ -33,8 +36,8 @@ export class TerminationGuard {
   }
 
   /**
-   * Resolves when the thread may be terminated: immediately if the guard is free. `isGone` returns whether
-   * the thread has already ended.
+   * Resolves when the parent may terminate the thread: immediately if the guard is free, and after `MOST_MS`
+   * milliseconds at the latest. `isGone` returns whether the thread has already ended.
    */
   async ended(isGone: () => boolean): Promise<void> {
     const until = performance.now() + MOST_MS;
@@ -58,8 +61,8 @@ export function terminationPoint(): void {
 }
 
 /**
- * Runs work during which the thread must not be terminated: koffi calls that create JavaScript values, and
- * work that must be completed.
+ * Runs work during which the parent must not terminate this thread: koffi calls that create JavaScript
+ * values, and work that must be completed.
  */
 export function guarded<T>(work: () => T): T {
   if (word === undefined) return work();

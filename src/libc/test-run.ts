@@ -3,7 +3,7 @@ import { libbpf } from './libbpf.js';
 import { check } from './libc.js';
 import { addressOf } from './library.js';
 
-// The size of `struct bpf_test_run_opts`, and the offsets of its fields.
+// The size of `struct bpf_test_run_opts`, and the offsets of its fields, in bytes.
 const SIZE = 80;
 const AT = {
   dataIn: 8,
@@ -20,8 +20,8 @@ const AT = {
 } as const;
 
 /**
- * Runs a loaded BPF program with `BPF_PROG_TEST_RUN`. A `tc` program needs a frame; a `syscall` program needs
- * only a context.
+ * Runs a loaded BPF program with `BPF_PROG_TEST_RUN`. A BPF program of type `tc` needs a frame; a BPF program
+ * of type `syscall` needs only a context.
  */
 export class TestRun {
   readonly #options = new Uint8Array(SIZE);

@@ -6,12 +6,12 @@ const LOOK_MS = 100;
 /**
  * Reports changes of links and IPv4 addresses in the network namespace of the calling thread. Call `begin`
  * before an attempt to bind, because changes before `begin` are not reported. Node's event loop cannot watch
- * a netlink socket, so a timer reads the notifications every 100 ms.
+ * a netlink socket, so `next` reads the notifications every 100 ms.
  */
 export class AddressChanges {
   #notifications: RouteNotifications | null = null;
 
-  /** Starts to collect changes, and drops the changes that were collected before. */
+  /** Starts to collect changes, and drops the changes that this object collected before. */
   begin(): void {
     this.end();
     this.#notifications = new RouteNotifications(new Descriptors(), 'addresses');

@@ -39,7 +39,7 @@ const AF_INET = 2;
 
 /**
  * Buffers for the datagrams of one call of `recvmmsg` or `sendmmsg`. The buffers are outside of V8's heap:
- * the kernel gets their addresses once, and V8 may move an object on its heap.
+ * the structs contain the addresses of the buffers, and V8 may move an object on its heap.
  */
 export class BatchMemory {
   readonly headers: bigint;
@@ -86,8 +86,8 @@ export class BatchMemory {
   }
 
   /**
-   * Returns the datagram that was received into buffer `slot`; null if the datagram was longer than the
-   * buffer. The bytes are valid until the buffer is used again.
+   * Returns the datagram that the kernel has received into buffer `slot`; null if the datagram was longer
+   * than the buffer. The bytes are valid until the next use of the buffer.
    */
   received(slot: number): Uint8Array | null {
     const header = (slot * HEADER) / 4;
@@ -106,8 +106,8 @@ export class BatchMemory {
   }
 
   /**
-   * Returns the destination address of the datagram in buffer `slot`, in host byte order; 0 if the socket
-   * does not receive destination addresses.
+   * Returns the destination address of the datagram in buffer `slot`, in host byte order. Returns 0 if the
+   * socket does not have the option IP_RECVORIGDSTADDR.
    */
   destination(slot: number): number {
     const at = slot * CONTROL;

@@ -3,26 +3,27 @@ import { check, libc } from '#libc/libc.js';
 
 const RLIMIT_NOFILE = 7;
 /**
- * The number of descriptors that connections must leave free. The process needs these descriptors for BPF
- * maps, netlink sockets, files of the store, `nft`, and restarted threads.
+ * The number of file descriptors that connections must leave free. The process needs these descriptors for
+ * BPF maps, netlink sockets, files of the store, `nft`, and restarted threads.
  */
 const RESERVE = 256;
 /**
- * The number of descriptors, besides `RESERVE`, that traffic connections must leave free for API connections.
+ * The number of file descriptors, in addition to `RESERVE`, that traffic connections must leave free for API
+ * connections.
  */
 const API_RESERVE = 64;
 
 /**
- * The purpose of a descriptor. `connection`: for traffic, for DNS over TCP, or to a server. `pipe`: for an
- * established connection.
+ * The purpose of a file descriptor. `api`: a connection to the API. `connection`: a new connection of
+ * traffic, of DNS over TCP, or to a server. `pipe`: a pipe of an established connection.
  */
 type Use = 'api' | 'connection' | 'pipe';
 
 /**
- * Returns true if `fd`, opened for a connection of another host, is in the range that the process reserves
- * for its own files. The caller must then close `fd`. The kernel assigns the lowest free number, so at least
- * `fd` descriptors are open. `isReserved` reads the limit of open files at each call, because prlimit(1) may
- * change the limit.
+ * Returns true if `fd`, which is open for a connection of another host, is in the range that the process
+ * reserves for its own files. The caller must then close `fd`. The kernel assigns the lowest free number, so
+ * at least `fd` descriptors are open. `isReserved` reads the limit of open files at each call, because
+ * prlimit(1) may change the limit.
  */
 export function isReserved(fd: number, use: Use): boolean {
   const limits = new BigUint64Array(2);

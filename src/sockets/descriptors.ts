@@ -1,14 +1,14 @@
 import { libc } from '#libc/libc.js';
 
 /**
- * The maximum number of descriptors of a process (default of fs.nr_open). Memory pages that are never written
- * take no memory.
+ * The size of the array of recorded descriptors: one byte for each descriptor that a process can have
+ * (default of fs.nr_open). Memory pages of the array that no thread writes take no memory.
  */
 const CAPACITY = 1 << 20;
 
 /**
  * Records the descriptors that a thread opened without Node. When the thread ends, Node does not close these
- * descriptors, and their ports stay bound. Another thread must close them.
+ * descriptors, and the addresses of their sockets stay in use. Another thread must then close them.
  */
 export class Descriptors {
   readonly #held: Uint8Array;

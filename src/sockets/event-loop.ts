@@ -20,8 +20,8 @@ export async function eventLoopDescriptor(): Promise<number> {
   const pair = new Int32Array(2);
   check('create a socket pair', libc.socketpair(AF_UNIX, SOCK_STREAM_CLOEXEC, 0, pair));
   const [read = -1, other = -1] = pair;
-  // Both descriptors belong to Node sockets, so that Node closes them if the thread is terminated during the
-  // search.
+  // Give both descriptors to Node sockets, so that Node closes the descriptors if the thread is terminated
+  // during the search.
   const reader = new Socket({ fd: read });
   const silent = new Socket({ fd: other, readable: false });
   try {
@@ -40,7 +40,8 @@ export async function eventLoopDescriptor(): Promise<number> {
 async function watcherOf(watched: number): Promise<number | undefined> {
   const line = new RegExp(`^tfd:\\s+${watched} `, 'm');
   for (const fd of await readdir('/proc/self/fdinfo')) {
-    // If the descriptor was closed since `readdir`, the read fails, and the search skips the descriptor.
+    // If another thread has closed the descriptor since `readdir`, the read fails, and the search skips the
+    // descriptor.
     const info = await readFile(`/proc/self/fdinfo/${fd}`, 'utf8').catch(() => '');
     if (line.test(info)) return Number(fd);
   }

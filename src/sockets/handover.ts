@@ -3,12 +3,15 @@ import { duplicate } from '#libc/libc.js';
 import { Descriptors } from './descriptors.js';
 import { resetSocket } from './socket-options.js';
 
-/** The eventfd and the shared memory from which a second thread constructs the same handover. */
+/**
+ * The eventfd and the shared memory of a handover. A second thread constructs an object for the same handover
+ * from them.
+ */
 export type SharedHandover = { readonly bell: number; readonly descriptors: SharedArrayBuffer };
 
 /**
- * Sockets that Node's thread hands over to another thread, which uses the sockets without Node. An eventfd
- * wakes the other thread.
+ * Sockets that a thread with Node's event loop hands over to another thread, which uses the sockets without
+ * Node. An eventfd wakes the other thread.
  */
 export class Handover {
   readonly descriptors: Descriptors;

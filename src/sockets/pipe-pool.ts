@@ -5,8 +5,8 @@ import type { Descriptors } from './descriptors.js';
 const O_NONBLOCK_CLOEXEC = 0o2004000;
 const F_SETPIPE_SZ = 1_031;
 /**
- * The capacity of a pipe in bytes. If the receiver of a connection is slow, at most this many bytes are in
- * transit in each direction.
+ * The capacity of a pipe in bytes. If the receiver of a connection is slow, at most this many bytes wait in
+ * the pipe of its direction.
  */
 export const PIPE_BYTES = 256 << 10;
 /** The maximum number of empty pipes that the pool keeps for reuse. */
@@ -24,7 +24,7 @@ export class PipePool {
 
   constructor(private readonly descriptors: Descriptors) {}
 
-  /** Returns an empty pipe; null if the process may not open more descriptors. */
+  /** Returns an empty pipe; null if the process has too few free descriptors for a new pipe. */
   take(): Pipe | null {
     return this.#spare.pop() ?? this.#make();
   }

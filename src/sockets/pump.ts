@@ -12,12 +12,13 @@ const EVENT_BYTES = process.arch === 'x64' ? 12 : 16;
 const EVENT_DATA = EVENT_BYTES - 8;
 const EVENTS = 64;
 /**
- * After an event of the event loop, the pump makes this many iterations without a wait. In this time the
- * event loop starts to watch the descriptors that its handlers have opened.
+ * After epoll reports work of Node's event loop, the pump makes this many iterations without a wait. In this
+ * time the event loop starts to watch the descriptors that its handlers have opened.
  */
 const TURNS_OF_THE_LOOP = 2;
 /**
- * The longest wait of one pump iteration, in milliseconds. A JavaScript timer can be delayed by this time.
+ * The longest wait of one pump iteration, in milliseconds. The wait can delay a JavaScript timer by this
+ * time.
  */
 const WAIT_MS = 20;
 /**
@@ -32,18 +33,18 @@ export type Sender = {
   flush(memory: BatchMemory): number;
 };
 
-/** A socket that the pump watches, for example a `UdpPort`. */
+/** A socket from which the pump receives datagrams or messages, for example a `UdpPort`. */
 type Port = {
   readonly fd: number;
-  /** The pump calls this function when the socket is readable. */
+  /** The pump calls this function when epoll reports that the socket is readable. */
   receive(memory: BatchMemory): void;
   close(): void;
 };
 
 /**
- * Receives and sends the datagrams of all its ports. The pump and Node's event loop run alternately on one
- * thread. If the pump and the event loop have no work, the thread waits for both in one `epoll_wait`. Use one
- * pump for each thread: during the wait of one pump, a second pump could not run.
+ * Receives and sends the datagrams of all sockets that were added. The pump and Node's event loop run
+ * alternately on one thread. If neither has work, the thread waits for both in one `epoll_wait`. Use one pump
+ * for each thread: during the wait of one pump, a second pump could not run.
  */
 export class Pump {
   readonly #memory = new BatchMemory();
@@ -77,7 +78,10 @@ export class Pump {
     setImmediate(this.#nextTurn);
   }
 
-  /** Starts to watch the socket of `port`. Throws if the kernel cannot watch more descriptors. */
+  /**
+   * Adds the descriptor of `port` (a socket, not a TCP port) to the epoll set, and calls `receive` whenever
+   * the socket is readable. Throws if the kernel refuses to add the descriptor.
+   */
   add(port: Port): void {
     this.#watch(port.fd);
     this.#ports.set(port.fd, port);
@@ -91,9 +95,9 @@ export class Pump {
   }
 
   /**
-   * Makes the pump call `flush` of `sender` once. The pump calls `flush` at the end of the current pump
-   * iteration, or else at the end of the current iteration of the event loop. Do not call this function twice
-   * before the same flush.
+   * Makes the pump call `flush` of `sender` once, at the end of the current pump iteration. Outside of a pump
+   * iteration, the call is at the end of the current iteration of the event loop. Do not call this function
+   * twice before the same flush.
    */
   hasToSend(sender: Sender): void {
     if (this.#dirty.length === 0 && !this.#isInTurn) setImmediate(this.#nextFlush);

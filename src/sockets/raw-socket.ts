@@ -10,7 +10,7 @@ const SOL_SOCKET = 1;
 const SO_MARK = 36;
 const MSG_DONTWAIT = 0x40;
 
-/** A raw socket that sends TCP segments with source addresses of other hosts. */
+/** A raw socket that can send TCP segments with source addresses of other hosts. */
 export class RawSocket {
   readonly #fd: number;
 

@@ -3,15 +3,15 @@ import type { Descriptors } from './descriptors.js';
 
 const [LINK, ADDRESS, ROUTE, RULE] = [1 << 0, 1 << 4, 1 << 6, 1 << 7];
 /**
- * The rtnetlink groups of each subject, one bit per group. `addresses`: changes of the node's addresses.
- * `sources`: changes that affect the kernel's choice of a source address.
+ * The rtnetlink multicast groups for each subject, one bit per group. `addresses`: changes of the node's
+ * links and addresses. `sources`: changes that affect the kernel's choice of a source address.
  */
 const GROUPS = { addresses: LINK | ADDRESS, sources: LINK | ADDRESS | ROUTE | RULE } as const;
 
 /**
  * Kernel notifications of changed links, IPv4 addresses, routes and rules in the network namespace of the
- * calling thread. The notifications stay in the buffer of the netlink socket until `take` reads them, so many
- * route changes cost one check. `take` also returns true after an overflow of the buffer.
+ * calling thread. The notifications stay in the buffer of the netlink socket until `take` reads them, so one
+ * call of `take` reports many changes together. `take` also returns true after an overflow of the buffer.
  */
 export class RouteNotifications {
   #isClosed = false;

@@ -30,7 +30,7 @@ const BACKLOG = 1_024;
 const SOCKADDR_BYTES = 16;
 
 export type SocketOptions = {
-  /** The mark of all packets that the socket sends (SO_MARK); 0 for no mark. */
+  /** The mark (SO_MARK) of all packets that the socket sends; 0 for no mark. */
   readonly mark: number;
   /** The size of the socket's receive buffer, and also of its send buffer, in bytes. */
   readonly bufferBytes?: number;
@@ -76,8 +76,8 @@ export function bindSocket(fd: number, { address, port }: { readonly address: nu
 }
 
 /**
- * Returns the descriptor of a listening TCP socket. Node takes the socket over by this descriptor. With
- * `isShared`, other sockets may listen on the same address and port.
+ * Returns the descriptor of a listening TCP socket; the caller gives the descriptor to Node. With `isShared`,
+ * other sockets may listen on the same address and port.
  */
 export function openListener(
   at: { readonly address: number; readonly port: number },
@@ -110,8 +110,8 @@ function setForBytes(fd: number): void {
 
 /**
  * Returns the descriptor of a TCP socket that is bound to `from.address`, which may belong to another host.
- * The source port is `from.port`, or a free port if the kernel refuses `from.port`. Node takes the socket
- * over by its descriptor, and connects it.
+ * The source port is `from.port`, or a free port if the kernel refuses `from.port`. The caller gives the
+ * descriptor to Node, which connects the socket.
  */
 export function openConnector(from: { readonly address: number; readonly port: number }, mark: number): number {
   const fd = openSocket('tcp', { mark, isTransparent: true });

@@ -24,10 +24,13 @@ export const JOIN = {
 } as const;
 export const JOIN_BYTES = 64;
 export const JOIN_STATE = { quiet: 1, held: 2, joined: 3 } as const;
-/** Return values of the BPF program `weir_join`, which splices connections. */
+/**
+ * Return values of the BPF program `weir_join`, which stops the packets of a connection before its offload
+ * (`enum joined` of `bpf/weir.h`).
+ */
 export const JOINED = { at_rest: 0, busy: 1, gone: 2, unable: 3 } as const;
 /** Bits of the field `ends` of `struct join`. */
 export const ENDS = { ended: 1, reset: 2 } as const;
 export const JOINERS = 64;
-/** The unit of `last_seen` is 2^20 ns. `last_seen` has 32 bits and wraps to 0. */
+/** log2 of the unit of `last_seen` in nanoseconds: 2^20 ns. `last_seen` has 32 bits and wraps to 0. */
 export const TICK_SHIFT = 20n;

@@ -8,20 +8,20 @@ import { type Pair, type SpliceMeans, SplicePair, takeAndReset } from './splice-
 import { SpliceTable } from './splice-table.js';
 
 /**
- * The time in nanoseconds for which a call of `renew` permits the datapath to forward spliced connections. If
- * the process ends, forwarding stops after this time.
+ * The time in nanoseconds for which a call of `renew` permits the datapath to forward offloaded connections.
+ * If the process ends, the datapath stops to forward after this time.
  */
 const RENEWAL_NS = 5_000_000_000n;
-/** `look` checks each spliced connection once in this many calls. */
+/** `look` checks each offloaded connection once in this many calls. */
 const ROUNDS = 10;
 
 /**
- * The capabilities that are needed to run the BPF program `weir_join`, and to send segments with source
- * addresses of other hosts.
+ * The capabilities that the process needs to run the BPF program `weir_join`, and to send segments with
+ * source addresses of other hosts.
  */
 const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_NET_RAW'];
 
-/** Returns the reason why connections cannot be offloaded to the datapath, as text. */
+/** Returns the reason, as text, why the service plane cannot offload connections to the datapath. */
 export function offloadFaultOf(failure: unknown): string {
   const lacked = lacking(NEEDED);
   if (lacked.length > 0) return `${lacked.join(' and ')} missing`;
@@ -29,8 +29,9 @@ export function offloadFaultOf(failure: unknown): string {
 }
 
 /**
- * Offloads spliced connections to the datapath, and checks whether an offloaded connection has ended. If
- * there are several offloaders, each has a different number.
+ * Offloads spliced connections to the datapath: the datapath then forwards the packets, and the process has
+ * no sockets for the connection. Also checks which offloaded connections have ended. If there are several
+ * offloaders, each has a different number.
  */
 export class SpliceOffloader {
   readonly #means: SpliceMeans;
@@ -38,9 +39,9 @@ export class SpliceOffloader {
   #round = 0;
 
   /**
-   * Resets the connections that ended offloaders left in the datapath. These are the offloaders with this
-   * `number`, and with a number of at least `count`, which is not in use any more. Throws if the datapath has
-   * closed its BPF objects.
+   * Resets the connections that earlier offloaders left in the datapath: those with this `number`, and those
+   * with a number of at least `count`, because no present offloader has such a number. Throws if the datapath
+   * has closed its BPF objects.
    */
   constructor(
     point: SpliceOffload,
@@ -128,7 +129,7 @@ export function ownSpliceOffload(point: SpliceOffload): OwnSpliceOffload {
 export function resetLeft(point: SpliceOffload, number: number): void {
   const means = meansOf(point);
   try {
-    // After this call, the datapath forwards no connection of the ended offloader.
+    // With the deadline 0, the datapath forwards no connection of the ended offloader any more.
     means.table.renew(number, 0n);
     resetAll(means, (joiner) => joiner === number);
   } finally {
@@ -148,7 +149,7 @@ function meansOf(point: SpliceOffload, held?: Descriptors): Pick<SpliceMeans, 't
 }
 
 function resetAll(means: Pick<SpliceMeans, 'table' | 'raw'>, isTheirs: (joiner: number) => boolean): void {
-  // The BPF map has an entry for each direction of a connection. `takeAndReset` removes both entries at the
-  // first direction, and has no effect at the second.
+  // The BPF map has an entry for each direction of a connection. At the first direction, `takeAndReset`
+  // removes both entries. At the second direction, it finds no entry and does nothing.
   for (const [ends] of means.table.allOf(isTheirs)) takeAndReset(means, ends);
 }

@@ -7,8 +7,8 @@ import { type Ends, reversed, TCP_FLAGS } from './tcp-segment.js';
 
 const WINDOW_MAX = 0xffff;
 /**
- * The receive window that both peers get after a failed offload attempt, in bytes. The sockets announce their
- * real windows as soon as their data is read.
+ * The receive window in bytes that the node announces to both peers after a failed offload attempt. As soon
+ * as a process reads data, the sockets announce their real windows.
  */
 const ROOM_BYTES = 0xffff;
 
@@ -40,9 +40,9 @@ export class SplicePair {
   }
 
   /**
-   * Starts an offload attempt: from now on, the datapath announces a zero window to both peers. Returns null
-   * if the two connections negotiated different TCP options, or if the BPF map is full. Also returns null if
-   * third-party hooks could change the forwarding.
+   * Starts an offload attempt. From this call on, the datapath announces a zero window to both peers, so that
+   * they stop sending. Returns null in three cases: the two connections cannot be offloaded (`readEndpoint`,
+   * `areAlike`), direct forwarding is off, or the BPF map is full.
    */
   static begin(means: SpliceMeans, id: number, pair: Pair): SplicePair | null {
     const client = readEndpoint(pair.client);
@@ -67,8 +67,8 @@ export class SplicePair {
   }
 
   /**
-   * If no data is in transit, closes both sockets and lets the datapath forward the connection. Returns false
-   * if data is still in transit or the kernel refuses the close; the sockets then stay open.
+   * If no data is in transit, closes both sockets and makes the datapath forward the connection. Returns
+   * false if data is still in transit or the kernel refuses the close; the sockets then stay open.
    */
   tryNow(pair: Pair): boolean {
     const { table } = this.means;
@@ -91,12 +91,15 @@ export class SplicePair {
     return true;
   }
 
-  /** Removes the BPF map entries of this connection. For a connection whose sockets are closed. */
+  /** Removes the BPF map entries of this connection, and sends nothing to the peers. */
   forget(): void {
     for (const ends of [this.#there, this.#back]) if (this.#find(ends) !== null) this.means.table.remove(ends);
   }
 
-  /** Ends the offload attempt. The sockets stay open, and splicing between the sockets continues. */
+  /**
+   * Ends the offload attempt, and announces a receive window to both peers, so that they continue to send.
+   * The sockets stay open, and splicing between the sockets continues.
+   */
   giveUp(): void {
     const isKnown = this.means.table.hold(this.#there) !== JOINED.gone;
     const there = this.#find(this.#there);
@@ -147,9 +150,9 @@ export class SplicePair {
 }
 
 /**
- * Removes the BPF map entries of both directions before the resets: while packets pass, the sequence numbers
- * that the peers expect change. The guard prevents the end of the thread between removal and reset, after
- * which both peers would wait for ever.
+ * Resets a connection at both peers. Removes the BPF map entries of both directions first: while packets
+ * pass, the sequence numbers that the peers expect change. `guarded` prevents the end of the thread between
+ * removal and reset, after which both peers would wait for ever.
  */
 export function takeAndReset({ table, raw }: Pick<SpliceMeans, 'table' | 'raw'>, ends: Ends): void {
   guarded(() => {
@@ -177,7 +180,8 @@ function resetBoth(raw: RawSocket, ends: Ends, there: Entry, back: Entry): void 
 
 /**
  * Returns true if the datapath can forward segments between the two connections by changing numbers in the
- * TCP header only. For this, both connections must have the same addresses, ports and TCP options.
+ * TCP header only. For this, both connections must have the same addresses, ports and TCP options, and each
+ * segment must be small enough for the other connection.
  */
 function areAlike(client: TcpEndpoint, server: TcpEndpoint): boolean {
   return (

@@ -18,8 +18,8 @@ const BPF_EXIST = 2;
 export type Entry = { readonly [K in keyof typeof JOIN]: number };
 
 /**
- * The datapath's BPF map of spliced connections, and the BPF program that splices connections. The
- * constructor throws if the datapath has closed its BPF objects.
+ * The datapath's BPF map of spliced connections, and the BPF program `weir_join`. The constructor throws if
+ * the datapath has closed its BPF objects.
  */
 export class SpliceTable {
   readonly #fds: number[] = [];
@@ -47,7 +47,7 @@ export class SpliceTable {
 
   /**
    * Permits the datapath to forward the connections of the offloader `joiner` until `untilNs`, in nanoseconds
-   * of the monotonic clock.
+   * of the monotonic clock. After this time the datapath resets these connections.
    */
   renew(joiner: number, untilNs: bigint): void {
     const until = new Uint8Array(BigUint64Array.of(untilNs).buffer);
@@ -78,8 +78,9 @@ export class SpliceTable {
   }
 
   /**
-   * Sets the state of a BPF map entry. Call this only while no packet of the connection passes, because all
-   * fields of the entry are written. Returns false if there is no entry, or if the kernel has no memory.
+   * Sets the state of a BPF map entry. Call this only while the datapath lets no packet of the connection
+   * pass, because this function writes all fields of the entry. Returns false if there is no entry, or if the
+   * kernel has no memory.
    */
   setState(ends: Ends, state: number): boolean {
     const value = new Uint8Array(JOIN_BYTES);
@@ -94,7 +95,7 @@ export class SpliceTable {
 
   /**
    * Removes the BPF map entry of the direction `ends`, and returns its last value; null if there is no entry.
-   * After the removal, no packet passes by this entry.
+   * After the removal, the datapath forwards no packet by this entry.
    */
   take(ends: Ends): Entry | null {
     const value = new Uint8Array(JOIN_BYTES);
@@ -130,7 +131,8 @@ export class SpliceTable {
     try {
       return new TestRun(this.#program, frame, undefined, undefined).run();
     } catch {
-      // The kernel had no memory to run the BPF program, so the program has stopped no packets.
+      // The kernel did not run the BPF program, for example because it had no memory. So the program has
+      // stopped no packets.
       return JOINED.gone;
     }
   }

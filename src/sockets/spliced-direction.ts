@@ -21,7 +21,10 @@ export type SplicedSide = {
   isWritable: boolean;
   /** Urgent data has arrived. splice(2) does not move urgent data. */
   isUrgent: boolean;
-  /** The connection was reset. Data that arrived before the reset may still be readable. */
+  /**
+   * epoll has reported an error, such as a reset of the connection. Data that arrived before may still be
+   * readable.
+   */
   isBroken: boolean;
 };
 /**
@@ -32,7 +35,7 @@ export type DirectionState = 'waiting' | 'more' | 'ended' | 'broken';
 
 /**
  * Moves the bytes of one direction, from one socket to the other. The bytes pass through a pipe in the
- * kernel, and are never copied into this process.
+ * kernel. This process copies only urgent data into its own memory.
  */
 export class SplicedDirection {
   #pipe: Pipe | null = null;
@@ -46,12 +49,12 @@ export class SplicedDirection {
     private readonly pipes: PipePool,
   ) {}
 
-  /** The number of bytes that were read from the socket `from` since the start. */
+  /** The number of bytes that this object has read from the socket `from`. */
   get moved(): number {
     return this.#moved;
   }
 
-  /** True if the pipe contains no bytes, and the socket `from` was not reset. */
+  /** True if the pipe contains no bytes, and epoll has reported no error of the socket `from`. */
   get isAtRest(): boolean {
     return this.#held === 0 && !this.from.isBroken;
   }
@@ -61,7 +64,9 @@ export class SplicedDirection {
     return this.#isEnded;
   }
 
-  /** Moves bytes until a socket blocks, or until the limit of system calls is reached. */
+  /**
+   * Moves bytes until a socket blocks, the direction ends, or the limit of system calls (`CALLS`) is reached.
+   */
   run(): DirectionState {
     for (let call = 0; call < CALLS; call++) {
       const state = this.#held > 0 ? this.#write() : this.#read();

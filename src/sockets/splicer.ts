@@ -20,12 +20,13 @@ const EPOLLET = 0x8000_0000;
 const EVENT_BYTES = process.arch === 'x64' ? 12 : 16;
 const EVENT_DATA = EVENT_BYTES - 8;
 const EVENTS = 256;
-/** The id of the eventfd in epoll events. The ids of connections are above 0. */
+/** The id of the handover's eventfd in epoll events. The ids of connections are above 0. */
 const BELL = 0;
 
 /**
- * A connection is offloaded to the datapath after `JOIN_AFTER` moved bytes. If the attempt fails, the next
- * attempt begins when `JOIN_LATER` times as many bytes have been moved.
+ * The first attempt to offload a connection to the datapath begins after `JOIN_AFTER` moved bytes. If data
+ * stays in transit until `JOIN_TIMEOUT_MS`, the next attempt begins when `JOIN_LATER` times as many bytes
+ * have been moved.
  */
 const JOIN_AFTER = 2 << 20;
 const JOIN_LATER = 8;
@@ -50,7 +51,8 @@ type Attempt = { readonly join: SplicePair; readonly from: number; readonly unti
 /**
  * Moves bytes between the two sockets of each connection by splice(2). When one direction ends, the other
  * direction continues. When one socket is reset, the splicer resets the other socket. Data for a slow
- * receiver waits in the kernel, within a limit. Each splicer needs a thread that does nothing else.
+ * receiver waits in pipes of limited size. Each splicer needs its own thread, because `turn` blocks the
+ * thread.
  */
 export class Splicer {
   readonly #descriptors: Descriptors;
@@ -73,8 +75,8 @@ export class Splicer {
   }
 
   /**
-   * Calls `make` to create the offloader that offloads busy connections from now on. First resets the
-   * connections that the previous offloader has offloaded.
+   * Calls `make` to create the offloader, which from now on offloads connections with much traffic to the
+   * datapath. First resets the connections that the previous offloader has offloaded.
    */
   spliceBy(make: () => SpliceOffloader): void {
     for (const [id, { join }] of this.#attempts) this.#giveUp(id, join);
@@ -84,7 +86,10 @@ export class Splicer {
     for (const pair of this.#pairs.values()) pair.joinAfter = JOIN_AFTER;
   }
 
-  /** Removes offloaded connections that have ended. Call this about once a second. */
+  /**
+   * Finds offloaded connections that have ended; the next `turn` returns their ids. Call this about once a
+   * second.
+   */
   look(): void {
     if (this.#spliceOffloader !== null) this.#ended.push(...this.#spliceOffloader.look());
   }
@@ -170,8 +175,8 @@ export class Splicer {
     const [there, back] = pair.ways;
     const now = performance.now();
     if (there.hasEnded || back.hasEnded) {
-      // One direction has ended. The attempt must end, because its zero window delays the data of the other
-      // direction.
+      // One direction has ended. End the attempt, because the zero window that it announces delays the data
+      // of the other direction.
       this.#giveUp(id, join);
     } else if (now > from && this.#isAtRest(id, pair) && this.#leave(id, pair, join)) {
       return;
@@ -238,8 +243,8 @@ function socketsOf({ sides: [client, server] }: Pair): { readonly client: number
 }
 
 /**
- * All flags are false at first: epoll reports the initial readiness of a socket as soon as epoll watches the
- * socket.
+ * All flags are false at first, because epoll reports the initial readiness of a socket as soon as it watches
+ * the socket.
  */
 function sideOf(fd: number): SplicedSide {
   return { fd, isReadable: false, isWritable: false, isUrgent: false, isBroken: false };

@@ -34,7 +34,7 @@ export type TcpEndpoint = {
 
 /**
  * Returns the addresses and TCP options of the socket `fd`. Returns null if the socket has no peer any more,
- * or uses a TCP option that cannot be translated to another connection.
+ * or uses a TCP option that the datapath cannot translate for another connection.
  */
 export function readEndpoint(fd: number): TcpEndpoint | null {
   const info = new Uint8Array(INFO_BYTES);
@@ -45,8 +45,8 @@ export function readEndpoint(fd: number): TcpEndpoint | null {
   const view = new DataView(info.buffer);
   const options = view.getUint8(AT.options);
   const scales = view.getUint8(AT.scales);
-  // ECN feedback is valid within one connection only. Time stamps in microseconds are not supported, because
-  // no system uses them by default.
+  // ECN feedback is valid within one connection only. The datapath does not translate time stamps in
+  // microseconds, because no system uses them by default.
   if ((options & (OPTIONS.ecn | OPTIONS.microseconds)) !== 0) return null;
   const hasTimeStamps = (options & OPTIONS.timeStamps) !== 0;
   return {

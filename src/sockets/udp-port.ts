@@ -25,8 +25,8 @@ export type UdpHandlers = {
    */
   readonly onDatagram: (bytes: Uint8Array, address: number, port: number, to: number) => void;
   /**
-   * Receives the name of an error. Causes are an ICMP error on a connected socket, or a datagram longer than
-   * `SLOT_BYTES`.
+   * Receives the name of an error, for example after an ICMP error on a connected socket. The name is
+   * EMSGSIZE for a received datagram longer than `SLOT_BYTES`.
    */
   readonly onError: (code: string) => void;
 };
@@ -61,8 +61,8 @@ export class UdpPort implements Sender {
   }
 
   /**
-   * Queues a datagram until the end of the pump iteration. Without `address`, the kernel sends the datagram
-   * to the connected peer. `from` is the source address, for a transparent socket only.
+   * Queues a datagram, which the pump sends at the end of its iteration. Without `address`, the kernel sends
+   * the datagram to the connected peer. `from` is the source address, for a transparent socket only.
    */
   send(bytes: Uint8Array, address = 0, port = 0, from = 0): void {
     if (this.#isClosed) return;
@@ -70,7 +70,9 @@ export class UdpPort implements Sender {
     this.#sending.push({ bytes, address, port, from });
   }
 
-  /** Receives the waiting datagrams, and calls a handler for each datagram. */
+  /**
+   * Receives waiting datagrams, at most `BATCHES_OF_A_TURN` batches, and calls a handler for each datagram.
+   */
   receive(memory: BatchMemory): void {
     for (let batch = 0; batch < BATCHES_OF_A_TURN && !this.#isClosed; batch++) {
       memory.readyToReceive(BATCH);
@@ -90,8 +92,8 @@ export class UdpPort implements Sender {
   }
 
   /**
-   * Sends the queued datagrams. Returns the number of datagrams that the kernel did not send. These datagrams
-   * are lost, as can happen in any network.
+   * Sends the queued datagrams. Returns the number of datagrams that the kernel did not send; this function
+   * does not try these datagrams again.
    */
   flush(memory: BatchMemory): number {
     const all = this.#sending;

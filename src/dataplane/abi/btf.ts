@@ -69,8 +69,8 @@ export class Btf {
         members: Array.from({ length: isStruct ? length : 0 }, (_, index) => ({
           name: nameAt(view.getUint32(body + 12 * index, true)),
           type: view.getUint32(body + 12 * index + 4, true),
-          // If the BTF kind flag is set, the upper 8 bits of the offset are the size of a bit field. They are
-          // masked off, since structs of maps have no bit fields.
+          // If the BTF kind flag is set, the upper 8 bits of the offset are the size of a bit field. Mask off
+          // this size, because structs of maps have no bit fields.
           offset: (view.getUint32(body + 12 * index + 8, true) & 0xff_ffff) / 8,
         })),
         array:

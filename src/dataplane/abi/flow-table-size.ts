@@ -2,16 +2,16 @@
 const WAYS = 8;
 
 /**
- * Returns log2 of the number of sets in the flow table. The table has twice as many slots as `capacity`, so
- * that a full set refuses no flow before the table holds `capacity` flows.
+ * Returns log2 of the number of sets in the flow table. The table has at least twice as many slots as
+ * `capacity`. So a set is rarely full before the table contains `capacity` flows.
  */
 export function setShift(capacity: number): number {
   return Math.max(0, Math.ceil(Math.log2((2 * capacity) / WAYS)));
 }
 
 /**
- * Returns the number of flows for which a flow table with `lines` slots is sized: half the number of slots,
- * see `setShift`.
+ * Returns the number of flows for which a flow table with `lines` slots is sized: half of the slots (see
+ * `setShift`).
  */
 export function capacityOf(lines: number): number {
   return lines / 2;

@@ -1,8 +1,8 @@
 import { FLOW_STATE, type FlowState } from '#contracts/datapath-numbers.js';
 
 /**
- * Offsets in bytes in a decoded flow: first `struct flow` of `bpf/weir.h`, which begins with the key, and
- * directly behind it `struct tally`.
+ * Offsets in bytes in the memory of one flow: first `struct flow` of `bpf/weir.h`, which begins with the key,
+ * and directly after it `struct tally`.
  */
 export const FLOW_OFFSETS = {
   key: 0,
@@ -25,8 +25,8 @@ export const FLOW_OFFSETS = {
 } as const;
 export const FLOW_BYTES = 128;
 /**
- * Size of `struct flow` in bytes; the other `FLOW_BYTES - FLOW_STRUCT_BYTES` bytes of a decoded flow are
- * `struct tally`.
+ * Size of `struct flow` in bytes. The other `FLOW_BYTES - FLOW_STRUCT_BYTES` bytes of a flow are `struct
+ * tally`.
  */
 export const FLOW_STRUCT_BYTES = 64;
 export const FLOW_KEY_OFFSETS = {
@@ -39,12 +39,14 @@ export const FLOW_KEY_OFFSETS = {
   use: 14,
 } as const;
 export const FLOW_KEY_BYTES = 16;
-/** Value of the key field `use` in a slot of the flow table that holds a flow. */
+/** Value of the key field `use` if the slot of the flow table contains a flow. */
 export const KEY_USED = 1;
 
 const OPENED_BY_HIGH = 1;
 const FOREIGN = 2;
-/** Bit of `flags`: no ACK of the opener and no reply has confirmed the flow. */
+/**
+ * Bit of `flags`: the flow is not established yet. An ACK of the opener (TCP) or a reply establishes a flow.
+ */
 export const FLOW_HALF_OPEN = 8;
 
 /**
@@ -62,16 +64,16 @@ export type Flow = {
   readonly icmpQuery: number;
   readonly state: FlowState;
   /**
-   * True if the flow was opened from an interface that is not policed. No rule was applied to such a flow,
-   * and policed interfaces let in only replies of the flow.
+   * True if no rule was applied to the flow: it came from an interface that is not policed, or from an exempt
+   * socket of this node. Policed interfaces let in only replies of such a flow.
    */
   readonly foreign: boolean;
   readonly halfOpen: boolean;
   readonly epoch: number;
   readonly word: number;
   /**
-   * `hit`: index in the map `hits` where the packets of this flow are counted; 0 if no rule counts them.
-   * `hitCheck`: the low 32 bits of the identity of the rule that counts the flow.
+   * `hit`: index in the map `hits` where the datapath counts the packets of this flow; 0 if no rule counts
+   * them. `hitCheck`: the low 32 bits of the identity of the rule at this index.
    */
   readonly hit: number;
   readonly hitCheck: number;
@@ -79,12 +81,14 @@ export type Flow = {
   readonly bytes: readonly [bigint, bigint];
   /** Time of the first packet in nanoseconds, on the monotonic clock. */
   readonly openedNs: bigint;
-  /** Time of the last packet in ticks of `TICK_NS` on the monotonic clock; 32 bits that wrap around. */
+  /**
+   * Time of the last packet in ticks of `TICK_NS` on the monotonic clock. The number has 32 bits and wraps.
+   */
   readonly lastSeen: number;
   readonly ifindex: readonly [number, number];
 };
 
-/** ICMP type numbers of queries, by the query class in the key field `kind`; class 0 is no query. */
+/** The ICMP type of each query class. The index is the class in the key field `kind`; class 0 is no query. */
 const ICMP_QUERIES = [0, 8, 13, 15, 17];
 const STATES = new Map<number, FlowState>(
   (Object.entries(FLOW_STATE) as [FlowState, number][]).map(([name, number]) => [number, name]),

@@ -3,7 +3,7 @@ import { PACKET_CELLS, type ProofSample } from '#contracts/proof-types.js';
 
 /**
  * Offsets in bytes of the fields of `struct proof_packet` of `bpf/weir.h`. User space writes the packet, and
- * the datapath writes the verdict word.
+ * the BPF program `weir_prove` writes the verdict word.
  */
 export const PROOF_PACKET = {
   source: 0,
@@ -16,7 +16,7 @@ export const PROOF_PACKET = {
   word: 16,
 } as const;
 export const PROOF_PACKET_BYTES = 24;
-/** Number of packets that one run of the BPF program `weir_prove` classifies. */
+/** Maximum number of packets that one run of the BPF program `weir_prove` classifies. */
 export const PROOF_BATCH = 8192;
 
 const CELLS = PROOF_PACKET_BYTES / 4;

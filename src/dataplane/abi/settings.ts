@@ -10,8 +10,8 @@ import type { FlowTimeouts } from '#contracts/datapath-options.js';
 import { setShift } from './flow-table-size.js';
 
 /**
- * The values of `struct settings` of `bpf/weir.h`: constants of the BPF programs, which cannot change after
- * the programs are loaded.
+ * The values of `struct settings` of `bpf/weir.h`: constants of the BPF programs. They cannot change after
+ * the loader has loaded the programs.
  */
 export type Settings = {
   readonly slotLines: number;
@@ -27,11 +27,14 @@ export type Settings = {
    */
   readonly flowShare: number;
   /**
-   * Seed of the hash that places flows in the flow table. A table that has flows keeps its seed, since its
-   * flows are not found with another seed.
+   * Seed of the hash that places flows in the flow table. A table that contains flows must keep its seed,
+   * because a search with another seed does not find these flows.
    */
   readonly flowSeed: number;
-  /** `denyEvents`, `flowEvents`: the number of events per second that one source may cause on one CPU. */
+  /**
+   * Maximum number of events per second for one source on one CPU: about single packets (`denyEvents`) and
+   * about flows (`flowEvents`). The datapath suppresses further events.
+   */
   readonly denyEvents: number;
   readonly flowEvents: number;
   readonly timeoutsMs: FlowTimeouts;
@@ -46,8 +49,8 @@ export type Settings = {
   /** Flags that the datapath passes to `bpf_fib_lookup`. */
   readonly fibFlags: number;
   /**
-   * Whether the datapath looks up next hops in its copy of the plain routes, while the copy is up to date;
-   * needs Linux 6.2.
+   * Whether the datapath searches its copy of the routes (bpf/route/copied_routes.h) before it asks the
+   * kernel, while the copy is up to date. Needs Linux 6.2.
    */
   readonly copiesRoutes?: boolean;
   /**
@@ -55,7 +58,7 @@ export type Settings = {
    * its predecessor.
    */
   readonly bridges?: boolean;
-  /** Whether the datapath redirects DNS lookups to the DNS proxy, for every destination address. */
+  /** Whether the datapath redirects DNS queries to the DNS proxy, for every destination address. */
   readonly divertDns?: boolean;
   /**
    * The address and port where the service plane accepts connections to inspect; undefined if no service
@@ -93,7 +96,10 @@ export const SETTINGS_OFFSETS = {
 } as const;
 export const SETTINGS_BYTES = 132;
 
-/** Returns the lowest bit of the mark mask. The guard accepts packets that have this bit in their mark. */
+/**
+ * Returns the lowest bit of the mark mask. The guard (Weir's nftables rules) accepts forwarded packets that
+ * have this bit in their mark.
+ */
 export function guardBit(markMask: number): number {
   return (markMask & -markMask) >>> 0;
 }
@@ -103,8 +109,8 @@ export function redirectBit(markMask: number): number {
 }
 
 /**
- * Returns the third-lowest bit of the mark mask; 0 if the mask has no third bit. This bit marks packets of
- * the node's own sockets that are exempt from the policy.
+ * Returns the third-lowest bit of the mark mask; 0 if the mask has no third bit. Weir's own sockets send
+ * packets with this mark bit, and the policy does not apply to these packets.
  */
 export function exemptBit(markMask: number): number {
   const above = (mask: number): number => (mask & ~guardBit(mask)) >>> 0;

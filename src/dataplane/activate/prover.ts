@@ -5,7 +5,10 @@ import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 
-/** Classifies the packets of a proof sample in the kernel, by the compiled policy of a given program slot. */
+/**
+ * Classifies the packets of a proof sample in the kernel, by the compiled policy in one program slot. A proof
+ * compares the verdict words with those of the reference evaluator.
+ */
 export class Prover {
   readonly #memory: MappedMemory;
   readonly #request = new Uint8Array(8);
@@ -17,9 +20,9 @@ export class Prover {
   }
 
   /**
-   * Returns the first packet for which the kernel returns another verdict word than the sample expects; null
-   * if all verdict words match. Calls `yieldToRequests` before each batch, so that the caller can serve other
-   * requests.
+   * Returns the first packet for which the BPF program `weir_prove` computes another verdict word than the
+   * sample expects; null if all verdict words match. Calls `yieldToRequests` before each batch, so that the
+   * caller can serve other requests.
    */
   mismatch(sample: ProofSample, slot: 0 | 1, yieldToRequests?: () => void): ProofMismatch | null {
     const request = new DataView(this.#request.buffer);

@@ -20,9 +20,9 @@ export const ACTIVE = {
 } as const;
 
 /**
- * The two slots of the map `program`, and the active word in the map `active`. The active word selects the
- * slot in force, and contains the epoch, which counts flips. `fill` fills the idle slot, `Prover` proves the
- * filled slot, and `flip` stores the active word.
+ * The two slots of the map `program`, each for one compiled policy, and the active word in the map `active`.
+ * The active word selects the slot in force, and contains the epoch, which counts flips. `fill` fills the
+ * idle slot, `Prover` verifies the filled slot, and `flip` puts that slot in force.
  */
 export class Slots {
   readonly #program: MappedMemory;
@@ -31,13 +31,13 @@ export class Slots {
   #staged = false;
   /**
    * The active word of the predecessor, the datapath that this process takes over from; 0 if there is no
-   * predecessor. The epochs continue from that word. `fill` does not overwrite the slot that the word
+   * predecessor. The epochs continue from that word. `fill` does not overwrite the slot number that the word
    * selects.
    */
   #wordBefore = 0;
   /**
-   * True if a packet may still be reading the idle slot. True after a flip, and at the start, because an
-   * earlier process may have flipped.
+   * True if a CPU may still read the idle slot for a packet. True after a flip, and when this object is
+   * created, because an earlier process may have flipped just before.
    */
   #graceDue = true;
 
@@ -50,7 +50,7 @@ export class Slots {
     this.#directUntil = new BigUint64Array(this.#active.buffer, ACTIVE.directUntilNs * 4, 1);
   }
 
-  /** The epoch of the last flip in this map; 0 if no compiled policy was ever activated. */
+  /** The epoch of the last flip in this map; 0 if no compiled policy was activated yet. */
   get epoch(): number {
     return this.#word() >>> 1;
   }
@@ -62,8 +62,8 @@ export class Slots {
   }
 
   /**
-   * The slot in force. Before the first flip of this datapath: the slot that its predecessor has in force;
-   * undefined if there is no predecessor.
+   * The number of the slot in force. Before the first flip of this datapath, it is the slot number that the
+   * predecessor has in force; undefined if there is no predecessor.
    */
   get slotInForce(): 0 | 1 | undefined {
     if ((this.#word() || this.#wordBefore) === 0) return undefined;
@@ -84,8 +84,9 @@ export class Slots {
   }
 
   /**
-   * Generation, size in cache lines and SHA-256 digest of the image (the kernel form of a compiled policy) in
-   * force. The digest does not depend on the generation.
+   * Returns the generation, the size in cache lines and the SHA-256 digest of the image in force (a compiled
+   * policy as the BPF programs read it). The digest does not depend on the generation. Returns null if no
+   * image is in force.
    */
   inForce(): { readonly generation: number; readonly lines: number; readonly imageSha256: string } | null {
     const header = this.#headerInForce();
@@ -103,7 +104,10 @@ export class Slots {
     return header === null ? { generation: 0, lines: 0 } : { generation: header.generation, lines: header.lines };
   }
 
-  /** Writes an image to the idle slot. Waits first until no packet reads that slot. */
+  /**
+   * Writes an image to the idle slot. First waits until no CPU reads that slot for a packet. Throws
+   * `CapacityExceeded` if the image is larger than a slot.
+   */
   fill(image: Image, generation: number): void {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
@@ -132,8 +136,8 @@ export class Slots {
   }
 
   /**
-   * Copies the image in force of the map of `other` into the same slot number of this map. No BPF program may
-   * read this map yet.
+   * Copies the image that is in force in `other` into the slot with the same number of this map. No BPF
+   * program may read this map yet.
    */
   copyInForce(other: Slots): void {
     const header = other.#headerInForce();
@@ -144,8 +148,8 @@ export class Slots {
   }
 
   /**
-   * Puts in force the slot number that is in force in `other`, with the epoch of `other`. The map `program`
-   * must be shared with `other`, or `copyInForce` must have copied the image before.
+   * Puts in force the slot number that is in force in `other`, with the epoch of `other`. The two objects
+   * must share the map `program`, or `copyInForce` must have copied the image before.
    */
   adoptInForce(other: Slots): void {
     this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
@@ -154,16 +158,16 @@ export class Slots {
   }
 
   /**
-   * Continues the epochs of a predecessor, whose datapath enforces until the next flip. `word` is the active
-   * word of the predecessor.
+   * Makes this datapath continue the epochs of its predecessor, which enforces its policy until the next
+   * flip. `word` is the active word of the predecessor.
    */
   succeed(word: number): void {
     this.#wordBefore = word;
   }
 
   /**
-   * Until this time in nanoseconds on the monotonic clock, a TCP packet without a flow may open one although
-   * it is not a SYN. 0: only a SYN opens a flow.
+   * The time in nanoseconds on the monotonic clock until which a TCP packet that is not a SYN may open a
+   * flow. 0: only a SYN opens a TCP flow.
    */
   get pickupUntil(): bigint {
     const [low = 0, high = 0] = this.#active.words.subarray(ACTIVE.pickupUntilNs);
@@ -171,8 +175,8 @@ export class Slots {
   }
 
   /**
-   * Sets the time in nanoseconds on the monotonic clock until which a TCP packet without a flow is classified
-   * like a SYN, so that connections from before the start continue.
+   * Sets the time in nanoseconds on the monotonic clock until which a TCP packet that is not a SYN may open a
+   * flow. So connections continue that began before Weir polices their interface.
    */
   setPickupUntil(monotonicNs: bigint): void {
     this.#active.words[ACTIVE.pickupUntilNs] = Number(monotonicNs & 0xffff_ffffn);
@@ -186,7 +190,7 @@ export class Slots {
   }
 
   /**
-   * Until this time in nanoseconds on the monotonic clock, the datapath sends allowed packets directly,
+   * The time in nanoseconds on the monotonic clock until which the datapath sends allowed packets directly,
    * without the network stack. Has an effect only if the setting `direct` is on.
    */
   get directUntil(): bigint {
@@ -197,14 +201,14 @@ export class Slots {
     Atomics.store(this.#directUntil, 0, monotonicNs);
   }
 
-  /** Returns whether a packet may still be reading the idle slot. */
+  /** Returns whether a CPU may still read the idle slot for a packet. */
   get isGraceDue(): boolean {
     return this.#graceDue;
   }
 
   /**
-   * If a packet may still be reading the idle slot, waits for a grace period, so that the next call of `fill`
-   * need not wait.
+   * If a CPU may still read the idle slot for a packet, waits for an RCU grace period, so that the next call
+   * of `fill` need not wait.
    */
   awaitIdle(): void {
     if (!this.#graceDue) return;
@@ -213,8 +217,8 @@ export class Slots {
   }
 
   /**
-   * Makes the next call of `fill` skip its wait for a grace period. The caller must itself have waited for a
-   * grace period since the last flip.
+   * Makes the next call of `fill` skip its wait for a grace period. The caller itself must have waited for a
+   * grace period after the last flip.
    */
   assumeGrace(): void {
     this.#graceDue = false;
@@ -233,8 +237,8 @@ export class Slots {
     const word = this.#word();
     if (word === 0) return null;
     const base = (word & 1) * this.slotLines;
-    // The first five 32-bit words of an image have the same meaning in every layout version, so that the
-    // image of an earlier build can be read.
+    // The first five 32-bit words of an image have the same meaning in every layout version. So this code can
+    // also read the image of an earlier build.
     const [magic, , lines = 0, low = 0, high = 0] = this.#program.words.subarray(base * LINE_WORDS);
     if (magic !== IMAGE_MAGIC || lines > this.slotLines) return null;
     return { base, lines, generation: high * 0x1_0000_0000 + low };

@@ -11,8 +11,8 @@ const REPLACE = 1;
 export const CLSACT = { handle: 0x57e1, priority: 1 };
 
 /**
- * Attaches a BPF program to the TCX hook of an interface. If the pinned link already attaches a program to
- * that interface, replaces that program.
+ * Attaches a BPF program to the TCX hook of an interface. If the link pinned at `pinPath` already attaches a
+ * BPF program to that interface, replaces that BPF program.
  */
 export function attachTcx(programFd: number, ifindex: number, direction: Direction, pinPath: string): void {
   const attached = tcxProgram(ifindex, pinPath);
@@ -63,8 +63,8 @@ export function tcxPrograms(ifindex: number, direction: Direction): number[] {
 }
 
 /**
- * Returns true if `error`, from an attach to a TCX hook, means that the kernel is older than Linux 6.6 and
- * has no TCX.
+ * Returns true if `error`, which an attach to a TCX hook has thrown, means that the kernel is older than
+ * Linux 6.6 and has no TCX.
  */
 export function isTcxUnsupported(error: unknown): boolean {
   return error instanceof KernelFailure && (error.code === 'EINVAL' || error.code === 'EOPNOTSUPP');
@@ -101,8 +101,8 @@ export function attachClsact(programFd: number, ifindex: number, direction: Dire
 }
 
 /**
- * Returns the id of the BPF program of Weir's clsact filter on this hook; undefined if Weir has no filter
- * there.
+ * Returns the id of the BPF program of Weir's clsact filter on this hook; undefined if the hook has no filter
+ * of Weir.
  */
 export function clsactProgram(ifindex: number, direction: Direction): number | undefined {
   const options = clsactOptions(0, 0);

@@ -18,8 +18,8 @@ class UnsupportedInterface extends Error {
 export type HookPrograms = Readonly<Record<Direction, number>>;
 
 /**
- * The hooks of the policed interfaces. Methods read the state of the hooks from the kernel on each call,
- * since other processes can change it.
+ * The hooks of the policed interfaces. Each method reads the state of the hooks from the kernel, because
+ * other processes can change that state.
  */
 export class Hooks {
   #tcxSupported: boolean;
@@ -44,8 +44,8 @@ export class Hooks {
   /**
    * Returns the directions in which policed interfaces need a hook. Ingress always needs a hook. Egress needs
    * a hook in two cases:
-   * - A packet may not have been classified at ingress: it comes from the node, or from an interface that is
-   *   not policed.
+   * - The ingress hook may not have classified a packet, because the packet comes from the node, or from an
+   *   interface that is not policed.
    * - The service plane must suppress packets that the kernel sends from the sockets of the service plane.
    */
   directions(): readonly Direction[] {
@@ -55,8 +55,8 @@ export class Hooks {
   }
 
   /**
-   * Returns the id of Weir's BPF program on a hook, and whether TCX or clsact attaches it; undefined if Weir
-   * has no program there.
+   * Returns the id of Weir's BPF program on a hook, and whether TCX or clsact attaches it; undefined if the
+   * hook has no BPF program of Weir.
    */
   attachedProgram(
     { ifindex }: Interface,
@@ -68,7 +68,10 @@ export class Hooks {
     return clsact === undefined ? undefined : { programId: clsact, by: 'clsact' };
   }
 
-  /** Returns the ids of all BPF programs that this node's Weir attached, on any interface. */
+  /**
+   * Returns the ids of the BPF programs that Weir has attached to any interface: by TCX links with pins of
+   * this node, or by clsact filters.
+   */
   attachedPrograms(): number[] {
     return listInterfaces().flatMap((found) =>
       DIRECTIONS.flatMap((direction) => this.attachedProgram(found, direction)?.programId ?? []),
@@ -79,15 +82,15 @@ export class Hooks {
     const { name, ifindex } = policed;
     if (!isEthernet(name)) throw new UnsupportedInterface(name);
     const wanted = this.directions();
-    // Attaches egress before ingress: if ingress let in a new flow first, replies of that flow could leave
-    // without being classified.
+    // Attach egress before ingress. If ingress let in a new flow first, replies of that flow could leave
+    // before an egress hook exists to classify them.
     const by = this.#attach(ifindex, 'egress', wanted.includes('egress') ? programs.egress : undefined);
     return { interface: name, ifindex, by: this.#attach(ifindex, 'ingress', programs.ingress) ?? by ?? 'tcx' };
   }
 
   /**
-   * Detaches the BPF programs from all interfaces that no longer exist or that the configuration no longer
-   * lists.
+   * Detaches Weir's BPF programs from interfaces that are not policed according to the configuration, and
+   * removes the pins of links to interfaces that no longer exist.
    */
   prune(): void {
     const { all, policed } = this.interfaces();

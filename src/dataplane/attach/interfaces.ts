@@ -11,8 +11,8 @@ const ARPHRD_ETHER = 1;
 const NAME_BYTES = 16;
 
 /**
- * Returns the interfaces of this network namespace. Does not read `/sys/class/net`: that shows the namespace
- * in which `/sys` was mounted.
+ * Returns the interfaces of this network namespace. Does not read `/sys/class/net`, because that folder shows
+ * the namespace in which `/sys` was mounted.
  */
 export function listInterfaces(): Interface[] {
   const list = libc.if_nameindex();

@@ -12,7 +12,7 @@ class OtherProcess extends Error {
   readonly code = 'other_process';
 }
 
-/** Thrown if BPF pins or programs belong to another network namespace or to another node. */
+/** Thrown if BPF pins or BPF programs belong to another network namespace or to another Weir node. */
 export class OwnedElsewhere extends Error {
   override readonly name = 'OwnedElsewhere';
   readonly code = 'owned_elsewhere';
@@ -27,9 +27,8 @@ export function networkNamespace(): string {
 }
 
 /**
- * Two `flock` locks, on the file of the network namespace and on the pin folder. With them this process is
- * the only Weir process that polices the namespace and the only one that uses the pin path. The kernel
- * releases the locks when the process ends.
+ * Two `flock` locks, on the file of the network namespace and on the pin folder. With them, no other Weir
+ * process polices the namespace or uses the pin path. The kernel releases the locks when the process ends.
  */
 export class Ownership {
   readonly #fds = new Map<string, number>();
@@ -38,8 +37,8 @@ export class Ownership {
 
   /**
    * Locks the network namespace, calls `prepare`, which must create the pin folder, and locks the pin folder.
-   * Throws `OtherProcess` if another process has one of the locks. If the pin folder was removed and created
-   * again since the last call, locks the new folder.
+   * Throws `OtherProcess` if another process has one of the locks. If the pin folder is a new folder since
+   * the last call, locks the new folder.
    */
   take(prepare: () => void): void {
     const isNew = this.#fds.size === 0;

@@ -46,7 +46,7 @@ export class Pins {
   }
 
   /**
-   * Removes link folders of other network namespaces, if the interfaces of their links no longer exist.
+   * Removes the link folders of other network namespaces, if the interfaces of their links no longer exist.
    * Throws `OwnedElsewhere` if a link in such a folder is still attached to an interface.
    */
   refuseOthers(): void {

@@ -9,15 +9,15 @@ import { membarrier } from '#libc/libc.js';
 import { isBpfFileSystem } from './pins.js';
 
 const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_BPF', 'CAP_PERFMON'];
-/** Capabilities that the kernel does not need if the process has CAP_SYS_ADMIN. */
+/** Capabilities that the kernel does not require if the process has CAP_SYS_ADMIN. */
 const IN_SYS_ADMIN: ReadonlySet<Capability> = new Set(['CAP_BPF', 'CAP_PERFMON']);
 const MINIMUM_KERNEL = [6, 1] as const;
 const MEMBARRIER_CMD_QUERY = 0;
 const MEMBARRIER_CMD_GLOBAL = 1;
 
 /**
- * Returns the features that Weir needs and that this kernel, user or installation lacks. Changes nothing on
- * the machine.
+ * Returns the features that Weir needs, and that this kernel, this process or this installation lacks.
+ * Changes nothing on the machine.
  */
 export function probe(objectPath: string, pinPath: string): Missing[] {
   const missing: Missing[] = [];
@@ -33,8 +33,8 @@ export function probe(objectPath: string, pinPath: string): Missing[] {
   const [major = 0, minor = 0] = release().split('.').map(Number);
   const recent = major > MINIMUM_KERNEL[0] || (major === MINIMUM_KERNEL[0] && minor >= MINIMUM_KERNEL[1]);
   need('kernel', recent, `Linux 6.1 or later is needed, and this is ${release()}.`);
-  // With PREEMPT_RT one softirq can interrupt another on the same CPU. Two packets would then overwrite the
-  // same per-CPU scratch memory.
+  // With PREEMPT_RT, one softirq can interrupt another softirq on the same CPU. Two packets would then
+  // overwrite the same per-CPU buffers of the datapath.
   need(
     'preempt_rt',
     !/PREEMPT_RT/.test(version()),
@@ -72,8 +72,8 @@ export function probe(objectPath: string, pinPath: string): Missing[] {
 }
 
 /**
- * Returns true if only the kernel can describe the layout of the maps in force: builds up to layout version 5
- * did not pin a map `layouts`.
+ * Returns true if only the kernel can describe the layout of the pinned maps in force, because they have no
+ * map `layouts`. Builds up to layout version 5 did not pin this map.
  */
 function lacksLayouts(pinPath: string): boolean {
   return mapSetsIn(pinPath).some((set) => {

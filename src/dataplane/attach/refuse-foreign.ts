@@ -5,8 +5,9 @@ import { mapSetOf, weirHooks } from './weir-hooks.js';
 
 /**
  * Throws `OwnedElsewhere` if BPF programs of another Weir node, with another pin path, are on the same
- * interfaces, since two policies would then apply to each packet. Ignores a clsact program without any pin,
- * which belongs to no node; a later attach replaces that program.
+ * interfaces, because two policies would then apply to each packet. `held` are the ids of BPF programs that
+ * belong to this node. Ignores a clsact program without any pin, which belongs to no node; a later attach
+ * replaces that program.
  */
 export function refuseOtherNodes(pinPath: string, policed: readonly Interface[], held: readonly number[]): void {
   const sets = mapSetsIn(pinPath);

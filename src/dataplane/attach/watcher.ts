@@ -3,14 +3,15 @@ import type { DatapathChange, FlowRefusal, Review } from '#contracts/datapath.js
 import type { Interface } from './interfaces.js';
 
 /**
- * All interfaces of this network namespace at the time of a check, and the interfaces among them that the
+ * All interfaces of this network namespace, as a check has found them, and the interfaces among them that the
  * configuration polices.
  */
 type FoundInterfaces = { readonly all: readonly Interface[]; readonly policed: readonly Interface[] };
 
 /**
- * Compares the present interfaces, hooks, guard and pins with the state at the last call of `attached`, and
- * returns the differences. Reports each loss only once until the next call of `attached`.
+ * Compares the present interfaces, hooks, guard (Weir's nftables rules) and pins with the state at the last
+ * call of `attached`, and returns the differences. Returns each loss only once until the next call of
+ * `attached`.
  */
 export class Watcher {
   /**
@@ -21,7 +22,10 @@ export class Watcher {
   #guardReportedLost = false;
   #diversionReportedLost = false;
   #pinsReportedLost = false;
-  /** The last result of the configuration review that was reported; undefined before the first report. */
+  /**
+   * The last result of the configuration review that `reviewed` or `lookAtReview` received; undefined before
+   * the first call of `reviewed`.
+   */
   #review: Review | undefined;
   #refusing: readonly FlowRefusal[] = [];
 
@@ -33,7 +37,9 @@ export class Watcher {
     this.#pinsReportedLost = false;
   }
 
-  /** Returns the policed interfaces that appeared, vanished or were renamed since the last check. */
+  /**
+   * Returns a change for each policed interface that appeared, vanished or was renamed since the last check.
+   */
   lookAtNames({ all, policed }: FoundInterfaces): DatapathChange[] {
     const known = this.#known;
     if (known === undefined) return [];

@@ -16,14 +16,15 @@ import type { Interface } from './interfaces.js';
 
 const BPF_FS = '/sys/fs/bpf';
 
-/** A BPF program of Weir on a hook; this node or another Weir node attached it. */
+/** A BPF program of Weir on a hook. This node or another Weir node attached the BPF program. */
 export type WeirHook = {
   readonly interface: Interface;
   readonly direction: Direction;
   readonly by: Attachment['by'];
   readonly program: ProgramInfo;
   /**
-   * The folder where the maps or the link of the BPF program are pinned; undefined if no such pin was found.
+   * The folder where the maps or the link of the BPF program are pinned; undefined if this process has found
+   * no such pin.
    */
   readonly pinPath: string | undefined;
 };
@@ -68,14 +69,14 @@ type Pinned = { readonly path: string; readonly program: ProgramInfo };
 
 /**
  * Descriptions of BPF programs by program id. The kernel describes a program id only to a process with
- * CAP_SYS_ADMIN. Without that capability, this class finds only programs of Weir that are pinned in
- * `/sys/fs/bpf`: beside their maps, or by their links.
+ * CAP_SYS_ADMIN. Without that capability, this class finds only BPF programs of Weir that are pinned in
+ * `/sys/fs/bpf`: a pin of the program itself, or a pin of its link.
  */
 export class Programs {
   readonly #pinned = new Map<number, Pinned>();
   /**
-   * BPF programs that were found by their pinned links, by program id. Without CAP_SYS_ADMIN nothing more
-   * than the id is known, so the program name is derived from the name of the link.
+   * BPF programs that the class has found by their pinned links, by program id. Without CAP_SYS_ADMIN the
+   * kernel gives only the id, so the class derives the program name from the name of the link.
    */
   readonly #linked = new Map<number, Pinned>();
   readonly #activeMaps = new Map<number, string>();
@@ -93,7 +94,10 @@ export class Programs {
     return this.#pinned.get(id)?.program ?? programInfo(id) ?? this.#linked.get(id)?.program;
   }
 
-  /** Returns the pin path of the BPF program's maps or of its link; undefined if neither is pinned. */
+  /**
+   * Returns the folder of the pinned maps or of the pinned link of a BPF program; undefined if neither is
+   * pinned.
+   */
   pathOf({ id, mapIds }: ProgramInfo): string | undefined {
     const path = mapIds.flatMap((map) => this.#activeMaps.get(map) ?? [])[0];
     return path ?? this.#linked.get(id)?.path;

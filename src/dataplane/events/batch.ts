@@ -7,15 +7,15 @@ import { type Ipv6Ends, ipv6Ends } from './ipv6-ends.js';
 import type { FlowObservation, Observation, PacketObservation } from './observation.js';
 
 /**
- * Ring-buffer records for another thread. Each event follows the 8 bytes of its record header, as in the
- * ring.
+ * Ring-buffer records that one thread passes to another thread. Each event follows the 8 bytes of its record
+ * header, as in the ring buffer.
  */
 export type PackedEvents = {
   readonly records: ArrayBuffer;
   readonly count: number;
   /**
-   * Number of events that the kernel lost because the ring was full, between the end of the previous batch
-   * and the last record of this batch.
+   * Number of events that the datapath lost because the ring buffer was full, between the end of the previous
+   * batch and the last record of this batch.
    */
   readonly lost: number;
   /**
@@ -36,8 +36,8 @@ const DROP_REASONS = namesByNumber(DROP_REASON);
 const FLOW_STATES = namesByNumber(FLOW_STATE);
 
 /**
- * The records of one read of the ring buffer, oldest first. A field is decoded only when a consumer reads it,
- * so that unread fields cost nothing. All consumers share one batch.
+ * The records of one read of the ring buffer, oldest first. The batch decodes a field only when a consumer
+ * reads the field, so that unread fields cost nothing. All consumers share one batch.
  */
 export class EventBatch {
   readonly count: number;
@@ -78,7 +78,7 @@ export class EventBatch {
     return this.#view.getUint32(this.#at(index) + EVENT_OFFSETS.destination, true);
   }
 
-  /** Returns the addresses of the dropped IPv6 packet; null if the event is about IPv4. */
+  /** Returns the addresses of the dropped IPv6 packet of event `index`; null if the event is about IPv4. */
   ipv6(index: number): Ipv6Ends | null {
     return ipv6Ends(this.#view, this.#at(index));
   }
@@ -90,8 +90,8 @@ export class EventBatch {
   }
 
   /**
-   * Number of events that the rate limit suppressed, for the sources of these records since the last event
-   * sent for each source.
+   * Sum of the field `suppressed` of these records: the number of events that the datapath's rate limit
+   * suppressed before these events, for the same sources.
    */
   get suppressed(): number {
     if (this.#suppressed === undefined) {
@@ -188,8 +188,8 @@ export class EventBatch {
   }
 
   /**
-   * Returns an unsigned 64-bit number. It is exact up to 2^53, which is 104 days in nanoseconds; above 2^53
-   * it is rounded to an error of a few units.
+   * Returns an unsigned 64-bit number. The result is exact up to 2^53, which is 104 days in nanoseconds.
+   * Above 2^53, rounding gives an error of a few units.
    */
   #u64(at: number): number {
     return this.#view.getUint32(at, true) + this.#view.getUint32(at + 4, true) * 0x1_0000_0000;

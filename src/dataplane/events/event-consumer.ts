@@ -4,8 +4,8 @@ import { EventBatch, type PackedEvents } from './batch.js';
 import type { Surroundings } from './surroundings.js';
 
 /**
- * Returns the message ports of an event source, which must be in the transfer list when the source is posted
- * to another thread.
+ * Returns the message ports of an event source. A thread that posts the source to another thread must put
+ * these ports into the transfer list.
  */
 export function portsOf({ batches, facts }: EventSource): readonly MessagePort[] {
   return [batches, facts];
@@ -13,8 +13,8 @@ export function portsOf({ batches, facts }: EventSource): readonly MessagePort[]
 
 /**
  * Receives event batches from an event source, in the thread that consumes them, until the source or the
- * datapath is closed. Learns the facts (rule names and interface names) before it passes on a batch whose
- * events refer to them.
+ * datapath is closed. Before it passes on a batch, the consumer reads the facts (rule names and interface
+ * names) to which the events of the batch refer.
  */
 export class EventConsumer {
   readonly #source: EventSource;
@@ -37,8 +37,8 @@ export class EventConsumer {
   }
 
   /**
-   * Reads the rule names and interface names that have arrived. The arrival of a batch also triggers this
-   * read. While no batch arrives, only a caller of this method does.
+   * Reads the rule names and interface names that have arrived. The consumer also calls this method when a
+   * batch arrives. While no batch arrives, the owner of the consumer must call it to get new names.
    */
   learn(): void {
     const { facts } = this.#source;

@@ -1,6 +1,6 @@
 /**
- * Offsets in bytes of the fields of `struct event` of `bpf/weir.h`. A test compares them with the BTF of the
- * BPF object.
+ * Offsets in bytes of the fields of `struct event` of `bpf/weir.h`. A test compares these offsets with the
+ * BTF of the BPF object.
  */
 export const EVENT_OFFSETS = {
   time_ns: 0,

@@ -5,14 +5,14 @@ import type { Ipv6Ends } from './ipv6-ends.js';
 /**
  * The fields that decoded events of packets and of flows have in common. Addresses are unsigned 32-bit
  * numbers in host byte order. The addresses and ports of a flow are those of the packet that opened the flow.
- * `hit`, `hitCheck`, `epoch` and `word` (the verdict word) identify the rule that decided.
+ * `hit`, `hitCheck`, `epoch` and `word` (the verdict word) identify the rule that decided the packet or flow.
  */
 type Common = {
   /** Time of the event in nanoseconds on the monotonic clock; `EventBatch.unixMs` converts it to a date. */
   readonly timeNs: number;
-  /** Null if no rule was applied to the packet or flow. */
+  /** Null if the datapath applied no rule to the packet or flow. */
   readonly verdict: Verdict | null;
-  /** True if the verdict is deny and the packet passed because of audit mode (D4). */
+  /** True if the policy denies the packet, but the packet passed because of audit mode (D4). */
   readonly audited: boolean;
   readonly protocol: number;
   readonly ifindex: number;
@@ -25,8 +25,8 @@ type Common = {
   readonly hit: number;
   readonly hitCheck: number;
   /**
-   * Number of events of this source that the rate limit of one CPU suppressed, since that CPU last sent an
-   * event of this source.
+   * Number of events that the rate limit of one CPU suppressed for sources with the same hash as this source,
+   * since that CPU last sent an event of such a source.
    */
   readonly suppressed: number;
 };
@@ -62,7 +62,10 @@ export type FlowObservation = Common & {
    * to the rule that opened the flow.
    */
   readonly endReason: keyof typeof DROP_REASON | 'cut' | null;
-  /** True if the flow was opened from an interface that is not policed; no rule was applied to the flow. */
+  /**
+   * True if the datapath applied no rule to the flow. The flow came from an interface that is not policed, or
+   * from an exempt socket of this node.
+   */
   readonly foreign: boolean;
   readonly openedNs: number;
   readonly packets: readonly [number, number];

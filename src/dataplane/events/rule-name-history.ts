@@ -4,15 +4,15 @@ import type { Placed, PlacedRuleNames } from '#contracts/event-source.js';
 import type { RuleNames } from '#contracts/rule-names.js';
 
 /**
- * Maximum number of former policies whose rule names are kept, since a flow can outlive the policy that
+ * Maximum number of former policies whose rule names this process keeps. A flow can outlive the policy that
  * decided it.
  */
 const FORMER = 16;
 const FORMER_RANKS = 1 << 20;
 
 /**
- * The rule names of the compiled policy in force and of former policies. Names of former policies are kept
- * because flows may still refer to their rules.
+ * The rule names of the compiled policy in force and of former policies. The history keeps the names of
+ * former policies because flows may still refer to their rules.
  */
 export class RuleNameHistory {
   #staged: Placed | undefined;
@@ -48,8 +48,8 @@ export class RuleNameHistory {
   }
 
   /**
-   * Adds the rule names of a policy that is in force from the given epoch on. Drops the oldest rule names
-   * beyond the limits `FORMER` and `FORMER_RANKS`.
+   * Adds the rule names of a policy that is in force from the given epoch on. Removes the oldest rule names
+   * beyond the limits `FORMER` (policies) and `FORMER_RANKS` (ranks).
    */
   place(placed: PlacedRuleNames): void {
     const kept: PlacedRuleNames[] = [placed];
@@ -63,15 +63,18 @@ export class RuleNameHistory {
   }
 
   /**
-   * Returns the rule names of the policy that was staged or put in force with this generation; undefined if
-   * the generation is not known.
+   * Returns the rule names of the policy with this generation, which is staged, in force or former; undefined
+   * if the history has no such policy.
    */
   ofGeneration(generation: number): RuleNames | undefined {
     if (this.#staged?.generation === generation) return this.#staged.ruleNames;
     return this.#flipped.find((placed) => placed.generation === generation)?.ruleNames;
   }
 
-  /** Returns the generation of an epoch; undefined if another process put the epoch in force. */
+  /**
+   * Returns the generation of an epoch; undefined if the history does not contain the epoch, for example
+   * because another process put the epoch in force.
+   */
   generationOf(epoch: number): number | undefined {
     return this.#flipped.find((placed) => placed.epoch === epoch)?.generation;
   }
@@ -87,8 +90,8 @@ export class RuleNameHistory {
 }
 
 /**
- * Resolves an index of the map `hits` to the rule that counts there. Uses the newest rule names that contain
- * the index.
+ * Returns the rule that counts at an index of the map `hits`. Uses the newest rule names that contain the
+ * index.
  */
 export class Finder {
   readonly #ruleNameHistory: readonly Placed[];
@@ -113,8 +116,8 @@ export class Finder {
   }
 
   /**
-   * Returns the rule that counts at index `entry` of `hits`, if the low 32 bits of its identity are `check`;
-   * else undefined.
+   * Returns the rule that counts at index `entry` of `hits`, if the low 32 bits of the rule's identity are
+   * `check`; else undefined.
    */
   find(entry: number, check: number): { readonly ruleNames: RuleNames; readonly rank: number } | undefined {
     const placed = this.#ruleNameHistory[(this.#ruleNamesOf[entry] ?? 0) - 1];
@@ -123,8 +126,8 @@ export class Finder {
   }
 
   /**
-   * Returns an array by index of `hits`: the low 32 bits of the identity of the rule there, or 0 if `wanted`
-   * rejects the rule.
+   * Returns an array with one element for each index of `hits`: the low 32 bits of the identity of the rule
+   * that counts there, or 0 if `wanted` rejects the rule.
    */
   checks(wanted: (ruleNames: RuleNames) => (rank: number) => boolean): Uint32Array {
     const found = new Uint32Array(this.#rankOf.length);

@@ -2,8 +2,8 @@ import type { EventFact } from '#contracts/event-source.js';
 import { RuleNameHistory } from './rule-name-history.js';
 
 /**
- * The rule names and interface names that the numbers in events refer to. This object is kept when the
- * datapath that sent the events is closed, since its events may still be read.
+ * The rule names and interface names that the numbers in events refer to. The owner keeps this object after
+ * the datapath that sent the events is closed, because consumers may still read its events.
  */
 export class Surroundings {
   readonly ruleNameHistory = new RuleNameHistory();

@@ -6,13 +6,13 @@ import { HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/abi/hit.js';
 const REF_WORDS = HIT_REF_BYTES / 4;
 const RANK_SHIFT = 4;
 /**
- * `opened` counts in 16 bits that wrap around. A computed age of this or more means that `opened` is slightly
- * later than `nowNs`, so that the true age is 0.
+ * The 16-bit time `opened` wraps. If the computed age of a flow reaches this value, `opened` is in truth
+ * slightly later than `nowNs`, and the true age is 0.
  */
 const LONG_AGO = 0xc000;
 /**
- * Value of `hit_check` when no rule counts this flow. The value 0 means instead that the rule is not
- * determined yet.
+ * Value of `hit_check`, with `hit` 0, if no rule counts this flow. The value 0 means instead that the rule is
+ * not determined yet.
  */
 const NOBODY = 1;
 
@@ -24,8 +24,8 @@ const FIELDS = ['judgement', 'opened', 'opened_ns', 'hit', 'hit_check'] as const
 type Offsets = Readonly<Record<(typeof FIELDS)[number], number>>;
 
 /**
- * Returns the offsets of these fields in a layout of flows. Returns undefined if one is missing, as in layout
- * versions before 4, whose flows are always complete.
+ * Returns the offsets of the fields in `FIELDS` in a layout of flows. Returns undefined if a field is
+ * missing. Fields are missing in layout versions before 4, whose flows are always complete.
  */
 export function settlingOffsets({ fields }: StructLayout): Offsets | undefined {
   const found = FIELDS.map((name) => [name, fields[name]?.offset] as const);
@@ -33,8 +33,8 @@ export function settlingOffsets({ fields }: StructLayout): Offsets | undefined {
 }
 
 /**
- * Completes in place the fields of `struct tally` that the kernel leaves 0 until the first flush of the
- * flow's counters. The result must equal that of `complete_tally` in `bpf/flow/flush.h`. `ranks` is the
+ * Completes in place the fields of `struct tally` that the datapath may leave at 0 until the first flush of
+ * the flow's counters. The result must equal that of `complete_tally` in `bpf/flow/flush.h`. `ranks` is the
  * content of the map `rank_hits` of the datapath that classified the flow. `nowNs` reads the monotonic clock.
  */
 export function completeFlow(flow: DataView, at: Offsets, ranks: Uint32Array, nowNs = monotonicNs): void {

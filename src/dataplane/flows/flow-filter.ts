@@ -11,8 +11,8 @@ export type FlowTest = (words: Uint32Array, at: number) => boolean;
 
 export type FilterContext = {
   /**
-   * Indexed like the map `hits`: the low 32 bits of the identity of the rule that counts there if the filter
-   * selects that rule, else 0. Undefined if the filter names no rule or group.
+   * An array with the indexes of the map `hits`: the low 32 bits of the identity of the rule that counts
+   * there if the filter selects that rule, else 0. Undefined if the filter names no rule or group.
    */
   readonly checks: Uint32Array | undefined;
   /** The epoch of the policy in force; a flow of another epoch is not `current`. */
@@ -35,7 +35,9 @@ const CHECK = FLOW_OFFSETS.hit_check / 4;
 const BY_HIGH = 1 << 8;
 const FOREIGN = 2 << 8;
 
-/** Compiles a filter into a test of undecoded flows, so that flows that do not match need no decoding. */
+/**
+ * Compiles a filter into a function that tests undecoded flows. So flows that do not match are not decoded.
+ */
 export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): FlowTest {
   const tests: FlowTest[] = [];
   const add = (wanted: boolean, test: FlowTest): void => {
@@ -95,8 +97,8 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
 }
 
 /**
- * Returns whether the epoch in force decided the flow. A foreign flow (opened from an interface that is not
- * policed) always counts as current, since no activation changes its treatment.
+ * Returns whether the policy of the epoch in force decided the flow. A foreign flow (which no rule decided)
+ * always counts as current, because no activation changes how the datapath handles it.
  */
 function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
   return (u32At(words, at + STATE) & FOREIGN) !== 0 || u32At(words, at + ACTIVE_WORD) >>> 1 === epoch;

@@ -3,8 +3,8 @@ import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
 import { counterReader } from '#dataplane/loader/counters.js';
 
 /**
- * Milliseconds for which a refusal of new flows is reported. The time is longer than the seconds that a
- * refused client waits until its next SYN.
+ * Milliseconds for which `now` reports a refusal of new flows. This time is longer than the pause of a
+ * refused client before it sends its next SYN, so the report does not flap.
  */
 const LASTS_MS = 10_000;
 
@@ -18,12 +18,12 @@ export class FlowTablePressure {
   constructor(countersFd: number) {
     const read = counterReader(countersFd);
     this.#packets = (reason) => read(COUNTER_INDEX.drops + DROP_REASON[reason]).packets;
-    // Flows that were refused before the start are not reported, since they belong to another process or to a
-    // smaller flow table.
+    // Do not report flows that the datapath refused before this object was created. These refusals belong to
+    // another process or to a smaller flow table.
     this.#seen = FLOW_REFUSALS.map((reason) => ({ reason, packets: this.#packets(reason), lastMs: -Infinity }));
   }
 
-  /** Returns the reasons for which flows were refused in the last `LASTS_MS` milliseconds. */
+  /** Returns the reasons for which the datapath has refused flows in the last `LASTS_MS` milliseconds. */
   now(nowMs = performance.now()): readonly FlowRefusal[] {
     for (const seen of this.#seen) {
       const packets = this.#packets(seen.reason);

@@ -9,8 +9,9 @@ import type { MappedFlows } from './mapped-flows.js';
 const PART = 4_096;
 const TURN_MS = 10;
 /**
- * Offsets in bytes in `struct cut_request` of the datapath: `found` is the number of ended flows, and `bytes`
- * the size. The struct begins with the key of the flow to end.
+ * `found`: offset in bytes of the field `found` in `struct cut_request` of `bpf/flow/sweep.h`; the field
+ * becomes 1 if the datapath has ended a flow. `bytes`: size of the struct, which begins with the key of the
+ * flow to end.
  */
 const CUT_REQUEST = { found: FLOW_KEY_BYTES, bytes: FLOW_KEY_BYTES + 8 } as const;
 
@@ -22,7 +23,8 @@ export type FoundFlows = {
 };
 
 /**
- * Reads the flow table of the kernel, which contains established and half-open flows, and ends flows in it.
+ * Reads the datapath's flow table, which contains established and half-open flows, and ends flows in the
+ * table.
  */
 export class FlowTable {
   readonly #lines: MappedFlows;

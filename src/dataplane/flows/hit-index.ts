@@ -9,7 +9,7 @@ const LOW = HIT_OFFSETS.identity / 4;
  * reads the whole map once.
  */
 export class HitIndex {
-  /** Hash table of indexes of `hits`, hashed by the low 32 bits of the identity; 0 marks an empty place. */
+  /** Hash table of indexes of `hits`, hashed by the low 32 bits of the identity; 0 marks an empty element. */
   readonly #table: Uint32Array;
   readonly #mask: number;
   /** Index of `hits` where the search for a free entry continues. */

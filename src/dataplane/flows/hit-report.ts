@@ -39,8 +39,8 @@ export function hitReport(
 }
 
 /**
- * Returns a function that tests a rank: its rule must belong to one of the wanted groups and be one of the
- * wanted rules. An empty list accepts all groups or all rules.
+ * Returns a function that tests a rank: the rule of the rank must belong to one of the wanted groups and be
+ * one of the wanted rules. An empty list accepts all groups or all rules.
  */
 export function rankFinder(
   { groups, groupIds, ruleIds }: RuleNames,

@@ -13,16 +13,16 @@ const REF_WORDS = HIT_REF_BYTES / 4;
 const REF_HIT = HIT_REF_OFFSETS.hit / 4;
 const REF_CHECK = HIT_REF_OFFSETS.check / 4;
 /**
- * When the map `hits` is full, one eighth of its entries is freed together, because the search for entries to
- * free reads the whole map.
+ * When the map `hits` is full, `fill` frees one eighth of the entries together, because the search for
+ * entries to free reads the whole map.
  */
 const FREED_SHARE = 8;
 const NOTHING = new Uint32Array(0);
 
 /**
  * `entries`: for each rank of a compiled policy, the index in the map `hits` where the rank counts. The index
- * is 0 if the rank has no entry yet; `Hits.fill` assigns one. `missing` is the number of used ranks without
- * an entry.
+ * is 0 if the rank has no entry yet; `Hits.fill` then assigns an entry. `missing` is the number of used ranks
+ * without an entry.
  */
 export type Placement = { readonly ruleNames: RuleNames; readonly entries: Uint32Array; readonly missing: number };
 
@@ -77,8 +77,8 @@ export class Hits {
   }
 
   /**
-   * Adds packets to the entry of an identity, atomically, since the kernel may add to the same entry
-   * meanwhile. Returns false if the identity has no entry.
+   * Adds packets to the entry of an identity. The addition is atomic, because the datapath may add to the
+   * same entry meanwhile. Returns false if the identity has no entry.
    */
   add(low: number, high: number, packets: number, lastNs: bigint): boolean {
     const entry = this.#index.find(low, high);
@@ -91,7 +91,8 @@ export class Hits {
 
   /**
    * Finds the entries of `hits` for the identities of these rule names; changes nothing. `like` is a list of
-   * the entries of a similar policy: their identities are compared first, which is faster than the index.
+   * the entries of a similar policy. The function first compares the identities of these entries, which is
+   * faster than the index.
    */
   find(ruleNames: RuleNames, like: Uint32Array = NOTHING): Placement {
     const { identities } = ruleNames;
@@ -132,8 +133,8 @@ export class Hits {
   }
 
   /**
-   * Throws `CapacityExceeded` if the ranks of a policy do not fit into `rank_hits`, or its entries not into
-   * `hits`.
+   * Throws `CapacityExceeded` if `rank_hits` has too few elements for the ranks of a policy, or `hits` has
+   * too few entries.
    */
   check(placement: Placement, activeSlot: number | undefined): void {
     const { ranks, hits } = this.need(placement, activeSlot);
@@ -142,9 +143,9 @@ export class Hits {
   }
 
   /**
-   * Writes the entries of a policy's ranks into one program slot of `rank_hits`, and returns the entries.
-   * Before the call, no packet may read that slot any more. The counters of each flow that the slot decided
-   * must have been flushed, because the flush stores the hit reference in the flow.
+   * Writes the entries of a policy's ranks into one program slot of `rank_hits`, and returns the entries. At
+   * the call, no CPU may still read that slot for a packet. The counters of each flow that the slot decided
+   * must be flushed, because a flush stores in the flow the entry that the flow counts for.
    */
   fill(slot: number, { ruleNames, entries, missing }: Placement, activeSlot: number | undefined): Uint32Array {
     if (this.#index.count + missing >= this.capacity) this.#makeRoom(entries, missing, activeSlot);
@@ -190,8 +191,8 @@ export class Hits {
   }
 
   /**
-   * Returns the time of the last hit of an entry, or of its assignment. A double rounds the nanoseconds but
-   * keeps their order.
+   * Returns the time of the last hit of an entry, or of its assignment, as a double. The double rounds the
+   * nanoseconds but keeps the order of times.
    */
   #age(entry: number): number {
     const at = entry * WORDS + LAST;
@@ -215,7 +216,7 @@ export class Hits {
     return { used, count: used.reduce((sum, one) => sum + one, 0) };
   }
 
-  /** Frees those unused entries of `hits` whose last hit or assignment is the longest time ago. */
+  /** Frees the unused entries of `hits` whose last hit or assignment is the longest time ago. */
   #makeRoom(entries: Uint32Array, missing: number, activeSlot: number | undefined): void {
     const { used } = this.#inUse(entries, activeSlot);
     const ages = new Float64Array(this.capacity);

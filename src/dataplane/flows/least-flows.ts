@@ -18,7 +18,9 @@ export class LeastFlows {
    * more than `limit` flows were offered.
    */
   #bound: Uint32Array | null = null;
-  /** True if a flow was left out because there were more than `limit`, so that a next page exists. */
+  /**
+   * True if this object has left out a flow because there were more than `limit`. Then a next page exists.
+   */
   #more = false;
 
   constructor(limit: number, after: Uint8Array | null) {

@@ -18,8 +18,8 @@ export type FlowSurroundings = {
 };
 
 /**
- * Converts a flow of the kernel's flow table for the API: with the name of the deciding rule, dates and
- * interface names.
+ * Converts a flow of the datapath's flow table to the form that the API returns: with the name of the
+ * deciding rule, dates and interface names.
  */
 export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundings): LiveFlow {
   const { ruleNameHistory, finder, epoch, timeoutsMs, moment, interfaces } = surroundings;

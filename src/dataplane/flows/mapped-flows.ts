@@ -12,7 +12,7 @@ const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
 const OPENED_NS = FLOW_OFFSETS.opened_ns / 4;
 const HIT = FLOW_OFFSETS.hit / 4;
 
-/** The kernel's flow table in mapped memory. The kernel changes the table during each read. */
+/** The datapath's flow table in mapped memory. BPF programs can change the table during each read. */
 export class MappedFlows {
   readonly #flows: MappedMemory;
   readonly #tallies: MappedMemory;
@@ -29,8 +29,8 @@ export class MappedFlows {
   }
 
   /**
-   * Copies a slot's `struct flow` and `struct tally` to `into`. Returns false if the slot is empty, or if
-   * another flow took the slot during the copy.
+   * Copies the `struct flow` and the `struct tally` of a slot to `into`. Returns false if the slot is empty,
+   * or if another flow took the slot during the copy.
    */
   read(line: number, into: Uint32Array): boolean {
     const at = line * WORDS;

@@ -3,12 +3,16 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 
 /**
- * `refresh` sweeps only if this many times the duration of the last sweep has passed. So sweeps for
- * statistics take at most a tenth of one CPU.
+ * `refresh` starts a sweep (a walk over the whole flow table in the kernel) only if this many times the
+ * duration of the last sweep has passed since that sweep. So sweeps for statistics use at most a tenth of one
+ * CPU.
  */
 const SWEEP_SHARE = 10n;
 
-/** Reads the results of the last sweep of the flow table, and starts a sweep on request. */
+/**
+ * Reads the results of the last sweep of the flow table, and starts a sweep on request. A sweep ends expired
+ * flows and flushes the counters of the other flows.
+ */
 export class FlowSweep {
   readonly #memory: MappedMemory;
   readonly #wide: BigUint64Array;
@@ -34,16 +38,16 @@ export class FlowSweep {
   }
 
   /**
-   * Sweeps the flow table in the kernel. Afterwards the hits of each rule include every packet that was
-   * classified before the call.
+   * Sweeps the flow table in the kernel. Afterwards the hits of each rule also include the packets that only
+   * the flows had counted before.
    */
   sweep(): void {
     this.#sweep.run();
   }
 
   /**
-   * Sweeps if the last sweep is long enough ago for `SWEEP_SHARE`. Otherwise the numbers of the last sweep
-   * stay.
+   * Sweeps if the last sweep is long enough ago (`SWEEP_SHARE`). Otherwise does nothing, and the results of
+   * the last sweep stay.
    */
   refresh(): void {
     const { swept, took } = this.#times();

@@ -42,13 +42,14 @@ export class TrafficStatistics {
   readonly #flows: FlowTable;
   readonly #refusals: FlowTablePressure;
   /**
-   * True if the flow table may contain flows that the idle slot decided and whose counters were never
-   * flushed.
+   * True if the flow table may contain flows that the idle slot decided, and whose counters the datapath has
+   * not flushed since the flip.
    */
   #unsettled = true;
 
   /**
-   * `ruleNameHistory` is that of the predecessor if this object took over the predecessor's maps, else empty.
+   * `ruleNameHistory` is the history of the predecessor if this object took over the predecessor's maps, else
+   * an empty history.
    */
   constructor(object: Pick<BpfObject, 'mapFd' | 'programFd'>, slots: Slots, ruleNameHistory = new RuleNameHistory()) {
     this.ruleNameHistory = ruleNameHistory;
@@ -89,8 +90,8 @@ export class TrafficStatistics {
   }
 
   /**
-   * Writes the rank-to-hits assignment of a policy into the idle slot, before the flip. The caller must call
-   * `flushIdleSlot` first.
+   * Writes into the idle slot of `rank_hits` which entry of `hits` each rank of a policy counts for, before
+   * the flip. The caller must call `flushIdleSlot` first.
    */
   stage(placement: Placement, generation: number): void {
     const entries = this.#hits.fill(this.#slots.idleSlot, placement, this.#activeSlot());
@@ -107,10 +108,10 @@ export class TrafficStatistics {
   }
 
   /**
-   * Flushes the counters of flows that the idle slot decided; does nothing if no flip followed the last call.
-   * Must run before the idle slot is refilled, because the old content of the slot determines which rule
-   * counts these flows. Waits for packets that still read the slot before it sweeps, and for running flushes
-   * after the sweep.
+   * Flushes the counters of flows that the idle slot decided. Does nothing if no flip followed the last call.
+   * The caller must call this function before it fills the idle slot, because the old content of the slot
+   * determines which rule counts these flows. Before the sweep, waits until no CPU reads the slot for a
+   * packet; after the sweep, waits for flushes that still run.
    */
   flushIdleSlot(): void {
     if (!this.#unsettled) return;
@@ -160,8 +161,8 @@ export class TrafficStatistics {
   }
 
   /**
-   * Ends the first `limit` matching flows whose keys are above `after`. `next` is null when no matching flows
-   * are left.
+   * Ends the first `limit` matching flows, in the order of their keys, whose keys are above `after`. `next`
+   * is null if no matching flows are left.
    */
   async cutFlows({ filter, after, limit }: FlowQuery): Promise<FlowsCut> {
     const found = await this.#find(filter, after, limit);

@@ -8,7 +8,7 @@ const TCMSG = { size: 20, ifindex: 4, handle: 8, parent: 12, info: 16 } as const
 const PARENT_INGRESS = 0xffff_fff2;
 const TCA_KIND = 1;
 
-/** Returns the kinds of the tc filters on the ingress of an interface that Weir did not attach. */
+/** Returns the kinds of those tc filters on the ingress of an interface that Weir did not attach. */
 export function thirdPartyFilters(ifindex: number): string[] {
   const request = new DataView(new ArrayBuffer(TCMSG.size));
   request.setInt32(TCMSG.ifindex, ifindex, true);
@@ -21,8 +21,8 @@ export function thirdPartyFilters(ifindex: number): string[] {
       const kind = Buffer.from(attributesIn(filter, TCMSG.size).get(TCA_KIND) ?? [])
         .toString('latin1')
         .replace(/\0$/, '');
-      // The kernel first lists the classifier with handle 0, and then each filter of that classifier. For
-      // Weir's filter, the two messages are both ignored.
+      // The kernel first lists the classifier with handle 0, and then each filter of that classifier. Ignore
+      // both messages for Weir's filter.
       const isWeir = kind === 'bpf' && priority === CLSACT.priority && (handle === CLSACT.handle || handle === 0);
       return isWeir ? [] : [kind];
     });

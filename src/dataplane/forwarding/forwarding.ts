@@ -8,13 +8,13 @@ import { thirdPartyFilter } from './third-party-filters.js';
 import { type ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
 
 /**
- * Duration in nanoseconds for which the datapath forwards directly after a check found no third-party hook.
- * During this time packets can skip a hook that was added after the check.
+ * Nanoseconds for which the datapath forwards directly after a check found no third-party hook. During this
+ * time, packets can skip a hook that an administrator added after the check.
  */
 const DIRECT_FOR_NS = 3_000_000_000n;
 /**
- * Time on the monotonic clock that `forwarding: direct` writes as the end of direct forwarding; the clock
- * never reaches it.
+ * The deadline of direct forwarding that the setting `forwarding: direct` writes: a time that the monotonic
+ * clock never reaches.
  */
 export const DIRECT_ALWAYS = 0xffff_ffff_ffff_ffffn;
 
@@ -46,8 +46,9 @@ export class Forwarding {
   }
 
   /**
-   * Writes the configured choice to the maps, and replaces the choice of an earlier process. `auto` begins
-   * with the network stack.
+   * Writes the configured way of forwarding (direct or by the network stack) to the map `active`, and so
+   * replaces the choice of an earlier process. With the setting `auto`, the datapath begins with the network
+   * stack.
    */
   begin(slots: Slots): void {
     slots.setDirectUntil(this.options.forwarding === 'direct' ? DIRECT_ALWAYS : 0n);
@@ -55,8 +56,8 @@ export class Forwarding {
 
   /**
    * With `forwarding: auto`, looks for third-party hooks, and renews or stops direct forwarding. Returns a
-   * change event if the result differs from the last one. Must be called more often than every
-   * `DIRECT_FOR_NS` nanoseconds, and after each change of hooks.
+   * change event if the reason for the choice differs from the last one. The caller must call this function
+   * more often than every `DIRECT_FOR_NS` nanoseconds, and after each change of hooks.
    */
   look(slots: Slots): DatapathChange[] {
     if (this.options.forwarding !== 'auto') return [];
@@ -68,8 +69,8 @@ export class Forwarding {
   }
 
   /**
-   * Must be called when no further call of `look` follows. With `auto` the datapath falls back to the network
-   * stack; a configured choice stays in force.
+   * The caller must call this function when no further call of `look` follows. With `auto` the datapath then
+   * falls back to the network stack; a configured choice stays in force.
    */
   end(slots: Slots): void {
     if (this.options.forwarding === 'auto') slots.setDirectUntil(0n);
@@ -82,8 +83,8 @@ export class Forwarding {
   }
 
   /**
-   * Returns all hooks that forwarded packets pass, Weir's guard included; empty if the kernel refused the BPF
-   * program that lists them.
+   * Returns the hooks that forwarded packets pass, including those of the guard (Weir's nftables rules).
+   * Empty if the kernel refused the BPF program that lists the hooks.
    */
   others(): readonly ThirdPartyHook[] {
     this.#program ??= loadOthers();

@@ -29,9 +29,9 @@ export type Place = {
 const FORWARDED = [0, 2, 4] as const;
 const DEVICE_HOOK = { ingress: 0, egress: 1 } as const;
 /**
- * Kernel functions on these hooks that let every forwarded packet pass, so that direct forwarding may skip
- * them. `ip_sabotage_in` is on prerouting on every machine that ever had a bridge, and only keeps bridged
- * packets from passing netfilter twice. The AppArmor functions inspect only packets of the node's own
+ * Kernel functions on netfilter hooks that let every forwarded packet pass, so that direct forwarding may
+ * skip them. `ip_sabotage_in` is on prerouting on every machine that ever had a bridge, and only keeps
+ * bridged packets from passing netfilter twice. The AppArmor functions inspect only packets of the node's own
  * sockets.
  */
 const HARMLESS_FUNCTIONS: ReadonlySet<string> = new Set([
@@ -42,14 +42,14 @@ const HARMLESS_FUNCTIONS: ReadonlySet<string> = new Set([
 const STRICTNESS: Readonly<Record<ReversePath, number>> = { off: 0, loose: 1, strict: 2 };
 /**
  * How strict the kernel's reverse path filter is, by the value of `rp_filter`. The value 0 counts as 1
- * (loose), since even with 0 the kernel drops packets whose source is an address of the node.
+ * (loose), because even with 0 the kernel drops packets whose source is an address of the node.
  */
 const STRICTNESS_OF_STACK: Readonly<Record<string, number>> = { 0: 1, 1: 2, 2: 1 };
 
 /**
  * Returns a description of a third-party hook or setting that applies to forwarded packets in the network
- * stack, and that direct forwarding would skip. Returns null if there is none. Throws if the kernel cannot be
- * read.
+ * stack, and that direct forwarding would skip. Returns null if there is no such hook or setting. Throws if
+ * the kernel's lists of hooks or settings cannot be read.
  */
 export function thirdPartyFilter(place: Place, program: ThirdPartyProgram): string | null {
   return bySettings(place) ?? byLists(place, program.look()) ?? byFilters(place);
@@ -72,8 +72,8 @@ function sysctl(name: string): string {
 
 function byLists({ policed, guardIsInstalled }: Place, others: readonly ThirdPartyHook[]): string | null {
   if (!guardIsInstalled()) return 'the guard is missing';
-  // Of the nftables chains, the guard's chain `marks` is the last at prerouting, and the guard's chain
-  // `guard` is the first at forward.
+  // Of the nftables chains, the chain `marks` of the guard (Weir's nftables rules) is the last at prerouting,
+  // and the guard's chain `guard` is the first at forward.
   const isChain = ({ symbol }: ThirdPartyHook): boolean => symbol.startsWith('nft_');
   const own = [
     others.findLastIndex((other) => other.kind === 'prerouting' && isChain(other)),
@@ -135,8 +135,9 @@ function nameOf(ifindex: number): string {
 }
 
 /**
- * Returns a description of the first third-party BPF program or tc filter on an ingress. Only a program after
- * Weir's program would be skipped, but the kernel does not show the order, so each program counts.
+ * Returns a description of the first third-party BPF program or tc filter on the ingress of a policed
+ * interface. Direct forwarding skips only a program after Weir's program. But this function does not know the
+ * order of the programs, so each program counts.
  */
 function byFilters({ policed, attachedProgram }: Place): string | null {
   for (const found of policed) {

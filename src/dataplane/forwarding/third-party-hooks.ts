@@ -4,7 +4,7 @@ import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { TestRun } from '#libc/test-run.js';
 
-/** The numbers of the kinds of hooks, as in `enum other_kind` of `bpf/third_party_hooks.h`. */
+/** The number of each kind of hook, as in `enum other_kind` of `bpf/third_party_hooks.h`. */
 export const HOOK_KIND = {
   prerouting: 1,
   forward: 2,
@@ -37,8 +37,8 @@ const KINDS = new Map<number, OtherKind>(
 );
 
 /**
- * The BPF program `weir_others`, which lists the hooks for forwarded packets in the calling thread's network
- * namespace.
+ * Loads and runs the BPF program `weir_others`. The program lists the hooks for forwarded packets in the
+ * calling thread's network namespace.
  */
 export class ThirdPartyProgram {
   readonly #object = new BpfObject(builtThirdPartyProgram);
@@ -56,8 +56,9 @@ export class ThirdPartyProgram {
   }
 
   /**
-   * Returns all hooks that forwarded packets pass, the guard's hooks included. Throws if the BPF program
-   * could not read one of the kernel's lists to its end.
+   * Returns the hooks that forwarded packets pass, including those of the guard (Weir's nftables rules).
+   * Throws if there are more than `OTHERS.places` hooks, or if the BPF program `weir_others` could not read
+   * the routing rules or devices to the end of their list.
    */
   look(): ThirdPartyHook[] {
     const step = this.#run.run();

@@ -1,6 +1,6 @@
 /**
- * Numbers of the map `grants`, as in `bpf/classify/grants.h`. A test compares them with the BTF of the BPF
- * object.
+ * Constants of the BPF map `grants`; they must equal those in `bpf/classify/grants.h`. A test compares the
+ * struct sizes and field offsets with the BTF of the BPF object.
  */
 export const LINE = { words: 16, longs: 8 } as const;
 export const PLACES = 5;
@@ -30,22 +30,24 @@ export const SET_LINE = { grants: 0, next: 14 } as const;
 export const PATTERN = { words: 8, names: 0, digest: 2, digestBytes: 24 } as const;
 
 /**
- * Maximum number of patterns in the map: those of the compiled policies of both slots, and those that are
- * being removed.
+ * Number of entries of the map `patterns`. Patterns of the compiled policies in both slots need an entry. A
+ * removed pattern keeps its entry until no grant has its number.
  */
 export const PATTERNS = 1 << 18;
 
 /**
- * Returns the number of home lines for a capacity in addresses. A home line has room for five addresses, but
- * there is one for each two addresses of the capacity, so that most addresses are stored in their home line.
+ * Returns the number of home lines for a capacity in addresses. A home line has room for five addresses.
+ * There is one home line for each two addresses of the capacity, so that most addresses are stored in their
+ * home line.
  */
 function homesFor(capacity: number): number {
   return Math.ceil(capacity / 2);
 }
 
 /**
- * Returns the number of cache lines of the map `grants`. It has the header, the home lines with `PROBES - 1`
- * more lines behind them, and for each address one line for a set of grants.
+ * Returns the number of cache lines of the map `grants`: the header, the home lines, and `PROBES - 1` lines
+ * for addresses whose home line is full. In addition, the map has one line for a set of grants for each
+ * address of the capacity.
  */
 export function linesFor(capacity: number): number {
   return 1 + homesFor(capacity) + PROBES - 1 + capacity;
@@ -64,8 +66,8 @@ export function regionsFor(capacity: number): { readonly homes: number; readonly
 }
 
 /**
- * Converts a time in nanoseconds on the monotonic clock to the expiry unit of 2^27 ns. Rounds down, so that
- * no grant lasts too long. A negative time becomes 0, since its low 32 bits would be a time in the future.
+ * Converts a time in nanoseconds on the monotonic clock to expiry units of 2^27 ns. Rounds down, so that no
+ * grant is valid after its expiry. A negative time becomes 0; its low 32 bits would be a time in the future.
  */
 export function expiryOf(monotonicNs: bigint | number): number {
   const units = typeof monotonicNs === 'bigint' ? Number(monotonicNs >> EXPIRY_SHIFT) : monotonicNs / EXPIRY_UNIT_NS;

@@ -1,8 +1,8 @@
 import { PATTERNS, regionsFor } from './grant-layout.js';
 
 /**
- * Counters of the grant table by pattern, and the list of the cache lines that are free for sets of grants.
- * This data is not in the memory that the kernel reads.
+ * Counters of the grant table, and the list of the cache lines that are free for sets of grants. The ledger
+ * is in normal memory of this process; the BPF programs do not read it.
  */
 export class Ledger {
   /**
@@ -15,8 +15,8 @@ export class Ledger {
   readonly #holdings = new Uint32Array(PATTERNS);
   #count = 0;
   /**
-   * True if more than one pattern is in use. A pattern with many addresses must then leave the last sixteenth
-   * of the table to other patterns.
+   * True if more than one pattern is in use. The grant table then reserves its last sixteenth for patterns
+   * with few addresses.
    */
   isShared = false;
 
@@ -35,8 +35,8 @@ export class Ledger {
   }
 
   /**
-   * Removes one address from the count. The count cannot become negative, because `recover` also counts
-   * addresses that a killed process had added.
+   * Subtracts one address from the count. The count cannot become negative, because `GrantTable.recover`
+   * also counts the addresses that an earlier, killed process had added.
    */
   removeAddress(): void {
     this.#count--;

@@ -6,7 +6,7 @@ import type { SharedMemory } from './memory.js';
 export type IsDead = (pattern: number, expiry: number) => boolean;
 
 /**
- * Sets of grants, for addresses that are granted to more than one pattern. A set is a linked list of cache
+ * The sets of grants. An address that is granted to more than one pattern has a set: a linked list of cache
  * lines (`struct grant_set`).
  */
 export class GrantSets {
@@ -22,8 +22,8 @@ export class GrantSets {
   }
 
   /**
-   * Frees the cache lines of dropped sets. The caller must have waited for a grace period since the calls of
-   * `drop`.
+   * Makes the cache lines of dropped sets available for new sets. After the last call of `drop`, the caller
+   * must wait for an RCU grace period before it calls this method.
    */
   afterGrace(): void {
     for (const line of this.#resting) this.ledger.giveLine(line);
@@ -31,8 +31,8 @@ export class GrantSets {
   }
 
   /**
-   * Makes a set of two grants, each a pair of pattern number and expiry. Returns the index of the cache line
-   * of the set; 0 if no line is free.
+   * Makes a set of two grants. Each argument is a pair of pattern number and expiry. Returns the index of
+   * the cache line of the set, or 0 if no line is free.
    */
   make(first: readonly [number, number], second: readonly [number, number]): number {
     const line = this.#take();
@@ -43,8 +43,8 @@ export class GrantSets {
   }
 
   /**
-   * Adds a grant to a set, or extends the expiry of the pattern's grant. Returns false if the set has no
-   * room.
+   * Adds a grant to a set, or extends the expiry of the grant that the pattern already has. Returns false if
+   * the set is full, or if it needs one more cache line and no line is free.
    */
   add(set: number, pattern: number, expiry: number, isDead: IsDead): boolean {
     let room = -1;
@@ -97,8 +97,8 @@ export class GrantSets {
   }
 
   /**
-   * Drops a set that no address refers to. The lines of the set are reused only after a grace period, since
-   * the kernel may still be reading them.
+   * Drops a set to which no address refers any more. Its cache lines are reused only after a grace period,
+   * because BPF programs may still be reading them.
    */
   drop(set: number): void {
     for (const line of this.lines(set)) this.#resting.push(line);

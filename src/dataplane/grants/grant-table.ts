@@ -5,28 +5,32 @@ import { GrantSets, type IsDead } from './grant-sets.js';
 import { SharedMemory } from './memory.js';
 
 /**
- * Fraction of the table's capacity. If several patterns are in use, the last part of the table, of this size,
- * is reserved for patterns that have at most so many addresses.
+ * A fraction of the table's capacity. While several patterns are in use, the last free part of the table, of
+ * this size, is reserved. Only patterns with at most this many addresses may add addresses there.
  */
 const SHARE = 1 / 16;
 
 /**
- * A hash table of grants by address, in memory that the kernel reads at the same time
- * (`bpf/classify/grants.h`). The place of a removed address is not reused before `afterGrace`.
+ * A hash table that maps addresses to grants, in memory that the BPF programs read at the same time
+ * (`bpf/classify/grants.h`). Each cache line has five places for addresses. The place of a removed address
+ * is not reused before `afterGrace`.
  */
 export class GrantTable {
   readonly #memory: SharedMemory;
   readonly #header: Uint32Array;
   readonly #sets: GrantSets;
   readonly #ledger: Ledger;
-  /** Indexes of removed grants, in 64-bit words. Their places are reused only after `afterGrace`. */
+  /**
+   * Indexes of removed grants, in 64-bit words from the start of the table. The places of these grants are
+   * reused only after `afterGrace`.
+   */
   readonly #resting: number[] = [];
   readonly #endOfTable: number;
   #cursor = 1;
 
   /**
-   * `words` must be a table that `recover` has repaired, and `ledger` must be the ledger that `recover`
-   * filled.
+   * Use `recover` instead. `words` must be a table that `recover` has repaired, and `ledger` the ledger that
+   * it filled.
    */
   constructor(
     words: Uint32Array,
@@ -41,10 +45,10 @@ export class GrantTable {
   }
 
   /**
-   * Repairs a table that an earlier process used, or initializes a new table, and removes the grants for
-   * which `isDead` returns true. `random` has four random words for the hash factors of a new table. A grace
-   * period must have passed since an earlier process removed grants. `ledger` must be new; this function
-   * fills it.
+   * Repairs a table that an earlier process used, or initializes a new table. Removes the grants for which
+   * `isDead` returns true. `random` has four random words for the hash factors of a new table. `ledger` must
+   * be new; this function fills it. If an earlier process removed grants, a grace period must have passed
+   * since then.
    */
   static recover(
     words: Uint32Array,
@@ -65,14 +69,18 @@ export class GrantTable {
     return this.#ledger.count;
   }
 
-  /** The number of address places and of cache lines of sets that wait for a grace period before reuse. */
+  /**
+   * The number of address places and of cache lines of sets that cannot be reused before the next call of
+   * `afterGrace`.
+   */
   get resting(): number {
     return this.#resting.length + this.#sets.resting;
   }
 
   /**
-   * Adds a grant, or extends the expiry of an existing grant. Returns false, and changes nothing, if the
-   * table is full or has no room for this pattern.
+   * Adds a grant, or extends the expiry of an existing grant. Returns false, and changes nothing, if there
+   * is no room: in the table, near the home line of the address, in its set, or in the share of this
+   * pattern.
    */
   add(address: number, pattern: number, expiry: number, isDead: IsDead): boolean {
     if (address === 0) return false;
@@ -115,14 +123,14 @@ export class GrantTable {
     if (found >= 0) this.#pruneAt(found, isDead);
   }
 
-  /** The number of cache lines that can contain addresses. */
+  /** The number of cache lines that contain places for addresses. */
   get lines(): number {
     return this.#endOfTable - 1;
   }
 
   /**
-   * Removes the grants for which `isDead` returns true in the next `lines` cache lines. Continues at the
-   * first line after it has reached the last line.
+   * Removes the grants for which `isDead` returns true, in the next `lines` cache lines. The next call
+   * continues after these lines, and after the last line of the table it continues at the first.
    */
   sweep(lines: number, isDead: IsDead): void {
     for (let count = 0; count < Math.min(lines, this.lines); count++) {
@@ -134,8 +142,8 @@ export class GrantTable {
   }
 
   /**
-   * Frees the places of removed addresses for reuse. The caller must have waited for a grace period since
-   * these removals.
+   * Makes the places of removed addresses available for new addresses. The caller must have waited for an
+   * RCU grace period after the addresses were removed.
    */
   afterGrace(): void {
     for (const long of this.#resting) this.#memory.storeLong(long, 0, 0);
@@ -156,7 +164,8 @@ export class GrantTable {
   }
 
   /**
-   * Returns the index of the address's grant in 64-bit words; -1 if the table does not contain the address.
+   * Returns the index of the grant of an address, in 64-bit words from the start of the table; -1 if the
+   * table does not contain the address.
    */
   #find(address: number): number {
     const home = homeOf(this.#header, address);
@@ -176,8 +185,8 @@ export class GrantTable {
       for (let place = 0; place < PLACES; place++) {
         const long = longOf(line, place);
         if (this.#addressAt(line, place) !== 0 || !this.#memory.isZero(long)) continue;
-        // Order of the stores: the counters of passed lines, then the grant, then the address. In another
-        // order, the kernel could miss the address, or read the address with an old grant.
+        // Store the counters of the passed lines first, then the grant, then the address. In another order,
+        // a BPF program could miss the address, or read the address with an old grant.
         this.#spill(home, line, 1);
         this.#memory.storeLong(long, pattern, expiry);
         this.#memory.storeWord(wordOf(line, place), address);
@@ -212,8 +221,8 @@ export class GrantTable {
   }
 
   /**
-   * Adds `by` to the counter `spilled` of each line that a search for the address passes between its home
-   * line and `line`.
+   * Adds `by` to the counter `spilled` of the cache lines from the home line up to `line`, which is
+   * excluded. A search for the address passes these lines.
    */
   #spill(home: number, line: number, by: 1 | -1): void {
     for (let passed = home; passed < line; passed++) {
@@ -223,8 +232,9 @@ export class GrantTable {
   }
 
   /**
-   * Repairs a table that a killed process may have left in the middle of a change: clears grants without an
-   * address, recomputes the counters `spilled`, and counts addresses and free lines.
+   * Repairs a table that a killed process may have left in the middle of a change. Clears grants without an
+   * address, recomputes the counters `spilled`, and counts addresses and free lines. Then removes dead
+   * grants.
    */
   #recover(sets: number, end: number, isDead: IsDead): void {
     const used = new Uint8Array(end - sets);

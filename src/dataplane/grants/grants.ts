@@ -5,26 +5,27 @@ import type { IsDead } from './grant-sets.js';
 import { GrantTable } from './grant-table.js';
 import { PatternTable, type Slot } from './pattern-table.js';
 
-/** Number of cache lines that one sweep reads while the grant table is at most three quarters full. */
+/**
+ * Number of cache lines that one call of `sweep` reads while the grant table is at most three quarters full.
+ */
 const LINES_OF_A_SWEEP = 8_192;
 /**
- * Number of cache lines that are swept between two calls of `yieldToRequests`. Sweeping them takes some
- * hundred microseconds.
+ * Number of cache lines that `sweep` reads between two calls of `yieldToRequests`. Reading them takes some
+ * hundred microseconds; requests wait that long.
  */
 const LINES_AT_ONCE = 2_048;
-/**
- * Divisor of the capacity: `isGraceDue` is true if more than one sixteenth of the capacity waits for a grace
- * period.
- */
+/** `isGraceDue` is true if more than the capacity divided by this number waits for a grace period. */
 const RESTING_PART = 16;
 /**
- * Nanoseconds for which an expired grant is kept while the table is less than half full, so that flows that
- * the grant admitted continue. One day is the longest time that D12 allows.
+ * Nanoseconds for which an expired grant is kept while the table is less than half full. When a flow is
+ * classified again, the datapath also accepts expired grants, so the flow is not cut. One day is the longest
+ * time that D12 allows.
  */
 const KEPT_NS = 86_400_000_000_000n;
 
 /**
- * Learned addresses (D12) by pattern, in memory that the kernel reads. All times are on the monotonic clock.
+ * Addresses that the DNS proxy learned for hostname patterns (D12), in memory that the BPF programs read.
+ * All times are on the monotonic clock.
  */
 export class Grants {
   readonly #patterns: PatternTable;
@@ -33,8 +34,8 @@ export class Grants {
   #refused = 0;
 
   /**
-   * `inForce` is the slot of the adopted program; undefined if no program was adopted. A grace period must
-   * have passed since an earlier process removed grants.
+   * `inForce` is the slot of the program that this process adopted; undefined if it adopted none. If an
+   * earlier process removed grants, a grace period must have passed since then.
    */
   constructor(
     memory: { readonly grants: Uint32Array; readonly patterns: Uint32Array },
@@ -59,22 +60,25 @@ export class Grants {
     return { entries: this.#patterns.count, capacity: this.#patterns.capacity };
   }
 
-  /** Number of addresses that were not granted because the table had no room. */
+  /**
+   * Number of grants that were refused because the table had no room, since this object was created. Each
+   * pair of address and pattern counts.
+   */
   get refused(): number {
     return this.#refused;
   }
 
   /**
-   * True if more than one sixteenth of the capacity waits for reuse. The caller should then wait for a grace
-   * period and call `afterGrace`.
+   * True if removed addresses block more than one sixteenth of the capacity. The caller should then wait for
+   * a grace period and call `afterGrace`, which makes their places available again.
    */
   get isGraceDue(): boolean {
     return this.#table.resting * RESTING_PART > this.#table.capacity;
   }
 
   /**
-   * Grants addresses to patterns. Returns the number of addresses that were refused for lack of room. Skips a
-   * pattern that neither slot has: a new policy removed the pattern after the DNS lookup.
+   * Grants addresses to patterns. Returns the number of grants that were refused for lack of room. Skips a
+   * pattern that neither slot has: a new policy has removed the pattern after the DNS lookup.
    */
   add(grants: readonly Grant[], nowNs: bigint): number {
     const isDead = this.#isDeadAt(expiryOf(nowNs));
@@ -88,8 +92,8 @@ export class Grants {
         refused.push(() => this.#table.add(address, number, expiry, isDead));
       }
     }
-    // Second attempt for the refused addresses. Another pattern of the same call may have added an address
-    // meanwhile; then a pattern that is over its share of the table may also use the address.
+    // Try the refused grants a second time. Meanwhile another pattern of this call may have added the same
+    // address. A pattern that is over its share of the table may then also get a grant for that address.
     const left = refused.filter((add) => !add()).length;
     this.#refused += left;
     return left;
@@ -104,8 +108,8 @@ export class Grants {
   }
 
   /**
-   * Copies the grants of another grant table, whose pattern numbers are the same. No process may write to
-   * that other table any more.
+   * Copies the grants of another grant table. Both tables must use the same pattern numbers. No process may
+   * write to the other table any more.
    */
   learnFrom(words: Uint32Array): void {
     const isDead = this.#isDeadAt(0);
@@ -125,8 +129,8 @@ export class Grants {
   }
 
   /**
-   * Returns the unexpired grants by pattern. Leaves out a pattern of the adopted program whose text is not
-   * known yet.
+   * Returns the unexpired grants, grouped by pattern. Leaves out a pattern of the adopted program whose text
+   * this process does not know yet.
    */
   learned(nowNs: bigint): readonly Learned[] {
     const now = expiryOf(nowNs);
@@ -146,9 +150,9 @@ export class Grants {
   }
 
   /**
-   * Makes room for the patterns of a policy that is about to be staged; must be called before `fill`. Calls
-   * `awaitGracePeriod` if pattern numbers must be freed for that. Throws `CapacityExceeded` if the room is
-   * not enough.
+   * Makes room for the patterns of a policy; must be called before `fill`. If numbers of retired patterns
+   * must be freed for that, removes their grants and calls `awaitGracePeriod`. Throws `CapacityExceeded` if
+   * too few numbers are free even then.
    */
   makeRoom(patterns: readonly string[], awaitGracePeriod: () => void): void {
     if (this.#patterns.shortage(patterns) > 0) {
@@ -162,8 +166,8 @@ export class Grants {
   }
 
   /**
-   * Stores for one slot which patterns its compiled policy has. Must be called after `makeRoom`, and no
-   * packet may read the slot. Calls `yieldToRequests` between parts of the work; `yieldToRequests` may add
+   * Stores which patterns the compiled policy in one slot has. `makeRoom` must be called before, and no
+   * packet may read the slot. Calls `yieldToRequests` between parts of the work, and that function may add
    * grants.
    */
   fill(slot: Slot, patterns: readonly string[], yieldToRequests: () => void = () => {}): void {
@@ -173,7 +177,7 @@ export class Grants {
 
   /**
    * Must be called after the policy in this slot was put in force. Retires the patterns that only the other
-   * slot has.
+   * slot contains.
    */
   activated(slot: Slot): void {
     this.#patterns.activated(slot);
@@ -181,9 +185,9 @@ export class Grants {
   }
 
   /**
-   * Removes expired grants and grants of patterns that are not in use. Sweeps a part of the table at each
-   * call, but the whole table if it is more than three quarters full. Calls `yieldToRequests` during long
-   * work; `yieldToRequests` may add grants.
+   * Removes expired grants, and grants of patterns that no slot contains. Each call walks through a part of
+   * the table, or the whole table if it is more than three quarters full. Calls `yieldToRequests` during
+   * long work, and that function may add grants.
    */
   sweep(nowNs: bigint, yieldToRequests: () => void = () => {}): void {
     this.#clear(yieldToRequests);

@@ -6,7 +6,10 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { LINE, linesFor, PATTERN, PATTERNS } from './grant-layout.js';
 import { Grants } from './grants.js';
 
-/** Learned addresses in memory that is mapped from the BPF maps `grants` and `patterns`. */
+/**
+ * The learned addresses, in the BPF maps `grants` and `patterns`, which are mapped into the memory of this
+ * process.
+ */
 export type MappedGrants = {
   readonly grants: Grants;
   unmap(): void;
@@ -14,10 +17,13 @@ export type MappedGrants = {
 
 export type GrantOptions = {
   readonly capacity: number;
-  /** The slot of the adopted program, whose patterns stay; undefined if no program was adopted. */
+  /**
+   * The slot of the program that this process adopted, whose patterns keep their numbers; undefined if it
+   * adopted none.
+   */
   readonly inForce: 0 | 1 | undefined;
   /**
-   * True if the maps come from an earlier process. Packets may still be reading places that the earlier
+   * True if an earlier process created the maps. BPF programs may still be reading places that the earlier
    * process freed, so a grace period must pass before such a place is reused.
    */
   readonly isAdopted: boolean;
@@ -46,7 +52,10 @@ export function mapGrants(object: BpfObject, { isAdopted, ...options }: GrantOpt
   }
 }
 
-/** Copies the grants of the map behind `fd`, whose pattern numbers are the same. */
+/**
+ * Copies all grants from the map `grants` behind the file descriptor `fd`. That map must use the same
+ * pattern numbers as `grants`.
+ */
 export function learnFrom(fd: number, grants: Grants): void {
   const { maxEntries, valueSize } = mapShape(fd);
   const table = new MappedMemory('grants', fd, maxEntries * valueSize);

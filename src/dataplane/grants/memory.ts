@@ -1,6 +1,6 @@
 /**
- * Memory that the kernel reads, as 32-bit words and as 64-bit words ("longs"). The kernel observes the stores
- * in program order, because `Atomics.store` orders them.
+ * Memory that BPF programs read, as 32-bit words and as 64-bit words ("longs"). BPF programs see the stores
+ * in the order of the code, because `Atomics.store` orders them.
  */
 export class SharedMemory {
   readonly #longs: BigUint64Array;
@@ -30,8 +30,8 @@ export class SharedMemory {
   }
 
   /**
-   * Stores both halves of a 64-bit word by one atomic store, so that the kernel never reads an old half with
-   * a new half.
+   * Stores both halves of a 64-bit word by one atomic store, so that a BPF program never reads an old half
+   * with a new half.
    */
   storeLong(long: number, low: number, high: number): void {
     Atomics.store(this.#longs, long, (BigInt(high) << 32n) | BigInt(low));

@@ -4,19 +4,22 @@ import { PATTERN } from './grant-layout.js';
 export type Slot = 0 | 1;
 
 /**
- * Assigns numbers to patterns, and stores for each slot which patterns its compiled policy has, in memory
- * that the kernel reads (`bpf/classify/grants.h`). A pattern keeps its number as long as one of the two slots
+ * Assigns numbers to patterns, and stores which patterns the compiled policy in each slot has, in memory
+ * that BPF programs read (`bpf/classify/grants.h`). A pattern keeps its number while one of the two slots
  * has the pattern; afterwards the pattern is retired. The number of a retired pattern is reused after two
- * steps. First no grant may have the number (`cleared`), then a grace period must pass (`afterGrace`).
+ * steps: no grant has the number any more (`cleared`), and then a grace period has passed (`afterGrace`).
  */
 export class PatternTable {
   readonly capacity: number;
   readonly #words: Uint32Array;
-  /** By pattern number: 1 if the number belongs to a pattern in use. */
+  /** `#live[number]` is 1 if a pattern in use has this number. */
   readonly #live: Uint8Array;
   readonly #numbers = new Map<string, number>();
   readonly #texts = new Map<number, string>();
-  /** Digest of the text → number, for patterns of the adopted program whose text is not known yet. */
+  /**
+   * Digest of the pattern text → pattern number, for patterns of the adopted program whose text this process
+   * does not know yet.
+   */
   readonly #adopted = new Map<string, number>();
   readonly #inSlots: [Set<number>, Set<number>] = [new Set(), new Set()];
   #retired: number[] = [];
@@ -24,8 +27,8 @@ export class PatternTable {
   readonly #free: number[] = [];
 
   /**
-   * `inForce` is the slot of the adopted program, whose patterns stay; undefined if no program was adopted.
-   * No packet may read the other slot.
+   * `inForce` is the slot of the program that this process adopted, whose patterns keep their numbers;
+   * undefined if it adopted none. No packet may read the other slot.
    */
   constructor(words: Uint32Array, inForce: Slot | undefined) {
     this.#words = words;
@@ -42,7 +45,7 @@ export class PatternTable {
     for (const number of this.#free) words.fill(0, number * PATTERN.words, (number + 1) * PATTERN.words);
   }
 
-  /** The number of patterns in use, which grants may refer to. */
+  /** How many patterns are in use, in the policy of at least one slot. */
   get count(): number {
     return this.#numbers.size + this.#adopted.size;
   }
@@ -65,16 +68,19 @@ export class PatternTable {
     return this.#texts.get(number);
   }
 
-  /** Returns how many more free numbers are necessary to give each of these patterns a number. */
+  /**
+   * Returns how many numbers are missing to give each of these patterns a number; 0 if enough numbers are
+   * free.
+   */
   shortage(texts: readonly string[]): number {
     const unknown = texts.filter((text) => this.numberOf(text) === undefined).length;
     return Math.max(0, unknown - this.#free.length);
   }
 
   /**
-   * Gives numbers to the patterns of a policy, and stores that the policy in one slot has these patterns. No
-   * packet may read the slot, and `shortage` must be 0. Calls `yieldToRequests` between parts of the work;
-   * `yieldToRequests` may add grants.
+   * Gives numbers to the patterns of a policy, and stores that the policy in this slot has these patterns.
+   * No packet may read the slot, and `shortage` must be 0. Calls `yieldToRequests` between parts of the
+   * work, and that function may add grants.
    */
   fill(slot: Slot, texts: readonly string[], yieldToRequests: () => void = () => {}): void {
     for (const [at, text] of texts.filter((each) => !this.#numbers.has(each)).entries()) {
@@ -96,30 +102,33 @@ export class PatternTable {
 
   /**
    * Must be called after the policy in this slot was put in force. Retires the patterns that only the other
-   * slot has.
+   * slot contains.
    */
   activated(slot: Slot): void {
     this.#retire(this.#inSlots[other(slot)], [this.#inSlots[slot]]);
   }
 
   /**
-   * Must be called when no grant refers to a retired pattern any more. The numbers of these patterns then
-   * wait for a grace period.
+   * May be called only when no grant refers to a retired pattern any more. The numbers of these patterns are
+   * then free after the next call of `afterGrace`.
    */
   cleared(): void {
     this.#resting = this.#resting.concat(this.#retired);
     this.#retired = [];
   }
 
-  /** Frees the numbers that `cleared` released. The caller must have waited for a grace period since then. */
+  /**
+   * Makes the numbers of the patterns that `cleared` handled available for new patterns. After the last call
+   * of `cleared`, the caller must wait for an RCU grace period before it calls this method.
+   */
   afterGrace(): void {
     for (const number of this.#resting) this.#free.push(number);
     this.#resting = [];
   }
 
   /**
-   * Gives a number to a pattern that has no number in this process. A pattern of the adopted program keeps
-   * the number that the earlier process gave it.
+   * Gives a number to a pattern to which this process has not yet given one. A pattern of the adopted
+   * program keeps the number that the earlier process gave it.
    */
   #number(text: string): void {
     const digest = digestOf(text);
@@ -159,8 +168,8 @@ export class PatternTable {
 const AT_ONCE = 256;
 
 /**
- * Returns the digest of a pattern's text. A later process finds the number of the pattern in the map by this
- * digest, since the map does not contain the text.
+ * Returns the digest of a pattern's text. The map `patterns` contains this digest instead of the text, so a
+ * later process uses it to find the number of a pattern.
  */
 function digestOf(text: string): Uint8Array {
   return createHash('sha256').update(text).digest().subarray(0, PATTERN.digestBytes);

@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto';
 import { NFPROTO_BRIDGE, ruleComments } from './nftables.js';
 
-/** Name of the guard's nftables table in the family bridge. */
+/** Name of the table of the guard (Weir's nftables rules) in the nftables family `bridge`. */
 const TABLE = 'weir';
 const CHAIN = 'guard';
 
 /**
- * Returns the nft commands for the guard's table in the family bridge. The table drops a frame from a policed
- * interface that a bridge would send out by another port, since no policy applies to switched frames. Frames
- * to the node, or routed by the node, do not pass the forward hook of a bridge.
+ * Returns the nft commands for the guard's table in the family `bridge`. The table drops a frame from a
+ * policed interface that a bridge would send to another bridge port, because Weir does not classify switched
+ * frames. Frames that the node receives or routes do not pass the forward hook of a bridge.
  */
 export function bridgeGuard(interfaces: readonly string[]): readonly string[] {
   return [
@@ -24,7 +24,8 @@ export function bridgeGuard(interfaces: readonly string[]): readonly string[] {
 }
 
 /**
- * Returns whether the bridge table in the kernel has exactly the rules of `bridgeGuard` for these interfaces.
+ * Returns whether the bridge table in the kernel has exactly the rules of `bridgeGuard` for these
+ * interfaces. Compares the rule comments, which contain a hash of the interface names.
  */
 export function bridgeGuardStands(interfaces: readonly string[]): boolean {
   const expected = interfaces.map(() => commentOf(interfaces));

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * Returns the names of the tables of iptables-legacy, whose rules nftables does not list. Returns an empty
- * list for a user that is not root, since only root may read the file.
+ * Returns the names of the tables of iptables-legacy; `nft list` does not show their rules. Returns an empty
+ * list if the user is not root, because only root may read the file.
  */
 export function legacyTables(): readonly string[] {
   try {

@@ -10,7 +10,7 @@ import { type SourceCheck, sourceGuard, sourceGuardStands } from './source-guard
 export const GUARD_TABLE = 'weir';
 const FIRST = -2_147_483_648;
 const LAST = 2_147_483_647;
-/** For each chain of the guard: its netfilter hook and its priority on that hook. */
+/** The netfilter hook and the priority of each chain of the guard (Weir's nftables rules). */
 const CHAINS = {
   marks: `prerouting priority ${LAST}`,
   guard: `forward priority ${FIRST}`,
@@ -25,8 +25,8 @@ class GuardFailure extends Error {
 }
 
 /**
- * An additional chain of the guard that a kernel may not support; forwarded packets are guarded without it.
- * `lines` are the nft commands, `stands` returns whether the chain is in force.
+ * An additional chain of the guard that some kernels do not support; without it, the guard still protects
+ * forwarded packets. `lines` are its nft commands. `stands` returns whether the chain is in force.
  */
 type Optional = { readonly lines: readonly string[]; readonly stands: () => boolean; readonly warning: string | null };
 
@@ -36,11 +36,12 @@ type NftObject = {
 };
 
 /**
- * The guard (D20a): nftables rules that forward a packet from a policed interface only if its mark has the
- * datapath's bit. Third-party rules can save a mark in conntrack and restore it on a later packet. So the
- * chain `marks`, the last at prerouting, sets the bits of the mark mask from `skb->priority`. The ingress
- * hook sets that priority, and conntrack cannot restore it. The chain `guard`, the first at forward, drops
- * packets without the bit. Two optional chains guard bridges and the sockets of the node's proxies.
+ * The guard (D20a): nftables rules that let the kernel forward a packet from a policed interface only if the
+ * packet mark has the datapath's bit. Third-party rules can save a mark in conntrack and restore it on a
+ * later packet. So the chain `marks`, the last at prerouting, sets the bits of the mark mask from
+ * `skb->priority`. The ingress hook sets that priority, and conntrack cannot restore it. The chain `guard`,
+ * the first at forward, drops packets without the bit. Two optional chains protect bridges, and the sockets
+ * of Weir's DNS proxy and service plane.
  */
 export class Guard {
   readonly #interfaces: readonly string[];
@@ -50,13 +51,13 @@ export class Guard {
   /** The optional chains that the kernel has refused. */
   readonly #refused = new Set<Optional>();
   /**
-   * Mark bits of an earlier process, which the guard accepts while BPF programs of that process are still
-   * attached.
+   * Mark bits that BPF programs of an earlier process set. The guard also accepts these bits while those
+   * programs are still attached.
    */
   #earlier: readonly number[] = [];
   /**
-   * True while BPF programs of an earlier build mark packets. These programs do not set `skb->priority`, so
-   * the chain `marks` must be empty and the guard must accept the mark alone.
+   * True while BPF programs of an earlier build are attached that mark packets but do not set
+   * `skb->priority`. The chain `marks` would clear the mark bits of these packets, so it must then be empty.
    */
   #trustsMarks = false;
 
@@ -77,24 +78,28 @@ export class Guard {
     ];
   }
 
-  /** Returns a warning for each optional chain that the kernel has refused. */
+  /**
+   * Returns the warnings for the optional chains that the kernel has refused. A refused bridge chain causes
+   * no warning.
+   */
   warnings(): string[] {
     return [...this.#refused].flatMap(({ warning }) => warning ?? []);
   }
 
   /**
-   * Creates or replaces the chains of the guard in one transaction, so that no packet passes between two sets
-   * of rules. The counter `dropped` keeps its value.
+   * Creates or replaces the chains of the guard in one transaction, so that either the old or the new rules
+   * apply to each packet. If the kernel refuses the transaction, makes each optional chain in a separate
+   * one. The counter `dropped` keeps its value.
    */
   make(): void {
     if (this.stands()) return;
-    // The table is added in its own transaction. The kernel refuses a transaction that both wakes a dormant
-    // table and replaces its chains.
+    // Add the table in a transaction of its own. The kernel refuses a transaction that both activates a
+    // dormant table and replaces its chains.
     nft(['-f', '-'], 'make the guard', [`add table ${TABLE}`]);
     const forwarded = [
       `add counter ${TABLE} dropped`,
       ...GUARD_CHAINS.flatMap((chain) => [
-        // Delete the chain before it is added: the guard of an earlier build has another priority, and the
+        // Delete an existing chain first: the chain of an earlier build may have another priority, and the
         // kernel cannot change the priority of a chain.
         `add chain ${TABLE} ${chain}`,
         `flush chain ${TABLE} ${chain}`,
@@ -123,8 +128,8 @@ export class Guard {
   }
 
   /**
-   * Returns whether the kernel has exactly the rules of this guard, apart from the optional chains that it
-   * refused.
+   * Returns whether the kernel has exactly the rules of this guard. Optional chains that the kernel has
+   * refused may be missing.
    */
   stands(): boolean {
     const chainStands = (chain: Chain): boolean => {
@@ -135,8 +140,8 @@ export class Guard {
   }
 
   /**
-   * From the next call of `make` on, the guard also accepts the mark bits that the present guard in the
-   * kernel accepts.
+   * Reads the mark bits that the guard in the kernel accepts now. From the next call of `make` on, this
+   * guard accepts these bits too.
    */
   acceptEarlier(): void {
     const bits = standingRules().flatMap(({ expr }) => bitIn(expr));
@@ -159,8 +164,8 @@ export class Guard {
   #markRules(): string[] {
     const kept = hex(~this.#mask);
     const setTo = (bit: number): string => `meta mark set meta mark & ${kept} | ${hex(bit)} accept`;
-    // The rule for the usual case is the first: a packet that the ingress hook passed needs only one rule of
-    // this chain.
+    // The rule for passed packets is the first, because most packets match it. The kernel then evaluates
+    // only one rule of this chain for them.
     return [
       `meta priority ${classOf(PRIORITY.passed)} ${setTo(this.#bit)}`,
       `meta priority ${classOf(PRIORITY.redirected)} ${setTo(redirectBit(this.#mask))}`,
@@ -169,8 +174,8 @@ export class Guard {
   }
 
   #guardRules(): string[] {
-    // The rule for the mark is the first: a packet that the datapath allowed needs only one rule of this
-    // chain.
+    // The rules for the mark are the first, because most packets have the mark. The kernel then evaluates
+    // only one rule of this chain for them.
     return [
       ...[this.#bit, ...this.#earlier].map((bit) => `meta mark & ${hex(bit)} != 0 accept`),
       ...this.#interfaces.map((name) => `iifname "${name}" counter name "dropped" drop`),
@@ -179,8 +184,8 @@ export class Guard {
 }
 
 /**
- * Returns `skb->priority` in the notation of nftables: the two 16-bit halves in hexadecimal, with a colon
- * between.
+ * Returns a value of `skb->priority` in the notation of nftables: two 16-bit halves in hexadecimal,
+ * separated by a colon.
  */
 function classOf(priority: number): string {
   return `${(priority >>> 16).toString(16)}:${(priority & 0xffff).toString(16)}`;
@@ -197,28 +202,31 @@ function standingRules(): NonNullable<NftObject['rule']>[] {
 }
 
 /**
- * Returns the mark bit that an nftables rule tests, as a list of one element; an empty list if the rule tests
- * no mark.
+ * Returns a list with the mark bit that an nftables rule tests; an empty list if the rule does not test the
+ * mark.
  */
 function bitIn(expr: readonly unknown[] = []): number[] {
   const found = /"&":\[\{"meta":\{"key":"mark"\}\},(\d+)\]/.exec(JSON.stringify(expr))?.[1];
   return found === undefined ? [] : [Number(found)];
 }
 
-/** Returns the packets and bytes that the guard's two tables, inet and bridge, have dropped. */
+/**
+ * Returns the number of packets and bytes that the guard's tables, in the families `inet` and `bridge`, have
+ * dropped.
+ */
 export function guardDropped(): Counter {
   const inet = 'list counter inet weir dropped';
   const list = (commands: string) => spawnSync('nft', ['-j', commands], { encoding: 'utf8' });
   const both = list(`${inet}; list counter bridge weir dropped`);
   const { status, stdout } = both.status === 0 ? both : list(inet);
-  // `nft` prints one JSON document, on one line of text, for each command.
+  // For each command, `nft` prints one JSON document on one line of text.
   const counters = status === 0 ? stdout.trim().split('\n').flatMap(objects) : [];
   const sum = (key: 'packets' | 'bytes'): bigint =>
     counters.reduce((total, { counter }) => total + BigInt(counter?.[key] ?? 0), 0n);
   return { packets: sum('packets'), bytes: sum('bytes') };
 }
 
-/** Removes both tables of the guard. Returns whether the inet table existed. */
+/** Removes both tables of the guard. Returns whether the table in the family `inet` existed. */
 export function removeGuard(): boolean {
   const stood = spawnSync('nft', ['list', 'table', 'inet', 'weir']).status === 0;
   nft(['-f', '-'], 'remove the guard', [

@@ -36,8 +36,8 @@ const NFT_TABLE_F_DORMANT = 1;
 const UDATA_COMMENT = 0;
 
 /**
- * Returns the name of the nftables table that a netlink notification is about; undefined if the table's
- * family is neither inet nor bridge.
+ * Returns the name of the nftables table that a netlink notification is about. Undefined if nftables did not
+ * send the notification, or if the table's family is neither `inet` nor `bridge`.
  */
 export function changedTable({ type, payload }: NetlinkMessage): string | undefined {
   if (type >> 8 !== SUBSYSTEM_NFTABLES || ![NFPROTO_INET, NFPROTO_BRIDGE].includes(payload.getUint8(0)))
@@ -46,15 +46,16 @@ export function changedTable({ type, payload }: NetlinkMessage): string | undefi
 }
 
 /**
- * Returns the comment of each rule of a chain, in order; undefined if the table does not exist or is dormant.
+ * Returns the comment of each rule of a chain, in the order of the rules; undefined if the table does not
+ * exist or is dormant.
  */
 export function ruleComments(table: string, chain: string, family = NFPROTO_INET): string[] | undefined {
   return rulesIn(table, chain, family)?.map((rule) => commentIn(rule.get(NFTA.ruleUserdata)));
 }
 
 /**
- * Returns the expressions of each rule of a chain as a netlink attribute list; empty if the table does not
- * exist or is dormant.
+ * Returns the expressions of each rule of a chain, as one netlink attribute list for each rule. The array is
+ * empty if the table does not exist or is dormant.
  */
 export function ruleExpressions({ table, name, family }: BaseChain): Uint8Array[] {
   const rules = rulesIn(table, name, FAMILIES[family]) ?? [];
@@ -118,8 +119,8 @@ export function baseChains(): BaseChain[] {
 }
 
 /**
- * Sends a netlink request to nftables and returns the attributes of each reply; empty if the kernel replies
- * with an error.
+ * Sends a netlink request to nftables and returns the attributes of each reply. Returns an empty array if
+ * the kernel replies with an error, or if replies were lost.
  */
 function ask(
   socket: NetlinkSocket,
@@ -149,8 +150,8 @@ function attribute(type: number, value: string): Buffer {
 }
 
 /**
- * Returns the comment in the user data of a rule; empty if there is none. User data is a list of type byte,
- * length byte and value.
+ * Returns the comment in the user data of a rule; an empty string if the rule has no comment. User data is a
+ * list of entries; each entry is a type byte, a length byte and a value.
  */
 function commentIn(userdata: Uint8Array = new Uint8Array()): string {
   for (let at = 0; at + 2 <= userdata.length; at += 2 + (userdata[at + 1] ?? 0)) {
@@ -159,7 +160,7 @@ function commentIn(userdata: Uint8Array = new Uint8Array()): string {
   return '';
 }
 
-/** Decodes a string attribute without its final NUL byte. */
+/** Decodes a netlink string attribute, without its final NUL byte. */
 export function text(bytes: Uint8Array | undefined): string | undefined {
   return bytes === undefined ? undefined : Buffer.from(bytes).toString('utf8').replace(/\0$/, '');
 }

@@ -8,9 +8,9 @@ export const SOURCE_CHAIN = 'sources';
 export type SourceCheck = { readonly markMask: number; readonly reversePath: ReversePath };
 
 /**
- * Returns the nft commands for the chain that drops packets with a forged source address before they reach
- * the sockets of the DNS proxy and of the service plane. The ingress hook checks the source on policed
- * interfaces that forward. This chain checks the source on all other interfaces.
+ * Returns the nft commands for the chain `sources`. The chain drops packets with a forged source address
+ * before they reach a socket of the DNS proxy or of the service plane. On policed interfaces that forward
+ * packets, the ingress hook checks the source. This chain checks the source on all other interfaces.
  */
 export function sourceGuard(table: string, check: SourceCheck): readonly string[] {
   const comment = commentOf(check);
@@ -21,7 +21,10 @@ export function sourceGuard(table: string, check: SourceCheck): readonly string[
   ];
 }
 
-/** Returns whether the source chain in the kernel has exactly the rules of `sourceGuard`. */
+/**
+ * Returns whether the chain `sources` in the kernel has exactly the rules of `sourceGuard`. Compares the
+ * rule comments, which contain a hash of the rules.
+ */
 export function sourceGuardStands(table: string, check: SourceCheck): boolean {
   const expected = rulesFor(check).map(() => commentOf(check));
   return JSON.stringify(ruleComments(table, SOURCE_CHAIN)) === JSON.stringify(expected);
@@ -29,14 +32,15 @@ export function sourceGuardStands(table: string, check: SourceCheck): boolean {
 
 function rulesFor({ markMask, reversePath }: SourceCheck): readonly string[] {
   const exempt = exemptBit(markMask);
-  // If `reverse_path` is `off`, no rule is added; the kernel itself still drops impossible sources such as
-  // 127.0.0.1.
+  // Add no rule if `reverse_path` is `off`, or if the mark mask has no bit for these sockets. The kernel
+  // itself still drops impossible sources such as 127.0.0.1.
   if (exempt === 0 || reversePath === 'off') return [];
   const own = `meta nfproto ipv4 meta l4proto { tcp, udp } socket mark & ${exempt} != 0`;
   const drop = 'counter name "dropped" drop';
   return [
-    // These two rules accept packets before the source check. The ingress hook has already checked the source
-    // of a redirected packet, and a packet that the node sends to itself is not forged.
+    // These two rules accept packets before the source check. The ingress hook has already checked the
+    // source of a packet with the redirect bit. A packet on the interface `lo` comes from the node itself,
+    // so its source is not forged.
     `meta mark & ${redirectBit(markMask)} != 0 accept`,
     'iif lo accept',
     ...(reversePath === 'strict'

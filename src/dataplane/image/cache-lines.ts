@@ -3,7 +3,10 @@ import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 
 const UNSET = 0xffff_ffff;
 const HALF_WORDS = LINE_WORDS / 2;
-/** Number of cache lines that are initialized in one step, since many small fills are slower. */
+/**
+ * Number of cache lines that are initialized in advance, because one large `fill` is faster than many small
+ * ones.
+ */
 const AHEAD = 1_024;
 
 /** A growing array of 32-bit words, extended by whole cache lines of 64 bytes. */
@@ -21,7 +24,10 @@ export class Lines {
     this.words = new Uint32Array(AHEAD * LINE_WORDS);
   }
 
-  /** Removes all cache lines and allocates `expected` lines. The array still grows if that is not enough. */
+  /**
+   * Removes all cache lines, and allocates memory for `expected` lines. If more lines are added later, the
+   * array grows.
+   */
   clear(expected: number): void {
     if (expected * LINE_WORDS > this.words.length) this.words = new Uint32Array(expected * LINE_WORDS);
     this.count = 0;
@@ -41,7 +47,8 @@ export class Lines {
   }
 
   /**
-   * Adds half a cache line. Returns the index, in the whole array, of the first of its eight 32-bit words.
+   * Adds half a cache line: eight 32-bit words. Returns the index in `words` of the first of these words.
+   * Two calls can share one cache line.
    */
   addHalf(): number {
     const open = this.openHalf;

@@ -6,9 +6,10 @@ import { addTree, type Resolver } from './tree.js';
 import type { Trees } from './trees.js';
 
 /**
- * Returns a function that returns the ref (position in the image) of a rule block's search tree of hostnames.
- * The function adds the tree to the image at the first call for that block. The tree maps the number of a
- * hostname + 1 to the value of that hostname, and all other keys to `NONE`.
+ * Returns a function that returns the ref (position in the image) of a rule block's search tree of
+ * hostnames. The first call for a block adds its tree to the image. The key of a hostname is its index in
+ * `Program.names` + 1. Its value refers to a port map, or with the bit `MAP` to a map of destinations. All
+ * other keys have the value `NONE`.
  */
 export function nameTrees(
   lines: Lines,
@@ -51,8 +52,8 @@ export function nameTrees(
 }
 
 /**
- * Returns the index in `owners` where the elements with the value `ruleBlock` (a rule block) begin. These
- * elements are adjacent, and the last one is before `end`.
+ * Returns the index in `owners` of the first element that equals `ruleBlock`. The elements that equal
+ * `ruleBlock` are adjacent, and the last of them is at `end - 1`.
  */
 function firstOf(owners: Uint32Array, ruleBlock: number, end: number): number {
   let first = end;

@@ -7,9 +7,9 @@ import { addTree } from './tree.js';
 import { Trees } from './trees.js';
 
 /**
- * A compiled policy in the kernel's format: cache lines of 64 bytes. References are line numbers from the
- * start of the slot, so that a policy has the same image in either slot. Line 0 is the header; its generation
- * is 0 until `Slots.fill` writes it.
+ * A compiled policy in the format that the BPF programs read: cache lines of 64 bytes. References are line
+ * numbers from the start of the slot, so that a policy has the same image in either slot. Line 0 is the
+ * header; its generation is 0 until `Slots.fill` writes it.
  */
 export type Image = { readonly words: Uint32Array<ArrayBuffer>; readonly lines: number };
 
@@ -26,29 +26,30 @@ export const HEADER = {
 } as const;
 
 /**
- * Offset in the cache line of a rule list, in 32-bit words. The word there tells where the port maps of the
- * list's first destination tree begin. Only lists with fewer than `MAX_RULE_BLOCKS` rule blocks have room for
- * the word.
+ * Offset of a word in the cache line of a rule list, in 32-bit words. From this word, the BPF program
+ * computes which port maps to prefetch when it searches the first destination tree of the list. Lists with
+ * `MAX_RULE_BLOCKS` rule blocks have no room for the word.
  */
 const LIST_PORT_MAPS = 14;
 const LINES_OF_PORT_MAPS = 4;
 const BOTTOM_KEYS = LINE_WORDS / 2;
 /**
- * Images with fewer cache lines than this stay in the CPU caches. For them the kernel skips a prefetch, which
- * would gain nothing.
+ * Number of cache lines that stay in the CPU caches (512 KiB). For a smaller image or a smaller destination
+ * tree, the BPF program skips the prefetch, which would gain nothing.
  */
 const CACHED_LINES = 8_192;
 /**
- * Number of cache lines behind a rule list that the kernel prefetches; must equal the constant in
+ * Number of cache lines after a rule list that the BPF program prefetches; must equal the constant in
  * `bpf/classify/rules.h`.
  */
 const LINES_BEHIND_LIST = 6;
 const NAMED = 0x100;
 
 /**
- * Lays out a compiled policy as an image. The trees, port maps and port slices of a rule list follow the
- * list, so that a lookup with cold caches touches few memory pages. Data that several lists use follows the
- * first of these lists. The returned image is a view of `lines`, and is valid until `lines` is changed.
+ * Converts a compiled policy to an image. The trees, port maps and source-port maps of a rule list follow
+ * the list. So a classification with cold caches touches few memory pages. Data that several lists use
+ * follows the first of these lists. The returned image is a view of `lines`, and is valid until `lines` is
+ * changed.
  */
 export function layout(program: Program, lines = new Lines()): Image {
   lines.clear(enoughLines(program));
@@ -77,7 +78,10 @@ export function layout(program: Program, lines = new Lines()): Image {
   return { words: lines.toWords(), lines: lines.count };
 }
 
-/** Returns an upper bound of the number of cache lines for the trees of a compiled policy. */
+/**
+ * Estimates the number of cache lines of an image, without the trees of hostnames. If the estimate is too
+ * low, the array of lines grows.
+ */
 function enoughLines({ sources, lists, destinations, portMaps, sourcePortMaps }: Program): number {
   const pools = [destinations, portMaps, sourcePortMaps];
   const intervals = pools.reduce((sum, { starts }) => sum + starts.length, sources.starts.length);
@@ -86,11 +90,11 @@ function enoughLines({ sources, lists, destinations, portMaps, sourcePortMaps }:
 }
 
 /**
- * Adds one or two cache lines for each rule list. The first line contains the number of rule blocks, the
- * default verdict word, and the destination tree and wildcard port map of each block. In the first word, one
- * bit from `NAMED` on marks each block that has hostname rules. Only if such a block exists, a second line
- * follows. It contains, for each block, the tree of hostnames and the port map of the highest rank that a
- * hostname can give.
+ * Adds one or two cache lines for each rule list, and the data of its rule blocks. The first line contains
+ * the number of rule blocks, the default verdict word, and the destination tree and wildcard port map of
+ * each block. In its first word, bit 8 + n is set if block n has hostname rules. If a block has hostname
+ * rules, a second line follows. It contains the tree of hostnames of each block, and a port map with the
+ * lowest verdict words of its hostname rules.
  */
 function addLists(
   lines: Lines,
@@ -120,8 +124,8 @@ function addLists(
       const bottoms = lines.count;
       lines.set(line, 2 + 2 * place, destinations.ref(tree));
       if (place === 0 && count < MAX_RULE_BLOCKS && lines.count - bottoms > CACHED_LINES) {
-        // A bottom line of the tree refers to eight port maps of half a cache line each. All these port maps
-        // follow the bottom lines, in the same order.
+        // A bottom line of the tree refers to eight port maps of half a cache line each, which are four
+        // lines. The port maps follow the bottom lines, in the same order.
         const size = at(program.destinations.offsets, tree + 1) - at(program.destinations.offsets, tree);
         const first = bottoms + Math.ceil(size / BOTTOM_KEYS);
         lines.set(line, LIST_PORT_MAPS, (first - LINES_OF_PORT_MAPS * bottoms) >>> 0);

@@ -7,26 +7,27 @@ const BOTTOM_KEYS = LINE_WORDS / 2;
 const FAN_OUT = LINE_WORDS;
 const HALF_KEYS = LINE_WORDS / 4;
 /**
- * In a ref (position of a tree in the image), the values 6 and 7 replace the depth of the tree: the whole
- * tree is the first (6) or second (7) half of one cache line.
+ * The low three bits of a ref (position of a tree in the image) are the depth of the tree. Two values have
+ * another meaning: the whole tree is the first (6) or second (7) half of one cache line.
  */
 const FIRST_HALF = 6;
 
 /**
- * Converts values of the compiled policy to refs (positions in the image), in the 32-bit words with indexes
- * `from` (inclusive) to `to` (exclusive). May add cache lines.
+ * Replaces values of the compiled policy by refs (positions in the image). Replaces the 32-bit words of the
+ * image from index `from` up to index `to`, which is excluded. May add cache lines.
  */
 export type Resolver = { resolve(from: number, to: number): void };
 
 /**
- * Lays out the intervals with indexes `from` (inclusive) to `to` (exclusive) as a search tree. Returns the
- * ref of the tree: `line of the root << 3 | number of inner levels`. Without a `resolver`, values of the
- * compiled policy are copied unchanged.
+ * Adds a search tree for the intervals from index `from` up to index `to`, which is excluded. Returns the
+ * ref of the tree: `line of the root << 3 | number of inner levels`. Without a `resolver`, the values of the
+ * intervals are copied unchanged.
  *
  * A bottom line has 8 interval starts and their 8 values. Unused starts are 0xffffffff, and unused values
- * repeat the last value. An inner line has `line of the first child << 4 | number of children - 1`, and then
- * the first start of its second child to its last child. The children of an inner line are adjacent. Up to
- * four intervals take half a line, with 4 starts and 4 values; the ref then says which half.
+ * repeat the last value. The first word of an inner line is `line of the first child << 4 | number of
+ * children - 1`. The next words are the lowest interval start below each child, from the second child to the
+ * last. The children of an inner line are adjacent. A tree of up to four intervals takes half a line, with 4
+ * starts and 4 values. Its ref says which half.
  */
 export function addTree(lines: Lines, intervals: Intervals, from: number, to: number, resolver?: Resolver): number {
   if (to - from <= HALF_KEYS) {
@@ -44,12 +45,12 @@ export function addTree(lines: Lines, intervals: Intervals, from: number, to: nu
   return addInner(lines, first, bottoms);
 }
 
-/** Room for the starts of `keys` intervals from word `first` on, and for their values after them. */
+/** Room in the image for `keys` intervals: their starts from word `first` on, and then their values. */
 type Room = { readonly first: number; readonly keys: number };
 
 /**
- * Writes the intervals with indexes `from` (inclusive) to `to` (exclusive), at most `keys` of them: first their
- * starts, then their values.
+ * Writes the intervals from index `from` up to index `to`, which is excluded; at most `keys` intervals.
+ * First come their starts, then their values.
  */
 function put(
   lines: Lines,
@@ -74,8 +75,8 @@ function put(
 }
 
 /**
- * Adds the levels of inner lines above adjacent bottom lines of a search tree. Returns the ref of the root:
- * `line of the root << 3 | number of inner levels`.
+ * Adds the inner lines of a search tree above its bottom lines, which must be adjacent. Returns the ref of
+ * the root: `line of the root << 3 | number of inner levels`.
  */
 function addInner(lines: Lines, bottom: number, bottoms: number): number {
   let first = bottom;

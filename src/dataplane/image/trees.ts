@@ -5,14 +5,14 @@ import type { Lines } from './cache-lines.js';
 import { addTree, type Resolver } from './tree.js';
 
 /**
- * Lays out the interval maps of a pool as search trees, each at its first use. In the maps that refer to this
- * pool, a value of `base` or more is `base` + the number of an interval map. `resolve` replaces such a value
- * by `base` + the ref (position) of that map's tree, and leaves smaller values unchanged.
+ * Adds the interval maps of a pool to the image as search trees, each at its first use. A value `base + n`
+ * in a map that refers to this pool stands for interval map number n. `resolve` replaces such a value by
+ * `base` + the ref (position) of that map's tree. It leaves values below `base` unchanged.
  */
 export class Trees implements Resolver {
   /**
-   * By the number of an interval map: the ref (position) of its tree in the image; `NONE` if the map is not
-   * laid out yet.
+   * `refs[n]` is the ref (position in the image) of the search tree of interval map number n. It is `NONE`
+   * until the tree is added to the image.
    */
   private readonly refs: Uint32Array;
 
@@ -30,8 +30,8 @@ export class Trees implements Resolver {
   }
 
   /**
-   * Returns the ref (position in the image) of an interval map's tree, and adds the tree if it is not there
-   * yet. For `NONE` returns `NONE`.
+   * Returns the ref (position in the image) of the search tree of an interval map. The first call for a map
+   * adds its tree to the image. Returns `NONE` for the map number `NONE`.
    */
   ref(map: number): number {
     if (map === NONE) return NONE;

@@ -26,7 +26,7 @@ function info(fd: number, bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer);
 }
 
-// Reads the shape of a map from its `struct bpf_map_info`.
+// The offsets below are those of `struct bpf_map_info`.
 function shapeIn(view: DataView): MapShape {
   return {
     type: view.getUint32(0, true),
@@ -44,8 +44,8 @@ export function mapShape(fd: number): MapShape {
 }
 
 /**
- * Returns the shape of a loaded map, and the layouts of its keys and values from its BTF. The kernel shows
- * the BTF only to a process with CAP_SYS_ADMIN.
+ * Returns the shape of a loaded BPF map, and the layouts of its keys and values, which it reads from the BTF
+ * of the map. The kernel shows the BTF of a loaded map only to a process with CAP_SYS_ADMIN.
  */
 export function describeMap(fd: number): MapDescription {
   const view = info(fd, new Uint8Array(88));
@@ -88,8 +88,8 @@ export type ProgramInfo = {
 const MAX_MAPS = 64;
 
 /**
- * Returns the description of a BPF program by its id; undefined if the program no longer exists, or if the
- * process has no CAP_SYS_ADMIN.
+ * Returns the description of the BPF program with this id. Undefined if the program does not exist any more,
+ * or if this process has no CAP_SYS_ADMIN.
  */
 export function programInfo(id: number): ProgramInfo | undefined {
   const fd = libbpf().bpf_prog_get_fd_by_id(id);
@@ -119,8 +119,8 @@ export function programInfoOf(fd: number): ProgramInfo {
 }
 
 /**
- * Returns the program id and the interface index of a TCX link. `ifindex` is 0 after the interface was
- * removed or the link was detached.
+ * Returns the id of the BPF program and the interface index of a TCX link. `ifindex` is 0 after the
+ * interface was removed or the link was detached.
  */
 export function linkInfo(fd: number): { readonly programId: number; readonly ifindex: number } {
   const view = info(fd, new Uint8Array(32));

@@ -32,9 +32,9 @@ export const MAPS = [
   'layouts',
 ] as const;
 export type MapName = (typeof MAPS)[number];
-/** Maps that are never pinned, and that a later datapath does not take over. */
+/** BPF maps that Weir does not pin, so the datapath of a later process cannot take them over. */
 type OwnMapName = 'proof' | 'others' | 'routes';
-/** Maps of layout version 2, which had a separate flow table for half-open flows. */
+/** BPF maps of layout version 2, in which half-open flows had a flow table of their own. */
 export type OldMapName = 'half_open' | 'half_open_tallies';
 export type ProgramName =
   | 'weir_ingress'
@@ -64,10 +64,7 @@ const LOG_BYTES = 1 << 20;
 // Size of `struct bpf_object_open_opts` and offsets of its log fields, in bytes.
 const OPEN_OPTIONS = { size: 80, logBuffer: 56, logSize: 64 } as const;
 
-/**
- * A compiled BPF object file. A caller constructs the object, sets map sizes and settings, and then calls
- * `load`.
- */
+/** A compiled BPF object file. After the construction, set map sizes and settings, and then call `load`. */
 export class BpfObject {
   readonly #pointer: bigint;
   readonly #log = new Uint8Array(LOG_BYTES);
@@ -89,12 +86,12 @@ export class BpfObject {
     check(`resize map ${name}`, libbpf().bpf_map__set_max_entries(this.#map(name), entries));
   }
 
-  /** Sets the value size of a map. The map must be one whose values have no BTF type. */
+  /** Sets the value size of a map. Works only for a map whose values have no BTF type. */
   resizeValues(name: MapName, bytes: number): void {
     check(`resize values of map ${name}`, libbpf().bpf_map__set_value_size(this.#map(name), bytes));
   }
 
-  /** Returns the shape that the map has after `load`, and the layouts of its keys and values. */
+  /** Returns the shape that the map will have after `load`, and the layouts of its keys and values. */
   describe(name: MapName): MapDescription {
     const map = this.#map(name);
     return {
@@ -119,9 +116,12 @@ export class BpfObject {
     return layouts;
   }
 
-  /** Makes `load` use the existing map with the file descriptor `fd` instead of creating a new map. */
+  /**
+   * Makes `load` use the existing map behind the file descriptor `fd`. Without this call, `load` creates a
+   * new map.
+   */
   reuse(name: MapName, fd: number): void {
-    // The layouts must be read before the reuse. Afterwards libbpf returns type ids that refer to the BTF of
+    // Read the layouts first. After `bpf_map__reuse_fd`, libbpf returns type ids that refer to the BTF of
     // the process that created the map.
     this.layoutsOf(name);
     check(`reuse map ${name}`, libbpf().bpf_map__reuse_fd(this.#map(name), fd));

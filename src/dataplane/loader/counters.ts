@@ -7,8 +7,8 @@ import { mapShape } from './bpf-fd.js';
 const COUNTER_BYTES = 16;
 
 /**
- * Returns a function that reads one counter of the per-CPU map `counters`, by its index in `enum
- * counter_index` of `bpf/weir.h`. The function returns the sum over all CPUs.
+ * Returns a function that reads one counter of the per-CPU map `counters` and returns its sum over all CPUs.
+ * The index is that of `enum counter_index` in `bpf/weir.h`.
  */
 export function counterReader(fd: number): (index: number) => Counter {
   const cpus = check('count CPUs', libbpf().libbpf_num_possible_cpus());
@@ -31,7 +31,7 @@ export function counterReader(fd: number): (index: number) => Counter {
 
 export function readCounters(fd: number): Counter[] {
   const read = counterReader(fd);
-  // A map of another layout version may have fewer counters.
+  // A map that a build with another layout version created may have fewer counters.
   const count = Math.min(COUNTERS, mapShape(fd).maxEntries);
   return Array.from({ length: count }, (_, index) => read(index));
 }

@@ -9,14 +9,14 @@ const ENOENT = 2;
 const ENOSPC = 28;
 
 /**
- * Keys and values of `count` entries of a map, each array without gaps. The arrays are valid until the next
- * batch is requested.
+ * `count` entries of a BPF map. The keys follow each other at the beginning of `keys`, and the values at the
+ * beginning of `values`. The arrays are valid until the next batch is requested.
  */
 export type Batch = { readonly count: number; readonly keys: Uint8Array; readonly values: Uint8Array };
 
 /**
- * Yields the entries of a hash map in batches. Yields every entry that exists during the whole read. Entries
- * that are added or removed during the read may be missing.
+ * Yields the entries of a BPF hash map in batches. No entry is missing that exists during the whole read.
+ * Entries that are added or removed during the read may be missing.
  */
 export function* batchesOf(fd: number, { keySize, valueSize }: MapShape): Generator<Batch> {
   let size = Math.max(1, Math.min(BATCH, Math.floor(BATCH_BYTES / (keySize + valueSize))));
@@ -29,8 +29,8 @@ export function* batchesOf(fd: number, { keySize, valueSize }: MapShape): Genera
     count[0] = size;
     const result = libbpf().bpf_map_lookup_batch(fd, from, next, keys, values, count, null);
     if (result === -ENOSPC) {
-      // The kernel reads each hash bucket as a whole, and this bucket has more entries than the buffer has
-      // room for.
+      // The kernel returns a hash bucket only as a whole, and the next bucket has more entries than the
+      // buffer has room for.
       size *= 2;
       keys = new Uint8Array(size * keySize);
       values = new Uint8Array(size * valueSize);

@@ -3,13 +3,13 @@ import { check } from '#libc/libc.js';
 import { mapShape } from './bpf-fd.js';
 import { type BpfObject, MAPS, type MapLayouts, type MapName } from './bpf-object.js';
 
-/** By map name: the layouts of the map's keys and values. */
+/** The layouts of the keys and values of each BPF map, by the name of the map. */
 export type Layouts = Readonly<Partial<Record<MapName, MapLayouts>>>;
 
 /**
  * Writes the layouts of all maps of a BPF object into its map `layouts`, as JSON with a final zero byte. The
- * next process compares these layouts with those of its own maps. The kernel has the layouts as BTF too, but
- * shows the BTF of a pinned map only to a process with CAP_SYS_ADMIN.
+ * next process compares these layouts with those of its own maps. The kernel also has the layouts as BTF,
+ * but shows them only to a process with CAP_SYS_ADMIN.
  */
 export function writeLayouts(object: BpfObject): void {
   const fd = object.mapFd('layouts');
@@ -21,7 +21,9 @@ export function writeLayouts(object: BpfObject): void {
   check('write the layouts', libbpf().bpf_map_update_elem(fd, new Uint8Array(4), value, 0));
 }
 
-/** Reads what `writeLayouts` wrote; returns an empty object if the map contains no layouts. */
+/**
+ * Reads the layouts that `writeLayouts` wrote into the map. Returns an empty object if they cannot be read.
+ */
 export function readLayouts(fd: number): Layouts {
   try {
     const value = new Uint8Array(mapShape(fd).valueSize);

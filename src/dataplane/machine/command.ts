@@ -4,8 +4,8 @@ import { text } from 'node:stream/consumers';
 const MAX_COMPLAINT = 300;
 
 /**
- * Yields the standard output of a command in chunks. Throws an error with the first 300 characters of the
- * command's stderr if the command fails. An abort of the signal kills the command.
+ * Yields the standard output of a command in chunks. If the exit code is not 0, throws an error with the
+ * first 300 characters of stderr. An abort of the signal kills the command.
  */
 export async function* printed(command: string, args: readonly string[], signal: AbortSignal): AsyncGenerator<Buffer> {
   const child = spawn(command, [...args], {
@@ -18,8 +18,8 @@ export async function* printed(command: string, args: readonly string[], signal:
   const ended = new Promise<number | null>((resolve, reject) => {
     child.once('error', reject).once('close', resolve);
   });
-  // A caller that stops reading early does not await `ended`. Without this `catch`, a failure of the command
-  // would then be an unhandled rejection.
+  // If the reader of the output stops early, no code awaits `ended`. Without this `catch`, a failure of the
+  // command would then be an unhandled rejection.
   ended.catch(() => {});
   try {
     for await (const chunk of child.stdout) yield chunk as Buffer;
@@ -31,5 +31,8 @@ export async function* printed(command: string, args: readonly string[], signal:
   }
 }
 
-/** The command gets only the environment variable PATH, since other variables may contain secrets. */
+/**
+ * The command gets only the environment variable PATH, because other variables of this process may contain
+ * secrets.
+ */
 const PATH = { PATH: process.env.PATH ?? '/usr/sbin:/usr/bin:/sbin:/bin' };

@@ -14,8 +14,8 @@ const ip =
     printed('ip', ['-j', '-d', ...words], signal);
 
 /**
- * By file name: a function that prints one part of the node's network state, by running `ip` or `nft` in the
- * node's network namespace.
+ * For each file name in the support dump, a function that yields one part of the node's network state. It
+ * runs `ip` or `nft` in the network namespace of this process.
  */
 export const NETWORK_TEXTS: Readonly<Record<string, Printed>> = {
   'links.json': ip('-s', 'link', 'show'),
@@ -28,7 +28,8 @@ export const NETWORK_TEXTS: Readonly<Record<string, Printed>> = {
 };
 
 /**
- * Returns hook, family and name of every nftables base chain, third-party chains included, without the rules.
+ * Returns netfilter hook, family and name of every nftables base chain, including those of third parties.
+ * Does not return their rules.
  */
 export function chains(): readonly BaseChain[] {
   return baseChains();
@@ -42,8 +43,9 @@ export type HookPrograms = {
 };
 
 /**
- * Returns the BPF programs on the hooks of every interface. On TCX these are all programs, including
- * third-party programs; on clsact only the programs of Weir.
+ * Returns the BPF programs on the ingress and egress hooks of every interface. Of programs attached by TCX,
+ * it returns all, including those of third parties. Of programs attached by clsact, it returns only those of
+ * Weir.
  */
 export function hookPrograms(): HookPrograms[] {
   const programs = new Programs();
@@ -91,8 +93,8 @@ const SETTINGS_OF_INTERFACES = [
 const INTERFACE_SETTINGS = 'net/ipv4/conf';
 
 /**
- * Returns the values of the sysctls that affect forwarding and BPF, by path below `/proc/sys`; null for a
- * sysctl that this kernel does not have.
+ * Returns the values of the sysctls that affect forwarding and BPF. The key is the path below `/proc/sys`;
+ * the value is null if this kernel does not have the sysctl.
  */
 export async function settings(): Promise<Readonly<Record<string, string | null>>> {
   const names = await readdir(join('/proc/sys', INTERFACE_SETTINGS)).catch(() => []);

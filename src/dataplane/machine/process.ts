@@ -46,7 +46,8 @@ async function threads(): Promise<Thread[]> {
   const ids = await readdir('/proc/self/task');
   const stats = await Promise.all(ids.map((id) => text(`/proc/self/task/${id}/stat`)));
   return stats.flatMap((stat, at) => {
-    // In `/proc/<pid>/stat` the thread name is in parentheses, and may itself contain parentheses.
+    // In `/proc/<pid>/stat` the thread name is between parentheses, and the name may itself contain a
+    // parenthesis.
     const end = stat?.lastIndexOf(')') ?? -1;
     if (stat === null || end < 0) return [];
     const fields = stat.slice(end + 2).split(' ');
@@ -60,7 +61,10 @@ async function threads(): Promise<Thread[]> {
   });
 }
 
-/** Returns the number of open file descriptors of this process, by the kind of their target. */
+/**
+ * Returns how many file descriptors of this process are open, by the kind of their target, such as `file` or
+ * `socket`.
+ */
 async function descriptors(): Promise<Readonly<Record<string, number>>> {
   const open = await readdir('/proc/self/fd');
   const counts: Record<string, number> = { all: open.length };

@@ -1,33 +1,35 @@
 import { CapacityExceeded } from '#contracts/datapath.js';
 
 /**
- * Sizes of the BPF maps that contain the policy. They grow in steps and never shrink; only `weir dataplane
- * detach` resets them.
+ * Sizes of the BPF maps that contain the compiled policy. Each size grows in steps and never shrinks. After
+ * `weir dataplane detach`, the next start begins with the smallest sizes.
  */
 export type Capacity = {
   /** Number of cache lines (64 bytes) in each of the two program slots. */
   readonly slotLines: number;
-  /** Number of ranks that `rank_hits` can contain for each of the two program slots; a rank takes 8 bytes. */
+  /**
+   * Number of ranks for which `rank_hits` has room, in each of the two program slots; a rank takes 8 bytes.
+   */
   readonly rankCapacity: number;
   /** Number of entries of the map `hits`, of 32 bytes each. */
   readonly hitCapacity: number;
 };
 
 /**
- * Maximum number of cache lines in one program slot: the verifier allows an offset of 512 MiB from the first
- * line.
+ * Maximum number of cache lines in one program slot: the BPF verifier allows offsets of up to 512 MiB from
+ * the first line.
  */
 export const MAX_SLOT_LINES = 8_388_608;
 /**
- * Possible values of `slotLines`. The map `program`, with its two slots, then takes 1 MiB, 8 MiB, 64 MiB, 512
- * MiB or 1 GiB.
+ * Possible values of `slotLines`. The map `program`, which has two slots, then takes 1 MiB, 8 MiB, 64 MiB,
+ * 512 MiB or 1 GiB.
  */
 const LINES = [8_192, 65_536, 524_288, 4_194_304, MAX_SLOT_LINES];
 /** Possible values of `rankCapacity`. One slot of `rank_hits` then takes 64 KiB to 16 MiB. */
 const RANKS = [8_192, 65_536, 524_288, 2_097_152];
 /**
  * Possible values of `hitCapacity`. The map `hits` then takes 256 KiB to 64 MiB. Rules of earlier policies
- * keep their entries until the map is full.
+ * keep their entries in `hits` until the map is full.
  */
 const HITS = [8_192, 65_536, 524_288, 2_097_152];
 
@@ -36,15 +38,15 @@ export function smallestCapacity(programCapacity: number): Capacity {
 }
 
 /**
- * The needs of a policy: cache lines and ranks in one slot, and entries of the map `hits`. `hits` includes
- * the entries that rules of earlier policies keep.
+ * The sizes that a policy needs: cache lines and ranks in one slot, and entries of the map `hits`. `hits`
+ * includes the entries that rules of earlier policies keep.
  */
 export type Need = { readonly lines: number; readonly ranks: number; readonly hits: number };
 
 /**
  * Returns the smallest step of each size that has room for `need` and is not below `present`. Throws
- * `CapacityExceeded` if the policy needs more cache lines than `programCapacity`. If more ranks or hits are
- * needed than the largest step, returns the largest step.
+ * `CapacityExceeded` if the policy needs more cache lines than `programCapacity` and than `present` has. If
+ * the policy needs more ranks or hits than the largest step has, returns the largest step.
  */
 export function capacityFor(need: Need, present: Capacity | undefined, programCapacity: number): Capacity {
   const limit = Math.max(programCapacity, present?.slotLines ?? 0);

@@ -6,10 +6,10 @@ import { duplicate } from '#libc/libc.js';
 import { passedObject } from '#libc/object-handle.js';
 
 /**
- * BPF maps and a BPF program that other threads of this process use, by duplicated file descriptors. The
- * descriptors stay valid when the loaded object is replaced by a larger one, since the larger object shares
- * these maps. Threads get descriptors and not ids: only a process with CAP_SYS_ADMIN can open a BPF object by
- * its id.
+ * BPF maps and a BPF program that other threads of this process use, through duplicated file descriptors.
+ * The descriptors stay valid when a BPF object with larger maps replaces the loaded object. The new object
+ * uses the same maps `joins` and `joiners`. Threads get descriptors and not ids, because only a process with
+ * CAP_SYS_ADMIN can open a BPF map by its id.
  */
 export class LentObjects {
   readonly program: PassedObject;
@@ -31,8 +31,8 @@ export class LentObjects {
   }
 
   /**
-   * Returns the maps for a new kernel-watch thread, by new file descriptors. Closes the descriptors of the
-   * previous kernel-watch thread, which must have ended.
+   * Returns the maps that a new kernel-watch thread reads, as new file descriptors. Closes the descriptors
+   * of the previous kernel-watch thread, which must have ended.
    */
   kernelWatchMaps(object: BpfObject): KernelWatchMaps {
     closeAll(this.#kernelWatchFds);
@@ -48,8 +48,8 @@ export class LentObjects {
 }
 
 /**
- * Duplicates a file descriptor and adds it to `kept` immediately, so that a later failure closes this
- * descriptor too.
+ * Duplicates a file descriptor and adds the duplicate to `kept` immediately, so that `close` also closes it
+ * if a later step fails.
  */
 function duplicated(fd: number, kept: number[]): number {
   const own = duplicate('lend a descriptor', fd);

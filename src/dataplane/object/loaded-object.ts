@@ -26,8 +26,8 @@ export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
 };
 
 /**
- * A loaded BPF object of the datapath, whose maps are mapped into memory. Its programs are not attached to
- * hooks yet.
+ * A BPF object of the datapath that is loaded into the kernel, with its maps mapped into the memory of this
+ * process. Loading does not attach its BPF programs to hooks.
  */
 export type LoadedObject = {
   readonly options: ObjectOptions;
@@ -40,23 +40,28 @@ export type LoadedObject = {
   close(keeps?: 'grants'): void;
 };
 
-/** The state of an earlier datapath that a loaded object takes over. */
+/** The state of an earlier datapath, which a new BPF object takes over. */
 export type Before = {
-  /** File descriptors of maps that the object uses instead of creating new ones, by map name. */
+  /**
+   * File descriptors of existing maps by map name; the new object uses these maps and does not create them.
+   */
   readonly maps: ReadonlyMap<MapName, number>;
   /**
-   * The active word of the earlier datapath, which enforces until the first flip of the new object; 0 if
-   * there is none.
+   * The active word of the earlier datapath (epoch and slot in force). The earlier datapath enforces until
+   * the first flip of the new object. 0 if there is no earlier datapath.
    */
   readonly word: number;
-  /** Given if this process has already mapped the maps of the grants, which are then not mapped again. */
+  /**
+   * The mapped maps `grants` and `patterns`, if this process has already mapped them; they are then not
+   * mapped again.
+   */
   readonly grants?: MappedGrants;
 };
 const NOTHING_BEFORE: Before = { maps: new Map(), word: 0 };
 
 /**
- * Returns the shape and layouts that these maps have in an object with these options. Loads nothing into the
- * kernel.
+ * Returns the shape and layouts that these maps have in a BPF object with these options. Loads no object
+ * into the kernel.
  */
 export function describeMaps(options: ObjectOptions, names: readonly MapName[]): Map<MapName, MapDescription> {
   const object = openObject(options, 0);
@@ -104,7 +109,10 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
   }
 }
 
-/** Loads the BPF object without mapping its maps, for callers that need only its BPF programs. */
+/**
+ * Loads the BPF object into the kernel; the object uses the maps in `reused`, and creates all other maps.
+ * Does not map the maps into the memory of this process.
+ */
 export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName, number>): BpfObject {
   const vitalsFd = reused.get('vitals');
   const seed = vitalsFd === undefined ? randomInt(2 ** 32) : withVitals(vitalsFd, (words) => words[FLOW_SEED] ?? 0);
@@ -123,15 +131,15 @@ export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName
 }
 
 /**
- * Starts the BPF timer of the sweep, which ends expired flows. The new timer replaces the timer of an earlier
- * object that shares the map `sweep`.
+ * Starts the BPF timer whose sweep ends expired flows. If an earlier object shares the map `sweep`, this
+ * timer replaces the timer of that object.
  */
 export function startSweep(object: BpfObject): void {
   const start = new TestRun(object.programFd('weir_start_sweep'), undefined, undefined, undefined);
   const until = performance.now() + MEMORY_WAIT_MS;
   let failed = start.run();
-  // The kernel allocates the timer without waiting, so on a busy machine the allocation may fail for a
-  // moment. Try again for `MEMORY_WAIT_MS` milliseconds.
+  // The kernel allocates the memory of the timer without waiting, so on a busy machine the allocation may
+  // fail for a moment. Try again for up to `MEMORY_WAIT_MS` milliseconds.
   while (failed === -constants.errno.ENOMEM && performance.now() < until) {
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
     failed = start.run();

@@ -14,7 +14,7 @@ import { objectId } from '#libc/object-handle.js';
 import { type Capacity, MAX_SLOT_LINES } from './capacity.js';
 
 const SET = /^maps-(\d{1,9})$/;
-/** Builds with layout version 1 named the folder by a digest of the map shapes. */
+/** Builds with layout version 1 named the folder `maps-` and a digest of the map shapes. */
 const SET_OF_LAYOUT_1 = /^maps-[0-9a-f]{12}$/;
 const FILLING = 'filling-';
 
@@ -22,14 +22,14 @@ const NEEDS_SYS_ADMIN =
   'an earlier build of Weir pinned these maps, and the kernel describes them to CAP_SYS_ADMIN only: start this build once with that capability';
 
 /**
- * File descriptors of the BPF maps and programs that one folder of pins contains, by the name of the pin.
- * They are all maps, and the BPF programs of the two hooks.
+ * File descriptors of the BPF maps and programs in one folder of pins, by the name of the pin. The folder
+ * contains all maps, and the BPF programs of the two hooks.
  */
 export type Pinned = ReadonlyMap<string, number>;
 
 /**
- * Returns the file descriptors to pin: those of the maps of one BPF object, and those of the hook programs of
- * an object that uses the same maps.
+ * Returns the file descriptors to pin: those of the maps of one BPF object, and those of the hook programs
+ * of a BPF object that uses the same maps. During a takeover the two objects differ.
  */
 export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
   const onHooks = DIRECTIONS.map((direction) => `weir_${direction}` as const);
@@ -40,9 +40,9 @@ export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
 }
 
 /**
- * The folder with the pinned maps and BPF programs of one datapath. The folder contains all maps or does not
- * exist. A folder with a higher number belongs to a later datapath. Builds up to layout version 5 pinned
- * neither BPF programs nor the map `layouts`.
+ * The folder with the pinned maps and BPF programs of one datapath. A new folder appears with all its pins
+ * at once. The folder with the highest number belongs to the latest datapath. Builds up to layout version 5
+ * pinned neither BPF programs nor the map `layouts`.
  */
 export class PinnedMaps {
   readonly #fds = new Map<MapName | OldMapName, number>();
@@ -73,8 +73,9 @@ export class PinnedMaps {
   }
 
   /**
-   * Returns the shape and layouts of a pinned map. Throws if an earlier build pinned the map without
-   * `layouts` and the process lacks CAP_SYS_ADMIN, which the kernel then requires.
+   * Returns the shape and layouts of a pinned map. Reads the layouts from the pinned map `layouts`. If an
+   * earlier build did not pin that map, reads them from the BTF of the map, and throws if this process lacks
+   * CAP_SYS_ADMIN.
    */
   describe(name: MapName | OldMapName): MapDescription {
     const fd = this.fd(name);
@@ -89,7 +90,10 @@ export class PinnedMaps {
     }
   }
 
-  /** Returns the active word of this datapath (epoch and slot in force); 0 if it has no policy in force. */
+  /**
+   * Returns the active word of this datapath (epoch and slot in force); 0 if no policy was put in force in
+   * it.
+   */
   word(): number {
     if (!this.has('active')) return 0;
     const value = new Uint8Array(mapShape(this.fd('active')).valueSize);
@@ -113,7 +117,7 @@ export class PinnedMaps {
 
   /**
    * Returns the number of cache lines in each of the two program slots. Before layout version 5, each cache
-   * line was an array entry; now each slot is one entry.
+   * line was one entry of the map `program`; now each slot is one entry.
    */
   slotLines(): number {
     const { maxEntries, valueSize } = mapShape(this.fd('program'));
@@ -121,8 +125,8 @@ export class PinnedMaps {
   }
 
   /**
-   * Maps the program slots of this set, and returns the result of `look`. The result must not refer to the
-   * mapped memory, which is unmapped on return.
+   * Maps the program slots of this folder into memory, and returns the result of `look`. The memory is
+   * unmapped on return, so the result must not refer to it.
    */
   inspect<T>(look: (slots: Slots) => T): T {
     const fds = { program: this.fd('program'), active: this.fd('active') };
@@ -135,16 +139,16 @@ export class PinnedMaps {
   }
 
   /**
-   * Returns the names of the pins that are missing from the folder, or that refer to other BPF maps and
-   * programs than the given ones.
+   * Returns the names of the pins that are missing, or that refer to another BPF map or program than the
+   * given one.
    */
   lost(pinned: Pinned): string[] {
     return [...pinned].flatMap(([name, fd]) => (this.#holds(name, objectId(fd)) ? [] : [name]));
   }
 
   /**
-   * Pins the given BPF maps and programs in the folder. Each pin appears, or replaces another pin, in one
-   * atomic rename; a missing folder also appears in one rename.
+   * Pins the given BPF maps and programs in the folder. If the folder does not exist, it appears with all
+   * pins in one rename. Otherwise each pin appears, or replaces another pin, in one atomic rename.
    */
   put(pinned: Pinned): void {
     const filling = join(dirname(this.folder), `${FILLING}${this.number}`);
@@ -198,8 +202,8 @@ export class PinnedMaps {
 }
 
 /**
- * Returns the folders of pinned maps under a pin path, oldest first. Leaves out a folder that a killed
- * process left incomplete.
+ * Returns the folders of pinned maps under a pin path, oldest first. Ignores a folder that a killed process
+ * left incomplete.
  */
 export function mapSetsIn(path: string): PinnedMaps[] {
   if (!existsSync(path)) return [];
@@ -212,7 +216,10 @@ export function mapSetsIn(path: string): PinnedMaps[] {
   return sets.sort((a, b) => a.number - b.number);
 }
 
-/** Pins the given maps and BPF programs in a new folder, whose number is the highest under the pin path. */
+/**
+ * Pins the given maps and BPF programs in a new folder. Its number is higher than the number of each other
+ * folder under the pin path.
+ */
 export function pinMaps(pinned: Pinned, path: string): PinnedMaps {
   const number = (mapSetsIn(path).at(-1)?.number ?? 0) + 1;
   const set = new PinnedMaps(join(path, `maps-${number}`), number);
@@ -221,8 +228,8 @@ export function pinMaps(pinned: Pinned, path: string): PinnedMaps {
 }
 
 /**
- * Removes the folders that a killed process left incomplete while it was pinning. Maps in such a folder were
- * never in force.
+ * Removes the folders that a process left incomplete because it was killed while it was pinning. No packet
+ * was ever classified by the maps in such a folder.
  */
 export function removeHalfFilled(path: string): void {
   for (const name of readdirSync(path)) {

@@ -5,7 +5,8 @@ import type { LoadedObject } from './loaded-object.js';
 
 /**
  * Returns the maps, the BPF program and the settings with which the service plane offloads spliced
- * connections. They stay valid when the loaded object is replaced by a larger one, which shares these maps.
+ * connections to the datapath. The maps and the program stay usable when a BPF object with larger maps
+ * replaces the loaded object. The new object uses the same maps `joins` and `joiners`.
  */
 export function spliceOffloadOf({ options }: LoadedObject, { program, joins, joiners }: LentObjects): SpliceOffload {
   return {

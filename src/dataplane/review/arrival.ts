@@ -6,8 +6,8 @@ import { readRoutes } from '#dataplane/routes/routes.js';
 import { mask } from '#policy/model/ipv4.js';
 
 /**
- * Returns the policed interfaces, and the interface where packets from this source address arrive according
- * to the routes of this network namespace.
+ * Returns the policed interfaces, and the interface on which packets from this source address arrive. It
+ * derives this interface from the routes of this network namespace.
  */
 export function arrivalOf(source: number, policed: readonly Interface[]): Arrival {
   return { policed: policed.map(({ name }) => name), by: wayTo(source, readRoutes()) };
@@ -19,7 +19,8 @@ function wayTo(source: number, routes: readonly Route[] | null): Arrival['by'] {
   if (leading.some(({ local }) => local)) return 'nowhere';
   const [best, second] = leading.sort((one, other) => other.length - one.length);
   if (best === undefined) return 'nowhere';
-  // If two routes have the same prefix length, the metric decides, and `readRoutes` does not return metrics.
+  // If two routes have the same prefix length, the kernel chooses by the metric. `readRoutes` does not
+  // return metrics, so the interface is unknown.
   if (second?.length === best.length || best.ifindex === 0) return 'unknown';
   const name = listInterfaces().find(({ ifindex }) => ifindex === best.ifindex)?.name;
   return name === undefined ? 'unknown' : { interface: name };

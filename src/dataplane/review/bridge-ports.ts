@@ -3,15 +3,16 @@ import type { Link } from '#dataplane/attach/links.js';
 import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js';
 
 /**
- * Kinds of interfaces that receive some frames of their lower interface: those to their own MAC or IP
- * addresses.
+ * Kinds of interfaces that take frames from their lower interface: those frames that are addressed to their
+ * own MAC or IP address.
  */
 const TAPS: ReadonlySet<string> = new Set(['macvlan', 'macvtap', 'ipvlan', 'ipvtap']);
 
 /**
- * Returns one fault for each policed interface whose frames another interface receives. The ingress hook does
- * not classify switched frames, and for routed frames the guard matches the name of the master interface.
- * `receivers` are the kernel functions that take over the frames of an interface, such as a bridge or bond.
+ * Returns one fault (a sentence for the operator) for each policed interface whose frames another interface
+ * takes over. The datapath does not classify frames that a bridge switches. For routed frames, the guard
+ * (Weir's nftables rules) would have to match the name of the master interface. `receivers` are kernel
+ * functions that take over the frames of an interface, such as those of a bridge or bond.
  */
 export function portFaults(
   policed: readonly Interface[],

@@ -22,18 +22,18 @@ const TARGETS: readonly string[] = ['MASQUERADE', 'SNAT', 'DNAT', 'REDIRECT', 'N
 const NAME_BYTES = 16;
 
 /**
- * The interface tests of a NAT rule that translates addresses, or that jumps to another chain, which may
- * translate them. `incoming` or `outgoing` is undefined if the rule does not test that interface.
+ * The interface tests of one NAT rule. The rule translates addresses, or jumps to a chain that may translate
+ * them. `incoming` or `outgoing` is undefined if the rule does not test that interface.
  */
 type Translation = { readonly incoming: IsMet | undefined; readonly outgoing: IsMet | undefined };
 type IsMet = (found: Interface) => boolean;
 type Expression = { readonly name: string; readonly data: DataView };
 
 /**
- * Returns one fault for each nftables or iptables chain that does NAT on a policed outside interface (D17b):
- * behind NAT, the policy would see the node's addresses instead of the client's. Outside interfaces are those
- * that a default route uses, or that a postrouting rule names. Without a default route, all policed
- * interfaces count.
+ * Returns one fault for each nftables chain, and one for the table `nat` of iptables-legacy, that does NAT
+ * on a policed outside interface (D17b). Behind NAT, the policy would see the node's addresses instead of
+ * the client's. An outside interface is one that a default route uses, or that a postrouting rule names. If
+ * the node has no default route, every policed interface counts as an outside interface.
  */
 export function natFaults(policed: readonly Interface[]): string[] {
   let defaults: ReadonlySet<number> | undefined;
@@ -99,8 +99,8 @@ function translates({ name, data }: Expression): boolean {
       return JUMP_VERDICTS.includes(numberIn(verdict, NFTA_VERDICT_CODE) | 0);
     }
     case 'lookup':
-      // An nftables lookup whose destination is register 0, the verdict register, is a verdict map. A verdict
-      // map may jump to a chain that translates addresses.
+      // An nftables `lookup` expression that writes to register 0, the verdict register, is a verdict map. A
+      // verdict map may jump to a chain that translates addresses.
       return attributesIn(data, 0).has(NFTA_LOOKUP_DREG) && numberIn(data, NFTA_LOOKUP_DREG) === 0;
     default:
       return false;
@@ -108,8 +108,8 @@ function translates({ name, data }: Expression): boolean {
 }
 
 /**
- * Returns the test of an interface that an nftables comparison makes; undefined for a comparison other than
- * "equal".
+ * Converts an nftables `cmp` expression to a function that tests an interface. Returns undefined if the
+ * expression does not test for "equal".
  */
 function comparison(key: number, data: DataView): IsMet | undefined {
   if (numberIn(data, NFTA_CMP.operation) !== NFT_CMP_EQ) return undefined;
@@ -119,7 +119,8 @@ function comparison(key: number, data: DataView): IsMet | undefined {
     return ({ ifindex }) => ifindex === wanted;
   }
   const name = text(value)?.replace(/\0.*$/s, '') ?? '';
-  // For an interface name with a wildcard, nftables compares only the bytes before the wildcard.
+  // If the interface name in a rule ends with a wildcard, nftables compares only the bytes before the
+  // wildcard.
   return value.length < NAME_BYTES ? (found) => found.name.startsWith(name) : (found) => found.name === name;
 }
 
@@ -127,7 +128,7 @@ function nested(data: DataView, type: number): DataView {
   return viewOf(attributesIn(data, 0).get(type) ?? new Uint8Array());
 }
 
-/** Returns a 32-bit number from a big-endian attribute; 0 if the attribute is missing. */
+/** Reads a big-endian 32-bit number from the netlink attribute `type`; 0 if the attribute is missing. */
 function numberIn(data: DataView, type: number): number {
   const value = attributesIn(data, 0).get(type);
   return value === undefined ? 0 : viewOf(value).getUint32(0);
@@ -137,12 +138,12 @@ const [AF_INET, SOCK_DGRAM, SOL_IP, IPT_SO_GET_INFO] = [2, 2, 0, 64];
 // Offset of the field `num_entries` and size of `struct ipt_getinfo`, in bytes.
 const GETINFO = { entries: 76, bytes: 84 } as const;
 /**
- * Number of entries of an iptables table without rules: a policy for each of its four chains, and the end
- * marker.
+ * Number of entries of the iptables table `nat` without rules: one policy for each of its four chains, and
+ * the end marker.
  */
 const EMPTY_NAT = 5;
 
-/** Returns whether iptables-legacy, whose rules nftables does not list, has rules in its table `nat`. */
+/** Returns whether the table `nat` of iptables-legacy contains rules; nftables does not list them. */
 function hasLegacyNat(): boolean {
   if (!legacyTables().includes('nat')) return false;
   const info = new Uint8Array(GETINFO.bytes);

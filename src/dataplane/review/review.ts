@@ -10,8 +10,8 @@ import { natFaults } from './nat.js';
 import { unnamedWarnings } from './unpoliced-interfaces.js';
 
 /**
- * Input of `review`. `others` lists the hooks that forwarded packets pass, or returns an empty list if the
- * kernel cannot list them.
+ * The input of `review`. `others` returns the hooks of the kernel that forwarded packets pass; an empty list
+ * if the kernel cannot list them.
  */
 type Looked = {
   readonly options: Pick<DatapathOptions, 'interfaces' | 'markMask'>;
@@ -23,8 +23,8 @@ type Looked = {
 };
 
 /**
- * Finds faults that prevent Weir from policing the configured interfaces as D17 requires, and warnings.
- * Throws if the kernel cannot be read.
+ * Returns the faults that prevent Weir from policing the configured interfaces as D17 requires, and
+ * warnings. Throws if the state of the kernel cannot be read.
  */
 export function review({ options, hooks, guard, others, diverts }: Looked): Review {
   const { policed } = hooks.interfaces();

@@ -9,12 +9,14 @@ const RTM_NEWADDR = 20;
 const RTM_GETADDR = 22;
 // Offset of the interface index in `struct ifaddrmsg`, and size of that struct, in bytes.
 const IFADDRMSG = { index: 4, bytes: 8 } as const;
-/** Maximum number of interfaces that one warning names; the warning only counts the others. */
+/**
+ * Maximum number of interface names in one warning; the warning gives only the count of further interfaces.
+ */
 const MOST_NAMES = 5;
 
 /**
- * Returns a list of at most one warning. The warning names the interfaces that are not policed and whose IPv4
- * packets the node forwards (D17b).
+ * Returns a list with at most one warning. The warning names the interfaces that Weir does not police
+ * although the node forwards their IPv4 packets (D17b).
  */
 export function unnamedWarnings(policed: readonly Interface[], links: readonly Link[]): string[] {
   const candidates = links.filter(
@@ -37,7 +39,7 @@ function forwards(name: string): boolean {
   try {
     return readFileSync(`/proc/sys/net/ipv4/conf/${name}/forwarding`, 'utf8').trim() === '1';
   } catch {
-    // The interface was removed after `listLinks` read it.
+    // The file is missing if the interface was removed after `listLinks` read it.
     return false;
   }
 }

@@ -5,8 +5,8 @@ import { routesOfTable } from './routes.js';
 import { listRules, type RoutingRule } from './routing-rules.js';
 
 /**
- * The preference of Weir's routing rule and the number of its routing table. `bpf/third_party_hooks.h` must
- * use the same number.
+ * The preference of Weir's routing rule, and also the number of its routing table. `bpf/third_party_hooks.h`
+ * must use the same number.
  */
 const NUMBER = 8353;
 
@@ -20,9 +20,9 @@ class DiversionFailure extends Error {
 }
 
 /**
- * Adds a routing rule and table that make the kernel deliver packets with the redirect bit in their mark to
- * the node's own sockets, for any destination address. In the separate table, every address is local. Without
- * this rule the packets would be forwarded, and the guard would drop them.
+ * Adds a routing rule and a routing table for packets with the redirect bit in their mark. The table makes
+ * every address local, so the kernel delivers these packets to the node's own sockets. Without the rule, the
+ * kernel would forward the packets, and the guard (Weir's nftables rules) would drop them.
  */
 export function makeDiversion(markMask: number): void {
   if (diversionStands(markMask)) return;
@@ -39,8 +39,8 @@ export function removeDiversion(): void {
 }
 
 /**
- * Returns whether Weir's routing rule and its one local route exist, and the routing table has no other
- * route. `diversionFaults` checks the rules before Weir's rule.
+ * Returns whether Weir's routing rule exists, and its routing table contains exactly the one local route.
+ * `diversionFaults` checks the rules before Weir's rule.
  */
 export function diversionStands(markMask: number): boolean {
   if (!listRules().some((rule) => isOwn(rule, redirectBit(markMask)))) return false;
@@ -51,8 +51,8 @@ export function diversionStands(markMask: number): boolean {
 }
 
 /**
- * Returns one sentence for each routing rule before Weir's rule that may route a redirected packet from these
- * interfaces to another place.
+ * Returns one sentence for each routing rule that the kernel applies before Weir's rule and that may send a
+ * redirected packet from these interfaces elsewhere.
  */
 export function diversionFaults(markMask: number, interfaces: readonly string[]): string[] {
   const rules = listRules();
@@ -73,8 +73,8 @@ function isOwn(rule: RoutingRule, bit: number): boolean {
 }
 
 /**
- * Returns whether a routing rule may match a redirected packet. Such a packet is TCP or UDP. Of the bits of
- * `markMask` its mark has only `bit`; the bits outside `markMask` are unknown.
+ * Returns whether a routing rule may match a redirected packet. Such a packet is TCP or UDP. Of the mark
+ * bits in `markMask`, it has only `bit`; its other mark bits are unknown.
  */
 function mayMatch(rule: RoutingRule, bit: number, markMask: number, interfaces: readonly string[]): boolean {
   if (rule.inverted) return true;
@@ -86,8 +86,8 @@ function mayMatch(rule: RoutingRule, bit: number, markMask: number, interfaces: 
 }
 
 /**
- * Returns whether a routing rule may decide the route of a redirected packet. The table `local` does not
- * match, since no redirected packet has a local destination. If a table has no matching route, the kernel
+ * Returns whether a routing rule that matches a redirected packet may decide its route. The table `local`
+ * cannot, because no redirected packet has a local destination. If a table has no matching route, the kernel
  * continues with the next rule.
  */
 function routesElsewhere({ action, table, goto }: RoutingRule): boolean {

@@ -3,16 +3,16 @@ import { release } from 'node:os';
 const SKIP_NEIGH = 4;
 
 /**
- * Returns the flags for a `bpf_fib_lookup` that needs only the route, without the neighbour entry. Kernels
- * before 6.3 have no such flag; for them the result is 0.
+ * Returns the flags for calls of `bpf_fib_lookup` that need only the route, without the neighbour entry.
+ * Kernels before 6.3 have no such flag, so the function returns 0 for them.
  */
 export function fibFlags(kernelRelease = release()): number {
   return isSince(6, 3, kernelRelease) ? SKIP_NEIGH : 0;
 }
 
 /**
- * Returns whether a BPF program can read the kernel's counter of route changes, which is possible since Linux
- * 6.2.
+ * Returns whether BPF programs can read the kernel's counter of route changes. Kernels before 6.2 do not
+ * allow this.
  */
 export function canCopyRoutes(kernelRelease = release()): boolean {
   return isSince(6, 2, kernelRelease);

@@ -9,22 +9,24 @@ import { ROUTES, ROUTES_BYTES, routeLines } from './route-lines.js';
 import { readRoutes } from './routes.js';
 
 /**
- * Milliseconds without a counted route change after which the routes are read. The kernel counts some changes
- * just before it makes them, so a read immediately after a count could miss the change.
+ * The routes are read only after the kernel has counted no route change for this many milliseconds. The
+ * kernel counts some changes just before it makes them, so a read immediately after a count could miss the
+ * change.
  */
 const STOOD_STILL_MS = 100;
 /**
- * Pauses between two reads of the routes. A pause lasts at least `REST_MS` milliseconds and `REST_TIMES`
- * times the duration of the read. If the routes cannot be copied, the pause is `LONG_REST_MS` milliseconds.
+ * Pause after a read of the routes: `REST_MS` milliseconds, or `REST_TIMES` times the duration of the read
+ * if that is longer. If the routes cannot be copied, the pause is at least `LONG_REST_MS` milliseconds.
  */
 const REST_MS = 900;
 const REST_TIMES = 50;
 const LONG_REST_MS = 60_000;
 
 /**
- * A copy of the node's plain routes (one next hop, chosen by the destination address alone) in a BPF map, for
- * faster lookups by the datapath. The datapath compares the kernel's counter of route changes, so that it
- * never uses an outdated copy.
+ * A copy of the node's plain routes in a BPF map, in which the datapath finds a route faster than in the
+ * kernel. A plain route has one next hop and depends only on the destination address. The datapath compares
+ * the kernel's counter of route changes with the counter of the copy, so that it does not use an outdated
+ * copy.
  */
 export class RouteCopy {
   readonly #memory: MappedMemory;
@@ -41,8 +43,8 @@ export class RouteCopy {
   }
 
   /**
-   * Reads the routes if they have not changed lately, and renews the copy if the routes differ from it. The
-   * caller must call this method often.
+   * Reads the routes if they have not changed lately, and stores a new copy if they differ from the copy.
+   * Only this method updates the copy, so it must be called about every second.
    */
   look(nowMs = performance.now()): void {
     if (!this.wanted) return;
@@ -50,16 +52,16 @@ export class RouteCopy {
       this.#look(nowMs);
     } catch (error) {
       if (!(error instanceof KernelFailure)) throw error;
-      // The routes change all the time, do not fit into a netlink dump, or cannot be read. Without the copy,
-      // the datapath uses the kernel's own route lookup.
+      // The routes change all the time, do not fit into a netlink dump, or cannot be read. Remove the copy;
+      // the datapath then uses the kernel's own route lookup.
       this.#release();
       this.#restUntilMs = nowMs + LONG_REST_MS;
     }
   }
 
   /**
-   * Returns whether the datapath uses the copy of the routes: the copy is present, and no route has changed
-   * since it was made.
+   * Whether the datapath uses the copy of the routes: a copy exists, and no route has changed since the copy
+   * was made.
    */
   get isInForce(): boolean {
     const { words } = this.#memory;
@@ -77,8 +79,8 @@ export class RouteCopy {
     const began = performance.now();
     const lines = readLines();
     const isNew = lines !== null && !this.#holds(lines);
-    // Read the routes twice before a new copy is stored. The kernel does not count every change that can move
-    // routes during a dump.
+    // Before a new copy is stored, read the routes a second time and compare. The kernel does not count
+    // every change that can move routes during a dump.
     const isSure = !isNew || isDeepStrictEqual(readLines(), lines);
     const tookMs = performance.now() - began;
     this.#restUntilMs = nowMs + tookMs + (lines === null ? LONG_REST_MS : Math.max(REST_MS, REST_TIMES * tookMs));
@@ -95,7 +97,7 @@ export class RouteCopy {
     Atomics.store(this.#memory.words, ROUTES.hold, 0);
   }
 
-  /** Stores the copy together with the value of the change counter for which it is valid. */
+  /** Stores the copy if it is new, and the value of the change counter for which the copy is valid. */
   #keep(lines: Uint32Array, changes: number, isNew: boolean): void {
     const { words } = this.#memory;
     if (isNew) {
@@ -114,7 +116,7 @@ export class RouteCopy {
   }
 }
 
-/** Returns the cache lines of a copy of the routes; null if the routes cannot be copied. */
+/** Reads the routes and returns the cache lines of their copy; null if the routes cannot be copied. */
 function readLines(): Uint32Array | null {
   const routes = readRoutes();
   return routes === null ? null : routeLines(routes);

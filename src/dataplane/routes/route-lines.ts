@@ -4,19 +4,17 @@ import type { Prefix } from '#contracts/policy-model.js';
 /** A route for one prefix, from the routing table `main` or `local`. */
 export type Route = Prefix & {
   /**
-   * True for a route of the routing table `local`. The kernel searches that table first, so such a route
-   * hides more specific routes of other tables.
+   * True for a route of the routing table `local`. The kernel searches that table first, so its routes take
+   * precedence over more specific routes of other tables.
    */
   readonly local: boolean;
-  /**
-   * Index of the outgoing interface; 0 if there are several outgoing interfaces, or the route is not unicast.
-   */
+  /** Index of the outgoing interface. 0 if the route has several outgoing interfaces or is not unicast. */
   readonly ifindex: number;
 };
 
 /**
- * The layout of the map `routes` in `bpf/route/copied_routes.h`, in cache lines: header, root, one middle
- * line for each key of the root, and the bottom lines.
+ * The layout of the map `routes`, in cache lines, as in `bpf/route/copied_routes.h`: a header, a root, one
+ * middle line for each of the 16 keys of the root, and the bottom lines.
  */
 const FAN = 16;
 const BOTTOM_KEYS = LINE_WORDS / 2;
@@ -31,8 +29,8 @@ const NO_KEY = 0xffff_ffff;
 type Intervals = { readonly starts: number[]; readonly values: number[] };
 
 /**
- * Returns the 32-bit words of all cache lines behind the header; null if the routes have more intervals than
- * fit.
+ * Returns the 32-bit words of all cache lines after the header. Returns null if the routes have more
+ * intervals than the bottom lines have room for.
  */
 export function routeLines(routes: readonly Route[]): Uint32Array | null {
   const { starts, values } = intervalsOf(routes);
@@ -45,8 +43,8 @@ export function routeLines(routes: readonly Route[]): Uint32Array | null {
       words[bottom + line * LINE_WORDS + key] = starts[from] ?? NO_KEY;
       words[bottom + line * LINE_WORDS + BOTTOM_KEYS + key] = values[from] ?? 0;
     }
-    // A middle line has the first key of each of its bottom lines, and the root has the first key of each
-    // middle line.
+    // A middle line contains the first key of each of its bottom lines. The root contains the first key of
+    // each middle line.
     words[LINE_WORDS + line] = starts[line * BOTTOM_KEYS] ?? NO_KEY;
     if (line % FAN === 0) words[line / FAN] = starts[line * BOTTOM_KEYS] ?? NO_KEY;
   }
@@ -54,8 +52,8 @@ export function routeLines(routes: readonly Route[]): Uint32Array | null {
 }
 
 /**
- * Converts routes to intervals of addresses, with the outgoing interface of the longest matching prefix for
- * each interval; 0 if the interface is not known.
+ * Converts routes to intervals of destination addresses. The value of an interval is the outgoing interface
+ * of its longest matching prefix; 0 if the interface is not known.
  */
 export function intervalsOf(routes: readonly Route[]): Intervals {
   const starts = [0];
@@ -87,9 +85,9 @@ export function intervalsOf(routes: readonly Route[]): Intervals {
 }
 
 /**
- * Returns one route for each prefix, with a prefix before the more specific prefixes inside it. If several
- * routes have the same prefix, the choice depends on more than the address, so their common interface is 0
- * (not known).
+ * Returns one route for each prefix, ordered so that a prefix comes before the more specific prefixes inside
+ * it. If several routes have the same prefix, the kernel chooses by more than the address. Their interface
+ * is then 0 (not known).
  */
 function distinct(routes: readonly Route[]): Route[] {
   const byPrefix = new Map<string, Route>();

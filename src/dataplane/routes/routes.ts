@@ -19,23 +19,23 @@ const RTA = {
   nexthop: 30,
 } as const;
 /**
- * Attributes that mark a route as not plain: several next hops, a next hop of another address family, a next
- * hop object, or an encapsulation.
+ * Netlink attributes that only a route that is not plain has: several next hops, a next hop of another
+ * address family, a next hop object, or an encapsulation.
  */
 const NOT_PLAIN = [RTA.multipath, RTA.via, RTA.encapsulationType, RTA.encapsulation, RTA.nexthop];
 const MOST_ROUTES = 20_000;
 const FLAG = { dead: 1, linkDown: 16, cloned: 0x200 } as const;
 
 /**
- * Returns the IPv4 routes of this thread's network namespace, from the routing tables `main` and `local`;
- * does not read routing rules. Returns null if a route depends on more than the destination address, or there
- * are more than `MOST_ROUTES` routes. Throws `KernelFailure`.
+ * Returns the IPv4 routes in the routing tables `main` and `local` of this thread's network namespace.
+ * Ignores routing rules. Returns null if a route depends on more than the destination address, or if there
+ * are more than `MOST_ROUTES` routes. Throws `KernelFailure` if the kernel does not return all routes.
  */
 export function readRoutes(): Route[] | null {
   const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
   try {
-    // Without strict checking, the dump would include cached exceptions for single addresses. Such a cached
-    // route would hide a route whose prefix begins with the same address.
+    // Without strict checking, the dump would include cached exceptions for single addresses. Such an
+    // exception would hide a route whose prefix begins with the same address.
     socket.checkStrictly();
     const request = new Uint8Array(HEADER.bytes);
     request[0] = AF_INET;
@@ -85,7 +85,7 @@ export function routesOfTable(
 
 /** Returns the indexes of the outgoing interfaces of the default routes in a routing table. */
 export function defaultInterfaces(table: number): number[] {
-  // The first message of the dump contains all default routes, since the kernel dumps routes in ascending
+  // The first datagram of the dump contains all default routes, because the kernel dumps routes in ascending
   // order of their address.
   const first = filtered(RTA.table, table, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request));
   return first
@@ -120,8 +120,8 @@ function interfacesIn(nexthops: DataView): number[] {
 }
 
 /**
- * Calls `use` with a netlink socket and request for which the kernel dumps only the IPv4 routes with this
- * attribute value.
+ * Calls `use` with a netlink socket and the payload of a request. With this payload, the kernel dumps only
+ * the IPv4 routes whose attribute has the given value.
  */
 function filtered<T>(attribute: number, value: number, use: (socket: NetlinkSocket, request: Uint8Array) => T): T {
   const request = new DataView(new ArrayBuffer(HEADER.bytes + 8));
@@ -139,7 +139,7 @@ function filtered<T>(attribute: number, value: number, use: (socket: NetlinkSock
   }
 }
 
-/** Returns a 32-bit number from an attribute in host byte order; 0 if the attribute is missing. */
+/** Reads a 32-bit number in host byte order from a netlink attribute; 0 if the attribute is missing. */
 function numberIn(attributes: ReadonlyMap<number, Uint8Array>, type: number): number {
   const bytes = attributes.get(type);
   return bytes === undefined ? 0 : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);

@@ -23,39 +23,43 @@ const FRA = {
   destinationPorts: 24,
   dscp: 25,
 } as const;
-/** Netlink attributes by which a routing rule matches more than the packet's mark. */
+/** Netlink attributes by which a routing rule tests more than the packet mark. */
 const SELECTORS = [
   ...[FRA.incoming, FRA.outgoing, FRA.tunnel, FRA.vrf, FRA.users, FRA.protocol],
   ...[FRA.sourcePorts, FRA.destinationPorts, FRA.dscp],
 ];
 const FLAG = { inverted: 2, unresolved: 4 } as const;
 const NO_LENGTH = 0xffff_ffff;
-/** Actions by their number `FR_ACT_*` of `linux/fib_rules.h`; all other numbers mean `refuse`. */
+/**
+ * The action for each number `FR_ACT_*` of `linux/fib_rules.h`; every number that is not listed means
+ * `refuse`.
+ */
 const ACTIONS: Readonly<Record<number, RuleAction>> = { 1: 'table', 2: 'goto', 3: 'nothing' };
 
 /** The action of a matching routing rule. `refuse` stands for blackhole, unreachable and prohibit. */
 type RuleAction = 'table' | 'goto' | 'nothing' | 'refuse';
 
 /**
- * An IPv4 routing rule, reduced to the fields that matter for a marked packet that came in by an interface.
+ * An IPv4 routing rule, with only those of its fields that matter for a marked packet that came in by an
+ * interface.
  */
 export type RoutingRule = {
   readonly preference: number;
   readonly action: RuleAction;
   readonly table: number;
-  /** For the action `goto`: preference of the rule where the kernel continues. */
+  /** For the action `goto`: the preference of the rule at which the kernel continues. */
   readonly goto: number;
   readonly mark: number;
   readonly mask: number;
   /** True if the rule applies to exactly those packets that do not match its selectors. */
   readonly inverted: boolean;
-  /** True if the rule matches by nothing but the mark, and suppresses no route of its routing table. */
+  /** True if the rule tests only the packet mark, and suppresses no route of its routing table. */
   readonly byMarkAlone: boolean;
   /** Name of the incoming interface that the rule matches; undefined if the rule matches all interfaces. */
   readonly incoming: string | undefined;
   /**
-   * True if the rule matches an outgoing interface, a tunnel or a VRF. A packet that came in by an Ethernet
-   * interface has none of them, so the rule does not match that packet.
+   * True if the rule tests an outgoing interface, a tunnel or a VRF. A packet that came in by an Ethernet
+   * interface has none of these, so such a rule does not match the packet.
    */
   readonly forOthers: boolean;
   /** The IP protocol number that the rule matches; undefined if the rule matches all protocols. */

@@ -17,25 +17,31 @@ import { check } from '#libc/libc.js';
 import { type ConfiguredDataplane, forwardingOf } from './forwarding-status.js';
 
 /**
- * The state of the datapath as read from the kernel. The read changes nothing, and works while no Weir
+ * The state of the datapath in the kernel. Reading the state changes nothing, and works while no Weir
  * process runs.
  */
 export type DataplaneStatus = {
   readonly pinPath: string;
   /**
-   * The Weir process that uses the pin path. Null if no process runs; the kernel then enforces the last
-   * policy.
+   * The Weir process that uses the pin path; null if no process runs. Without a process, the datapath still
+   * enforces the last policy.
    */
   readonly owner: LockHolder | null;
   readonly hooks: readonly HookStatus[];
   /**
-   * Configured interface names that match no interface, and interfaces that match a configured name but have
+   * Configured interface names that no interface has, and interfaces that match a configured name but have
    * no hook.
    */
   readonly unpoliced: readonly string[];
-  /** Whether the guard's rules are in the kernel; null if the configuration is not known. */
+  /**
+   * Whether the rules of the guard (Weir's nftables rules) are in the kernel; null if the configuration is
+   * not known.
+   */
   readonly guardStands: boolean | null;
-  /** How allowed packets are forwarded, and why; null if no compiled policy is in force. */
+  /**
+   * How the datapath forwards allowed packets (directly or through the network stack), and why; null if no
+   * compiled policy is in force.
+   */
   readonly forwarding: ForwardingNow | null;
   /** The compiled policy in force; null if no policy was ever put in force with this pin path. */
   readonly inForce: InForce | null;
@@ -56,8 +62,8 @@ type HookStatus = {
   readonly by: Attachment['by'];
   readonly program: Pick<ProgramInfo, 'id' | 'name' | 'tag'>;
   /**
-   * The folder with the pins of the BPF program's maps or of its link; null if neither the maps nor the link
-   * are pinned.
+   * The pin path under which the maps or the link of the BPF program are pinned; null if they are not
+   * pinned.
    */
   readonly pinPath: string | null;
   readonly layout: number | null;
@@ -73,18 +79,19 @@ type MapStatus = {
   readonly id: number;
   /** Name of the map type as in `enum bpf_map_type` of the kernel, in lower case. */
   readonly type: string;
-  /** Number of entries in use; null if this number is not counted for the map. */
+  /** Number of entries in use; null for a map whose entries Weir does not count. */
   readonly entries: number | null;
   readonly capacity: number;
   readonly bytes: number;
 };
 /**
- * Results of the last sweep of the flow table. `agoMs`: milliseconds since the end of the sweep; `tookMs`:
- * its duration.
+ * Results of the last sweep (the periodic walk over the flow table, which ends expired flows). The sweep
+ * runs in steps. `agoMs`: milliseconds since its last step began. `tookMs`: duration of all its steps,
+ * without the pauses.
  */
 type Sweep = { readonly agoMs: number; readonly tookMs: number; readonly flows: number; readonly halfOpen: number };
 
-/** Names of the numbers of `enum bpf_map_type` that the datapath's maps have. */
+/** The names of the BPF map types that the datapath uses, by their number in `enum bpf_map_type`. */
 const MAP_TYPES: Readonly<Record<number, string>> = {
   2: 'array',
   3: 'prog_array',
@@ -94,8 +101,8 @@ const MAP_TYPES: Readonly<Record<number, string>> = {
 };
 
 /**
- * Maps that can use only half of their entries at a time. `rank_hits` has one half for each slot; `flows`
- * guarantees room for flows in half of its slots.
+ * Maps whose reported capacity is half of their entries. `rank_hits` has one half for each slot. `flows` has
+ * twice as many entries as flows for which it guarantees room.
  */
 const HALF_OF_IT: ReadonlySet<MapName> = new Set(['rank_hits', 'flows']);
 

@@ -15,9 +15,9 @@ export type ConfiguredDataplane = {
 };
 
 /**
- * Returns how allowed packets are forwarded, and why. Reads the choice of the Weir process from the maps. If
- * the process chose the network stack, searches for the third-party hook that is the reason. `looks` is true
- * if a Weir process runs, since only a running process looks for third-party hooks.
+ * Returns how the datapath forwards allowed packets, and why. Reads the choice of the Weir process from the
+ * pinned maps. If the process chose the network stack, searches for the third-party hook that is the reason.
+ * `looks` is true if a Weir process runs, because only a running process looks for third-party hooks.
  */
 export function forwardingOf(
   set: PinnedMaps,

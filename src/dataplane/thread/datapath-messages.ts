@@ -19,8 +19,8 @@ export type WorkerInput = {
 
 /**
  * The requests that the datapath thread serves: most methods of `Datapath`, and two internal requests.
- * `grantBy` makes the thread serve grant requests from a port. `tellEvents` makes the thread send a new event
- * source.
+ * `grantBy` makes the thread serve grant requests from a message port. `tellEvents` makes the thread send a
+ * new event source to the main thread.
  */
 export type DatapathRequests = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
@@ -29,8 +29,8 @@ export type DatapathRequests = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPor
 };
 
 /**
- * The form of an error in a message between threads: a structured clone loses the class of the error, so the
- * fields are copied.
+ * The form of an error in a message between threads. A structured clone would lose the class of the error,
+ * so the fields are copied.
  */
 export type SentError = {
   readonly name: string;

@@ -24,8 +24,8 @@ export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-o
 
 /**
  * Runs the datapath in a separate thread, because its system calls block and would stop the event loop. The
- * first request starts the thread, and `close` ends it; the pinned BPF programs stay in force without it. If
- * the thread dies, every pending request fails, and the listeners of `watch` receive the change
+ * first request starts the thread, and `close` ends it. The pinned BPF programs stay in force without the
+ * thread. If the thread dies, every pending request fails, and the listeners of `watch` receive the change
  * `worker_died`. The next request starts a new thread, and must be `open`.
  */
 export function openDatapath(options: DatapathOptions): Datapath {
@@ -71,8 +71,8 @@ class DatapathThread implements Datapath {
   }
 
   /**
-   * Ends matching flows in several requests of at most `CUT_AT_ONCE` flows each, so that other requests to
-   * the thread do not wait for all of them.
+   * Ends the flows that match the filter, in several requests of at most `CUT_AT_ONCE` flows each. Between
+   * two of these requests, the thread can serve other requests.
    */
   async cutFlows(filter: FlowFilter): Promise<number> {
     let cut = 0;
@@ -95,14 +95,15 @@ class DatapathThread implements Datapath {
 
   takeEvents(taker: (source: EventSource) => void): void {
     this.#taker = taker;
-    // The previous consumer of events may have ended and closed the ports of its source, so a new source is
-    // requested. If the thread dies during the request, the next thread starts with a new source anyway.
+    // Request a new event source: the previous consumer of events may have ended, and then the ports of its
+    // source are closed. If the thread dies during the request, the next thread sends a new source without a
+    // request.
     void this.#thread?.request('tellEvents', []).catch(() => {});
   }
 
   async setEventsWanted(wanted: EventsWanted): Promise<void> {
     this.#eventsWanted = wanted;
-    // If the thread dies during the call, the next thread starts with this setting, so the error is ignored.
+    // Ignore an error: if the thread dies during the call, the next thread starts with this setting.
     await this.#thread?.request('setEventsWanted', [wanted]).catch(() => {});
   }
 

@@ -26,8 +26,8 @@ const datapath = new LocalDatapath(options);
 datapath.setEventsWanted(eventsWanted);
 let kernelWatch: KernelWatch | undefined;
 /**
- * True if the datapath is open but its kernel-watch thread could not start for lack of a free file
- * descriptor. The next call of `look` starts the thread.
+ * True if the datapath is open, but its kernel-watch thread could not start because no file descriptor was
+ * free. The next call of `look` starts that thread.
  */
 let isKernelWatchDue = false;
 
@@ -55,7 +55,10 @@ function tellEvents(): void {
 type FromGrantor = GrantRequest | GrantedRequest | HitsMessage;
 const grantors = new Set<MessagePort>();
 
-/** Serves grant requests and hits from a message port until one end of the port is closed. */
+/**
+ * Serves the grant requests and counts the hits that arrive on a message port, until one end of the port is
+ * closed.
+ */
 function grantBy(grantor: MessagePort): void {
   grantors.add(grantor);
   grantor.on('message', (request: FromGrantor) => serve(grantor, request));
@@ -151,8 +154,8 @@ parent.serve(
     tellEvents,
     close: () => {
       endKernelWatch();
-      // Read the hits that other threads sent before `close` and that still wait in the ports, or they would
-      // not be counted.
+      // Read the messages that still wait in the ports, so that the hits that other threads sent before
+      // `close` are counted.
       datapath.yieldToRequests();
       return datapath.close();
     },
@@ -166,12 +169,12 @@ parent.serve(
   },
 );
 
-/** The error message of the last failed `look`; null if the last `look` succeeded. */
+/** The error message of the last call of `look`; null if that call succeeded. */
 let lookFault: string | null = null;
 
 /**
  * Reports changes of the kernel's state to the main thread. If no file descriptor is free, reports that
- * fault; the interval below then calls `look` for all kinds of state again.
+ * fault to the main thread. The interval below then calls `look` again for all kinds of state.
  */
 function look(notifications?: KernelNotifications): void {
   try {
@@ -191,7 +194,7 @@ function tellLookFault(fault: string | null): void {
   if (hasChanged) parent.send({ kind: 'change', change: { type: 'watch_fault_changed', fault } });
 }
 
-// The kernel sends no notification when an operator detaches a link or removes a pin, so all kinds of state
-// are read at an interval.
+// Read all kinds of state at an interval, because the kernel sends no notification when an operator detaches
+// a link or removes a pin.
 setInterval(() => look(), options.watchIntervalMs ?? WATCH_INTERVAL_MS);
 setInterval(() => datapath.sweepGrants(), SWEEP_INTERVAL_MS);

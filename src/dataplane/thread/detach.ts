@@ -9,9 +9,7 @@ import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { removeDiversion } from '#dataplane/routes/divert.js';
 
-/**
- * The objects that `detach` removed: the hooks, the folders of pinned maps, and whether there was a guard.
- */
+/** The objects that `detach` removed. `guard`: whether the guard (Weir's nftables rules) existed. */
 export type Detached = {
   readonly hooks: readonly { readonly interface: string; readonly direction: Direction }[];
   /** Paths of the removed folders with pinned maps. */
@@ -21,7 +19,7 @@ export type Detached = {
 
 /**
  * Removes Weir's hooks, pins, guard and routing rule, so that no policy applies on the node any more (D20).
- * Throws `OtherProcess` while a Weir process polices the node.
+ * Throws `OtherProcess` while a Weir process uses the pin path.
  */
 export function detach(pinPath: string): Detached {
   const pins = new Pins(pinPath);

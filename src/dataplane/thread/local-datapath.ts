@@ -67,11 +67,11 @@ export class LocalDatapath {
   readonly #forwarding: Forwarding;
   readonly #watcher = new Watcher();
   /**
-   * Buffer for the cache lines of an image. It is reused for every image, since allocating the memory costs
-   * more time than filling it.
+   * Buffer for the cache lines of an image. Every image uses the same buffer, because allocating the memory
+   * takes more time than filling it.
    */
   readonly #lines = new Lines();
-  /** Changes that `open` and `attach` found; the next call of `look` returns them. */
+  /** Changes that the next call of `look` returns. */
   #unreported: DatapathChange[] = [];
   #upgrade: Upgrade | undefined;
   #trafficStatistics: TrafficStatistics | undefined;
@@ -79,14 +79,14 @@ export class LocalDatapath {
   #eventsWanted: EventsWanted = NO_EVENTS;
 
   /**
-   * Long-running methods call this function between their steps. The datapath thread sets it to a function
-   * that serves urgent requests, such as grants.
+   * Long-running methods call this function between their steps. The datapath thread replaces it by a
+   * function that serves urgent requests, such as grants.
    */
   yieldToRequests: () => void = () => {};
 
   /**
-   * `flip` calls this function with the rule names of a policy before it puts the policy in force, so that
-   * consumers of events know the names first.
+   * `flip` calls this function with the rule names of a policy before it puts the policy in force. So
+   * consumers of events know the names before the first event of the policy.
    */
   announce: (placed: PlacedRuleNames) => void = () => {};
 
@@ -141,12 +141,12 @@ export class LocalDatapath {
 
   attach(): Attachment[] {
     const upgrade = this.#opened();
-    // An operator may have removed the pin folders, with all links and pins in them. They are created again
-    // before the hooks are attached.
+    // An operator may have removed the pin folders, with all links and pins in them. Create the folders
+    // again before the hooks are attached.
     this.#ownership.take(() => this.#pins.prepare());
     upgrade.restorePins();
-    // Make the guard before the hooks: without it, packets of an interface would be forwarded unclassified
-    // until a BPF program is attached to that interface.
+    // Make the guard (Weir's nftables rules) before the hooks are attached. Without the guard, the kernel
+    // would forward unclassified packets from an interface until its BPF program is attached.
     this.#guard.make();
     if (this.#diverts()) makeDiversion(this.#options.markMask);
     else removeDiversion();
@@ -164,8 +164,8 @@ export class LocalDatapath {
   }
 
   /**
-   * Finds faults of the configuration and returns them. A later call of `look` reports a change if the faults
-   * differ from those returned here.
+   * Returns the faults that prevent the configured policing, and warnings. A later call of `look` reports
+   * `review_changed` if the result differs from the result returned here.
    */
   review(): Review {
     const found = this.#review();
@@ -187,8 +187,8 @@ export class LocalDatapath {
     const upgrade = this.#opened();
     const image = layout(program, this.#lines);
     this.yieldToRequests();
-    // During a takeover from an earlier datapath, the next flip acts on all hooks at the same time. So every
-    // hook must have the new BPF programs before the flip.
+    // During a takeover from an earlier datapath, the next flip takes effect on all hooks at the same time.
+    // So every hook must have the new BPF programs before the flip.
     if (upgrade.awaitsFlip) this.#switchHooks();
     const trafficStatistics = this.#statisticsOf();
     let placement = trafficStatistics.find(program.ruleNames);
@@ -236,15 +236,15 @@ export class LocalDatapath {
   }
 
   /**
-   * Waits for grace periods and flushes counters now, so that the next `stage` need not do this while a
-   * client waits.
+   * Waits for grace periods and flushes counters after a flip. Otherwise the next `stage` would have to do
+   * this while a client waits for its policy write.
    */
   settle(): void {
     try {
       this.#trafficStatistics?.flushIdleSlot();
       this.#upgrade?.loaded.routes.look();
     } catch {
-      // The error is ignored, since the next `stage` does the same work and reports the error.
+      // Ignore the error: the next `stage` does the same work and reports the error.
     }
   }
 
@@ -258,7 +258,8 @@ export class LocalDatapath {
   }
 
   /**
-   * Adds decisions of other threads to the hits of their rules; drops them while the datapath is not open.
+   * Adds the decisions of the DNS proxy and of the service plane to the hits of the deciding rules. Ignores
+   * the decisions while the datapath is not open.
    */
   addHits(decided: readonly DecidedHit[]): void {
     this.#trafficStatistics?.addHits(decided);
@@ -281,8 +282,8 @@ export class LocalDatapath {
   }
 
   /**
-   * Returns the texts of the patterns that an address is granted to; null if the datapath is not open.
-   * `expiredToo` includes expired grants that are still stored.
+   * Returns the texts of the patterns for which an address has a grant; null if the datapath is not open. If
+   * `expiredToo` is true, expired grants that are still stored count too.
    */
   grantedFor(address: number, expiredToo: boolean): readonly string[] | null {
     return this.#upgrade?.loaded.grants.patternsOf(address, expiredToo ? 0n : process.hrtime.bigint()) ?? null;
@@ -301,7 +302,10 @@ export class LocalDatapath {
     return this.#opened().loaded.grants.learned(process.hrtime.bigint());
   }
 
-  /** Frees the places of expired grants to make room. The kernel itself checks the expiry of each grant. */
+  /**
+   * Removes expired grants, so that the grant table has room for new grants. The policy does not depend on
+   * this: the BPF program checks the expiry of each grant.
+   */
   sweepGrants(): void {
     const grants = this.#upgrade?.loaded.grants;
     grants?.sweep(process.hrtime.bigint(), () => this.yieldToRequests());
@@ -315,7 +319,7 @@ export class LocalDatapath {
   }
 
   /**
-   * Selects the kinds of events that the kernel sends. The selection also applies to a datapath that is
+   * Selects the kinds of events that the datapath reports. The selection also applies to a datapath that is
    * opened later.
    */
   setEventsWanted(wanted: EventsWanted): void {
@@ -336,8 +340,8 @@ export class LocalDatapath {
   look(at: KernelNotifications = { links: true, guard: true, others: true }): DatapathChange[] {
     if (this.#upgrade === undefined) return [];
     this.#upgrade.loaded.routes.look();
-    // Each check stores its changes before the next check runs. The watcher reports each loss only once, so
-    // changes would get lost if a later check threw an error.
+    // Each check stores its changes in `#unreported` before the next check runs. The watcher reports each
+    // loss only once, so a loss would go unreported if a later check threw an error.
     if (at.links) this.#lookAtInterfaces(this.#upgrade);
     if (at.links || at.others) this.#lookAtReview();
     this.#unreported.push(...this.#watcher.lookAtRefusals(this.#statisticsOf().refusing()));
@@ -366,10 +370,7 @@ export class LocalDatapath {
     this.#ownership.release();
   }
 
-  /**
-   * Returns whether the datapath redirects some packets to the node's own sockets, for any destination
-   * address.
-   */
+  /** Returns whether the datapath redirects some packets to the DNS proxy or to the service plane. */
   #diverts(): boolean {
     return this.#options.divertDns === true || this.#options.servicePlane != null;
   }
@@ -389,7 +390,10 @@ export class LocalDatapath {
     return this.#trafficStatistics;
   }
 
-  /** Maps the maps for traffic statistics again, after a larger BPF object has replaced the loaded object. */
+  /**
+   * Maps the maps for traffic statistics into memory again, after a BPF object with larger maps has replaced
+   * the loaded object.
+   */
   #renewTrafficStatistics(): void {
     const { object, slots } = this.#opened().loaded;
     const { ruleNameHistory } = this.#statisticsOf();
@@ -406,8 +410,8 @@ export class LocalDatapath {
       try {
         attachments.push(this.#hooks.attach(found, fds));
       } catch (error) {
-        // Continue with the other interfaces after a failure; the guard drops forwarded packets of the
-        // interface that failed.
+        // Continue with the other interfaces. The guard drops forwarded packets from the interface whose
+        // hook could not be attached.
         if (this.#hooks.isThere(found)) failures.push(error as Error);
       }
     }
@@ -415,8 +419,8 @@ export class LocalDatapath {
   }
 
   /**
-   * Returns true if each hook of these interfaces has either Weir's present BPF program or no program of
-   * Weir.
+   * Returns true if each hook of these interfaces has either the BPF program of `Upgrade.programs`, or no
+   * program of Weir.
    */
   #isOnHooks(policed: readonly Interface[]): boolean {
     const own = programIds(this.#opened().programs);
@@ -429,8 +433,8 @@ export class LocalDatapath {
   }
 
   /**
-   * Makes the guard accept only the mark of this process. Must be called when no program of an earlier
-   * process, which may set other marks, is attached any more.
+   * Makes the guard accept only the mark bit of this process. May be called only when no BPF program of an
+   * earlier process is attached any more, because such a program may set another mark bit.
    */
   #guardOwnOnly(): void {
     this.#guard.acceptOwnOnly();
@@ -448,8 +452,8 @@ export class LocalDatapath {
     try {
       this.#unreported.push(...this.#watcher.lookAtReview(this.#review()));
     } catch (error) {
-      // The kernel's lists kept changing during the dump, so there is no result now. The next call of `look`
-      // reads them again.
+      // The kernel's lists changed during each attempt to read them, so there is no result now. The next
+      // call of `look` reads them again.
       if (!(error instanceof KernelFailure) || error.code !== 'EINTR') throw error;
     }
   }

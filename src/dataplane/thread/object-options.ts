@@ -3,7 +3,7 @@ import { builtObject } from '#dataplane/loader/built-objects.js';
 import { canCopyRoutes, fibFlags } from '#dataplane/routes/fib-flags.js';
 import type { FixedOptions } from '#dataplane/upgrade/successor.js';
 
-/** Returns those options of the BPF object that do not depend on the policy. */
+/** Returns the options of the BPF object that do not depend on the size of the policy. */
 export function objectOptions(options: DatapathOptions): FixedOptions {
   const isDirect = options.forwarding !== 'stack';
   return {
@@ -19,8 +19,9 @@ export function objectOptions(options: DatapathOptions): FixedOptions {
     servicePlane: options.servicePlane,
     direct: isDirect,
     fibFlags: fibFlags(),
-    // Direct forwarding needs the gateway of a route, and the copy of the routes has only its interface. With
-    // direct forwarding the copy is useful only to check sources, so it is not made if that check is off.
+    // Direct forwarding needs the gateway of a route, but the copy of the routes contains only the outgoing
+    // interface. With direct forwarding, the datapath uses the copy only to check source addresses, so no
+    // copy is made if that check is off.
     copiesRoutes: canCopyRoutes() && !(isDirect && options.reversePath === 'off'),
     markMask: options.markMask,
     reversePath: options.reversePath,

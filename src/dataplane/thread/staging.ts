@@ -10,16 +10,19 @@ type Loaded = {
   readonly slots: Slots;
   readonly grants: Grants;
   readonly trafficStatistics: TrafficStatistics;
-  /** Called between parts of long work, to serve other requests; the function may add grants. */
+  /**
+   * `stageProgram` calls this function between parts of its work, to serve other requests. The function may
+   * add grants.
+   */
   readonly yieldToRequests?: () => void;
 };
 
-/** The image of a compiled policy, and the entries of the map `hits` for its ranks. */
+/** The image of a compiled policy, and the placement of its ranks in the map `hits`. */
 type Prepared = { readonly image: Image; readonly placement: Placement };
 
 /**
- * Fills the idle slot with a compiled policy: its image, its pattern names, and the entries of `hits` for its
- * ranks. Throws `CapacityExceeded` before it changes anything.
+ * Fills the idle slot with a compiled policy: its image, its hostname patterns, and the entries of `hits`
+ * for its ranks. Throws `CapacityExceeded` before it changes the slot if the policy is too large.
  */
 export function stageProgram(
   { slots, grants, trafficStatistics, yieldToRequests }: Loaded,
@@ -32,11 +35,11 @@ export function stageProgram(
   grants.makeRoom(patterns, awaitGracePeriod);
   trafficStatistics.flushIdleSlot();
   slots.fill(image, generation);
-  // This call must come after `slots.fill`, which waits until no packet reads the pattern names of the former
-  // policy in this slot.
+  // This call must come after `slots.fill`, which waits until no packet uses the former policy in this slot,
+  // and so none of its patterns.
   grants.fill(slots.idleSlot, patterns, yieldToRequests);
-  // This call must come after `flushIdleSlot`, which makes sure that no flow is counted by the former ranks
-  // of this slot.
+  // This call must come after `flushIdleSlot`. Before that, flows may still count hits under the ranks of
+  // the former policy in this slot.
   trafficStatistics.stage(placement, generation);
 }
 

@@ -3,17 +3,20 @@ import type { Field, StructLayout } from '#dataplane/abi/btf.js';
 import { type Conversion, conversion } from './struct-conversion.js';
 
 /**
- * The flow table that a flow is in: `half_open` for half-open flows, `flows` for established flows. In layout
- * version 2 each was a separate map.
+ * The flow table that contains a flow: `half_open` for half-open flows, `flows` for established flows. In
+ * layout version 2, each of these tables was a separate map.
  */
 export type FlowTable = 'flows' | 'half_open';
 /**
- * Converts a flow that was in the flow table `table` to another layout. Returns the flow table that the flow
- * now belongs to.
+ * Converts a flow from the flow table `table` to another layout. Returns the flow table to which the
+ * converted flow belongs.
  */
 export type FlowConversion = (...args: [...Parameters<Conversion>, table: FlowTable]) => FlowTable;
 
-/** Offset in bytes, in `judgement`, of the active word by which the flow was classified. */
+/**
+ * Offset of the active word in the field `judgement`, in bytes. This word tells by which policy the flow was
+ * classified.
+ */
 const ACTIVE_WORD = 4;
 const OPENED_BY_HIGH = 1;
 const FIN = 16;
@@ -35,9 +38,9 @@ export function withTally(flow: StructLayout, tally: StructLayout): StructLayout
 }
 
 /**
- * Returns a function that converts flows from one layout to another. With `samePolicy` a flow keeps its
- * verdict. Otherwise the next packet of the flow is classified again, unless the flow is foreign (opened from
- * an interface that is not policed).
+ * Returns a function that converts flows from one layout to another. If `samePolicy` is true, a flow keeps
+ * its verdict. Otherwise the datapath classifies the next packet of the flow again, unless the flow is
+ * foreign (opened from an interface that is not policed).
  */
 export function flowConversion(from: StructLayout, to: StructLayout, samePolicy: boolean): FlowConversion {
   const convert = conversion(from, to);
@@ -45,18 +48,18 @@ export function flowConversion(from: StructLayout, to: StructLayout, samePolicy:
   const upgrade = 'last_seen_ns' in from.fields ? fromLayout1(from, to) : undefined;
   return (source, sourceAt, target, targetAt, table) => {
     convert(source, sourceAt, target, targetAt);
-    // Set only the active word in `judgement` to 0, which no policy in force has, so that the next packet is
-    // classified again. If all of `judgement` were 0, the flow would count as foreign, and its replies would
-    // be let in without a rule.
+    // Set only the active word in `judgement` to 0. No policy in force has this word, so the datapath
+    // classifies the next packet of the flow again. If all of `judgement` were 0, the flow would count as
+    // foreign, and its replies would pass without a rule.
     if (!samePolicy) target.setUint32(targetAt + verdictWordAt.offset + ACTIVE_WORD, 0, true);
     return upgrade === undefined ? table : upgrade(source, sourceAt, target, targetAt);
   };
 }
 
 /**
- * Returns a function that sets the fields that layout version 1 stored in another form: it had one flow
- * table, three states and times in nanoseconds. Layout version 1 had no hits, so earlier packets of its flows
- * are counted for no rule.
+ * Returns a function that sets the fields that layout version 1 stored in another form. Layout version 1 had
+ * one flow table, three states, and times in nanoseconds. It had no hits, so the packets that a flow already
+ * had are not counted for a rule.
  */
 function fromLayout1(from: StructLayout, to: StructLayout) {
   const was = {

@@ -4,8 +4,8 @@ import { TestRun } from '#libc/test-run.js';
 import type { FlowTable } from './flow-conversion.js';
 
 /**
- * Offsets in bytes of the fields of `struct migrate_flow_request` that follow the flow and its tally, counted
- * from the end of the tally.
+ * Offsets of the fields of `struct migrate_flow_request` after the flow and its tally, in bytes from the end
+ * of the tally.
  */
 const AT = { half: 0, carried: 4, again: 8, vital: 12, bytes: 16 } as const;
 const RUNNING = [
@@ -14,11 +14,11 @@ const RUNNING = [
 ] as const;
 const TOTALS = ['total_packets', 'total_bytes'] as const;
 
-/** Writes flows of an earlier datapath into the flow tables of this datapath, one flow at a time. */
+/** Copies flows of an earlier datapath into the flow table of this datapath, one flow at a time. */
 export class FlowMigration {
   /**
-   * Input buffer: the caller must write a `struct flow` and its `struct tally` here before each call of
-   * `carry`.
+   * The input buffer. Before each call of `carry`, the caller must write a flow to it: a `struct flow`,
+   * followed by its `struct tally`.
    */
   readonly flow: DataView;
   readonly #migration: TestRun;
@@ -35,9 +35,9 @@ export class FlowMigration {
   }
 
   /**
-   * Adds the flow in the buffer `flow` to the flow table of this datapath. Returns false in two cases: the
-   * table is full, or the same flow already exists there. In the second case, the existing flow gets the
-   * counts of the buffer added.
+   * Adds the flow in the buffer `flow` to the flow table of this datapath. Returns false if the flow was not
+   * added: the table is full, the flow already exists there, or it has a loopback address. If the flow is
+   * established in both datapaths, the counts in the buffer are added to the existing flow.
    */
   carry(table: FlowTable): boolean {
     const { size } = this.layout;
@@ -48,8 +48,9 @@ export class FlowMigration {
   }
 
   /**
-   * Adds the packets that the earlier datapath has counted since the last call of `carry` for the same flow.
-   * `read` must write the present state of the flow to its argument `flow`.
+   * Must be called directly after `carry`. Adds the packets that the earlier datapath has counted for the
+   * same flow since then, and takes over a changed state. `read` must write the present state of the flow to
+   * its argument `flow`.
    */
   carryAgain(read: (flow: DataView) => void): void {
     const { size } = this.layout;

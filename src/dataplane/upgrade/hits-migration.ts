@@ -3,14 +3,12 @@ import type { MapDescription } from '#dataplane/loader/bpf-object.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { conversion } from './struct-conversion.js';
 
-/**
- * A map `hits` and its description; the map belongs to a datapath of this or of an earlier layout version.
- */
+/** A map `hits` and its description. The datapath that uses the map may have an earlier layout version. */
 export type HitsMap = { readonly fd: number; readonly description: MapDescription };
 
 /**
- * Copies hits into a new map that no BPF program uses yet. An entry keeps its index, because flows refer to
- * the index. `finish` adds the hits that BPF programs counted in the old map after the copy.
+ * Copies hits from an old map into a new map that no BPF program uses yet. An entry keeps its index, because
+ * flows refer to the index. `finish` adds the hits that BPF programs counted in the old map after the copy.
  */
 export class HitsMigration {
   readonly #old: Hits;
@@ -32,8 +30,8 @@ export class HitsMigration {
   }
 
   /**
-   * Adds the hits that were counted in the old map after the copy, and unmaps both maps. Must be called when
-   * no BPF program counts in the old map any more.
+   * Adds the hits that BPF programs counted in the old map after the copy, and unmaps both maps. May be
+   * called only when no BPF program counts in the old map any more.
    */
   finish(): void {
     for (let entry = 0; entry < this.#copied.length / 2; entry++) {
@@ -73,7 +71,7 @@ class Hits {
   last = (entry: number): bigint => this.#words[this.#at(entry, 'last_ns')] ?? 0n;
   identity = (entry: number): bigint => this.#words[this.#at(entry, 'identity')] ?? 0n;
 
-  /** Adds packets and bytes atomically, since the kernel adds to the same entry at the same time. */
+  /** Adds packets and bytes atomically, because BPF programs add to the same entry at the same time. */
   add(entry: number, packets: bigint, bytes: bigint, lastNs: bigint): void {
     Atomics.add(this.#words, this.#at(entry, 'packets'), packets);
     Atomics.add(this.#words, this.#at(entry, 'bytes'), bytes);

@@ -9,12 +9,12 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { type FlowTable, withTally } from './flow-conversion.js';
 
 /**
- * A flow in a buffer, which the iterator overwrites with the next flow. `again` reads the present state of
- * the same flow into the buffer, and returns false if the flow has ended.
+ * A flow in a buffer. The iterator overwrites the buffer with the next flow. `again` reads the present state
+ * of the same flow into the buffer, and returns false if the flow has ended.
  */
 type PinnedFlow = { readonly view: DataView; readonly again: () => boolean };
 
-/** The flows of one flow table of a pinned datapath, in the given layout. */
+/** The flows in one flow table of a pinned datapath, and their layout. */
 export type PinnedFlows = {
   readonly table: FlowTable;
   readonly layout: StructLayout;
@@ -33,8 +33,8 @@ export function pinnedFlows(set: PinnedMaps): PinnedFlows[] {
     const [flow, tally] = [set.describe(lines.flows), set.describe(lines.tallies)];
     return { table, layout: withTally(flow.value, tally.value), flows: linesOf(set, lines, marked) };
   };
-  // Half-open flows are read before established flows. A flow that becomes established during the read is
-  // then found at the second read, so that no flow is missed.
+  // Read half-open flows before established flows. A flow that becomes established between the two reads is
+  // then found by the second read.
   return set.has('half_open')
     ? [of('half_open', HALF_OPEN_LINES), of('flows', LINES)]
     : [of('half_open', LINES, true), of('flows', LINES, false)];
@@ -55,8 +55,8 @@ function* hashed(set: PinnedMaps): Generator<PinnedFlow> {
 }
 
 /**
- * Reads the flows of an array map. Yields only half-open flows if `marked` is true, only established flows if
- * `marked` is false, and all flows if `marked` is undefined.
+ * Reads the flows of an array map. Yields only half-open flows if `marked` is true, only established flows
+ * if it is false, and all flows if it is undefined.
  */
 function* linesOf(set: PinnedMaps, names: Lines, marked: boolean | undefined): Generator<PinnedFlow> {
   const [flow, tally] = [set.describe(names.flows), set.describe(names.tallies)];

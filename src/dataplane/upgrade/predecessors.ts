@@ -5,12 +5,12 @@ import type { PinnedMaps } from '#dataplane/object/map-set.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 
-/** Indexes in the map `predecessors`, as in `enum predecessor` of the datapath. */
+/** The index of each direction in the map `predecessors`, as in `enum predecessor` of the BPF code. */
 const AT: Record<Direction, number> = { ingress: 0, egress: 1 };
 
 /**
- * Writes the BPF programs of the datapath in force into the map `predecessors`, so that the new BPF programs
- * can hand packets to them by tail calls.
+ * Writes the BPF programs of the datapath in force into the map `predecessors`. The new BPF programs use
+ * this map to hand packets to them by tail calls.
  */
 export function fillPredecessors(
   object: BpfObject,
@@ -31,8 +31,8 @@ export function fillPredecessors(
 }
 
 /**
- * Opens a BPF program of the datapath in force by its id, which needs CAP_SYS_ADMIN. This is necessary for
- * builds up to layout version 5, which did not pin their programs.
+ * Opens a BPF program of the datapath in force by its id, which needs CAP_SYS_ADMIN. Builds up to layout
+ * version 5 did not pin their programs, so there is no other way.
  */
 function openUnpinned(
   direction: Direction,
@@ -40,16 +40,16 @@ function openUnpinned(
   sets: readonly PinnedMaps[],
   heldPrograms: readonly number[],
 ): number | undefined {
-  // If an earlier takeover was interrupted, the programs in force are not on the hooks: the bridge of that
-  // takeover calls them. So the map `predecessors` of each set is searched too.
+  // If an earlier takeover was interrupted, the programs in force are not on the hooks. The bridge of that
+  // takeover is on the hooks and calls them. So search the map `predecessors` of each pin folder too.
   const candidates = [...heldPrograms, ...sets.flatMap(predecessorsOf)];
   const id = programOf(candidates, `weir_${direction}`, inForce.id('active'));
   return id === undefined ? undefined : check(`open program ${id}`, libbpf().bpf_prog_get_fd_by_id(id));
 }
 
 /**
- * Empties the map `predecessors`, so that no BPF program hands packets to the earlier datapath any more. Must
- * be called after the flows of the earlier datapath were migrated.
+ * Empties the map `predecessors`, so that the BPF programs hand no more packets to the earlier datapath.
+ * Must be called after the flows of the earlier datapath were migrated.
  */
 export function clearPredecessors(object: BpfObject): void {
   for (const direction of DIRECTIONS) {
@@ -67,8 +67,8 @@ function predecessorsOf(set: PinnedMaps): number[] {
 }
 
 /**
- * Returns the id of the youngest of these BPF programs that has this name and uses this map; undefined if
- * there is none.
+ * Returns the id of the BPF program among `ids` that has this name and uses this map; undefined if none
+ * does. If several do, returns the highest id, which belongs to the youngest program.
  */
 function programOf(ids: readonly number[], name: string, map: number): number | undefined {
   return [...new Set(ids)]

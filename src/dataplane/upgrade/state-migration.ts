@@ -19,7 +19,8 @@ const ENOMEM = 12;
 
 /**
  * Copies flows, fragments and counters from the maps of an earlier datapath into the maps of this datapath.
- * Does not overwrite an entry that already exists in this datapath, but adds the counts to it.
+ * Never overwrites an entry of this datapath. If an established flow already exists there, its counts are
+ * added; a half-open flow or fragment that exists there is skipped.
  */
 export class StateMigration {
   constructor(
@@ -35,8 +36,8 @@ export class StateMigration {
   }
 
   /**
-   * Adds the counters of the earlier datapath to those of this datapath. Must be called when no BPF program
-   * counts in the old maps any more.
+   * Adds the values of the earlier datapath's counters to the counters of this datapath. May be called only
+   * when no BPF program counts in the old maps any more.
    */
   carryCounters(): void {
     if (!this.#differs('counters')) return;
@@ -60,13 +61,13 @@ export class StateMigration {
         const belongs = convert(view, 0, carrier.flow, 0, table);
         const carried = carrier.carry(belongs);
         if (table === 'flows' && (belongs !== 'flows' || !carried)) lost++;
-        // A packet that the earlier datapath handled after the read of this flow changed only the old copy of
-        // the flow. Read the flow again and add the difference.
+        // If the earlier datapath handled a packet of this flow after the read, the packet changed only the
+        // old copy of the flow. Read the flow again and add the difference.
         if (again()) carrier.carryAgain((into) => convert(view, 0, into, 0, table));
       }
     }
-    // The number of flows is computed as opened minus closed flows, so a flow that was not copied must be
-    // counted as closed.
+    // Weir computes the number of flows as opened minus closed flows. So count a flow that was not copied as
+    // closed.
     if (lost > 0) this.#migration(COUNTER_INDEX.flows_closed, BigInt(lost), 0n);
   }
 

@@ -1,14 +1,14 @@
 import type { StructLayout } from '#dataplane/abi/btf.js';
 
-/** Converts a struct from one layout to another, between two buffers at the given offsets in bytes. */
+/** Converts a struct in the buffer `from` and writes it to the buffer `to`. The offsets are in bytes. */
 export type Conversion = (from: DataView, fromAt: number, to: DataView, toAt: number) => void;
 
 type Piece = { readonly from: number; readonly to: number; readonly bytes: number };
 
 /**
- * Returns a function that converts structs from one layout to another. Members are matched by name. A member
- * that the source does not have becomes 0. A wider member is extended with zeros, and a narrower member keeps
- * its low bytes (little-endian).
+ * Returns a function that converts structs from one layout to another. Members with the same name
+ * correspond. A member that the source layout does not have becomes 0. A member that is wider in the target
+ * is extended with zeros. A member that is narrower keeps its low bytes (little-endian).
  */
 export function conversion(from: StructLayout, to: StructLayout): Conversion {
   const pieces = joined(
@@ -31,7 +31,7 @@ export function conversion(from: StructLayout, to: StructLayout): Conversion {
   };
 }
 
-/** Merges pieces that are adjacent in both layouts, so that fewer copies are necessary. */
+/** Merges pieces that are adjacent in both layouts, so that a conversion needs fewer copies. */
 function joined(pieces: Piece[]): Piece[] {
   const rows: Piece[] = [];
   for (const piece of pieces.sort((a, b) => a.to - b.to)) {

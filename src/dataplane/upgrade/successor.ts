@@ -15,13 +15,13 @@ import { fillPredecessors } from './predecessors.js';
 /** The options of a BPF object that do not depend on the size of the policy. */
 export type FixedOptions = Omit<ObjectOptions, 'slotLines' | 'rankCapacity' | 'hitCapacity'>;
 
-/** A loaded datapath that is ready to take over from the pinned datapath. */
+/** A loaded datapath that is ready to take over from the datapath in force. */
 export type Successor = {
   readonly loaded: LoadedObject;
   readonly set: PinnedMaps;
   /**
-   * The BPF object whose programs are on the hooks until the state is migrated; undefined if the loaded
-   * object uses the maps in force.
+   * The BPF object whose programs are on the hooks until the state of the earlier datapath is migrated.
+   * Undefined if no datapath is in force, or if the loaded object uses its maps.
    */
   readonly bridge: BpfObject | undefined;
 };
@@ -31,7 +31,7 @@ export type Inheritance = {
   readonly inForce: PinnedMaps | undefined;
   /** The pinned map folders of earlier datapaths whose flows must be migrated, newest first. */
   readonly predecessors: readonly PinnedMaps[];
-  /** The pinned map folders that contain nothing to migrate and can be removed. */
+  /** The pinned map folders that contain nothing to migrate; they are removed after the takeover. */
   readonly superfluous: readonly PinnedMaps[];
 };
 
@@ -39,15 +39,16 @@ const ITS_OWN: ReadonlySet<MapName> = new Set(['active', 'predecessors', 'layout
 const OF_THE_POLICY: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
 const OF_FLOWS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals', 'flow_shares'];
 /**
- * If these two maps are shared during a takeover, one store grants a learned address in the old and in the
- * new datapath.
+ * If the earlier and the new datapath share these two maps during a takeover, one store grants a learned
+ * address in both.
  */
 const LEARNED: readonly MapName[] = ['grants', 'patterns'];
 
 /**
- * Loads the BPF object for this process. If the maps in force have the wanted layouts and sizes, the object
- * uses these maps. Otherwise the object gets new maps, and a bridge is loaded. Changes neither the hooks nor
- * the policy in force. `heldPrograms` are the ids of the programs on the hooks.
+ * Loads the BPF object for this process. If the maps in force have the layouts and sizes that this process
+ * wants, the object uses these maps. Otherwise the object gets new maps. If another datapath is in force, a
+ * bridge is loaded as well. Changes neither the hooks nor the policy in force. `heldPrograms` are the ids of
+ * the programs on the hooks.
  */
 export function prepareSuccessor(
   fixed: FixedOptions,
@@ -84,8 +85,8 @@ export function prepareSuccessor(
 }
 
 /**
- * Loads the bridge for a takeover: the same BPF programs on the same maps, with the setting `bridges`. The
- * bridge hands packets to the programs of the earlier datapath.
+ * Loads the bridge for a takeover: the same BPF programs, with the same maps, but with the setting
+ * `bridges`. With this setting, they hand packets to the programs of the earlier datapath.
  */
 export function loadBridge({ object, options }: LoadedObject): BpfObject {
   return loadPrograms({ ...options, bridges: true }, mapsOf(object, MAPS));
@@ -96,8 +97,8 @@ export function mapsOf(object: BpfObject, names: readonly MapName[]): Map<MapNam
 }
 
 /**
- * Returns the pinned map folder whose maps this process can use unchanged: that of the datapath in force, or
- * the newest folder if no policy was put in force in it yet. Undefined if layouts or sizes differ.
+ * Returns the pinned map folder whose maps this process can use unchanged, or undefined. The candidates are
+ * the folder in force, and the newest folder. All maps must exist, with the wanted layouts and sizes.
  */
 function adoptable(
   sets: readonly PinnedMaps[],
@@ -113,15 +114,14 @@ function adoptable(
   );
 }
 
-/** Returns the maps in force that the new datapath can share, by name. */
+/** Returns the file descriptors of those maps in force that the new datapath can share, by map name. */
 function shared(inForce: PinnedMaps | undefined, wanted: ReadonlyMap<MapName, MapDescription>): Map<MapName, number> {
   if (inForce === undefined) return new Map();
   const equal = new Set(MAPS.filter((name) => !ITS_OWN.has(name) && isAsWanted(inForce, name, wanted)));
   if (!isOfThisLayout(inForce)) return fdsOf(inForce, LEARNED.every((name) => equal.has(name)) ? LEARNED : []);
-  // The flow maps are shared together or not at all, since the same hash seed places the entries of all these
-  // maps.
+  // Share all flow maps or none of them, because the same hash seed places the entries in all of them.
   if (!OF_FLOWS.every((name) => equal.has(name))) for (const name of OF_FLOWS) equal.delete(name);
-  // The maps of the policy are shared together or not at all, except that `patterns` can be shared alone.
+  // Share all maps of the policy or none of them, except that `patterns` can be shared alone.
   const keepsPolicy = OF_THE_POLICY.every((name) => equal.has(name));
   for (const name of OF_THE_POLICY) if (!keepsPolicy && name !== 'patterns') equal.delete(name);
   if (!equal.has('patterns')) equal.delete('grants');

@@ -20,15 +20,16 @@ import {
 } from './successor.js';
 
 /**
- * Attaches the BPF programs of `Upgrade.programs` to every hook. Throws if a hook still has another program.
+ * Attaches the BPF programs of `Upgrade.programs` to every hook. Throws if a hook still has another program
+ * afterwards.
  */
 export type SwitchHooks = () => void;
 
 /**
- * Replaces one datapath by another while every packet is still classified. There are three cases:
+ * Replaces one datapath by another, while every packet is still classified. There are three cases:
  * - If the new datapath uses the maps in force, each hook is switched to the new BPF programs.
- * - If a policy does not fit into its maps, they are copied into larger maps, and all other maps are shared.
- *   The old and the new programs then classify in the same way while the hooks are switched.
+ * - If a policy does not fit into the maps, Weir copies these maps into larger maps, and shares all other
+ *   maps. The old and the new programs then classify in the same way while the hooks are switched.
  * - If flows must be migrated, BPF programs called the bridge are attached to the hooks first. The bridge
  *   hands every packet to the old programs, until one store puts the new policy in force on all hooks at the
  *   same time. Afterwards the bridge hands only packets that it would drop to the old programs, until all
@@ -39,12 +40,13 @@ export type SwitchHooks = () => void;
 export class Upgrade {
   readonly #programCapacity: number;
   readonly #pinPath: string;
-  /** True if the datapath of an earlier process was in force when this process opened it. */
+  /** True if an earlier datapath was in force when this object was created. */
   readonly adopted: boolean;
   #present: Successor;
   #inheritance: Inheritance;
   /**
-   * Copies the hits of the earlier datapath; at the end it adds the hits that were counted after the copy.
+   * The copy of the hits of the earlier datapath. At the end of the takeover, its method `finish` adds the
+   * hits that were counted after the copy.
    */
   #hits: HitsMigration | undefined;
   #sweeps = false;
@@ -60,7 +62,8 @@ export class Upgrade {
       this.#hits = this.#inheritHits();
       this.#inheritGrants();
     } else if (inheritance.predecessors.length > 0) {
-      // An earlier process was interrupted while it migrated the state, and its bridge is still on the hooks.
+      // An earlier process ended while it migrated the state, so its bridge is still on the hooks. Migrate
+      // the state again.
       this.#copyState();
     }
     this.restorePins();
@@ -88,8 +91,8 @@ export class Upgrade {
   }
 
   /**
-   * Returns generation and digest of the image by which packets are classified now; null if no policy is in
-   * force.
+   * Returns generation and digest of the image by which the datapath classifies packets now; null if no
+   * policy is in force.
    */
   inForce(): { readonly generation: number; readonly imageSha256: string } | null {
     if (!this.awaitsFlip) return this.loaded.slots.inForce();
@@ -97,8 +100,8 @@ export class Upgrade {
   }
 
   /**
-   * Must be called when the hooks have the BPF programs of `programs`. Completes the upgrade, unless the
-   * earlier datapath still enforces another compiled policy.
+   * Must be called when the hooks have the BPF programs of `programs`. Completes the upgrade, except while
+   * the earlier datapath still enforces another compiled policy; then the next flip completes it.
    */
   advance(switchHooks: SwitchHooks): void {
     const { inForce } = this.#inheritance;
@@ -110,8 +113,8 @@ export class Upgrade {
   }
 
   /**
-   * Migrates the state and ends the earlier datapath. Must be called when the new policy is in force on all
-   * hooks.
+   * Migrates the state of the earlier datapath and removes that datapath. Must be called when the new policy
+   * is in force on all hooks.
    */
   complete(switchHooks: SwitchHooks): void {
     const { bridge } = this.#present;
@@ -132,8 +135,8 @@ export class Upgrade {
   #copyState(): void {
     awaitGracePeriod();
     this.#sweep();
-    // From here on only packets change the flows of the old maps, because the old sweep ends: removing the
-    // pin of the map `sweep` ends its BPF timer in the kernel.
+    // From here on, only packets change the flows of the old maps. Removing the pin of the old map `sweep`
+    // ends its BPF timer, and with it the old sweep.
     for (const set of this.#inheritance.predecessors) {
       if (set.id('sweep') !== mapId(this.loaded.object.mapFd('sweep'))) set.drop('sweep');
     }
@@ -146,8 +149,8 @@ export class Upgrade {
   }
 
   /**
-   * Stops handing packets to the earlier datapath, adds its counters to those of the new datapath, and
-   * removes its pins.
+   * Stops the bridge from handing packets to the earlier datapath. Adds the counters of that datapath to
+   * those of the new datapath, and removes its pins.
    */
   #endPredecessors(): void {
     const { object, slots } = this.loaded;
@@ -172,8 +175,8 @@ export class Upgrade {
   }
 
   /**
-   * Replaces the maps by larger ones if a policy does not fit. Returns true if that was necessary. If this
-   * method throws, nothing has changed.
+   * Replaces the maps by larger maps if a policy does not fit. Returns true if maps were replaced. If this
+   * method throws, the former maps stay in use.
    */
   grow(need: Need, switchHooks: SwitchHooks): boolean {
     const before = this.#present;
@@ -211,7 +214,8 @@ export class Upgrade {
     }
     awaitGracePeriod();
     hits?.finish();
-    // Restart the sweep with the new object, since the running sweep may use the former, smaller maps.
+    // Start the sweep again with the new BPF object, because the running sweep may use the former, smaller
+    // maps.
     if (!this.awaitsFlip) startSweep(loaded.object);
     this.#sweeps ||= !this.awaitsFlip;
     before.set.remove();
@@ -221,8 +225,8 @@ export class Upgrade {
   }
 
   /**
-   * Returns the names of those pins of the present set of maps that are missing or refer to other BPF
-   * objects. The next process finds the programs in force by their pins. So a bridge stays pinned until the
+   * Returns the names of those pins of the present datapath that are missing or refer to another map or
+   * program. The next process finds the programs in force by their pins. So a bridge stays pinned until the
    * hooks have other programs.
    */
   lostPins(): string[] {
@@ -257,8 +261,8 @@ export class Upgrade {
   }
 
   /**
-   * Begins the migration of hits to a larger map. While the earlier datapath classifies, the hits of its map
-   * are copied, and not those of the smaller map of this process.
+   * Begins to copy the hits into the larger map of the object `to`. While the earlier datapath still
+   * classifies packets, copies the hits from its map, and not from the smaller map of this process.
    */
   #transferHits(from: LoadedObject, to: LoadedObject): HitsMigration | undefined {
     if (!this.awaitsFlip) return new HitsMigration(hitsOf(from), hitsOf(to));
@@ -268,8 +272,8 @@ export class Upgrade {
   }
 
   /**
-   * Copies the grants if the map `grants` of the new datapath has another size; otherwise both datapaths
-   * share that map.
+   * Copies the grants of the earlier datapath if its map `grants` has another size. If the size is equal,
+   * both datapaths share that map, and no copy is needed.
    */
   #inheritGrants(): void {
     const { inForce } = this.#inheritance;
@@ -298,7 +302,9 @@ function grownMaps(before: Capacity, after: Capacity): MapName[] {
   return grown;
 }
 
-/** Copies the map `rank_hits` for both program slots, since the idle slot may already be filled. */
+/**
+ * Copies the map `rank_hits` for both program slots, because a staged policy may already use the idle slot.
+ */
 function copyRanks(from: LoadedObject, to: LoadedObject): void {
   const [old, fresh] = [ranksOf(from), ranksOf(to)];
   for (const slot of [0, 1]) {

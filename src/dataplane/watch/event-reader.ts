@@ -10,15 +10,15 @@ import type { KernelWatchMaps } from './kernel-watch.js';
 /** Maximum number of records in one batch; a full batch takes 0.85 MB. */
 const BATCH_RECORDS = 8_192;
 /**
- * While this many batches are unread by the receiver, `read` leaves further records in the ring buffer. The
- * ring buffer may then fill up, and the kernel counts the events that it loses.
+ * While the receiver has not yet read this many batches, `read` leaves further records in the ring buffer.
+ * If the ring buffer fills up, the datapath counts the events that are lost.
  */
 const BATCHES_UNDER_WAY = 8;
 const PAUSE_MS = { shortest: 1, longest: 50, unwanted: 500 } as const;
 
 /**
- * Reads event batches from the ring buffer and posts them to a message port, as fast as the receiver reads
- * them.
+ * Reads batches of events from the ring buffer and posts them to a message port. Stops reading while the
+ * receiver is too far behind.
  */
 export class EventReader {
   readonly #ring: EventRing;
@@ -42,8 +42,8 @@ export class EventReader {
   }
 
   /**
-   * Milliseconds to wait before the next call of `read`. Each read with records halves the time, and each
-   * empty read doubles it. While no kind of event is selected, the time is 500 ms.
+   * Milliseconds to wait before the next call of `read`. Each call that finds records halves the time, and
+   * each call that finds none doubles it. While no kind of event is selected, the time is 500 ms.
    */
   get pauseMs(): number {
     const wanted = Atomics.load(this.#active.words, ACTIVE.eventsWanted) !== 0;

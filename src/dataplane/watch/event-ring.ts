@@ -2,15 +2,16 @@ import { RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
 import { EVENT_BYTES } from '#dataplane/events/event.js';
 import { MappedMemory, PAGE_BYTES } from '#libc/mapped-memory.js';
 
-// The kernel's bits BPF_RINGBUF_BUSY_BIT and BPF_RINGBUF_DISCARD_BIT, in the length field of a record header.
+// Bits in the length field of a record header: BPF_RINGBUF_BUSY_BIT and BPF_RINGBUF_DISCARD_BIT of the
+// kernel.
 const BUSY = 0x8000_0000;
 const DISCARDED = 0x4000_0000;
 const ALIGNMENT = 8;
 
 /**
- * The BPF ring buffer `events`, mapped into memory. First comes the page with the consumer position, then the
- * page with the producer position, then the data area. The kernel maps the data area twice in a row, so that
- * a record that wraps around is contiguous.
+ * The BPF ring buffer `events`, mapped into memory. The first page has the consumer position, the second
+ * page has the producer position, and then follows the data area. The kernel maps the data area twice in a
+ * row, so that a record that wraps around is contiguous.
  */
 export class EventRing {
   readonly #consumer: MappedMemory;
@@ -22,7 +23,8 @@ export class EventRing {
   #position: number;
 
   /**
-   * `bytes` is the size of the data area: the map's `max_entries`. Only one instance may read a ring buffer.
+   * `bytes` is the size of the data area: the map's `max_entries`. Only one instance at a time may read a
+   * ring buffer.
    */
   constructor(
     fd: number,
@@ -38,9 +40,9 @@ export class EventRing {
   }
 
   /**
-   * Takes at most `most` of the oldest records. Returns a copy of the records, each with its header,
-   * `RECORD_BYTES` long. Returns an empty array if there is no record, or if the kernel is still writing the
-   * oldest one.
+   * Removes at most `most` of the oldest records from the ring buffer, and returns a copy of them. Each
+   * record in the copy has its header and is `RECORD_BYTES` long. Returns an empty array if there is no
+   * record, or if the kernel is still writing the oldest record.
    */
   take(most: number): Uint8Array<ArrayBuffer> {
     // Read the producer position before the record headers, and each header before its data, or a record
@@ -56,8 +58,8 @@ export class EventRing {
       if (header !== EVENT_BYTES) throw new Error(`the ring of events holds a record of ${header} bytes`);
     }
     const records = this.#data.slice(start, at);
-    // Advance the consumer position only after the copy of the records, since from then on the kernel may
-    // overwrite the records.
+    // Advance the consumer position only after the records were copied. The kernel may overwrite the records
+    // as soon as the position has changed.
     this.#consume(produced - (end - at));
     return records;
   }

@@ -2,7 +2,10 @@ import { changedTable } from '#dataplane/guard/nftables.js';
 import { GUARD_TABLE } from '#dataplane/guard/nftables-guard.js';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, type NetlinkMessage, NetlinkSocket } from '#libc/netlink.js';
 
-/** The kinds of kernel state that may have changed, so that the datapath thread must read them again. */
+/**
+ * The kinds of kernel state that may have changed. The datapath thread must read the kinds that are true
+ * again.
+ */
 export type KernelNotifications = {
   readonly links: boolean;
   readonly guard: boolean;
@@ -26,7 +29,7 @@ export class NotificationSockets {
     try {
       this.#tables = new NetlinkSocket(NETLINK_NETFILTER, GROUP.nftables);
     } catch (failure) {
-      // Close the first socket, or its file descriptor would stay open until the process ends.
+      // Close the first socket. Otherwise its file descriptor would stay open until the process ends.
       this.#links.close();
       throw failure;
     }
@@ -39,7 +42,7 @@ export class NotificationSockets {
 
   /**
    * Returns the kinds of state about which notifications have arrived; does not wait. If the kernel lost
-   * notifications, reports all kinds of the affected socket as changed.
+   * notifications of a socket, reports all kinds that depend on that socket as changed.
    */
   take(): KernelNotifications {
     const links = this.#links.receive();
@@ -58,8 +61,8 @@ export class NotificationSockets {
 }
 
 /**
- * Returns whether a notification is about an interface. The family must be checked too, since a bridge
- * reports its ports by the same message types in the family AF_BRIDGE.
+ * Returns whether a notification is about an interface. Checks the address family too, because a bridge
+ * reports its ports with the same message types in the family AF_BRIDGE.
  */
 function isAboutLink({ type, payload }: NetlinkMessage): boolean {
   return (type === RTM_NEWLINK || type === RTM_DELLINK) && payload.getUint8(0) === 0;

@@ -4,12 +4,15 @@ import { Bell } from '#libc/bell.js';
 import { built } from '#threads/built-file.js';
 import type { KernelNotifications } from './kernel-notifications.js';
 
-/** Indexes of the 32-bit words that the kernel-watch thread shares with the thread that started it. */
+/**
+ * Indexes of the 32-bit words in the memory that the kernel-watch thread shares with the thread that started
+ * it.
+ */
 export const KERNEL_WATCH = { end: 0, ended: 1, batchesTaken: 2, words: 3 } as const;
 
 /**
- * File descriptors of the maps that the kernel-watch thread reads. They must stay open until that thread has
- * ended.
+ * File descriptors of the BPF maps that the kernel-watch thread reads, and the size of the ring buffer
+ * `events`. The descriptors must stay open until that thread has ended.
  */
 export type KernelWatchMaps = {
   readonly events: number;
@@ -27,8 +30,9 @@ export type KernelWatchInput = {
 const END_TIMEOUT_MS = 5_000;
 
 /**
- * Starts the kernel-watch thread, which waits in the kernel for notifications and events. Calls `onFailure`
- * after that thread has ended with an error.
+ * Starts the kernel-watch thread, which waits for kernel notifications and reads events from the ring
+ * buffer. Calls `onNotifications` for each notification, and `onFailure` after that thread has ended with an
+ * error.
  */
 export class KernelWatch {
   readonly source: EventSource;
@@ -55,21 +59,21 @@ export class KernelWatch {
     });
     this.#worker.on('message', onNotifications);
     this.#worker.on('error', (failure) => {
-      // A kernel-watch thread that could not start does not set the word `ended`, and without this store the
+      // A kernel-watch thread that could not start does not set the word `ended`. Set it here; otherwise the
       // method `end` would wait until its time-out.
       Atomics.store(this.#shared, KERNEL_WATCH.ended, 1);
       onFailure(failure);
     });
   }
 
-  /** Sends rule names or interface names to the thread that consumes the events. */
+  /** Sends rule names or interface names to the thread that reads the events. */
   tell(fact: EventFact): void {
     this.#facts.postMessage(fact);
   }
 
   /**
    * Ends the kernel-watch thread. Returns when that thread has closed its file descriptors and unmapped its
-   * memory.
+   * memory, and throws if this takes more than 5 s.
    */
   end(): void {
     this.#facts.close();

@@ -14,8 +14,8 @@ try {
   const sockets = new NotificationSockets();
   const reader = new EventReader(maps, batches, () => Atomics.load(shared, KERNEL_WATCH.batchesTaken));
   const poll = new Poll([bell.fd, ...sockets.fds]);
-  // Changes from before the sockets were opened produced no notification, so report all kinds of state as
-  // changed once.
+  // The kernel sent no notification for changes that happened before the sockets were opened. So report all
+  // kinds of state as changed once.
   port.postMessage({ links: true, guard: true, others: true });
   while (Atomics.load(shared, KERNEL_WATCH.end) === 0) {
     if (poll.wait(reader.pauseMs)) {

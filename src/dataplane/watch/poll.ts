@@ -22,8 +22,8 @@ export class Poll {
   }
 
   /**
-   * Blocks the thread. Returns true if a file descriptor is readable, false after the time-out or an
-   * interrupted call.
+   * Blocks the calling thread. Returns true if a file descriptor is readable. Returns false after the
+   * time-out, or if a signal interrupted the wait.
    */
   wait(timeoutMs: number): boolean {
     const ready = libc.poll(this.#descriptors, this.fds.length, timeoutMs);
