@@ -47,8 +47,9 @@ const { version } = createRequire(import.meta.url)('weir/package.json') as { ver
 
 /**
  * Runs a node until SIGTERM, SIGINT or SIGHUP: opens the store, starts the dataplane and serves the API.
- * Resolves with the exit code after draining; the datapath remains attached and enforcing (D20). Throws if
- * the node cannot start. `disclosed` is the configuration as a support dump may show it.
+ * Resolves with the exit code after draining; the datapath stays attached and enforces the policy (D20).
+ * Throws if the node cannot start, or if another process has the datapath. `disclosed` is the configuration
+ * as a support dump may show it.
  */
 export async function run(config: Config, disclosed: DisclosedConfig): Promise<number> {
   const ring = new LogRing();
@@ -88,11 +89,12 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       if (change.type === 'forwarding_changed')
         log.info({ way: change.way, reason: change.reason }, 'forwarding changed');
       // Log a warning for other changes, such as a lost interface, link or guard. The dataplane repairs the
-      // change itself, but the operator must know of it.
+      // loss itself, but the operator must know about it.
       else log.warn(change, 'dataplane changed');
     });
     const plane = inspecting === null ? null : createServicePlane(inspecting);
-    // Log a warning: a service-plane thread died and was replaced, and its connections were reset.
+    // Each change means that a service-plane thread died and was replaced, and that its connections were
+    // reset. Warn the operator.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
     const observer = createObserver(config, log, () => system);
     let apiIsMade = (): void => {};
@@ -153,8 +155,8 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
 }
 
 /**
- * Closes the API. Destroys the connections that remain after `GOODBYE_MS`: a client that does not read its
- * response must not keep the process from ending.
+ * Closes the API. After `GOODBYE_MS` milliseconds, destroys the connections that remain, so that a client
+ * that does not read its response cannot keep the process from ending.
  */
 async function closed(api: Api): Promise<void> {
   const late = setTimeout(() => api.server.closeAllConnections(), GOODBYE_MS);
@@ -174,14 +176,17 @@ export async function missingForDataplane(): Promise<readonly Missing[]> {
 }
 
 /**
- * Removes the TC programs, the pinned maps and the guard from the kernel. Afterwards no policy is enforced on
- * this machine (D20).
+ * Removes the BPF programs, the pinned maps, the guard (Weir's nftables rules) and the routing rule from the
+ * kernel. Afterwards no policy is enforced on this machine (D20).
  */
 export function detachDataplane({ pinPath }: { readonly pinPath: string }): Detached {
   return detach(pinPath);
 }
 
-/** Returns what the kernel enforces. Works with and without a running node. */
+/**
+ * Returns the state of the datapath in the kernel: hooks, maps, counters and the policy in force. Works with
+ * and without a running node.
+ */
 export function readDataplaneStatus(options: StatusOptions): DataplaneStatus {
   return dataplaneStatus(options);
 }
@@ -283,8 +288,8 @@ function createObserver(config: Config, log: Logger, systemOf: () => System): Ob
   const connect = async (): Promise<void> => {
     const system = systemOf();
     system.takeEvents((source) => observer.readEvents(source));
-    // Names whose addresses were granted before the observer started. If there is no DNS proxy, the result is
-    // a refusal.
+    // Send the observer the names whose addresses were granted before the observer started. Without a DNS
+    // proxy, `names` returns a refusal.
     const names = await system.lookups.names();
     if ('kind' in names) return;
     const named = names.flatMap(({ hostname, addresses }) => addresses.map((address) => ({ address, hostname })));
@@ -316,8 +321,8 @@ function createObserver(config: Config, log: Logger, systemOf: () => System): Ob
 }
 
 /**
- * Passes DNS lookups and inspected connections from the system to the observer. Disconnects wiretap readers
- * when performance mode is disabled.
+ * Passes the DNS lookups and inspected connections of the system to the observer. Disconnects wiretap
+ * readers when performance mode is disabled.
  */
 function observe(system: System, observer: Observer): void {
   system.lookups.seen.subscribe((seen) => observer.see(seen));
@@ -394,8 +399,8 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
 }
 
 /**
- * Maps a job of the policy thread, or a request on the bus, to the phase under which metrics report its
- * duration.
+ * Maps the name of a job of the policy thread, or of a request on the bus, to a phase. Metrics report the
+ * duration by phase.
  */
 const PHASE_OF: Readonly<Record<string, PolicyPhase>> = {
   prepare: 'compile',
@@ -418,8 +423,8 @@ function unread(failure: unknown): Refusal {
 }
 
 /**
- * Applies the policy of a file by the same write operation as an API client. Does not write a policy that is
- * equal to the active policy.
+ * Follows a policy file and writes its policy with the same operation as an API client. Does not write a
+ * policy that equals the active policy.
  */
 function follow(path: string, ready: Promise<void>, systemOf: () => System, log: Logger): FollowedPolicyFile {
   const take = async ({ form, json, record }: PolicyText): Promise<void> => {
@@ -452,7 +457,8 @@ function follow(path: string, ready: Promise<void>, systemOf: () => System, log:
 }
 
 /**
- * Refusals with a temporary cause: the same text may be accepted later, so the node tries to write it again.
+ * Codes of refusals with a temporary cause. The node may accept the same text later, so it tries again to
+ * write the policy.
  */
 const REFUSED_FOR_NOW: readonly string[] = [
   'dataplane_unavailable',
@@ -463,8 +469,8 @@ const REFUSED_FOR_NOW: readonly string[] = [
 ];
 
 /**
- * The policy file was refused. The error message is public in `/ready`, so it must not quote the policy; the
- * log contains the details.
+ * The error for a refused policy file. `/ready` shows its message to everyone, so the message must not quote
+ * the policy. The log contains the details.
  */
 class PolicyFileRefused extends Error {
   constructor(

@@ -35,8 +35,8 @@ const HITS_AT_ONCE = 10_000;
 const LARGE = { timeoutMs: 60_000, maxBytes: 64 << 20 } as const;
 
 /**
- * Creates the support dumps of a node (D33). Besides its manifest, a dump contains only the files listed in
- * this function.
+ * Creates the support dumps of a node (D33). A dump contains its manifest and the files listed here, and no
+ * other file.
  */
 export function createSupport(sources: SupportSources): Sysdumps {
   const { version, config } = sources;
@@ -76,7 +76,7 @@ function ofParts({ system, metrics, ...sources }: SupportSources): Collector[] {
     jsonFile('readiness.json', () => system.readiness()),
     jsonFile('statecharts.json', () => system.debug.charts()),
     linesFile('statechart-events.jsonl', async function* () {
-      // Omit the chart definitions from events: `statecharts.json` contains them.
+      // Leave out the chart definitions: `statecharts.json` contains them.
       yield system.debug.recent().map((told) => ({ ...told, definition: undefined }));
     }),
     jsonFile('stats.json', () => sources.stats()),
@@ -164,8 +164,8 @@ const EVERY_FINDING: FindingFilter = {
 };
 
 /**
- * Returns the result of a request to a component. Throws if the component refused, for example because it
- * does not run; the manifest then contains the error.
+ * Returns the result of a request to a part of the node. Throws if the part refused the request, for example
+ * because it does not run. The manifest of the dump then contains the error.
  */
 async function resultOf<T>(asked: Promise<T | Refusal>): Promise<T> {
   const answer = await asked;

@@ -11,7 +11,7 @@ import { supervisedPartChart } from './supervised-part.chart.js';
 import { swapChart } from './swap.chart.js';
 import { writeChart } from './write.chart.js';
 
-/** All statecharts, by the name of their page in `docs/statecharts/`. */
+/** All statecharts. The key is the name of the chart's page in `docs/statecharts/`. */
 export const CHARTS: Readonly<Record<string, AnyStateMachine>> = {
   node: nodeChart,
   policy: policyChart,

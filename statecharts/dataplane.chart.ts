@@ -34,14 +34,20 @@ export type DataplaneInput = {
 
 export type DataplaneContext = DataplaneInput & {
   /**
-   * The compiled policy that must be in force; kept when the datapath is lost, so that it can be put in force
-   * again.
+   * The compiled policy that must be in force. It stays here when the datapath is lost, so that the chart
+   * can put it in force again.
    */
   readonly desired: Desired | null;
   readonly inForce: { readonly generation: number; readonly epoch: number } | null;
-  /** The generation that this process found in force in the kernel; 0 if no policy was in force. */
+  /**
+   * The generation of the policy that this process found in force in the kernel; 0 if no policy was in
+   * force.
+   */
   readonly adopted: number;
-  /** Id of the flip request whose answer is sent when `desired` is in force; null if no request waits. */
+  /**
+   * Id of the flip request that the chart answers when `desired` is in force; null if no flip request waits
+   * for an answer.
+   */
   readonly flipRequest: string | null;
   readonly attempts: number;
   readonly trouble: Troubles;
@@ -54,7 +60,10 @@ type DataplaneEvent =
   | { readonly type: 'datapath.changed'; readonly change: DatapathChange }
   /** The swap chart sends `swap.committed`. */
   | SwapCommitted
-  /** This chart raises `datapath.lost` itself, when it can no longer rely on the datapath. */
+  /**
+   * This chart raises `datapath.lost` for itself when a request to the datapath fails or the datapath thread
+   * dies.
+   */
   | { readonly type: 'datapath.lost'; readonly reason: string };
 
 const MAX_ATTEMPTS = 5;
@@ -70,7 +79,7 @@ const dataplane = setup({
   },
   actors: {
     probe: fromPromise<readonly Missing[]>(notProvided('probe')),
-    /** Opens the datapath. Resolves with the generation that is in force in the kernel. */
+    /** Opens the datapath. Resolves with the generation of the policy in force in the kernel. */
     open: fromPromise<{ generation: number }>(notProvided('open')),
     attach: fromPromise<Attached>(notProvided('attach')),
     watch: fromCallback<EventObject>(notProvided('watch')),
@@ -102,7 +111,10 @@ const dataplane = setup({
     noteRefusals: assign((_, { change }: { change: DatapathChange }) => ({
       notices: change.type === 'refusals_changed' ? refusalNotices(change.refusing) : {},
     })),
-    /** Stops this actor with an error that can only be a bug. The node then starts the actor again. */
+    /**
+     * Stops this actor with the error of a child, which can only be a bug. The node chart then starts the
+     * actor again.
+     */
     die: (_, { failure }: { failure: unknown }) => {
       throw failure;
     },
@@ -126,8 +138,8 @@ const dataplane = setup({
       context.desired.generation >= context.adopted &&
       context.desired.generation !== context.inForce?.generation,
     /**
-     * The stored policy is older than the policy in the kernel, because the data folder is another one or an
-     * older copy. Such a policy is not put in force automatically (D20).
+     * True if the stored policy is older than the policy in the kernel. This happens with another data
+     * folder or an older copy of it. The chart does not put such a policy in force by itself (D20).
      */
     desiredIsOlderThanAdopted: ({ context }) =>
       context.desired !== null && context.desired.generation < context.adopted,
@@ -142,8 +154,8 @@ const dataplane = setup({
     reopenBackoff: ({ context }) => backoffMs(context.attempts - 1, 200, 30_000),
     failedRetry: 30_000,
     /**
-     * Milliseconds in the state `enforcing` after which the count of failed attempts to open the datapath is
-     * reset.
+     * After this many milliseconds in the state `enforcing`, the chart resets its count of failed attempts
+     * to open the datapath.
      */
     quietTime: 60_000,
     closeDeadline: 3_000,
@@ -156,7 +168,7 @@ const REFUSALS: Readonly<Record<FlowRefusal, string>> = {
 };
 
 /**
- * Returns notices about refused flows for the readiness report. Notices do not change the readiness of the
+ * Returns the texts about refused flows for the readiness report. They do not change the readiness of the
  * node: a client that floods must not take the node out of service.
  */
 const refusalNotices = (refusing: readonly FlowRefusal[]): Troubles =>
@@ -191,8 +203,8 @@ const enforcing = ({ context: { inForce } }: InContext): Published => ({
   message: inForce === null ? null : { type: 'dataplane.enforcing', ...inForce },
 });
 /**
- * Publishes `dataplane.attached` if no policy is known, so that the policy chart sends the stored policy
- * again.
+ * Publishes `dataplane.attached` if this chart knows no policy, so that the policy chart sends the stored
+ * policy again.
  */
 const attached = ({ context: { desired } }: InContext): Published => ({
   message: desired === null ? { type: 'dataplane.attached' } : null,
@@ -240,8 +252,8 @@ const announcingFailure = {
 } as const;
 
 /**
- * Runs a swap that a stage request started. When the swap ends without a flip, the state `idle` of the same
- * parent follows, and the former policy stays in force.
+ * The state that runs the swap chart for a stage request. If the swap ends without a flip, the state `idle`
+ * of the same parent follows, and the former policy stays in force.
  */
 const replacing = dataplane.createStateConfig({
   invoke: {
@@ -274,7 +286,8 @@ const replacing = dataplane.createStateConfig({
     ],
     'datapath.changed': {
       guard: { type: 'workerDied', params: ({ event }) => event },
-      // On `datapath.lost` the swap answers its pending requests and ends with the output `lost`.
+      // The swap chart receives `datapath.lost`. It answers its pending requests and ends with the output
+      // `lost`.
       actions: [
         { type: 'tellSwap', params: ({ event }) => ({ type: 'datapath.lost', reason: reasonOf(event.change) }) },
         'forwardToInterfaces',

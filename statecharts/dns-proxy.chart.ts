@@ -15,18 +15,24 @@ import {
 import type { ReadinessMeta, ReadinessTag } from './readiness.js';
 
 export type DnsProxyInput = GrantedInput & {
-  /** The name lookups of the policy in force; null before the first policy. */
+  /**
+   * The tables by which the DNS proxy decides lookups under the policy in force; null before the first
+   * policy.
+   */
   readonly lookups: Lookups | null;
 };
 type Upstreams = { readonly alive: readonly string[]; readonly dead: readonly string[] };
 type DnsProxyContext = DnsProxyInput &
   GrantedContext & {
-    /** The upstream servers that reply and those that do not; null until the DNS proxy has reported them. */
+    /**
+     * The upstream DNS servers that reply and those that do not; null until the DNS proxy has sent
+     * `dns.upstreams_changed`.
+     */
     readonly upstreams: Upstreams | null;
   };
 /**
- * The DNS proxy sends `dns.upstreams_changed` with the upstream servers that reply and those that do not,
- * when one of them changes.
+ * The DNS proxy sends `dns.upstreams_changed` when an upstream DNS server begins or ceases to reply. The
+ * event lists the servers that reply and those that do not.
  */
 type UpstreamsChanged = { readonly type: 'dns.upstreams_changed' } & Upstreams;
 type DnsProxyEvent = GrantedEvent | UpstreamsChanged | { readonly type: 'dns.died'; readonly reason: string };

@@ -3,7 +3,7 @@ import type { ReadinessMeta } from './readiness.js';
 
 type Edge = {
   readonly source: AnyStateNode;
-  /** Undefined for a transition without a target, which changes no state. */
+  /** Undefined for a transition without a target, which leaves the state unchanged. */
   readonly target: AnyStateNode | undefined;
   readonly event: string;
   readonly guard: string;
@@ -11,16 +11,16 @@ type Edge = {
 };
 
 /**
- * Returns the Markdown page about a chart: a Mermaid diagram, a table of the states, and a table of the
- * transitions. The page depends on nothing but the chart, so that a test can compare it with the committed
- * page.
+ * Returns the Markdown page about a statechart: a Mermaid diagram, a table of the states, and a table of the
+ * transitions. The page depends only on the chart, so that a test can compare it with the page in the
+ * repository.
  */
 export function drawChart(machine: AnyStateMachine): string {
   const edges = nodesUnder(machine.root).flatMap(edgesFrom);
   const parallel = machine.root.type === 'parallel';
   const body = block(machine.root, edges, parallel ? 2 : 1);
-  // Mermaid draws parallel regions side by side only inside a state, so the diagram of a parallel chart gets
-  // an outer state.
+  // Mermaid draws parallel regions side by side only inside a state. So put the regions of a parallel chart
+  // into an outer state.
   const diagram = parallel ? [`  state "${machine.id}" as ${machine.id} {`, ...body, '  }'] : body;
   const drawn = [`# ${machine.id}`, '', '```mermaid', 'stateDiagram-v2', ...diagram, '```', ''];
   return [...drawn, ...statesTable(machine), '', ...transitionsTable(edges), ''].join('\n');
@@ -45,7 +45,10 @@ function block(node: AnyStateNode, edges: readonly Edge[], depth: number): strin
   return [...inside.flat(), ...start, ...arrowsIn(node, edges).map((arrow) => pad + arrow)];
 }
 
-/** Returns one arrow for all transitions between the same two states, with their labels joined. */
+/**
+ * Returns the arrows between the children of `node`. All transitions between the same two states share one
+ * arrow, whose label joins their labels.
+ */
 function arrowsIn(node: AnyStateNode, edges: readonly Edge[]): string[] {
   const labels = new Map<string, Set<string>>();
   for (const { ends, label } of edges.flatMap((edge) => arrowIn(node, edge))) {
@@ -58,10 +61,10 @@ function arrowsIn(node: AnyStateNode, edges: readonly Edge[]): string[] {
 }
 
 /**
- * Returns the arrow of a transition if `node` is the innermost state that contains its source and its target.
- * Mermaid cannot draw an arrow between inner states of two composite states, so the arrow connects the
- * composite states. Mermaid cannot draw an arrow from a state to itself, so such a transition is only in the
- * table.
+ * Returns the arrow of a transition if `node` is the innermost state that contains both its source and its
+ * target. Mermaid cannot draw an arrow between inner states of two composite states, so the arrow connects
+ * the composite states. An arrow from a state to itself is not possible either, so such a transition is only
+ * in the table.
  */
 function arrowIn(node: AnyStateNode, { source, target, event, guard }: Edge): { ends: string; label: string }[] {
   if (target === undefined) return [];
@@ -74,7 +77,7 @@ function arrowIn(node: AnyStateNode, { source, target, event, guard }: Edge): { 
     ...(guard === '' ? [] : [`[${guard}]`]),
     ...(to === target ? [] : [`→ ${pathUnder(to, target)}`]),
   ];
-  // The label must not contain a colon or a semicolon, since Mermaid ends a label there.
+  // The label must not contain a colon or a semicolon, because a label ends there in Mermaid.
   return [{ ends: `${idOf(from)} --> ${idOf(to)}`, label: words.join(' ') }];
 }
 

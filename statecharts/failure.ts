@@ -1,4 +1,4 @@
-/** Returns the message of an error that an invoked actor rejected with. */
+/** Returns the message of the error with which an invoked actor ended. */
 export function sentenceOf(failure: unknown): string {
   return failure instanceof Error ? failure.message : String(failure);
 }
@@ -12,16 +12,16 @@ export function codeOf(failure: unknown): string | null {
 }
 
 /**
- * Returns the milliseconds to wait before the next attempt: `firstMs`, doubled with each attempt, at most
- * `maxMs`.
+ * Returns the milliseconds to wait after `attempts` failed attempts: `firstMs`, doubled with each attempt,
+ * but at most `maxMs`.
  */
 export function backoffMs(attempts: number, firstMs: number, maxMs: number): number {
   return Math.min(firstMs * 2 ** Math.min(attempts, 30), maxMs);
 }
 
 /**
- * Returns a placeholder for an effect of a chart. The placeholder throws, so that an actor that does not
- * replace the effect is noticed.
+ * Returns a placeholder for the implementation of an actor in a chart. The placeholder throws, so that an
+ * error shows if the implementation was not provided.
  */
 export function notProvided(name: string): () => never {
   return () => {

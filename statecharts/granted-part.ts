@@ -4,16 +4,16 @@ import { backoffMs, codeOf, notProvided, sentenceOf } from './failure.js';
 import type { PartName, Troubles } from './readiness.js';
 
 /**
- * The states that the charts of the DNS proxy and of the service plane have in common. Either part may be
- * missing from the configuration. Either part listens in threads, decides by the policy in force, and uses
- * the grants of the datapath.
+ * The states that the charts of the DNS proxy and of the service plane have in common. In this file, "the
+ * part" is the DNS proxy or the service plane. The part listens in threads, decides by the policy in force,
+ * and uses the grants of the datapath. The configuration may leave it out.
  */
 
 export type GrantedInput = {
   readonly configured: boolean;
   /** Whether the policy in force needs this part (the DNS proxy or the service plane). */
   readonly needed: boolean;
-  /** Whether the configuration has a `dataplane` section; without a dataplane there are no grants. */
+  /** Whether the configuration has a `dataplane` section; without a dataplane, no address has a grant. */
   readonly enforced: boolean;
 };
 export type GrantedContext = GrantedInput & {
@@ -21,7 +21,7 @@ export type GrantedContext = GrantedInput & {
   readonly hasGrants: boolean;
   readonly attempts: number;
   readonly trouble: Troubles;
-  /** The code of the latest error; null if that error had no code or there was none. */
+  /** The code of the latest error; null if there was no error, or if the error had no code. */
   readonly failureCode: string | null;
 };
 export type GrantedEvent = Extract<
@@ -31,9 +31,9 @@ export type GrantedEvent = Extract<
 export type PolicyActivated = Extract<Fact, { type: 'policy.activated' }>;
 
 /**
- * Returns the initial context of the DNS proxy or the service plane. `knowsPolicy` is true if the node has
- * restarted the part. A restarted part has missed the fact `dataplane.enforcing`, so its context begins with
- * `isEnforcing` true.
+ * Returns the initial context of the chart. `knowsPolicy` is true if the node has restarted the part. A
+ * restarted part has missed the message `dataplane.enforcing`, so its context begins with `isEnforcing`
+ * true.
  */
 export const beginning = <Input extends GrantedInput>(input: Input, knowsPolicy: boolean): Input & GrantedContext => ({
   ...input,
@@ -46,13 +46,13 @@ export const beginning = <Input extends GrantedInput>(input: Input, knowsPolicy:
 
 export const GRANTED_ACTORS = {
   /**
-   * Starts the threads of the part and makes them listen. First closes the threads and sockets of an earlier
-   * call.
+   * Starts the threads of the part and makes them listen. Before that, closes the threads and sockets that
+   * an earlier call has opened.
    */
   open: fromPromise<void>(notProvided('open')),
   /** Gives the threads of the DNS proxy or service plane access to the grants of the datapath. */
   connectGrants: fromPromise<void>(notProvided('connectGrants')),
-  /** Resolves when an address or a link of the node has changed. */
+  /** Resolves when an IP address or an interface of the node has changed. */
   addressChange: fromPromise<void>(notProvided('addressChange')),
   watch: fromCallback<EventObject>(notProvided('watch')),
 };
@@ -83,7 +83,7 @@ export const GRANTED_GUARDS = {
   isConfigured: ({ context }: Context) => context.configured,
   isNeededFromTheStart: ({ context }: Context) => context.needed,
   isNeeded: (_: unknown, params: { needed: boolean }) => params.needed,
-  /** True if the part could not listen because no interface of the node has the configured address. */
+  /** True if the part could not listen because no interface of the node has the configured listen address. */
   lacksAddress: ({ context }: Context) => context.failureCode === 'EADDRNOTAVAIL',
   mayConnect: ({ context }: Context) => context.enforced && context.isEnforcing && !context.hasGrants,
   lacksGrants: ({ context }: Context) => context.enforced && !context.hasGrants,
@@ -104,7 +104,7 @@ const noteDeath = {
   params: ({ event: { reason } }: { readonly event: { readonly reason: string } }) => ({ trouble: reason, code: null }),
 } as const;
 
-/** Types of facts on the bus, with the actions that they cause. */
+/** The actions that each event type causes, by the event type. */
 type Facts = Readonly<Record<string, unknown>>;
 type Caused<F extends Facts> = { readonly [E in keyof F]: { readonly actions: F[E] } };
 type Redeciding<F extends Facts> = {
@@ -127,7 +127,7 @@ const ON_DATAPLANE = {
 type Own<P extends PartName, F extends Facts, Died extends string, Note, Use, Watching, Deciding, States> = {
   readonly part: P;
   readonly need: keyof Needs;
-  /** The details in the readiness report for the states that both charts have. */
+  /** The texts in the readiness report for those states that both charts have. */
   readonly details: Readonly<
     Record<
       | 'needed_but_absent'
@@ -144,23 +144,23 @@ type Own<P extends PartName, F extends Facts, Died extends string, Note, Use, Wa
   readonly notePolicy: Note;
   /** The action that makes the threads of the part decide by the policy in force. */
   readonly use: Use;
-  /** Further event types and their actions, which apply in all states while the part is configured. */
+  /** Further event types and their actions. They apply in all states, if the configuration has the part. */
   readonly facts: F;
-  /** Type of the event that the part sends when its threads have ended. */
+  /** The type of the event that the part sends when its threads have ended with an error. */
   readonly died: Died;
-  /** Actors that are invoked in all states while the part is configured. */
+  /** Actors that the chart invokes in all states, if the configuration has the part. */
   readonly watching: Watching;
   /**
-   * The transitions from the state `deciding` for a part that has a policy and grants. `states` has the
-   * target states of these transitions.
+   * The transitions that the state `deciding` takes when the part has a policy and grants. Their target
+   * states are in `states`.
    */
   readonly deciding: Deciding;
   readonly states: States;
 };
 
 /**
- * Returns the states of the chart of a part: the common states (not configured, not listening yet, without a
- * policy, without grants), and the part's own `states`.
+ * Returns the states of the chart of the part: the common states (not configured, not listening yet, without
+ * a policy, without grants), and the further states of the part in `states`.
  */
 export function grantedStates<
   P extends PartName,
@@ -218,8 +218,8 @@ export function grantedStates<
           meta: { part, detail: details.backing_off },
           entry: 'countAttempt',
           after: { backoff: 'binding' },
-          // If the configured address was missing, try to listen again as soon as an address changes, without
-          // waiting for the back-off.
+          // If no interface had the listen address, try to listen again as soon as an address changes,
+          // without waiting for the back-off.
           invoke: {
             id: 'addressChange',
             src: 'addressChange',

@@ -3,7 +3,9 @@ import type { DatapathChange, Review } from '#contracts/datapath.js';
 import { notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 
-/** The result of attaching the hooks. `missing`: the configured interface names that no interface has. */
+/**
+ * The result of attaching the BPF programs. `missing`: the configured interface names that no interface has.
+ */
 export type Attached = Review & { readonly missing: readonly string[] };
 
 export type InterfacesInput = {
@@ -12,12 +14,9 @@ export type InterfacesInput = {
 };
 type InterfacesContext = InterfacesInput & {
   readonly missing: readonly string[];
-  /** Faults that prevent Weir from policing the configured interfaces. */
+  /** Faults that prevent Weir from policing the configured interfaces as configured. */
   readonly faults: readonly string[];
-  /**
-   * Configured name → present name, for an interface that was renamed to a name that no configured pattern
-   * matches.
-   */
+  /** Maps the former name of a renamed interface to its new name, which no configured name matches. */
   readonly renamed: Readonly<Record<string, string>>;
   readonly trouble: Troubles;
   readonly notices: Troubles;

@@ -12,8 +12,8 @@ import type { ServicePlaneInput } from './service-plane.chart.js';
 import type { SupervisedPartInput } from './supervised-part.chart.js';
 
 /**
- * The actors that the node supervises. Each name is the id of a child actor and the name of a region of this
- * chart.
+ * The actors that the node chart supervises. Each name is both the id of a child actor and the name of a
+ * region of this chart.
  */
 export const PARTS = [
   'policy',
@@ -41,12 +41,12 @@ export type NodeInput = {
   readonly activationTimeoutMs: number;
 };
 type NodeContext = NodeInput & {
-  /** Which parts the policy in force needs. A restarted part gets `needs` again in its input. */
+  /** Which parts the policy in force needs. A part that is started again learns this from its input. */
   readonly needs: Needs;
   readonly lookups: Lookups | null;
   readonly inspection: InspectionImage | null;
   readonly restarts: Readonly<Record<Part, number>>;
-  /** Message of the latest error with which each part ended. */
+  /** For each part, the message of the latest error with which it ended. */
   readonly ended: Readonly<Partial<Record<Part, string>>>;
   readonly trouble: Troubles;
 };
@@ -106,8 +106,8 @@ const node = setup({
   delays: {
     startDeadline: 30_000,
     /**
-     * Milliseconds to wait for `policy.drained`; longer than the time from the start of a write to its
-     * commit.
+     * Milliseconds to wait for `policy.drained`. This is longer than the default `activation_timeout` (5 s).
+     * With a longer `activation_timeout`, the node may stop before a write has ended.
      */
     drainDeadline: 6_000,
     releaseDeadline: 4_000,
@@ -152,8 +152,9 @@ function inputOf(part: Part, context: NodeContext): unknown {
 }
 
 /**
- * Returns the region that supervises one part. An actor that ends with an error is started again after a
- * back-off. The back-off is reset after the time `quietTime` without an error.
+ * Returns the region that supervises one part. If the actor of the part ends with an error, the region
+ * starts it again after a back-off. The back-off is reset after an actor has run without an error for the
+ * time `quietTime`.
  */
 const supervised = (part: Part) =>
   node.createStateConfig({

@@ -26,9 +26,7 @@ const performanceMode = setup({
   actors: {
     /** Reads the stored performance mode; null if it was never written. */
     read: fromPromise<PerformanceMode | null>(notProvided('read')),
-    /**
-     * Stores a change of the performance mode. Resolves with the performance mode that is stored afterwards.
-     */
+    /** Stores the performance mode. Resolves with the performance mode that is stored afterwards. */
     write: fromPromise<PerformanceMode, { write: PerformanceModeWrite; revision: number }>(notProvided('write')),
   },
   actions: {
@@ -69,8 +67,8 @@ function present<T>(value: T | undefined): T {
 }
 
 /**
- * The inner states of `enabled` and `disabled`: the chart takes the next write from the queue, stores the
- * performance mode and publishes the answer.
+ * The inner states of `enabled` and `disabled`: they take the next write from the queue, store the
+ * performance mode, and publish the answer.
  */
 const writable = performanceMode.createStateConfig({
   initial: 'current',

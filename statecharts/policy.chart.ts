@@ -9,7 +9,10 @@ import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';
 import { type PolicyInForce, type WriteExpired, type WriteInput, type WriteOutput, writeChart } from './write.chart.js';
 
-/** The stored policy, compiled, which must be put in force after a start or a loss of the datapath. */
+/**
+ * The stored policy in compiled form. It must be put in force after the start of the process and after a
+ * loss of the datapath.
+ */
 export type Replay = {
   readonly inForce: PolicyInForce;
   readonly program: Program;
@@ -18,9 +21,12 @@ export type Replay = {
 };
 
 export type PolicyInput = {
-  /** Whether the configuration has a dataplane, which enforces the policy. */
+  /** Whether the configuration has a dataplane section, so that the dataplane enforces the policy. */
   readonly enforced: boolean;
-  /** Maximum time in milliseconds from the arrival of a write to its commit. */
+  /**
+   * Maximum time in milliseconds from the arrival of a write to the start of its commit. A write that takes
+   * longer is refused.
+   */
   readonly activationTimeoutMs: number;
 };
 
@@ -33,7 +39,10 @@ export type PolicyContext = PolicyInput & {
   readonly replay: Replay | null;
   readonly queue: readonly Waiting[];
   readonly current: Waiting | null;
-  /** Generation and answer of the current write if the write is stored and its flip has failed; else null. */
+  /**
+   * Generation and answer of the current write, if the write is stored but its flip has failed; otherwise
+   * null.
+   */
   readonly unflipped: { readonly generation: number; readonly outcome: PolicyOutcome } | null;
   readonly draining: boolean;
   /** The reason why the dataplane is lost; null while the dataplane enforces or still starts. */
@@ -48,7 +57,7 @@ type PolicyEvent =
       Fact,
       { type: 'dataplane.attached' | 'dataplane.enforcing' | 'dataplane.lost' | 'program.rejected' | 'node.draining' }
     >
-  /** This chart raises `deadline.passed`, `policy.settled` and `replay.needed` itself. */
+  /** This chart raises `deadline.passed`, `policy.settled` and `replay.needed` for itself. */
   | { readonly type: 'deadline.passed'; readonly id: string }
   | { readonly type: 'policy.settled' }
   | { readonly type: 'replay.needed' };
@@ -120,7 +129,8 @@ const policy = setup({
   guards: {
     isEnforced: ({ context }) => context.enforced,
     isActive: ({ context }) => context.inForce?.record != null,
-    // This version resolves no selectors, so each rule that uses an integration is unresolved.
+    // This version resolves no Kubernetes selectors. So every source group that uses an integration has
+    // unresolved selectors.
     hasUnresolvedSelectors: ({ context }) => context.inForce?.record != null && context.inForce.integrations.length > 0,
     wasEverActivated: ({ context }) => context.everActivated,
     isReplayed: ({ context }, params: { generation: number }) =>
@@ -144,8 +154,8 @@ const policy = setup({
     activationTimeout: ({ context }) => context.activationTimeoutMs,
     replayBackoff: ({ context }) => backoffMs(context.attempts - 1, 500, 30_000),
     /**
-     * Milliseconds for which the answer to a stored write waits for the dataplane, if the flip after the
-     * commit failed.
+     * If the flip fails after the commit, the answer to the write waits this many milliseconds for the
+     * dataplane to put the policy in force.
      */
     recoveryPatience: 10_000,
   },
@@ -196,8 +206,8 @@ const activated = ({ context: { inForce, epoch } }: InContext): Published => {
 };
 
 /**
- * Transitions for the end of a replay: the dataplane has put the replayed policy in force, or has rejected
- * it.
+ * The transitions at the end of a replay: the dataplane has put the replayed policy in force, or has
+ * rejected it.
  */
 const replayEnding = policy.createStateConfig({
   on: {

@@ -3,8 +3,8 @@ import type { Refusal } from '#bus/policy-requests.js';
 import { refusal } from './refusal.js';
 
 /**
- * The answers to requests for staging, flipping and unstaging, which the dataplane chart and the swap chart
- * publish.
+ * The answers to the requests `program.stage`, `program.flip` and `program.unstage`, which the dataplane
+ * chart and the swap chart publish.
  */
 
 export const UNUSABLE = refusal('dataplane_unavailable', 'the dataplane does not enforce at the moment; see /ready');
@@ -29,8 +29,8 @@ export const unstageAnswered = (id: string | null): Published => ({
 type Requested<E extends Exchange> = { readonly event: RequestMessage<E> };
 
 /**
- * Returns transitions that answer every request immediately. `why` is the refusal for a stage request; flip
- * requests are refused as `UNUSABLE`.
+ * Returns transitions that answer every request immediately. `why` is the refusal for a stage request. A
+ * flip request is refused as `UNUSABLE`, and an unstage request succeeds.
  */
 export const answeringAtOnce = (why: Refusal) =>
   ({

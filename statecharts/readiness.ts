@@ -12,21 +12,21 @@ export const CHECKS = [
 export type CheckName = (typeof CHECKS)[number];
 
 /**
- * The conditions that a state of a chart can report. A part is ready if its condition is `ready` or
- * `disabled`.
+ * The conditions of a part that a state of a chart can report. The part is ready if its condition is `ready`
+ * or `disabled`.
  */
 export const CONDITIONS = ['ready', 'disabled', 'starting', 'degraded', 'failed', 'needed_but_absent'] as const;
 export type Standing = (typeof CONDITIONS)[number];
 
 /**
- * The names of the parts whose condition a region of a chart reports. Performance mode has such a region, but
- * no check in the readiness report.
+ * The names of the parts whose condition a chart reports. Performance mode is such a part, but the readiness
+ * report has no check for it.
  */
 export type PartName = CheckName | 'performance_mode';
 
 /**
- * A readiness tag of a state: the name of a part and its condition. If a region reports a part, each state of
- * the region must have exactly one tag of that part.
+ * A readiness tag of a state: the name of a part and its condition. If a region of a chart reports a part,
+ * each of its states must have exactly one tag of that part.
  */
 export type ReadinessTag = `${PartName}:${Standing}`;
 
@@ -37,7 +37,7 @@ export type ReadinessTag = `${PartName}:${Standing}`;
 export type ReadinessMeta = { readonly part: PartName; readonly detail: string };
 
 /**
- * Texts that the readiness report shows after the detail of a state, by part. An example is the message of
+ * For each part, a text that the readiness report shows after the text of the state, such as the message of
  * the latest error.
  */
 export type Troubles = Readonly<Partial<Record<PartName, string>>>;

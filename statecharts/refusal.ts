@@ -6,8 +6,8 @@ export function refusal(code: RefusalCode, detail: string): Refusal {
 }
 
 /**
- * Converts the error of an effect to a refusal. If the error has a property `refusal`, returns that property;
- * otherwise makes a refusal with `code` and the message of the error.
+ * Converts the error of an actor to a refusal. If the error has a property `refusal`, returns that property.
+ * Otherwise returns a refusal with `code` and the message of the error.
  */
 export function refusalOf(failure: unknown, code: RefusalCode): Refusal {
   if (failure instanceof Error && 'refusal' in failure) return failure.refusal as Refusal;

@@ -17,18 +17,18 @@ import {
 import type { ReadinessMeta, ReadinessTag } from './readiness.js';
 
 export type ServicePlaneInput = GrantedInput & {
-  /** The inspection rules of the policy in force; null before the first policy. */
+  /** The policy by which the service plane decides connections; null before the first policy. */
   readonly inspection: InspectionImage | null;
 };
 type Faults = {
   readonly hasCa: boolean;
   /**
-   * Faults of reading the intercept CA (`caFault`), and of reading the authorities that server certificates
-   * are verified with (`upstreamCaFault`); null if there is no fault.
+   * `caFault`: why the intercept CA cannot be read. `upstreamCaFault`: why the CA certificates with which
+   * server certificates are verified cannot be read. Null if there is no fault.
    */
   readonly caFault: string | null;
   readonly upstreamCaFault: string | null;
-  /** The reason why spliced connections cannot be offloaded to the datapath; null if they can. */
+  /** Why the datapath cannot forward spliced connections itself (splicing offload); null if it can. */
   readonly spliceFault: string | null;
 };
 export type ServicePlaneContext = ServicePlaneInput & GrantedContext & Faults;
@@ -60,7 +60,10 @@ export const servicePlaneChart = setup({
   },
   actors: {
     ...GRANTED_ACTORS,
-    /** Gives the intercept CA to the threads of the service plane, at the start and after each change. */
+    /**
+     * Gives the intercept CA to the threads of the service plane, when this actor starts and after each
+     * change of the CA.
+     */
     watchCa: fromCallback<EventObject>(notProvided('watchCa')),
   },
   actions: {

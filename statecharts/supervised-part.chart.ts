@@ -2,7 +2,10 @@ import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xsta
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 
 export type SupervisedPartInput = {
-  /** False if the part starts without this chart, when it is used for the first time. */
+  /**
+   * Whether this chart starts the part. False for a part that starts by itself when it is used for the first
+   * time.
+   */
   readonly beginsAtOnce: boolean;
 };
 export type SupervisedPartContext = SupervisedPartInput & {
@@ -10,7 +13,7 @@ export type SupervisedPartContext = SupervisedPartInput & {
   readonly failure: string | null;
   readonly attempts: number;
 };
-/** The supervised part sends `part.failed` and `part.recovered`. */
+/** The part sends `part.failed` and `part.recovered`. */
 export type SupervisedPartEvent =
   | { readonly type: 'part.failed'; readonly reason: string }
   | { readonly type: 'part.recovered' };
@@ -22,7 +25,7 @@ const noteError = {
 
 /**
  * The chart of a part that has no chart of its own: a thread, or a file that the node follows. After a
- * failure the part is started again, with a back-off.
+ * failure, the chart starts the part again, with a back-off.
  */
 export const supervisedPartChart = setup({
   types: {

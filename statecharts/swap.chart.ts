@@ -11,8 +11,8 @@ export type Desired = { readonly program: Program; readonly sample: SampleOrProm
 export type SwapInput = {
   readonly target: Desired;
   /**
-   * Id of the stage request that is answered after the proof; the swap then waits for a flip request. Null if
-   * there is no stage request; the swap then flips immediately after the proof.
+   * Id of the stage request that the swap answers after the proof; the swap then waits for a flip request.
+   * Null if no request started the swap; the swap then flips immediately after the proof.
    */
   readonly stageRequest: string | null;
 };
@@ -20,8 +20,8 @@ export type SwapOutput =
   | { readonly kind: 'flipped'; readonly generation: number; readonly epoch: number }
   | { readonly kind: 'unstaged' }
   /**
-   * `refused`: the former policy stays in force. `lost`: a flip or unstage failed or the datapath thread
-   * died, so the state of the datapath is not known.
+   * `refused`: staging or the proof failed, and the former policy stays in force. `lost`: a flip or unstage
+   * failed, or the datapath thread died, so the state of the datapath is not known.
    */
   | { readonly kind: 'refused' | 'lost'; readonly failure: unknown };
 
@@ -29,7 +29,10 @@ type SwapContext = SwapInput & {
   /** Number of cache lines of the staged policy. */
   readonly lines: number;
   readonly unstageRequest: string | null;
-  /** True if the policy chart wants another policy in force, so that this swap must not flip. */
+  /**
+   * True if the policy chart has meanwhile sent another policy to put in force. This swap must then not
+   * flip.
+   */
   readonly isSuperseded: boolean;
   readonly output: SwapOutput;
 };
@@ -39,8 +42,8 @@ export type SwapEvent =
   | { readonly type: 'datapath.lost'; readonly reason: string };
 
 /**
- * The swap chart sends this event to the dataplane chart before the flip. From then on `target` is the policy
- * that must be in force, also after a loss of the datapath.
+ * The swap chart sends this event to the dataplane chart before the flip. From then on, `target` is the
+ * policy that must be in force, even if the datapath is lost.
  */
 export type SwapCommitted = {
   readonly type: 'swap.committed';
@@ -57,13 +60,13 @@ const swap = setup({
   },
   actors: {
     /**
-     * Fills the idle slot of the datapath with a compiled policy. Resolves with the number of cache lines of
+     * Writes a compiled policy to the idle slot of the datapath. Resolves with the number of cache lines of
      * that policy.
      */
     stage: fromPromise<{ lines: number }, Desired>(notProvided('stage')),
     /**
-     * Compares the staged policy in the kernel with the reference evaluator. Rejects with the code
-     * `proof_failed` if a verdict differs.
+     * Compares the verdicts of the staged policy in the kernel with those of the reference evaluator.
+     * Rejects with the code `proof_failed` if a verdict differs.
      */
     prove: fromPromise<Proof, Desired>(notProvided('prove')),
     flip: fromPromise<{ epoch: number }>(notProvided('flip')),
@@ -107,8 +110,8 @@ const unstaging = {
 } as const;
 
 /**
- * The transition after a failure to stage or prove. Answers the stage request with a refusal; the policy in
- * force stays in force.
+ * The transition after staging or the proof has failed. It answers the stage request with a refusal; the
+ * former policy stays in force.
  */
 const refused = {
   target: 'refused',
@@ -147,7 +150,7 @@ const disproved = ({ context, event }: { context: SwapContext; event: { readonly
       : null,
 });
 
-/** Puts one compiled policy in force: fills the idle slot of the datapath, proves the slot and flips. */
+/** Puts one compiled policy in force: writes it to the idle slot of the datapath, proves it, and flips. */
 export const swapChart = swap.createMachine({
   id: 'swap',
   context: ({ input }) => ({

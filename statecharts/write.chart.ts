@@ -31,7 +31,7 @@ export type PolicyInForce = {
   readonly integrations: readonly string[];
 };
 
-/** The changes of one write, which the store applies as one atomic batch. */
+/** The changes that one write makes in the store. The store applies them as one atomic batch. */
 export type PolicyChange = {
   readonly put?: PolicyPut;
   readonly activate?: string;
@@ -41,7 +41,8 @@ export type PolicyChange = {
 };
 
 /**
- * A write that is not refused: the change of the store, the compiled policy to put in force, and the answer.
+ * The prepared form of a write that is not refused: the change of the store, the compiled policy to put in
+ * force, and the answer.
  */
 export type PreparedWrite = {
   readonly kind: 'prepared_write';
@@ -58,7 +59,7 @@ export type PreparedWrite = {
 export type WriteInput = {
   readonly id: string;
   readonly write: PolicyWrite;
-  /** Whether the configuration has a dataplane, which enforces the policy. */
+  /** Whether the configuration has a dataplane section, so that the dataplane enforces the policy. */
   readonly enforced: boolean;
 };
 export type WriteOutput =
@@ -67,7 +68,7 @@ export type WriteOutput =
   | { readonly kind: 'activated'; readonly inForce: PolicyInForce; readonly epoch: number | null }
   /**
    * The policy is stored, but the flip failed. The write chart has not answered the request, so the policy
-   * chart must answer it.
+   * chart must answer the request.
    */
   | { readonly kind: 'unflipped'; readonly inForce: PolicyInForce; readonly outcome: PolicyOutcome };
 
@@ -92,11 +93,11 @@ const write = setup({
   },
   actors: {
     /**
-     * Reads, validates and compiles the policy of a write, and decides what to store. Stores and stages
-     * nothing.
+     * Reads, validates and compiles the policy of a write, and determines the changes of the store. Stores
+     * nothing and stages nothing.
      */
     prepare: fromPromise<PreparedWrite | Refusal, { write: PolicyWrite }>(notProvided('prepare')),
-    /** Fills the idle slot of the datapath, and proves the slot. */
+    /** Writes the compiled policy to the idle slot of the datapath, and proves it. */
     stage: fromPromise<
       { lines: number; proof: Proof },
       { program: Program; sample: SampleOrPromise; generation: number }
@@ -175,8 +176,8 @@ const expiringTo = <Target extends string>(target: Target) =>
   }) as const;
 
 /**
- * Runs one write of a policy. A failure before the commit changes nothing. After the commit, nothing is
- * rolled back.
+ * Runs one write of a policy. If a step before the commit fails, the stored policy and the policy in force
+ * stay unchanged. After the commit, nothing is rolled back.
  */
 export const writeChart = write.createMachine({
   id: 'write',

@@ -3,8 +3,8 @@ import { u8At } from './read.js';
 const FIRST_CAPACITY = 1024;
 
 /**
- * An append-only buffer. Its memory grows with the bytes that have arrived, because a peer may announce a
- * length and not send the bytes.
+ * A growing buffer to which bytes are appended. Its memory grows only with the bytes that have arrived,
+ * because a peer may announce a large length and then not send the bytes.
  */
 export class GrowingBytes {
   #held = new Uint8Array(0);
@@ -19,8 +19,8 @@ export class GrowingBytes {
   }
 
   /**
-   * Returns a view of the bytes from index `from` to index `to`, exclusive. A later append does not change
-   * the bytes of the view. An append after `clear` can overwrite them.
+   * Returns a view of the bytes from index `from` up to index `to`, which is excluded. A later `append` does
+   * not change the bytes of the view, except after a call of `clear`.
    */
   view(from: number, to: number): Uint8Array {
     return this.#held.subarray(from, to);

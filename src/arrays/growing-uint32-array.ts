@@ -1,12 +1,15 @@
 import { u32At } from './read.js';
 import { sharedWords } from './shared-array.js';
 
-/** The minimum length for a copy by `TypedArray.set`. For shorter arrays, a loop is faster. */
+/**
+ * If more elements than this are appended, `TypedArray.set` copies them. For fewer elements, a loop is
+ * faster.
+ */
 const LONG = 256;
 
 /**
- * A Uint32Array that grows. Growth replaces `array`, so do not keep a reference to `array` during a call that
- * may append.
+ * A Uint32Array that grows. When it grows, `array` is replaced. So read `array` again after each call that
+ * may append elements.
  */
 export class GrowingUint32Array {
   array: Uint32Array;
@@ -42,8 +45,8 @@ export class GrowingUint32Array {
   }
 
   /**
-   * Returns a copy of the pushed elements without unused capacity. A large copy is in shared memory, so that
-   * threads need not copy it.
+   * Returns a copy of the elements, without unused capacity. A large copy is in shared memory, so that
+   * sending it to another thread does not copy it again.
    */
   trimmed(): Uint32Array {
     const shared = sharedWords(this.length);

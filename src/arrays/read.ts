@@ -1,7 +1,7 @@
 /**
- * Checked reads of array elements. Each function throws a RangeError if the index is outside of the array,
- * where a plain read returns undefined. There is one function for each type of array, because a function that
- * reads several types is slow: V8 then looks the type up on each call.
+ * Functions that read an array element and throw a RangeError if the index is outside of the array, where a
+ * plain read returns undefined. Each type of array has its own function. A function that reads several types
+ * is slow, because V8 then looks up the type on each call.
  */
 
 export function u8At(array: Uint8Array, index: number): number {

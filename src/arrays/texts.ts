@@ -3,8 +3,8 @@ import { itemAt, u32At } from './read.js';
 import { sharedBytes, sharedWords } from './shared-array.js';
 
 /**
- * Many short texts in one UTF-8 byte array, for messages between threads. `ends` contains the byte offset of
- * the end of each text.
+ * Many short texts in one UTF-8 byte array, because one array is cheaper to send to another thread than many
+ * strings. `ends` contains the byte offset of the end of each text.
  */
 export type Texts = { readonly bytes: Uint8Array; readonly ends: Uint32Array };
 
@@ -19,8 +19,8 @@ export function textsOf(list: readonly string[]): Texts {
     ends[index] = units;
   }
   const joined = encoder.encode(list.join(''));
-  // Equal lengths mean that all texts are ASCII, as ids usually are. Then the UTF-16 lengths in `ends` are
-  // also byte offsets, and need no second encoding.
+  // If the lengths are equal, all texts are ASCII, as ids usually are. Then the lengths in `ends`, which
+  // count UTF-16 units, are also byte offsets.
   if (joined.length === units) return { bytes: shared(joined), ends };
   const bytes = new Uint8Array(3 * units);
   let end = 0;
@@ -57,7 +57,7 @@ export function textAt({ bytes, ends }: Texts, index: number): string {
 
 /**
  * Returns a function that tells whether the text at an index equals one of `wanted`. The function compares
- * bytes, to avoid the cost of decoding every text.
+ * bytes, because decoding every text would take more time.
  */
 export function textFinder({ bytes, ends }: Texts, wanted: readonly string[]): (index: number) => boolean {
   const encoded = wanted.map((text) => encoder.encode(text));

@@ -2,7 +2,7 @@ import type { Bus } from './bus.js';
 import type { AnswerMessage, Exchange, Exchanges, Message, RequestMessage } from './bus-messages.js';
 import type { Refusal, RefusalCode } from './policy-requests.js';
 
-/** For each kind of request, the refusal code if the response does not arrive in time. */
+/** For each kind of request, the refusal code with which `ask` resolves if no response arrives in time. */
 const LATE = {
   'policy.write': 'activation_timeout',
   'performance_mode.write': 'store_unavailable',
@@ -12,8 +12,9 @@ const LATE = {
 } as const satisfies Record<Exchange, RefusalCode>;
 
 /**
- * Publishes a request and resolves with its response. The promise never rejects: after `timeoutMs`
- * milliseconds it resolves with a refusal. The recipient may still execute the request after the timeout.
+ * Publishes a request on the bus and resolves with its response. The promise never rejects: if no response
+ * arrives within `timeoutMs` milliseconds, it resolves with a refusal. The recipient may still execute the
+ * request afterwards.
  */
 export function ask<E extends Exchange>(
   bus: Bus<Message>,

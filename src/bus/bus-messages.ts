@@ -5,28 +5,28 @@ import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample, SampleOrPromise } from '#contracts/proof-types.js';
 import type { PolicyOutcome, PolicyWrite, Refusal } from './policy-requests.js';
 
-/** For each part of the node, whether the active policy requires this part. */
+/** For each of these parts of the node, whether the active policy needs it. */
 export type Needs = { readonly dataplane: boolean; readonly dns: boolean; readonly servicePlane: boolean };
 
 export type PerformanceMode = {
   readonly enabled: boolean;
   readonly source: 'local' | 'cluster' | null;
-  /** The number of writes of the setting; 0 while the built-in default applies. */
+  /** How often the setting was written; 0 while the built-in default applies. */
   readonly revision: number;
 };
 export type PerformanceModeWrite = {
   readonly enabled: boolean;
   readonly author: string;
   /**
-   * The write fails with `precondition_failed` if the stored revision differs from this number. If omitted,
-   * the write accepts any stored revision.
+   * The write fails with `precondition_failed` if the stored revision differs from this number. Without this
+   * field, the write succeeds for any stored revision.
    */
   readonly expectedRevision?: number;
 };
 
 /**
- * All kinds of requests on the bus, with the content of the request (`parameters`) and of its response
- * (`outcome`). Every request can also return a `Refusal`.
+ * All kinds of requests on the bus: `parameters` is the content of the request, `outcome` that of its
+ * response. The response to any request can also be a `Refusal`.
  */
 export type Exchanges = {
   'policy.write': { readonly parameters: { readonly write: PolicyWrite }; readonly outcome: PolicyOutcome };
@@ -34,14 +34,17 @@ export type Exchanges = {
     readonly parameters: { readonly write: PerformanceModeWrite };
     readonly outcome: { readonly kind: 'changed'; readonly mode: PerformanceMode };
   };
-  /** The dataplane writes the program to the idle slot, and proves it with the sample of packets (B5). */
+  /**
+   * The dataplane writes the program to the idle slot, and makes the datapath classify a sample of packets.
+   * Each verdict must equal the expected verdict (B5).
+   */
   'program.stage': {
     readonly parameters: { readonly program: Program; readonly sample: SampleOrPromise; readonly generation: number };
     readonly outcome: { readonly kind: 'staged'; readonly lines: number; readonly proof: Proof };
   };
   /**
-   * The dataplane puts the staged program in force. The response is sent after the activation. If the
-   * datapath fails before the activation, the dataplane first opens the datapath again.
+   * The dataplane puts the staged program in force, and then sends the response. If the datapath fails
+   * meanwhile, the dataplane opens the datapath again first, and then puts the program in force.
    */
   'program.flip': {
     readonly parameters: { readonly generation: number };
@@ -65,22 +68,22 @@ export type AnswerMessage<E extends Exchange = Exchange> = {
   };
 }[E];
 
-/** A message about an event that has already happened. It has no response. */
+/** A message about an event that has already happened. No actor responds to it. */
 export type Fact =
   | {
       readonly type: 'policy.activated';
       /** The record of the activated policy. Null: no policy is active, and `policy.fallback` decides. */
       readonly record: PolicyRecord | null;
       readonly generation: number;
-      /** The epoch of the activation in the kernel; null on a node without a dataplane. */
+      /** The epoch that the activation has in the kernel; null on a node without a dataplane. */
       readonly epoch: number | null;
       readonly needs: Needs;
       readonly lookups: Lookups;
       readonly inspection: InspectionImage;
     }
   /**
-   * The dataplane must enforce this program from now on. The dataplane actor accepts this message in every
-   * state.
+   * The dataplane must enforce this program from now on. The dataplane actor accepts this message in each of
+   * its states.
    */
   | {
       readonly type: 'program.desired';
@@ -93,18 +96,24 @@ export type Fact =
   | { readonly type: 'program.disproved'; readonly generation: number; readonly detail: string }
   | { readonly type: 'program.rejected'; readonly generation: number; readonly refusal: Refusal }
   /**
-   * The dataplane adopted the program that an earlier process left in the kernel. `generation` is 0 if the
-   * kernel had no program.
+   * The dataplane took over the datapath that an earlier process left in the kernel. `generation` is the
+   * generation of the policy that is in force there; 0 if none is in force.
    */
   | { readonly type: 'dataplane.adopted'; readonly generation: number }
-  /** The hooks are attached, but the dataplane has no program. The policy actor must send a program. */
+  /**
+   * The BPF programs are attached, but the dataplane has received no program to enforce. The policy actor
+   * must send a program.
+   */
   | { readonly type: 'dataplane.attached' }
   | { readonly type: 'dataplane.enforcing'; readonly generation: number; readonly epoch: number }
   | { readonly type: 'dataplane.lost'; readonly reason: string }
   | { readonly type: 'dataplane.closed' }
   | { readonly type: 'performance_mode.changed'; readonly mode: PerformanceMode }
   | { readonly type: 'node.draining' }
-  /** The policy actor is draining, and its last policy write has finished. */
+  /**
+   * The policy actor accepts no more writes, because the node shuts down, and its last policy write has
+   * finished.
+   */
   | { readonly type: 'policy.drained' }
   | { readonly type: 'dataplane.release_requested' };
 

@@ -6,9 +6,9 @@ export type Bus<Message> = {
 };
 
 /**
- * Delivers each message to all subscribers before the next message, also if a subscriber publishes during its
- * call. `observeOn` must precede `share`: a separate queue for each subscriber would change the order of
- * messages.
+ * Creates a bus. The bus delivers each message to all subscribers before it delivers the next message, also
+ * if a subscriber publishes a message while it handles one. `observeOn` must precede `share`: with a
+ * separate queue for each subscriber, the order of messages could change.
  */
 export function createBus<Message>(): Bus<Message> {
   const inbox = new Subject<Message>();

@@ -12,22 +12,24 @@ export type PolicyTarget =
 
 export type PolicyWrite = {
   /**
-   * `put` writes a record or group, `delete` removes it. `activate` activates a stored record without
-   * rewriting it (D5).
+   * `put` writes a record or a source group, `delete` removes it. `activate` makes a stored record the
+   * active one without changing its policy (D5).
    */
   readonly operation: 'put' | 'delete' | 'activate';
   readonly target: PolicyTarget;
   /** The id of the source group that the request writes. If omitted, the request writes the whole policy. */
   readonly sourceGroup?: string;
-  /** The form of the body. The body of a single group has the form of the policy that contains the group. */
+  /**
+   * The form of the body. For a single source group, this is the form of the policy that contains the group.
+   */
   readonly form: Form;
   /** The bytes of the request body; empty for `delete` and `activate`. */
   readonly body: Uint8Array;
   readonly ifMatch: string | undefined;
   readonly ifNoneMatch: string | undefined;
   /**
-   * Whether a stored policy is also activated. The query `?activate=false` stores the policy without
-   * activating it (D5).
+   * Whether the written policy also becomes the active policy. With the query `?activate=false`, it is only
+   * stored (D5).
    */
   readonly activate: boolean;
   readonly dryRun: boolean;
@@ -39,7 +41,7 @@ export type PolicyWrite = {
 export type Refusal = {
   readonly kind: 'refused';
   readonly code: RefusalCode;
-  /** One plain sentence that describes the refusal to the operator. */
+  /** One sentence that explains the refusal to the operator. */
   readonly detail: string;
   readonly problems?: readonly Problem[];
 };
@@ -69,15 +71,15 @@ export type PolicyWritten = {
   readonly kind: 'written';
   readonly created: boolean;
   /**
-   * The record, and as `body` the text that was written: the PolicyConfig or the source group. The body is
-   * empty after a removal.
+   * The stored record. `body` is the text that was written: the PolicyConfig or the source group. It is
+   * empty after a source group was removed.
    */
   readonly stored: StoredPolicy;
   readonly generation: number;
   readonly warnings: readonly Warning[];
   /**
-   * The proof of the activated program. Null if no program was activated, or if no dataplane enforces
-   * policies.
+   * The proof of the activated program. Null if the write activated no program, or if the node has no
+   * dataplane.
    */
   readonly proof: Proof | null;
 };
@@ -87,12 +89,15 @@ export type PolicyDeleted = {
   readonly warnings: readonly Warning[];
 };
 /**
- * The result of a dry run. A dry run performs all steps of a write before the commit, and returns the record
+ * The result of a dry run: it performs all steps of a write before the commit, and then returns the record
  * that the write would store.
  */
 export type PolicyChecked = {
   readonly kind: 'checked';
-  /** The record, and as `body` the text that the write would store: the PolicyConfig or the source group. */
+  /**
+   * The record that the write would store. `body` is the text that it would write: the PolicyConfig or the
+   * source group.
+   */
   readonly stored: StoredPolicy;
   readonly warnings: readonly Warning[];
   /** The size of the compiled program in cache lines of 64 bytes. */

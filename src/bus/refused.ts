@@ -1,7 +1,8 @@
 import type { Refusal } from './policy-requests.js';
 
 /**
- * An error that contains a refusal. A statechart that catches the error returns the refusal to the requester.
+ * An error that contains a refusal. A statechart that catches this error sends the refusal to the sender of
+ * the request.
  */
 export class Refused extends Error {
   override readonly name = 'Refused';
@@ -10,7 +11,10 @@ export class Refused extends Error {
   }
 }
 
-/** Returns the outcome of a request if it succeeded; throws a `Refused` error if the outcome is a refusal. */
+/**
+ * Returns the outcome of a request if the request succeeded. Throws a `Refused` error if the outcome is a
+ * refusal.
+ */
 export function accepted<T extends { readonly kind: string }>(outcome: T | Refusal): T {
   if (isRefusal(outcome)) throw new Refused(outcome);
   return outcome;

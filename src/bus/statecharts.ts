@@ -9,8 +9,8 @@ type Stamp = {
 };
 
 /**
- * The snapshot of an actor in the Stately inspector protocol. An actor without a statechart has only a
- * status.
+ * The snapshot of an actor in the Stately inspector protocol. If the actor has no statechart, only `status`
+ * is present.
  */
 export type InspectedSnapshot = {
   readonly status: 'active' | 'done' | 'error' | 'stopped';
@@ -22,7 +22,7 @@ export type InspectedSnapshot = {
 };
 type InspectedEvent = { readonly type: string; readonly [member: string]: unknown };
 
-/** A message about an actor in the Stately inspector protocol. Secrets are removed from the message. */
+/** A message about an actor in the Stately inspector protocol. It contains no secrets. */
 export type Inspection =
   | (Stamp & {
       readonly type: '@xstate.actor';
@@ -50,11 +50,10 @@ export type Statechart = {
   readonly value: unknown;
   readonly tags: readonly string[];
   readonly context: Readonly<Record<string, unknown>>;
-  /** The time when the statechart entered its current state. */
+  /** The time at which the statechart entered its current state. */
   readonly since: string;
   /**
-   * The latest events of actors with this name, the oldest event first. Events of earlier, ended actors are
-   * included.
+   * The latest events of all actors with this name, oldest first, including those of actors that have ended.
    */
   readonly recent: readonly { readonly time: string; readonly event: string; readonly value: unknown }[];
 };
@@ -63,15 +62,15 @@ export type Statechart = {
 export type Statecharts = {
   charts(): readonly Statechart[];
   /**
-   * Returns an `@xstate.actor` message with a current snapshot for every running actor; a parent precedes its
-   * children.
+   * Returns an `@xstate.actor` message with the current snapshot of each running actor. A parent comes
+   * before its children.
    */
   actors(): readonly Inspection[];
   /** Returns the latest inspection messages of all actors, the oldest message first. */
   recent(): readonly Inspection[];
   /**
-   * Calls the listener synchronously for every later inspection message, in order. Returns a function that
-   * removes the listener.
+   * Calls the listener synchronously for each inspection message from now on, in order. Returns a function
+   * that removes the listener.
    */
   watch(listener: (inspection: Inspection) => void): () => void;
 };

@@ -1,6 +1,6 @@
 /**
- * The constants in this file repeat constants of `bpf/weir.h`. A test compares them with the BTF of the
- * compiled object.
+ * The numbers in this file must equal those in `bpf/weir.h`. A test compares most of the enums with the BTF
+ * of the compiled object.
  */
 export const LAYOUT_VERSION = 6;
 export const LINE_WORDS = 16;
@@ -34,8 +34,8 @@ export const DROP_REASON = {
 } as const;
 
 /**
- * The meaning of each drop reason and the remedy for the operator. `docs/errors.md` is generated from this
- * table.
+ * For each drop reason, a sentence for the operator about the cause, and in some cases the remedy.
+ * `docs/errors.md` is generated from this table.
  */
 export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REASON, 'none'>, string>> = {
   malformed: 'A header is invalid or truncated.',
@@ -117,13 +117,14 @@ export const FLOW_STATE = {
 } as const;
 export type FlowState = keyof typeof FLOW_STATE;
 export const FLOW_STATES = 16;
-/** The datapath counts flow times in ticks. One tick is 2^20 ns. */
+/** The datapath stores the time of the last packet of a flow in ticks. One tick is 2^20 ns. */
 export const TICK_NS = 1 << 20;
 /** The datapath stores the opening time of a flow in units of 2^23 ns. */
 export const OPENED_SHIFT = 23;
 
 /**
- * Returns an array that maps each number of `numbers` back to its name. An unused number maps to undefined.
+ * Returns an array with the name of each number in `numbers`: the index is the number. An index without a
+ * name has the value undefined.
  */
 export function namesByNumber<N extends string>(numbers: Readonly<Record<N, number>>): readonly (N | undefined)[] {
   const names: (N | undefined)[] = [];

@@ -1,6 +1,6 @@
 import type { FlowState, ReversePath } from './datapath-numbers.js';
 
-/** For each flow state, the milliseconds without a packet after which a flow in this state ends. */
+/** For each flow state: if a flow in this state has no packet for this many milliseconds, it ends. */
 export type FlowTimeouts = Readonly<Record<FlowState, number>>;
 
 export type DatapathOptions = {
@@ -9,14 +9,14 @@ export type DatapathOptions = {
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: ReversePath;
   /**
-   * Milliseconds after the first activation during which the datapath accepts TCP connections without a SYN.
-   * The period applies only to a new flow table (D18).
+   * For this many milliseconds after the first activation, the datapath also accepts TCP packets of
+   * connections whose SYN it has not seen. This applies only to a new flow table (D18).
    */
   readonly pickupMs: number;
   readonly flowCapacity: number;
   /**
-   * The fraction of the flow table that the flows of one source may use. The limit applies while more than
-   * half of the table is full (D18).
+   * The fraction of the flow table that the flows of one source may use when the table is half full. The
+   * limit shrinks while the table fills up further. Below half, no limit applies (D18).
    */
   readonly flowShare: number;
   readonly timeoutsMs: FlowTimeouts;
@@ -32,15 +32,18 @@ export type DatapathOptions = {
   readonly divertDns?: boolean;
   /** The IPv4 address and port where the service plane listens; null without a service plane. */
   readonly servicePlane?: { readonly address: number; readonly port: number } | null;
-  /** The maximum number of addresses that can be granted at the same time. */
+  /** The maximum number of addresses that can have a grant at the same time. */
   readonly grantCapacity: number;
-  /** The bits of the packet mark (`skb->mark`) that Weir uses. The guard uses the lowest bit of this mask. */
+  /**
+   * The bits of the packet mark (`skb->mark`) that Weir uses. The guard (Weir's nftables rules) uses the
+   * lowest bit of this mask.
+   */
   readonly markMask: number;
   /** The folder in a BPF file system where the datapath pins its maps and links. */
   readonly pinPath: string;
-  /** The maximum size of a program, in cache lines of 64 bytes. */
+  /** The maximum size of a compiled policy, in cache lines of 64 bytes. */
   readonly programCapacity: number;
-  /** Whether to attach the TC programs by a clsact qdisc even if the kernel supports TCX. */
+  /** Whether to attach the BPF programs through a clsact qdisc even if the kernel supports TCX. */
   readonly forceClsact?: boolean;
   /**
    * The interval in milliseconds at which the datapath thread checks for the changes that `Datapath.watch`

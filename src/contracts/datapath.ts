@@ -10,98 +10,106 @@ import type { Decider } from './rule-names.js';
 import type { SpliceOffload } from './splice-offload.js';
 
 /**
- * The kernel operations that the dataplane part calls. A worker thread of `src/dataplane` implements them.
+ * The operations on the kernel that the dataplane actor calls. A worker thread of `src/dataplane` implements
+ * them.
  */
 export type Datapath = {
   /**
-   * Returns the features that this kernel or the user of this process lacks; an empty list if all features
-   * are present. Attaches no BPF program.
+   * Returns the features that the kernel does not have or that the user of this process may not use. Returns
+   * an empty list if no feature is missing. Attaches no BPF program.
    */
   probe(): Promise<readonly Missing[]>;
-  /** Loads the BPF programs. Adopts pinned maps and links of the same layout if they exist (D20). */
+  /**
+   * Loads the BPF programs. If an earlier process left pinned maps and links of the same layout, adopts them
+   * (D20).
+   */
   open(): Promise<Adoption>;
   /**
-   * Attaches the BPF programs to every interface that matches the configuration, and creates the guard
-   * (D20a). A repeated call has no further effect.
+   * Attaches the BPF programs to every interface that matches the configuration, and creates the guard,
+   * Weir's nftables rules (D20a). If this is already done, does nothing.
    */
   attach(): Promise<readonly Attachment[]>;
   /**
-   * Returns the faults that prevent the configured policing, and warnings. The change `review_changed`
-   * reports a different result.
+   * Returns the faults that prevent the configured policing, and warnings. If the result changes later,
+   * `watch` reports `review_changed`.
    */
   review(): Promise<Review>;
   /**
-   * Writes a compiled policy to the idle slot. Throws `CapacityExceeded` before any byte is written if the
-   * policy is too large.
+   * Writes a compiled policy to the idle slot. If the policy is too large, throws `CapacityExceeded` before
+   * it writes a byte to the slot.
    */
   stage(program: Program, generation: number): Promise<Staged>;
   /**
-   * Classifies the packets of a sample with the program in the staged slot. If a verdict differs from the
-   * expected verdict, discards the staged slot and throws `ProofFailed`.
+   * Makes the datapath classify the packets of a sample by the program in the staged slot. If a verdict
+   * differs from the expected verdict, discards the staged program and throws `ProofFailed`.
    */
   prove(sample: ProofSample): Promise<Proof>;
   /**
-   * Puts the staged slot in force by one store to the `active` map. Resolves after the store; the RCU grace
-   * period continues in the background.
+   * Puts the staged program in force by one store to the map `active`. Resolves after the store; the RCU
+   * grace period continues in the background.
    */
   flip(): Promise<{ readonly epoch: number }>;
   /** Discards the program in the staged slot. */
   unstage(): Promise<void>;
   /**
    * Grants addresses for patterns (D12). When the promise resolves, the grants are in force, also for a
-   * staged program. Returns the number of addresses that were refused because the grant table was full.
+   * staged program. Returns the number of grants that the datapath refused because the grant table was full.
    * Ignores a pattern that no program contains.
    */
   grant(grants: readonly Grant[]): Promise<{ readonly refused: number }>;
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
-   * Returns a port by which another thread requests and looks up grants directly in the datapath thread.
-   * `#contracts/grant-messages.js` defines the messages. The port closes when the datapath closes.
+   * Returns a message port to the datapath thread. Through it, another thread requests new grants and looks
+   * up grants. `#contracts/grant-messages.js` defines the messages. The port closes when the datapath
+   * closes.
    */
   grantPort(): Promise<MessagePort>;
   /**
-   * Returns the BPF maps in which the service plane registers connections for the splicing offload. The maps
-   * are valid while the datapath is open.
+   * Returns the BPF maps and the BPF program with which the service plane hands spliced connections over to
+   * the datapath (splicing offload). They are valid while the datapath is open.
    */
   spliceOffload(): Promise<SpliceOffload>;
   /**
-   * Returns the present grants. After a restart, a grant is omitted until a program that contains its pattern
-   * is staged, because the kernel does not store the pattern text.
+   * Returns the unexpired grants. After a restart, a grant is omitted until a program that contains its
+   * pattern is staged, because the kernel does not store the pattern text.
    */
   learned(): Promise<readonly Learned[]>;
-  /** Returns the interfaces on which packets from `source` arrive, according to the routes of the node. */
+  /**
+   * Returns the interface on which packets from `source` arrive, according to the routes of the node, and
+   * the policed interfaces.
+   */
   arrival(source: number): Promise<Arrival>;
   stats(): Promise<DatapathStats>;
   /**
-   * Returns the hits of the policy in force, in the order of its rules. Returns null until this process has
-   * put a policy in force.
+   * Returns the hits of the rules and defaults of the policy in force, in the order of their ranks. Returns
+   * null until this process has put a policy in force.
    */
   hits(query: HitQuery): Promise<HitReport | null>;
   /**
-   * Returns live flows in the order of their keys. A flow that opens or ends during the query does not change
-   * this order.
+   * Returns live flows, ordered by their keys. If flows open or end between two pages, the order of the
+   * other flows does not change.
    */
   flows(query: FlowQuery): Promise<FlowPage>;
   /**
-   * Ends flows. The datapath then classifies the next packet of an ended flow like the first packet of a new
-   * flow. Returns the number of ended flows.
+   * Ends the flows that match the filter, and returns their number. The datapath then classifies the next
+   * packet of an ended flow like the first packet of a new flow.
    */
   cutFlows(filter: FlowFilter): Promise<number>;
   /**
-   * Calls the listener on every change: an interface appeared or vanished, a link or the guard was lost, or
-   * the forwarding mode changed.
+   * Calls the listener on every change that `DatapathChange` lists, such as a lost link. Returns a function
+   * that removes the listener.
    */
   watch(listener: (change: DatapathChange) => void): () => void;
   /**
-   * Passes the event source of each opened datapath to the callback of the latest call. The callback may send
-   * the source to another thread. While no thread reads the events, the ring buffer fills up and the kernel
-   * counts the lost events.
+   * Calls the callback with the event source of each opened datapath. A later call of `takeEvents` replaces
+   * the callback. The callback may send the source to another thread. While no thread reads the events, the
+   * ring buffer fills up, and the datapath counts the lost events.
    */
   takeEvents(taker: (source: EventSource) => void): void;
   /**
-   * Selects the events that the kernel sends; initially the kernel sends no event (D34). The selection also
-   * applies to a datapath that is opened later. Resolves when the kernel has the selection, or immediately if
-   * no datapath is open.
+   * Selects the kinds of events that the datapath reports; initially it reports none (D34). The selection
+   * also applies to a datapath that is opened later. Resolves when the datapath has the selection, or
+   * immediately if no datapath is open.
    */
   setEventsWanted(wanted: EventsWanted): Promise<void>;
   /** Closes all file descriptors of the datapath. Pinned BPF programs continue to enforce the policy. */
@@ -109,23 +117,23 @@ export type Datapath = {
 };
 
 /**
- * `packets`: the kernel reports single packets, and flows that pass under audit. `flows`: the kernel reports
- * the opening and the end of each flow.
+ * `packets`: the datapath reports single packets, such as denied packets, and flows that pass only because
+ * of audit mode. `flows`: the datapath reports the opening and the end of each flow.
  */
 export type EventsWanted = { readonly packets: boolean; readonly flows: boolean };
 export const NO_EVENTS: EventsWanted = { packets: false, flows: false };
 
 /**
- * A feature that the kernel or the user of this process lacks, and a sentence about the feature for the
- * operator.
+ * A feature that the kernel does not have, or that the user of this process may not use. `sentence` tells
+ * the operator about it.
  */
 export type Missing = { readonly what: string; readonly sentence: string };
 
 export type Adoption = {
   readonly adopted: boolean;
   /**
-   * Generation and SHA-256 (hex) of the program in force. Null if no datapath was adopted, or if the adopted
-   * datapath never had a program in force.
+   * Generation and SHA-256 (hex) of the program in force. Null if no datapath was adopted, or if no program
+   * was ever put in force in the adopted datapath.
    */
   readonly inForce: { readonly generation: number; readonly imageSha256: string } | null;
 };
@@ -134,9 +142,7 @@ export type Attachment = {
   readonly ifindex: number;
   readonly by: 'tcx' | 'clsact';
 };
-/**
- * Faults and warnings are sentences for the operator. Each sentence names an interface or an nftables chain.
- */
+/** The result of a review. Faults and warnings are sentences for the operator. */
 export type Review = {
   /** Reasons why Weir does not police all traffic of an interface that it should police (D17). */
   readonly faults: readonly string[];
@@ -144,14 +150,17 @@ export type Review = {
 };
 export type Staged = { readonly lines: number; readonly capacityLines: number };
 
-/** Addresses to grant for a pattern. If an address already has a grant, the later expiry applies. */
+/**
+ * Addresses to grant for a pattern. If an address already has a grant for the pattern, the later of the two
+ * expiries applies.
+ */
 export type Grant = {
   /** The text of a `HostnamePattern`, such as `*.example.com`. */
   readonly pattern: string;
   readonly addresses: readonly number[];
   /**
    * The expiry in nanoseconds on the monotonic clock of `process.hrtime.bigint()`. The datapath rounds the
-   * expiry down to an eighth of a second.
+   * expiry down to units of 2^27 ns, which is about an eighth of a second.
    */
   readonly expiresAtNs: bigint;
 };
@@ -165,8 +174,8 @@ export type Learned = {
 export type DatapathChange =
   | { readonly type: 'interface_appeared' | 'interface_vanished' | 'link_lost'; readonly interface: string }
   /**
-   * Weir polices interfaces by name. If no configured name matches the new name, Weir no longer polices the
-   * interface.
+   * An interface got another name. Weir polices interfaces by name, so it polices the interface from now on
+   * only if the new name matches a configured name.
    */
   | {
       readonly type: 'interface_renamed';
@@ -177,29 +186,35 @@ export type DatapathChange =
     }
   | { readonly type: 'guard_lost' }
   /**
-   * Pins of maps or programs were removed or replaced. Without the pins, the next process cannot adopt the
-   * policy in force.
+   * Another process removed or replaced pins of BPF maps or programs. Without these pins, the next process
+   * cannot adopt the policy in force.
    */
   | { readonly type: 'pins_lost'; readonly pins: readonly string[] }
-  /** `Datapath.review` returns a new result. */
+  /** `Datapath.review` would return another result than at its last call. */
   | { readonly type: 'review_changed' }
-  /** Redirected DNS lookups do not reach the DNS proxy until the BPF program is attached again. */
+  /**
+   * Weir's routing rule or routing table is missing. Redirected packets do not reach the DNS proxy or the
+   * service plane until the next call of `attach` makes the rule again.
+   */
   | { readonly type: 'diversion_lost' }
   /**
-   * While the process has no free file descriptor, the datapath thread cannot check interfaces, the guard and
-   * third-party hooks. `fault` describes the failure; null: the checks work again.
+   * The process has no free file descriptor, so the datapath thread cannot check interfaces, the guard and
+   * third-party hooks. `fault` describes the failure; null means that the checks work again.
    */
   | { readonly type: 'watch_fault_changed'; readonly fault: string | null }
   /**
-   * The reasons why the flow table refuses new flows; an empty list if the table accepts new flows. This
-   * change requires no new attachment of BPF programs.
+   * `refusing` lists the reasons why the flow table refuses new flows; the list is empty if it accepts new
+   * flows. After this change, `attach` need not be called again.
    */
   | { readonly type: 'refusals_changed'; readonly refusing: readonly FlowRefusal[] }
-  /** The forwarding mode changed. This change is information for the operator; no part reacts to it. */
+  /** The forwarding mode changed. This change only informs the operator; no part of the node reacts to it. */
   | ({ readonly type: 'forwarding_changed' } & ForwardingNow)
   | { readonly type: 'worker_died'; readonly reason: string };
 
-/** The drop reasons of a packet that needs a new flow when the flow table has no room for the flow. */
+/**
+ * The drop reasons of a packet for which the datapath cannot open a new flow: the whole table is full, or
+ * the source has used its share.
+ */
 export const FLOW_REFUSALS = ['flow_table_full', 'flow_share'] as const;
 export type FlowRefusal = (typeof FLOW_REFUSALS)[number];
 
@@ -210,52 +225,56 @@ export type Counter = { readonly packets: bigint; readonly bytes: bigint };
 export type DatapathStats = {
   readonly generation: number;
   readonly activeFlows: number;
-  /** Number of flows that no reply has confirmed. `activeFlows` does not include these flows. */
+  /** Number of half-open flows, which no reply has confirmed. `activeFlows` does not include them. */
   readonly halfOpenFlows: number;
-  /** Start (milliseconds ago) and duration of the last sweep of the flow tables. */
+  /**
+   * The last sweep (the periodic walk over the flow table, which ends expired flows). The sweep runs in
+   * steps. `agoMs`: milliseconds since its last step began. `tookMs`: duration of all its steps, without the
+   * pauses.
+   */
   readonly sweep: { readonly agoMs: number; readonly tookMs: number };
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
   /**
-   * Packets of inspected connections. `handed`: packets redirected to the service plane. `joined`: packets
-   * that the datapath forwarded itself after the service plane had released the connection.
+   * Packets of inspected connections. `handed`: packets that the datapath redirected to the service plane.
+   * `joined`: packets of spliced connections that the datapath forwarded itself.
    */
   readonly inspected: { readonly handed: Counter; readonly joined: Counter };
   /** Counters of dropped packets. The key is the name of the drop reason (`drop_reason` in `bpf/weir.h`). */
   readonly drops: Readonly<Record<string, Counter>>;
   /**
-   * Packets that pass without a policy because of `dataplane.non_ipv4`: forwarded IPv6 packets, and frames
-   * that are neither IP nor ARP.
+   * Packets that pass without classification because `dataplane.non_ipv4` is `pass`: forwarded IPv6 packets,
+   * and frames that are neither IP nor ARP.
    */
   readonly nonIpv4Passed: Counter;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
-  /** The reasons why the flow table refused new flows in the last seconds. */
+  /** The reasons why the flow table refused new flows in the last seconds; empty if it refused none. */
   readonly refusing: readonly FlowRefusal[];
   readonly forwarding: ForwardingNow;
   /**
-   * Whether the datapath looks up routes for new flows in its own copy of the routing table, and not in the
-   * kernel.
+   * Whether the datapath looks up routes in its own copy of the node's routes, and not in the kernel's
+   * routing tables.
    */
   readonly routesCopied: boolean;
   /**
-   * Number of addresses since the start of this process that were not granted because the grant table was
-   * full.
+   * Number of grants that the datapath refused because the grant table was full, since the datapath was
+   * opened.
    */
   readonly grantsRefused: number;
   /**
-   * `lost`: events that were not sent because the ring buffer was full. `suppressed`: events that were not
-   * sent because their source exceeded its limit of events.
+   * `lost`: events that the datapath could not send because the ring buffer was full. `suppressed`: events
+   * that it did not send because their source had exceeded its limit of events.
    */
   readonly events: { readonly sent: bigint; readonly lost: bigint; readonly suppressed: bigint };
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
 };
 
 export type HitQuery = {
-  /** Ids of source groups; an empty list selects all groups. */
+  /** Ids of source groups; the report has only hits of these groups. An empty list selects all groups. */
   readonly groups: readonly string[];
   readonly rules: readonly string[];
   readonly unused: boolean | undefined;
-  /** The rank from which the report starts: `next` of the previous report, or 0. */
+  /** The rank at which the report begins: 0, or the value `next` of the previous report. */
   readonly from: number;
   readonly limit: number;
 };
@@ -274,11 +293,14 @@ export type Hit = {
   readonly bytes: bigint;
   /** The time of the last hit; null if the rule or default was never hit. */
   readonly lastMs: number | null;
-  /** The start of the period without any hit; null if the rule or default was hit. */
+  /** If the rule or default was never hit, the time since when its hits are counted; otherwise null. */
   readonly unusedSinceMs: number | null;
 };
 
-/** A flow matches the filter if it matches an element of every list. An empty list matches every flow. */
+/**
+ * A flow matches the filter if it matches an element of every non-empty list, and every other field that is
+ * not undefined.
+ */
 export type FlowFilter = {
   readonly sources: readonly Prefix[];
   readonly destinations: readonly Prefix[];
@@ -299,19 +321,22 @@ export type FlowFilter = {
 export type FlowVerdict = 'allow' | 'audit' | 'redirect';
 export type FlowQuery = {
   readonly filter: FlowFilter;
-  /** `next` of the previous page; this page continues after this flow key. Null for the first page. */
+  /**
+   * The value `next` of the previous page: a flow key, after which this page begins. Null for the first
+   * page.
+   */
   readonly after: Uint8Array | null;
   readonly limit: number;
 };
 export type FlowPage = {
-  /** The number of matching flows on all pages together. */
+  /** The number of all flows that match the filter, also those on other pages. */
   readonly matched: number;
   readonly items: readonly LiveFlow[];
   readonly next: Uint8Array | null;
 };
 /**
- * A live flow. The source is the endpoint that opened the flow, and the first element of each pair belongs to
- * the source. Addresses are in host byte order, times in milliseconds since 1970.
+ * A live flow. The source is the endpoint that opened the flow, and the first element of each pair belongs
+ * to it. Addresses are in host byte order, times in milliseconds since 1970.
  */
 export type LiveFlow = {
   readonly source: number;
@@ -322,13 +347,13 @@ export type LiveFlow = {
   readonly icmpId: number | null;
   readonly state: FlowState;
   /**
-   * The verdict for the flow. Null if no policy decided the flow, because the flow was opened from an
-   * interface that is not policed (`foreign`).
+   * The verdict for the flow. Null if no policy decided the flow, because an interface that is not policed
+   * received its first packet (`foreign`).
    */
   readonly verdict: FlowVerdict | null;
   /**
-   * The rule or default that decided the flow. Null if no policy decided the flow, or if the rule names of
-   * that policy were discarded.
+   * The rule or default that decided the flow. Null if no policy decided the flow, or if the node no longer
+   * has the rule names of that policy.
    */
   readonly decider: Decider | null;
   readonly foreign: boolean;
@@ -342,8 +367,8 @@ export type LiveFlow = {
   readonly lastSeenMs: number;
   readonly expiresInMs: number;
   /**
-   * The interfaces on which packets of the source and of the destination arrive. An element is null before
-   * the first packet from that endpoint, or if the interface is not policed.
+   * The interfaces on which packets of the source and of the destination arrive. An element is null until a
+   * packet from that endpoint arrives on a policed interface.
    */
   readonly interfaces: readonly [string | null, string | null];
 };

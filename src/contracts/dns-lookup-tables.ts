@@ -3,25 +3,25 @@ import type { Intervals } from './interval-map.js';
 
 /**
  * The tables by which `LookupIndex` decides DNS lookups (D11). They contain only arrays of numbers, so that
- * threads can share them. Patterns have the numbers of `Program.names`; `words` and `defaults` contain
- * verdict words.
+ * threads can share them. The number of a pattern is its index in `Program.names`. `words` and `defaults`
+ * contain verdict words.
  */
 export type LookupTables = {
   /** Maps a source address to its class. The same groups decide the lookups of all sources in a class. */
   readonly sources: Intervals;
   readonly classes: {
     /**
-     * Class `c` uses the elements `offsets[c]` … `offsets[c + 1] - 1` of `groups`. They are the groups that
-     * decide lookups by hostname, in ascending order.
+     * Class `c` uses the elements `offsets[c]` … `offsets[c + 1] - 1` of `groups`: the groups that decide
+     * its lookups by hostname, in ascending order.
      */
     readonly offsets: Uint32Array;
     readonly groups: Uint32Array;
-    /** For each class, the verdict word for lookups that no hostname rule decides earlier. */
+    /** For each class, the verdict word that applies if no hostname rule of its groups decides the lookup. */
     readonly defaults: Uint32Array;
   };
   /**
-   * The groups that decide lookups by pattern `p` have the indexes `offsets[p]` … `offsets[p + 1] - 1` in
-   * `groups`, ascending. `words` contains the verdict word of each such group.
+   * The groups with rules for pattern `p` are the elements `offsets[p]` … `offsets[p + 1] - 1` of `groups`,
+   * in ascending order. `words` contains the verdict word of each of these groups.
    */
   readonly patterns: {
     readonly offsets: Uint32Array;
@@ -32,13 +32,13 @@ export type LookupTables = {
 };
 
 /**
- * The tables by which `NameIndex` finds the patterns that match a name. Patterns have the numbers of
- * `Program.names`.
+ * The tables by which `NameIndex` finds the patterns that match a name. The number of a pattern is its index
+ * in `Program.names`.
  */
 export type NameTables = {
   /**
    * For each pattern, its name in DNS wire format, without the `*.` of a suffix pattern. The name is empty
-   * for `*` and for a regular expression.
+   * for the pattern `*` and for a regular expression.
    */
   readonly wires: { readonly bytes: Uint8Array; readonly offsets: Uint32Array };
   /**

@@ -1,10 +1,10 @@
 import type { LookupTables } from './dns-lookup-tables.js';
 import type { Program } from './program.js';
 
-/** The tables that decide DNS lookups, taken from the program with this generation. */
+/** The tables that decide DNS lookups by the policy with this generation. */
 export type Lookups = {
   readonly generation: number;
-  /** The text of each pattern. The index is the pattern number in `LookupTables`. */
+  /** The text of each pattern, by the number that the pattern has in `LookupTables`. */
   readonly patterns: readonly string[];
   readonly tables: LookupTables;
 };

@@ -1,6 +1,6 @@
 /**
- * Whether the service plane of the node can inspect connections. `no_ca`: it cannot inspect connections that
- * a rule intercepts, because the intercept CA is missing.
+ * The state of the service plane. `inspecting`: it can inspect connections. `no_ca`: it can, except those
+ * that a rule intercepts, because the intercept CA is missing. `absent`: it does not run.
  */
 export type PlaneState = 'inspecting' | 'no_ca' | 'absent';
 
@@ -13,46 +13,48 @@ export type ExplainNode = {
   /** The IPv4 addresses of the node itself. */
   readonly own: readonly number[];
   /**
-   * `absent`: the configuration has no `dataplane` section. `away`: the dataplane is configured but does not
-   * run now.
+   * `absent`: the configuration has no `dataplane` section. `away`: it has this section, but the dataplane
+   * does not run now.
    */
   readonly dataplane: 'running' | 'absent' | 'away';
   /**
-   * Where DNS lookups for other servers go. `none`: to those servers. `proxy`: to the DNS proxy. `absent`:
-   * redirection to the DNS proxy is configured, but the proxy does not run.
+   * The destination of DNS lookups that clients send to other DNS servers. `none`: those servers. `proxy`:
+   * the DNS proxy, because redirection is configured. `absent`: redirection is configured, but the DNS proxy
+   * does not run.
    */
   readonly diverts: 'none' | 'proxy' | 'absent';
   readonly reversePath: 'strict' | 'loose' | 'off';
-  /** The interfaces on which packets from the source arrive; null if they are unknown. */
+  /** The interface on which packets from the source arrive; null if it could not be determined. */
   readonly arrival: Arrival | null;
-  /** The live flow of the packet; null if the packet has no flow, or if its flow is unknown. */
+  /** The live flow to which the packet belongs; null if there is none, or if the flows cannot be read now. */
   readonly flow: OpenFlow | null;
 };
 
-/** The interfaces on which packets from a source arrive, according to the routes of the node. */
+/** The interface on which packets from a source arrive, according to the routes of the node. */
 export type Arrival = {
-  /** Names of the policed interfaces on the node. */
+  /** Names of the interfaces of the node that Weir polices. */
   readonly policed: readonly string[];
   /**
    * The interface through which the route to the source leads. `nowhere`: the node has no route to the
-   * source. `unknown`: the route depends on more than the source address.
+   * source, or the source is an address of the node. `unknown`: the route depends on more than the source
+   * address.
    */
   readonly by: { readonly interface: string } | 'nowhere' | 'unknown';
 };
 
 export type OpenFlow = {
-  /** Whether the packet is a reply: sent by the endpoint that did not open the flow. */
+  /** Whether the endpoint that did not open the flow sent the packet. */
   readonly isReply: boolean;
   /**
-   * Whether the policy in force decided the flow. If not, the datapath classifies the next packet of the flow
-   * again.
+   * Whether the policy in force decided the flow. If an earlier policy did, the datapath classifies the next
+   * packet of the flow again.
    */
   readonly isCurrent: boolean;
   /** The verdict for the flow; null if no policy decided the flow. */
   readonly verdict: 'allow' | 'audit' | 'redirect' | null;
   /**
-   * The id of the group that decided the flow. Null if a default of the policy decided, or if the rule names
-   * of the policy were discarded.
+   * The id of the group that decided the flow. Null if a default of the policy decided it, or if the node no
+   * longer has the rule names of the policy.
    */
   readonly group: string | null;
   readonly rule: string | null;

@@ -12,21 +12,22 @@ export type GrantRequest = {
   readonly expiriesNs: Float64Array;
 };
 /**
- * The reply to a `GrantRequest`, sent when the grants are in force. `refused` is the number of addresses that
- * were not granted because the grant table was full; null if no grant was possible.
+ * The reply to a `GrantRequest`, sent when the grants are in force. `refused` is the number of grants that
+ * the datapath refused because the grant table was full. Null: no address was granted, because the datapath
+ * is not open.
  */
 export type GrantAnswer = { readonly id: number; readonly refused: number | null };
 
 /**
- * Requests the patterns for which an address has a grant. `expiredToo`: also the patterns whose grant expired
- * recently.
+ * Asks for which patterns an address has a grant. `expiredToo`: include patterns whose grant has expired but
+ * is still stored.
  */
 export type GrantedRequest = { readonly id: number; readonly address: number; readonly expiredToo: boolean };
-/** The reply to a `GrantedRequest`. `patterns` is null if the datapath thread cannot read the grants now. */
+/** The reply to a `GrantedRequest`. `patterns` is null if the datapath is not open. */
 export type GrantedReply = { readonly id: number; readonly patterns: readonly string[] | null };
 
 /**
- * Counts of decisions by rule or default since the previous `HitsMessage`. The datapath thread sends no
+ * How often each rule or default has decided since the previous `HitsMessage`. The datapath thread sends no
  * reply.
  */
 export type HitsMessage = { readonly hits: readonly DecidedHit[] };
@@ -35,6 +36,6 @@ export type DecidedHit<By = number | Decider> = {
   /** The deciding rule or default: its rank in the program of `generation`, or its names. */
   readonly by: By;
   readonly count: number;
-  /** The time of the last decision, in nanoseconds on the monotonic clock. */
+  /** The time of the last of these decisions, in nanoseconds on the monotonic clock. */
   readonly lastNs: bigint;
 };

@@ -1,4 +1,4 @@
-/** The facts about an HTTP request that rules match. All versions of HTTP have this form. */
+/** The properties of an HTTP request that rules match. They have the same form for all versions of HTTP. */
 export type RequestFacts = {
   /** The method as the client sent it; methods are case-sensitive (RFC 9110, 9.1). */
   readonly method: string;
@@ -14,13 +14,13 @@ export type RequestFacts = {
 export type ResponseFacts = { readonly headers: Headers };
 
 /**
- * Header fields in the order of arrival. Hop-by-hop fields are removed, because the service plane does not
+ * Header fields in the order of arrival. Hop-by-hop fields are missing, because the service plane does not
  * forward them.
  */
 export type Headers = readonly Header[];
 
 /**
- * A header field. `name` is in lower case. `sent` is the name with the case that the sender used, if the
- * version of HTTP preserves case.
+ * A header field. `name` is in lower case. `sent` is the name as the sender wrote it, if the HTTP version
+ * preserves upper and lower case.
  */
 export type Header = readonly [name: string, value: string, sent?: string];

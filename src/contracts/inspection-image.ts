@@ -2,14 +2,16 @@ import type { Policy } from './policy-model.js';
 import type { Program } from './program.js';
 
 /**
- * The whole policy if a rule has TLS matchers or a hostname; otherwise only its program. A program alone can
- * decide connections by addresses and ports.
+ * The policy if at least one rule has TLS matchers or a hostname; otherwise only the compiled program, which
+ * is then enough to decide by addresses and ports.
  */
 type PolicyOrProgram<P> =
   | { readonly program: Program; readonly policy: null }
   | { readonly program: null; readonly policy: P };
 
-/** The policy or program by which the service plane decides redirected connections, and its generation. */
+/**
+ * The policy or the program by which the service plane decides redirected connections, and its generation.
+ */
 export type Inspection = PolicyOrProgram<Policy> & { readonly generation: number };
 
 /** The form in which an `Inspection` is sent to a service-plane thread. */
@@ -21,7 +23,7 @@ export type InspectionImage = PolicyOrProgram<PolicyImage> & {
 
 /** A serialised policy in memory that several threads share. */
 export type PolicyImage = {
-  /** The policy without its rules, serialised by `v8.serialize`. */
+  /** The policy without the rules of its groups, serialised by `v8.serialize`. */
   readonly heads: Uint8Array;
   /** Memory chunks that contain the JSON texts of the source groups. */
   readonly chunks: readonly Uint8Array[];

@@ -5,6 +5,7 @@
 export type Intervals = { readonly starts: Uint32Array; readonly values: Uint32Array };
 
 /**
- * Many interval maps in one pair of arrays. Map `m` has the intervals `offsets[m]` … `offsets[m + 1] - 1`.
+ * Many interval maps in one pair of arrays. Map number `m` has the intervals with the indexes `offsets[m]` …
+ * `offsets[m + 1] - 1`.
  */
 export type IntervalPool = Intervals & { readonly offsets: Uint32Array };

@@ -1,6 +1,6 @@
 /**
- * A hostname that a client looked up, and the grants of its addresses. Addresses are in host byte order,
- * times in milliseconds since 1970.
+ * A hostname that a client has looked up, and its addresses that have a grant, with the patterns of these
+ * grants. Addresses are in host byte order, times in milliseconds since 1970.
  */
 export type KnownName = {
   readonly hostname: string;

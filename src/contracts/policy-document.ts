@@ -1,6 +1,7 @@
 /**
- * The shapes of a policy document as operators write it. The management API returns the document unchanged
- * (D6). `policy-schema.ts` checks these shapes; `normalise.ts` converts a document into the policy model.
+ * The types of a policy document as operators write it. The management API returns the document unchanged
+ * (D6). `policy-schema.ts` validates documents by these types. `normalise.ts` converts a document into the
+ * policy model.
  */
 export type ActionWord = string;
 type Mode = 'audit' | 'enforce';

@@ -1,16 +1,17 @@
 import type { TlsMatchConfig } from './policy-document.js';
 
 /**
- * This file defines the policy model that evaluators and the compiler use. The model has all defaults,
- * keywords in lower case, and groups and rules in the order of evaluation (D3). IPv4 addresses are unsigned
- * 32-bit numbers in host order: 10.0.0.1 is 0x0a000001.
+ * This file defines the policy model: a policy in the form that the evaluators and the compiler use. All
+ * defaults are filled in, keywords are in lower case, and groups and rules are in the order of evaluation
+ * (D3). IPv4 addresses are unsigned 32-bit numbers in host order: 10.0.0.1 is 0x0a000001.
  */
 export type Action = 'allow' | 'deny';
 export type Mode = 'audit' | 'enforce';
 
 /**
- * The result for a packet. `audit`: the packet matches a deny under audit, so the datapath passes and reports
- * it (D4).
+ * The result for a packet. `audit`: a deny matches the packet, but its mode is audit, so the datapath passes
+ * the packet and reports it (D4). `redirect`: a rule with TLS matchers may match, so the datapath sends the
+ * packet to the service plane.
  */
 export type Verdict = 'allow' | 'deny' | 'audit' | 'redirect';
 
@@ -28,12 +29,15 @@ export type HostnamePattern =
 export type Rule = {
   readonly id: string;
   /**
-   * JSON pointer of the rule, relative to its group. So a rule object stays equal when its group moves in the
-   * document.
+   * JSON pointer of the rule, relative to its group. So the rule object stays the same if its group moves to
+   * another place in the document.
    */
   readonly pointer: string;
   readonly action: Action;
-  /** The effective mode of the rule: its own mode, or the mode of its group if the rule has no mode. */
+  /**
+   * The mode that applies to the rule: the mode that the document gives the rule, or else the mode of its
+   * group.
+   */
   readonly mode: Mode;
   /** The union of `dst_cidrs` and `dst_ips`. An empty list matches any destination. */
   readonly destinations: readonly Prefix[];
@@ -45,8 +49,8 @@ export type Rule = {
   readonly sourcePorts: readonly Range[];
   readonly destinationPorts: readonly Range[];
   /**
-   * The ICMP types, including the default types of D14. An empty list matches any type. Types and codes are
-   * tested independently of each other.
+   * The ICMP types, with the default types of D14 added. An empty list matches any type. A packet must match
+   * `icmpTypes` and `icmpCodes`, each on its own.
    */
   readonly icmpTypes: readonly number[];
   readonly icmpCodes: readonly number[];
@@ -62,11 +66,11 @@ export type Group = {
   /** JSON pointer of the group in the document. */
   readonly pointer: string;
   readonly mode: Mode;
-  /** The source prefixes that the document lists. Addresses from selectors are not included. */
+  /** The source prefixes that the document lists. Addresses that selectors would add are not included. */
   readonly sources: readonly Prefix[];
   /**
-   * Whether the group has selectors. No selector was resolved yet. So for a source outside `sources`, the
-   * deny rules of the group match and its allow rules do not match (D19a).
+   * Whether the group has Kubernetes selectors. Weir does not resolve selectors yet. So for a source outside
+   * `sources`, the deny rules of the group match and its allow rules do not match (D19a).
    */
   readonly dynamic: boolean;
   /** The rules of the group in the order of evaluation (D3). */
@@ -85,8 +89,8 @@ export type Policy = {
 };
 
 /**
- * The packet fields that rules match. Ports are 0 for a protocol without ports. ICMP type and code are 0 for
- * other protocols.
+ * The packet fields that rules match. The ports are 0 if the protocol has no ports. ICMP type and code are 0
+ * if the protocol is not ICMP.
  */
 export type Packet = {
   readonly source: number;

@@ -1,8 +1,8 @@
 /** An error in a policy document. `pointer` is a JSON pointer (RFC 6901) into the body of the request. */
 export type Problem = { readonly pointer: string; readonly code: ProblemCode; readonly message: string };
 /**
- * A warning about a valid element of a document that is probably a mistake (D16). A warning never prevents a
- * write.
+ * A warning about a valid but probably mistaken element of a policy document (D16). A warning never prevents
+ * a write.
  */
 export type Warning = { readonly pointer: string; readonly code: WarningCode; readonly message: string };
 

@@ -1,7 +1,8 @@
 import type { EnvelopeMode, Form } from './policy-document.js';
 
 /**
- * A stored policy without its body (D5). The body is the JSON text of the policy, stored as it was sent (D6).
+ * The metadata of a stored policy (D5). The body, which is not included, is the JSON text of the policy as
+ * the client sent it (D6).
  */
 export type PolicyRecord = {
   readonly id: string;
@@ -26,7 +27,7 @@ export type StoredPolicy = { readonly record: PolicyRecord; readonly body: Uint8
 /** An edit of a text: `text` replaces the bytes from offset `from` up to offset `to`, which is excluded. */
 export type TextEdit = { readonly from: number; readonly to: number; readonly text: Uint8Array };
 
-/** An edit of the policy text that the record had at `revision`. */
+/** An edit of the policy text of a record. The offsets refer to the text at `revision`. */
 type BodyEdit = TextEdit & { readonly revision: number };
 
 /** A policy to store: its whole text, or an edit that produces the text from an earlier revision. */

@@ -4,16 +4,16 @@ import type { HostnamePattern } from './policy-model.js';
 import type { RuleNames } from './rule-names.js';
 
 /**
- * A program is a compiled policy: a deterministic function of the policy, independent of any kernel. Its
- * lookups are searches in interval maps, and every search finds an interval.
+ * A program is a compiled policy. It depends only on the policy, not on the kernel. A lookup in a program is
+ * a search in interval maps, and every search finds an interval.
  */
 export type Program = {
   /** Maps a source address to the number of its list in `lists`. */
   readonly sources: Intervals;
   /**
-   * A list decides the packets of sources to which the same groups apply. It has up to `MAX_RULE_BLOCKS`
-   * rule blocks, searched in order, and then a default verdict word. Each rule block has only lower
-   * ranks than the rule blocks after it.
+   * A list decides the packets of all sources to which the same groups apply. It has up to `MAX_RULE_BLOCKS`
+   * rule blocks, which are searched in order, and then a default verdict word. All ranks in a rule block are
+   * lower than the ranks in the rule blocks after it.
    */
   readonly lists: {
     readonly offsets: Uint32Array;
@@ -21,10 +21,10 @@ export type Program = {
     readonly defaults: Uint32Array;
   };
   /**
-   * Three numbers for each rule block, `NONE` if absent. `destinations`: its interval map in
-   * `Program.destinations`. `wildcards`: the port map of rules with any destination. `named`: a port map with
-   * the lowest verdict words of its hostname rules; a search can skip all granted names if these words are
-   * too high.
+   * Three map numbers for each rule block; `NONE` if the block has no such map. `destinations`: its map in
+   * `Program.destinations`. `wildcards`: the port map of its rules for any destination. `named`: a port map
+   * with the lowest verdict words of its hostname rules. If a search has already found a lower word, it
+   * skips these rules.
    */
   readonly ruleBlocks: {
     readonly destinations: Uint32Array;
@@ -34,8 +34,8 @@ export type Program = {
   /** Maps a destination address to the number of a port map in `portMaps`, or to `NONE`. */
   readonly destinations: IntervalPool;
   /**
-   * The port maps. They map a `portMapKey` to a verdict word, to `NO_MATCH`, or to `SOURCE_PORT_MAP | s`,
-   * where `s` is a map in `sourcePortMaps`. Equal port maps are stored once.
+   * The port maps. A port map maps a `portMapKey` to a verdict word, to `NO_MATCH`, or to `SOURCE_PORT_MAP |
+   * s`, where `s` is a map in `sourcePortMaps`. Equal port maps are stored once.
    */
   readonly portMaps: IntervalPool;
   /** Maps a source port to a verdict word or to `NO_MATCH`. */
@@ -43,9 +43,10 @@ export type Program = {
   /** The hostname patterns of all rules; each pattern appears once. */
   readonly names: readonly HostnamePattern[];
   /**
-   * For a rule block and a granted name, the additional port map to search. If rules with this name
-   * have destinations, `portMaps` contains `MAP | d`, where `d` is a map in `Program.destinations` (D10). The
-   * rows are sorted by rule block, then by name.
+   * Each row has a rule block, a hostname pattern and a port map. The port map is searched in addition if
+   * the destination has a grant for the pattern. If rules with this pattern have destinations, the port map
+   * is `MAP | d`, where `d` is a map in `Program.destinations` (D10). The rows are sorted by rule block,
+   * then by pattern.
    */
   readonly namePortMaps: {
     readonly ruleBlocks: Uint32Array;
@@ -54,7 +55,7 @@ export type Program = {
   };
   /** The tables that decide DNS lookups. */
   readonly lookups: LookupTables;
-  /** The number of ranks in the policy: the count of its rules and defaults. */
+  /** The number of ranks in the policy: the number of its rules and defaults. */
   readonly ranks: number;
   readonly ruleNames: RuleNames;
 };
@@ -65,7 +66,7 @@ export const SOURCE_PORT_MAP = 0x8000_0000;
 export const MAP = 0x8000_0000;
 
 /**
- * Returns the key of a packet in a port map. `low16` is the destination port; for ICMP, it is the type and
+ * Returns the key of a packet in a port map. `low16` is the destination port. For ICMP, it is type << 8 |
  * code.
  */
 export function portMapKey(protocol: number, low16: number): number {

@@ -2,21 +2,21 @@ import { u32At } from '#arrays/read.js';
 import type { Packet } from './policy-model.js';
 
 /**
- * Packets for the proof, each with the verdict word of the reference evaluator. The datapath classifies the
- * packets, and a different verdict word fails the proof (B5).
+ * Packets for the proof, each with the verdict word of the reference evaluator. The datapath classifies
+ * these packets. The proof fails if a verdict word differs (B5).
  */
 export type ProofSample = {
   /** The packets as 32-bit numbers, `PACKET_CELLS` numbers for each packet. `packetAt` decodes a packet. */
   readonly packets: Uint32Array;
   /** For each packet, the verdict word of the reference evaluator. */
   readonly expected: Uint32Array;
-  /** The number of equivalence classes of the policy; null if they are too many to count. */
+  /** The number of equivalence classes of packets in the policy; null if there are too many to count. */
   readonly classes: number | null;
-  /** Whether the sample contains a packet of every equivalence class. */
+  /** Whether the sample contains a packet of each equivalence class. */
   readonly complete: boolean;
 };
 
-/** A proof sample, or the promise of a sample that is computed while its program is staged. */
+/** A proof sample, or the promise of a sample that is computed while its program is being staged. */
 export type SampleOrPromise = ProofSample | Promise<ProofSample>;
 
 /** The result of the proof of a program before its activation. */
@@ -28,8 +28,8 @@ export type Proof = {
 };
 
 /**
- * A packet for which the datapath and the reference evaluator differ. `expected` and `found` are verdict
- * words.
+ * A packet that the datapath and the reference evaluator classify differently. `expected` is the verdict
+ * word of the evaluator, `found` that of the datapath.
  */
 export type ProofMismatch = { readonly packet: Packet; readonly expected: number; readonly found: number };
 

@@ -2,24 +2,23 @@ import type { Texts } from '#arrays/texts.js';
 import type { PolicyRecord } from './policy-record.js';
 
 /**
- * For each rank of a program, the names of its rule or default, and the identity under which hits are
+ * The names of the rule or default at each rank of a program, and the identity under which its hits are
  * counted.
  */
 export type RuleNames = {
   /** Id and revision of the policy record; null if no policy is active. */
   readonly policy: Pick<PolicyRecord, 'id' | 'revision'> | null;
   /**
-   * For each rank, the low and then the high 32 bits of the hit identity. The low 32 bits are 0 if and only
-   * if the rank is unused.
+   * For each rank, the low and then the high 32 bits of the hit identity. The low 32 bits are 0 exactly if
+   * the program does not use the rank.
    */
   readonly identities: Uint32Array;
   /**
-   * Maps each rank to the index of its group in the order of evaluation; `NONE` for the default of the
-   * policy.
+   * For each rank, the index of its group in the order of evaluation; `NONE` for the default of the policy.
    */
   readonly groups: Uint32Array;
   readonly groupIds: Texts;
-  /** For each rank, the id of its rule. The text is empty for the rank of a default. */
+  /** For each rank, the id of its rule; an empty text for the rank of a default. */
   readonly ruleIds: Texts;
 };
 

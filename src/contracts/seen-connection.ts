@@ -13,11 +13,14 @@ export type SeenConnection = {
   readonly destination: number;
   readonly destinationPort: number;
   readonly generation: number;
-  /** The rule or default that decided the connection; null if no rule was evaluated. */
+  /**
+   * The rule or default that decided the connection; null if the service plane decided before it evaluated a
+   * rule.
+   */
   readonly decider: Decider | null;
   readonly verdict: Verdict;
   /**
-   * An additional reason for the verdict besides the deciding rule; null if the rule alone explains the
+   * An additional reason for the verdict, besides the deciding rule; null if the rule alone explains the
    * verdict.
    */
   readonly reason: string | null;
@@ -26,11 +29,11 @@ export type SeenConnection = {
   readonly http: { readonly method: string; readonly host: string; readonly path: string } | null;
 };
 
-/** The connections that the service plane decided since its previous report. */
+/** The connections and HTTP requests that the service plane decided since its previous report. */
 export type SeenConnections = {
   readonly connections: readonly SeenConnection[];
-  /** The number of connections that the report omits because its buffer was full. */
+  /** How many connections and requests are missing in this report because the buffer for it was full. */
   readonly lost: number;
-  /** The number of omitted connections whose verdict was deny or audit. */
+  /** How many of the `lost` connections and requests had the verdict deny or audit. */
   readonly lostDenied: number;
 };

@@ -1,6 +1,6 @@
 /**
- * Equal DNS lookups within a short time: the same source, name, query type and decision. Addresses are in
- * host byte order, times in milliseconds since 1970.
+ * One or more DNS lookups within a short time with the same source, name, query type and decision. Addresses
+ * are in host byte order, times in milliseconds since 1970.
  */
 export type SeenLookup = {
   readonly source: number;
@@ -9,17 +9,20 @@ export type SeenLookup = {
   /** The number of the query type, such as 1 for A. */
   readonly type: number;
   readonly generation: number;
-  /** The verdict word of the decision, from the program with this generation. */
+  /** The verdict word that decided the lookup, from the policy with this generation. */
   readonly word: number;
   readonly count: number;
   readonly lastMs: number;
 };
-/** An address that the rebinding protection removed from answers to one source for one name. */
+/**
+ * An address that the DNS rebinding protection of the DNS proxy removed from answers to one source for one
+ * name.
+ */
 export type SeenRebinding = {
   readonly source: number;
   readonly hostname: string;
   readonly address: number;
-  /** A sentence that tells the operator why the address was removed. */
+  /** Tells the operator why the DNS proxy removed the address from the answers. */
   readonly reason: string;
   readonly generation: number;
   readonly count: number;
@@ -29,10 +32,13 @@ export type SeenRebinding = {
 export type SeenLookups = {
   readonly lookups: readonly SeenLookup[];
   readonly rebindings: readonly SeenRebinding[];
-  /** Addresses that received a grant for a name, and had no grant for this name before. */
+  /**
+   * Addresses for which the DNS proxy obtained a grant under a name, and that had no grant under this name
+   * before.
+   */
   readonly named: readonly { readonly address: number; readonly hostname: string }[];
-  /** The number of lookups that the report omits because its buffer was full. */
+  /** How many lookups are missing in this report because the buffer for it was full. */
   readonly lost: number;
-  /** The number of omitted lookups whose verdict was deny or audit. */
+  /** How many of the `lost` lookups had the verdict deny or audit. */
   readonly lostDenied: number;
 };

@@ -1,24 +1,25 @@
 /**
- * The facts about a TLS connection that rules match (D22a). Hostnames are in lower case, without a final dot.
+ * The properties of a TLS connection that rules match (D22a). Hostnames are in lower case, without a final
+ * dot.
  */
 export type TlsFacts = {
   readonly hello: HelloFacts;
   readonly certificate: CertificateFacts;
 };
 
-/** The facts of the ClientHello, or the fault that prevents its parsing. */
+/** The properties of the ClientHello, or the fault because of which the service plane could not read it. */
 export type HelloFacts = ClientHello | { readonly kind: 'unreadable'; readonly fault: HelloFault };
 
 export type ClientHello = {
   readonly kind: 'hello';
   /**
-   * The hostname of the SNI extension; null if the client sent no SNI. The client may send any hostname in
-   * it.
+   * The hostname in the SNI extension; null if the client sent no SNI. The client can send any hostname
+   * there, so it proves nothing about the server.
    */
   readonly sni: string | null;
   /**
-   * Whether the client offers Encrypted Client Hello (RFC 9849). Then the SNI may differ from the real
-   * hostname. A GREASE extension looks like ECH, so it also sets this field.
+   * Whether the client offers Encrypted Client Hello (ECH, RFC 9849). The SNI may then differ from the real
+   * hostname. The field is also true for a GREASE extension, which looks like ECH.
    */
   readonly ech: boolean;
   /** The protocols of the ALPN extension in the order of the client, without GREASE values. */
@@ -32,21 +33,27 @@ export type HelloFault =
   | 'malformed'
   /** The ClientHello is larger than 64 KiB. */
   | 'too_long'
-  /** The ClientHello is not complete 5 s after the connection was accepted. */
+  /** The service plane had not received the whole ClientHello 5 s after it accepted the connection. */
   | 'late'
   /** The client closed the connection before the ClientHello was complete. */
   | 'incomplete'
-  /** The server requested a second ClientHello, and the second one differs from the first. */
+  /**
+   * The server requested a second ClientHello, and the second one differs from the first in a way that RFC
+   * 8446, 4.1.2 does not permit. Or the server then requested a third one.
+   */
   | 'hello_changed'
   /** The first bytes from the server are not a TLS record. */
   | 'server_not_tls';
 
-/** The facts of the server certificate, if the service plane can read the certificate. */
+/**
+ * The properties of the server certificate, or why the service plane does not know them. `hidden`: TLS 1.3
+ * encrypts the certificate, or the server resumed a session and sent none.
+ */
 export type CertificateFacts =
   /** The service plane has not yet started a TLS handshake with the server. */
   | { readonly kind: 'unasked' }
   | { readonly kind: 'hidden'; readonly by: 'tls13' | 'resumption' }
-  /** The service plane cannot parse the response or the certificate of the server. */
+  /** The service plane cannot parse the handshake messages or the certificate of the server. */
   | { readonly kind: 'unreadable' }
   | SeenCertificate;
 
@@ -60,8 +67,8 @@ export type SeenCertificate = {
   /** SHA-256 of the leaf certificate in DER form: 64 hexadecimal digits in lower case. */
   readonly fingerprint: string;
   /**
-   * Returns whether the certificate chain now leads to one of the PEM certificates in `anchors`. Null stands
-   * for the root certificates of the system.
+   * Returns whether the certificate chain leads to one of the PEM certificates in `anchors` at the time of
+   * the call. Null stands for the root certificates of the system.
    */
   readonly isTrusted: (anchors: readonly string[] | null) => boolean;
 };

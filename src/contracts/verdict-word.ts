@@ -1,9 +1,9 @@
 import type { Verdict } from './policy-model.js';
 
 /**
- * A verdict word is `rank << 4 | audited << 3 | verdict`. The smallest matching verdict word decides a
- * packet. The rank has 27 bits, and bit 31 is never set. `enum verdict` of `bpf/weir.h` has the same numbers
- * as this table.
+ * A verdict word is `rank << 4 | audited << 3 | verdict`. Among the verdict words that match a packet, the
+ * smallest decides. The rank has 27 bits, and bit 31 is never set. `enum verdict` of `bpf/weir.h` has the
+ * same numbers as this table.
  */
 export const VERDICT_NUMBER = { allow: 1, deny: 2, audit: 3, redirect: 4 } as const satisfies Record<Verdict, number>;
 export const MAX_RANKS = 1 << 26;
@@ -36,7 +36,9 @@ export function rankOf(word: number): number {
   return word >>> RANK_SHIFT;
 }
 
-/** Returns the verdict of a verdict word; `undefined` if the bits contain no valid verdict. */
+/**
+ * Returns the verdict in a verdict word; `undefined` if its low three bits are not the number of a verdict.
+ */
 export function verdictOf(word: number): Verdict | undefined {
   return VERDICTS[word & VERDICT_BITS];
 }

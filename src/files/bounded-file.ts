@@ -10,7 +10,10 @@ const MIB = 1024 * KIB;
 /** The maximum size in bytes for each kind of file. */
 export const MOST_BYTES = { secret: 64 * KIB, config: MIB, certificates: 16 * MIB, policy: 64 * MIB } as const;
 
-/** The error for a file that is not regular or too large. System errors are not converted to this class. */
+/**
+ * The error for a file that is not a regular file, or that is too large. System errors such as ENOENT keep
+ * their own class.
+ */
 class UnfitFile extends Error {
   override readonly name = 'UnfitFile';
   constructor(
@@ -22,9 +25,9 @@ class UnfitFile extends Error {
 }
 
 /**
- * Reads a regular file of at most `maxBytes`. Refuses a FIFO: a read could wait forever for a writer, and
- * block a thread of Node's thread pool. Checks the size during the read, because files can grow and files in
- * /proc have size 0.
+ * Reads a regular file of at most `maxBytes` bytes. Refuses a FIFO, because a read could wait forever for a
+ * writer and block a thread of Node's thread pool. Checks the size during the read too, because a file can
+ * grow, and files in /proc report the size 0.
  */
 export async function readBounded(path: string, maxBytes: number): Promise<Buffer> {
   try {
@@ -41,20 +44,23 @@ export async function readBounded(path: string, maxBytes: number): Promise<Buffe
   }
 }
 
-/** Reads a regular file of at most `maxBytes` synchronously; otherwise like `readBounded`. */
+/** Does the same as `readBounded`, but synchronously. */
 export function readBoundedSync(path: string, maxBytes: number): Buffer {
   return readOpened(path, maxBytes, O_NONBLOCK, regular);
 }
 
 /**
- * Reads a file that a user named on the command line; otherwise like `readBoundedSync`. Also accepts a pipe
- * such as the shell's `<(…)`, and waits for the writer of the pipe.
+ * Reads a file that a user named on the command line. Does the same as `readBoundedSync`, but also accepts a
+ * pipe such as the shell's `<(…)`, and waits for the writer of the pipe.
  */
 export function readPipeOrFile(path: string, maxBytes: number): Buffer {
   return readOpened(path, maxBytes, 0, (_, stats) => (stats.isFIFO() ? stats : regular(path, stats)));
 }
 
-/** Throws the errors that `readBoundedSync` would throw before it reads the first byte. */
+/**
+ * Throws an error if the file cannot be opened, is not a regular file, or is now larger than `maxBytes`
+ * bytes. Reads no byte of the file.
+ */
 export function checkBounded(path: string, maxBytes: number): void {
   withOpened(path, O_NONBLOCK, (fd) => new Content(path, maxBytes, regular(path, fstatSync(fd))));
 }
@@ -98,8 +104,8 @@ function kindOf(stats: Stats): string {
 }
 
 /**
- * The bytes of a file that were already read. Throws an `UnfitFile` error if the file is larger than
- * `maxBytes`.
+ * Collects the bytes of a file while it is read. Throws an `UnfitFile` error if the file is larger than
+ * `maxBytes` bytes.
  */
 class Content {
   readonly #chunks: Buffer[] = [];
@@ -114,15 +120,15 @@ class Content {
     this.#limit(stats.size);
   }
 
-  /** Returns an empty buffer for the next read. */
+  /** Returns a buffer to which the next read writes. */
   chunk(): { readonly buffer: Buffer } {
     this.#next = Buffer.allocUnsafe(CHUNK_BYTES);
     return { buffer: this.#next };
   }
 
   /**
-   * Adds the first `bytes` bytes of the buffer from `chunk`. Returns false if `bytes` is 0, which means the
-   * end of the file.
+   * Adds the first `bytes` bytes of the buffer that `chunk` returned last. Returns false if `bytes` is 0,
+   * which means the end of the file.
    */
   add(bytes: number): boolean {
     this.#limit(this.#length + bytes);

@@ -1,16 +1,16 @@
 import { getSystemErrorMap } from 'node:util';
 
 /**
- * Returns the reason of a failure as text. For a system error, the text is a description such as `no such
- * file or directory`.
+ * Returns the reason of a failure as text. For a system error, this is a description such as `no such file
+ * or directory`.
  */
 export function reasonOf(failure: unknown): string {
   return wordsOf(failure) ?? (failure instanceof Error ? failure.message : String(failure));
 }
 
 /**
- * Changes the message of a system error to `PATH: no such file or directory`. Returns the same error object,
- * so class and code stay unchanged.
+ * Changes the message of a system error to a text such as `PATH: no such file or directory`. Returns the
+ * same error object, so class and code stay unchanged.
  */
 export function withPath(path: string, failure: unknown): unknown {
   const words = wordsOf(failure);
@@ -21,6 +21,7 @@ export function withPath(path: string, failure: unknown): unknown {
 function wordsOf(failure: unknown): string | undefined {
   if (!(failure instanceof Error)) return undefined;
   const { errno, syscall } = failure as NodeJS.ErrnoException;
-  // Ignore errors without `syscall`: zlib errors also have an `errno`, but from another table of numbers.
+  // Ignore errors without `syscall`. A zlib error also has an `errno`, but its numbers are not those of
+  // system errors.
   return errno === undefined || syscall === undefined ? undefined : getSystemErrorMap().get(errno)?.[1];
 }

@@ -7,8 +7,8 @@ const root = here.endsWith(marker)
   : fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '');
 
 /**
- * Returns the path of a file in the build folder. Worker threads run built code, even if the parent runs
- * TypeScript sources.
+ * Returns the absolute path of a file in the build folder `dist`. Worker threads run built code, even if the
+ * parent thread runs TypeScript sources.
  */
 export function built(path: string): string {
   return `${root}/dist/${path}`;

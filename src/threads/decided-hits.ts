@@ -4,20 +4,20 @@ import type { DecidedHit } from '#contracts/grant-messages.js';
 type Counted<By> = { readonly by: By; count: number; lastMs: number };
 
 /**
- * Counts connections, requests or DNS lookups by the rule or default that decided them. `send` sends the
- * counts to the datapath thread, which adds them to the hits of the rule. Equal deciders have one count, so
- * there are never more counts than rules and defaults.
+ * Counts connections, HTTP requests or DNS lookups by the rule or default that decided them. `send` sends
+ * the counts to the datapath thread, which adds them to the hits of the rule. Decisions of one rule in one
+ * generation share one count, so the memory for the counts is bounded.
  */
 export class DecidedHits<By> {
   #port: MessagePort | null = null;
   readonly #counts = new Map<number, Map<number | string, Counted<By>>>();
 
-  /** `keyOf` must return equal keys for equal deciders. */
+  /** `keyOf` must return the same key for equal rules or defaults, and different keys for different ones. */
   constructor(private readonly keyOf: (by: By) => number | string) {}
 
   /**
-   * Sets the port for `send`. While no port is set, only the counts of the newest generation are kept, so
-   * that memory is bounded.
+   * Sets the message port for `send`. While no port is set, `add` drops the counts of earlier generations,
+   * so that the memory for the counts stays bounded.
    */
   sendBy(port: MessagePort | null): void {
     this.#port = port;
@@ -26,7 +26,7 @@ export class DecidedHits<By> {
     });
   }
 
-  /** Counts one decision. `by` is the rule or default that decided, in the policy with this generation. */
+  /** Counts one decision: the rule or default `by` decided, in the policy with this generation. */
   add(generation: number, by: By): void {
     let counts = this.#counts.get(generation);
     if (counts === undefined) {

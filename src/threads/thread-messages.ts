@@ -1,6 +1,6 @@
 /**
- * The requests that a worker thread serves: for each name, a function type. Messages clone or transfer
- * arguments and results.
+ * The requests that a worker thread serves: a function type for each request name. Arguments and results are
+ * cloned or transferred between the threads.
  */
 export type ThreadRequests<A> = Readonly<Record<keyof A, (...parameters: never[]) => unknown>>;
 export type RequestParameters<A extends ThreadRequests<A>, Name extends keyof A> = Parameters<A[Name]>;
@@ -17,7 +17,7 @@ export type ReplyMessage =
   | { readonly kind: 'failure'; readonly id: number; readonly failure: unknown };
 
 /**
- * The form of an error in a message between threads; the class of the error is lost. `code` is the name of an
- * errno, or an error code of Weir.
+ * The form of an error in a message between threads, in which the class of the error is lost. `code` is the
+ * name of an errno, or an error code of Weir.
  */
 export type SentFailure = { readonly message: string; readonly code: string | undefined };

@@ -15,31 +15,39 @@ export type WorkerClientOptions = Pick<WorkerOptions, 'workerData' | 'transferLi
   readonly entry: string;
   /** The name of the thread in error messages. */
   readonly name: string;
-  /** Whether the thread keeps the process alive while no request is pending. The default is true. */
+  /**
+   * Whether the running thread keeps the process alive, even while no request is pending. The default is
+   * true.
+   */
   readonly holdsProcess?: boolean;
 };
 
 export type ThreadListener<Received> = {
   /** Called with each message from the thread that is not a reply. */
   received?(message: Received): void;
-  /** Called when the thread ended without a call of `end`. The pending requests have already failed. */
+  /**
+   * Called when the thread has ended without a call of `end`. The promises of the pending requests were
+   * rejected before.
+   */
   failed(reason: string): void;
-  /** Called when the thread no longer runs, whether it died or `end` terminated it. */
+  /** Called when the thread no longer runs, because of an error or because `end` terminated it. */
   exited?(): void;
   /**
-   * Converts a failure that the thread sent to an error. By default, the error has the message and code of
-   * the failure.
+   * Converts the failure in a reply of the thread to an error. By default, the error has the message and the
+   * code of the failure.
    */
   requestError?(sent: unknown): Error;
-  /** Creates the error for requests that were pending when the thread ended. */
+  /**
+   * Creates the error with which requests reject that are pending when the thread ends, or sent afterwards.
+   */
   terminationError?(reason: string): Error;
 };
 
 type PendingRequest = { readonly resolve: (value: never) => void; readonly reject: (failure: Error) => void };
 
 /**
- * Starts a worker thread, sends messages and requests to the thread, and receives its replies. The thread
- * must run a `WorkerServer`.
+ * Starts a worker thread, sends messages and requests to it, and receives its replies. The code in the
+ * thread must create a `WorkerServer`.
  */
 export class WorkerClient<A extends ThreadRequests<A>, Sent = never, Received = never> {
   readonly #terminationGuard = new TerminationGuard();
@@ -54,8 +62,8 @@ export class WorkerClient<A extends ThreadRequests<A>, Sent = never, Received = 
     private readonly listener: ThreadListener<Received>,
   ) {
     const { entry, name, holdsProcess: _, ...options } = clientOptions;
-    // Clear `execArgv`: built code needs none of the Node.js options with which the parent may run TypeScript
-    // sources.
+    // Pass no Node.js options to the thread: it runs built code, and needs none of the options with which
+    // the parent may run TypeScript sources.
     this.#worker = this.#terminationGuard.begin(() => new Worker(built(entry), { ...options, execArgv: [] }));
     let reason: string | null = null;
     this.#worker.on('message', (message: ReplyMessage | Received) => this.#receive(message));
@@ -69,12 +77,12 @@ export class WorkerClient<A extends ThreadRequests<A>, Sent = never, Received = 
     });
   }
 
-  /** Whether the thread has ended, or `end` was called. */
+  /** True after the thread has ended or `end` was called. */
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** Sends a message without a reply. Has no effect if the thread has ended. */
+  /** Sends a message to which the thread sends no reply. Does nothing if the thread has ended. */
   send(message: Sent, transferred: readonly Transferable[] = []): void {
     if (!this.#isOver) this.#worker.postMessage(message, transferred);
   }
@@ -93,7 +101,7 @@ export class WorkerClient<A extends ThreadRequests<A>, Sent = never, Received = 
     });
   }
 
-  /** Terminates the thread. Pending requests reject with an error that contains `reason`. */
+  /** Terminates the thread. Pending requests reject with an error whose message is `reason`. */
   async end(reason: string): Promise<void> {
     this.#rejectPending(reason);
     await this.#terminationGuard.ended(() => this.#isGone);

@@ -18,9 +18,9 @@ type Handlers<A extends ThreadRequests<A>> = {
 type ServeOptions<A> = {
   /** Converts an error to the value that is sent to the parent. By default, the value is a `SentFailure`. */
   readonly failureOf?: (failure: unknown) => unknown;
-  /** Called after the reply to a request was sent. */
+  /** Called after the reply to a request was sent, with the name of the request. */
   readonly replied?: (what: keyof A) => void;
-  /** Returns the objects in a result that are transferred instead of copied. */
+  /** Returns the objects in a result that are transferred to the parent instead of copied. */
   readonly transferredWith?: (value: unknown) => readonly Transferable[];
 };
 
@@ -29,8 +29,8 @@ export class WorkerServer<A extends ThreadRequests<A>, Received = never, Sent = 
   readonly #port: MessagePort;
 
   /**
-   * Create one server in each thread, after its modules are loaded. The constructor releases the termination
-   * guard.
+   * Create one server in each worker thread, after its modules are loaded. The constructor releases the
+   * termination guard: from then on, the parent can terminate the thread.
    */
   constructor(name: string) {
     if (parentPort === null) throw new Error(`${name} runs in a worker thread`);
@@ -43,8 +43,9 @@ export class WorkerServer<A extends ThreadRequests<A>, Received = never, Sent = 
   }
 
   /**
-   * Starts to serve: calls a function of `handlers` for each request and sends its result as the reply.
-   * Passes other messages to `received`, in the order of their arrival.
+   * Starts to serve requests: for each request, calls the function in `handlers` with the name of the
+   * request, and sends its result as the reply. Passes all other messages to `received`, in the order of
+   * their arrival.
    */
   serve(handlers: Handlers<A>, received: (message: Received) => void = () => {}, options: ServeOptions<A> = {}): void {
     this.#port.on('message', (message: RequestMessage | Received) => {
