@@ -19,18 +19,18 @@ export type DataplanePorts = {
   readonly datapath: Datapath;
   /** The interface names in the configuration. A name may end in the wildcard `*`. */
   readonly interfaces: readonly string[];
-  /** Called with the error each time the datapath cannot be opened. */
+  /** Called with the error after each failure to open the datapath. */
   readonly openFailed?: ((failure: unknown) => void) | undefined;
   /**
-   * Closes the DNS proxy and the service plane before the datapath closes. So the datapath thread can still
-   * add their last decisions to the hits.
+   * Closes the DNS proxy and the service plane. The actor calls `beforeClose` before it closes the datapath.
+   * So the datapath thread can still add the last decisions of proxy and plane to the hits.
    */
   readonly beforeClose?: () => Promise<unknown>;
 };
 
 /**
- * Binds the dataplane chart to a datapath. Without a datapath, the chart never invokes the actors that need
- * one.
+ * Binds the dataplane chart to a datapath. `ports` is null if the configuration has no `dataplane` section;
+ * the chart then invokes no actor that needs a datapath.
  */
 export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) {
   const datapath = (): Datapath => {
@@ -112,8 +112,8 @@ function capacityRefused(failure: unknown): unknown {
 }
 
 /**
- * Waits for the proof sample. Throws a refusal if the sample fails, because a program is never activated
- * without a proof (B5).
+ * Waits for the proof sample (packets that test a program before its activation). Throws a refusal if the
+ * computation of the sample failed, because a program is never activated without a proof (B5).
  */
 async function sampleOf({ sample }: Desired): Promise<ProofSample> {
   try {

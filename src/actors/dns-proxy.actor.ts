@@ -5,8 +5,8 @@ import { AddressChanges } from '#sockets/address-change.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 
 /**
- * Binds the DNS proxy chart to a DNS proxy, and the proxy to the datapath. Without a proxy, the chart never
- * invokes the actors that need one.
+ * Binds the DNS proxy chart to a DNS proxy, and the proxy to the datapath. `proxy` is null if the
+ * configuration has no `dns` section; the chart then invokes no actor that needs a proxy.
  */
 export function dnsProxyActor(proxy: DnsProxy | null, datapath: Datapath | null) {
   const configured = (): DnsProxy => {

@@ -1,8 +1,8 @@
 import type { Datapath } from '#contracts/datapath.js';
 
 /**
- * Selects the events that the kernel sends. While performance mode is disabled, the kernel sends no events
- * (D34). Flow events are also off while no reader requests them.
+ * Selects the events that the BPF program sends to Weir. While performance mode is disabled, the BPF program
+ * sends no events (D34). After `setFlowsWanted(false)` it sends no flow events either.
  */
 export class EventSwitch {
   readonly #datapath: Pick<Datapath, 'setEventsWanted'> | null;

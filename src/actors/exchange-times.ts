@@ -3,19 +3,19 @@ import type { AnswerMessage, Exchange, Message, RequestMessage } from '#bus/bus-
 
 export type ExchangeDone = {
   readonly exchange: Exchange;
-  /** The kind of the response, such as `staged`. For a refusal, its refusal code. */
+  /** The kind of the response, such as `staged`; the refusal code if the response is a refusal. */
   readonly outcome: string;
   readonly seconds: number;
 };
 
 /**
- * The maximum number of pending requests with a recorded start time. When this number is reached, all start
- * times are discarded, so the memory is bounded even if responses get lost.
+ * The maximum number of pending requests with a recorded start time. At this number, all start times are
+ * discarded. So the memory is bounded even if responses get lost.
  */
 const MOST_UNDER_WAY = 1_000;
 
 /**
- * Calls `onDone` for each response on the bus, with the number of seconds since the request of the response.
+ * Calls `onDone` for each response on the bus, with the number of seconds since its request was published.
  */
 export function timeExchanges({ messages }: Bus<Message>, onDone: (done: ExchangeDone) => void): void {
   const begun = new Map<string, number>();

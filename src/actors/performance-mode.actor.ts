@@ -17,7 +17,10 @@ type Setting = {
 
 export type PerformanceModePorts = {
   readonly settings: SettingsStore;
-  /** The switch of kernel events: enabled if and only if performance mode is enabled. */
+  /**
+   * The switch for events of the BPF program. This actor enables the switch if and only if performance mode
+   * is enabled.
+   */
   readonly events: Pick<EventSwitch, 'setEnabled'>;
   readonly now: () => Date;
 };
@@ -27,7 +30,8 @@ export function performanceModeActor(bus: Bus<Message>, { settings, events, now 
     actions: { publish: (_, { message }) => bus.publish(message) },
     actors: {
       read: fromPromise(async () => {
-        // Enable events first: the built-in default applies until the store returns the setting.
+        // Enable events before the store returns the setting: until then, the default of performance mode
+        // applies, which is enabled.
         await events.setEnabled(true);
         const setting = (await settings.get(KEY)) as Setting | null;
         if (setting === null) return null;

@@ -16,7 +16,10 @@ import { StoreError } from '#store/store-error.js';
 const STAGE_TIMEOUT_MS = 60_000;
 const FLIP_TIMEOUT_MS = 5_000;
 
-/** Binds the policy chart to the store and the policy thread, and over the bus to the dataplane. */
+/**
+ * Binds the policy chart to the store and to the policy thread. The actor sends requests to the dataplane
+ * over the bus.
+ */
 export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts) {
   const publish = (_: unknown, { message }: { message: Message | null }): void => {
     if (message !== null) bus.publish(message);

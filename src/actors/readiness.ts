@@ -28,16 +28,16 @@ export type PartSnapshot = {
   readonly getMeta: () => Readonly<Record<string, unknown>>;
   readonly matches?: (value: never) => boolean;
   /**
-   * Sentences for the report. `trouble`: why a check is not ready. `notices`: remarks on a ready check.
-   * `failure`: why a supervised part is down.
+   * Sentences for the readiness report. `trouble`: why a check is not ready. `notices`: remarks on a ready
+   * check. `failure`: why a supervised part is down.
    */
   readonly context: { readonly trouble?: Troubles; readonly notices?: Troubles; readonly failure?: string | null };
   readonly children?: Readonly<Record<string, { getSnapshot(): unknown } | undefined>>;
 };
 
 /**
- * The state of all actors. `snapshots`: undefined for an actor that does not run. `ended`: the failure of
- * each actor that has ended.
+ * The state of all actors of the node. `snapshots`: undefined for an actor that does not run. `ended`: the
+ * reason why each ended actor has ended.
  */
 export type NodeView = {
   readonly snapshots: Readonly<Record<Part | 'node', PartSnapshot | undefined>>;
@@ -45,8 +45,8 @@ export type NodeView = {
 };
 
 /**
- * For each check, the actor from whose chart the check is computed. `child`: the chart of this child actor is
- * used instead.
+ * The actor from whose statechart each check is computed. With `child`, the check is computed from the
+ * statechart of this child actor instead.
  */
 const CHECK_SOURCE: Readonly<Record<CheckName, { readonly actor: Part | 'node'; readonly child?: string }>> = {
   dataplane_running: { actor: 'dataplane' },
@@ -61,11 +61,11 @@ const CHECK_SOURCE: Readonly<Record<CheckName, { readonly actor: Part | 'node'; 
 
 /**
  * The states of a check, such as `ready` or `failed`, from the worst to the best. If a chart has tags for two
- * states of one check, the worse state applies.
+ * states of a check, the check has the worse state.
  */
 const WORST_FIRST: readonly Standing[] = [...CONDITIONS].reverse();
 
-/** Returns the conditions of the eight checks in the order of the specification. */
+/** Returns the results of the eight readiness checks in the order of the specification. */
 export function conditionsOf(view: NodeView): Condition[] {
   return CHECKS.map((name) => {
     const { actor, child } = CHECK_SOURCE[name];
@@ -115,8 +115,8 @@ function standingOf(part: PartName, snapshot: PartSnapshot): Standing | undefine
 }
 
 /**
- * The supervised parts. `check`: the check whose detail reports the part while it is down. `what`: the name
- * of the part in that detail.
+ * The supervised parts of the node. `check`: the check whose detail reports the part while the part is down.
+ * `what`: the name of the part in this detail.
  */
 const SUPERVISED = [
   { name: 'observer', check: 'dataplane_running', what: 'the observer (findings, wiretap)' },
@@ -126,7 +126,7 @@ const SUPERVISED = [
   { name: 'draftThread', check: 'policy_ready', what: 'the thread that explains drafts' },
 ] as const satisfies readonly { name: Part; check: CheckName; what: string }[];
 
-/** The state of a supervised part. A part that is down does not make the node unready. */
+/** The state of a supervised part. The node stays ready while a part is down. */
 type PartState = {
   readonly name: (typeof SUPERVISED)[number]['name'];
   readonly check: CheckName;

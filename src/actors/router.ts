@@ -27,7 +27,7 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'policy.drained': ['node'],
   'node.draining': ['policy'],
   'performance_mode.changed': [],
-  // Responses have no recipients here: each requester subscribes to its response on the bus.
+  // No actor receives responses by this table: each requester subscribes to its response on the bus.
   'policy.write_answered': [],
   'performance_mode.write_answered': [],
   'program.stage_answered': [],
@@ -36,8 +36,8 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
 };
 
 /**
- * Sends every bus message to its recipients. If the recipient of a request is being restarted, immediately
- * publishes a refusal of the request.
+ * Sends every bus message to the actors in `ROUTES`. If a request is for an actor that has ended and is being
+ * restarted, immediately publishes a refusal of the request.
  */
 export function routeMessages(
   bus: Bus<Message>,

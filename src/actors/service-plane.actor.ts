@@ -12,8 +12,8 @@ export type ServicePlanePorts = {
 };
 
 /**
- * Binds the service plane chart to a service plane, and the plane to the datapath. Without a plane, the chart
- * never invokes the actors that need one.
+ * Binds the service plane chart to a service plane, and the plane to the datapath. `ports` is null if the
+ * configuration has no `service_plane` section; the chart then invokes no actor that needs a plane.
  */
 export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Datapath | null) {
   const configured = (): ServicePlanePorts => {

@@ -3,7 +3,7 @@ import type { CheckName } from '#statecharts/readiness.js';
 
 type Name = CheckName | Part;
 
-/** Records when each check and each supervised part entered its present state. */
+/** Records the time when each check and each supervised part entered its present state. */
 export type StateTimes = {
   note(states: readonly { readonly name: Name; readonly state: string }[]): void;
   /** Returns the time when the check or part entered its present state, in ISO 8601, UTC. */

@@ -73,8 +73,8 @@ export type SystemPorts = {
   /** Whether the configuration has a `cluster` section. */
   readonly sections: { readonly cluster: boolean };
   /**
-   * The observer, and the follower of `policy.file`. The node actor starts these parts. Null or omitted: the
-   * node does not have the part.
+   * `observer`: the observer thread. `policyFile`: the part that applies `policy.file` and its changes. The
+   * node actor starts these parts. Null or omitted: the node does not have the part.
    */
   readonly observer?: SupervisedPart | null;
   readonly policyFile?: SupervisedPart | null;
@@ -111,13 +111,13 @@ export type System = {
     generation(): number;
   };
   /**
-   * Explains the decision of a policy. `subject` is the caller: requests of different subjects alternate in
-   * the queue.
+   * Explains the decision of a policy. `subject` is the subject of the client's API token. Requests of
+   * different subjects alternate in the queue.
    */
   explain(question: ExplainQuestion, subject: string): Promise<Explanation | Refusal>;
   /**
-   * Describes the active policy; null if no policy is active. A separate thread reads and compiles the policy
-   * again.
+   * Returns a description of the active policy; null if no policy is active. A separate thread reads and
+   * compiles the policy again.
    */
   describe(signal: AbortSignal): Promise<PolicyDescription | null>;
   readonly performanceMode: {
@@ -128,16 +128,22 @@ export type System = {
   readiness(): ReadinessReport;
   /** Returns the counters of the datapath; null while the datapath is not open. */
   datapathStats(): Promise<DatapathStats | null>;
-  /** Requests the event source, see `Datapath.takeEvents`. Has no effect on a node without a dataplane. */
+  /**
+   * Passes the event source of the datapath to `taker`, see `Datapath.takeEvents`. Has no effect on a node
+   * without a dataplane.
+   */
   takeEvents(taker: (source: EventSource) => void): void;
-  /** Sets whether the kernel also sends flow events while performance mode is enabled. Initially it does. */
+  /**
+   * Sets whether the BPF program also sends flow events while performance mode is enabled. Initially, it
+   * sends them.
+   */
   setFlowsWanted(wanted: boolean): Promise<void>;
   readonly traffic: Traffic;
   readonly lookups: NodeLookups;
   readonly inspecting: Inspecting;
-  /** The recorded transitions of all actors. Secrets are removed. */
+  /** The recorded state transitions of all actors. The record contains no secrets. */
   readonly debug: Statecharts;
-  /** Returns the snapshots of all running actors; the key is the name of the actor. */
+  /** Returns the XState snapshots of all running actors; the key is the name of the actor. */
   snapshots(): Readonly<Record<string, AnyMachineSnapshot>>;
   /**
    * Finishes the current policy write and closes the datapath. The BPF programs in the kernel continue to
@@ -147,8 +153,8 @@ export type System = {
 };
 
 /**
- * Additional time beyond the activation timeout. A commit may wait for the disk, and the dataplane may be
- * opened again afterwards.
+ * The time for which a policy write waits for its response, in addition to the activation timeout. A commit
+ * may wait for the disk, and the dataplane may be opened again afterwards.
  */
 const WRITE_TIMEOUT_MS = 30_000;
 const SETTING_TIMEOUT_MS = 10_000;
@@ -280,13 +286,13 @@ export function createSystem(ports: SystemPorts): System {
       diverts: dataplane?.divertsDns !== true ? 'none' : isAnswering() ? 'proxy' : 'absent',
       reversePath: dataplane?.reversePath ?? 'off',
       arrival: await arrivalOf(traffic, packet.source),
-      // Omit the flow for a draft. An explain request treats the draft as the policy in force, and a policy
-      // change would classify open flows again.
+      // Omit the flow for a draft. An explain request treats the draft as the policy in force, and a new
+      // policy makes the datapath classify open flows again.
       flow: ofDraft || packet.sourcePort === 0 ? null : await openFlowOf(traffic, packet),
     };
   };
-  // Runs one dry run at a time. API clients that may only read policies can send dry runs, and a policy write
-  // must wait for at most one of them.
+  // This queue runs one dry run at a time. Clients with the role `readonly` can also send dry runs, and a
+  // policy write must wait for at most one of them.
   const dryRuns = new FairQueue(WAITING_PER_SUBJECT);
   return {
     bus,

@@ -5,7 +5,7 @@ import { definitionOf, shownEvent, shownSnapshot } from './shown-snapshot.js';
 const KEPT = 2_000;
 const KEPT_OF_A_CHART = 100;
 
-/** An actor as XState passes it to an inspector. This type adds the fields that the type of XState omits. */
+/** An actor as XState passes it to an inspector. This type adds fields that `ActorRefLike` omits. */
 type Inspected = ActorRefLike & {
   readonly id: string;
   readonly _parent?: { readonly sessionId: string };
@@ -24,8 +24,8 @@ type Running = {
 };
 
 /**
- * Records the latest transitions of all actors, and publishes each transition. It records only the fields
- * that `shown-snapshot.ts` lists, because other fields may contain secrets.
+ * Records the latest state transitions of all actors, and passes each transition to the listeners. It records
+ * only the fields that `shown-snapshot.ts` lists, because other fields may contain secrets.
  */
 export class ChartRecorder implements Statecharts {
   readonly #running = new Map<string, Running>();
@@ -41,7 +41,8 @@ export class ChartRecorder implements Statecharts {
     const actor = inspected.actorRef as Inspected;
     switch (inspected.type) {
       case '@xstate.event': {
-        // Record the actor at its first event: when XState announces an actor, the actor has no state yet.
+        // Record the actor at its first event. At the earlier event `@xstate.actor`, the actor has no state
+        // yet.
         this.#meet(actor, inspected.rootId);
         const { event, sourceRef, rootId } = inspected;
         this.#noteDeath(sourceRef as Inspected | undefined, event);
@@ -54,8 +55,8 @@ export class ChartRecorder implements Statecharts {
         break;
       }
       case '@xstate.snapshot':
-        // Ignore the snapshot of a failed actor. XState notifies its parent first, and `#noteDeath` has
-        // already recorded the failure.
+        // Ignore the snapshot of a failed actor. XState notifies the parent of the actor first, and
+        // `#noteDeath` has then already recorded the failure.
         if (this.#running.has(actor.sessionId) || inspected.snapshot.status === 'active')
           this.#noteSnapshot(this.#meet(actor, inspected.rootId), inspected.event, inspected.snapshot);
         break;

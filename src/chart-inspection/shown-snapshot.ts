@@ -2,8 +2,8 @@ import type { AnyEventObject, AnyMachineSnapshot } from 'xstate';
 import type { InspectedSnapshot, Inspection } from '#bus/statecharts.js';
 
 /**
- * For each statechart, the context fields that may be shown. All other fields are omitted, because contexts
- * contain programs and policy texts.
+ * For each statechart, the context fields that the debug API may show. All other fields are omitted, because
+ * contexts contain programs and policy texts.
  */
 export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
   node: ['configured', 'activationTimeoutMs', 'needs', 'restarts', 'ended', 'trouble'],
@@ -41,8 +41,8 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * The event fields that may be shown besides `type`. All other fields are omitted, because events contain
- * programs and policy texts.
+ * The event fields that the debug API may show, besides `type`. All other fields are omitted, because events
+ * contain programs and policy texts.
  */
 const SHOWN_OF_EVENTS = ['generation', 'epoch', 'alive', 'dead'] as const;
 
@@ -51,7 +51,9 @@ export function shownEvent(event: AnyEventObject): Extract<Inspection, { type: '
   return { ...(Object.fromEntries(shown) as Record<string, unknown>), type: event.type };
 }
 
-/** Returns a snapshot with only the fields that may be shown. `chart` is the id of the statechart. */
+/**
+ * Returns a snapshot with only the fields that the debug API may show. `chart` is the id of the statechart.
+ */
 export function shownSnapshot(chart: string, snapshot: AnyMachineSnapshot): InspectedSnapshot {
   const context = snapshot.context as Readonly<Record<string, unknown>>;
   const names = (SHOWN_CONTEXT[chart] ?? []).filter((name) => name in context);

@@ -17,14 +17,14 @@ export type ConfigProblem = {
    */
   readonly key: string;
   /**
-   * Where the value was set: file, line and column such as `weir.yaml:3:11`, or the name of an environment
-   * variable.
+   * The place where the value was set: file, line and column such as `weir.yaml:3:11`, or the name of an
+   * environment variable.
    */
   readonly where: string;
   readonly message: string;
 };
 
-/** The configuration is invalid. The error contains all problems. */
+/** Thrown for an invalid configuration. The error contains all problems. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly code = 'invalid_config';

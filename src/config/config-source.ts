@@ -12,15 +12,18 @@ export type Source = {
   readonly value: unknown;
   readonly problems: readonly ConfigProblem[];
   /**
-   * Returns where the value or the key at a path was set, in the form of `ConfigProblem.where`. If the path
-   * is missing, returns the position of its nearest parent.
+   * Returns the place where the value or the key at a path was set, in the form of `ConfigProblem.where`. If
+   * the path does not exist, returns the place of its nearest parent.
    */
   where(path: readonly PropertyKey[], what?: 'value' | 'key'): string;
   /** Returns whether the value at a path comes from an environment variable, fully or partly. */
   isFromEnvironment(path: readonly string[], value: unknown): boolean;
 };
 
-/** Reads the configuration. `name` is the name of the file that problems show. */
+/**
+ * Reads the configuration text `yaml` and the environment variables. Problems show `name` as the name of the
+ * file.
+ */
 export function readSource(yaml: string, name: string, environment: Environment): Source {
   const lines = new LineCounter();
   const document = parseDocument(yaml, { lineCounter: lines, prettyErrors: false });
@@ -35,14 +38,15 @@ export function readSource(yaml: string, name: string, environment: Environment)
     const { line } = lines.linePos(pos[0]);
     if (reportedLines.has(line)) continue;
     reportedLines.add(line);
-    // The problem is probably an unquoted `${NAME}`: inside { } and [ ], its brace starts a YAML map.
+    // A syntax error at `{` after `$` is probably an unquoted `${NAME}`: inside { } and [ ], its brace starts
+    // a YAML map.
     const variable = /^\$(\{[^}\n]*\})/.exec(yaml.slice(pos[0] - 1))?.[0];
     const hint = variable === undefined ? message : `inside { } and [ ] a variable needs quotes: "${variable}"`;
     problems.push({ code: 'syntax', key: '', where: at(pos[0]), message: hint });
   }
   /**
-   * The values that contain a substituted variable. The values are compared by content, because a YAML alias
-   * repeats a value at another position.
+   * The values that contain a substituted variable. The set has values and not positions, because a YAML
+   * alias repeats a value at another position.
    */
   const substituted = new Set<unknown>();
   visit(document, {
@@ -120,7 +124,7 @@ const listOf = (text: string): string[] => (text.trim() === '' ? [] : text.split
 
 /**
  * Sets the value at a path of keys. Returns false if a parent on the path is not an object; the schema
- * reports that problem later.
+ * reports this problem later.
  */
 function put(root: Record<string, unknown>, keys: readonly string[], value: unknown): boolean {
   let section = root;

@@ -5,8 +5,8 @@ type TlsFiles = { readonly cert: string; readonly key: string };
 type MutualTlsFiles = TlsFiles & { readonly ca: string };
 
 /**
- * The validated configuration of a node: frozen, with all defaults. If a section is null, that component does
- * not run.
+ * The validated configuration of a node: frozen, with all defaults. If a section is null, the component of
+ * this section does not run.
  */
 export type Config = {
   readonly node: { readonly id: string; readonly dataDir: string };
@@ -30,14 +30,14 @@ export type Config = {
   readonly dns: DnsConfig | null;
   readonly findings: FindingsConfig;
   /**
-   * For how many milliseconds wiretap messages are kept, so that a new reader can start with these messages.
+   * The time in milliseconds for which Weir keeps wiretap messages, so that a new reader can start with them.
    */
   readonly wiretap: { readonly replayMs: number };
   readonly servicePlane: ServicePlaneConfig | null;
   readonly cluster: ClusterConfig | null;
 };
 
-/** For how many milliseconds a flow without packets is kept, by the state of the flow. */
+/** The time in milliseconds for which Weir keeps a flow without packets, by the state of the flow. */
 type FlowTimeouts = Readonly<
   Record<
     | `tcp_${'syn_sent' | 'syn_received' | 'established' | 'half_closed' | 'closing' | 'reset'}`
@@ -47,7 +47,10 @@ type FlowTimeouts = Readonly<
 >;
 
 type DataplaneConfig = {
-  /** Names of network interfaces. A trailing `*` matches all names with the same beginning. */
+  /**
+   * Names of network interfaces. A name that ends in `*`, such as `eth*`, stands for all interfaces whose
+   * names begin with the part before `*`.
+   */
   readonly interfaces: readonly string[];
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: 'strict' | 'loose' | 'off';
@@ -75,7 +78,10 @@ type DnsConfig = {
   readonly cacheBytes: number;
   readonly serveStaleMs: number;
   readonly rebindProtection: boolean;
-  /** Hostnames that may resolve to private addresses. A leading `*.` matches all names below it. */
+  /**
+   * Hostnames that may resolve to private addresses. `*.example.com` stands for all names below
+   * `example.com`.
+   */
   readonly rebindAllow: readonly string[];
 };
 

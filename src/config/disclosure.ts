@@ -61,7 +61,7 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'findings.file.path': true,
   'findings.file.max_size': true,
   'findings.file.keep': true,
-  // Not shown: the path of a webhook URL is often a secret.
+  // A support dump does not show this value, because the path of a webhook URL is often a secret.
   'findings.webhook.url': false,
   'findings.webhook.secret_file': true,
   'findings.webhook.timeout': true,
@@ -86,8 +86,8 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
 };
 
 /**
- * The configuration without secrets, by dotted key. A value from the file has the form of the file; a default
- * has its parsed form. Values from environment variables and secret values are omitted.
+ * The configuration as a support dump shows it, by dotted key. A value from the file is shown as in the file;
+ * a default is shown in its parsed form. Values from environment variables and secret values are omitted.
  */
 export type DisclosedConfig = Readonly<
   Record<
@@ -114,7 +114,7 @@ export function disclose(source: Source, parsed: ParsedConfig): DisclosedConfig 
   return Object.fromEntries(entries);
 }
 
-/** Returns the paths of all keys that have a value. Sections themselves are not included. */
+/** Returns the paths of all keys that are not sections. */
 export function leavesOf(schema: z.core.$ZodType, path: readonly string[] = []): readonly (readonly string[])[] {
   const inner = members(schema);
   return inner.length === 0 ? [path] : inner.flatMap(([key, member]) => leavesOf(member, [...path, key]));

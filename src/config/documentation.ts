@@ -87,8 +87,8 @@ function defaultOf(schema: z.core.$ZodType): string {
 }
 
 /**
- * Returns the `meta` of a schema. If the schema has no `meta`, returns the `meta` of the schema inside the
- * wrapper.
+ * Returns the `meta` of a schema. If a wrapper schema (default, optional or nullable) has no `meta`, returns
+ * the `meta` of the schema inside it.
  */
 function metaOf(schema: z.core.$ZodType): z.core.GlobalMeta {
   const own = z.globalRegistry.get(schema);

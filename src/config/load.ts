@@ -10,7 +10,7 @@ import { type Environment, readSource, type Source } from './config-source.js';
 import { type DisclosedConfig, disclose } from './disclosure.js';
 import { isLoopback } from './value.js';
 
-/** `disclosed` is the configuration as a support dump may show it. */
+/** The parsed configuration. `disclosed` is the configuration as a support dump may show it. */
 type ParsedConfig = { readonly config: Config; readonly disclosed: DisclosedConfig };
 
 /** Reads, validates and freezes the configuration. Throws a `ConfigError` that contains all problems. */
@@ -18,7 +18,10 @@ export function loadConfig(file: string, environment: Environment = process.env)
   return readConfig(file, environment).config;
 }
 
-/** Reads the configuration like `loadConfig`. Also returns the configuration as a support dump may show it. */
+/**
+ * Reads the configuration like `loadConfig`. Also returns the configuration in the form that a support dump
+ * may show.
+ */
 export function readConfig(file: string, environment: Environment = process.env): ParsedConfig {
   let yaml: string;
   try {
@@ -92,8 +95,8 @@ function contradictions({ api, dns }: Config, source: Source): ConfigProblem[] {
 const BPF_FILE_SYSTEM = 0xcafe_4a11;
 
 /**
- * Checks that the pin path is in a BPF file system. A missing folder is not a problem: its file system may be
- * mounted later, before the node starts.
+ * Checks that `dataplane.pin_path` is in a BPF file system. A missing folder is not a problem: the BPF file
+ * system may be mounted later, before the node starts.
  */
 function notPinnable({ dataplane }: Config, source: Source): ConfigProblem[] {
   if (dataplane === null) return [];
@@ -106,7 +109,11 @@ function notPinnable({ dataplane }: Config, source: Source): ConfigProblem[] {
   return [problem('invalid_value', ['dataplane', 'pin_path'], message, source)];
 }
 
-/** Checks the certificate and key of the API. The node reads both files only once, at its start. */
+/**
+ * Returns the problems of the files `api.tls.cert` and `api.tls.key`, for example if the key does not belong
+ * to the certificate. The node reads both files only once, when the process starts, so their faults must be
+ * reported now.
+ */
 function unusableFiles({ api: { tls } }: Config, source: Source): ConfigProblem[] {
   if (tls === null) return [];
   const cert = readBoundedSync(tls.cert, MOST_BYTES.certificates);

@@ -3,7 +3,7 @@ import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { type PolicyText, readPolicyText } from './policy-text.js';
 
-/** The policy file cannot be read, or is not YAML. */
+/** Thrown if the policy file cannot be read, or is neither YAML nor JSON. */
 class PolicyFileError extends Error {
   override readonly name = 'PolicyFileError';
   readonly code = 'policy_file_unreadable';
@@ -18,23 +18,24 @@ async function readPolicyFile(path: string): Promise<PolicyText> {
 }
 
 export type PolicyFileEvents = {
-  /** Activates the policy of the file. Rejects if the policy is refused. */
+  /** Writes the policy of the file to the node and activates it. Rejects if the node refuses the policy. */
   take(file: PolicyText): Promise<void>;
   /**
-   * Returns whether the same text would be refused again. If so, the text is not applied again before the
-   * file changes.
+   * Returns whether the node would refuse the same text again. If so, `FollowedPolicyFile` does not apply
+   * this text again before the file changes.
    */
   isFinal(failure: unknown): boolean;
   /**
-   * Called with a failure to apply the file. Not called again while the following failures have the same
+   * Called with a failure to apply the file. It is not called again while the next failures have the same
    * message.
    */
   failed(failure: unknown): void;
 };
 
 /**
- * Applies the policy of a file at the start and after each change of the file, one write at a time. Polls the
- * status of the path. Polling also notices a file that is replaced by `rename`, and a changed symbolic link.
+ * Applies the policy of a file when `begin` is called and after each change of the file, one write at a time.
+ * Polls the status of the file path. Polling also notices a file that is replaced by `rename`, and a changed
+ * symbolic link.
  */
 export class FollowedPolicyFile {
   #turn: Promise<unknown>;
@@ -43,7 +44,10 @@ export class FollowedPolicyFile {
   #reported: string | null = null;
   readonly #watchers = new Set<(failure: string | null) => void>();
 
-  /** The file is not applied before `ready` resolves. */
+  /**
+   * `ready`: the first write of the policy waits until this promise resolves. `intervalMs`: the polling
+   * interval.
+   */
   constructor(
     private readonly path: string,
     private readonly events: PolicyFileEvents,
@@ -64,7 +68,7 @@ export class FollowedPolicyFile {
   }
 
   /**
-   * Calls the listener after each change of the file was applied: with the error message, or with null after
+   * Calls the listener after each attempt to apply a changed file: with the error message, or with null after
    * success. Returns a function that removes the listener.
    */
   watch(listener: (failure: string | null) => void): () => void {

@@ -11,8 +11,8 @@ import { offsetOf } from './offset.js';
 export type PolicyText = {
   readonly form: 'envelope' | 'singleton';
   /**
-   * Which stored policy a document in singleton form replaces. Null: the active policy, or the policy that an
-   * envelope names.
+   * The stored policy that a document in singleton form replaces. Null: a singleton document replaces the
+   * active policy, and an envelope replaces the policy that it names.
    */
   readonly record: { readonly name: string } | { readonly id: string } | null;
   readonly value: Readonly<Record<string, unknown>>;
@@ -34,7 +34,10 @@ export class PolicyTextError extends Error {
 }
 
 const MAX_ALIASES = 100;
-/** The longest text, in characters, in which `where` searches. Parsing such a text takes about 5 s. */
+/**
+ * The longest text, in characters, for which `where` returns positions. `where` parses the text again, which
+ * takes about 5 s for a text of this length.
+ */
 const LONGEST_WITH_PLACES = 2 * 1024 * 1024;
 
 /**
@@ -55,8 +58,8 @@ export function readPolicyText(text: string): PolicyText {
 }
 
 /**
- * Returns which stored policy a document with `form: singleton` selects. Returns undefined if the document is
- * an envelope.
+ * Returns the stored policy that a document with `form: singleton` selects. Returns undefined if the document
+ * is an envelope.
  */
 function singletonRecordOf({ form, name, id }: Readonly<Record<string, unknown>>): PolicyText['record'] | undefined {
   if (form !== 'singleton') return undefined;
@@ -66,8 +69,8 @@ function singletonRecordOf({ form, name, id }: Readonly<Record<string, unknown>>
 }
 
 /**
- * Parses the text as JSON; returns undefined if the text is not JSON. The YAML parser could also read JSON,
- * but takes a hundred times longer for a large text.
+ * Parses the text as JSON; returns undefined if the text is not JSON. The YAML parser can also read JSON, but
+ * it needs a hundred times longer for a large text.
  */
 function asJson(text: string): Record<string, unknown> | undefined {
   if (!/^\s*\{/.test(text)) return undefined;
@@ -94,7 +97,7 @@ function asYaml(text: string): Record<string, unknown> {
   return value as Record<string, unknown>;
 }
 
-/** Returns the function `where` of a text. The text is parsed only when `where` is first called. */
+/** Returns the function `where` of a text. The first call of `where` parses the text. */
 function placesOf(text: string): PolicyText['where'] {
   let read: { readonly contents: unknown; readonly lines: LineCounter } | undefined;
   return (pointer) => {

@@ -2,8 +2,9 @@ import { isIP } from 'node:net';
 import { z } from 'zod';
 
 /**
- * Schemas of configuration values. Numbers and booleans may also be given as text, because environment
- * variables are text. In `meta`, `form` is the description in `docs/configuration.md`.
+ * This file defines schemas of configuration values. They accept numbers and booleans also as text, because
+ * environment variables are text. In `meta`, `form` describes the permitted values in
+ * `docs/configuration.md`.
  */
 const DURATION = /^(\d+)(ms|s|m|h|d)$/;
 const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
@@ -16,8 +17,8 @@ export function text(about: string) {
 }
 
 /**
- * A path of a file or folder. The schema does not resolve a relative path; the path stays relative to the
- * working directory of the process.
+ * The schema of a file or folder path. A relative path is not changed, so it is relative to the working
+ * directory of the process.
  */
 export function path(about: string) {
   return z.string().min(1, 'must not be empty').meta({ description: about, form: 'path' });
@@ -67,8 +68,8 @@ export function fraction(low: number, high: number, about: string) {
 }
 
 /**
- * A duration such as `60s`, converted to milliseconds. `low` and `high` are the least and greatest duration,
- * written like `60s`.
+ * The schema of a duration such as `60s`, which it converts to milliseconds. `low` and `high` are the
+ * shortest and the longest permitted duration.
  */
 export function duration(low: string, high: string, about: string) {
   const lowMs = durationMs(low) ?? 0;
@@ -98,8 +99,8 @@ export function durationMs(value: string): number | undefined {
 }
 
 /**
- * An address and port as `host:port`; an IPv6 address needs brackets. With `addressOnly`, `host` must be an
- * IP address and not a name.
+ * The schema of an address and port as `host:port`; an IPv6 address needs brackets. With `addressOnly`,
+ * `host` must be an IP address and not a name.
  */
 export function listenAddress(about: string, { addressOnly = false } = {}) {
   const form = addressOnly ? '`address:port`' : '`host:port`';
@@ -115,7 +116,7 @@ export function listenAddress(about: string, { addressOnly = false } = {}) {
     .meta({ description: about, form });
 }
 
-/** A hostname, with or without a leading `*.`. */
+/** The schema of a hostname, with or without a leading `*.`. */
 export function namePattern(about: string) {
   return z
     .string()
@@ -162,7 +163,8 @@ function interfaceProblem(value: string): string | undefined {
 }
 
 /**
- * A 32-bit mask with at least `bits` bits set. Accepts a number, because YAML parses 0x00f00000 as a number.
+ * The schema of a 32-bit mask with at least `bits` bits set. It also accepts a number, because YAML parses
+ * 0x00f00000 as a number.
  */
 export function mask(bits: number, about: string) {
   const error = `must be a 32-bit mask with at least ${bits} bits set, such as 0x00f00000`;
@@ -196,7 +198,7 @@ export function url(about: string) {
     .meta({ description: about, form: 'URL' });
 }
 
-/** A URL with path and query, to which this node sends requests. */
+/** The schema of a URL to which this node sends requests. The URL may have a path and a query. */
 export function webUrl(about: string) {
   return z
     .string()

@@ -1,6 +1,5 @@
 /**
- * A map with a maximum number of values. When the map is full, a new value replaces the least recently used
- * value.
+ * A map with at most `most` values. When the map is full, a new value replaces the least recently used value.
  */
 export class LatestFew<T> {
   readonly #values = new Map<string, T>();

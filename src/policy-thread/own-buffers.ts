@@ -1,9 +1,9 @@
 const WORTH_IT_BYTES = 64 * 1024;
 
 /**
- * Returns the buffers of a message that can be transferred instead of copied: large buffers that one typed
- * array covers completely. A typed array that covers only a part may lie in a pool of Node.js, and a transfer
- * would detach the whole pool.
+ * Returns the buffers of a message that can be transferred instead of copied: buffers of at least 64 KiB that
+ * one typed array covers completely. A smaller typed array may lie in a buffer pool of Node.js, and a
+ * transfer would detach the whole pool.
  */
 export function ownBuffers(message: unknown): ArrayBuffer[] {
   const found = new Set<ArrayBuffer>();

@@ -1,6 +1,9 @@
 import { X509Certificate } from 'node:crypto';
 
-/** Returns undefined for a valid PEM certificate, and otherwise a sentence about the fault. */
+/**
+ * Parses a PEM certificate. Returns undefined for a valid certificate, and otherwise a sentence about the
+ * fault.
+ */
 export function parseCertificate(pem: string): string | undefined {
   try {
     new X509Certificate(pem);

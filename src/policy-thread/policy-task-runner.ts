@@ -35,9 +35,9 @@ import { inRecord } from './stored-text.js';
 const KEPT_POLICIES = 2;
 
 /**
- * Returns the function that executes the tasks of a policy thread. The thread caches the policies that it
- * explained last. It also caches the policies that it prepared last, so that their groups can be written. For
- * any other policy, the task must include the policy text.
+ * Returns the function that executes the tasks of a policy thread. It caches the last `KEPT_POLICIES`
+ * policies that it explained, and as many that it parsed for a write. For any other policy, a task must
+ * include the policy text.
  */
 export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => PolicyResult<W> {
   const workshop = new PolicyTaskRunner();
@@ -137,8 +137,8 @@ class PolicyTaskRunner {
   }
 
   /**
-   * Returns the policy `key` from the cache, or parses `text`. Returns undefined if the policy is not in the
-   * cache and `text` is null.
+   * Returns the parsed policy with the cache key `key`. If the policy is not in the cache, parses `text`;
+   * returns undefined if `text` is null.
    */
   #parsedPolicy(
     { key, text }: PrepareGroup['base'],
@@ -176,8 +176,9 @@ class PolicyTaskRunner {
   }
 
   /**
-   * Serialises the policy for the service plane, or returns null if the program alone can decide connections.
-   * The result is in shared memory, so other threads need no copy.
+   * Serialises the policy for the service plane. Returns null if no rule has TLS matchers or a hostname: then
+   * the program (compiled policy) can decide connections. The result is in shared memory, so other threads
+   * need no copy.
    */
   #inspected(policy: Policy, parts: readonly GroupPart[]): Inspected | null {
     if (!factsOfGroups(policy.groups).some(({ hasTls, hasHostname }) => hasTls || hasHostname)) return null;
@@ -191,13 +192,13 @@ class PolicyTaskRunner {
 }
 
 /**
- * Runs `make` after the thread has replied to its current task, so that the reply need not wait for the proof
- * sample.
+ * Runs `make`, which computes the proof sample, after the thread has replied to its current task. So the
+ * reply does not wait for the sample.
  */
 function afterwards<T>(make: () => T): Promise<T> {
   const made = new Promise((resolve) => setImmediate(resolve)).then(make);
-  // Mark the promise as handled: a failure is returned to the requester of the sample. Without this line, a
-  // sample that no thread requests could end the thread by an unhandled rejection.
+  // Mark the promise as handled; the requester of the sample still receives a failure. Without this line, a
+  // failed sample that no thread requests would end the thread by an unhandled rejection.
   made.catch(() => {});
   return made;
 }

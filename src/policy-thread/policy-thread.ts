@@ -5,15 +5,15 @@ import { ownBuffers } from './own-buffers.js';
 import type { PolicyResult, PolicyThreadRequests, PolicyWork } from './policy-work.js';
 
 /**
- * A thread that reads, compiles and explains policies, so that the main thread is not blocked. It reports a
- * failure if the thread dies, but not if `close` or an abort ends the thread.
+ * A thread that parses, compiles and explains policies, so that the main thread is not blocked. Listeners of
+ * `watch` receive a failure if the thread dies, but not if `close` or an abort ends the thread.
  */
 export type PolicyThread = SupervisedPart & {
   /**
    * Executes a task in the thread. Rejects with `PolicyThreadFailed` if the thread dies during the task; the
-   * next task starts a new thread. With `transfer`, the large buffers of the task are transferred and become
-   * unusable for the caller. An abort terminates the thread, because a compilation cannot be stopped
-   * otherwise.
+   * next task starts a new thread. With `transfer`, the large buffers of the task move to the thread, and the
+   * caller can no longer use them. `signal` aborts the task by terminating the thread, because a compilation
+   * cannot be stopped otherwise.
    */
   perform<W extends PolicyWork>(
     work: W,
@@ -30,18 +30,19 @@ export class PolicyThreadFailed extends Error {
 export type PolicyThreadOptions = {
   readonly maxHeapMiB?: number;
   /**
-   * Called after each task with its duration in seconds. The duration includes the wait for a busy thread.
+   * Called after each task with the duration of the task in seconds. The duration includes the time for which
+   * the task waited for the thread.
    */
   readonly onPerformed?: (kind: PolicyWork['kind'], seconds: number) => void;
 };
 
 /**
- * The size of the young generation in the V8 heap. Most objects of a large policy live long, and with the
- * default size the garbage collector would copy them repeatedly.
+ * The size of the young generation in the V8 heap of the thread. Most objects of a large policy live long.
+ * With the default size, the garbage collector would copy them repeatedly.
  */
 const YOUNG_HEAP_MIB = 96;
 
-/** Returns a policy thread. The worker thread itself starts with the first call of `begin` or `perform`. */
+/** Returns a policy thread. The first call of `begin` or `perform` starts the worker thread. */
 export function createPolicyThread({
   maxHeapMiB = 2048,
   onPerformed = () => {},
@@ -89,8 +90,8 @@ export function createPolicyThread({
     if (!('sample' in result)) return result;
     if (sampleId === null) return result;
     const sample = thread.request('sample', [sampleId]);
-    // Mark the promise as handled: a failure is returned to the requester of the sample. Without this line, a
-    // sample that is not requested could end the process by an unhandled rejection.
+    // Mark the promise as handled; the requester of the sample still receives a failure. Without this line, a
+    // failed sample that no code requests could end the process by an unhandled rejection.
     sample.catch(() => {});
     return { ...result, sample };
   };

@@ -8,7 +8,7 @@ import type { Program } from '#contracts/program.js';
 import type { ProofSample } from '#contracts/proof-types.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 
-/** Facts about the node that affect the validation, the warnings and the program of a policy. */
+/** Properties of the node that affect the validation, the warnings and the program of a policy. */
 export type PolicySurroundings = {
   /**
    * The setting `policy.fallback` of the node: the action for packets if the policy has no `default_policy`.
@@ -22,8 +22,8 @@ export type PolicySurroundings = {
 };
 
 /**
- * A policy as JSON text. The body is an envelope, or a PolicyConfig; `recordMode` is the mode of the policy
- * record.
+ * A policy as JSON text. In the envelope form, `body` is an envelope. In the singleton form, it is a
+ * PolicyConfig, and `recordMode` is the mode of its policy record.
  */
 export type PolicyText = {
   readonly body: Uint8Array;
@@ -40,8 +40,8 @@ export type PreparePolicy = {
   readonly text: PolicyText;
   readonly surroundings: PolicySurroundings;
   /**
-   * The names of the existing integrations. Null skips their check, because the check was made when the
-   * policy was stored.
+   * The names of the existing integrations. Null skips the check of integrations: the node made this check
+   * when the policy was stored.
    */
   readonly integrations: readonly string[] | null;
   readonly compile: boolean;
@@ -50,14 +50,14 @@ export type PreparePolicy = {
 };
 
 /**
- * A task for the policy thread: write one group of a policy. The policy is in the cache of the thread, or the
- * task includes its text.
+ * A task for the policy thread: prepare a write of one group of a policy. The policy is in the cache of the
+ * thread, or the task includes the policy text.
  */
 export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations'> & {
   readonly kind: 'prepare_group';
   /**
-   * The stored policy: its ETag and its text. If the text is null, the thread searches only its cache for the
-   * policy.
+   * The stored policy: its ETag as `key`, and its text. If the text is null, the thread searches only its
+   * cache for the policy.
    */
   readonly base: { readonly key: string; readonly text: PolicyText | null };
   readonly group: string;
@@ -85,8 +85,8 @@ type LocatedGroup = {
 export type Inspected = Pick<InspectionImage, 'intercepts'> & { readonly policy: PolicyImage };
 
 /**
- * The result of a task that prepares a write: the program to activate, the warnings, and what the other parts
- * of the node need.
+ * The result of a task that prepares a policy write: the program to activate, the warnings, and which other
+ * parts of the node the policy needs.
  */
 export type Prepared = {
   readonly mode: EnvelopeMode;
@@ -96,7 +96,10 @@ export type Prepared = {
   readonly program: Program | null;
   /** The policy for the service plane; null if the program alone can decide connections. */
   readonly inspected: Inspected | null;
-  /** The packets for the proof, computed while the program is staged; null if no program was compiled. */
+  /**
+   * The packets for the proof. The thread computes them while the main thread stages the program. Null if no
+   * program was compiled.
+   */
   readonly sample: Promise<ProofSample> | null;
 };
 type PreparedPolicy = Prepared & {
@@ -119,12 +122,12 @@ export type Unreadable = {
   readonly code: 'invalid_body' | 'invalid_policy';
   readonly problems: readonly Problem[];
 };
-/** The result if the policy exceeds a compile limit. `detail` is a sentence that names the limit. */
+/** The result of a task whose policy exceeds a compile limit. `detail` is a sentence that names the limit. */
 export type TooLarge = { readonly kind: 'too_large'; readonly detail: string };
 
 /**
  * A task for the policy thread: explain the decision of a policy. The policy is in the cache of the thread,
- * or the task includes its text.
+ * or the task includes the policy text.
  */
 export type ExplainPolicy = {
   readonly kind: 'explain';
@@ -163,12 +166,12 @@ type ResultOfKind = {
 export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
 
 /**
- * The result of a task as the thread sends it. The thread computes the sample after its reply, so the reply
- * contains a sample id. The parent requests the sample with this id.
+ * The result of a task in the form that the thread sends. The thread computes the proof sample after its
+ * reply, so the reply contains a sample id instead. The main thread requests the sample with this id.
  */
 type WithoutPromise<R> = R extends Prepared ? Omit<R, 'sample'> & { readonly sample: null } : R;
 export type PolicyThreadRequests = {
-  /** Returns as soon as the thread is running. */
+  /** Resolves when the thread runs. */
   begin(): void;
   perform(work: PolicyWork): {
     readonly result: WithoutPromise<PolicyResult<PolicyWork>>;

@@ -10,8 +10,8 @@ const samples = new Map<number, Promise<ProofSample>>();
 let lastSample = 0;
 
 /**
- * Stores the promise of a sample and returns its id. The main thread fetches the sample with this id, and
- * receives a failure then.
+ * Stores the promise of a proof sample and returns its id. The main thread requests the sample with this id.
+ * If the computation of the sample failed, this request fails.
  */
 function keep(sample: Promise<ProofSample>): number {
   sample.catch(() => {});

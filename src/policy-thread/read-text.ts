@@ -4,8 +4,8 @@ import { parseCertificate } from './parse-certificate.js';
 import type { PolicySurroundings, PolicyText } from './policy-work.js';
 
 /**
- * Returns the addresses of the node if the datapath classifies packets to and from the node. Some warnings
- * depend on these addresses.
+ * Returns the addresses of the node as part of a `ReadContext`, because some warnings depend on them. Omits
+ * them if the datapath does not classify packets to and from the node.
  */
 export function nodeOf({ policesNode }: PolicySurroundings): Pick<ReadContext, 'ownAddresses'> {
   return policesNode ? { ownAddresses: ownAddresses() } : {};

@@ -2,8 +2,9 @@ import type { StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyText } from './policy-work.js';
 
 /**
- * Returns a stored policy as input for the task `prepare`. The store contains only the PolicyConfig, so an
- * envelope gets its `mode` and `policy` members again.
+ * Returns a stored policy as the text of a task for the policy thread. The store contains only the
+ * PolicyConfig. For a record in envelope form, the function builds the envelope with `mode` and `policy`
+ * again.
  */
 export function storedText({ record, body }: StoredPolicy): PolicyText {
   const { form, mode } = record;
@@ -13,8 +14,8 @@ export function storedText({ record, body }: StoredPolicy): PolicyText {
 }
 
 /**
- * Converts a JSON pointer into the stored text to a JSON pointer into the response of `GET
- * /api/v1/policies/:id`.
+ * Converts the JSON pointer of a problem or warning: from a pointer into the text of `storedText` to a
+ * pointer into the response of `GET /api/v1/policies/:id`.
  */
 export function inRecord({ form }: Pick<PolicyText, 'form'>) {
   return <T extends { readonly pointer: string }>(told: T): T =>

@@ -42,16 +42,17 @@ export type PrepareWritePorts = {
   readonly enforced: boolean;
   readonly now: () => Date;
   /**
-   * Returns the generation that the kernel enforced when this process started; 0 if the kernel had no
-   * program.
+   * Returns the generation of the program that the kernel enforced when this process started; 0 if there was
+   * no program.
    */
   readonly adoptedGeneration: () => number;
   readonly hasInterceptCa: () => boolean;
 };
 
 /**
- * Performs all steps of a policy write before the program is staged or the policy is stored (D7).
- * `statecharts/write.chart.ts` then stages, commits and flips.
+ * Performs the steps of a policy write that precede the staging of the program and the commit of the policy
+ * (D7). `statecharts/write.chart.ts` performs the following steps: stage, commit and flip (put the staged
+ * program in force).
  */
 export async function prepareWrite(
   ports: PrepareWritePorts,
@@ -106,8 +107,8 @@ async function prepareGroupWrite(
 }
 
 /**
- * Prepares a group write in the policy thread. If the policy is not in the cache of the thread, repeats the
- * task with the stored text.
+ * Prepares a group write in the policy thread. If the thread does not have the policy in its cache, repeats
+ * the task with the stored policy text.
  */
 async function prepareGroup(
   { policies, thread, surroundings, ...ports }: PrepareWritePorts,
@@ -136,7 +137,7 @@ async function prepareGroup(
   return prepared;
 }
 
-/** Returns the ETag that the record will have after the write. */
+/** Returns the ETag that the policy record will have after the write. */
 function keyOf({ existing }: Located, { newId }: Circumstances): string {
   return etagOf({ id: existing?.id ?? newId, revision: (existing?.revision ?? 0) + 1 });
 }
@@ -275,8 +276,8 @@ function activationOf(
 }
 
 /**
- * Compiles the program that must be in force according to the store, for example after a start. Throws if the
- * stored policy cannot be read.
+ * Compiles the program that must be in force according to the store, for example after the process has
+ * started. Throws if the stored policy cannot be read.
  */
 export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay> {
   const { policies, thread, surroundings } = ports;
@@ -345,8 +346,8 @@ function ofRecord(program: Program, record: PolicyRecord): Program {
 }
 
 /**
- * Returns the program without an active policy. It has no groups, so the fallback decides every packet and
- * every DNS lookup.
+ * Returns the program for a node without an active policy. The program has no groups, so the setting
+ * `policy.fallback` decides every packet and every DNS lookup.
  */
 function withoutPolicy(
   fallback: Action,

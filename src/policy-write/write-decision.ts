@@ -21,15 +21,15 @@ export const DEFAULT_NAME = 'default';
 const sameName = (one: string, other: string): boolean => one.trim().toLowerCase() === other.trim().toLowerCase();
 
 /**
- * Returns the refusal of a write if the request fails independently of its body: `not_found`,
+ * Returns the refusal of a policy write if the request fails whatever its body is: `not_found`,
  * `precondition_failed` or `would_deactivate` (D5, D8). Returns null if the write may continue.
  */
 export function refusalWithoutBody(write: PolicyWrite, { existing, active }: Located): Refusal | null {
   const { target, operation, ifMatch, ifNoneMatch } = write;
   const mustExist = target.by === 'id' || operation !== 'put';
   if (mustExist && existing === null) return refusal('not_found', `there is no policy ${textOf(target)}`);
-  // Compare `If-Match` and `If-None-Match` with the active record if the target is the active policy, even if
-  // the write replaces another record.
+  // If the target is the active policy, compare `If-Match` and `If-None-Match` with the active record.
+  // Without an active record, the write may replace another record, which the client has not seen.
   const seen = target.by === 'active' ? active : existing;
   const etag = seen === null && target.by !== 'active' ? null : etagOf(seen);
   if (ifMatch !== undefined && !matchesTag(ifMatch, etag))
@@ -44,14 +44,16 @@ export function refusalWithoutBody(write: PolicyWrite, { existing, active }: Loc
   return null;
 }
 
-/** Whether the policy is in the store after the write. The removal of one group also stores the policy. */
+/**
+ * Whether a policy is in the store after the write. The removal of one source group also stores the policy.
+ */
 export function storesPolicy({ operation, sourceGroup }: PolicyWrite): boolean {
   return operation !== 'delete' || sourceGroup !== undefined;
 }
 
 /**
- * Returns the refusal of a group write if `If-Match` or `If-None-Match` fails for the group; null if neither
- * fails.
+ * Returns the refusal of a group write if `If-Match` or `If-None-Match` fails for the source group. Returns
+ * null if neither fails.
  */
 export function refusalOfGroup({ operation, ifMatch, ifNoneMatch }: PolicyWrite, created: boolean): Refusal | null {
   if (operation === 'put' && ifNoneMatch !== undefined && !created)
@@ -79,7 +81,7 @@ function textOf(target: PolicyTarget): string {
   }
 }
 
-/** A policy to store, and the fields of the request body that change its record. */
+/** A policy to store, and the fields of the request body that change the policy record. */
 export type WrittenPolicy = {
   readonly form: Form;
   readonly mode: EnvelopeMode;
@@ -90,12 +92,18 @@ export type WrittenPolicy = {
   readonly shown: Uint8Array;
 };
 
-/** Returns the name of the record after the write. A record keeps its name if the body contains no name. */
+/**
+ * Returns the name of the policy record after the write. If the body contains no name, an existing record
+ * keeps its name.
+ */
 export function nameAfter({ existing, nameOfNew }: Located, name: string | null): string | null {
   return name ?? (existing === null ? nameOfNew : existing.name);
 }
 
-/** Refuses a write by name whose body contains another name. Only a write by id can rename a record (D5). */
+/**
+ * Returns a refusal for a write by name whose body contains another name; null otherwise. Only a write by id
+ * can rename a policy (D5).
+ */
 export function refusalOfName(target: PolicyTarget, name: string | null): Refusal | null {
   if (target.by !== 'name' || name === null || sameName(target.name, name)) return null;
   const message = `The name must be ${target.name.trim()}, as in the path, or left out; a write by id renames a policy.`;
@@ -109,7 +117,10 @@ export type Decision = {
   readonly change: PolicyChange;
   readonly created: boolean;
   readonly stored: StoredPolicy;
-  /** The policy in force after the write: the written policy, no policy, or the same policy as before. */
+  /**
+   * The policy in force after the write. `this`: the written policy. `none`: no policy. `unchanged`: the
+   * policy that was in force before the write.
+   */
   readonly decides: 'this' | 'none' | 'unchanged';
   readonly warnings: readonly Warning[];
 };
@@ -120,7 +131,8 @@ export type Circumstances = {
   /** The newest generation in the store. */
   readonly generation: number;
   /**
-   * The newest generation that the process found in the kernel. A new program must have a higher generation.
+   * The generation of the program that this process found in the kernel. A new program must have a higher
+   * generation.
    */
   readonly adoptedGeneration: number;
 };
@@ -166,7 +178,7 @@ export function decidePut(write: PolicyWrite, located: Located, written: Written
   };
 }
 
-/** Decides the activation of a stored record. The record keeps its revision, times and author. */
+/** Decides the activation of a stored policy record. The record keeps its revision, times and author. */
 export function decideActivation(
   { record, body }: StoredPolicy,
   active: PolicyRecord | null,

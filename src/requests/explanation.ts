@@ -12,8 +12,8 @@ import type { PolicyStore } from '#store/store-types.js';
 import { FairQueue, inTurn } from './fair-queue.js';
 
 /**
- * An explain request. `policy` is a draft in singleton form; its shape was checked, its contents were not
- * validated. Without `policy`, the active policy is explained.
+ * An explain request. `policy` is a draft in singleton form; the API has checked its shape, but not validated
+ * its contents. Without `policy`, the request is about the active policy.
  */
 export type ExplainQuestion = { readonly policy?: PolicyConfig; readonly query: ExplainQuery };
 
@@ -21,12 +21,15 @@ export type ExplainPorts = {
   readonly policies: PolicyStore;
   readonly active: ExplainLane;
   /**
-   * The thread and queue for drafts. Drafts need their own thread: a costly draft terminates the thread, and
-   * the cached active policy would be lost.
+   * The thread and queue for drafts. A draft that exceeds its time limit terminates its thread. If drafts
+   * shared the thread of the active policy, the cached active policy would be lost.
    */
   readonly drafts: ExplainLane;
   readonly surroundings: PolicySurroundings;
-  /** Returns the state of the node that affects a packet. `ofDraft`: the request is about a draft. */
+  /**
+   * Returns the state of the node that affects the decision about a packet. `ofDraft`: the request is about a
+   * draft.
+   */
   readonly node: (packet: Packet, ofDraft: boolean) => Promise<ExplainNode>;
 };
 
@@ -40,27 +43,27 @@ export const WAITING_PER_SUBJECT = 32;
 
 /**
  * Creates a lane: a policy thread with a queue. `budgetMs` is the time limit of a request in milliseconds,
- * measured from the end of its wait in the queue. When the limit expires, the thread is terminated, and the
- * next request starts a new thread.
+ * without the wait in the queue. When a request exceeds the limit, its thread is terminated, and the next
+ * request starts a new thread.
  */
 export function explainLane(thread: PolicyThread, budgetMs: number): ExplainLane {
   return { thread, queue: new FairQueue(WAITING_PER_SUBJECT), budgetMs };
 }
 
 /**
- * The time limit of an explain request for the active policy. The thread reads the largest policy in less
- * time.
+ * The time limit of an explain request for the active policy. It is long enough for the thread to read the
+ * largest policy.
  */
 export const ACTIVE_BUDGET_MS = 30_000;
 /**
- * The time limit of an explain request for a draft. A draft has at most 1 MiB, and a new thread starts and
- * reads it within one second.
+ * The time limit of an explain request for a draft. A draft has at most 1 MiB. A new thread starts and reads
+ * such a draft within one second.
  */
 export const DRAFT_BUDGET_MS = 4_000;
 
 /**
- * Explains a draft or the active policy. For the active policy, first sends only the cache key. If the policy
- * is not in the cache of the thread, repeats the request with the policy text.
+ * Explains a draft or the active policy. For the active policy, first sends only its cache key to the thread.
+ * If the policy is not in the cache of the thread, sends the request again with the policy text.
  */
 export async function explainPolicy(
   ports: ExplainPorts,

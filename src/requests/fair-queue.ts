@@ -3,15 +3,15 @@ import { refusal } from '#statecharts/refusal.js';
 
 type Waiting = { readonly begin: () => void };
 
-/** The queue already contains the maximum number of tasks for this subject. */
+/** Thrown by `FairQueue.run` if the queue already contains the maximum number of tasks for the subject. */
 export class QueueFull extends Error {
   override readonly name = 'QueueFull';
   readonly code = 'queue_full';
 }
 
 /**
- * Runs one task at a time. Subjects with waiting tasks alternate, so a subject need not wait for all tasks of
- * another subject.
+ * Runs one task at a time. A subject is the subject of the API token that sent a request. Subjects with
+ * waiting tasks alternate, so a subject need not wait for all tasks of another subject.
  */
 export class FairQueue {
   /** The waiting tasks of each subject. The map is in the order in which the subjects run their next task. */
@@ -21,8 +21,8 @@ export class FairQueue {
   constructor(private readonly mostPerSubject: number) {}
 
   /**
-   * Runs a task when the queue reaches it. Rejects immediately with `QueueFull` if too many tasks of the
-   * subject are waiting.
+   * Waits for the task's turn in the queue, and runs the task. Rejects immediately with `QueueFull` if too
+   * many tasks of the subject are waiting.
    */
   async run<T>(subject: string, work: () => Promise<T>): Promise<T> {
     if (this.#isBusy) await this.#turn(subject);
@@ -55,12 +55,12 @@ export class FairQueue {
     this.#waiting.delete(subject);
     const next = own.shift();
     if (own.length > 0) this.#waiting.set(subject, own);
-    // The queue stays busy until the next task starts, so `run` cannot start another task in between.
+    // `#isBusy` stays true until the next task starts, so that `run` cannot start another task in between.
     next?.begin();
   }
 }
 
-/** Runs a task when the queue reaches it. Returns a refusal if too many tasks of the subject are waiting. */
+/** Runs a task like `queue.run`. Returns a refusal if too many tasks of the subject are waiting. */
 export async function inTurn<T>(queue: FairQueue, subject: string, work: () => Promise<T>): Promise<T | Refusal> {
   try {
     return await queue.run(subject, work);

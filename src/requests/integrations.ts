@@ -3,15 +3,18 @@ import { refusal } from '#statecharts/refusal.js';
 import type { Integration, IntegrationRecord, IntegrationStore } from '#store/store-types.js';
 import { orRefusal } from './or-refusal.js';
 
-/** An integration as the API returns it: without its service-account token, which is secret. */
+/**
+ * An integration (connection to a Kubernetes API server) as the API returns it. The service-account token is
+ * omitted, because it is secret.
+ */
 type IntegrationView = Omit<IntegrationRecord, 'service_account_token'>;
 
 type IntegrationWrite = {
   readonly integration: Integration;
   readonly author: string;
   /**
-   * The write fails with `precondition_failed` if the stored revision differs; 0 means that no integration is
-   * stored. If omitted, any revision is accepted.
+   * The write fails with `precondition_failed` if the stored integration has another revision; 0 means that
+   * no integration is stored. If omitted, any revision is accepted.
    */
   readonly expectedRevision?: number;
   /** Whether to return the result of the write without storing anything. */
@@ -33,7 +36,8 @@ export type Integrations = {
 
 /**
  * Returns the functions that read and write integrations. `inUse` returns the names of the integrations in
- * the active policy, or null while they are unknown. An integration in use cannot be removed.
+ * the active policy, or null while the active policy is not loaded. An integration in the active policy
+ * cannot be removed.
  */
 export function integrationsOver(store: IntegrationStore, inUse: () => readonly string[] | null): Integrations {
   return {

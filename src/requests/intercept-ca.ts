@@ -9,10 +9,13 @@ import { StoreError } from '#store/store-error.js';
 import type { InterceptCaRecord, InterceptCaStore } from '#store/store-types.js';
 import { orRefusal } from './or-refusal.js';
 
-/** The intercept CA with which the service plane signs certificates. Null is used where no CA is stored. */
+/**
+ * The stored intercept CA, with which the service plane signs leaf certificates. A value of null instead
+ * means that no CA is stored.
+ */
 export type InterceptCaMaterial =
   | { readonly kind: 'ca'; readonly ca: InterceptCa }
-  /** A CA is stored, but its private key cannot be read or decrypted. */
+  /** A CA is stored, but its record cannot be read, or its private key cannot be decrypted. */
   | { readonly kind: 'unreadable'; readonly reason: string };
 
 /** The intercept CA as the API returns it: without its private key. Times are in ISO 8601, UTC. */
@@ -34,8 +37,8 @@ type InterceptCaWritten = {
 type By = {
   readonly author: string;
   /**
-   * The write fails with `precondition_failed` if the stored revision differs; 0 means that no CA is stored.
-   * If omitted, any revision is accepted.
+   * The write fails with `precondition_failed` if the stored CA has another revision; 0 means that no CA is
+   * stored. If omitted, any revision is accepted.
    */
   readonly expectedRevision?: number;
 };
@@ -51,21 +54,21 @@ export type InterceptCaSetting = {
   /** Generates a CA that replaces the stored CA. */
   generate(write: By): Promise<InterceptCaWritten | Refusal>;
   remove(removal: Pick<By, 'expectedRevision'>): Promise<{ readonly kind: 'deleted' } | Refusal>;
-  /** Emits the present CA to each new subscriber immediately, and then after each change. */
+  /** Emits the present CA to each new subscriber immediately, and the new CA after each change. */
   readonly changed: Observable<InterceptCaMaterial | null>;
 };
 
 /**
- * The validity of a generated CA: ten years, because operators must install each new CA in all clients by
- * hand.
+ * The validity of a generated CA in days: ten years, because operators must install each new CA in all
+ * clients by hand.
  */
 const LIFE_DAYS = 3650;
 /** The maximum length of a common name (`ub-common-name` in RFC 5280). */
 const LONGEST_COMMON_NAME = 64;
 
 /**
- * Creates the setting of the intercept CA. Resolves after the stored CA was read, so that `changed` has a
- * first value.
+ * Creates the setting of the intercept CA. Resolves after the stored CA was read, so that a subscriber of
+ * `changed` receives a value at once.
  */
 export async function interceptCaOver(store: InterceptCaStore, nodeId: string): Promise<InterceptCaSetting> {
   const changed = new ReplaySubject<InterceptCaMaterial | null>(1);

@@ -33,8 +33,8 @@ const NOT_RUNNING = refusal('dataplane_unavailable', 'the dataplane is not runni
 const NOTHING_YET = refusal('dataplane_unavailable', 'nothing was put in force since this process began; see /ready');
 
 /**
- * Creates access to a datapath; null stands for a node without a dataplane. `isEngaged` returns whether the
- * datapath is open.
+ * Creates access to the traffic of a datapath; `datapath` is null on a node without a dataplane. `isEngaged`
+ * returns whether the datapath is open.
  */
 export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean): Traffic {
   const ask = async <T>(question: (asked: Datapath) => Promise<T>): Promise<T | Refusal> => {
@@ -50,10 +50,7 @@ export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean)
   };
 }
 
-/**
- * Returns the hostname patterns for which an address has a grant; null if the datapath does not return its
- * grants.
- */
+/** Returns the hostname patterns for which an address has a grant; null if no datapath is open. */
 export async function grantedFor(
   traffic: Pick<Traffic, 'learned'>,
   address: number,
@@ -63,18 +60,13 @@ export async function grantedFor(
   return learned.filter(({ addresses }) => addresses.includes(address >>> 0)).map(({ pattern }) => pattern);
 }
 
-/**
- * Returns the interfaces on which packets from `source` arrive; null if the datapath does not return them.
- */
+/** Returns the interfaces on which packets from `source` arrive; null if no datapath is open. */
 export async function arrivalOf(traffic: Pick<Traffic, 'arrival'>, source: number): Promise<Arrival | null> {
   const arrival = await traffic.arrival(source);
   return 'kind' in arrival ? null : arrival;
 }
 
-/**
- * Returns the live flow of a packet. Returns null if the packet has no flow, or if the datapath does not
- * return its flows.
- */
+/** Returns the live flow of a packet. Returns null if the packet has no flow, or if no datapath is open. */
 export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet): Promise<OpenFlow | null> {
   const { source, destination, sourcePort, destinationPort, protocol } = packet;
   const [ends, ports] = [[source, destination].map(alone), [sourcePort, destinationPort].map(portAlone)];
@@ -101,6 +93,7 @@ export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet
 const alone = (address: number): Prefix => ({ address: address >>> 0, length: 32 });
 const portAlone = (port: number): Range => ({ low: port, high: port });
 /**
- * The number of possible flows between two addresses with two ports: two directions, and four pairs of ports.
+ * The maximum number of flows that the filter can match: two addresses give two directions, and two ports
+ * give four pairs of ports.
  */
 const BETWEEN_TWO = 8;

@@ -11,8 +11,8 @@ export type NodeLookups = {
   stats(): Promise<DnsStats | null>;
   names(): Promise<readonly KnownName[] | Refusal>;
   /**
-   * Emits DNS lookups as they happen, and never completes. Allowed lookups are included only after
-   * `setWanted(true)`.
+   * Emits the DNS lookups that the proxy decides, and never completes. Allowed lookups are included only
+   * after `setWanted(true)`.
    */
   readonly seen: Observable<SeenLookups>;
   setWanted(wanted: boolean): void;
@@ -28,8 +28,8 @@ const NOT_RUNNING = refusal(
 );
 
 /**
- * Creates access to a DNS proxy; null stands for a node without one. `isServing` returns whether the proxy is
- * open.
+ * Creates access to a DNS proxy; `proxy` is null on a node without a DNS proxy. `isServing` returns whether
+ * the proxy is open.
  */
 export function lookupsOver(proxy: DnsProxy | null, isServing: () => boolean): NodeLookups {
   return {

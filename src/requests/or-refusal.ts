@@ -2,7 +2,10 @@ import type { Refusal, RefusalCode } from '#bus/policy-requests.js';
 import { refusal } from '#statecharts/refusal.js';
 import { StoreError } from '#store/store-error.js';
 
-/** Runs `act`, and converts a `StoreError` to a refusal. Rethrows all other errors. */
+/**
+ * Runs `act`. If it throws a `StoreError`, returns a refusal with the message of the error. Rethrows all
+ * other errors.
+ */
 export async function orRefusal<T>(act: () => Promise<T | Refusal>): Promise<T | Refusal> {
   try {
     return await act();

@@ -10,8 +10,8 @@ export type PolicyDescription = { readonly warnings: readonly Warning[]; readonl
 export type DescriptionPorts = {
   readonly policies: PolicyStore;
   /**
-   * Creates the policy thread for one description. A large policy takes seconds to read, so the thread of
-   * other requests must not be used.
+   * Creates a policy thread for one description. A large policy takes seconds to read, and would delay the
+   * other requests of a common thread.
    */
   readonly createThread: () => PolicyThread;
   readonly surroundings: PolicySurroundings;

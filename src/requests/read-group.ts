@@ -17,8 +17,8 @@ type GroupPorts = {
 };
 
 /**
- * Returns the record of a policy and the JSON text of one group. Returns null if the policy or the group does
- * not exist.
+ * Returns the record of a policy and the JSON text of one source group. Returns null if the policy or the
+ * group does not exist.
  */
 export async function readGroup(ports: GroupPorts, id: string, group: string): Promise<StoredPolicy | Refusal | null> {
   try {

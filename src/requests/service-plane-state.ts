@@ -7,16 +7,16 @@ export type Inspecting = {
   /** Returns the statistics of the service plane; null while the plane is not open. */
   stats(): Promise<ServicePlaneStats | null>;
   /**
-   * Emits connections when the service plane has decided them, and never completes. Allowed connections are
-   * included only after `setWanted(true)`.
+   * Emits each connection after the service plane has decided it, and never completes. Allowed connections
+   * are included only after `setWanted(true)`.
    */
   readonly seen: Observable<SeenConnections>;
   setWanted(wanted: boolean): void;
 };
 
 /**
- * Creates access to a service plane; null stands for a node without one. `isServing` returns whether the
- * plane is open.
+ * Creates access to a service plane; `plane` is null on a node without a service plane. `isServing` returns
+ * whether the plane is open.
  */
 export function inspectingOver(plane: ServicePlane | null, isServing: () => boolean): Inspecting {
   return {

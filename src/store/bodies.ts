@@ -10,8 +10,8 @@ const compress = promisify<Uint8Array, { level: number }, Buffer>(gzip);
 const decompress = promisify<Uint8Array, { maxOutputLength: number }, Buffer>(gunzip);
 
 /**
- * The target size in bytes of a part of a policy body. A part is at most about twice this size. If an edit
- * leaves less than a quarter of this size, the rest is merged with the neighbouring part.
+ * The maximum size in bytes of a part of a policy body. If an edit leaves less than a quarter of this size in
+ * the edited parts, the rest is merged with a neighbouring part.
  */
 const PART_BYTES = 128 * 1024;
 
@@ -23,18 +23,18 @@ const partKey = (sha256: string) => `part/${sha256}`;
 type Part = { readonly sha256: string; readonly bytes: number };
 
 /**
- * A policy body to be stored. `sha256` is the hash of the body's list of parts; `operations` store the new
- * parts and the list.
+ * The write of a policy body. `sha256` is the hash of the body's list of parts. `operations` write the new
+ * parts and the list to the store.
  */
 export type BodyWrite = { readonly sha256: string; readonly operations: readonly KvOperation[] };
 
-/** A whole policy body to be stored. `compressed` is the same body as a gzip file. */
+/** The write of a whole policy body. `compressed` is the body as a gzip file. */
 export type WholeBodyWrite = BodyWrite & { readonly compressed: Uint8Array };
 
 /**
- * Policy bodies, each stored as a list of gzip-compressed parts. A part is stored under its own hash, so that
- * revisions of a policy share equal parts. A body is identified by the hash of its list of parts. Equal
- * bodies that were cut differently have different hashes.
+ * Stores each policy body as a list of gzip-compressed parts. The key of a part is its hash, so that
+ * revisions of a policy share equal parts. The key of a body is the hash of its list of parts. Equal bodies
+ * that were cut differently have different hashes.
  */
 export class Bodies {
   readonly #kv: KvStore;
@@ -49,8 +49,8 @@ export class Bodies {
   }
 
   /**
-   * Applies an edit to a stored policy body. Rewrites only the parts of the body that the edit touches, and
-   * at most one neighbouring part.
+   * Applies an edit to a stored policy body, and returns the write of the edited body. Rewrites only the
+   * parts of the body that the edit touches, and at most one neighbouring part.
    */
   async edited(sha256: string, edit: TextEdit): Promise<BodyWrite> {
     const parts = await this.#list(sha256);
@@ -121,7 +121,7 @@ function touched(parts: readonly Part[], { from, to }: Places): Touched {
 
 /**
  * Like `touched`, but adds a neighbouring part of the policy body if the edit leaves little text in the
- * touched parts. Otherwise many edits would produce many small parts.
+ * touched parts. Without this, many edits would produce many small parts.
  */
 function widened(parts: readonly Part[], edit: TextEdit): Touched {
   const { first, end, start, bytes } = touched(parts, edit);

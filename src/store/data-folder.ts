@@ -17,7 +17,7 @@ const HARM = 'could replace the keys and policies of this node';
  * could replace its content, such as token keys and policies.
  * - The folder, its content and all folders above must belong to root or to the user of this process.
  * - No such path may be writable by every user, except a folder above that has the sticky bit, such as /tmp.
- * - A path that its group may write to is reported to `onFinding`.
+ * - If the user group of such a path can write to it, `onFinding` receives a finding.
  */
 export async function makeDataFolder(dataDir: string, onFinding: FindingListener): Promise<void> {
   await attempt(`make the data folder ${dataDir}`, () => mkdir(dataDir, { recursive: true, mode: 0o700 }));
@@ -33,8 +33,8 @@ export async function makeDataFolder(dataDir: string, onFinding: FindingListener
       const stats = await lstatIfThere(path);
       if (stats === null) continue;
       checkOwner(path, stats);
-      // Check the mode of a file only if other users can enter the data folder. Otherwise the file is not
-      // exposed, whatever its mode is.
+      // If other users can enter the data folder, every file in it must be protected by its own mode.
+      // Otherwise no other user can reach the files, whatever their modes are.
       if ((mode & OTHERS.enter) !== 0) checkOthers(path, stats);
       if ((mode & GROUP.enter) !== 0 && isOpenTo(GROUP.write, stats)) shared.push(path);
     }
@@ -53,9 +53,9 @@ function above(path: string): readonly string[] {
 }
 
 /**
- * Returns whether the group of a path can write to the path. Throws `data_dir_exposed` if every user can
- * write to the path. If the path has the mode bit `unless`, such as the sticky bit, the write permissions do
- * not matter.
+ * Returns whether the user group of a path can write to the path. Throws `data_dir_exposed` if every user can
+ * write to the path. If the path has the mode bit `unless`, such as the sticky bit, returns false and ignores
+ * the write permissions.
  */
 function isSharedWithGroup(path: string, stats: Stats, unless: number): boolean {
   checkOwner(path, stats);
@@ -85,7 +85,7 @@ function isOpenTo(bit: number, stats: Stats): boolean {
 
 /**
  * Returns the status of a path, or null if the path does not exist. Another process that has the database
- * open may delete files during the walk.
+ * open may delete files while `makeDataFolder` checks them.
  */
 async function lstatIfThere(path: string): Promise<Stats | null> {
   return lstat(path).catch((failure: NodeJS.ErrnoException) => {
@@ -99,7 +99,7 @@ async function attempt(doing: string, work: () => Promise<unknown>): Promise<voi
     await work();
   } catch (cause) {
     if (cause instanceof StoreError) throw cause;
-    // Name the path that failed: it may be a folder above the data folder or a file in the data folder.
+    // Name the path of the failure in the message: it may be a folder above the data folder, or a file in it.
     const { path = '' } = cause as NodeJS.ErrnoException;
     throw new StoreError('store_unavailable', `${doing}: ${path === '' ? '' : `${path}: `}${reasonOf(cause)}`, {
       cause,

@@ -2,8 +2,8 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /**
- * Writes `content` to a file atomically, with mode 0600. After a crash the file has either the old content or
- * the new content.
+ * Writes `content` to a file atomically, with mode 0600, and waits until the disk has stored it. After a
+ * crash the file has either the old content or the new content.
  */
 export async function writeDurably(path: string, content: Uint8Array | string): Promise<void> {
   const draft = `${path}.new`;
@@ -22,7 +22,8 @@ export async function writeDurably(path: string, content: Uint8Array | string): 
 }
 
 /**
- * Appends `content` to a file. After a crash the file may contain an incomplete copy of `content` at its end.
+ * Appends `content` to a file, and waits until the disk has stored it. After a crash the file may end with an
+ * incomplete copy of `content`.
  */
 export async function appendDurably(path: string, content: Uint8Array): Promise<void> {
   await withHandle(path, 'a', async (file) => {

@@ -2,8 +2,9 @@ import { createHash, webcrypto } from 'node:crypto';
 import { StoreError } from './store-error.js';
 
 /**
- * Layout of a sealed value: the byte `W`, the format version, two zero bytes, the length of the payload (u32,
- * little-endian), the SHA-256 of name and payload, then the payload.
+ * A sealed value in this file is a value with a checksum; it is not encrypted. Its layout: the byte `W`, the
+ * format version, two zero bytes, and the length of the payload (u32, little-endian). Then follow the SHA-256
+ * of the payload's SHA-256 and the name, and the payload.
  */
 const MAGIC = 0x57;
 const FORMAT = 1;
@@ -11,8 +12,8 @@ const HEADER = 40;
 const OFF_LOOP_BYTES = 256 * 1024;
 
 /**
- * Adds a header with a checksum over `name` and the payload. The checksum detects damaged values, and values
- * that are stored under the wrong key.
+ * Returns a sealed value: a header with a checksum over `name` and `payload`, and the payload. `name` is the
+ * store key. The checksum detects damaged values, and values under a wrong key.
  */
 export async function seal(name: string, payload: Uint8Array): Promise<Buffer> {
   const sealed = Buffer.alloc(HEADER + payload.length);
@@ -39,7 +40,8 @@ export async function unseal(name: string, sealed: Buffer): Promise<Uint8Array> 
 }
 
 /**
- * Reads the first of several concatenated sealed values. Returns its payload, and the bytes after this value.
+ * Decodes the first of several sealed values that follow each other in `sealed`. Returns the payload of the
+ * first value, and the bytes after this value.
  */
 export async function unsealFirst(
   name: string,

@@ -6,8 +6,8 @@ import type { InterceptCaRecord, InterceptCaStore, KvStore } from './store-types
 import { createTurns } from './write-queue.js';
 
 /**
- * The key of the intercept CA in the store. Removing the CA keeps an entry with its revision under this key,
- * so that a later CA gets a higher revision.
+ * The store key of the intercept CA. After a removal, the entry under this key contains only the revision of
+ * the removed CA, so that a later CA gets a higher revision.
  */
 const KEY = 'setting/tls-intercept-ca';
 type Stored = InterceptCaRecord | { readonly revision: number };

@@ -4,10 +4,7 @@ export function encodeJson(value: unknown): Uint8Array {
   return Buffer.from(JSON.stringify(value));
 }
 
-/**
- * Parses a stored JSON value. The result is not validated: the checksum of stored values ensures that Weir
- * wrote the value.
- */
+/** Parses a stored JSON value. The result is not validated, because only Weir writes to the store. */
 export function decodeJson<T>(bytes: Uint8Array): T {
   return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()) as T;
 }

@@ -9,15 +9,15 @@ import type { PolicyHead, PolicyRow } from './policy-row.js';
 const NAME = 'last-good';
 const NEWLINE = 0x0a;
 /**
- * After this many appended edits, `append` returns false, and the caller writes the whole last-good copy
- * again.
+ * When the file has this many edits, `append` returns false. The policy store then writes the whole last-good
+ * copy again.
  */
 const MAX_EDITS = 100;
 const MAX_EDIT_BYTES = 1024 * 1024;
 
 /**
- * The last-good copy: a second copy of the head and of the active policy. The store is repaired from this
- * copy after damage.
+ * The last-good copy: a second copy of the active policy and of the policy head, which names the active
+ * policy. After damage, the policy store repairs the store from this copy.
  */
 export type LastGood = {
   readonly head: PolicyHead;
@@ -30,7 +30,7 @@ type LastGoodWrite = {
 };
 
 /**
- * An edit that turns the policy of the last-good copy into the active policy. `of` is the body hash of the
+ * An edit that turns the policy in the last-good copy into the active policy. `of` is the body hash of the
  * policy before the edit.
  */
 type LastGoodEdit = {
@@ -45,7 +45,7 @@ export type LastGoodFile = {
   read(): Promise<LastGood | null>;
   write(copy: LastGoodWrite): Promise<void>;
   /**
-   * Appends an edit to the last-good copy. Returns false if the edit cannot be appended; the caller must then
+   * Appends an edit to the last-good copy. Returns false if the edit cannot be appended. The caller must then
    * write the whole copy.
    */
   append(edit: LastGoodEdit): Promise<boolean>;
@@ -59,14 +59,15 @@ type Line = {
 type Entry = Line & { readonly bytes: Uint8Array };
 
 /**
- * A file of sealed entries, each a line of JSON and some bytes. The first entry is the last-good copy with
- * its compressed body; each further entry is an edit. Reading stops at an entry that a crash left incomplete,
- * and at an entry that does not edit the body of the entry before.
+ * Reads and writes the last-good copy in a file of entries, each with a checksum. An entry is a line of JSON,
+ * followed by bytes: the compressed policy body in the first entry, and the new text of an edit in each
+ * further entry. Reading stops at an entry that a crash left incomplete, and at an entry that does not edit
+ * the body of the entry before.
  */
 export function lastGoodFile(path: string): LastGoodFile {
   /**
-   * The body hash, and the number and size of edits, at the end of the file. Null if the end of the file is
-   * unknown; then no edit can be appended.
+   * The state at the end of the file: the hash of the edited body, and the number and size of the edits. Null
+   * if the end of the file is unknown; then no edit can be appended.
    */
   let tail: { readonly body: string; readonly edits: number; readonly bytes: number } | null = null;
   return {

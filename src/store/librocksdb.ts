@@ -26,9 +26,7 @@ type LibRocksDb = {
   rocksdb_block_based_options_set_format_version(tables: Address, version: number): void;
   rocksdb_block_based_options_set_checksum(tables: Address, checksum: number): void;
   rocksdb_filterpolicy_create_bloom_full(bitsOfKey: number): Address;
-  /**
-   * Takes ownership of the filter policy: RocksDB frees the filter policy together with the table options.
-   */
+  /** Takes ownership of the filter policy: RocksDB frees it together with the table options. */
   rocksdb_block_based_options_set_filter_policy(tables: Address, filter: Address): void;
   rocksdb_open: Beside<[options: Address, folder: string, error: BigUint64Array], Address>;
   rocksdb_open_for_read_only: Beside<
@@ -150,8 +148,8 @@ const RTLD_NOW = 2;
 const RTLD_NODELETE = 0x1000;
 
 /**
- * The oldest supported RocksDB version. Older versions lack functions of this binding. Older versions built
- * with the `std::regex` of libstdc++ also fail to load with RTLD_DEEPBIND.
+ * The oldest supported RocksDB version. Older versions lack functions that this file uses. If they were built
+ * with the `std::regex` of libstdc++, they also fail to load with RTLD_DEEPBIND.
  */
 const OLDEST = [7, 8] as const;
 const TRIPLETS: Partial<Record<NodeJS.Architecture, string>> = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' };
@@ -163,7 +161,7 @@ let loaded: Loaded | undefined;
 
 /**
  * Returns the functions of the RocksDB library that is installed on this machine. Throws
- * `store_library_missing`.
+ * `store_library_missing` if there is no usable library.
  */
 export function librocksdb(): LibRocksDb {
   loaded ??= load(FOLDERS);
@@ -198,10 +196,10 @@ export function load(folders: readonly string[]): Loaded {
 
 function bind(path: string): Loaded {
   // Load with RTLD_DEEPBIND. Without this flag, the C++ and compression symbols that Node exports would
-  // replace those of the library, and RocksDB would abort the process.
+  // replace the symbols of the library, and RocksDB would abort the process.
   const calls = bindLibrary<LibRocksDb>(path, LIBROCKSDB, { deep: true });
   const threads = bindLibrary<Threads>(null, THREADS);
-  // The library must never be unloaded: it has threads that outlive the Node thread which loaded it.
+  // Keep the library loaded with RTLD_NODELETE: it has threads that outlive the Node thread which loaded it.
   const library = threads.dlopen(path, RTLD_NOW | RTLD_NODELETE);
   return { calls, threads, closeAddress: threads.dlsym(library, 'rocksdb_close') };
 }
@@ -229,8 +227,9 @@ function librariesIn(folder: string): { path: string; major: number; minor: numb
 }
 
 /**
- * Makes the end of this thread close the database, by a pthread key destructor. Otherwise the process would
- * keep the lock of a database that the thread left open. Returns a function that revokes this.
+ * Registers a pthread key destructor that closes the database when this thread ends. Otherwise the process
+ * would keep the lock of a database that the thread left open. Returns a function that removes the
+ * destructor.
  */
 export function closeWithThread(database: Address): () => void {
   librocksdb();
@@ -245,8 +244,9 @@ export function closeWithThread(database: Address): () => void {
 }
 
 /**
- * The limit of simultaneous native calls. koffi throws at 256 asynchronous calls, and each call has its own
- * stack. More calls would not run anyway: the libuv thread pool has four threads.
+ * The limit of simultaneous native calls; further calls wait in `queued`. koffi throws at 256 asynchronous
+ * calls, and each call has its own stack. More calls would gain no speed: the libuv thread pool has four
+ * threads.
  */
 const MOST_CALLS = 8;
 let calls = 0;
@@ -262,8 +262,8 @@ type Beside<Given extends readonly unknown[], Result> = {
 };
 
 /**
- * Makes a native call on a thread of the libuv thread pool. `given` and `used` stay referenced until the call
- * has returned.
+ * Makes a native call on a thread of the libuv thread pool. Keeps references to `given` and `used` until the
+ * call has returned, so that the garbage collector does not free their buffers.
  */
 export function beside<Given extends readonly unknown[], Result>(
   call: Beside<Given, Result>,

@@ -1,14 +1,14 @@
 import type { PolicyRecord } from '#contracts/policy-record.js';
 
 /**
- * A policy record as stored. Which policy is active is stored only in `PolicyHead`. `body_sha256` is the hash
- * of the list of parts of the policy's body.
+ * A policy record as the store keeps it. The record has no field `active`, because only `PolicyHead` names
+ * the active policy. `body_sha256` is the hash of the list of parts of the policy's body.
  */
 export type PolicyRow = Omit<PolicyRecord, 'active'> & { readonly body_sha256: string };
 
 /**
- * The part of the store's state that belongs to no single policy: the generation and the id of the active
- * policy.
+ * The state of the policy store that belongs to no single policy: the generation, the id of the active
+ * policy, and whether a policy was ever active.
  */
 export type PolicyHead = {
   readonly generation: number;

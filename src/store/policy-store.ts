@@ -13,7 +13,7 @@ const policyKey = (id: string) => `policy/${id}`;
 const historyKey = (id: string, revision: number) => `history/${id}/${String(revision).padStart(12, '0')}`;
 
 /**
- * The policies in memory. Each commit replaces this object as a whole, so that a concurrent read never
+ * The policy records in memory. Each commit replaces this object as a whole, so that a concurrent read never
  * combines old and new values.
  */
 type State = {
@@ -22,9 +22,10 @@ type State = {
 };
 
 /**
- * Loads the policies and compares the active policy with the last-good copy. Repairs the store from the copy
- * if the copy has the same or a higher generation. An older copy never replaces a damaged policy; `active`
- * then throws `store_damaged`.
+ * Loads the policies and compares them with the last-good copy. Repairs the store from the copy in three
+ * cases: the head is damaged, the copy has a higher generation, or the active policy is damaged and the copy
+ * has the same generation. In all other cases a damaged active policy stays damaged, and `active` throws
+ * `store_damaged`.
  */
 export async function loadPolicyStore(
   kv: KvStore,
@@ -45,8 +46,8 @@ class KvPolicyStore implements PolicyStore {
   /** Ids of policies whose stored record is damaged. */
   readonly #damaged = new Set<string>();
   /**
-   * Policy bodies that were restored from the last-good copy but could not be written back to the store. The
-   * key is the body hash.
+   * Policy bodies from the last-good copy that could not be written back to the store. The key is the body
+   * hash.
    */
   readonly #restored = new Map<string, Uint8Array>();
   #state: State = { head: { generation: 0, active: null, ever_activated: false }, rows: new Map() };
@@ -214,8 +215,8 @@ class KvPolicyStore implements PolicyStore {
   }
 
   /**
-   * Returns the body to store. For an edit, applies the edit to the stored body; throws `revision_conflict`
-   * if the edit refers to another revision.
+   * Returns the write of the policy body. For an edit, applies the edit to the stored body; throws
+   * `revision_conflict` if the edit refers to another revision than the stored one.
    */
   async #bodyOf(put: PolicyPut, stored: PolicyRow | undefined): Promise<BodyWrite | WholeBodyWrite> {
     if ('body' in put) return this.#bodies.whole(put.body);
@@ -234,8 +235,8 @@ class KvPolicyStore implements PolicyStore {
   }
 
   /**
-   * Updates the last-good copy. A write failure is only reported to `onFinding`, because the commit in the
-   * store has already succeeded.
+   * Writes the active policy to the last-good copy. If this write fails, only `onFinding` reports the
+   * failure: the commit to the store has already succeeded.
    */
   async #copyActive(put?: PolicyPut, before?: PolicyRow, body?: BodyWrite | WholeBodyWrite): Promise<void> {
     const { head, rows } = this.#state;

@@ -6,7 +6,10 @@ import type { KvOperation, KvRange, KvStore } from './store-types.js';
 
 const PAGE_ENTRIES = 256;
 
-/** How values are encoded for the database, and decoded from the database. */
+/**
+ * The functions that encode values for the database, and decode values from the database. `SEALED` adds a
+ * checksum to each value, and `PLAIN` does not change the values.
+ */
 type Envelope = {
   readonly seal: (key: string, value: Uint8Array) => Buffer | Promise<Buffer>;
   readonly unseal: (key: string, stored: Buffer) => Uint8Array | Promise<Uint8Array>;
@@ -18,9 +21,10 @@ const PLAIN: Envelope = {
 };
 
 /**
- * Opens or creates the RocksDB store in `folder`. Throws `store_locked`, `store_damaged`, `store_no_space` or
- * `store_unavailable`. With `readOnly`, opening writes nothing to the disk. A `plain` store relies on the
- * block checksums of RocksDB instead of a checksum per value; use it for many small values that may be lost.
+ * Opens or creates the RocksDB store in `folder`. Throws `store_locked`, `store_damaged`, `store_no_space`,
+ * `store_library_missing` or `store_unavailable`. With `readOnly`, opening writes nothing to the disk. A
+ * `plain` store has no checksum for each value, and relies on the block checksums of RocksDB. Use it for many
+ * small values that may be lost.
  */
 export async function openRocksDbStore(
   folder: string,
@@ -38,7 +42,9 @@ export async function openRocksDbStore(
 
 class RocksDbStore implements KvStore {
   readonly #folder: string;
-  /** The open database. Null if a failed write closed the database and opening it again also failed. */
+  /**
+   * The open database. Null if the database was closed after a failed write and could not be opened again.
+   */
   #database: RocksDb | null;
   #hasFailed = false;
   #reopening: Promise<void> | undefined;
@@ -124,8 +130,9 @@ class RocksDbStore implements KvStore {
   }
 
   /**
-   * Opens the database again after a failed write; until then, RocksDB refuses all writes. On a full disk the
-   * database is opened read-only, and the next write tries to open it writable again.
+   * Opens the database again after a failed write; until then, RocksDB refuses all writes. If this fails, for
+   * example on a full disk, opens the database read-only. The next write then tries again to open the
+   * database for writing.
    */
   #reopen(): Promise<void> {
     const before = [...this.#underWay];

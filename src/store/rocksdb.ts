@@ -6,8 +6,8 @@ import { beside, closeWithThread, ErrorSlot, librocksdb, takeError } from './lib
 const SNAPPY = 1;
 const HEADER_LEVEL = 5;
 /**
- * The table format version. By default, RocksDB 7.8 writes XXH3 checksums, which versions before 6.29 report
- * as damage. With `FORMAT_VERSION` and `CRC32C`, older versions can read the files.
+ * The table format version. By default, RocksDB 7.8 writes XXH3 checksums, which RocksDB versions before 6.29
+ * report as damage. With `FORMAT_VERSION` and `CRC32C`, these versions can read the files.
  */
 const FORMAT_VERSION = 5;
 const CRC32C = 1;
@@ -39,8 +39,8 @@ export class RocksDb {
   readonly #writing: Address;
   readonly #syncing: Address;
   /**
-   * The key bounds of open iterators. RocksDB keeps only pointers to the bounds, so the garbage collector
-   * must not free the bounds.
+   * The key bounds of open iterators. RocksDB keeps only pointers to these buffers, so this set prevents the
+   * garbage collector from freeing them.
    */
   readonly #bounds = new Set<Buffer>();
 
@@ -55,8 +55,8 @@ export class RocksDb {
   }
 
   /**
-   * Opens the database in a folder, and creates the database if the folder has none. With `readOnly`, nothing
-   * is created or written.
+   * Opens the database in a folder, and creates the database if the folder has none. With `readOnly`, creates
+   * and writes nothing.
    */
   static async open(folder: string, readOnly: boolean): Promise<RocksDb> {
     const lib = librocksdb();
@@ -78,7 +78,8 @@ export class RocksDb {
       lib.rocksdb_options_set_stats_dump_period_sec(options, 0);
       // Keep only the newest log file. By default each opening of the database leaves a log file.
       lib.rocksdb_options_set_keep_log_file_num(options, 1);
-      // RocksDB writes no log file in a folder that cannot exist.
+      // With a log folder that cannot exist, RocksDB writes no log file. Otherwise opening read-only would
+      // write to the disk.
       if (readOnly) lib.rocksdb_options_set_db_log_dir(options, '/dev/null/none');
       const error = new ErrorSlot();
       const database = await (readOnly
@@ -141,8 +142,9 @@ export class RocksDb {
 
   /**
    * Returns the first entries from `gte` to `lt` (exclusive); with `reverse`, the last entries in descending
-   * order. Returns at most `limit` entries and about 1 MiB. This method must be synchronous: if an error
-   * ended the thread while an iterator is open, `rocksdb_close` would abort the process.
+   * order. Returns at most `limit` entries, and stops after about 1 MiB of values. This method must be
+   * synchronous: if an error ended the thread while an iterator is open, `rocksdb_close` would abort the
+   * process.
    */
   page(gte: Buffer, lt: Buffer, reverse: boolean, limit: number): Page {
     return guarded(() => {

@@ -6,18 +6,18 @@ import { writeDurably } from './durable-file.js';
 import { StoreError } from './store-error.js';
 
 /**
- * Encrypts stored secrets with AES-256-GCM. A copy of the store without the sealing key does not reveal the
- * secrets.
+ * Encrypts secrets for the store with AES-256-GCM. A copy of the store without the sealing key does not
+ * reveal the secrets.
  */
 export type Seal = {
   /**
-   * Encrypts `secret`, and authenticates `about` without encrypting `about`. `open` fails with a different
-   * `about`, so a sealed value cannot be used for another purpose.
+   * Encrypts `secret`. The result is bound to `about`, which is authenticated but not contained in the
+   * result. `open` fails with another `about`, so a sealed value cannot be used for another purpose.
    */
   seal(secret: Uint8Array, about: string): Promise<string>;
   /**
-   * Decrypts a sealed value. Throws `seal_broken` if the value or `about` does not match the key. Throws
-   * `seal_key_missing`, `seal_key_exposed` or `seal_key_invalid` if there is no usable key.
+   * Decrypts a sealed value. Throws `seal_broken` if the value was sealed with another key or another
+   * `about`. Throws `seal_key_missing`, `seal_key_exposed` or `seal_key_invalid` if there is no usable key.
    */
   open(sealed: string, about: string): Promise<Buffer>;
 };
@@ -28,9 +28,9 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
 /**
- * Seals with the key in the file at `path`: 32 random bytes in base64, readable by the owner of the file
- * only. If `isGiven` is true, the operator provides the file. Otherwise the file is created when the first
- * secret is sealed.
+ * Returns a seal with the key in the file at `path`: 32 random bytes in base64, readable by the owner of the
+ * file only. If `isGiven` is true, the operator provides the file. Otherwise the first call of `seal` creates
+ * the file.
  */
 export function fileSeal(path: string, isGiven: boolean): Seal {
   return sealWith(async (purpose) => {
@@ -43,7 +43,7 @@ export function fileSeal(path: string, isGiven: boolean): Seal {
   });
 }
 
-/** Seals with the key of 32 bytes that `keyFor` returns. */
+/** Returns a seal with the key of 32 bytes that `keyFor` returns. */
 export function sealWith(keyFor: (purpose: 'seal' | 'open') => Promise<Buffer>): Seal {
   return {
     async seal(secret, about) {

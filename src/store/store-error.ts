@@ -1,17 +1,17 @@
 /**
- * Codes of store failures. The API maps these codes to API error codes, for example `store_unavailable` and
+ * The codes of store failures. The API maps them to API error codes, for example `store_unavailable` and
  * `precondition_failed`.
  */
 export type StoreErrorCode =
   | 'data_dir_exposed' // another user can replace files in the data folder
   | 'store_locked' // another process has the same data folder open
-  | 'store_damaged' // the stored bytes are not the bytes that were written
+  | 'store_damaged' // the stored bytes differ from the bytes that Weir wrote
   | 'store_no_space' // the disk is full
-  | 'store_read_only' // the store was opened without permission or disk space to write
+  | 'store_read_only' // a write to a store that was opened for reading only
   | 'store_closed'
   | 'store_library_missing' // RocksDB is not installed, or the installed version is too old
   | 'store_unavailable' // any other failure of the disk or of RocksDB
-  | 'revision_conflict' // the stored revision is not the expected revision
+  | 'revision_conflict' // the stored revision differs from the revision that the write expects
   | 'token_key_exposed' // users other than the user of this process can read the key that signs tokens
   | 'token_key_invalid' // the file of the signing key contains no Ed25519 private key
   | 'seal_key_missing' // the file of the sealing key does not exist, so sealed values cannot be opened
@@ -23,7 +23,7 @@ export type StoreErrorCode =
 /** A failure of the store. The message names the operation, then the error. */
 export class StoreError extends Error {
   override readonly name = 'StoreError';
-  /** The store key of the damaged value. Undefined if the damage is not limited to one value. */
+  /** The store key of the damaged value. Undefined if the failure does not concern a single value. */
   readonly key: string | undefined;
   constructor(
     readonly code: StoreErrorCode,

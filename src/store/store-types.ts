@@ -2,8 +2,8 @@ import type { KeyObject } from 'node:crypto';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 
 /**
- * A key-value store that orders its entries by the UTF-8 bytes of their keys. All its failures are
- * `StoreError`s.
+ * A key-value store that orders its entries by the UTF-8 bytes of their keys. Its methods report each failure
+ * as a `StoreError`.
  */
 export type KvStore = {
   /**
@@ -19,7 +19,8 @@ export type KvStore = {
   batch(operations: readonly KvOperation[], options: WriteOptions): Promise<void>;
   /**
    * Iterates over the entries of a range in pages, without a snapshot: an entry written during the iteration
-   * may be missing. An iterator need not be finished. After `close`, open iterators throw `store_closed`.
+   * may be missing. The caller may stop before the last entry. After `close`, open iterators throw
+   * `store_closed`.
    */
   iterate(range: KvRange): AsyncIterable<readonly [key: string, value: Uint8Array]>;
   /**
@@ -46,8 +47,8 @@ export type KvRange = {
 };
 
 /**
- * The stored policies with all their revisions (B3). `active` in a returned record is true if the policy is
- * the active policy.
+ * The stored policies with all their revisions (B3). `active` in a returned record is true if the record is
+ * the present revision of the active policy.
  */
 export type PolicyStore = {
   /** Returns the records sorted by name; policies without a name come last. */
@@ -59,7 +60,8 @@ export type PolicyStore = {
   /**
    * Writes a commit as one atomic batch and waits until the disk has stored it. Throws `generation_regressed`
    * if the generation is lower than the stored one. Throws `revision_conflict` if the revision is not newer
-   * than the stored one, or if an edit refers to a revision that does not exist.
+   * than the stored one, or if an edit refers to another revision than the stored one. Also throws
+   * `revision_conflict` if `activate` names no stored policy.
    */
   commit(change: PolicyCommit): Promise<void>;
   /**
@@ -84,7 +86,7 @@ export type PolicyCommit = {
   readonly put?: PolicyPut;
   /** The id of a stored policy that becomes active without a change of its content. */
   readonly activate?: string;
-  /** The id of the policy that stops being active. */
+  /** The id of the active policy, which stops being active. */
   readonly deactivate?: string;
   /** The id of the policy to remove. Its revisions remain in the history. */
   readonly remove?: string;
@@ -107,7 +109,10 @@ export type Integration = {
   readonly service_account_token: string;
 };
 export type IntegrationRecord = Integration & {
-  /** The revision of the integration: 1 for the first write, then 1 more for each write. */
+  /**
+   * The revision of the integration: 1 for the first write, then 1 more for each write. After a removal, the
+   * next write has revision 1 again.
+   */
   readonly revision: number;
   readonly created_at: string;
   readonly updated_at: string;
@@ -152,7 +157,10 @@ type InterceptCaWrite = {
 
 export type InterceptCaStore = {
   get(): Promise<InterceptCaRecord | null>;
-  /** Decrypts the private key of a record. Throws `seal_broken`, or an error of reading the sealing key. */
+  /**
+   * Decrypts the private key of a record. Throws `seal_broken`, or the code of a failure to read the sealing
+   * key.
+   */
   key(record: InterceptCaRecord): Promise<KeyObject>;
   /**
    * Writes the intercept CA. `expected` is the revision that must be stored: 0 if there must be no CA,

@@ -33,12 +33,15 @@ export type Store = {
 
 /**
  * Opens the store in the node's data folder: `store/` (RocksDB) and `last-good.policy`.
- * - A store that is too damaged to open is moved aside, and a new store is created from the last-good copy.
+ * - If the store is too damaged to open, its folder is renamed. A new store is created from the last-good
+ *   copy.
  * - On a full disk the store is opened read-only.
- * - `onFinding` reports a damaged store and a full disk. `onWrite` reports every write.
- * - The key of the intercept CA is sealed with the key in `sealKeyFile`, by default `seal.key` in the data
- *   folder.
- * - Throws `data_dir_exposed`, `store_locked`, `store_no_space`, `store_unavailable` or `store_damaged`.
+ * - `onFinding` receives findings, for example about a damaged store or a full disk. `onWrite` is called
+ *   after every write.
+ * - The private key of the intercept CA is sealed with the key in `sealKeyFile`, by default `seal.key` in the
+ *   data folder.
+ * - Throws `data_dir_exposed`, `store_locked`, `store_no_space`, `store_library_missing`, `store_unavailable`
+ *   or `store_damaged`.
  */
 export async function openStore(
   dataDir: string,
@@ -59,7 +62,7 @@ export async function openStore(
   }
 }
 
-/** Builds the stores of a node on `kv`. `close` of the returned store closes `kv`. */
+/** Builds the parts of a node's store on the key-value store `kv`. `close` of the result closes `kv`. */
 export async function assembleStore(
   kv: KvStore,
   lastGood: LastGoodFile,

@@ -1,10 +1,16 @@
 import { StoreError } from './store-error.js';
 import type { KvStore } from './store-types.js';
 
-/** Called after every write to the store. `outcome` is `written`, or the code of the failure. */
+/**
+ * Called after every write to the store. `outcome` is `written`, the code of a `StoreError`, or `bug` for any
+ * other error.
+ */
 export type WriteListener = (write: { readonly outcome: string; readonly seconds: number }) => void;
 
-/** Wraps a store. The returned store reports the duration and outcome of each write to `onWrite`. */
+/**
+ * Returns a store that forwards all calls to `kv`, and reports the duration and outcome of each write to
+ * `onWrite`.
+ */
 export function timedWrites(kv: KvStore, onWrite: WriteListener): KvStore {
   const timed = async (write: () => Promise<void>): Promise<void> => {
     const began = performance.now();

@@ -30,7 +30,7 @@ export function createTokenStore(kv: KvStore): TokenStore {
   };
 }
 
-/** The identity of an API client: the token's id, its subject and its role. */
+/** The identity of an API client: the id, subject and role of its token. */
 type TokenIdentity = { readonly id: string; readonly subject: string; readonly role: Role };
 
 /** Why a token is rejected. `unknown`: the signature is valid, but the store has no record of the token. */
@@ -64,9 +64,9 @@ export type Authority = {
 
 /**
  * Creates the authority of a data folder. Reads the signing key from `token.key`, and the admin token from
- * `admin.token`; creates missing files with mode 0600. Revocations are stored in the store and in
- * `token.revocations`. If the admin token is not valid for the signing key, issues a new admin token. A
- * revoked admin token is not replaced.
+ * `admin.token`; creates missing files with mode 0600. Stores revocations in the store and in
+ * `token.revocations`. If the admin token is missing or invalid, revokes the admin tokens that earlier starts
+ * issued, and issues a new one. A revoked admin token is not replaced.
  */
 export async function createAuthority(
   store: TokenStore,
@@ -121,8 +121,8 @@ export async function createAuthority(
   };
 
   /**
-   * Revokes a token. Adds the token's id to `revoked` before the disk writes, so that the token is rejected
-   * even if the disk fails to store the revocation.
+   * Revokes a token. Adds the id of the token to `revoked` before the disk writes. So the node rejects the
+   * token even if the disk fails to store the revocation.
    */
   const revoke = async (id: string): Promise<boolean> => {
     const record = records.get(id);
@@ -149,8 +149,8 @@ export async function createAuthority(
 }
 
 /**
- * A second copy of the revocations in a file. Without this copy, a store that lost its newest records would
- * accept a revoked token again.
+ * A second copy of the revocations in a file. Without this copy, the node would accept a revoked token again
+ * after the store has lost its newest records.
  */
 function revocationFile(path: string) {
   return {
@@ -208,7 +208,7 @@ async function signingKey(path: string): Promise<KeyObject> {
 }
 
 /**
- * The size limit of the revocation file in bytes. The node writes the file itself, with one line for each
+ * The size limit of the revocation file in bytes. Only the node writes this file, with one line for each
  * revoked token.
  */
 const MOST_REVOCATION_BYTES = MOST_BYTES.policy;

@@ -4,8 +4,8 @@ import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { containsAll, overlapPrefixes } from '#policy/model/rule-coverage.js';
 
 /**
- * `pointer` is a group under audit. `to` is the enforced default that denies packets which match no rule of
- * the group.
+ * A warning. `pointer` is the JSON pointer of a group under audit. `to` names the enforced default that
+ * denies the packets which match no rule of the group.
  */
 export type FallThrough = { readonly pointer: string; readonly to: string };
 
@@ -13,7 +13,8 @@ const COMPARISONS = 1_000_000;
 
 /**
  * Finds groups under audit without a default action whose unmatched packets reach an enforced default deny.
- * Stops after `COMPARISONS` comparisons, so some groups of very large policies are not checked.
+ * Stops after `COMPARISONS` comparisons of source prefixes, so the result for a very large policy may be
+ * incomplete.
  */
 export function auditFallThroughs({ groups, default: last }: Policy): FallThrough[] {
   const found: FallThrough[] = [];

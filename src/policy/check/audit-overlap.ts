@@ -4,8 +4,8 @@ import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { covers, overlapPrefixes, overlaps } from '#policy/model/rule-coverage.js';
 
 /**
- * `pointer` is a deny rule under audit. `behind` is the enforced deny that would drop the same packets: a
- * later rule, or the default of a group.
+ * A warning. `pointer` is the JSON pointer of a deny rule under audit. `behind` names the enforced deny that
+ * would drop the same packets: a later rule, or the default of a group.
  */
 export type AuditOverlap = { readonly pointer: string; readonly behind: string };
 
@@ -13,7 +13,7 @@ const COMPARISONS = 1_000_000;
 
 /**
  * Finds deny rules under audit that pass packets which a later enforced deny would drop. Stops after
- * `COMPARISONS` comparisons, so some rules of very large policies are not checked.
+ * `COMPARISONS` comparisons, so the result for a very large policy may be incomplete.
  */
 export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
   const found: AuditOverlap[] = [];
@@ -54,8 +54,8 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
 }
 
 /**
- * Whether a source address can belong to both groups. A selector may resolve to any address, so a group with
- * selectors (`dynamic`) may share sources with every group.
+ * Whether a source address can belong to both groups. A group with Kubernetes selectors (`dynamic`) may share
+ * sources with every group, because a selector may resolve to any address.
  */
 function haveCommonSource(one: Group, other: Group): boolean {
   return one.dynamic || other.dynamic || overlapPrefixes(one.sources, other.sources);

@@ -13,15 +13,16 @@ type Found = {
 };
 
 /**
- * Finds the earlier groups that contain all sources of a group. Caches the result for the next policy if the
- * two policies have equal sources.
+ * Finds the earlier groups that contain all sources of a group. Keeps the latest result, and uses it again
+ * for a policy whose groups have equal sources and whose unreachable groups are the same.
  */
 export class ContainingGroups {
   #latest: Found | undefined;
 
   /**
-   * Maps the index of a group to at most `MAX_HOLDERS` earlier groups that contain all its sources, the
-   * nearest group first. Unreachable groups are not included.
+   * Maps the index of a group to at most `MAX_HOLDERS` earlier groups that contain all its sources. These
+   * groups have rules, and a packet can reach them. The search is bounded, so some containing groups may be
+   * missing.
    */
   of(groups: readonly Group[], unreachable: ReadonlySet<number>): Found['containing'] {
     const known = this.#latest;

@@ -8,7 +8,7 @@ import { expressionsOf } from './rule-expressions.js';
 import { WarningList } from './warning-list.js';
 
 /**
- * Facts about the node that the warnings depend on. `dns`: whether the DNS proxy runs. `servicePlane`:
+ * Properties of the node on which the warnings depend. `dns`: whether the DNS proxy runs. `servicePlane`:
  * whether the service plane runs.
  */
 export type LintContext = {
@@ -17,21 +17,21 @@ export type LintContext = {
   /** The addresses of the node; undefined if the datapath does not classify packets to and from the node. */
   readonly ownAddresses?: ReadonlySet<number> | undefined;
   /**
-   * Returns whether the selectors of an integration were resolved to addresses. Undefined: no selector was
-   * resolved yet.
+   * Returns whether Weir has resolved the Kubernetes selectors of an integration to addresses. Undefined:
+   * Weir has resolved no selector.
    */
   readonly resolves?: ((integration: string) => boolean) | undefined;
 };
 
 /**
- * Warnings about one group that do not depend on other groups. `document`: about the JSON document of the
- * group. `rules`: about its rules.
+ * The warnings about one group. `document`: warnings from the JSON document of the group. `rules`: warnings
+ * from its normalised rules.
  */
 export type GroupWarnings = { readonly document: WarningList; readonly rules: WarningList };
 
 /**
- * Finds valid elements of a group that are probably mistakes (D16). The warnings do not depend on other
- * groups. Pointers are relative to the group.
+ * Finds valid elements of a group that are probably mistakes (D16). Compares the group with no other group.
+ * The JSON pointers of the warnings are relative to the group.
  */
 export function lintGroup(config: SourceGroupConfig, group: Group, context: LintContext): GroupWarnings {
   const warnings = { document: new WarningList(), rules: new WarningList() };

@@ -16,8 +16,8 @@ import { validateSourceGroup } from './validate.js';
 import type { ValidationContext } from './validation-context.js';
 
 /**
- * A policy in memory, with the positions of its groups in the JSON text. The next write of one group changes
- * only that group.
+ * A policy in memory, with the positions of its groups in the JSON text. So a write of one group parses and
+ * edits only this group.
  */
 export type ParsedPolicy = { readonly parts: PolicyParts; readonly outline: Outline };
 
@@ -34,8 +34,8 @@ export type GroupWrite =
       readonly groupJson: Uint8Array | null;
       readonly policy: Policy;
       /**
-       * Warnings about the written group come first, with pointers relative to the group. The other warnings
-       * have pointers relative to the record in an API response.
+       * The warnings about the written group come first; their JSON pointers are relative to the group. The
+       * pointers of all other warnings are relative to the policy record in an API response.
        */
       readonly warnings: readonly Warning[];
     }
@@ -47,8 +47,8 @@ export type GroupWrite =
 
 /**
  * Replaces the group with the id `id`, or appends a new group. The resulting policy is equal to the result of
- * writing the whole edited document. Problems of the written group have pointers relative to `body`; problems
- * of other groups have pointers relative to the record.
+ * a write of the whole edited document. Problems of the written group have pointers relative to `body`.
+ * Problems of other groups have pointers relative to the policy record.
  */
 export function putGroup(parsed: ParsedPolicy, id: string, body: Uint8Array, context: GroupWriteContext): GroupWrite {
   const { parts, outline } = parsed;
@@ -70,7 +70,8 @@ export function putGroup(parsed: ParsedPolicy, id: string, body: Uint8Array, con
 
   const place = index ?? parts.groups.length;
   const { form, mode } = parts;
-  // Copy the text: the caller may transfer `named.text` to another thread, which detaches its buffer.
+  // Copy the text: the caller of `putGroup` may transfer `named.text` to another thread, which detaches the
+  // buffer of `named.text`.
   const part = groupPart(named.value as SourceGroupConfig, place, new Uint8Array(named.text), { form, mode, context });
   if (isOverPolicy(others.reduce((sum, { instructions }) => sum + instructions, part.instructions))) {
     problems.add('/rules', 'too_many', TOO_MANY_INSTRUCTIONS);
@@ -128,10 +129,7 @@ function indexOf({ groups }: PolicyParts, id: string): number | undefined {
 
 type Named = { readonly value: unknown; readonly text: Uint8Array; readonly id: unknown };
 
-/**
- * Returns the group in a request body. If the body has no id, the function inserts the id from the request
- * path.
- */
+/** Returns the group in a request body. If the body has no id, inserts the id from the request path. */
 function withId(value: unknown, body: Uint8Array, id: string): Named {
   const text = trimmed(body);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return { value, text, id: undefined };
@@ -167,8 +165,8 @@ function checkTotals(others: readonly GroupPart[], value: unknown, problems: Pro
 }
 
 /**
- * Checks the integrations of all groups, because an integration may have been removed after an earlier group
- * was written.
+ * Checks that the integrations of all other groups still exist. A client may have deleted an integration
+ * after it wrote one of these groups.
  */
 function checkIntegrations(
   others: readonly GroupPart[],

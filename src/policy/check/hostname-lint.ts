@@ -3,15 +3,15 @@ const LONGEST_NAME = 253;
 const LONGEST_LABEL = 63;
 
 /**
- * One element that every match of an expression contains. It is a literal character, `dot` for a dot, `any`
- * for an unknown character, or `gap` where more characters may follow.
+ * An element of a regular expression that every match contains. It is a literal character, `dot` for a dot,
+ * `any` for an unknown character, or `gap` where more characters may follow.
  */
 type Piece = string;
 
 /**
- * Returns the reason why a regular expression cannot match any hostname; undefined if it may match.
- * Expressions with alternatives or groups are not analysed. False negatives are possible, false positives are
- * not.
+ * Returns the reason why a regular expression cannot match any hostname; undefined if it may match a
+ * hostname. Expressions with alternatives or groups are not analysed, so the result may also be undefined for
+ * an expression that matches no hostname.
  */
 export function whyNoNameMatches(expression: string): string | undefined {
   const pieces = requiredPieces(expression);
@@ -33,8 +33,8 @@ export function whyNoNameMatches(expression: string): string | undefined {
 }
 
 /**
- * Returns the elements (characters, `dot`, `any` or `gap`) that every match of the expression contains, in
- * order. Returns undefined if the expression is too complex to analyse.
+ * Returns the elements (characters, `dot`, `any` or `gap`) that every match of the regular expression
+ * contains, in order. Returns undefined if the expression is too complex to analyse.
  */
 function requiredPieces(expression: string): Piece[] | undefined {
   const text = expression.replace(/^\^/, '').replace(/\$$/, '');

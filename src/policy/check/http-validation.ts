@@ -85,9 +85,7 @@ function validateHeaderNames(names: readonly (string | undefined)[], at: string,
   }
 }
 
-/**
- * A function that reports the problems of a key in a map of matchers. `at` is the JSON pointer of the key.
- */
+/** Reports the problems of a key in a map of matchers. `at` is the JSON pointer of the key. */
 type KeyCheck = (key: string, at: string, validation: Validation) => void;
 
 const queryKey: KeyCheck = (key, at, { problems }) => {
@@ -122,8 +120,8 @@ function validateExpressions(map: Expressions | undefined, at: string, validatio
 }
 
 /**
- * Returns the members of a map without the key `__proto__`, and reports that key as a problem. The schema
- * check skips `__proto__`.
+ * Returns the members of a map without the key `__proto__`, and reports this key as a problem. The Zod schema
+ * ignores `__proto__`, so its value was not checked.
  */
 function entries<T>(map: Readonly<Record<string, T>> | undefined, at: string, { problems }: Validation): [string, T][] {
   const all = Object.entries(map ?? {});
@@ -132,7 +130,10 @@ function entries<T>(map: Readonly<Record<string, T>> | undefined, at: string, { 
   return safe;
 }
 
-/** Whether a matcher object contains only empty lists and empty maps. */
+/**
+ * Whether a matcher object has no member, or only empty lists and empty maps. Returns false if `keepIntact`
+ * removed a member from the object.
+ */
 function isEmpty(matcher: object, { damaged }: Validation): boolean {
   if (damaged.has(matcher)) return false;
   return Object.entries(matcher as Record<string, unknown>).every(([field, value]) => {

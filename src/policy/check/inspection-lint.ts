@@ -3,16 +3,16 @@ import type { Policy, Rule } from '#contracts/policy-model.js';
 import { covers, overlaps } from '#policy/model/rule-coverage.js';
 
 /**
- * `pointer` is an allow rule with TLS or HTTP matchers. `by` is the later allow that passes the connections
- * which the rule does not match.
+ * A warning. `pointer` is the JSON pointer of an allow rule with TLS or HTTP matchers. `by` names the later
+ * allow rule or default that passes the connections which the matchers exclude.
  */
 export type Widened = { readonly pointer: string; readonly by: string };
 
 const COMPARISONS = 1_000_000;
 
 /**
- * Finds allow rules whose TLS or HTTP matchers have no effect: a wider allow of the same group passes the
- * connections that the matchers exclude.
+ * Finds allow rules whose TLS or HTTP matchers have no effect. A later allow rule or the default of the group
+ * passes all connections that the matchers exclude.
  */
 export function widenedInspections({ groups }: Policy): Widened[] {
   const found: Widened[] = [];
@@ -41,8 +41,8 @@ export function widenedInspections({ groups }: Policy): Widened[] {
 const withoutName = (rule: Rule): Rule => ({ ...rule, hostname: undefined });
 
 /**
- * Whether a rule can only allow connections. A rule that matches responses, or a certificate that may be
- * hidden (D22a), can also deny connections.
+ * Whether a rule is an allow rule with TLS matchers that never denies a connection. Response matchers can
+ * deny. Certificate matchers can deny a hidden certificate (D22a), unless `tls13_uninspectable` is `allow`.
  */
 function isOnlyAFilter({ action, tls }: Rule): boolean {
   if (action !== 'allow' || tls === undefined) return false;

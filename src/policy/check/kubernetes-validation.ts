@@ -38,7 +38,8 @@ function validateLabels(labels: Labels | undefined, at: string, { problems }: Va
         'A label key is a name of at most 63 letters, digits, "-", "_" and ".", after an optional "domain/".';
       problems.add(pointer, 'invalid_label', message);
     }
-    // Check the type again: the schema skips the key `__proto__`, so this value may have any type.
+    // Check the type here: the Zod schema ignores the key `__proto__`, so the value of this key may have any
+    // type.
     if (value !== undefined && (typeof value !== 'string' || !isLabelValue(value))) {
       const message = 'A label value has at most 63 letters, digits, "-", "_" and ".", a letter or digit at both ends.';
       problems.add(pointer, 'invalid_label', message);

@@ -10,9 +10,9 @@ import { shadowedRules } from './shadow.js';
 import { WarningList } from './warning-list.js';
 
 /**
- * Finds valid elements of a policy that are probably mistakes (D16). Warnings at the pointer `first` precede
- * the others. Pointers are relative to the PolicyConfig, and `groups` are in the order of the document. The
- * search is bounded: false negatives are possible, false positives are not.
+ * Finds valid elements of a policy that are probably mistakes (D16). Warnings at the JSON pointer `first`
+ * precede the others. Pointers are relative to the PolicyConfig. `groups` must be in the order of the
+ * document. The search is bounded, so some mistakes are not found.
  */
 export function lint(
   groups: readonly GroupPart[],

@@ -14,7 +14,7 @@ function validateNames(names: readonly (string | undefined)[], at: string, valid
   validateExact(names, at, validation);
 }
 
-/** Validates a name matcher. It must have exact names, an expression, or both. */
+/** Validates a name matcher. The matcher must have exact names, a regular expression, or both. */
 export function validateNameObject(matcher: Intact<NameMatchObject>, at: string, validation: Validation): void {
   const { exact = [], regex } = matcher;
   if (exact.length === 0 && regex === undefined && !validation.damaged.has(matcher)) {

@@ -5,14 +5,14 @@ import { type GroupWarnings, type LintContext, lintGroup } from './group-lint.js
 import { instructionsOf } from './rule-expressions.js';
 
 /**
- * A policy divided into its groups. A write of one group reuses the other groups without parsing or
- * validating them again.
+ * A policy divided into its groups. A write of one group reuses the parts of all other groups without parsing
+ * or validating them again.
  */
 export type PolicyParts = {
   readonly form: Form;
   /**
-   * The mode of the policy record. It applies to `default_policy` and the fallback. In the envelope form it
-   * also applies to all groups (D4).
+   * The mode of the policy record. This mode applies to `default_policy` and the setting `policy.fallback`.
+   * In the envelope form it also applies to all groups (D4).
    */
   readonly mode: EnvelopeMode;
   readonly defaultPolicy: ActionWord | undefined;
@@ -21,7 +21,7 @@ export type PolicyParts = {
 };
 
 export type GroupPart = {
-  /** The JSON text of the group; undefined if the caller did not request to keep the text. */
+  /** The JSON text of the group; undefined if `partsOf` was called without the texts. */
   readonly text: Uint8Array | undefined;
   readonly priority: number | undefined;
   readonly group: Group;
@@ -36,8 +36,8 @@ export type GroupPart = {
 export type PartsOptions = { readonly form: Form; readonly mode: EnvelopeMode; readonly context: LintContext };
 
 /**
- * Converts a valid document into parts. If the caller passes `texts`, the JSON texts of the groups in
- * document order, then each part keeps its text.
+ * Converts a valid document into parts. `texts` are the JSON texts of the groups in document order; each part
+ * keeps its text.
  */
 export function partsOf(document: PolicyConfig, options: PartsOptions, texts: readonly Uint8Array[] = []): PolicyParts {
   const { form, mode } = options;
@@ -64,7 +64,10 @@ export function groupPart(
   };
 }
 
-/** Returns the groups with JSON pointers that match their present indexes in the list. */
+/**
+ * Returns the groups after an insertion or removal, with new JSON pointers that match their indexes in the
+ * list.
+ */
 export function renumbered(groups: readonly GroupPart[]): GroupPart[] {
   return groups.map((part, index) => {
     const pointer = pointerAt(index);
@@ -72,7 +75,7 @@ export function renumbered(groups: readonly GroupPart[]): GroupPart[] {
   });
 }
 
-/** Returns the policy model. A disabled policy gives the same model as an enforced policy. */
+/** Returns the policy model of the parts. A disabled policy gives the same model as an enforced policy. */
 export function policyOf(parts: PolicyParts, fallback: Action): Policy {
   const mode = recordMode(parts.mode);
   return {
@@ -85,8 +88,8 @@ export function policyOf(parts: PolicyParts, fallback: Action): Policy {
 }
 
 /**
- * Returns the groups by ascending priority. The default priority of a group is its index in the list. Groups
- * with equal priority keep their order (D3).
+ * Returns the groups sorted by ascending priority (D3). A group without a priority has its index in the list
+ * as priority. Groups with equal priority keep their order.
  */
 export function walkOf(groups: readonly GroupPart[]): readonly GroupPart[] {
   if (groups.every(({ priority }) => priority === undefined)) return groups;

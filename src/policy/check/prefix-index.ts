@@ -3,9 +3,9 @@ import type { Prefix } from '#contracts/policy-model.js';
 import { mask } from '#policy/model/ipv4.js';
 
 /**
- * A hash index of numbers by prefix and tag. A lookup visits the numbers of a prefix and of all wider
- * prefixes: the newest first, at most `VISITS` for each prefix length. Hash buckets also contain numbers of
- * other prefixes, so the callback `accept` must check each number.
+ * A hash index of numbers by prefix and tag. `find` visits the numbers of the given prefix and of all wider
+ * prefixes. For each prefix length, it visits the newest numbers first, and at most `VISITS` of them. A hash
+ * bucket also contains numbers of other prefixes, so the callback `accept` must check each number.
  */
 export class PrefixIndex {
   readonly #heads: Int32Array;

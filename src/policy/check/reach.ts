@@ -4,9 +4,9 @@ import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { boundsOf } from '#policy/model/rule-coverage.js';
 
 /**
- * Returns the indexes of groups that no packet reaches. All sources of such a group are in earlier groups
- * with a default action or with a rule that matches every packet. A group with selectors may gain any source,
- * so earlier groups must cover all addresses to make it unreachable.
+ * Returns the indexes of the groups that no packet reaches. All sources of such a group are in earlier groups
+ * with a default action or with a rule that matches every packet. A selector may resolve to any address, so a
+ * group with selectors is unreachable only if earlier groups cover all addresses.
  */
 export function unreachableGroups({ groups }: Policy): ReadonlySet<number> {
   const found = new Set<number>();
@@ -23,8 +23,9 @@ export function unreachableGroups({ groups }: Policy): ReadonlySet<number> {
 }
 
 /**
- * The IPv4 address space, divided into intervals at every bound of a source prefix. A search skips closed
- * intervals through `#next`, a union-find structure.
+ * The IPv4 address space, divided into intervals at every bound of a source prefix. An interval is closed if
+ * an earlier group decides all its packets. A search skips closed intervals through `#next`, a union-find
+ * structure.
  */
 class Addresses {
   readonly #cuts: Float64Array;

@@ -14,8 +14,8 @@ import type { ValidationContext } from './validation-context.js';
 export type ReadContext = ValidationContext &
   LintContext & {
     /**
-     * The mode of the stored record, used for a body in singleton form. A body in envelope form contains its
-     * own mode.
+     * The mode of the stored policy record, used for a body in singleton form. A body in envelope form
+     * contains the mode.
      */
     readonly recordMode: EnvelopeMode;
     /**
@@ -23,7 +23,7 @@ export type ReadContext = ValidationContext &
      * `default_policy`.
      */
     readonly fallback: Action;
-    /** A cache of source comparisons from the policy that was read before. */
+    /** A cache of the comparisons between the sources of groups in the policy that was read before. */
     readonly containingGroups?: ContainingGroups;
   };
 
@@ -74,7 +74,8 @@ function read(
   context: ReadContext,
 ): ReadPolicy {
   const { form, fallback, containingGroups } = context;
-  // Copy the text: the caller may transfer `policyJson` to another thread, which detaches its buffer.
+  // Copy the text: the caller of `readPolicy` may transfer `policyJson` to another thread, which detaches the
+  // buffer of `policyJson`.
   const own = new Uint8Array(policyJson);
   const texts = outline.starts.map((start, place) => own.subarray(start, outline.ends[place]));
   const parts = partsOf(config, { form, mode, context }, texts);

@@ -3,9 +3,9 @@ import { type CompiledRegex, compileRegex, type RegexOptions } from '#policy/mod
 import type { Validation } from './validation-context.js';
 
 /**
- * Compiles an expression of a policy within the limits of D13, and reports its problems. Returns null without
- * compiling once the policy has exceeded its total instruction limit. Otherwise, the compilation of many
- * large expressions would take minutes.
+ * Compiles a regular expression of a policy, and reports its problems (D13). After the policy has exceeded
+ * its total instruction limit, returns null without compiling: many large expressions would take minutes. The
+ * limits do not apply to a stored policy.
  */
 export function validateExpression(
   source: string,

@@ -4,8 +4,8 @@ import { escapeStep } from '#policy/model/pointer.js';
 import { compileRegex } from '#policy/model/regex.js';
 
 /**
- * A regular expression of a rule. `whole`: the expression must match a whole name, so it should be anchored
- * at both ends.
+ * A regular expression of a rule. `whole`: the expression is for a name, so the lint expects anchors at both
+ * ends. Otherwise the lint expects an anchor only at the start.
  */
 export type Expression = { readonly pointer: string; readonly source: string; readonly whole: boolean };
 
@@ -20,8 +20,8 @@ export function expressionsOf(rule: Rule): Expression[] {
 }
 
 /**
- * Returns the total number of compiled instructions of the expressions in the rules. An expression that
- * appears twice counts twice.
+ * Returns the total number of compiled instructions of the regular expressions in the rules. An expression
+ * that appears twice counts twice.
  */
 export function instructionsOf(rules: readonly Rule[]): number {
   let instructions = 0;

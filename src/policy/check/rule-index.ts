@@ -4,8 +4,8 @@ import { covers, decidesLookupsOf, hasAnyDestination } from '#policy/model/rule-
 import { PrefixIndex } from './prefix-index.js';
 
 /**
- * An index that finds an earlier rule which covers a later rule. The search is bounded, so it may miss a
- * covering rule.
+ * An index of rules. `findCover` finds an earlier rule that covers a later rule. The search is bounded, so
+ * `findCover` may miss a covering rule.
  */
 export class RuleIndex {
   readonly #rules: Rule[] = [];
@@ -24,8 +24,8 @@ export class RuleIndex {
   }
 
   /**
-   * Returns an earlier rule that decides every packet and every DNS lookup which `later` matches; undefined
-   * if none is found.
+   * Returns an earlier rule that decides every packet and every DNS lookup which `later` matches. Returns
+   * undefined if the search finds no such rule.
    */
   findCover(later: Rule): Rule | undefined {
     const prefix = hasAnyDestination(later) ? EVERYTHING : (later.destinations[0] ?? EVERYTHING);

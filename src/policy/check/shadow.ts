@@ -4,16 +4,22 @@ import { isContradictory } from '#policy/model/rule-coverage.js';
 import { ContainingGroups } from './containing-groups.js';
 import { RuleIndex } from './rule-index.js';
 
-/** `pointer` is a rule that can never match. `by` is the earlier rule that decides all its packets. */
+/**
+ * A warning. `pointer` is the JSON pointer of a rule that can never match. `by` is the pointer of the earlier
+ * rule that decides all its packets.
+ */
 export type Shadow = { readonly pointer: string; readonly by: string };
 
-/** The search in other groups stops after it has compared this many rules. */
+/**
+ * After this many searches of one rule in another group, `shadowedRules` searches each rule only in its own
+ * group. So it may miss shadowed rules of a very large policy.
+ */
 const CROSS_GROUP_SEARCHES = 300_000;
 
 /**
  * Finds rules that can never match because one earlier rule decides all their packets. The earlier rule is in
- * the same group, or in a group that contains all sources of the later group. A rule that only several
- * earlier rules cover together is not found.
+ * the same group, or in a group that contains all sources of the rule's group. A rule is not found if only
+ * several earlier rules together cover it.
  */
 export function shadowedRules(
   { groups }: Policy,
@@ -41,7 +47,10 @@ export function shadowedRules(
 
 type Hidden = { readonly containing: Group; readonly pairs: readonly Pair[] };
 
-/** Returns the shadowed rules in rule order. For each rule, `by` is the first rule that covers it. */
+/**
+ * Returns the shadowed rules of a group in rule order. If several elements of `hidden` cover a rule, `by`
+ * comes from the first of them.
+ */
 function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow[] {
   const by = new Map<number, string>();
   for (const { containing, pairs } of hidden) {
@@ -53,7 +62,10 @@ function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow
 }
 
 type Rules = readonly Rule[];
-/** `place` is the index of a shadowed rule in its group. `by` is the earlier rule that covers it. */
+/**
+ * `place` is the index of a shadowed rule in its group. `by` is the earlier rule that covers the shadowed
+ * rule.
+ */
 type Pair = { readonly place: number; readonly by: Rule };
 
 const within = new WeakMap<Rules, readonly Pair[]>();

@@ -27,7 +27,7 @@ import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from './regex-validation.js';
 import type { Validation, ValidationContext } from './validation-context.js';
 
 /**
- * Returns all problems of a PolicyConfig in one pass (D15). A document without problems conforms to the type
+ * Returns all problems of a PolicyConfig in one pass (D15). A document without problems has the type
  * `PolicyConfig`.
  */
 export function validatePolicy(document: unknown, context: ValidationContext): Problem[] {
@@ -70,14 +70,17 @@ export function validateSourceGroup(document: unknown, context: ValidationContex
   return problems.all();
 }
 
-/** Returns the name without surrounding white space. The store contains names in this form. */
+/** Returns a policy name without surrounding white space. The store contains names only in this form. */
 export function trimName(name: string): string {
   return name.trim();
 }
 
 export const NAME_RULE = `A name is 1 to ${LIMITS.nameLength} printable characters; blanks around it are left out.`;
 
-/** Whether a policy can have this name (D5). The length limit counts Unicode code points. */
+/**
+ * Whether a name is valid for a policy (D5). Without surrounding white space, a valid name has 1 to
+ * `LIMITS.nameLength` Unicode code points, and no control character.
+ */
 export function isValidName(name: string): boolean {
   const trimmed = trimName(name);
   const { length } = [...trimmed];
@@ -94,7 +97,7 @@ function begin(schema: z.ZodType, document: unknown, context: ValidationContext,
   return { problems, context, damaged: keepIntact(document, shape), expressions: { instructions: 0 } };
 }
 
-/** JSON members that a policy record has in responses but not in request bodies. */
+/** The JSON members of a policy record that appear in responses but not in request bodies. */
 const RECORD_MEMBERS = new Set([
   'id',
   'form',
@@ -109,7 +112,7 @@ const RECORD_MEMBERS = new Set([
 ]);
 
 /**
- * Combines all unknown members that only responses contain into one problem. Such members appear when a
+ * Combines all unknown members that only responses contain into one problem. A request has such members if a
  * client sends a response back as a request.
  */
 function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonly ShapeProblem[] {
@@ -124,9 +127,9 @@ function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonl
 }
 
 /**
- * Gives a problem with the mode of a group a clearer message. The mode of a group is the only difference
- * between the two document forms: singleton requires it, envelope forbids it. `depth` is the depth of a group
- * in the document.
+ * Replaces the message of a problem with the mode of a source group by a clearer message. A source group has
+ * a required `mode` in the singleton form, and no `mode` in the envelope form. `depth` is the number of path
+ * steps to a group.
  */
 function aboutMode(problem: ShapeProblem, depth: number): ShapeProblem {
   const { path, code } = problem;
@@ -204,8 +207,8 @@ function validateSources(sources: Intact<SourcesConfig>, at: string, validation:
 }
 
 /**
- * An element of a list, with its id. `ids` maps the ids of the earlier elements to their indexes. `what` is
- * the noun for an element in messages.
+ * The id of a list element, and where it is. `ids` maps the ids of earlier elements to their indexes. `list`
+ * and `at` are the JSON pointers of the list and the element. `what` is the noun for an element in messages.
  */
 type ListedId = {
   readonly id: string | undefined;

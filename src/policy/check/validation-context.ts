@@ -2,19 +2,21 @@ import type { Form } from '#contracts/policy-document.js';
 import type { Damaged } from '#policy/document/intact.js';
 import type { ProblemList } from '#policy/document/problem-list.js';
 
-/** Facts that validation needs and that the policy document does not contain. */
+/** Information that validation needs and that the policy document does not contain. */
 export type ValidationContext = {
   readonly form: Form;
   /**
-   * Names of the existing integrations. Undefined if the caller does not know them; validation then accepts
-   * every name.
+   * The names of the existing integrations. If undefined, validation accepts every name that is not empty.
    */
   readonly integrations: ReadonlySet<string> | undefined;
-  /** Returns undefined for a valid PEM certificate, and otherwise a sentence about the fault. */
+  /**
+   * Parses a PEM certificate. Returns undefined for a valid certificate, and otherwise a sentence about the
+   * fault.
+   */
   readonly parseCertificate: (pem: string) => string | undefined;
   /**
-   * Whether the document is from the store. A stored document may be older than the present limits of
-   * expressions, and must still be enforced.
+   * Whether the document comes from the store. The limits of regular expressions do not apply to a stored
+   * document: an older version of Weir may have accepted it, and the node must enforce it.
    */
   readonly isStored?: boolean | undefined;
 };

@@ -1,7 +1,8 @@
 import type { Warning, WarningCode } from '#contracts/policy-problem.js';
 
 /**
- * A response lists at most this many warnings with the same code, and then the number of omitted warnings.
+ * A response lists at most this many warnings with the same code. One more entry then tells the number of
+ * omitted warnings.
  */
 export const MAX_WARNINGS_OF_A_CODE = 100;
 
@@ -15,8 +16,8 @@ export class WarningList {
   readonly #first: { readonly pointer: string; readonly warnings: WarningList } | undefined;
 
   /**
-   * Warnings at or below the JSON pointer `first` are listed before all other warnings. They do not count
-   * toward the limits of the other warnings.
+   * `all` lists the warnings at or below the JSON pointer `first` before all other warnings. These first
+   * warnings do not count toward the limits of the other warnings.
    */
   constructor(first?: string) {
     this.#first = first === undefined ? undefined : { pointer: first, warnings: new WarningList() };
@@ -37,7 +38,10 @@ export class WarningList {
     if (count <= MAX_WARNINGS_OF_A_CODE) this.#warnings.push({ pointer, code, message });
   }
 
-  /** Adds the warnings about one element of the document. `base` is the JSON pointer of that element. */
+  /**
+   * Adds the warnings of `part`, which are about one element of the document. `base` is the JSON pointer of
+   * this element.
+   */
   addAll(base: string, part: WarningList): void {
     if (part.isEmpty) return;
     for (const { pointer, code, message } of part.#warnings) this.add(base + pointer, code, message);

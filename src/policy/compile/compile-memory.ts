@@ -12,8 +12,8 @@ import { type Populations, populations } from './source-populations.js';
 
 /**
  * Caches results of earlier compilations for the next compilation: rule blocks, source intervals with their
- * groups, rule names and work tables. When unused rule blocks outnumber the rule blocks of the latest
- * compilation, the unused rule blocks are discarded.
+ * groups, rule names and work tables. Unused rule blocks are discarded when they outnumber the rule blocks of
+ * the latest compilation by more than `FEW`.
  */
 export class CompileMemory {
   readonly tables = new ProgramTables();
@@ -33,8 +33,9 @@ export class CompileMemory {
   }
 
   /**
-   * Returns the source addresses of a policy, divided by the groups that apply to them. Computes the result
-   * again only if the sources of the groups have changed.
+   * Returns the source addresses of a policy, divided by the groups that apply to them. Returns the latest
+   * result again if no group has changed its sources, and no group has gained or lost all its rules or its
+   * default action.
    */
   populations(policy: Policy, budget: Budget): Populations {
     const { groups } = policy;
@@ -61,8 +62,8 @@ export class CompileMemory {
   }
 
   /**
-   * Returns the cached rule block of a sequence of rule lists, given by their numbers. Returns null if these
-   * rules match no packet, and undefined if the cache does not contain them.
+   * Returns the cached rule block of a sequence of rule lists; `lists` contains the numbers of the lists.
+   * Returns null if the rules match no packet, and undefined if the cache has no entry for this sequence.
    */
   find(lists: GrowingUint32Array): RuleBlock | null | undefined {
     const run = this.runs.find(lists.array, 0, lists.length);

@@ -19,20 +19,22 @@ const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks:
 export type CompileOptions = {
   readonly limits?: Partial<CompileLimits>;
   /**
-   * The maximum number of copies of rules in the program. If sources in several groups would need more
-   * copies, large groups become rule blocks of their own, which several lists of the program share.
+   * The maximum number of additional copies of rules in the program: a group in several lists of the program
+   * is normally copied for each list. If more copies would be needed, the groups with the most copied rules
+   * become separate rule blocks, which several lists share.
    */
   readonly copies?: number;
   /**
-   * A cache that maps equal lists of rules to their rule blocks. Compilation reads the cache and adds new
-   * rule blocks.
+   * A cache of results of earlier compilations, such as rule blocks. `compile` reads the cache and adds new
+   * results.
    */
   readonly memory?: CompileMemory;
 };
 
 /**
  * Compiles a policy into a program. Equal policies give equal bytes, whatever the cache contains. Throws
- * `CompileTooLarge` if the rules overlap so much that the program would exceed the limits.
+ * `CompileTooLarge` if the policy has too many rules, or if its rules overlap so much that the program would
+ * exceed the limits.
  */
 export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
@@ -60,7 +62,7 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
 }
 
 /**
- * Returns the distinct runs, which are sequences of groups that become one rule block. For each population
+ * Returns the distinct runs. A run is a sequence of groups that becomes one rule block. For each population
  * (sources with the same groups), `ofPopulations` contains the numbers of its runs, followed by `NONE`.
  */
 function runsOf(
@@ -109,14 +111,14 @@ type Words = {
   /** The verdict words of the rules in all groups of `GroupViews.policy`, one group after the other. */
   readonly rules: Uint32Array;
   /**
-   * `first`: for each group of `GroupViews.policy`, the index of its first rule in `rules`. `firstRanks`: the
-   * first rank of the original group.
+   * For each group of `GroupViews.policy`: `first` is the index of its first rule in `rules`, and
+   * `firstRanks` is the first rank of its group in the original policy.
    */
   readonly first: Uint32Array;
   readonly firstRanks: Uint32Array;
   /**
-   * For each group of `GroupViews.policy`, the verdict word of its default action; `undefined` without a
-   * default action.
+   * For each group of `GroupViews.policy`, the verdict word of its default action; `undefined` if the group
+   * has no default action.
    */
   readonly defaults: readonly (number | undefined)[];
   readonly policy: number;

@@ -2,14 +2,14 @@ import { itemAt } from '#arrays/read.js';
 import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
 
 /**
- * The groups in the form that is compiled. A group with unresolved selectors is compiled as two views: all
- * its rules for the sources that it lists, and its deny rules for every source (D19a). A deny rule has the
- * same rank in both views.
+ * The groups as `compile` processes them. A group with Kubernetes selectors becomes two groups: the original
+ * group for the sources that it lists, and a copy with only its deny rules for every source (D19a). A deny
+ * rule has the same rank in both groups.
  */
 export type GroupViews = {
   /**
-   * A policy with the compiled groups: each original group, and for a group with selectors also a copy with
-   * only its deny rules. The original policy object if no group has selectors.
+   * A policy with the groups to compile: each original group, and for a group with selectors also a copy with
+   * only its deny rules. If no group has selectors, this is the original policy object.
    */
   readonly policy: Policy;
   /** For each group of `policy`, the index of its group in the original policy. */
@@ -47,8 +47,8 @@ export function viewsOf(policy: Policy): GroupViews {
 type Denies = { readonly rules: readonly Rule[]; readonly places: Uint32Array };
 
 /**
- * Maps the rule list of a group to its deny rules. `deniesOf` must return the same list object each time,
- * because `CompileMemory` finds cached rule blocks by list identity.
+ * Maps the rule list of a group to its deny rules. `deniesOf` must return the same list object for the same
+ * rule list each time, because `CompileMemory` finds cached rule blocks by list identity.
  */
 const known = new WeakMap<readonly Rule[], Denies>();
 

@@ -5,8 +5,9 @@ import { mergedRanges } from '#policy/model/ranges.js';
 const EVERY_KEY: Range = { low: 0, high: portMapKey(255, 0xffff) };
 
 /**
- * Returns the ascending ranges of `portMapKey` values that a rule matches. The ranges ignore source ports,
- * hostname and destinations.
+ * Returns the ascending ranges of `portMapKey` values (protocol with destination port, or with ICMP type and
+ * code) that a rule matches. Source ports restrict only the protocols of the ranges. Hostname and
+ * destinations have no effect on the ranges.
  */
 export function keyRanges(rule: Rule): readonly Range[] {
   const withPorts = rule.sourcePorts.length > 0 || rule.destinationPorts.length > 0;

@@ -6,13 +6,13 @@ import { Budget } from '#policy/model/budget.js';
 import { Sequences } from './sequences.js';
 import { type Populations, sourceMap } from './source-populations.js';
 
-/** A mark of a group: the group has rules that decide DNS lookups by hostname. */
+/** A mark bit of a group: the group has rules that decide DNS lookups by hostname. */
 export const BY_NAME = 1;
-/** A mark of a group: the group decides every DNS lookup that reaches it. */
+/** A mark bit of a group: the group decides every DNS lookup that reaches the group. */
 export const FINAL = 2;
 
 /**
- * Source addresses grouped into classes. The same groups decide the DNS lookups of all sources in a class.
+ * Source addresses divided into classes. The same groups decide the DNS lookups of all sources in a class.
  */
 export type LookupClasses = {
   readonly found: Populations;
@@ -28,8 +28,8 @@ export type LookupClasses = {
 };
 
 /**
- * Groups source addresses into classes for DNS lookups. `marks` contains, for each group, `BY_NAME`, `FINAL`
- * or both. Returns `known` if neither `found` nor `marks` has changed.
+ * Divides source addresses into classes for DNS lookups. `marks` contains, for each group, `BY_NAME`,
+ * `FINAL`, both or 0. Returns `known` if neither `found` nor `marks` has changed.
  */
 export function lookupClasses(found: Populations, marks: Uint8Array, known?: LookupClasses): LookupClasses {
   if (known?.found === found && isSame(known.marks, marks)) return known;

@@ -19,8 +19,8 @@ export class LookupCompiler {
   private named: { readonly pool: NamePool; readonly tables: NameTables } = NO_NAMES;
 
   /**
-   * Compiles the DNS lookup tables. Numbers every pattern of the policy, also patterns of rules that no
-   * source reaches. The grants of a pattern stay valid while the policy contains the pattern (D12).
+   * Compiles the DNS lookup tables. Every pattern of the policy gets a number, even if no source reaches its
+   * rules: the grants of a pattern stay valid while the policy contains the pattern (D12).
    */
   compile(views: GroupViews, words: GroupWords, found: Populations, tables: ProgramTables): LookupTables {
     const { marks, finals, patterns } = walk(views, words, tables);
@@ -54,7 +54,7 @@ const NO_NAMES = { pool: nothing, tables: nameTables(nothing) };
 
 /**
  * For each group of `GroupViews.policy`, the first rank of the original group, and the verdict word of the
- * default for packets.
+ * group's default for packets. `policy` is the verdict word of the policy default.
  */
 type GroupWords = {
   readonly firstRanks: Uint32Array;
@@ -102,8 +102,9 @@ function walk(
 }
 
 /**
- * Converts the verdict word of a rule in `GroupViews.policy` to its rank in the original policy. `places` is
- * null if the original group has the same rules.
+ * Converts the verdict word of a DNS lookup rule. In `word`, the rank is the index of the rule in its group
+ * of `GroupViews.policy`. In the result, it is the rank of the rule in the original policy. `places` is null
+ * if the original group has the same rules.
  */
 function placedWord(word: number, firstRank: number, places: Uint32Array | null): number {
   const place = rankOf(word);
@@ -111,8 +112,8 @@ function placedWord(word: number, firstRank: number, places: Uint32Array | null)
 }
 
 /**
- * Converts the verdict word of a default from packets to DNS lookups: the word of an allow loses its audit
- * bit.
+ * Converts the verdict word of a default for packets to the word for DNS lookups. An allow loses its audit
+ * bit, and all other words stay unchanged.
  */
 function lookupWord(word: number): number {
   return verdictOf(word) === 'allow' ? verdictWord(rankOf(word), 'allow', false) : word;

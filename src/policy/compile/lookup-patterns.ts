@@ -4,15 +4,15 @@ import { sharedWords } from '#arrays/shared-array.js';
 import type { LookupTables } from '#contracts/dns-lookup-tables.js';
 import { NONE } from '#contracts/program.js';
 
-/** For each hostname pattern, collects the groups that decide DNS lookups by this pattern. */
+/** Collects, for each hostname pattern, the groups that decide DNS lookups by this pattern. */
 export class LookupPatterns {
   private readonly numbers = new GrowingUint32Array(0);
   private readonly groups = new GrowingUint32Array(0);
   private readonly words = new GrowingUint32Array(0);
 
   /**
-   * Adds the verdict word with which a group decides DNS lookups by a pattern. The caller must add groups in
-   * ascending order, and within a group verdict words in ascending order.
+   * Adds the verdict word with which a group decides DNS lookups by a pattern. The caller must add the groups
+   * in ascending order, and the verdict words of a group in ascending order.
    */
   add(number: number, group: number, word: number): void {
     this.numbers.push(number);
@@ -21,8 +21,8 @@ export class LookupPatterns {
   }
 
   /**
-   * Returns the tables of patterns 0 … `count` - 1. If several rules of a group have the same pattern, the
-   * table contains only the verdict word of the first rule.
+   * Returns the tables of the patterns with the numbers 0 … `count` - 1. If several rules of a group have the
+   * same pattern, the tables contain only the verdict word of the first rule.
    */
   tables(count: number): LookupTables['patterns'] {
     const { first, offsets } = this.firsts(count);
@@ -42,7 +42,7 @@ export class LookupPatterns {
   }
 
   /**
-   * `first`: for each added row, 1 if the row is the first with its pattern in its group. `offsets`: for each
+   * `first`: for each added row, 1 if no earlier row has the same pattern and group. `offsets`: for each
    * pattern, the index where its rows begin in the result.
    */
   private firsts(count: number): { readonly first: Uint8Array; readonly offsets: Uint32Array } {

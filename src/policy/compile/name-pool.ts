@@ -42,8 +42,8 @@ export function namePool(patterns: readonly HostnamePattern[]): NamePool {
 }
 
 /**
- * Computes the pool of `patterns` from an earlier pool. Copies the names at the beginning and end of the list
- * that are equal, and encodes only the names between them.
+ * Computes the pool of `patterns` from the earlier pool `known`. Copies the names of equal patterns at the
+ * beginning and end of both lists, and encodes only the names between them.
  */
 export function namePoolAfter(known: NamePool, patterns: readonly HostnamePattern[]): NamePool {
   const before = known.patterns;
@@ -81,8 +81,8 @@ export function namePoolAfter(known: NamePool, patterns: readonly HostnamePatter
 
 const SUFFIX_MARK = '*.'.length;
 /**
- * The bytes of a wire-format name besides one byte per character: the length byte of the first label and the
- * zero byte of the root.
+ * The number of bytes of a wire-format name beyond one byte for each character: the length byte of the first
+ * label, and the zero byte of the root.
  */
 const WIRE_EXTRA = 2;
 const DOT = 0x2e;
@@ -93,8 +93,8 @@ function wireLength({ kind, text }: HostnamePattern): number {
 }
 
 /**
- * Writes `text`, from character `from` on, in DNS wire format so that the name ends at byte `end`. Returns
- * the hash of the name.
+ * Writes the characters of `text` from index `from` on to `bytes`, in DNS wire format, so that the name ends
+ * before byte `end`. Returns the hash of the name.
  */
 function writeWire(text: string, from: number, bytes: Uint8Array, end: number): number {
   let at = end - 1;

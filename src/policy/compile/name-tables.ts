@@ -27,8 +27,8 @@ export function nameTables({ patterns, kinds, hashes, bytes, offsets }: NamePool
 }
 
 /**
- * Creates an open-addressing hash table for `count` names. At most half of its slots will be used, so each
- * probe sequence ends at a free slot.
+ * Creates an open-addressing hash table for `count` names. The names fill at most half of the slots, so each
+ * search ends at a free slot.
  */
 function slotsFor(count: number): Uint32Array {
   return sharedWords(2 * 2 ** Math.ceil(Math.log2(2 * (count + 1)))).fill(NONE);

@@ -7,7 +7,10 @@ import type { Budget } from '#policy/model/budget.js';
 import type { Sequences } from './sequences.js';
 import type { SourcePortMaps } from './source-port-maps.js';
 
-/** The port map of each single rule, as pairs of a start key and the value from that key on. */
+/**
+ * The port map of each single rule, as pairs: a key, and the value from this key up to the key of the next
+ * pair.
+ */
 export class RulePortMaps {
   readonly cells = new GrowingUint32Array(1 << 16);
   readonly offsets = new GrowingUint32Array();
@@ -50,7 +53,7 @@ const LAST_KEY = 0xff_ffff;
 
 /**
  * A stack of port maps under construction. The value at a key is the lowest number of the rules that match
- * the key.
+ * the key. If this number depends on the source port, the value refers to a source-port map.
  */
 export class PortMapStack {
   private readonly cells = new GrowingUint32Array(1 << 16);
@@ -68,8 +71,8 @@ export class PortMapStack {
   }
 
   /**
-   * Merges the port maps of some rules with the port map on top of the stack, and pushes the result. The
-   * previous top stays on the stack.
+   * Merges the port maps of the rules with the numbers `rules` into the port map on top of the stack, and
+   * pushes the result. The previous top stays below the result.
    */
   pushInside(rules: readonly number[]): void {
     const outer = this.bottoms.length - 1;
@@ -77,7 +80,7 @@ export class PortMapStack {
     if (outer >= 0) this.lower(outer, outer + 1);
   }
 
-  /** Pushes the merged port map of some rules. */
+  /** Pushes the merged port map of the rules with the numbers `rules`. */
   push(rules: readonly number[]): void {
     this.pushHalf(rules, 0, rules.length);
   }
@@ -87,8 +90,8 @@ export class PortMapStack {
   }
 
   /**
-   * Stores the top port map in `portMaps` and returns its number. Returns `NONE` if the stack is empty or the
-   * port map matches nothing.
+   * Stores the port map on top of the stack in `portMaps` and returns its number. Returns `NONE` if the stack
+   * is empty or the port map matches no key.
    */
   intern(portMaps: Sequences): number {
     const bottom = this.bottoms.at(-1);
@@ -118,8 +121,8 @@ export class PortMapStack {
   }
 
   /**
-   * Merges the two port maps on top of the stack, and replaces the upper port map by the result. The result
-   * has the lower value at each key.
+   * Merges the two port maps on top of the stack, and replaces the upper port map by the result. At each key,
+   * the result has the lower of the two values.
    */
   private lower(left: number, right: number): void {
     const a0 = itemAt(this.bottoms, left);

@@ -3,8 +3,8 @@ import type { Prefix } from '#contracts/policy-model.js';
 import { lastAddress, mask } from '#policy/model/ipv4.js';
 
 /**
- * Distinct prefixes in an order where each prefix precedes the prefixes that it contains. The number of a
- * prefix is its index.
+ * Distinct prefixes, sorted so that each prefix precedes the prefixes that it contains. The number of a
+ * prefix is its index in this order.
  */
 export type PrefixOrder = {
   readonly first: Uint32Array;
@@ -12,7 +12,7 @@ export type PrefixOrder = {
   readonly keys: Float64Array;
   /**
    * For each block of 65,536 addresses, the number of prefixes that begin before the block. Undefined if
-   * there are few prefixes.
+   * there are fewer than `FEW` prefixes.
    */
   readonly blocks: Uint32Array | undefined;
 };
@@ -74,8 +74,8 @@ function sortKey(prefix: Prefix): number {
 }
 
 /**
- * Encodes the number of a prefix and the number of one of its members, such as a rule, as one number. Sorting
- * the results sorts by prefix, then by member.
+ * Encodes the number of a prefix and the number of one of its members, such as a rule, as one number. An
+ * ascending sort of such numbers sorts by prefix, then by member.
  */
 export function membership(prefix: number, member: number): number {
   return prefix * MEMBERS + member;
@@ -86,22 +86,23 @@ export const MEMBERS = 2 ** 26;
 /** The callbacks of `walkNesting`. The walk visits addresses in ascending order. */
 export type NestingVisitor = {
   /**
-   * Called at the start of a prefix that lies inside all open prefixes. `members` ascend. `walkNesting`
-   * reuses the array for the next call, so copy the members to keep them.
+   * Called at the first address of a prefix that lies inside all open prefixes. `members` are the members of
+   * this prefix, ascending. `walkNesting` reuses the array for the next call, so copy the members to keep
+   * them.
    */
   open(members: readonly number[]): void;
-  /** Called at the end of the prefix that was opened last. */
+  /** Called after the last address of the prefix that was opened last. */
   close(): void;
   /**
-   * Called at the start of an address interval. All addresses up to the next call are in exactly the open
+   * Called at the first address of an interval. All addresses up to the next call are in exactly the open
    * prefixes.
    */
   interval(start: number): void;
 };
 
 /**
- * Calls the visitor for each interval of addresses between the bounds of nested prefixes. `memberships` must
- * be sorted.
+ * Calls the visitor for each interval of addresses between the bounds of nested prefixes. `memberships`
+ * contains results of `membership`, ascending.
  */
 export function walkNesting(order: PrefixOrder, memberships: Float64Array, visitor: NestingVisitor): void {
   const ends: number[] = [];

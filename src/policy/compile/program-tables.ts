@@ -14,7 +14,7 @@ type Tables = Pick<Program, 'ruleBlocks' | 'destinations' | 'portMaps' | 'source
 export type RuleWords = { readonly words: Uint32Array; readonly first: number };
 
 /**
- * The tables of a program, assembled from rule blocks. Port maps that several rule blocks have in common are
+ * The tables of a program, assembled from rule blocks. Equal port maps of rule blocks that share rules are
  * stored once.
  */
 export class ProgramTables {
@@ -41,8 +41,8 @@ export class ProgramTables {
   }
 
   /**
-   * Returns the number of a hostname pattern. Adds a new pattern, even if no rule block of the program
-   * contains the pattern.
+   * Returns the number of a hostname pattern. Gives a new number to a new pattern, even if no rule block of
+   * the program contains the pattern.
    */
   addName(pattern: HostnamePattern): number {
     return this.names.number(pattern);
@@ -54,8 +54,9 @@ export class ProgramTables {
   }
 
   /**
-   * Adds a rule block to the program tables, and returns its index in `Program.ruleBlocks`.
-   * `shared`: another rule block contains some of the same rules, so equal port maps are likely.
+   * Adds a rule block to the program tables, and returns its index in `Program.ruleBlocks`. `shared`: another
+   * rule block contains some of the same rules. Then equal port maps are likely, and the function searches
+   * for a stored equal port map.
    */
   add({ cells, names }: RuleBlock, words: RuleWords, shared: boolean): number {
     const number = this.maps.length;
@@ -172,8 +173,8 @@ export class ProgramTables {
 }
 
 /**
- * Maps the port-map numbers of a rule block to port-map numbers of the program. If `numbers` is undefined,
- * port map `n` of the rule block becomes `base + n`.
+ * Maps the port-map numbers of a rule block to the port-map numbers of the program. If `numbers` is
+ * undefined, port map `n` of the rule block has the number `base + n` in the program.
  */
 type PortMapNumbers = { readonly base: number; readonly numbers: readonly number[] | undefined };
 
@@ -198,7 +199,7 @@ class Pool {
     this.offsets.length = 1;
   }
 
-  /** The number of maps that `end` has completed. */
+  /** The number of complete interval maps in the pool. */
   get count(): number {
     return this.offsets.length - 1;
   }
@@ -214,8 +215,8 @@ class Pool {
   }
 
   /**
-   * Copies destination maps from a rule block. The rule block contains, in this order, the ends of the maps,
-   * the starts of all intervals, and their port maps.
+   * Copies destination maps from a rule block. The rule block contains, in this order, the end of each map,
+   * the start of each interval, and the port-map number of each interval.
    */
   addMaps(cells: Uint32Array, ends: number, starts: number, intervals: number, portMaps: PortMapNumbers): void {
     const before = this.starts.length;
@@ -230,8 +231,8 @@ class Pool {
   }
 
   /**
-   * Copies port maps without source-port maps from a rule block. The rule block contains the ends of the port
-   * maps, and then pairs of start key and rule number.
+   * Copies the port maps of a rule block that has no source-port maps. The rule block contains the end of
+   * each port map, and then pairs of start key and rule number.
    */
   addPortMaps(cells: Uint32Array, ends: number, count: number, { words, first }: RuleWords): void {
     const before = this.starts.length;

@@ -18,15 +18,12 @@ import { Sequences } from './sequences.js';
 import { SourcePortMaps } from './source-port-maps.js';
 
 /**
- * The cost of compiling one pair of rule and prefix: sort the pair, and open and close the prefix. The unit
- * is one step of a port-map merge.
+ * The compile cost of one pair of rule and prefix, which the compiler sorts, opens and closes. The unit is
+ * one step of a port-map merge.
  */
 const STEPS_OF_A_MEMBER = 16;
 
-/**
- * Compiles rule blocks, each from a sequence of rules. One compiler reuses its work tables for all rule
- * blocks.
- */
+/** Compiles sequences of rules to rule blocks. One compiler reuses its work tables for all rule blocks. */
 export class RuleBlockCompiler implements NestingVisitor {
   private rules: readonly Rule[] = [];
   private order: PrefixOrder = prefixOrder([]);
@@ -172,8 +169,9 @@ export class RuleBlockCompiler implements NestingVisitor {
   }
 
   /**
-   * Returns the port map that a granted name adds. Returns `MAP` plus a destination map if a rule of the name
-   * has destinations (D10).
+   * Returns the number of the port map for the rules of one hostname pattern. If at least one of these rules
+   * has destinations, returns `MAP` plus the number of a destination map (D10). Returns `NONE` if the rules
+   * match no packet.
    */
   private namePortMap(rules: readonly number[]): number {
     if (rules.every((rule) => !hasDestination(itemAt(this.rules, rule).destinations))) return this.portMapOf(rules);
@@ -186,8 +184,8 @@ export class RuleBlockCompiler implements NestingVisitor {
 }
 
 /**
- * The destination prefixes under which a rule is compiled. A rule with a hostname but no destinations has all
- * addresses. A rule without hostname and destinations has no prefix, because the wildcard port map contains
+ * Returns the destination prefixes under which the compiler files a rule. A rule with a hostname but no
+ * destinations has all addresses. A rule with neither has no prefix, because the wildcard port map contains
  * the rule.
  */
 function prefixesOf({ destinations, hostname }: Rule): readonly Prefix[] {

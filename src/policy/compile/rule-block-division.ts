@@ -5,14 +5,14 @@ import type { Sequences } from './sequences.js';
 import type { Populations } from './source-populations.js';
 
 /**
- * The limit on copies of rules in the program: `MULTIPLE` times the number of all rules, plus `SMALL`. Above
- * the limit, groups become rule blocks that several lists share.
+ * The limit on additional copies of rules in the program is `MULTIPLE` times the number of all rules, plus
+ * `SMALL`. Above the limit, groups become separate rule blocks, which several lists of the program share.
  */
 const MULTIPLE = 3;
 const SMALL = 1 << 16;
 /**
- * A group with at least this many rules always becomes a rule block of its own if it applies to several
- * populations (source sets with different groups).
+ * A group with at least this many rules becomes a separate rule block if it applies to several populations
+ * (source sets with different groups). If the caller passes `copies`, this number has no effect.
  */
 const LARGE = 1_024;
 
@@ -21,8 +21,8 @@ type Run = { readonly from: number; to: number; rules: number; readonly saving: 
 
 /**
  * Divides the groups of each population (sources with the same groups) into runs; each run becomes one rule
- * block. Normally a population has one run. If too many rules would be copied, expensive groups become runs
- * of their own, which populations share.
+ * block. Normally a population has one run. If the program would contain too many copies of rules, expensive
+ * groups become separate runs, which populations share.
  */
 export class Division {
   private readonly uses: Float64Array;
@@ -45,8 +45,8 @@ export class Division {
   }
 
   /**
-   * Returns the ends of the runs of a population, as offsets into `populations.groups`. A run is a sequence
-   * of groups that becomes one rule block.
+   * Returns the ends of the runs of a population, as indexes into `populations.groups.cells`. A run is a
+   * sequence of groups that becomes one rule block.
    */
   ends(population: number): readonly number[] {
     const { groups } = this.populations;
@@ -65,8 +65,9 @@ export class Division {
       for (let at = groups.start(population); at < end; at++) {
         const group = u32At(cells, at);
         this.uses[group] = f64At(this.uses, group) + 1;
-        // Groups with equal hashes apply to the same populations of sources. A hash collision is rare, and
-        // only makes the program larger.
+        // `users` contains, for each group, a hash of the populations to which the group applies. Groups with
+        // equal hashes are treated as groups of the same populations. A hash collision is rare, and only
+        // makes the program larger.
         this.users[group] = Math.imul(u32At(this.users, group) ^ (population + 1), 0x01000193);
       }
     }
@@ -134,8 +135,9 @@ export class Division {
 }
 
 /**
- * Chooses which runs become rule blocks of their own: the shared runs with the highest saving, at most
- * `MAX_RULE_BLOCKS`. Merges all other adjacent runs. Returns the ends of the rule blocks.
+ * Chooses which runs of a population become separate rule blocks: the shared runs that save most copies.
+ * Merges all other adjacent runs, so that at most `MAX_RULE_BLOCKS` rule blocks remain. Returns the ends of
+ * the rule blocks.
  */
 function merged(runs: readonly Run[], to: number): readonly number[] {
   if (runs.length <= MAX_RULE_BLOCKS) return runs.map((run) => run.to);

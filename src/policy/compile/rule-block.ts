@@ -6,14 +6,14 @@ import type { Used } from '#policy/model/budget.js';
 import type { Sequences } from './sequences.js';
 
 /**
- * The compiled form of a sequence of rules, independent of their ranks. Its port maps contain rule numbers
- * (indexes in the sequence) instead of verdict words. Port maps, destination maps and source-port maps are
- * numbered from 0.
+ * The compiled form of a sequence of rules, independent of their ranks in the policy. Its port maps contain
+ * rule numbers (indexes in the sequence) instead of verdict words. Its port maps, destination maps and
+ * source-port maps are numbered from 0.
  */
 export type RuleBlock = {
   /**
-   * The numbers of `RULE_BLOCK`, then the destination maps: the end of each map, the starts of all intervals,
-   * and their values. Port maps and then source-port maps follow.
+   * The numbers that `RULE_BLOCK` names, then the destination maps: the end of each map, the starts of all
+   * intervals, and their values. Port maps and then source-port maps follow.
    */
   readonly cells: Uint32Array;
   /**
@@ -27,8 +27,9 @@ export type RuleBlock = {
 export type NamedPortMap = { readonly pattern: HostnamePattern; readonly portMap: number };
 
 /**
- * The first numbers of a rule block: `map`, `wildcard` and `named` as in `Program.ruleBlocks`, then the sizes
- * of the tables that follow.
+ * The indexes of the first numbers in `RuleBlock.cells`. `map`, `wildcard` and `named` are as in
+ * `Program.ruleBlocks`. The other numbers are the sizes of the tables that follow; `length` is the index
+ * where the tables begin.
  */
 export const RULE_BLOCK = {
   map: 0,

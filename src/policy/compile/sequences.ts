@@ -16,7 +16,7 @@ export class Sequences {
   private slots = new Int32Array(SLOTS).fill(-1);
 
   /**
-   * A new sequence counts in the compile budget as entries of `table`. One table entry consists of `width`
+   * The compile budget counts a new sequence as entries of `table`. One table entry consists of `width`
    * numbers.
    */
   constructor(

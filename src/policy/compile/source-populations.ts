@@ -7,23 +7,23 @@ import { MEMBERS, membership, type PrefixOrder, prefixNumber, prefixOrder, walkN
 import { Sequences } from './sequences.js';
 
 /**
- * Source addresses divided into intervals. A population is the set of addresses to which the same sequence of
- * groups applies.
+ * Source addresses divided into intervals. A population is the set of all addresses to which the same
+ * sequence of groups applies.
  */
 export type Populations = {
   readonly starts: GrowingUint32Array;
   /**
-   * For each interval, the number of its population. This is also the number of its group sequence in
-   * `groups`.
+   * For each interval, the number of its population. The sequence of groups of this population has the same
+   * number in `groups`.
    */
   readonly numbers: GrowingUint32Array;
   readonly groups: Sequences;
 };
 
 /**
- * Divides the source addresses into intervals with equal groups. `policy` must be the result of `viewsOf`. A
- * group without rules and default action is omitted. Groups after a group with a default action are omitted
- * too, because no packet reaches them.
+ * Divides the source addresses into intervals to which the same groups apply. `policy` must be the result of
+ * `viewsOf`. A population omits a group without rules and default action. It also omits groups after a group
+ * with a default action, because no packet reaches them.
  */
 export function populations(policy: Policy, budget: Budget): Populations {
   const order = prefixOrder(policy.groups.flatMap(({ sources }) => sources));
@@ -36,8 +36,8 @@ export function populations(policy: Policy, budget: Budget): Populations {
   const bottoms = [0];
 
   /**
-   * Whether a group in `GroupViews.policy` only repeats deny rules. A group with selectors is followed by a
-   * copy that contains only its deny rules. If both apply to a source, the copy adds nothing.
+   * Whether `group` only repeats the deny rules of the previous group. `viewsOf` inserts, after a group with
+   * selectors, a copy with only its deny rules. If both apply to a source, the copy adds nothing.
    */
   const isRepeated = (group: number, bottom: number): boolean =>
     stack.length > bottom && stack.array[stack.length - 1] === group - 1 && policy.groups[group - 1]?.dynamic === true;
@@ -77,8 +77,8 @@ export function populations(policy: Policy, budget: Budget): Populations {
 }
 
 /**
- * Maps each source address to the element of `values` that belongs to the population (set of sources) of the
- * address.
+ * Returns an interval map from source addresses to elements of `values`. The number of a population is the
+ * index of its element.
  */
 export function sourceMap({ starts, numbers }: Populations, values: GrowingUint32Array): Intervals {
   const keptStarts = new GrowingUint32Array();

@@ -9,8 +9,8 @@ import { Sequences } from './sequences.js';
 
 /**
  * Builds the values of a port map that depend on the source port. A value is a rule number, `NO_MATCH`, or
- * `SOURCE_PORT_MAP` plus the number of a source-port map. A map with a single interval is stored as its plain
- * value.
+ * `SOURCE_PORT_MAP` plus the number of a source-port map. If all source ports have the same value, this value
+ * itself is used instead of a map.
  */
 export class SourcePortMaps {
   readonly maps: Sequences;
@@ -20,7 +20,10 @@ export class SourcePortMaps {
     this.maps = new Sequences(budget, 'source-port maps', 2);
   }
 
-  /** Returns the value that is `word` for source ports in `ranges`, and `NO_MATCH` for other source ports. */
+  /**
+   * Returns the value of a port map at a key. `word` is a rule number. At source ports in `ranges`, the value
+   * stands for this rule; at all other source ports, it stands for `NO_MATCH`.
+   */
   of(ranges: readonly Range[], word: number): number {
     this.scratch.length = 0;
     for (const { low, high } of mergedRanges(ranges)) {
@@ -30,7 +33,10 @@ export class SourcePortMaps {
     return this.finish();
   }
 
-  /** Merges two values of a port map: the result has the lower rule number at each source port. */
+  /**
+   * Merges two values of a port map. At each source port, the result stands for the lower of the two rule
+   * numbers.
+   */
   lower(left: number, right: number): number {
     if (left < SOURCE_PORT_MAP && right < SOURCE_PORT_MAP) return left < right ? left : right;
     const { maps } = this;

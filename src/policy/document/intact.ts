@@ -1,7 +1,7 @@
 import type { ShapeProblem } from './shape.js';
 import { valueAt } from './shape.js';
 
-/** A document after `keepIntact`: values with a wrong shape were removed, so every member may be missing. */
+/** A document after `keepIntact` has removed values with a wrong shape. So every member may be missing. */
 export type Intact<T> = T extends string | number | boolean
   ? T
   : T extends readonly (infer E)[]
@@ -16,8 +16,8 @@ export type Damaged = WeakSet<object>;
 
 /**
  * Removes from a document, in place, every value that has the wrong shape. So validation can check the rest
- * of the document in the same pass. An array element becomes undefined, so the other elements keep their
- * indexes.
+ * of the document in the same pass. A removed array element becomes undefined, so that the other elements
+ * keep their indexes.
  */
 export function keepIntact(root: unknown, problems: readonly ShapeProblem[]): Damaged {
   const damaged: Damaged = new WeakSet();

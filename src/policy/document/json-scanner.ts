@@ -5,7 +5,7 @@ import { pointerOf } from '#policy/model/pointer.js';
 
 const MAX_DEPTH = 32;
 
-/** The position of a JSON value: byte offsets from `start` up to `end`, which is excluded. */
+/** The position of a JSON value as byte offsets: from `start` to `end`, which is excluded. */
 export type Span = { readonly start: number; readonly end: number };
 
 /** The positions of a JSON list, including its brackets, and of each item in the list. */
@@ -21,8 +21,8 @@ const OPEN_ARRAY = 0x5b;
 const CLOSE_ARRAY = 0x5d;
 
 /**
- * An object with more keys than this finds duplicate keys with a `Set`. For fewer keys, a comparison of all
- * hashes is faster.
+ * When an object has more keys than this, the scanner finds duplicate keys with a `Set`. For fewer keys, a
+ * comparison of all hashes is faster.
  */
 const MANY_KEYS = 24;
 const MAX_DUPLICATES = 100;
@@ -38,7 +38,10 @@ type Frame = {
   seen: Set<string> | undefined;
 };
 
-/** Checks in one pass that a valid UTF-8 text is JSON, and records the positions of its values. */
+/**
+ * Checks in one pass that a valid UTF-8 text is JSON. Records the positions of the members of the outermost
+ * object, and of the items of the list at `path`.
+ */
 export class Scanner {
   readonly members = new Map<string, Span>();
   readonly duplicates: Problem[] = [];
@@ -68,8 +71,8 @@ export class Scanner {
   }
 
   /**
-   * Scans the whole text. Returns the first syntax error, or undefined. Adds duplicate keys to `duplicates`
-   * and continues.
+   * Scans the whole text. Returns the first syntax error, or undefined. A duplicate key does not end the
+   * scan; the first `MAX_DUPLICATES` are added to `duplicates`.
    */
   scan(): Problem | undefined {
     try {
@@ -162,13 +165,19 @@ export class Scanner {
     this.#ended();
   }
 
-  /** Records in the innermost open array or object that a value in it has ended. */
+  /**
+   * Called at the end of each value. Records the position of a member of the outermost object, or of an item
+   * of the list at `#path`.
+   */
   #ended(): void {
     if (this.#depth === 1) this.#member();
     else if (this.#depth === this.#listDepth) this.list?.items.push({ start: this.#itemStart, end: this.#at });
   }
 
-  /** Whether the keys that lead to the array at the current position are equal to `#path`. */
+  /**
+   * Whether the scanner is at the list to record: the keys that lead to the current array are equal to
+   * `#path`.
+   */
   #isWanted(): boolean {
     if (this.#path.length === 0 || this.#depth !== this.#path.length + 1) return false;
     return this.#path.every((key, at) => {
@@ -225,8 +234,8 @@ export class Scanner {
   }
 
   /**
-   * Scans a string. Moves `#at` behind the closing quote, and stores the hash of the raw bytes between the
-   * quotes in `#stringHash`.
+   * Scans a string, and moves `#at` behind the closing quote. For a string without escapes, stores the hash
+   * of the bytes between the quotes in `#stringHash`.
    */
   #string(): void {
     const bytes = this.#bytes;

@@ -2,7 +2,10 @@ import { z } from 'zod';
 import type { Form } from '#contracts/policy-document.js';
 import { envelopeSchema, policySchema } from './policy-schema.js';
 
-/** The form of the documents that a JSON Schema describes. `any`: envelope form and singleton form. */
+/**
+ * The form of the policy documents that a JSON Schema describes. `any`: the schema accepts the envelope form
+ * and the singleton form.
+ */
 export type SchemaForm = Form | 'any';
 
 /** A JSON Schema of draft 2020-12, or a subschema in it. */
@@ -21,8 +24,8 @@ export type JsonSchema = {
 
 /**
  * Returns the JSON Schema of policy documents. `any`: a document in either form, such as a file for `weir
- * policy apply`. The schema describes only the shape of a document. The node checks rules between fields,
- * such as "tls needs TCP".
+ * policy apply`. The schema describes only the shape of a document. The node also checks rules between
+ * fields, such as "tls needs TCP".
  */
 export function policyJsonSchema(form: SchemaForm): JsonSchema {
   const schemas = { singleton: policySchema, envelope: envelopeSchema, any: z.union([envelopeSchema, policySchema]) };

@@ -5,8 +5,8 @@ import type { Path } from '#policy/model/pointer.js';
 const LONGEST_KEY = 64;
 
 /**
- * Returns the field names that a schema defines for the object at `path`; an empty list if the schema defines
- * no object there.
+ * Returns the names of the fields that a schema defines for the object at `path`. Returns an empty list if
+ * the schema defines no object at `path`.
  */
 export function knownFields(schema: z.core.$ZodType, path: Path): readonly string[] {
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable) {
@@ -24,8 +24,9 @@ export function knownFields(schema: z.core.$ZodType, path: Path): readonly strin
 }
 
 /**
- * Returns the known field that is most similar to a mistyped key: at most two letters differ, or the field
- * begins with the key. Undefined if no field is similar.
+ * Returns the known field that is most similar to a mistyped key; undefined if no field is similar. A field
+ * is similar if at most two letters differ (one, for a key below four letters). A field that begins with a
+ * key of four letters or more is similar too.
  */
 export function nearest(key: string, known: readonly string[]): string | undefined {
   if (key.length > LONGEST_KEY) return undefined;

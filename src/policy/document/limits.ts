@@ -5,8 +5,8 @@ export const LIMITS = {
   priority: 4_294_967_295,
   nameLength: 253,
   /**
-   * The maximum number of compiled instructions: for one regular expression, and for all expressions of a
-   * policy together. An expression that appears twice counts twice.
+   * The maximum number of compiled instructions of one regular expression, and of all regular expressions in
+   * a policy together. An expression that appears twice counts twice.
    */
   regexInstructions: 1_000,
   policyInstructions: 100_000,

@@ -2,8 +2,8 @@ import type { TextEdit } from '#contracts/policy-record.js';
 import type { ListSpans } from './json-scanner.js';
 
 /**
- * The positions of the source groups in the JSON text of a policy, as byte offsets. The end of each group is
- * excluded.
+ * The positions of the source groups in the JSON text of a policy, as byte offsets. The byte at the end
+ * offset of a group does not belong to the group.
  */
 export type Outline = {
   /**
@@ -20,7 +20,10 @@ export type Outline = {
   readonly ends: readonly number[];
 };
 
-/** A change in the list of groups: the edit of the JSON text, and the outline of the edited text. */
+/**
+ * The result of a change in the list of groups: the edit of the JSON text, and the outline of the edited
+ * text.
+ */
 export type OutlineEdit = { readonly edit: TextEdit; readonly outline: Outline };
 
 const CLOSE_OBJECT = 0x7d;
@@ -74,9 +77,7 @@ export function appendGroup(outline: Outline, text: Uint8Array): OutlineEdit {
   };
 }
 
-/**
- * Removes a group and a neighbouring comma: the comma after the group, or the comma before the last group.
- */
+/** Removes a group and the comma after it. For the last group, removes the comma before it. */
 export function removeGroup(outline: Outline, index: number): OutlineEdit {
   const { starts, ends } = outline;
   const [from, to] =

@@ -4,8 +4,8 @@ import { MAX_REGEX_BYTES } from '#policy/model/regex.js';
 import { LIMITS } from './limits.js';
 
 /**
- * The Zod schemas of policy documents. Every schema rejects unknown fields. `validate.ts` checks the contents
- * of strings; the patterns and examples in these schemas only document the OpenAPI description.
+ * The Zod schemas of policy documents. Every object schema rejects unknown fields. The patterns and examples
+ * in `meta` appear only in the OpenAPI description; `validate.ts` checks the contents of strings.
  */
 const ADDRESS = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}$';
 const CIDR = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}(/[0-9]{1,2})?$';

@@ -1,7 +1,7 @@
 import type { Problem, ProblemCode } from '#contracts/policy-problem.js';
 import { type Path, pointerOf } from '#policy/model/pointer.js';
 
-/** A response lists at most this many problems, and then the number of omitted problems. */
+/** A response lists at most this many problems. One more entry then tells the number of omitted problems. */
 export const MAX_PROBLEMS = 1000;
 
 /** Collects the problems of one policy document. */

@@ -11,8 +11,8 @@ export type ShapeProblem = { readonly path: Path; readonly code: ProblemCode; re
 type Issue = z.core.$ZodIssue;
 
 /**
- * Returns the differences between a value and a schema, each with a plain sentence. Returns an empty list if
- * the value conforms to the schema.
+ * Returns the differences between a value and a schema, each with a message for the user. Returns an empty
+ * list if the value conforms to the schema.
  */
 export function shapeProblems(schema: z.ZodType, value: unknown): ShapeProblem[] {
   const parsed = schema.safeParse(value);
@@ -24,8 +24,7 @@ export function shapeProblems(schema: z.ZodType, value: unknown): ShapeProblem[]
 const REQUIRED = { code: 'required', message: 'This field is required.' } as const;
 
 /**
- * A document gets at most this many hints to similar field names, because each search for a similar name is
- * slow.
+ * The maximum number of hints to similar field names in one document. Each search for a similar name is slow.
  */
 const MAX_HINTS = 100;
 type Hint = (path: Path, key: string) => string;
@@ -80,8 +79,8 @@ function describe(issue: Issue, root: unknown, base: Path, hint: Hint): ShapePro
 }
 
 /**
- * Reports a value that conforms to no branch of a union. If one branch has the JSON type of the value,
- * reports the problems of that branch. Otherwise the message lists all possible types.
+ * Reports a value that conforms to no branch of a union. If one branch accepts the JSON type of the value,
+ * reports the problems of that branch. Otherwise reports one problem that lists the accepted types.
  */
 function union(
   issue: z.core.$ZodIssueInvalidUnion,

@@ -8,8 +8,8 @@ import { valueAt } from './interval-search.js';
 const noNames: ReadonlySet<number> = new Set();
 
 /**
- * Returns the verdict word for a packet. Searches the tables of the program in the same order as the kernel.
- * `names` are the numbers of the hostname patterns for which the destination has a grant.
+ * Returns the verdict word for a packet. Searches the tables of the program in the same order as the BPF
+ * program. `names` are the numbers of the hostname patterns for which the destination has a grant.
  */
 export function classify(program: Program, packet: Packet, names: ReadonlySet<number> = noNames): number {
   const { sources, lists, ruleBlocks, destinations } = program;
@@ -36,7 +36,7 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
 }
 
 /**
- * Yields the port maps or destination maps that granted hostname patterns add to a rule block.
+ * Yields the numbers of the port maps or destination maps that granted hostname patterns add to a rule block.
  * The binary search requires rows that are sorted by rule block.
  */
 function* namePortMaps({ namePortMaps }: Program, ruleBlock: number, names: ReadonlySet<number>): Generator<number> {

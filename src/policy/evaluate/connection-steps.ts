@@ -25,22 +25,19 @@ import { mismatch } from './mismatch.js';
 import { matchTlsBlock } from './tls-block.js';
 
 /**
- * A rule or default that matches the addresses and ports of a connection. The evaluation of a connection
- * visits its steps in order (D3).
+ * A rule or default that matches the addresses and ports of a connection. The steps of a connection are
+ * evaluated in order (D3).
  */
 export type Step = {
   readonly decider: Decider;
   readonly action: Action;
   readonly mode: Mode;
-  /**
-   * The TLS matchers of the rule; they need data from the connection. Null: addresses and ports alone decide
-   * the step.
-   */
+  /** The TLS matchers of the rule, which need data from the connection. Null: the step always decides. */
   readonly tls: Rule['tls'] | null;
 };
 
 /**
- * Why a step decided the connection. `matched`: its matchers matched. `unknown`: its matchers are
+ * Why a step decided the connection. `matched`: the matchers of the step matched. `unknown`: the matchers are
  * undecidable. `hidden`: the server certificate is hidden.
  */
 type Reason = 'matched' | 'unknown' | 'hidden';
@@ -55,13 +52,13 @@ export type Decided = {
 export type ConnectionDecision =
   | Decided
   /**
-   * Evaluation reached a rule that reads the server certificate. The caller must fetch the certificate before
-   * evaluation can continue.
+   * The evaluation reached a rule that reads the server certificate. The caller of `decideConnection` must
+   * fetch the certificate and call again.
    */
   | { readonly kind: 'needs_certificate' }
   /**
-   * The service plane must intercept the connection. The service plane decides each HTTP request with the
-   * steps (rules and defaults) from index `from` on.
+   * The service plane must intercept the connection. It then decides each HTTP request with the steps (rules
+   * and defaults) from index `from` on.
    */
   | { readonly kind: 'intercept'; readonly from: number };
 
@@ -80,7 +77,8 @@ export class StepFinder {
 
   /**
    * Returns the rules and defaults that may decide a connection, in the order of evaluation. The last step
-   * has no TLS matchers, so it always decides. `grants` is null if the grants are unknown (D19a).
+   * has no TLS matchers, so it always decides. `grants` is null if the grants are unknown. Then the hostname
+   * of a deny rule matches, and the hostname of an allow rule does not (D19a).
    */
   stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
     const { policy, program } = this.inspection;
@@ -106,7 +104,7 @@ export class StepFinder {
   }
 }
 
-/** Decides a connection by the TLS facts that are known so far (D22, D22a). */
+/** Decides a connection by the properties of its TLS handshake that are known so far (D22, D22a). */
 export function decideConnection(steps: readonly Step[], facts: TlsFacts): ConnectionDecision {
   for (const [index, step] of steps.entries()) {
     if (step.tls == null) return decided(step);
@@ -123,8 +121,8 @@ export function decideConnection(steps: readonly Step[], facts: TlsFacts): Conne
 }
 
 /**
- * Decides an HTTP request of an intercepted connection (D24). Evaluation starts at the rule with index `from`
- * in `steps`. The server certificate must be known.
+ * Decides an HTTP request of an intercepted connection (D24). The evaluation starts at the step with index
+ * `from`. The server certificate must be known; a step that needs an unknown certificate is skipped.
  */
 export function decideRequest(steps: readonly Step[], from: number, facts: TlsFacts, request: RequestFacts): Decided {
   for (let index = from; index < steps.length; index++) {
@@ -159,9 +157,9 @@ function decideByMetadata(step: Step, facts: TlsFacts): Decided | { readonly kin
 }
 
 /**
- * Decides by a rule or default whose matchers are undecidable. A deny matches, an allow does not match
- * (D19a). Under audit, an unreadable connection passes, whatever later rules decide (D4). Null: continue with
- * the next step.
+ * Decides by a rule whose matchers are undecidable. A deny rule matches, and an allow rule does not match
+ * (D19a). If the ClientHello is unreadable, an allow rule under audit passes the connection, whatever later
+ * rules decide (D4). Null: the evaluation continues with the next step.
  */
 function unknown(step: Step, { hello }: TlsFacts): Decided | null {
   if (step.action === 'deny') return { ...decided(step), reason: 'unknown' };
@@ -181,7 +179,10 @@ function stepOfProgram(program: Program, packet: Packet): Step {
   return { decider, action, mode: isAudited(word) ? 'audit' : 'enforce', tls: null };
 }
 
-/** Returns the grants of one address. `patterns` contains the texts of its granted hostname patterns. */
+/**
+ * Returns the grants of one address. `patterns` contains the texts of the hostname patterns for which the
+ * address has a grant.
+ */
 export function grantsOf(address: number, patterns: ReadonlySet<string>): Grants {
   return { has: (pattern: HostnamePattern, asked: number) => asked === address && patterns.has(pattern.text) };
 }

@@ -6,12 +6,15 @@ import { isInScope, scopeOf } from '#policy/model/source-scope.js';
 /** The result for a DNS lookup. A lookup is never redirected, and only a deny can be audited. */
 export type LookupOutcome = { readonly verdict: 'allow' | 'deny' | 'audit'; readonly audited: boolean };
 
-/** The decision about a DNS lookup. `place` is the rule or default that decided. */
+/**
+ * The decision about a DNS lookup. `place` is the rule or default that decided the lookup, and `rank` is its
+ * rank.
+ */
 export type LookupDecision = LookupOutcome & { readonly rank: number; readonly place: Place };
 
 /**
- * The reference evaluator for DNS lookups (D11): decides whether `source` may look up `name`. `name` has the
- * form that `matchesHostname` accepts.
+ * The reference evaluator for DNS lookups (D11): decides whether `source` may look up `name`. `name` is a
+ * dotted name, or an array of labels as in a DNS message.
  */
 export function evaluateLookup(policy: Policy, source: number, name: string | readonly string[]): LookupDecision {
   let rank = 0;
@@ -56,7 +59,7 @@ export function lookupMismatch(rule: Rule, name: string | readonly string[]): Lo
 }
 
 /**
- * Returns the reason why a rule decides no DNS lookup, whatever the name is; undefined if the rule can decide
+ * Returns the reason why a rule decides no DNS lookup of any name; undefined if the rule can decide DNS
  * lookups.
  */
 export function lookupExclusion(rule: Rule): Exclude<LookupMismatch, 'hostname'> | undefined {

@@ -3,12 +3,15 @@ import { type Outcome, outcomeAt, type Place } from '#policy/model/rank.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
 import { mismatch } from './mismatch.js';
 
-/** The decision about a packet. `place` is the rule or default that decided. */
+/**
+ * The decision about a packet. `place` is the rule or default that decided the packet, and `rank` is its
+ * rank.
+ */
 export type Decision = Outcome & { readonly rank: number; readonly place: Place };
 
 /**
- * The reference evaluator of packets: visits one group and one rule after the other (D3). Tests compare all
- * other evaluators with this function.
+ * The reference evaluator of packets. It visits the groups and their rules one after the other (D3). Tests
+ * compare the other evaluators with this function.
  */
 export function evaluate(policy: Policy, packet: Packet, grants: Grants = noGrants): Decision {
   let rank = 0;

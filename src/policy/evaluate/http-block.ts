@@ -8,8 +8,8 @@ import { exactTest, regexTest, type TextTest } from './http-values.js';
 
 /**
  * Whether the HTTP matchers of a rule match a request (D24). An undecidable matcher is "no" for an allow rule
- * and "yes" for a deny rule (D19a). A path that servers interpret differently is undecidable for a path
- * matcher.
+ * and "yes" for a deny rule (D19a). A path matcher is undecidable for a path that different servers interpret
+ * in different ways.
  */
 export function matchRequest(
   config: HttpRequestMatchConfig | undefined,
@@ -27,8 +27,8 @@ export function matchRequest(
 }
 
 /**
- * Returns a JSON pointer to the first matcher that a response violates, relative to the HTTP block. Returns
- * null if the response violates no matcher.
+ * Returns a JSON pointer to the first matcher that a response violates, relative to the `http` member of the
+ * rule. Returns null if the response violates no matcher.
  */
 export function violatedMatcher(config: HttpMatchConfig['response'], facts: ResponseFacts): string | null {
   if (config?.headers === undefined) return null;
@@ -47,8 +47,8 @@ const compiled = new WeakMap<HttpRequestMatchConfig, readonly RequestTest[]>();
 const responses = new WeakMap<NonNullable<HttpMatchConfig['response']>, HeaderMatchers>();
 
 /**
- * Compiles the matchers to tests; a request matches if all tests succeed. Cheap tests come first, to save
- * time.
+ * Compiles the request matchers to tests. A request matches if all tests succeed. Tests that need little time
+ * come first.
  */
 function compile({ methods = [], host, path, query, headers }: HttpRequestMatchConfig): readonly RequestTest[] {
   const tests: RequestTest[] = [];
@@ -78,8 +78,8 @@ function hostTest({ exact = [], regex }: NameMatchObject): RequestTest {
 }
 
 /**
- * Compiles a path test. It tests the path as sent and the normalised path. A deny rule matches if either path
- * matches. An allow rule matches only if both paths match.
+ * Compiles a path matcher to a test of two paths: the path as sent, and the normalised path. A deny rule
+ * matches if either path matches. An allow rule matches only if both paths match.
  */
 function pathTest({ exact = [], prefix = [], regex }: NonNullable<HttpRequestMatchConfig['path']>): RequestTest {
   const searched = regex === undefined ? [] : [regexTest(regex)];

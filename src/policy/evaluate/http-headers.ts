@@ -11,7 +11,7 @@ type Matcher = {
   readonly test: TextTest | null;
 };
 
-/** Compiled header matchers. A message matches if all kinds of matchers succeed (D24). */
+/** Compiled header matchers. A request or response matches if all its header matchers succeed (D24). */
 export class HeaderMatchers {
   readonly #matchers: readonly Matcher[];
   readonly #names: ReadonlySet<string>;
@@ -29,7 +29,8 @@ export class HeaderMatchers {
   }
 
   /**
-   * Whether the headers match for a rule with this action. An undecidable header matches a deny rule only.
+   * Whether the headers match for a rule with this action. If a header is undecidable, the headers match a
+   * deny rule and do not match an allow rule.
    */
   match(headers: Headers, action: Action): boolean {
     if (this.#hasAlias(headers)) return action === 'deny';
@@ -37,8 +38,8 @@ export class HeaderMatchers {
   }
 
   /**
-   * Returns a JSON pointer to the first header matcher that fails, relative to the block of header matchers.
-   * Returns null if all matchers succeed.
+   * Returns a JSON pointer to the first header matcher that fails, relative to the `headers` member of the
+   * rule. Returns null if all header matchers succeed.
    */
   broken(headers: Headers): string | null {
     const broken = this.#matchers.find((matcher) => !holds(matcher, headers, 'allow'));
@@ -46,8 +47,8 @@ export class HeaderMatchers {
   }
 
   /**
-   * Whether a header name differs from a configured name only in `_` and `-`. Gateways (RFC 3875, 4.1.18)
-   * treat such names as the same header, so the matchers are undecidable.
+   * Whether the name of a header differs from a configured name only in `_` and `-`. Some servers treat such
+   * names as the same header (RFC 3875, 4.1.18), so the matchers are undecidable.
    */
   #hasAlias(headers: Headers): boolean {
     for (let index = 0; index < headers.length; index++) {
@@ -71,8 +72,8 @@ function isPresent(headers: Headers, name: string): boolean {
 }
 
 /**
- * Returns all values that a server may read from a repeated header (RFC 9110, 5.3). They are each line, each
- * comma-separated member, and all lines joined to one list.
+ * Returns all values that a server may read from a repeated header (RFC 9110, 5.3): each header line, each
+ * comma-separated member of a line, and all lines joined by commas.
  */
 function readings(values: readonly string[]): readonly string[] {
   const members = values.flatMap((value) => (value.includes(',') ? value.split(',').map((part) => part.trim()) : []));

@@ -19,7 +19,10 @@ export function normalPath(path: string): string {
   return isFolder && kept.length > 0 ? `${joined}/` : joined;
 }
 
-/** Whether servers interpret a path differently. Then no normalised path is reliable. */
+/**
+ * Whether different servers may interpret a path in different ways. No normalised form of such a path is
+ * reliable.
+ */
 export function isAmbiguousPath(path: string): boolean {
   return AMBIGUOUS.test(path);
 }
@@ -30,8 +33,8 @@ export function writtenPath(path: string): string {
 }
 
 /**
- * Matches paths that servers interpret differently:
- * - escapes of `/`, `\` and NUL, also double escapes; double escapes of dots;
+ * Matches paths that different servers interpret in different ways:
+ * - escapes of `/`, `\` and NUL, also double escapes; double escapes of dots and percent signs;
  * - dot segments before an escaped `;`;
  * - an incomplete escape, or a character that is invalid in a path.
  */

@@ -2,7 +2,7 @@ import type { HttpRequestMatchConfig } from '#contracts/policy-document.js';
 import type { Action } from '#contracts/policy-model.js';
 import { exactTests, regexTests, type TextTest } from './http-values.js';
 
-/** Compiled query matchers. A request matches if all kinds of matchers succeed (D24). */
+/** Compiled query matchers. A request matches if all its query matchers succeed (D24). */
 export class QueryMatchers {
   readonly #present: readonly string[];
   readonly #tests: readonly (readonly [key: string, test: TextTest])[];
@@ -13,8 +13,8 @@ export class QueryMatchers {
   }
 
   /**
-   * Whether the query matches for a rule with this action. Servers read different values of a repeated key.
-   * So an allow rule needs a match of all values, and a deny rule needs a match of one value.
+   * Whether the query matches for a rule with this action. If a query repeats a key, different servers read
+   * different values. So all values must match for an allow rule, and one value must match for a deny rule.
    */
   match(query: string | null, action: Action): boolean {
     // Decode keys and values like HTML forms (WHATWG URL, 5.1). `URLSearchParams` would remove a leading `?`;

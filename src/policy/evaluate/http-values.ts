@@ -1,12 +1,15 @@
 import { compileRegex } from '#policy/model/regex.js';
 
 /**
- * The maximum number of characters in which an expression is searched. For a longer text, the matcher is
- * undecidable (D19a).
+ * The maximum length of a text, in characters, in which a regular expression is searched. For a longer text,
+ * the matcher is undecidable (D19a).
  */
 const MAX_SEARCHED = 8192;
 
-/** Returns whether a text matches. If the match is undecidable, returns `unresolved`. */
+/**
+ * A compiled matcher of a text. Returns whether the text matches, or `unresolved` if the match is
+ * undecidable.
+ */
 export type TextTest = (text: string, unresolved: boolean) => boolean;
 
 export function regexTest(source: string, caseInsensitive = false): TextTest {

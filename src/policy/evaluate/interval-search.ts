@@ -2,8 +2,8 @@ import { u32At } from '#arrays/read.js';
 import type { Intervals } from '#contracts/interval-map.js';
 
 /**
- * Returns the value of the last interval that starts at or before `point`. Searches the intervals from index
- * `from` up to `to`, which is excluded.
+ * Returns the value of the interval that contains `point`. Searches the intervals with indexes `from` … `to`
+ * - 1; the first of them must start at or before `point`.
  */
 export function valueAt({ starts, values }: Intervals, point: number, from = 0, to = starts.length): number {
   let low = from;

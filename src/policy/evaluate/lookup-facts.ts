@@ -6,19 +6,21 @@ import { verdictWord } from '#contracts/verdict-word.js';
 import { lookupExclusion, lookupOutcome } from './evaluate-lookup.js';
 
 /**
- * How the rules of one group decide DNS lookups (D11). The verdict words assume that the first rule of the
- * group has rank 0.
+ * How the rules of one group decide DNS lookups (D11). The rank in each verdict word is the index of the rule
+ * in the group.
  */
 export type LookupFacts = {
   /**
-   * The verdict word of the first rule that decides every DNS lookup; `NONE` if the group has no such rule.
+   * The verdict word of the first rule that decides every DNS lookup, whatever the name is; `NONE` if the
+   * group has no such rule.
    */
   readonly final: number;
   /** The hostname patterns of the rules in rule order. A pattern may appear several times. */
   readonly names: readonly HostnamePattern[];
   /**
-   * For each element of `names`, the verdict word for DNS lookups that match the pattern. `NONE` if the rule
-   * decides no lookup, or if an earlier rule decides every lookup.
+   * For each element of `names`, the verdict word of its rule for DNS lookups. `NONE` if the rule decides no
+   * lookup, if an earlier rule decides every lookup, or if the pattern is `*`. For `*`, `final` contains the
+   * verdict word.
    */
   readonly words: Uint32Array;
 };

@@ -6,7 +6,7 @@ import { SourceClasses } from './source-classes.js';
 /**
  * Decides DNS lookups by the tables of a program (D11). A key is a name in DNS wire format and lower case,
  * with one character for each byte, such as `"\x03api\x07example\x03com\x00"`. A dot within a label is an
- * ordinary byte. Throws a RangeError for a key in another form.
+ * ordinary byte. The methods throw a RangeError for a key in another form.
  */
 export class LookupIndex {
   readonly #tables: LookupTables;
@@ -39,8 +39,8 @@ export class LookupIndex {
   }
 
   /**
-   * Returns the lower of two verdict words: `best`, and the word of the first group that decides lookups by
-   * `pattern`. Considers only the groups with indexes `from` … `to` - 1 in `classes.groups`.
+   * Returns the lower of two verdict words: `best`, and the word of the first group that decides DNS lookups
+   * by `pattern`. Considers only the groups with indexes `from` … `to` - 1 in `classes.groups`.
    */
   #better(best: number, pattern: number, from: number, to: number): number {
     const { classes, patterns } = this.#tables;

@@ -1,7 +1,9 @@
 import { type Grants, IPPROTO, type Packet, PORT_PROTOCOLS, type Range, type Rule } from '#contracts/policy-model.js';
 import { covers } from '#policy/model/prefix-covers.js';
 
-/** The name of a matcher. `mismatch` returns the first matcher of a rule that does not match a packet. */
+/**
+ * The name of a matcher of a rule that does not match a packet. `mismatch` returns the first such matcher.
+ */
 export type Mismatch =
   | 'destination'
   | 'hostname'
@@ -15,8 +17,9 @@ export type Mismatch =
   | 'icmp_code';
 
 /**
- * Returns the first matcher of the rule that does not match the packet, or undefined if the rule matches.
- * Ignores TLS matchers, because the service plane evaluates them (D22).
+ * Returns the first matcher of the rule that does not match the packet, or undefined if the rule matches. A
+ * rule with TLS matchers matches only TCP packets. The TLS matchers themselves are ignored, because the
+ * service plane evaluates them (D22).
  */
 export function mismatch(rule: Rule, packet: Packet, grants: Grants): Mismatch | undefined {
   const { destinations, hostname, protocol, sourcePorts, destinationPorts, icmpTypes, icmpCodes, tls } = rule;

@@ -22,9 +22,9 @@ export class NameIndex {
   /** The byte offset of each label in the name of the last `find`. */
   readonly #starts = new Uint8Array(MAX_BYTES);
   /**
-   * A cache from names to the regular expressions that match them. It has two maps; when `#young` is full,
-   * `#young` becomes `#old` and the previous `#old` is discarded. So names that are not used for a long time
-   * disappear.
+   * A cache from names to the numbers of the regular expressions that match them. When `#young` is full, it
+   * becomes `#old`, and the previous `#old` is discarded. So names that were not searched for a long time
+   * disappear from the cache.
    */
   #young = new Map<string, readonly number[]>();
   #old = new Map<string, readonly number[]>();
@@ -37,8 +37,8 @@ export class NameIndex {
   }
 
   /**
-   * Finds the hostname patterns that match the name `key`. Writes their numbers to `found`, and returns their
-   * count.
+   * Finds the hostname patterns that match the name `key`. Writes the numbers of these patterns to `found`,
+   * and returns how many there are.
    */
   find(key: string): number {
     const { any, exact, suffixes, regexes } = this.#tables;
@@ -59,7 +59,7 @@ export class NameIndex {
     return count;
   }
 
-  /** Records the byte offset of each label in `#starts`, and returns the number of labels. */
+  /** Writes the byte offset of each label of `key` to `#starts`, and returns the number of labels. */
   #cut(key: string): number {
     if (key.length > MAX_BYTES) throw new RangeError('the name is too long');
     let labels = 0;

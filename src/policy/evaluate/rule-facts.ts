@@ -6,11 +6,11 @@ import { isCatchAll } from '#policy/model/rule-coverage.js';
 import { type LookupFacts, lookupFacts } from './lookup-facts.js';
 
 /**
- * Facts about the rules of a group. They are computed once for each list of rules, because many functions use
- * them.
+ * Properties of the rules of a group. They are computed once for each list of rules, because many functions
+ * use them.
  */
 export type RuleFacts = {
-  /** A number that identifies this list of rules within the thread. */
+  /** A number that identifies this list of rules. It is unique within the thread. */
   readonly number: number;
   /** For each rule, the verdict word that the rule would have at rank 0. */
   readonly outcomes: Uint8Array;
@@ -39,7 +39,7 @@ function factsOf(rules: readonly Rule[]): RuleFacts {
 
 const ofGroups = new WeakMap<readonly Group[], readonly RuleFacts[]>();
 
-/** Returns the facts about the rules of each group. */
+/** Returns the properties of the rules of each group, in the order of `groups`. */
 export function factsOfGroups(groups: readonly Group[]): readonly RuleFacts[] {
   const found = ofGroups.get(groups);
   if (found !== undefined) return found;

@@ -4,12 +4,12 @@ import { valueAt } from './interval-search.js';
 
 const SLOT_BITS = 12;
 
-/** Maps a source address to its class. Caches the classes of recent sources. */
+/** Maps a source address to the number of its class. Caches the classes of recent source addresses. */
 export class SourceClasses {
   readonly #sources: Intervals;
   /**
-   * A cache slot contains a source address, and 0 if it is unused. Address 0 can hit only slot 0, and the
-   * constructor sets the class of address 0. So no lookup takes an unused slot for a cached source.
+   * The source address in each cache slot; 0 marks an unused slot. Address 0 belongs to slot 0 only, and the
+   * constructor stores its class there. So `of` never mistakes an unused slot for a cached address.
    */
   readonly #kept = new Uint32Array(2 ** SLOT_BITS);
   readonly #classes = new Uint32Array(2 ** SLOT_BITS);

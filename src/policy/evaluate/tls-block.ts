@@ -4,17 +4,17 @@ import { compileRegex, type RegexOptions } from '#policy/model/regex.js';
 import { isNameList } from '#policy/model/tls.js';
 
 /**
- * The result of matching a TLS block against a connection (D22a). `unknown`: undecidable. `hidden`: all
- * visible facts match, but the certificate is hidden. `needs_certificate`: all known facts match, and the
- * certificate was not requested yet.
+ * The result of matching the TLS matchers of a rule against a connection (D22a). `unknown`: undecidable.
+ * `hidden`: all visible properties match, but the certificate is hidden. `needs_certificate`: all known
+ * properties match, and the certificate was not requested yet.
  */
 export type TlsBlockMatch = 'yes' | 'no' | 'unknown' | 'hidden' | 'needs_certificate';
 
 /**
- * Matches the facts of a connection against a normalised TLS block. If one matcher fails, the result is `no`,
- * even if other matchers are undecidable. The names in a certificate are reliable if its chain is trusted.
- * They are also reliable if the block pins the fingerprint of the certificate and has no anchors. If
- * unreliable names match, the result is `unknown`.
+ * Matches the properties of a connection against normalised TLS matchers. If one matcher fails, the result is
+ * `no`, even if other matchers are undecidable. The names in a certificate are reliable if its chain is
+ * trusted. They are also reliable if the rule pins the fingerprint of the certificate and has no trust
+ * anchors. If unreliable names match, the result is `unknown`.
  *
  * @throws Error for an invalid regular expression; validation rejects such expressions.
  */
@@ -73,8 +73,8 @@ function matchCertificate(block: TlsBlock, certificate: SeenCertificate): Match 
 }
 
 /**
- * Caches the compiled form of each configuration object. The cache is correct because configurations are
- * immutable.
+ * Caches the compiled form of each configuration object. The cache is correct because configuration objects
+ * do not change.
  */
 const compiled = new WeakMap<TlsMatchConfig, TlsBlock>();
 
@@ -86,7 +86,10 @@ function compiledOf(tls: TlsMatchConfig): TlsBlock {
   return block;
 }
 
-/** Compiles a TLS block. An empty list of fingerprints or anchors has the same effect as a missing list. */
+/**
+ * Compiles the TLS matchers of a rule. An empty list of fingerprints or trust anchors has the same effect as
+ * a missing list.
+ */
 function compile(tls: TlsMatchConfig): TlsBlock {
   const { fingerprint_sha256: fingerprints = [], trust_anchors_pem: anchors = [] } = tls;
   const names = {

@@ -13,8 +13,8 @@ import {
 } from '#policy/evaluate/connection-steps.js';
 
 /**
- * The facts about a connection that an explain request contains. The evaluation treats an omitted fact as
- * absent from the connection.
+ * The properties of a connection that an explain request contains. For omitted properties, the evaluation
+ * uses the method `GET`, the path `/`, the SNI as host, and a certificate that TLS 1.3 hides.
  */
 export type ConnectionFacts = {
   readonly sni?: string | undefined;
@@ -49,19 +49,20 @@ export type ConnectionFacts = {
 };
 
 /**
- * The decision about a connection. `special` is a sentence about the reason if a circumstance other than the
- * rule decided; otherwise null.
+ * The decision about a connection. `special` is a sentence if more than a match of the rule decided, for
+ * example a hidden certificate or a missing intercept CA; otherwise null.
  */
 export type ExplainedConnection = {
   readonly step: Step;
   readonly verdict: Verdict;
   readonly special: string | null;
-  /** Facts that the explain request omits and that an evaluated rule needs. */
+  /** Names of properties that the explain request omits and that an evaluated rule needs. */
   readonly unknown: readonly string[];
 };
 
 /**
- * Decides a redirected connection in the same order as the service plane (D22), and explains the decision.
+ * Decides a connection that the datapath redirects to the service plane, and explains the decision. Visits
+ * the rules in the same order as the service plane (D22).
  */
 export function explainConnection(
   policy: Policy,
@@ -162,8 +163,9 @@ const isDescribed = ({
   [server_dn, server_san, server_cn, fingerprint_sha256].some((member) => member !== undefined);
 
 /**
- * Returns the certificate facts of an explain request. Without a certificate in the request, the certificate
- * is treated as hidden by TLS 1.3. A certificate in the request is trusted unless `trusted` is false.
+ * Returns the certificate of an explain request. The certificate counts as hidden by TLS 1.3 if the request
+ * describes no certificate, or if its TLS version is 1.3. A described certificate is trusted unless `trusted`
+ * is false.
  */
 function certificateOf(tls: ConnectionFacts['tls']): CertificateFacts {
   const { version, server_dn: subject, server_san: names, server_cn: name, fingerprint_sha256: print } = tls ?? {};

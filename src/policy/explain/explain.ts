@@ -15,16 +15,16 @@ import { protocolText } from './listing.js';
 import { decideByNode, NO_NODE, type NodeDecision, nodeEffects } from './node-effects.js';
 
 /**
- * The subject of an explain request: a packet or a DNS lookup. `hostname` is a name for which the destination
- * of the packet is treated as granted.
+ * The subject of an explain request: a packet or a DNS lookup. `hostname`: the explanation assumes that the
+ * destination of the packet has a grant for this name.
  */
 export type ExplainQuery =
   | {
       readonly packet: Packet;
       readonly hostname?: string | undefined;
       /**
-       * Whether the request omits the source port. If the decision depends on the source port, the
-       * explanation names it as unknown.
+       * Whether the request omits the source port, so that `packet` contains an assumed port. If the decision
+       * depends on the source port, the explanation lists `src_port` as unknown.
        */
       readonly sourcePortAssumed?: boolean;
       readonly connection?: ConnectionFacts;
@@ -52,8 +52,8 @@ export type Explanation = {
   /** The number of omitted steps just before the last step. */
   readonly walk_omitted: number;
   /**
-   * Facts that the request omits and that can change the decision. `grants`: the grants of the node are not
-   * available.
+   * The names of properties that the request omits and that can change the decision. `grants` means that the
+   * grants of the node are not available.
    */
   readonly unknown: readonly string[];
 };
@@ -69,7 +69,10 @@ type WalkStep = {
   readonly why: string;
 };
 
-/** Explains how the policy decides the query. Names in the query are in lower case, without a final dot. */
+/**
+ * Explains how the policy decides the packet or DNS lookup. Names in `query` must be in lower case, without a
+ * final dot.
+ */
 export function explain(
   policy: Policy,
   query: ExplainQuery,
@@ -139,8 +142,8 @@ function placeOf({ groups }: Policy, decider: Decider): Place {
 }
 
 /**
- * Returns a sentence that explains why a TLS rule does not match although its address and port matchers
- * match.
+ * Returns a sentence that explains why the TLS matchers of a rule do not match. The other matchers of the
+ * rule match.
  */
 function tlsSentence(tls: TlsMatchConfig, question: ConnectionFacts): string {
   if (tls.mode === 'intercept') return 'its HTTP matchers do not match the request';
@@ -150,8 +153,8 @@ function tlsSentence(tls: TlsMatchConfig, question: ConnectionFacts): string {
 }
 
 /**
- * Whether the decision depends on the source port: a rule up to the deciding rule compared the source port of
- * the packet.
+ * Whether the decision depends on the source port of the packet: a rule up to the deciding rule compares the
+ * source port.
  */
 function looksAtSourcePort(policy: Policy, place: Place, packet: Packet, grants: Grants): boolean {
   const last = place.kind === 'policy_default' ? policy.groups.length - 1 : place.group;

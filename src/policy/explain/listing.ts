@@ -7,7 +7,10 @@ import { formatAddress } from '#policy/model/ipv4.js';
 const LAST_KEY = portMapKey(255, 0xffff);
 const PROTOCOL_NAMES = new Map<number, string>(Object.entries(IPPROTO).map(([name, number]) => [number, name]));
 
-/** Formats a program as text. Equal programs have equal texts. Intervals that match nothing are omitted. */
+/**
+ * Formats a program (compiled policy) as text. Equal programs have equal texts. Intervals that match nothing
+ * are omitted.
+ */
 export function listing(program: Program): string {
   return [
     `ranks ${program.ranks}`,
@@ -27,7 +30,10 @@ export function listing(program: Program): string {
   ].join('\n');
 }
 
-/** Formats a verdict word, such as `#12 deny`; ` audited` follows if the mode is audit. */
+/**
+ * Formats a verdict word as its rank and verdict, such as `#12 deny`; ` audited` follows if the mode is
+ * audit.
+ */
 export function wordText(word: number): string {
   const verdict = verdictOf(word) ?? `verdict ${word & 7}`;
   return `#${rankOf(word)} ${verdict}${isAudited(word) ? ' audited' : ''}`;

@@ -14,7 +14,10 @@ export const NO_NODE: ExplainNode = {
   flow: null,
 };
 
-/** A decision that the state of the node makes before the policy is evaluated. */
+/**
+ * A decision that the state of the node makes before the policy is evaluated, for example because a flow is
+ * open.
+ */
 export type NodeDecision = {
   readonly decision: 'allow' | 'deny';
   readonly reason: string;
@@ -25,8 +28,8 @@ export type NodeDecision = {
 };
 
 /**
- * Decides a packet by the state of the node. `ingress` is the interface on which the packet arrives, if
- * known. Returns null if the policy must decide.
+ * Decides a packet by the state of the node. `ingress` is the interface on which the packet arrives;
+ * undefined if it is unknown. Returns null if the policy must decide the packet.
  */
 export function decideByNode(packet: Packet, ingress: string | undefined, node: ExplainNode): NodeDecision | null {
   const { source, destination } = packet;
@@ -64,8 +67,8 @@ export function decideByNode(packet: Packet, ingress: string | undefined, node: 
 }
 
 /**
- * Returns sentences about what this node does with a packet after the decision of the policy, and the facts
- * that are unknown.
+ * Returns sentences about the effects of the node on a packet after the decision of the policy, and the names
+ * of properties that are unknown.
  */
 export function nodeEffects(packet: Packet, ingress: string | undefined, node: ExplainNode) {
   const { arrival, flow, dataplane, reversePath } = node;

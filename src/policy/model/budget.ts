@@ -1,6 +1,7 @@
 /**
- * The limits of one compilation. `entries`: the intervals of all tables, including intermediate tables.
- * `steps`: merge steps. `ranks`: rules and defaults.
+ * The limits of one compilation. `entries`: the maximum number of intervals in all tables together, including
+ * intermediate tables. `steps`: the maximum number of steps in which port maps, lists and other tables are
+ * merged. `ranks`: the maximum number of rules and defaults in the policy.
  */
 export type CompileLimits = { readonly entries: number; readonly steps: number; readonly ranks: number };
 
@@ -18,7 +19,10 @@ export type CompileTable =
 /** The table entries and merge steps that one section of a compilation used. */
 export type Used = { readonly entries: number; readonly steps: number };
 
-/** The program of the policy would exceed a limit, because its rules overlap too much. */
+/**
+ * Thrown when the compiled policy would exceed a limit of `CompileLimits`: it has too many rules, or its
+ * rules overlap too much.
+ */
 export class CompileTooLarge extends Error {
   readonly code = 'compile_too_large';
   constructor(
@@ -32,7 +36,10 @@ export class CompileTooLarge extends Error {
   }
 }
 
-/** Counts the resources of one compilation. Throws `CompileTooLarge` when a count exceeds its limit. */
+/**
+ * Counts the table entries and merge steps of one compilation. Throws `CompileTooLarge` when a count exceeds
+ * its limit.
+ */
 export class Budget {
   static readonly unlimited = new Budget({
     entries: Number.POSITIVE_INFINITY,

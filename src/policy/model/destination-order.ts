@@ -2,16 +2,17 @@ import { itemAt, u32At } from '#arrays/read.js';
 import type { Rule } from '#contracts/policy-model.js';
 
 /**
- * The minimum number of rules for sorting. The data of fewer rules fits into the CPU caches, so their order
- * has no effect on speed.
+ * `destinationOrder` sorts only lists with at least this many rules. The data of a shorter list fits into the
+ * CPU caches, so its order has no effect on speed.
  */
 const WORTH_IT = 1_024;
 
 const known = new WeakMap<readonly Rule[], Uint32Array>();
 
 /**
- * Returns a function that maps a position in the visiting order (0, 1, …) to a rule index. Many rules are
- * visited in the order of their first destination, as in a program; a few rules are visited in list order.
+ * Returns a function that maps a position in the visiting order (0, 1, …) to a rule index. Rules of a list
+ * with `WORTH_IT` or more rules are visited by ascending address of their first destination. Rules of a
+ * shorter list are visited in list order.
  */
 export function destinationOrder(rules: readonly Rule[]): (turn: number) => number {
   if (rules.length < WORTH_IT) return (turn) => turn;

@@ -8,8 +8,8 @@ import type { Group } from '#contracts/policy-model.js';
 export type GroupChange = { readonly from: number; readonly before: number; readonly after: number };
 
 /**
- * Finds the difference between two lists of groups. Compares lists of rules and sources by identity, because
- * a write of one group reuses the lists of all other groups.
+ * Finds the difference between two lists of groups. Compares the `rules` and `sources` of two groups by
+ * object identity: a write of one group reuses these arrays of all other groups.
  */
 export function groupChange(before: readonly Group[], after: readonly Group[]): GroupChange {
   const shorter = Math.min(before.length, after.length);
@@ -32,7 +32,10 @@ function isAlike(one: Group | undefined, other: Group | undefined): boolean {
   );
 }
 
-/** Returns the number of ranks of the groups from index `from` up to `to`, which is excluded. */
+/**
+ * Returns the number of ranks in the groups with indexes `from` … `to` - 1. Each rule and each group default
+ * has one rank.
+ */
 export function ranksOf(groups: readonly Group[], from: number, to: number): number {
   let ranks = 0;
   for (let group = from; group < to; group++) {

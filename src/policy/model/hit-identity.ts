@@ -1,5 +1,5 @@
 /**
- * Computes a 64-bit identity (`low` and `high`) for a rule, a group default or a policy default. The kernel
+ * Computes a 64-bit identity (`low` and `high`) for a rule, a group default or a policy default. A BPF map
  * keeps hit counts under this identity over restarts and upgrades. A change of the algorithm would lose all
  * counts.
  */
@@ -20,8 +20,8 @@ export class HitIdentity {
   }
 
   /**
-   * Appends a text to the hashed sequence. `mark` ends the text, and must be a number above all UTF-16 code
-   * units.
+   * Appends a text to the hashed sequence. `mark` ends the text. It must be above all UTF-16 code units, so
+   * that no text contains it.
    */
   text(text: string, mark: number): void {
     let { low, high } = this;
@@ -37,8 +37,8 @@ export class HitIdentity {
   }
 
   /**
-   * Mixes all bits of the state, and writes the low and the high 32 bits to `words`. The low 32 bits are
-   * never 0, because 0 means an unused rank.
+   * Mixes all bits of the state, and writes the low and the high 32 bits to `words` as pair number `index`.
+   * The low 32 bits are never 0, because 0 marks an unused rank.
    */
   write(words: Uint32Array, index: number): void {
     const low = mixed(this.low ^ Math.imul(this.high, 0x85eb_ca77));
@@ -48,8 +48,8 @@ export class HitIdentity {
 }
 
 /**
- * A bijection of 32-bit numbers in which each output bit depends on all input bits (the finalizer of
- * MurmurHash3).
+ * Maps 32-bit numbers one-to-one to 32-bit numbers, so that each output bit depends on all input bits (the
+ * finalizer of MurmurHash3).
  */
 export function mixed(word: number): number {
   let bits = word;

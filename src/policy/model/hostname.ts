@@ -38,8 +38,9 @@ export function parseHostname(text: string): ParsedHostname {
 }
 
 /**
- * Whether a pattern matches a name. The comparison works label by label, and ignores case and a final dot. If
- * `name` is an array of labels, as in a DNS message, a dot within a label is an ordinary character.
+ * Whether a hostname pattern matches a DNS name; case and a final dot of the name do not matter. A name or
+ * suffix is compared label by label, and a regular expression is searched in the whole name. If `name` is an
+ * array of labels, as in a DNS message, a dot within a label is an ordinary character.
  */
 export function matchesHostname(pattern: HostnamePattern, name: string | readonly string[]): boolean {
   if (pattern.kind === 'any') return true;
@@ -53,7 +54,10 @@ export function matchesHostname(pattern: HostnamePattern, name: string | readonl
   return pattern.labels.every((label, index) => label === labels[extra + index]);
 }
 
-/** Converts a name to the text in which regular expressions are searched. */
+/**
+ * Joins the labels of a name, in lower case, to the text in which regular expressions are searched. A dot
+ * within a label becomes `\.`.
+ */
 export function searchedText(name: string | readonly string[]): string {
   return labelsOf(name)
     .map((label) => label.replaceAll('.', '\\.'))

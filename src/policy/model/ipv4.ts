@@ -1,8 +1,8 @@
 import type { Prefix } from '#contracts/policy-model.js';
 
 /**
- * A parsed network. `hostBits`: the text had non-zero bits behind the prefix, and the parser cleared these
- * bits.
+ * A parsed network. `hostBits`: the text had non-zero bits after the prefix length, as in `10.0.0.1/8`; the
+ * parser cleared these bits.
  */
 export type ParsedCidr = { readonly prefix: Prefix; readonly hostBits: boolean };
 
@@ -16,8 +16,8 @@ export function parseAddress(text: string): number | undefined {
 }
 
 /**
- * Parses a network: an address with `/0` to `/32`, or an address alone, which means /32. Returns undefined
- * for any other text.
+ * Parses an IPv4 network: an address with `/0` to `/32`, or an address alone, which means /32. Returns
+ * undefined for any other text.
  */
 export function parseCidr(text: string): ParsedCidr | undefined {
   if (text.length > 18) return undefined;

@@ -14,7 +14,7 @@ const COMMON_ICMP_TYPES: readonly number[] = [0, 3, 8, 11, 12];
 
 type Placed<T> = { readonly order: number; readonly value: T };
 
-/** Sorts elements by ascending `order`. Elements with equal `order` keep their sequence (D3). */
+/** Returns the values sorted by ascending `order`. Values with equal `order` keep their sequence (D3). */
 function walk<T>(placed: Placed<T>[]): T[] {
   for (let at = 1; at < placed.length; at++) {
     if (itemAt(placed, at).order >= itemAt(placed, at - 1).order) continue;
@@ -25,8 +25,8 @@ function walk<T>(placed: Placed<T>[]): T[] {
 }
 
 /**
- * Converts a valid group to its model. `mode` is the mode of the group, or the mode of the record if the
- * group has none.
+ * Converts a group that passed validation to the policy model. `mode` is the mode of the group, or the mode
+ * of the policy record if the group has no mode.
  */
 export function normaliseGroup(config: SourceGroupConfig, pointer: string, mode: Mode): Group {
   const { cidrs, ips, kubernetes = [] } = config.sources;

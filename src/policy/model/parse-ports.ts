@@ -2,14 +2,17 @@ import type { PortSpec } from '#contracts/policy-document.js';
 import type { Range } from '#contracts/policy-model.js';
 
 export const MAX_PORT = 65_535;
-/** The pattern of a port or port range as a string. It does not limit the numbers; `parsePorts` does. */
+/**
+ * A regular expression for a port or port range as text. It also accepts numbers above 65535; `parsePorts`
+ * rejects them.
+ */
 export const PORT_PATTERN = '^(0|[1-9][0-9]{0,4})(-(0|[1-9][0-9]{0,4}))?$';
 
 export type ParsedPorts = { readonly range: Range } | { readonly fault: string };
 
 /**
- * Parses a port, or a range `low-high` that includes both ends. Returns a sentence in `fault` for an invalid
- * port.
+ * Parses a port, or a range `low-high` that includes both ends. For an invalid port, returns a sentence for
+ * the user in `fault`.
  */
 export function parsePorts(spec: PortSpec): ParsedPorts {
   if (typeof spec === 'number') {

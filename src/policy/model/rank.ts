@@ -1,8 +1,9 @@
 import type { Policy, Rule, Verdict } from '#contracts/policy-model.js';
 
 /**
- * The rule or default at a rank. Ranks number the order of evaluation (D3): the rules of each group, then the
- * default of that group, and finally the policy default. The lowest rank that matches a packet decides.
+ * A rule or default of a policy, which has a rank. Ranks number the order of evaluation (D3): the rules of
+ * each group, then the default of that group, and finally the policy default. If several match a packet, the
+ * lowest rank decides.
  */
 export type Place =
   | { readonly kind: 'rule'; readonly group: number; readonly rule: number }
@@ -21,8 +22,8 @@ export function places(policy: Policy): Place[] {
 }
 
 /**
- * The result at a rank. `audited`: the mode is audit, so that TCP packets outside any known connection pass
- * too (D4).
+ * The verdict of a rule or default. `audited`: its mode is audit. In this mode, TCP packets that belong to no
+ * known connection pass too (D4).
  */
 export type Outcome = { readonly verdict: Verdict; readonly audited: boolean };
 

@@ -7,7 +7,8 @@ type Regex = { test(text: string): boolean };
 
 export type CompiledRegex =
   /**
-   * `instructions` is the number of instructions of the compiled expression. It limits the time of a search.
+   * `instructions` is the number of instructions of the compiled expression. The time of a search grows with
+   * this number.
    */
   | { readonly ok: true; readonly regex: Regex; readonly instructions: number }
   | { readonly ok: false; readonly code: 'invalid_regex' | 'regex_too_long' | 'empty_matcher'; readonly fault: string };
@@ -43,19 +44,22 @@ export class RegexSet {
     this.#sets = sets;
   }
 
-  /** Returns the indexes of the expressions that match the text. */
+  /** Returns the indexes in `sources` of the expressions that match the text. */
   matching(text: string): readonly number[] {
     return this.#sets.flatMap((set, index) => set.match(text).map((place) => place + index * IN_ONE_SET));
   }
 }
 
 /**
- * The maximum number of expressions in one automaton. A search with an automaton of 1,000 expressions can
- * take milliseconds.
+ * The maximum number of regular expressions in one automaton. A search with an automaton of 1,000 expressions
+ * can take milliseconds.
  */
 const IN_ONE_SET = 64;
 
-/** Whether every alternative of an expression is anchored to the start of the text, and to the end. */
+/**
+ * `start`: every alternative of the regular expression is anchored to the start of the text. `end`: every
+ * alternative is anchored to the end.
+ */
 export type Anchors = { readonly start: boolean; readonly end: boolean };
 
 export function anchorsOf(source: string): Anchors {
@@ -120,7 +124,8 @@ function anchorsOfPart(part: string): Anchors {
 }
 
 /**
- * Whether an odd number of backslashes precedes the last character, so that the last character is a literal.
+ * Whether an odd number of backslashes precedes the last character, so that a final `$` is a literal
+ * character and not an anchor.
  */
 function endsEscaped(source: string): boolean {
   let backslashes = 0;

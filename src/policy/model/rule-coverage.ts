@@ -2,8 +2,8 @@ import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#co
 import { containsPrefix, lastAddress } from './ipv4.js';
 
 /**
- * Whether `earlier` matches and decides every packet that `later` matches. False negatives are possible,
- * false positives are not.
+ * Whether `earlier` matches and decides every packet that `later` matches. The function returns true only if
+ * this is certain. It may return false for a rule that is covered, so callers may miss covered rules.
  */
 export function covers(earlier: Rule, later: Rule): boolean {
   return (
@@ -24,8 +24,8 @@ export function containsAll(outer: readonly Prefix[], inner: readonly Prefix[]):
 }
 
 /**
- * Whether both rules can match the same packet. Returns false for rules with different hostnames, because
- * their grants are unknown.
+ * Whether both rules can match the same packet. Returns false for rules with different hostnames, because the
+ * addresses that their hostnames resolve to are unknown.
  */
 export function overlaps(a: Rule, b: Rule): boolean {
   return (
@@ -59,8 +59,8 @@ export function isContradictory(rule: Rule): boolean {
 }
 
 /**
- * Whether `earlier` decides all DNS lookups that `later` would decide (D11). A rule that no packet reaches
- * can still decide lookups.
+ * Whether `earlier` decides all DNS lookups that `later` would decide (D11). This check is separate from
+ * `covers`, because a rule that no packet reaches can still decide lookups.
  */
 export function decidesLookupsOf(earlier: Rule, later: Rule): boolean {
   if (isCatchAll(earlier) || !takesPartInLookups(later)) return true;

@@ -14,8 +14,8 @@ const POLICY_DEFAULT = 0x1_0002;
 const RECORD = 0x1_0003;
 
 /**
- * Returns the names of the rule or default at each rank. Hit identities do not depend on a policy record yet;
- * `ruleNamesOfRecord` adds the record.
+ * Returns the names and hit identities of the rule or default at each rank. These hit identities do not
+ * depend on a policy record; `ruleNamesOfRecord` mixes the id of the record into them.
  */
 export function ruleNamesOf({ groups }: Policy): RuleNames {
   const ranks = ranksOf(groups, 0, groups.length) + 1;
@@ -53,8 +53,8 @@ export function ruleNamesOf({ groups }: Policy): RuleNames {
 }
 
 /**
- * Returns the rule names of `policy`. Reuses the names in `known` for groups that are equal in `before`, and
- * computes only the names of the other groups.
+ * Returns the rule names of `policy`. `known` has the rule names of the groups in `before`; the function
+ * copies them for groups that did not change.
  */
 export function ruleNamesAfter(known: RuleNames, before: readonly Group[], policy: Policy): RuleNames {
   const { groups } = policy;
@@ -93,7 +93,7 @@ export function ruleNamesAfter(known: RuleNames, before: readonly Group[], polic
 }
 
 /**
- * Derives new hit identities from the id of a policy record. So equally named rules of two records have
+ * Mixes the id of a policy record into the hit identities. So rules with equal names in two records have
  * separate hit counts.
  */
 export function ruleNamesOfRecord(ruleNames: RuleNames, record: Pick<PolicyRecord, 'id' | 'revision'>): RuleNames {
@@ -104,7 +104,7 @@ export function ruleNamesOfRecord(ruleNames: RuleNames, record: Pick<PolicyRecor
 
 /**
  * Returns the low and the high 32 bits of the hit identity for a rule or default. `policy` is the policy
- * record, and null if no record is active.
+ * record of the rule; null if no policy is active.
  */
 export function identityOf(policy: RuleNames['policy'], decider: Decider): readonly [low: number, high: number] {
   const words = new Uint32Array(2);
@@ -144,8 +144,8 @@ export function deciderAt({ groups, groupIds, ruleIds }: RuleNames, rank: number
 }
 
 /**
- * Returns a unique key for a rule or default. A line break separates group and rule, because ids contain no
- * line break.
+ * Returns a key that is unique for each rule or default. A line break separates group and rule, because ids
+ * contain no line break.
  */
 export function deciderKey(decider: Decider): string {
   if (decider.kind === 'policy_default') return '';

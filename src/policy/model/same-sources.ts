@@ -2,8 +2,8 @@ import { itemAt } from '#arrays/read.js';
 import type { Group, Prefix } from '#contracts/policy-model.js';
 
 /**
- * Whether each source address has the same groups in both lists of groups. Groups at the same index must have
- * equal sources. Both or neither must have rules, and both or neither must have a default action.
+ * Whether the groups at each index of the two lists have equal sources. Both or neither must have rules, and
+ * both or neither must have a default action. Then each source address is in the same groups of both lists.
  */
 export function sameSources(one: readonly Group[], other: readonly Group[]): boolean {
   return one.length === other.length && one.every((group, index) => isAlike(group, itemAt(other, index)));

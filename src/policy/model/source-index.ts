@@ -4,12 +4,12 @@ import type { Scope } from './source-scope.js';
 
 const KEPT_SOURCES = 4096;
 
-/** The index of a group that applies to a source, and which of its rules apply. */
+/** A group that applies to a source: its index in the policy, and which of its rules apply. */
 export type ScopedGroup = { readonly group: number; readonly scope: Scope };
 
 /**
- * Finds the groups that apply to a source. The reference evaluator uses this index. It shares no code with
- * the compiler, because a proof compares the results of evaluator and compiler.
+ * Finds the groups that apply to a source. The reference evaluator uses this index and the compiler does not.
+ * So a proof, which compares both, also finds errors in the compiler's source tables.
  */
 export class SourceIndex {
   readonly #bySource = new Map<number, number[]>();

@@ -5,9 +5,9 @@ import { covers } from './prefix-covers.js';
 export type Scope = 'all' | 'denies';
 
 /**
- * Returns which rules of a group apply to a source; null if no rule applies. Selectors were never resolved,
- * so they may select any address. For a source that is not listed, deny rules of a group with selectors match
- * and allow rules do not match (D19a).
+ * Returns which rules of a group apply to a source; null if no rule applies. Weir does not resolve Kubernetes
+ * selectors yet, so a selector may stand for any address. For a source outside `sources`, only the deny rules
+ * of a group with selectors apply (D19a).
  */
 export function scopeOf({ sources, dynamic }: Pick<Group, 'sources' | 'dynamic'>, source: number): Scope | null {
   if (sources.some((prefix) => covers(prefix, source))) return 'all';
@@ -19,7 +19,10 @@ export function isInScope(scope: Scope | null, action: Action): boolean {
   return scope === 'all' || (scope === 'denies' && action === 'deny');
 }
 
-/** Returns the prefixes of all sources to which a rule of the group applies. */
+/**
+ * Returns the prefixes of all sources to which at least one rule of the group can apply. For a group with
+ * selectors, they include every address.
+ */
 export function affectedSources({ sources, dynamic }: Pick<Group, 'sources' | 'dynamic'>): readonly Prefix[] {
   return dynamic ? [...sources, EVERY_SOURCE] : sources;
 }

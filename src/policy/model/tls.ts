@@ -8,9 +8,9 @@ import type {
 } from '#contracts/policy-document.js';
 
 /**
- * Normalises a TLS block. The result has explicit modes, HTTP methods in upper case, and hostnames and header
- * names in lower case. Fingerprints are lower-case digits without colons. Maps have no prototype, so a key
- * such as `__proto__` is safe.
+ * Normalises the TLS matchers of a rule. The result has explicit modes, HTTP methods in upper case, and
+ * hostnames and header names in lower case. Fingerprints are lower-case digits without colons. Maps have no
+ * prototype, so a key such as `__proto__` is safe.
  */
 export function normaliseTls(tls: TlsMatchConfig): TlsMatchConfig {
   return defined({
@@ -88,7 +88,7 @@ function bare<T>(map: Readonly<Record<string, T>>, key: (text: string) => string
   return copy;
 }
 
-/** A type guard: `Array.isArray` does not narrow a readonly array. */
+/** This type guard is needed because `Array.isArray` does not narrow a readonly array. */
 export function isNameList(matcher: Exclude<TlsNameMatch, string>): matcher is readonly string[] {
   return Array.isArray(matcher);
 }

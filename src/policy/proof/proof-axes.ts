@@ -2,14 +2,14 @@ import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#co
 import { lastAddress } from '#policy/model/ipv4.js';
 
 /**
- * Divides the values of a packet field into intervals; the same rules match all values of an interval.
- * Contains the first value of each interval, ascending and beginning with 0.
+ * The first value of each interval of a packet field, ascending and beginning with 0. Within an interval,
+ * each rule matches either all values or no value.
  */
 export type Axis = readonly number[];
 
 /**
- * A range of protocols that rules treat alike, `low` to `high` (included). `major` and `minor` are the
- * intervals of their other fields: ports, or ICMP type and code.
+ * A range of IP protocols that all rules treat alike, from `low` to `high` (included). `major` and `minor`
+ * are the intervals of the other fields of these protocols: ports, or ICMP type and code.
  */
 export type KeyAxes = {
   readonly low: number;
@@ -26,7 +26,10 @@ export function hasPorts(protocol: number): boolean {
   return PORT_PROTOCOLS.includes(protocol);
 }
 
-/** Returns the largest value of the ports, or of ICMP type and code; 0 for a protocol without such fields. */
+/**
+ * Returns the largest value of a port, or of an ICMP type or code. Returns 0 for a protocol without such
+ * fields.
+ */
 export function lastOfFields(protocol: number): number {
   if (hasPorts(protocol)) return 0xffff;
   return protocol === IPPROTO.icmp ? 255 : 0;
@@ -38,12 +41,18 @@ export function addressAxis(prefixes: Iterable<Prefix>): Axis {
   return ascending(starts);
 }
 
-/** Returns the last value of the interval with index `at`. `last` is the last value of the whole field. */
+/**
+ * Returns the last value of the interval with index `at` on the axis. `last` is the last value of the packet
+ * field.
+ */
 export function endOf(axis: Axis, at: number, last: number): number {
   return (axis[at + 1] ?? last + 1) - 1;
 }
 
-/** Returns the ranges of protocols, and the intervals of their other fields, that the rules distinguish. */
+/**
+ * Returns the ranges of IP protocols that the rules distinguish, with the intervals of the other fields of
+ * each range.
+ */
 export function keyAxes(rules: readonly Rule[]): readonly KeyAxes[] {
   const starts = new Set([0]);
   for (const rule of rules) for (const protocol of namedProtocols(rule)) add(starts, protocol, protocol, 255);

@@ -7,14 +7,17 @@ import type { ProofPackets } from './proof-packets.js';
 import type { ProofRandom } from './random-numbers.js';
 
 /**
- * The limit of rule visits while `classesOf` counts equivalence classes. Above it, the policy has too many
- * classes to count.
+ * The maximum number of rule visits of `classesOf`. Above this limit it returns null, as for a policy with
+ * too many equivalence classes.
  */
 const MAX_LOOKS = 1 << 21;
-/** The number of packets after which `addClasses` omits the additional packets for ICMP types. */
+/** When the sample has more packets than this, `addClasses` omits the additional packets for ICMP types. */
 const ENOUGH = 1 << 16;
 
-/** Equivalence classes that have the same interval of sources and the same interval of destinations. */
+/**
+ * A rectangle of source and destination addresses, with the equivalence classes of the packets between them.
+ * `keys` divides these packets into classes by protocol, ports, and ICMP type and code.
+ */
 type Region = {
   readonly sourceFirst: number;
   readonly sourceLast: number;
@@ -24,15 +27,16 @@ type Region = {
 };
 
 /**
- * The equivalence classes of a policy, grouped by their sources and destinations. `count` is the number of
- * classes.
+ * The equivalence classes of a policy: packets of one class match the same rules. `count` is the number of
+ * classes in all regions together.
  */
 export type Classes = { readonly regions: readonly Region[]; readonly count: number };
 
 /**
- * Returns the equivalence classes of a policy. Intervals of sources are divided by destination, then by
- * protocol, ports, types and codes, at each bound of an applicable rule. Returns null if the policy has more
- * than `limit` classes.
+ * Returns the equivalence classes of a policy. Divides the sources at each bound of a source prefix, then
+ * each interval of sources at the destination bounds of its rules. Then divides by protocol, ports, and ICMP
+ * types and codes. Returns null if the policy has more than `limit` classes, or if the search visits too many
+ * rules.
  */
 export function classesOf({ groups }: Policy, limit: number): Classes | null {
   const sources = addressAxis(groups.flatMap((group) => group.sources));
@@ -68,8 +72,8 @@ export function classesOf({ groups }: Policy, limit: number): Classes | null {
 
 /**
  * Adds two packets of each equivalence class: one with the first value of every field, and one with the last.
- * Then adds four packets just outside its source and destination bounds. These packets detect a compiled
- * interval that is too long.
+ * Then adds four packets just outside the source and destination bounds of the class. They detect an interval
+ * of the compiled tables that is too long.
  */
 export function addClasses(packets: ProofPackets, { regions }: Classes, random: ProofRandom): void {
   for (const { sourceFirst, sourceLast, destinationFirst, destinationLast, keys } of regions) {
@@ -102,13 +106,13 @@ export function addClasses(packets: ProofPackets, { regions }: Classes, random: 
   }
 }
 
-/** Returns the previous address; the address before 0.0.0.0 is 255.255.255.255. */
+/** Returns the previous address. The address before 0.0.0.0 is 255.255.255.255. */
 const before = (address: number): number => (address === 0 ? LAST_ADDRESS : address - 1);
 const behind = (address: number): number => (address === LAST_ADDRESS ? 0 : address + 1);
 
 /**
- * For each interval of destinations, finds the rules with destinations that contain the interval. Returns
- * null if this needs more than `looks` rule visits.
+ * Finds, for each interval of destinations, the rules with a destination prefix that contains the interval.
+ * Returns null if the search needs more than `looks` rule visits.
  */
 function rulesByInterval(rules: readonly Rule[], axis: Axis, looks: number): readonly (readonly Rule[])[] | null {
   const found: Rule[][] = axis.map(() => []);

@@ -10,24 +10,24 @@ import { ProofRandom } from './random-numbers.js';
 const USUAL_PROTOCOLS: readonly number[] = [...PORT_PROTOCOLS, IPPROTO.icmp, 0, 2, 47, 50, 255];
 
 /**
- * The number of packets that are made for each rule, separately for packets that narrowly miss the rule and
- * for packets that combine two groups. A value below 1 is a power of two: one packet for every 1/density
- * rules.
+ * The number of packets that `ProofCorners` makes for each rule and purpose: one number of packets that
+ * narrowly miss the rule, and the same number that combine two groups. A value below 1 is a power of two and
+ * means one packet for every 1/density rules.
  */
 export type Density = number;
 
 /**
- * The seeds of the random numbers: for packets that match a rule, that narrowly miss a rule, and that combine
- * two groups. Different seeds give each kind of packets its own random numbers.
+ * Parts of the random seed, one for each kind of packet: packets that match a rule, that narrowly miss a
+ * rule, and that combine two groups. So each kind of packet has its own random numbers.
  */
 const INSIDE = 0;
 const BESIDE = 0x1_0000;
 const ACROSS = 0x2_0000;
 
 /**
- * Adds packets with field values at the bounds of rules. The random numbers of a packet depend only on its
- * group, and for a packet with fields of two groups also on the second group. So an unchanged group gives the
- * same packets in the next sample.
+ * Adds packets with field values at the bounds of rules. The random seed of a packet depends only on its
+ * group, rule and kind, so an unchanged group gives the same packets in the next sample. A packet that
+ * combines two groups also depends on the second group and on the number of groups.
  */
 export class ProofCorners {
   readonly #random = new ProofRandom();
@@ -47,7 +47,9 @@ export class ProofCorners {
     this.#stride = Math.max(1, 1 / density);
   }
 
-  /** For each rule of the group, adds one packet that matches the rule. */
+  /**
+   * Adds one packet for each rule of the group. All fields of the packet are within the bounds of the rule.
+   */
   addInside(group: number): void {
     const { rules } = this.#reached(group);
     const placeAt = destinationOrder(rules);
@@ -86,9 +88,9 @@ export class ProofCorners {
   }
 
   /**
-   * Adds packets that combine a rule of the group with the sources or destinations of another group. `known`
-   * returns true if the packet with this other group was copied from the previous sample; then no packet is
-   * added.
+   * Adds packets that combine a rule of the group with the sources or destinations of another group. If
+   * `known` returns true for the other group, `known` has copied this packet from the previous sample, and
+   * the function adds no packet.
    */
   addAcross(group: number, known: (other: number) => boolean = () => false): void {
     const own = this.#reached(group);
@@ -112,8 +114,8 @@ export class ProofCorners {
   }
 
   /**
-   * Returns the sources and rules of a group. Returns empty lists for a group that no source reaches, so that
-   * no packets are made for it.
+   * Returns the sources and rules of a group. Returns empty lists for a group that has no sources, so that no
+   * packets are made for this group.
    */
   #reached(group: number): Pick<Group, 'sources' | 'rules'> {
     const found = itemAt(this.#groups, group);
@@ -130,8 +132,8 @@ export class ProofCorners {
   }
 
   /**
-   * Returns the index of the first rule in a group for which a packet of this kind is made. Further packets
-   * follow every `#stride` rules.
+   * Returns the index of the first rule of a group for which packets of this kind are made. The following
+   * packets are for every `#stride`th rule after this rule.
    */
   #firstOf(group: number, kind: number): number {
     if (this.#stride === 1 || this.#reached(group) === UNREACHED) return 0;
@@ -163,7 +165,10 @@ export class ProofCorners {
     }
   }
 
-  /** Changes one field of the packet to a value just outside the values that the rule names. */
+  /**
+   * Changes one field of the packet under construction: to a value just outside the values that the rule
+   * names, or to another protocol.
+   */
   #stepOut(rule: Rule): void {
     const random = this.#random;
     const isIcmp = this.#protocol === IPPROTO.icmp;

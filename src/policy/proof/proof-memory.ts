@@ -10,8 +10,8 @@ import { ReferenceWalk } from './proof-walk.js';
 import { SourceRanges } from './source-ranges.js';
 
 /**
- * The number of neighbouring rules that `fromEverywhere` evaluates together; neighbours are adjacent in
- * memory, which is fast. Each round takes every `ROUNDS`th such run of rules.
+ * `fromEverywhere` takes runs of `RUN` adjacent rules, because adjacent rules are adjacent in memory, which
+ * is fast. Each of its `ROUNDS` rounds takes every `ROUNDS`th run.
  */
 const RUN = 8;
 const ROUNDS = 64;
@@ -91,8 +91,8 @@ function addChanged({ policy, decided }: KeptSample, corners: ProofCorners): voi
     packets.beginRun();
     const isChanged = (number: number): boolean => number >= change.from && number < change.after;
     if (before.length !== groups.length || isChanged(group)) {
-      // Make all packets again that combine this group with other groups. The group changed, or the number of
-      // groups changed, which determines the chosen other groups.
+      // Make all packets of this group again that combine it with other groups. Either the group changed, or
+      // the number of groups changed, which affects the random choice of the other groups.
       corners.addAcross(group);
       continue;
     }
@@ -117,8 +117,8 @@ function renewalOf(before: readonly Group[], after: readonly Group[], change: Gr
 }
 
 /**
- * Makes a smaller sample if the whole sample exceeds the work limit. Takes rules from all groups in turn, so
- * that the sample does not consist of the first groups only.
+ * Makes a smaller sample, for a policy whose whole sample would exceed the work limit. Takes rules from all
+ * groups in turn, so that the sample does not consist of the first groups only.
  */
 function fromEverywhere(packets: ProofPackets, density: Density): DecidedPackets {
   const { groups } = packets.walk.policy;

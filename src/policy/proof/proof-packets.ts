@@ -9,17 +9,17 @@ import type { SourceRanges } from './source-ranges.js';
 
 type Fields = { -readonly [K in keyof Packet]: Packet[K] };
 
-/** The work limit of one sample in steps of `ReferenceWalk`. For any policy, this takes about 100 ms. */
+/** The work limit of one sample in steps of `ReferenceWalk`. This work takes about 100 ms. */
 const MAX_STEPS = 1 << 24;
 
 /**
- * Packets with the verdict words of the reference evaluator. A run is a sequence of packets that belong to
- * one group.
+ * Proof packets, and in `expected` the verdict word of the reference evaluator for each packet. A run is a
+ * sequence of packets that belong to one group.
  */
 export type DecidedPackets = {
   readonly packets: Uint32Array;
   readonly expected: Uint32Array;
-  /** For each packet, the number of steps that its decision took. */
+  /** For each packet, the number of steps of `ReferenceWalk` that its decision took. */
   readonly steps: Uint32Array;
   /**
    * Maps a run (the packets of one group) to the index of its first packet. The last element is the number of
@@ -30,7 +30,7 @@ export type DecidedPackets = {
 
 /**
  * How to reuse the decisions of packets from an earlier policy. Packets from `sources` must be decided again.
- * For other packets, verdict words that are at least `behind` increase by `by`.
+ * For all other packets, a verdict word that is at least `behind` increases by `by`.
  */
 export type Renewal = { readonly sources: SourceRanges; readonly behind: number; readonly by: number };
 
@@ -65,7 +65,10 @@ export class ProofPackets {
     return this.#expected.length;
   }
 
-  /** Whether the work limit is reached. Then the caller must add no more packets. */
+  /**
+   * Whether the decisions of the packets have exceeded the work limit. Then the caller must add no more
+   * packets.
+   */
   get exhausted(): boolean {
     return this.#total > MAX_STEPS;
   }
@@ -75,8 +78,8 @@ export class ProofPackets {
   }
 
   /**
-   * Adds a packet. `major` and `minor` are destination and source port, or ICMP type and code. Other
-   * protocols ignore these two arguments.
+   * Adds a packet and decides it. `major` and `minor` are destination and source port, or ICMP type and code.
+   * They have no effect for other protocols.
    */
   add(source: number, destination: number, protocol: number, major: number, minor: number): void {
     const packet = this.#packet;
@@ -100,8 +103,8 @@ export class ProofPackets {
   }
 
   /**
-   * Copies runs from an earlier sample: the run with index `from` up to the run with index `to`, which is
-   * excluded. A run contains the packets of one group.
+   * Copies the runs with indexes `from` … `to` - 1 from an earlier sample. A run contains the packets of one
+   * group.
    */
   keepRuns(kept: DecidedPackets, from: number, to: number, renewal: Renewal): void {
     const by = this.count - u32At(kept.runs, from);
@@ -109,7 +112,10 @@ export class ProofPackets {
     this.keep(kept, u32At(kept.runs, from), u32At(kept.runs, to), renewal);
   }
 
-  /** Copies the packets from index `from` up to `to`, which is excluded, from an earlier sample. */
+  /**
+   * Copies the packets with indexes `from` … `to` - 1 from an earlier sample. Decides the packets from
+   * `renewal.sources` again, and corrects the ranks in the decisions of all other packets.
+   */
   keep(kept: DecidedPackets, from: number, to: number, renewal: Renewal): void {
     const { packets, expected, steps } = kept;
     const { behind, by, sources } = renewal;

@@ -8,11 +8,14 @@ import { type DecidedPackets, ProofPackets } from './proof-packets.js';
 import { ReferenceWalk } from './proof-walk.js';
 import { ProofRandom } from './random-numbers.js';
 
-/** The maximum number of equivalence classes for a complete sample, which has six packets of each class. */
+/**
+ * The maximum number of equivalence classes for a complete sample, which has at least six packets for each
+ * class.
+ */
 const MAX_CLASSES = 1 << 13;
 /**
- * The maximum number of rules for counting equivalence classes. More rules are assumed to have more than
- * `MAX_CLASSES` classes.
+ * The maximum number of rules for counting equivalence classes. A policy with more rules is assumed to have
+ * too many classes for a complete sample.
  */
 const MAX_RULES_TO_COUNT = 1 << 12;
 /**
@@ -21,14 +24,15 @@ const MAX_RULES_TO_COUNT = 1 << 12;
  */
 const BESIDE = 1 << 14;
 /**
- * The maximum number of packets that narrowly miss each rule, if the sample contains every equivalence class.
+ * The maximum number of packets that narrowly miss each rule, in a sample that contains every equivalence
+ * class.
  */
 const BESIDE_EACH = 8;
 
 /**
- * Returns the packets for the proof of a compiled policy. They contain packets of each equivalence class, or,
- * if there are too many classes, one packet inside each rule. Packets that narrowly miss a rule follow. Equal
- * policies give equal samples, whatever `memory` contains.
+ * Returns the packets for the proof of a compiled policy. They include packets of each equivalence class, or,
+ * if there are too many classes, one packet for each rule. Packets that narrowly miss a rule, and packets
+ * that combine two groups, follow. Equal policies give equal samples, whatever `memory` contains.
  */
 export function sampleOf(policy: Policy, memory: ProofMemory = new ProofMemory()): ProofSample {
   const rules = policy.groups.reduce((sum, group) => sum + group.rules.length, 0);
@@ -47,8 +51,8 @@ export function sampleOf(policy: Policy, memory: ProofMemory = new ProofMemory()
 }
 
 /**
- * Returns the number of packets for each rule. Small changes of `rules` rarely change the result, because a
- * different density would make the kept packets useless.
+ * Returns the number of packets for each rule. For a large policy, a small change of `rules` rarely changes
+ * the result. `ProofMemory` can reuse its packets only if the result stays the same.
  */
 function densityOf(rules: number): number {
   return rules <= BESIDE ? Math.floor(BESIDE / Math.max(1, rules)) : 2 ** -Math.ceil(Math.log2(rules / BESIDE));

@@ -10,18 +10,23 @@ import type { SourceIndex } from '#policy/model/source-index.js';
 import { isInScope, type Scope } from '#policy/model/source-scope.js';
 
 const ANY_PROTOCOL = 256;
-/** The maximum number of rows that `find` searches sequentially; more rows get an index. */
+/**
+ * The maximum number of rows that `find` searches one after the other. A table with more rows has an index.
+ */
 const SHORT = 128;
 const STEPS_OF_A_GROUP = 4;
 const STEPS_OF_A_RULE = 16;
 
 /**
  * The reference evaluator for many packets, without grants. Finds groups by source, and skips rules by
- * destination, protocol and port. `mismatch` evaluates all other rules. Shares no code with the compiler,
- * because a proof compares the results of evaluator and compiler.
+ * destination, protocol and port; `mismatch` evaluates all other rules. It reads the policy and not the
+ * compiled tables, because a proof compares the results of both.
  */
 export class ReferenceWalk {
-  /** The work of this object so far. One step is the visit of one table row, some nanoseconds. */
+  /**
+   * The work of this object so far. One step stands for the visit of one table row, which takes some
+   * nanoseconds.
+   */
   steps = 0;
   readonly #tables: (RuleTable | undefined)[];
   /** The rank of the first rule in each group. The last element is the rank of the policy default. */
@@ -80,15 +85,18 @@ export class ReferenceWalk {
 }
 
 /**
- * The rules of a group in the order of evaluation, with one row for each destination. Rules with a hostname
- * have no row, because they match only with a grant.
+ * The rules of a group in the order of evaluation. Each rule has one row for each destination, or one row for
+ * all destinations. A rule with a hostname has no row, because it matches only with a grant.
  */
 class RuleTable {
   /** The number of rows that the last call of `find` visited. */
   steps = 0;
   readonly #rules: readonly Rule[];
   readonly #rows: Int32Array;
-  /** Maps a netmask and then a masked address to the offsets of rows; undefined if the table has few rows. */
+  /**
+   * Maps a netmask, and then a masked address, to the offsets of rows. Undefined if the table has at most
+   * `SHORT` rows.
+   */
   readonly #index: Map<number, Map<number, number[]>> | undefined;
 
   constructor(rules: readonly Rule[]) {
@@ -167,11 +175,12 @@ class RuleTable {
 }
 
 /**
- * Caches the table of each list of rules. A table is discarded when no policy refers to its list of rules.
+ * Caches the `RuleTable` of each list of rules. A table is discarded when no policy contains its list of
+ * rules.
  */
 const tables = new WeakMap<readonly Rule[], RuleTable>();
 
-/** The meaning of the numbers in a row. */
+/** The offsets of the numbers in a row. `cells` is the number of numbers in a row. */
 const ROW = { mask: 0, address: 1, protocol: 2, lowPort: 3, highPort: 4, rule: 5, cells: 6 } as const;
 const ANYWHERE: Prefix = { address: 0, length: 0 };
 const NO_ROWS: readonly number[] = [];

@@ -1,6 +1,6 @@
 /**
  * Generates pseudo-random numbers (mulberry32). Equal seeds give equal numbers, so that equal policies have
- * equal samples.
+ * equal proof samples.
  */
 export class ProofRandom {
   #state = 0;
@@ -33,7 +33,9 @@ export class ProofRandom {
     return which === 0 ? low : which === 1 ? high : low + this.below(high - low + 1);
   }
 
-  /** Returns `low` − 1 or `high` + 1. The result wraps around within 0 … `last`. */
+  /**
+   * Returns `low` − 1 or `high` + 1. If the result is outside 0 … `last`, it wraps around to the other end.
+   */
   nextTo(low: number, high: number, last: number): number {
     if (this.flip()) return high >= last ? 0 : high + 1;
     return low === 0 ? last : low - 1;
