@@ -7,44 +7,58 @@ import type { Template } from './wire/response.js';
 export type RemovedAddress = { readonly address: number; readonly reason: string };
 
 /**
- * A cached DNS answer. `storedAt`, `freshUntil` and `grantedUntil` are milliseconds as returned by `nowMs`.
+ * A cached DNS answer. `storedAt`, `freshUntil` and `grantedUntil` are times of the clock `nowMs`, in
+ * milliseconds.
  */
 export type CachedAnswer = {
   readonly template: Template;
   readonly key: NameKey;
-  /** The addresses that the queried name resolves to. `ttl` is in seconds, as in the upstream's answer. */
+  /**
+   * The addresses that the queried name resolves to. `ttl`: the least TTL, in seconds, of the A record and of
+   * the CNAME records that lead to this A record.
+   */
   readonly addresses: readonly { readonly address: number; readonly ttl: number }[];
   readonly storedAt: number;
   readonly freshUntil: number;
-  /** The Extended DNS Error that reports removed records to clients. Null if no record was removed. */
+  /**
+   * The Extended DNS Error that tells clients which records the proxy removed or changed. Null if the proxy
+   * removed and changed no record.
+   */
   readonly filtered: EdnsOption | null;
-  /** The first addresses that the DNS rebinding protection removed from this answer, each with its reason. */
+  /**
+   * At most 8 of the addresses that the DNS rebinding protection removed from this answer, each with its
+   * reason.
+   */
   readonly rebound: readonly RemovedAddress[];
   /**
-   * `grantedBy` is the number of the lookup tables by which `addresses` were last granted. `grantedUntil` is
-   * the time when that grant ends. `Learning` writes `grantedBy` and `grantedUntil`.
+   * `grantedBy`: the sequence number of the lookup tables under which the proxy last granted `addresses`.
+   * `grantedUntil`: the time when that grant ends. `Learning` writes both fields.
    */
   grantedBy: number;
   grantedUntil: number;
   /**
-   * The grant request in progress; null if there is no request in progress. `by` is the number of the lookup
-   * tables of the request. `waiting` are the callbacks that run when the request ends.
+   * The grant request in progress; null if there is none. `by`: the sequence number of the lookup tables with
+   * which the request was made. `waiting`: the callbacks of the clients that wait for the end of the request.
    */
   asking: { readonly by: number; readonly waiting: ((isInForce: boolean) => void)[] } | null;
 };
 
 /**
- * Bytes that a cached answer occupies besides its message: the cache key, the objects, and internal memory of
- * the map. With 100,000 answers, V8 used 1,186 such bytes per answer.
+ * The estimated number of bytes that a cached answer occupies besides its message, TTLs and addresses: the
+ * cache key, the objects, and internal memory of the map. In a measurement with 100,000 answers, V8 used
+ * 1,186 such bytes per answer.
  */
 const OVERHEAD_BYTES = 1_200;
-/** Bytes for one TTL of a cached answer: the TTL and its offset are two numbers in growing arrays. */
+/**
+ * Bytes for one TTL of a cached answer. The TTL and its offset are stored in two arrays, which V8 allocates
+ * with spare room.
+ */
 const TTL_BYTES = 24;
 const ADDRESS_BYTES = 48;
 
 /**
- * Cached answers by question, limited to `capacityBytes` bytes. At the limit, the cache removes the least
- * recently used answers.
+ * A cache of answers by question. If the estimated size of all answers exceeds `capacityBytes` bytes, the
+ * cache removes the least recently used answers.
  */
 export class AnswerCache {
   readonly #answers: LRUCache<string, CachedAnswer>;
@@ -77,8 +91,9 @@ export class AnswerCache {
   }
 
   /**
-   * Returns the answer to the question even if the answer expired less than `staleMs` ago. Serves clients
-   * while no upstream answers (RFC 8767).
+   * Returns the answer to the question if the answer is fresh, or expired less than `staleMs` ago. If
+   * `staleMs` is 0, always returns undefined. The resolver sends such an answer if the upstreams return no
+   * answer, or an error other than NXDOMAIN (RFC 8767).
    */
   stale(question: string, now: number): CachedAnswer | undefined {
     if (this.staleMs === 0) return undefined;

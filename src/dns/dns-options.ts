@@ -17,25 +17,30 @@ export type DnsOptions = {
   readonly maxGrantMs: number;
   readonly cacheBytes: number;
   /**
-   * For how many milliseconds after its expiry an answer is still served if no upstream answers. With 0,
-   * expired answers are never served.
+   * For this time after its expiry, in milliseconds, the proxy still serves a cached answer if the upstreams
+   * return no answer, or an error other than NXDOMAIN. With 0, the proxy serves no expired answers.
    */
   readonly serveStaleMs: number;
-  /** The packet mark (`SO_MARK`) of queries to upstreams; 0 sets no mark. */
+  /**
+   * The packet mark (`SO_MARK`) of all packets that the proxy sends to upstreams and clients; 0 sets no mark.
+   */
   readonly mark: number;
   readonly rebindProtection: boolean;
   /** Hostname patterns of names that may resolve to non-public addresses. */
   readonly rebindAllow: readonly HostnamePattern[];
   /**
-   * A lookup fails if the addresses of its answer are not granted within this time in milliseconds. The
-   * default is 100 (D12).
+   * The client gets SERVFAIL if the grants that its answer needs are not in force within this time, in
+   * milliseconds. The default is 100 (D12).
    */
   readonly grantTimeoutMs?: number;
   /** The proxy closes a TCP connection that is idle for this time in milliseconds. The default is 10,000. */
   readonly tcpIdleMs?: number;
 };
 
-/** An address and port on which the proxy listens, both in host byte order. */
+/**
+ * An address and port on which the proxy listens, both in host byte order. `isTransparent`: the datapath
+ * diverts queries for other DNS servers to this address.
+ */
 export type ListenAt = {
   readonly address: number;
   readonly port: number;

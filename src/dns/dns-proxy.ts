@@ -16,8 +16,8 @@ export type DnsProxy = {
   /** From now on, the proxy decides queries by `lookups`, the lookup tables of the program in force. */
   use(lookups: Lookups): void;
   /**
-   * Sets the port over which the proxy requests grants from the datapath thread; see `Datapath.grantPort`.
-   * With null, lookups that need a grant fail.
+   * Sets the `MessagePort` over which the proxy requests grants from the datapath thread; see
+   * `Datapath.grantPort`. With null, lookups that need a grant fail.
    */
   grantBy(port: MessagePort | null): void;
   stats(): Promise<DnsStats>;
@@ -25,12 +25,12 @@ export type DnsProxy = {
   names(): Promise<readonly KnownName[]>;
   watch(listener: (change: DnsChange) => void): () => void;
   /**
-   * Calls the listener with batches of lookups; equal lookups are merged. Returns a function that removes the
-   * listener.
+   * Calls the listener with batches of the lookups that the proxy decided; equal lookups are merged. Returns
+   * a function that removes the listener.
    */
   observe(listener: (seen: SeenLookups) => void): () => void;
   /**
-   * Sets whether the proxy reports allowed lookups besides denied lookups. The initial setting is false. The
+   * Sets whether `observe` reports allowed lookups besides denied lookups. The initial setting is false. The
    * setting survives `close` and `open`.
    */
   setLookupsWanted(wanted: boolean): void;
@@ -44,20 +44,26 @@ export type DnsChange =
 
 /** Counters of the DNS proxy since the last `open`. */
 export type DnsStats = {
-  /** Number of lookups that the policy allowed (`queriesAllow`) or denied (`queriesDeny`). */
+  /**
+   * Number of lookups that the policy allowed (`queriesAllow`) or denied (`queriesDeny`). A lookup that the
+   * policy denies in audit mode counts in `queriesAllow`.
+   */
   readonly queriesAllow: number;
   readonly queriesDeny: number;
-  /** Number of answers: NXDOMAIN because of the policy, NXDOMAIN from an upstream, and SERVFAIL. */
+  /**
+   * Number of responses to clients: NXDOMAIN because of the policy, NXDOMAIN from an upstream, and SERVFAIL.
+   */
   readonly nxdomainPolicy: number;
   readonly nxdomainUpstream: number;
   readonly servfail: number;
   /**
-   * Number of granted addresses. An address that is granted to several patterns counts once for each pattern.
+   * Number of grants: one for each pair of address and pattern. Each renewal of a grant counts again. A grant
+   * request that the datapath refuses in part does not count.
    */
   readonly grants: number;
   /**
-   * How long answers with new addresses waited for their grants, over the last 4,096 such answers. Null
-   * before the first such answer.
+   * The waiting times of the last 4,096 grant requests for which a client had to wait; failed requests count
+   * too. Null before the first such request.
    */
   readonly learning: { readonly medianMs: number; readonly p99Ms: number } | null;
   readonly cacheHits: number;
@@ -73,6 +79,9 @@ export type UpstreamStats = {
   readonly alive: boolean;
   readonly queries: number;
   readonly timeouts: number;
-  /** Moving average of the upstream's response time in milliseconds. Null before its first response. */
+  /**
+   * Moving average of the upstream's response time in milliseconds. Null before the first response of the
+   * upstream.
+   */
   readonly latencyMs: number | null;
 };

@@ -9,7 +9,8 @@ import type { DnsChange, DnsProxy } from './dns-proxy.js';
 
 /**
  * Runs the DNS proxy in its own thread, so that other work of the process delays no lookup. If the thread
- * dies, its pending requests fail and `watch` reports the death; the next `open` starts a new thread.
+ * dies, pending requests to the thread fail and `watch` reports `worker_died`; the next `open` starts a new
+ * thread.
  */
 export function createDnsProxy(options: DnsOptions): DnsProxy {
   return new DnsThread(options);
@@ -86,14 +87,14 @@ class DnsThread implements DnsProxy {
       entry: 'src/dns/dns.worker.js',
       name: "the DNS proxy's thread",
       workerData,
-      // Almost all objects of a lookup are garbage after the lookup. A large young generation makes garbage
-      // collections rare and short.
+      // Almost all objects of a lookup are garbage after the lookup. A large young generation of V8's heap
+      // makes garbage collections rare and short.
       resourceLimits: { maxYoungGenerationSizeMb: 48 },
     };
     this.#thread = new WorkerClient(given, {
       received: (message) => this.#handle(message),
-      // Close the sockets only after the end of the thread. After an earlier close, the kernel could reuse a
-      // descriptor number that the thread still uses.
+      // Close the sockets only after the end of the thread. If another function closed them earlier, the
+      // kernel could reuse a descriptor number that the thread still uses.
       exited: () => descriptors.closeAll(),
       failed: (reason) => {
         this.#thread = null;

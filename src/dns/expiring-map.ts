@@ -14,10 +14,10 @@ type Entry<K, V> = {
 const LEAST_BUCKETS = 64;
 
 /**
- * A map for entries that are added and deleted thousands of times a second. V8's `Map` would leak memory
+ * A map for entries that are added and deleted thousands of times a second. V8's `Map` would waste memory
  * between full garbage collections: V8 allocates a new hash table every few entries, and each old table
- * references the next. Once an old table is promoted to the old generation, it keeps all later tables and
- * their entries in memory until a full collection.
+ * references the next table. Once an old table is in the old generation, it keeps all later tables and their
+ * entries in memory.
  */
 export class ExpiringMap<K extends string | number, V> {
   #buckets: (Entry<K, V> | null)[] = bucketsOf<K, V>(LEAST_BUCKETS);
@@ -70,8 +70,8 @@ export class ExpiringMap<K extends string | number, V> {
     else older.newer = newer;
     if (newer === null) this.#newest = older;
     else newer.older = older;
-    // Clear the links of the deleted entry: in the old generation, the entry would keep young entries in
-    // memory.
+    // Clear the links of the deleted entry. If the entry is already in V8's old generation, its links would
+    // keep younger entries in memory until a full garbage collection.
     entry.next = entry.older = entry.newer = null;
     this.#size--;
     return true;
@@ -120,8 +120,8 @@ function bucketsOf<K, V>(count: number): (Entry<K, V> | null)[] {
 }
 
 /**
- * The hash seed is random. With a known seed, a client that chooses keys could put all of them into one
- * bucket.
+ * The hash seed is random. With a known seed, a client that chooses keys could put all its keys into one
+ * bucket, which makes each search slow.
  */
 const SEED = randomInt(2 ** 32) | 0;
 

@@ -9,7 +9,10 @@ import { ExpiringMap } from './expiring-map.js';
  */
 const TIMEOUT_MS = 100;
 
-/** How many of the requested grants are in force. The result is `some` if the grant table was full. */
+/**
+ * The result of a grant request. `all`: all grants are in force. `some`: the grant table was full, so the
+ * datapath refused at least one grant. `none`: the request failed, timed out, or could not be sent.
+ */
 export type Granted = 'all' | 'some' | 'none';
 type Done = (granted: Granted) => void;
 type PendingGrant = {
@@ -21,8 +24,8 @@ type PendingGrant = {
 type Sent = { readonly id: number; readonly until: number; readonly grants: readonly PendingGrant[] };
 
 /**
- * Requests grants for addresses from the datapath thread. All requests that are collected until the next
- * `flush` share one message.
+ * Requests grants for addresses from the datapath thread. The granter collects requests until the next
+ * `flush`, which sends them in one message.
  */
 export class Granter implements Sender {
   #port: MessagePort | null = null;
@@ -33,12 +36,15 @@ export class Granter implements Sender {
 
   constructor(
     private readonly pump: Pick<Pump, 'hasToSend'>,
-    /** Called with the number of addresses that were not granted because the grant table was full. */
+    /** Called with the number of grants that the datapath refused because the grant table was full. */
     private readonly onRefused: (count: number) => void,
     private readonly timeoutMs = TIMEOUT_MS,
   ) {}
 
-  /** Sends requests over this port from now on. Requests that are pending on the previous port fail. */
+  /**
+   * Sends requests over this port from now on. Requests that were sent over the previous port and have no
+   * answer yet fail.
+   */
   use(port: MessagePort | null): void {
     this.#port?.close();
     this.#port = port;
@@ -53,7 +59,7 @@ export class Granter implements Sender {
 
   /**
    * Grants all addresses to all patterns until `expiryNs`, in nanoseconds of the monotonic clock. Calls
-   * `done` once the grants are in force; calls it with 'none' if they are not in force within `timeoutMs`. A
+   * `done` when the datapath thread has answered, or with 'none' if no answer arrives within `timeoutMs`. A
    * request with `isAwaited` false is sent with the next awaited request, or at the next `tick`.
    */
   grant(
@@ -70,7 +76,7 @@ export class Granter implements Sender {
   }
 
   /**
-   * Sends the collected requests at the end of the current turn of the `Pump`. To be called when a client
+   * Sends the collected requests at the end of the current pump iteration. Call this method when a client
    * starts to wait for a request that had `isAwaited` false.
    */
   hurry(): void {
@@ -80,15 +86,15 @@ export class Granter implements Sender {
   }
 
   /**
-   * Sends collected requests, and fails requests that exceed their time limit. To be called every few
+   * Sends collected requests, and fails requests that exceed their time limit. Call this method every few
    * milliseconds.
    */
   tick(): void {
     this.flush();
     const now = nowMs();
     if ((this.#sent.oldest()?.until ?? now + 1) > now) return;
-    // This thread itself may have run late. Read the answers that already arrived on the port before any
-    // request fails for lack of an answer.
+    // This thread may have been busy, so that answers wait unread on the port. Read these answers before a
+    // request fails because it has no answer.
     this.#takeAll();
     for (const sent of this.#sent.values()) if (sent.until <= now) this.#fail(sent);
   }

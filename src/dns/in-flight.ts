@@ -27,8 +27,8 @@ export class InFlight {
   leave(source: number): void {
     this.#all--;
     const left = (this.#ofClients.get(source) ?? 1) - 1;
-    // While the map has few clients, keep a client whose count is 0. Frequent deletes and inserts would make
-    // V8 allocate a new hash table every few lookups.
+    // While the map has at most `KEPT_CLIENTS` clients, keep a client whose count is 0. Frequent deletes and
+    // inserts would make V8 allocate a new hash table every few lookups.
     if (left > 0 || this.#ofClients.size <= KEPT_CLIENTS) this.#ofClients.set(source, left);
     else this.#ofClients.delete(source);
   }

@@ -4,31 +4,34 @@ import { wallMs } from './clock.js';
 import { type NameKey, presentationOf } from './wire/name.js';
 
 const CAPACITY = 200_000;
-/** The limit of addresses that all names together may have. */
+/**
+ * The limit of the number of names plus the number of their addresses. At this limit, or at `CAPACITY` names,
+ * the list loses the least recently used names.
+ */
 const ADDRESSES = 1_000_000;
 const SECOND = 1_000;
 
 type Seen = {
   /**
-   * Maps an address to the end of its grant. The end is in whole seconds, and the address is a signed 32-bit
-   * integer: V8 stores such integers without an allocation.
+   * Maps an address to the time when its grant ends, in whole seconds. The address is a signed 32-bit
+   * integer, because V8 stores such integers in a map without an allocation.
    */
   readonly addresses: Map<number, number>;
   patterns: readonly string[];
-  /** The addresses that were granted under the lookup tables with the number `by`. */
+  /** The addresses that were granted under the lookup tables with the sequence number `by`. */
   readonly current: Set<number>;
   by: number;
   lastSeen: number;
 };
 
 /**
- * Names for which addresses were granted, for the list of names in the API (D30). All times are milliseconds
- * as returned by `nowMs`.
+ * Names for which the proxy granted addresses, for the list of names in the API (D30). All time parameters
+ * are times of the clock `nowMs`, in milliseconds.
  */
 export class KnownNames {
   readonly #seen: LRUCache<NameKey, Seen>;
 
-  /** `onNamed` is called for each address that has no unexpired grant for this name yet. */
+  /** `onNamed` is called for each granted address for which the name has no unexpired grant yet. */
   constructor(
     private readonly onNamed: (address: number, key: NameKey) => void,
     maxSize = ADDRESSES,
@@ -37,8 +40,8 @@ export class KnownNames {
   }
 
   /**
-   * Records that all `addresses` are granted to all `patterns` until `until`. `patterns` match the name in
-   * the lookup tables with the number `by`. The resolver numbers the lookup tables.
+   * Records that all `addresses` of the name `key` are granted to all `patterns` until `until`. `patterns`
+   * match the name in the lookup tables with the sequence number `by`, which the resolver assigns.
    */
   granted(
     key: NameKey,
@@ -77,8 +80,8 @@ export class KnownNames {
   }
 
   /**
-   * Returns the time until which all these addresses are granted under the lookup tables with the number
-   * `by`. Returns 0 if an address has no such grant.
+   * Returns the time until which all these addresses are granted under the lookup tables with the sequence
+   * number `by`. Returns 0 if an address has no such grant.
    */
   grantedUntil(key: NameKey, addresses: readonly { readonly address: number }[], by: number): number {
     const seen = this.#seen.get(key);

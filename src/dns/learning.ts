@@ -8,13 +8,14 @@ import type { RecentWaits } from './recent-waits.js';
 import { isPlain, type NameKey } from './wire/name.js';
 
 /**
- * If the current grant of an address remains in force for longer than this, the answer does not wait for the
- * renewal of the grant.
+ * The proxy answers a client without waiting for the renewal of a grant if the current grant stays in force
+ * for more than this time.
  */
 const IN_FORCE_FOR_MS = 1_000;
 /**
- * The end of each grant is rounded up to a multiple of a grid of 1, 2, 4 or 8 s. A grid above 1 s is at most
- * 1/15 of the grant's life.
+ * The end of a grant is rounded up to a multiple of 1, 2, 4 or 8 s (the grid), but not beyond `maxGrantMs`.
+ * Without a grid, each answer whose grant would end a little later would renew the grant. A grid above 1 s is
+ * at most 1/15 of the grant's length.
  */
 const GRID_MS = 1_000;
 const GRID_PART = 1 / 15;
@@ -31,11 +32,11 @@ export class Learning {
   ) {}
 
   /**
-   * Calls `done` with true once the addresses of the answer are granted; immediately if they need no new
-   * grant. Calls `done` with false if the grant fails. If the grant table was full, some addresses may lack a
-   * grant: `done` gets true, and the next answer requests the grants again. `by` is the resolver's number of
-   * the lookup tables. `patternsOf` returns the patterns of these tables that match a name, and is called
-   * only if a grant is needed.
+   * Calls `done` with true when the addresses of the answer have their grants, or with false if the grant
+   * request fails. Calls `done` before `ensure` returns if the client need not wait for a new grant. If the
+   * grant table is full, calls `done` with true although addresses may lack a grant; the next answer requests
+   * the grants again. `by` is the sequence number of the lookup tables. `patternsOf` returns the patterns of
+   * these tables that match a name; `ensure` calls it only if a new grant may be needed.
    */
   ensure(
     kept: CachedAnswer,
@@ -101,14 +102,14 @@ export class Learning {
     return now + this.options.maxGrantMs;
   }
 
-  /** A grant is not renewed if it ends at most this many milliseconds before the latest possible end. */
+  /** The proxy does not renew a grant that ends at most this many milliseconds before `#latest`. */
   get #slackMs(): number {
     return Math.min(2 * GRID_MS, this.options.maxGrantMs * GRID_PART);
   }
 
   /**
-   * Returns when a grant of these addresses ends. All addresses of one answer get the longest TTL among them,
-   * since the client may use any of the addresses.
+   * Returns the time until which the addresses of the answer must be granted. All addresses of one answer get
+   * the longest TTL among them, because the client may use any of the addresses until then.
    */
   #until({ addresses, storedAt }: CachedAnswer, now: number): number {
     const longest = addresses.reduce((most, { ttl }) => Math.max(most, ttl), 0);
@@ -118,8 +119,8 @@ export class Learning {
 }
 
 /**
- * Returns the grid in milliseconds for a grant of length `lifeMs`. Longer grants get a coarser grid, so that
- * the proxy does not renew the grant of a popular name for every client.
+ * Returns the grid in milliseconds (see `GRID_MS`) for a grant of length `lifeMs`. Longer grants get a
+ * coarser grid, so that the proxy does not renew the grant of a popular name for every client.
  */
 function gridFor(lifeMs: number): number {
   let grid = GRID_MS;

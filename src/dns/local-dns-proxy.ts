@@ -25,7 +25,8 @@ import { Upstreams } from './upstream/upstreams.js';
 const TICK_MS = 20;
 
 /**
- * The DNS proxy as it runs inside the thread that creates it. `DnsProxy` is the interface for other threads.
+ * The DNS proxy itself; all its work runs in the thread that creates the object. `DnsProxy` is the interface
+ * for other threads.
  */
 export class LocalDnsProxy {
   readonly granter: Granter;
@@ -82,8 +83,8 @@ export class LocalDnsProxy {
   }
 
   /**
-   * Requests grants over this port from now on. The receiver of the port may have lost earlier grants, so the
-   * next answers request their grants again.
+   * Requests grants, and sends the counts of `sendHits`, over this port from now on. The datapath thread may
+   * have lost its earlier grants, so the next answers request their grants again.
    */
   grantBy(port: MessagePort | null): void {
     this.granter.use(port);
@@ -115,13 +116,14 @@ export class LocalDnsProxy {
     return this.#known.list(nowMs());
   }
 
-  /** Sets whether allowed lookups are also reported. */
+  /** Sets whether `takeSeen` returns allowed lookups besides denied lookups. */
   wantLookups(wanted: boolean): void {
     this.#sightings.collectsAllowed = wanted;
   }
 
   /**
-   * Sends the counted hits of the policy's rules to the datapath thread. To be called a few times a second.
+   * Sends to the datapath thread how many lookups each rule or default has decided since the last call. Call
+   * this method a few times a second.
    */
   sendHits(): void {
     this.#hits.send();
@@ -158,8 +160,8 @@ export class LocalDnsProxy {
 }
 
 /**
- * The address and port of the sockets that receive diverted lookups. The datapath uses the same address
- * (`bpf/inspect/divert_dns.h`).
+ * The address and port of the sockets that receive diverted DNS queries. The BPF program uses the same
+ * address (`bpf/inspect/divert_dns.h`).
  */
 const DIVERTED: Endpoint = { host: '127.83.0.53', port: 53 };
 

@@ -13,9 +13,9 @@ const NEVER = ': allowed only without dns.rebind_protection';
 const OWN_ADDRESSES_LAST_MS = 10_000;
 
 /**
- * Selects the addresses that must not be in an answer (N3). If a public name had a private address, a web
- * page from the internet could connect to machines of the local network. The node's own addresses, and
- * address blocks that are never on another machine, are removed for every name.
+ * Selects the addresses that the proxy must remove from an answer (N3). If a public name had a private
+ * address, a web page from the internet could connect to machines of the local network. The node's own
+ * addresses and blocks with `isNeverRemote` are removed from answers for every name.
  */
 export class Rebinding {
   #own: ReadonlySet<number> = new Set();
@@ -44,8 +44,8 @@ export class Rebinding {
   }
 
   /**
-   * Makes the next use read the node's addresses again. To be called when the node's addresses may have
-   * changed.
+   * Makes the next call of `reasonsFor` read the node's addresses again. Call this method when the node's
+   * addresses may have changed.
    */
   forgetOwn(): void {
     this.#readAt = Number.NEGATIVE_INFINITY;

@@ -1,6 +1,6 @@
 const KEPT = 4_096;
 
-/** How long the last 4,096 answers waited for their grants, in milliseconds. */
+/** The waiting times, in milliseconds, of the last 4,096 grant requests for which a client had to wait. */
 export class RecentWaits {
   readonly #waits = new Float64Array(KEPT);
   #count = 0;
@@ -10,7 +10,8 @@ export class RecentWaits {
   }
 
   /**
-   * Returns the median and the 99th percentile of the waiting times. Returns null before the first answer.
+   * Returns the median and the 99th percentile of the waiting times. Returns null before the first call of
+   * `add`.
    */
   summary(): { readonly medianMs: number; readonly p99Ms: number } | null {
     const sorted = this.#waits.slice(0, this.#count).sort();

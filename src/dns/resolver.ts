@@ -23,14 +23,14 @@ import type { NameKey } from './wire/name.js';
 import { type Removal, withoutUnenforceable } from './wire/record-filter.js';
 import { respond, respondError, templateOf } from './wire/response.js';
 
-/** The TTL, in seconds, of a response that contains an expired answer (RFC 8767, 4). */
+/** The greatest TTL, in seconds, in a response that contains an expired answer (RFC 8767, 4). */
 const STALE_TTL = 30;
 
 type Done = (response: Uint8Array) => void;
 type PendingClient = { readonly query: Query; readonly source: number; readonly limit: number; readonly done: Done };
 type ActiveLookups = Pick<Lookups, 'generation' | 'patterns'> & { readonly index: LookupIndex };
 
-/** The parts of the DNS proxy that the resolver uses. They belong to the proxy, which closes them. */
+/** The parts of the DNS proxy that the resolver uses. The DNS proxy creates and closes these parts. */
 type ResolverParts = {
   readonly upstreams: Upstreams;
   readonly cache: AnswerCache;
@@ -42,14 +42,14 @@ type ResolverParts = {
 };
 
 /**
- * Answers DNS queries: a denied query with an error; an allowed query from the cache or from upstreams
- * (D9–D12).
+ * Answers DNS queries. The resolver answers a denied query with an error, and an allowed query from the cache
+ * or with an answer of an upstream (D9–D12).
  */
 export class Resolver {
   #active: ActiveLookups | null = null;
   /**
-   * The number of the lookup tables. `use` and `invalidateGrants` increase it, which invalidates the grants
-   * that cached answers refer to.
+   * The sequence number of the lookup tables. `use` and `invalidateGrants` increase this number. Grants from
+   * an earlier number then no longer count, so the next answers request their grants again.
    */
   #number = 0;
   readonly #inProgress = new ExpiringMap<string, PendingClient[]>();
@@ -65,7 +65,10 @@ export class Resolver {
     this.#number++;
   }
 
-  /** Makes the next answers request their grants again. To be called when earlier grants may be lost. */
+  /**
+   * Makes the next answers request their grants again. Call this method when the datapath may have lost
+   * earlier grants.
+   */
   invalidateGrants(): void {
     this.#number++;
   }
@@ -196,8 +199,8 @@ export class Resolver {
       removals.add(why);
     });
     const found = addressesOf(rest, chain);
-    // Use `message`, not `rest`: `rest` may have no addresses left, and would be treated like a negative
-    // answer, whose TTL comes from its SOA record.
+    // Use `message`, not `rest`. If `rest` has no addresses left, `keepsFor` would treat it as a negative
+    // answer, whose caching time comes from its SOA record.
     const seconds = Math.min(keepsFor(message, chain), this.#longest);
     const kept: CachedAnswer = {
       template: templateOf(rest),
@@ -216,8 +219,8 @@ export class Resolver {
   }
 
   /**
-   * Sends the response to the client once the addresses of the answer are granted. Sends SERVFAIL if the
-   * grant fails.
+   * Sends the response to the client as soon as the addresses of the answer are granted. Sends SERVFAIL if
+   * the grant fails.
    */
   #finish(kept: CachedAnswer, asker: PendingClient, now: number, options: readonly EdnsOption[] = []): void {
     const active = this.#active;
@@ -240,7 +243,8 @@ export class Resolver {
       for (const left of kept.rebound) this.parts.sightings.rebound(asker.source, kept.key, left, active.generation);
       done(
         respond(kept.template, query, {
-          // A response with an expired answer gets the fixed TTL `STALE_TTL`, not an aged TTL (RFC 8767, 4).
+          // Do not reduce the TTLs of an expired answer by its age, because they could become 0. `ttlCap`
+          // limits the TTLs to `STALE_TTL` (RFC 8767, 4).
           ageSeconds: isStale ? 0 : Math.floor((now - kept.storedAt) / 1_000),
           limit,
           edns: query.edns === null ? null : { payload: UDP_PAYLOAD, options: answerOptions },
@@ -251,16 +255,16 @@ export class Resolver {
   }
 
   /**
-   * The longest TTL, in seconds, that a response may have. A longer TTL would outlive the grants of the
-   * addresses.
+   * The longest TTL, in seconds, that a response may have. With a longer TTL, a client would still use an
+   * address after the address's grant has ended.
    */
   get #longest(): number {
     return Math.floor(this.options.maxGrantMs / 1_000);
   }
 
   /**
-   * Relays an upstream's error to the client without the records of the error message. Errors are not cached,
-   * and no addresses are granted for them.
+   * Relays an upstream's error to the client without the records of the error message. The proxy does not
+   * cache errors, and grants no addresses for them.
    */
   #relay(message: Message, { query, limit, done }: PendingClient, options: readonly EdnsOption[]): void {
     if (message.rcode === RCODE.servfail) this.parts.counts.servfail++;
@@ -294,16 +298,16 @@ function questionOf(query: Query): string {
 }
 
 /**
- * Returns the options that are passed on to upstreams: only the client's DNS cookie. An upstream answers each
- * cookie separately (RFC 7873), so such a query does not use the cache.
+ * Returns the EDNS options of a client's query that the proxy forwards to upstreams: only the DNS cookie. An
+ * upstream answers each cookie separately (RFC 7873), so a query with a cookie does not use the cache.
  */
 function optionsOf({ edns }: Query): readonly EdnsOption[] {
   return edns === null || edns.options.length === 0 ? [] : edns.options.filter(({ code }) => code === OPTION.cookie);
 }
 
 /**
- * Types from 128 up to ANY are not data types (RFC 6895): TKEY, TSIG, IXFR, AXFR and others. The proxy
- * rejects queries for them.
+ * Types from 128 to 254 are not data types (RFC 6895): TKEY, TSIG, IXFR, AXFR and others. The proxy answers
+ * queries for these types with NOTIMP.
  */
 const FIRST_META = 128;
 
@@ -317,7 +321,7 @@ function extendedError(code: number, text = ''): EdnsOption {
   return { code: OPTION.extendedError, data: Uint8Array.of(code >> 8, code & 0xff, ...Buffer.from(text, 'utf8')) };
 }
 
-/** The limit of removed addresses per answer that findings report. */
+/** The maximum number of removed addresses of one answer that findings report. */
 const MAX_REPORTED_ADDRESSES = 8;
 const REMOVALS: Readonly<Record<Removal, string>> = {
   rebinding: 'rebind protection',
@@ -328,7 +332,7 @@ const REMOVALS: Readonly<Record<Removal, string>> = {
   signature: 'signatures over these',
 };
 
-/** Builds the Extended DNS Error that reports to the client which records were removed from its answer. */
+/** Builds the Extended DNS Error that tells the client which records the proxy removed from the answer. */
 function filteredError(removals: ReadonlySet<Removal>, [rebound]: readonly RemovedAddress[]): EdnsOption {
   if (rebound !== undefined) {
     const { address, reason } = rebound;

@@ -28,11 +28,11 @@ type Rebinding = RemovedAddress & {
 };
 
 /**
- * Collects lookups between two calls of `take`, and merges equal lookups. Lookups beyond a limit are counted
- * but not collected.
+ * Collects lookups between two calls of `take`, and merges equal lookups. The counter does not collect
+ * lookups above a limit; it counts them in `lost` and `lostDenied`.
  */
 export class SeenLookupCounter {
-  /** Whether allowed lookups are collected too, besides denied lookups. */
+  /** Whether `add` collects allowed lookups besides denied lookups. */
   collectsAllowed = false;
   #denied = new Map<string, Sighting>();
   #allowed = new Map<string, Sighting>();
@@ -70,7 +70,7 @@ export class SeenLookupCounter {
     } else this.#lostDenied++;
   }
 
-  /** Records that an address was granted for a name, where the name had no grant for that address before. */
+  /** Records that an address was granted for a name that had no unexpired grant for this address before. */
   named(address: number, key: NameKey): void {
     if (this.#named.length < NAMED) this.#named.push({ address, key });
   }

@@ -3,8 +3,8 @@ import { parseCidr } from '#policy/model/ipv4.js';
 import { covers } from '#policy/model/prefix-covers.js';
 
 /**
- * A special-purpose address block. `isNeverRemote` is true if no address of the block can be on another
- * machine. `name` is a text for findings.
+ * A special-purpose address block. `isNeverRemote`: the rebinding protection removes addresses of this block
+ * from answers for every name, not only for public names. `name` is a text for findings.
  */
 export type SpecialBlock = { readonly name: string; readonly isNeverRemote: boolean };
 
@@ -19,8 +19,8 @@ const NEVER_REMOTE = [
 /**
  * Blocks of the IANA IPv4 Special-Purpose Address Registry (RFC 6890, RFC 8190) whose column "Globally
  * Reachable" is not True, besides the blocks of `NEVER_REMOTE`.
- * - A sub-block with the same value as its block is not repeated: 192.0.0.0/29, .8, .170 and .171,
- *   192.88.99.2.
+ * - 192.0.0.0/29, 192.0.0.8, 192.0.0.170, 192.0.0.171 and 192.88.99.2 are omitted because a larger block in
+ *   this list contains them.
  * - 192.31.196.0/24, 192.52.193.0/24 and 192.175.48.0/24 are omitted because the registry marks them
  *   reachable.
  */

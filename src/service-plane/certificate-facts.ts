@@ -9,15 +9,16 @@ const CERTIFICATES = 10;
 const BYTES = 102_400;
 
 export type CertificateOptions = {
-  /** Replaces the root certificates of the system, for tests. */
+  /** Replaces the root certificates of the system; only tests set this option. */
   readonly roots?: () => TrustAnchors;
   readonly nowMs?: () => number;
 };
 
 /**
- * Reads the facts of a server's certificates, given in DER with the leaf first. Returns `unreadable` without
- * a leaf, for more than 10 certificates, and for more than 100 KiB. Also returns `unreadable` if OpenSSL or
- * `readCertificate` rejects the leaf. Skips other certificates that are unreadable. Never throws.
+ * Reads the subject, names and fingerprint of a server's leaf certificate. `ders` contains the server's
+ * certificates in DER, leaf first. Returns `unreadable` if there is no leaf, if Weir cannot read the leaf or
+ * its names, for more than 10 certificates, and for more than 100 KiB. Ignores other certificates that Weir
+ * cannot read. Never throws.
  */
 export function readCertificateFacts(
   ders: readonly Uint8Array[],

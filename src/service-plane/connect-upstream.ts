@@ -7,8 +7,8 @@ const CONNECT_MS = 10_000;
 
 /**
  * Opens a TCP connection from the client's own address to the client's original destination. Calls `done`
- * once, after this function has returned: with the paused socket, or with null on failure. The returned
- * function cancels the attempt.
+ * once: with the paused socket, or with null on failure. Does not call `done` before `connectUpstream` has
+ * returned. The returned function cancels the attempt, and `done` then gets null.
  */
 export function connectUpstream(flow: Packet, mark: number, done: (socket: Socket | null) => void): () => void {
   let socket = openTo(flow, { address: flow.source, port: flow.sourcePort }, mark);
@@ -22,7 +22,8 @@ export function connectUpstream(flow: Packet, mark: number, done: (socket: Socke
     done(connected);
   };
   const follow = (mayTryAgain: boolean): void => {
-    // Call `finish` in a later event-loop phase, because the caller expects `done` only after the return.
+    // Call `finish` in a later event-loop phase, so that `done` runs only after `connectUpstream` has
+    // returned.
     if (socket === null) {
       setImmediate(finish, null);
       return;
@@ -47,7 +48,7 @@ function openTo(flow: Packet, from: { readonly address: number; readonly port: n
   try {
     fd = openConnector(from, mark);
   } catch {
-    // The process may open no more descriptors, or the kernel has no free port.
+    // The process has reached its limit of descriptors, or the kernel has no free port.
     return null;
   }
   // Without `pauseOnCreate`, Node would read from the descriptor before the socket is connected. Node's type

@@ -7,7 +7,7 @@ import { readPolicy } from './policy-image.js';
 
 const GRANTS_MS = 1_000;
 
-/** Finds the rules that can decide a connection, by the policy in force. */
+/** Finds the rules and defaults of the policy in force that can decide a connection. */
 export class ConnectionEvaluator {
   #inspection: Inspection | null = null;
   #steps: StepFinder | null = null;
@@ -37,10 +37,10 @@ export class ConnectionEvaluator {
   }
 
   /**
-   * Returns the rules that can decide a connection, in the order of evaluation; null before the first policy.
-   * Requests the grants of the destination address only if a rule matches by hostname. With `expiredToo`, an
-   * expired grant counts until its removal (D12). If the grants are unavailable, a deny rule by hostname
-   * matches, and an allow rule by hostname does not match (D19a).
+   * Returns the rules and defaults that can decide a connection, in the order of evaluation; null before the
+   * first policy. Requests the grants of the destination address only if a rule names hostnames. With
+   * `expiredToo`, an expired grant counts until its removal (D12). If the grants are unavailable, a deny rule
+   * by hostname matches, and an allow rule by hostname does not match (D19a).
    */
   async stepsOf(flow: Packet, expiredToo = false): Promise<readonly Step[] | null> {
     const finder = this.#steps;
@@ -59,7 +59,8 @@ export class ConnectionEvaluator {
   }
 
   /**
-   * Returns the patterns that are granted to `address`; null if the datapath thread does not respond in time.
+   * Returns the hostname patterns that are granted to `address`; null if the datapath thread cannot read the
+   * grants, or does not respond in time.
    */
   #granted(address: number, expiredToo: boolean): Promise<readonly string[] | null> {
     const port = this.#grants;

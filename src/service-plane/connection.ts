@@ -17,23 +17,23 @@ const UNREAD: HelloFacts = { kind: 'unreadable', fault: 'incomplete' };
 const NO_BYTES = Buffer.alloc(0);
 
 /**
- * A verdict with its reason and its step, which is the rule or default that decided. Besides the reasons of
- * the policy evaluation, the reason may be a fault of the connection.
+ * A verdict with its reason and its step. The step is the rule or default that decided. The reason is a
+ * reason of the policy evaluation, or a fault of the connection.
  */
 type Outcome = Pick<Decided, 'step' | 'verdict'> & {
   readonly reason: Decided['reason'] | RefusedReason | HandshakeFault;
 };
 
 /**
- * Client bytes that were not forwarded to the server yet. `hello`: the records of the ClientHello; `behind`:
- * the bytes after them; `body`: the message body. If no ClientHello could be read, `body` is empty, and
- * `hello` contains all bytes.
+ * Client bytes that the connection has not forwarded to the server yet. `hello`: the TLS records that contain
+ * the ClientHello; `behind`: the bytes after these records; `body`: the body of the ClientHello message. If
+ * no ClientHello could be read, `body` is empty, and `hello` contains all bytes.
  */
 type ClientBytes = { readonly hello: Buffer; readonly body: Uint8Array; readonly behind: Buffer };
 
 /**
- * The socket to a server that has received the ClientHello, and the server bytes that were not forwarded to
- * the client yet.
+ * A server that has received the ClientHello: its socket, and the server bytes that the connection has not
+ * forwarded to the client yet (`held`).
  */
 type QueriedServer = { readonly server: Socket; readonly held: Buffer };
 
@@ -49,14 +49,14 @@ type Live = {
 };
 
 /**
- * A connection that the datapath redirected to the service plane. No byte of the connection is forwarded
- * before its verdict (D22).
+ * A connection that the datapath redirected to the service plane. Before the verdict, no byte of the
+ * connection is forwarded, except the ClientHello if the verdict needs the server's certificate (D22).
  */
 export class Connection {
   #facts: TlsFacts = { hello: UNREAD, certificate: { kind: 'unasked' } };
   #server: Socket | null = null;
   #live: Live | null = null;
-  /** The generation of the policy from which `#steps` last read rules and defaults. */
+  /** The generation of the policy from which `#steps()` last returned rules and defaults. */
   #generation = 0;
   #isOver = false;
   #cancel: () => void = () => {};
@@ -75,15 +75,15 @@ export class Connection {
     const steps = await this.#steps();
     if (this.#isOver) return;
     if (steps === null) return this.#refuse('no_policy');
-    // The connection was redirected under an earlier policy. The policy in force does not inspect the
-    // connection.
+    // The policy in force does not inspect the connection. An earlier policy had redirected it.
     if (steps[0]?.tls === null) return this.#decide(steps, NO_CLIENT_BYTES);
     this.#readHello(steps);
   }
 
   /**
-   * Handles a connection that exceeds a limit of inspected connections. The connection passes uninspected if
-   * an audit mode permits unreadable connections (D4). If not, the connection is reset.
+   * Handles a connection above the limit of inspected connections. The connection passes uninspected if a
+   * rule or default in audit mode decides a connection whose ClientHello is unreadable (D4). If not, the
+   * connection is reset.
    */
   async beginUnread(reason: OverflowReason): Promise<void> {
     const steps = await this.#steps();
@@ -117,8 +117,9 @@ export class Connection {
   }
 
   /**
-   * Returns the rules and defaults that can decide the connection, in the order of evaluation. All belong to
-   * one policy: if the policy changes during the read, the function reads again.
+   * Returns the rules and defaults that can decide the connection, in the order of evaluation; null before
+   * the first policy. All belong to one policy: if the policy changes during the read, the method reads
+   * again.
    */
   async #steps(expiredToo = false): Promise<readonly Step[] | null> {
     const { evaluator } = this.plane;
@@ -132,8 +133,8 @@ export class Connection {
   }
 
   /**
-   * Decides the connection. `steps` were read before a wait. If another policy has come into force since
-   * then, the connection is decided by the new policy.
+   * Decides the connection by `steps`, which the caller read before it waited for bytes. If another policy
+   * has come into force during the wait, decides the connection by the new policy.
    */
   #settle(steps: readonly Step[], said: ClientBytes, asked: QueriedServer | null = null): void {
     if (this.#generation === this.plane.evaluator.generation) {
@@ -147,7 +148,10 @@ export class Connection {
     });
   }
 
-  /** Makes `decideAgain` evaluate the connection after each later policy change. */
+  /**
+   * Makes each later policy change evaluate the connection again by `live`. If the policy has already
+   * changed, evaluates the connection now.
+   */
   #goLive(live: Live): void {
     this.#live = live;
     if (this.#generation !== this.plane.evaluator.generation) void this.decideAgain();
@@ -231,8 +235,8 @@ export class Connection {
       }
       if (server === null) return this.#refuse('server_unreachable');
       if (this.#generation !== this.plane.evaluator.generation) {
-        // Another policy came into force during the connect. Decide again before the server receives any
-        // byte.
+        // Another policy came into force while the server connection was being opened. Decide again before
+        // the server receives any byte.
         server.destroy();
         return this.#settle([], said);
       }
@@ -268,8 +272,8 @@ export class Connection {
   }
 
   /**
-   * Handles a server that does not use the ClientHello that was evaluated. The connection passes only in
-   * audit mode (D4, D22).
+   * Handles a handshake fault: the server does not answer with TLS, or would use a second ClientHello that
+   * was not evaluated. The connection passes only in audit mode (D4, D22).
    */
   async #break(fault: HandshakeFault, decided: Outcome, go: () => void): Promise<void> {
     const steps = await this.#steps(true);
@@ -286,10 +290,11 @@ export class Connection {
     go();
   }
 
-  /** An established connection that was decided by its ClientHello or by its certificate. */
+  /** Evaluates a forwarded connection again by the ClientHello and the certificate that are already known. */
   readonly #decided: Live = {
     decideAgain: (steps, facts) => {
-      // A certificate that was not requested counts as unreadable, because the handshake is over.
+      // A certificate that Weir has not requested counts as unreadable, because the handshake is over and
+      // Weir can no longer request it.
       const certificate: CertificateFacts =
         facts.certificate.kind === 'unasked' ? { kind: 'unreadable' } : facts.certificate;
       const decision = decideConnection(steps, { ...facts, certificate });
@@ -300,7 +305,8 @@ export class Connection {
   };
 
   /**
-   * Sends the ClientHello to the server, and keeps the server's response until the certificate is evaluated.
+   * Sends the ClientHello to the server, and holds the server's response back from the client until Weir has
+   * evaluated the certificate.
    */
   #askServer(steps: readonly Step[], said: ClientBytes): void {
     this.#connect(said, (server) => {

@@ -5,8 +5,8 @@ import { HelloReader } from './tls/hello-reader.js';
 import { mayFollow } from './tls/second-hello.js';
 
 /**
- * After this many client bytes behind the ClientHello, the client's socket is paused until the server has
- * responded.
+ * If more than this number of client bytes arrive after the ClientHello, the client's socket is paused until
+ * the server has responded.
  */
 const AHEAD_BYTES = 65_536;
 const SERVER_ENDS = ['end', 'error', 'close'] as const;
@@ -16,22 +16,24 @@ export type HandshakeFault = Extract<HelloFault, 'hello_changed' | 'server_not_t
 type Ends = { readonly client: Socket; readonly server: Socket };
 
 /**
- * Bytes that were read before the handshake object existed and were not forwarded. `hello`: the body of the
- * ClientHello; `behind`: client bytes after the ClientHello; `held`: server bytes.
+ * Bytes that Weir read before it created the `Handshake`. `hello`: the body of the ClientHello, which the
+ * server has already received. `behind`: client bytes after the ClientHello that are not forwarded yet.
+ * `held`: server bytes that are not forwarded yet.
  */
 type Begun = { readonly hello: Uint8Array; readonly behind: Uint8Array; readonly held: Uint8Array };
 
 /**
- * The result of a handshake. `fault` is null if the server uses the ClientHello that was evaluated. `rest`:
- * the client bytes that the caller must still send to the server.
+ * The result of a handshake. `fault` is null if the server uses a ClientHello that Weir evaluated or
+ * compared, or if a peer has ended its direction. `rest`: the client bytes that the caller must still send to
+ * the server.
  */
 type Done = (fault: HandshakeFault | null, rest: Uint8Array) => void;
 
 /**
  * Forwards a connection that has a verdict on its ClientHello, until the server has responded to that
- * ClientHello. A server that sends a HelloRetryRequest uses the second ClientHello. The second ClientHello is
- * forwarded only if it has the same content as the first (D22). Until the response, no client bytes that
- * could be a ClientHello are forwarded.
+ * ClientHello. After a HelloRetryRequest, the server uses the second ClientHello. `Handshake` forwards the
+ * second ClientHello only if it has the same content as the first (D22). Before the response, `Handshake`
+ * forwards no client bytes that could be a second ClientHello.
  */
 export class Handshake {
   readonly #answers = new AnswerReader();
@@ -64,7 +66,7 @@ export class Handshake {
     server.resume();
   }
 
-  /** Stops the forwarding, and leaves both sockets open and paused. */
+  /** Stops the forwarding. Both sockets stay open and are paused. */
   stop(): void {
     const { client, server } = this.ends;
     this.#isOver = true;

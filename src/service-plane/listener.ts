@@ -5,8 +5,8 @@ import { openListener } from '#sockets/socket-options.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
 /**
- * Accepts redirected connections. The listeners of several threads share one address. The local address of an
- * accepted socket is the client's original destination.
+ * Accepts the connections that the datapath redirects. The listeners of several threads share one address.
+ * The local address of an accepted socket is the client's original destination.
  */
 export class Listener {
   readonly #server: Server;

@@ -22,12 +22,13 @@ import type { ServicePlaneOptions } from './service-plane-options.js';
 import type { Splices } from './splices.js';
 
 /**
- * In audit mode, connections above the limit pass uninspected, up to this multiple of the limit. A higher
- * number is refused in every mode, because each connection needs descriptors.
+ * In audit mode, connections above the limit pass uninspected, up to this multiple of the limit. Above the
+ * multiple, the service plane resets further connections in every mode, because each connection needs
+ * descriptors.
  */
 const WITH_UNREAD = 2;
 
-/** The service plane of one thread. This class runs in the calling thread, and starts no other threads. */
+/** The service plane of one thread. All work of this class runs in the thread that creates the object. */
 export class LocalServicePlane {
   readonly #plane: Plane;
   readonly #listener: Listener;
@@ -74,7 +75,10 @@ export class LocalServicePlane {
     this.#hits.sendBy(port);
   }
 
-  /** Sends the hits of rules to the datapath thread. The caller calls this a few times a second. */
+  /**
+   * Sends to the datapath thread how many connections and requests each rule or default has decided since the
+   * last call. Call this method a few times a second.
+   */
   sendHits(): void {
     this.#hits.send();
   }
@@ -128,8 +132,8 @@ export class LocalServicePlane {
   }
 
   /**
-   * Returns the limit that the connections reach when the limit is multiplied by `times`; null if no limit is
-   * reached.
+   * Returns the limit that is exhausted, if each limit of open connections (per source and in total) is
+   * multiplied by `times`; null if none is exhausted.
    */
   #overflow(source: number, times: number): OverflowReason | null {
     const { maxConnections, maxConnectionsPerSource } = this.options;

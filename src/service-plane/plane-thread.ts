@@ -19,19 +19,19 @@ type Listener = {
   readonly onSeen: (seen: SeenConnections) => void;
   /** Called when `upstreamCaFault` or `spliceFault` of the thread has changed. */
   readonly onFault: () => void;
-  /** Called when the thread ends unexpectedly, but not after a call of `end`. */
+  /** Called when the service-plane thread or its splice thread ends without a call of `end`. */
   readonly onDeath: (reason: string) => void;
 };
 
-/** One thread of the service plane, together with the splice thread for its decided connections. */
+/** One thread of the service plane, together with the splice thread that forwards its decided connections. */
 export class PlaneThread {
   readonly #thread: WorkerClient<PlaneRequests, ToPlaneThread, FromPlaneThread>;
   readonly #splicer: WorkerClient<object, never, FromSplicer>;
   readonly #handover = new Handover();
   #stopped: Promise<void> | null = null;
   /**
-   * Has its own descriptors of the splicing offload. At the end of the node, the datapath closes its
-   * descriptors before the remaining connections are reset.
+   * The BPF objects of the splicing offload, with descriptors that this `PlaneThread` owns. At the end of the
+   * node, the datapath closes its own descriptors before `#resetJoined` resets the offloaded connections.
    */
   #point: OwnSpliceOffload | null = null;
   /** Why the thread cannot read the trusted CA certificates for servers (`upstream_ca`); null: no fault. */
@@ -114,8 +114,8 @@ export class PlaneThread {
       const stopped = [this.#thread.end(reason), this.#splicer.end(reason)];
       this.#handover.ring();
       await Promise.all(stopped);
-      // Reset the offloaded connections first. While the datapath stops the packets of a connection, no reset
-      // of its sockets would leave the node.
+      // Reset the offloaded connections before `Handover.close` resets the sockets. As long as the datapath
+      // handles the packets of a connection, a reset from its socket does not leave the node.
       this.#resetJoined();
       this.#handover.close();
     })();

@@ -6,8 +6,8 @@ import type { Group, Policy, Rule } from '#contracts/policy-model.js';
 import { normaliseGroup } from '#policy/model/normalise.js';
 
 /**
- * The maximum number of chunks (shared buffers) of one policy image. `write` copies a policy with more chunks
- * into one new chunk.
+ * The maximum number of chunks (shared buffers) of one policy image. If a policy needs more chunks, `write`
+ * copies all its texts into one new chunk.
  */
 const MAX_CHUNKS = 16;
 
@@ -17,7 +17,8 @@ type Heads = Pick<Policy, 'default'> & { readonly groups: readonly Head[] };
 type Place = { readonly chunk: Uint8Array; readonly from: number };
 
 /**
- * Writes policies into shared memory for other threads. The text of an unchanged group is not copied again.
+ * Writes policies into shared memory for other threads. A later `write` does not copy the text of an
+ * unchanged group again.
  */
 export class PolicyWriter {
   readonly #places = new WeakMap<Uint8Array, Place>();
@@ -59,8 +60,8 @@ function shared(bytes: number): Uint8Array {
 }
 
 /**
- * Reads a policy from shared memory. Parses the rules of a group on first use. If the text of a group is
- * unchanged, the group reuses the rules that the policy `before` has parsed.
+ * Reads a policy from shared memory. Parses the rules of a group on first use. If the text and mode of a
+ * group are unchanged, the group reuses the rules that were parsed for the policy `before`.
  */
 export function readPolicy({ heads, chunks }: PolicyImage, before: Policy | null): Policy {
   const { default: byDefault, groups } = deserialize(heads) as Heads;

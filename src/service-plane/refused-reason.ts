@@ -10,8 +10,8 @@ export type LinkFault =
   | `upstream_untrusted:${UntrustedReason}`;
 
 /**
- * Why a connection is not inspected: the number of connections of the thread, or of the source, is at its
- * limit.
+ * Why the service plane does not inspect a connection: the number of connections of the thread, or of the
+ * source address in the thread, is at its limit.
  */
 export type OverflowReason = 'too_many_connections' | 'too_many_connections_of_source';
 

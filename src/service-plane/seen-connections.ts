@@ -1,23 +1,23 @@
 import type { SeenConnection, SeenConnections } from '#contracts/seen-connection.js';
 
 /**
- * Limits for the connections that `SeenConnectionRecorder` records between two calls of `take`: `ALLOWED` for
- * allowed connections, `DENIED` for all others. Connections above a limit are only counted.
+ * Limits for the records that `SeenConnectionRecorder` collects between two calls of `take`: `ALLOWED` for
+ * allowed connections and requests, `DENIED` for all others. Above a limit, the recorder only counts.
  */
 const ALLOWED = 8_192;
 const DENIED = 8_192;
 /**
- * The maximum length of a recorded path. Other fields are short already: DNS names have at most 253
- * characters, and forwarded methods 32.
+ * The maximum length of a recorded path; a longer path is truncated. Other fields are short already: DNS
+ * names have at most 253 characters, and forwarded methods 32.
  */
 const PATH_CHARACTERS = 512;
 
 /**
- * Records the connections of one thread since the last report. Many allowed connections do not displace
- * denied connections, which have their own limit.
+ * Records the connections and requests of one thread since the last `take`. Denied connections have their own
+ * limit, so many allowed connections do not displace them.
  */
 export class SeenConnectionRecorder {
-  /** If true, `add` also records allowed connections. */
+  /** If true, `add` also records allowed connections and requests. */
   allowedWanted = false;
   #connections: SeenConnection[] = [];
   #allowed = 0;

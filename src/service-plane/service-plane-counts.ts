@@ -18,7 +18,7 @@ export class Counts {
     this.#requests[verdict]++;
   }
 
-  /** Counts a response that violated the rule of its request. */
+  /** Counts a response that violated the rule that had allowed its request, by the resulting verdict. */
   response(verdict: 'deny' | 'audit'): void {
     this.#responses[verdict]++;
   }

@@ -20,12 +20,12 @@ export type SplicerWorkerData = {
   readonly handover: SharedHandover;
   readonly thread: ThreadNumber;
 };
-/** The number of a thread, counted from 0, and the number of all threads of the service plane. */
+/** `number`: the index of a thread, from 0. `count`: how many threads the service plane has. */
 export type ThreadNumber = { readonly number: number; readonly count: number };
 /**
- * A message to the splice thread. `pair` with two descriptors: splice them. `pair` null: reset the pair `id`.
- * `spliceBy`: offload connections to the datapath from now on. The splice thread sends back the ids of ended
- * pairs.
+ * A message to the splice thread. `pair` with two descriptors: splice these two sockets. `pair` null: reset
+ * both sockets of the pair `id`. `spliceBy`: offload connections to the datapath from now on. The splice
+ * thread sends back the ids of ended pairs.
  */
 export type SpliceOrder =
   | { readonly id: number; readonly pair: readonly [number, number] | null }

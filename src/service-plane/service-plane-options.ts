@@ -10,13 +10,13 @@ export type ServicePlaneOptions = {
   /** The mark of all packets that the service plane sends (SO_MARK); 0 for no mark. */
   readonly mark: number;
   /**
-   * The maximum number of inspected connections of one thread. Further connections are reset. In audit mode,
-   * the same number of further connections passes uninspected.
+   * The maximum number of inspected connections of one thread. The service plane resets further connections.
+   * In audit mode, the same number of further connections passes uninspected.
    */
   readonly maxConnections: number;
   /**
-   * The maximum number of inspected connections of one source address in one thread. Further connections are
-   * handled as for `maxConnections`.
+   * The maximum number of inspected connections of one source address in one thread. The service plane
+   * handles further connections as for `maxConnections`.
    */
   readonly maxConnectionsPerSource: number;
 };

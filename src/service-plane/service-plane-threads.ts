@@ -19,7 +19,7 @@ const FAULT_CHANGES = ['upstream_ca_changed', 'joining_changed'] as const satisf
 /**
  * Creates a service plane that runs in its own threads. All threads listen on one address, and the kernel
  * distributes connections among the threads. If a thread ends unexpectedly, its connections are reset, and
- * `watch` reports the end. The next `open` starts all threads again.
+ * `watch` reports `worker_died`. The next `open` starts all threads again.
  */
 export function createServicePlane(options: ServicePlaneOptions): ServicePlane {
   return new ServicePlaneThreads(options);
@@ -127,8 +127,8 @@ class ServicePlaneThreads implements ServicePlane {
   }
 
   /**
-   * Reports a fault once for all threads: all threads have the same faults, but detect them at different
-   * times.
+   * Reports a fault once for all threads, because all threads have the same faults but detect them at
+   * different times.
    */
   #updateFaults(): void {
     const before = this.#faults;

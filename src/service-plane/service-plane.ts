@@ -5,29 +5,32 @@ import type { SpliceOffload } from '#contracts/splice-offload.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 
 /**
- * The interface between the `servicePlane` actor and the service plane. The service plane runs in worker
- * threads. No work per connection passes through this interface.
+ * The interface between the `servicePlane` actor and the service plane, which runs in worker threads. No work
+ * per connection passes through this interface.
  */
 export type ServicePlane = {
   /**
-   * Listens in every thread. Until the first call of `use`, connections are reset. Rejects if the address
-   * cannot be bound.
+   * Listens in every thread. Until the first call of `use`, the service plane resets connections. Rejects if
+   * the address cannot be bound.
    */
   open(): Promise<void>;
   /** Sets the policy that decides new connections. Also evaluates existing connections again (D19b). */
   use(inspection: InspectionImage): void;
   /**
-   * Sets the CA that signs leaf certificates. With null, no connection is intercepted, and a connection that
-   * a rule would intercept is denied.
+   * Sets the CA that signs leaf certificates. With null, the service plane intercepts no connection. A
+   * connection that a rule would intercept is then denied; in audit mode, it passes uninspected.
    */
   useCa(ca: InterceptCa | null): void;
   /**
-   * The number of threads. `grantsBy` takes one port for each thread. By this port, the thread requests the
-   * grants of addresses; see `Datapath.grantPort`.
+   * The number of threads. `grantsBy` takes one `MessagePort` for each thread. The thread requests the grants
+   * of addresses over this port; see `Datapath.grantPort`.
    */
   readonly threads: number;
   grantsBy(ports: readonly MessagePort[]): void;
-  /** Offloads decided connections to the datapath from now on; see `Datapath.joinPoint`. */
+  /**
+   * Allows the service plane to offload decided connections to the datapath from now on; see
+   * `Datapath.spliceOffload`.
+   */
   spliceBy(point: SpliceOffload): void;
   stats(): Promise<ServicePlaneStats>;
   /**
@@ -37,8 +40,8 @@ export type ServicePlane = {
   watch(listener: (change: ServicePlaneChange) => void): () => void;
   observe(listener: (seen: SeenConnections) => void): () => void;
   /**
-   * Sets whether the service plane also reports allowed connections and requests; false at first. The setting
-   * is kept when the service plane is opened again.
+   * Sets whether `observe` also reports allowed connections and requests. The initial setting is false. The
+   * setting survives `close` and `open`.
    */
   setAllowedWanted(wanted: boolean): void;
   /** Resets all connections, and closes the listening sockets. */
@@ -48,13 +51,16 @@ export type ServicePlane = {
 export type ServicePlaneChange =
   | { readonly type: 'worker_died'; readonly reason: string }
   /**
-   * The new value of `ServicePlaneStats.upstreamCaFault` or `spliceFault`. After `open`, both faults are null.
+   * The new value of `upstreamCaFault` or `spliceFault` in `ServicePlaneStats`. After `open`, both faults are
+   * null.
    */
   | { readonly type: 'upstream_ca_changed' | 'joining_changed'; readonly fault: string | null };
 
 /** Counters of all threads since the service plane was opened. */
 export type ServicePlaneStats = {
-  /** The number of allowed connections that were decided without inspection of their requests. */
+  /**
+   * The number of allowed connections that the service plane decided without inspecting their HTTP requests.
+   */
   readonly allow: number;
   readonly deny: number;
   readonly audit: number;
@@ -76,8 +82,8 @@ export type ServicePlaneStats = {
    */
   readonly upstreamCaFault: string | null;
   /**
-   * Why connections cannot be offloaded to the datapath; null: no fault. During a fault, the sockets of the
-   * node transfer the bytes.
+   * Why the service plane cannot offload connections to the datapath; null: no fault. During a fault, the
+   * node forwards the bytes of these connections through its sockets.
    */
   readonly spliceFault: string | null;
 };

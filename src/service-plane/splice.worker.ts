@@ -7,8 +7,8 @@ import { WorkerServer } from '#threads/worker-server.js';
 import type { FromSplicer, SpliceOrder, SplicerWorkerData } from './service-plane-messages.js';
 
 /**
- * The longest wait in the kernel, in milliseconds. With this limit, the process can end although no signal
- * arrives on the eventfd.
+ * The longest wait in `epoll_wait`, in milliseconds. Because of this limit, the process can end even if no
+ * signal arrives on the eventfd.
  */
 const WAIT_MS = 1_000;
 
@@ -34,7 +34,8 @@ function spliceBy(point: SpliceOffload): void {
   try {
     splicer.spliceBy(() => new SpliceOffloader(point, thread, shared.descriptors));
   } catch (failure) {
-    // If the datapath was replaced during this call, a later message brings the offload of the new datapath.
+    // If another datapath replaces the datapath during this call, a later message brings the offload of the
+    // new datapath.
     spliceFault = offloadFaultOf(failure);
   }
   parent.send({ spliceFault: spliceFault });

@@ -27,7 +27,8 @@ export class Splices {
   /**
    * Splices two sockets. When one direction ends, the other direction continues; an error of one socket
    * resets both sockets. Node closes its descriptors after all data that was written to the sockets is sent.
-   * Calls `done` when both directions have ended. The returned function resets both sockets.
+   * Calls `done` when both directions have ended. The returned function resets both sockets without a call of
+   * `done`.
    */
   splice(one: Socket, other: Socket, done: () => void): () => void {
     const id = this.#nextId();

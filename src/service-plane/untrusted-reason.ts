@@ -1,5 +1,5 @@
 /**
- * Why a server certificate is not trusted. The reasons must not be renamed, because findings and metrics
+ * Why Weir does not trust a server certificate. Do not rename the reasons, because findings and metrics
  * contain them.
  */
 export type UntrustedReason =
@@ -46,7 +46,8 @@ const BY_CODE: Readonly<Record<string, UntrustedReason>> = {
 };
 
 /**
- * The reason for errors without a code of their own (`UNSPECIFIED`), by a pattern in OpenSSL's error message.
+ * The reason for errors whose code is only `UNSPECIFIED`, by a regular expression that matches OpenSSL's
+ * error message.
  */
 const BY_SENTENCE: readonly (readonly [RegExp, UntrustedReason])[] = [
   [/digest algorithm too weak/i, 'weak_signature'],
@@ -57,7 +58,10 @@ const BY_SENTENCE: readonly (readonly [RegExp, UntrustedReason])[] = [
   [/path length/i, 'path_too_long'],
 ];
 
-/** Returns the reason for an error of a TLS handshake; null if the error does not concern a certificate. */
+/**
+ * Returns why the certificate is not trusted, from an error of a TLS handshake; null if the error does not
+ * concern a certificate.
+ */
 export function untrustedReason(failure: unknown): UntrustedReason | null {
   if (failure instanceof Untrusted) return failure.reason;
   if (!(failure instanceof Error) || !('code' in failure)) return null;

@@ -21,7 +21,7 @@ export type UpstreamTrust = {
    */
   connection(name: string | null, address: string): ConnectionOptions;
   /**
-   * Returns why the PEM file cannot be read now; null: no fault. During a fault, the certificates that were
+   * Returns why Weir cannot read the PEM file now; null: no fault. During a fault, the certificates that Weir
    * read last stay in use.
    */
   fault(): string | null;
@@ -43,8 +43,8 @@ const LOOK_AGAIN_MS = 1_000;
 const CIPHERS = `${DEFAULT_CIPHERS}:@SECLEVEL=2`;
 
 /**
- * Reads the trusted CA certificates from the file at the start, and again after a change of the file. Each
- * use checks the file for a change, at most once a second.
+ * Reads the trusted CA certificates from the file, and again after a change of the file. Each call of
+ * `connection` or `fault` checks the file for a change, but at most one call a second does.
  * @throws Error if the given file cannot be read, or contains no certificate.
  */
 export function createUpstreamTrust(options: UpstreamTrustOptions): UpstreamTrust {
@@ -95,7 +95,7 @@ function contextOf(authorities: string | readonly string[]): SecureContext {
 
 function authoritiesIn(path: string): string {
   const pem = readBoundedSync(path, MOST_BYTES.certificates).toString();
-  // The check is needed because Node uses its own list of root certificates if `ca` contains no certificate.
+  // Check this, because Node uses its own list of root certificates if `ca` contains no certificate.
   if (!isCertificate(pem)) throw new Error(`read ${path}: it holds no certificate`);
   return pem;
 }

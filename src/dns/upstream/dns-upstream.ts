@@ -13,8 +13,8 @@ import { UdpPool } from './udp-pool.js';
 import type { Server } from './udp-socket.js';
 
 /**
- * After this many unanswered queries in a row, a resolver is queried after all others. A probe then checks
- * whether the resolver is alive.
+ * After this many unanswered queries in a row, the proxy queries the resolver only after all other resolvers.
+ * The proxy then sends a probe to check whether the resolver is alive.
  */
 const SILENT = 3;
 const PROBE_TIMEOUT_MS = 1_000;
@@ -34,10 +34,16 @@ const PROBE: UpstreamQuery = {
 /** A query in progress at one resolver. `forget` ends the query without a callback. */
 export type Attempt = { forget(): void };
 
-/** One upstream resolver. It is queried over UDP, and again over TCP if the UDP answer is truncated. */
+/**
+ * One upstream resolver. `Upstream` sends each query over UDP, and again over TCP if the UDP answer is
+ * truncated.
+ */
 export class Upstream {
   readonly address: string;
-  /** Moving average of the resolver's response time in milliseconds. Null before its first response. */
+  /**
+   * Moving average of the resolver's response time in milliseconds. Null before the first response of the
+   * resolver.
+   */
   latencyMs: number | null = null;
   #silent = 0;
   #queries = 0;
@@ -70,8 +76,8 @@ export class Upstream {
   }
 
   /**
-   * Whether the resolver left its last `SILENT` queries unanswered. Such a resolver may be alive and only
-   * slow for these queries; `probe` checks it.
+   * Whether the resolver left at least its last `SILENT` queries unanswered. Such a resolver may be alive and
+   * only slow for these queries, so `probe` sends a test query.
    */
   get isSilent(): boolean {
     return this.#silent >= SILENT;
@@ -93,7 +99,7 @@ export class Upstream {
 
   /**
    * Replaces the sockets if the kernel now uses another source address towards the resolver. Returns whether
-   * the sockets were replaced. To be called when addresses or routes may have changed.
+   * the sockets were replaced. Call this method when addresses or routes may have changed.
    */
   renew(): boolean {
     const source = this.#sourceNow();
@@ -112,7 +118,7 @@ export class Upstream {
 
   /**
    * Queries the resolver. Calls `onAnswer` or `onError` at most once; `onError` if no answer can arrive any
-   * more. A caller that stops waiting earlier must call `countTimeout`.
+   * more. There is no time limit: a caller that has waited too long calls `countTimeout`.
    */
   ask(asked: UpstreamQuery, onAnswer: (message: Message) => void, onError: () => void): Attempt {
     const since = nowMs();
@@ -140,7 +146,10 @@ export class Upstream {
     return { forget: () => forget() };
   }
 
-  /** Counts a query that timed out. Sends a probe if the last `SILENT` queries timed out. */
+  /**
+   * Counts a query that timed out or failed. Sends a probe if at least the last `SILENT` queries have no
+   * answer.
+   */
   countTimeout(): void {
     this.#timeouts++;
     this.#silent++;
@@ -148,7 +157,7 @@ export class Upstream {
   }
 
   /**
-   * Checks whether the resolver is alive: sends it a query for the NS records of the root, which every
+   * Checks whether the resolver is alive: sends a query for the NS records of the root, which any working
    * resolver can answer.
    */
   probe(): void {
@@ -177,8 +186,8 @@ export class Upstream {
     try {
       return sourceTowards(this.#to, this.mark);
     } catch {
-      // No descriptor is free. Return the current source address, so that the caller keeps the existing
-      // sockets.
+      // The source address is unknown, for example because no descriptor is free. Return the current source
+      // address, so that `renew` keeps the existing sockets.
       return this.#source;
     }
   }

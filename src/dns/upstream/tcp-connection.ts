@@ -12,8 +12,8 @@ import type { OnAnswer } from './udp-socket.js';
 const IDLE_MS = 10_000;
 const MESSAGE_BYTES = 65_535;
 /**
- * The limit of unanswered queries on one connection. If the resolver closes the connection, at most this many
- * queries must be repeated.
+ * The limit of unanswered queries on one connection; at the limit, new queries use another connection. If the
+ * resolver closes the connection, at most this many queries must be repeated.
  */
 const IN_FLIGHT = 64;
 
@@ -26,7 +26,7 @@ type Sent = Pick<UpstreamQuery, 'name' | 'type' | 'class'> & {
 /** One TCP connection to a resolver. The constructor throws a `KernelFailure` if no socket can be opened. */
 export class TcpConnection {
   hasAnswered = false;
-  /** Whether this connection was closed because the source address towards the resolver changed. */
+  /** Whether `TcpExchange` closed this connection because the source address towards the resolver changed. */
   isOutdated = false;
   readonly #socket: Socket;
   readonly #frames = new FrameReader(MESSAGE_BYTES);
@@ -34,8 +34,8 @@ export class TcpConnection {
   #isClosed = false;
   #isRetired = false;
   /**
-   * True if a query timed out and the connection received no data since. The connection may be dead, and the
-   * kernel would report the failure only minutes later.
+   * True if an unanswered query was dropped and the connection has received no data after that. The
+   * connection may be dead, and the kernel would report the failure only minutes later.
    */
   #isSilent = false;
 

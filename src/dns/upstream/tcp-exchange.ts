@@ -17,8 +17,8 @@ export class TcpExchange {
   ) {}
 
   /**
-   * Sends a query. Returns a function that drops the query without a callback. Calls back at most once; if no
-   * descriptor is free, calls `onError` before it returns.
+   * Sends a query. Returns a function that drops the query without a callback. Calls `onAnswer` or `onError`
+   * at most once. If no descriptor is free, calls `onError` before `send` returns.
    */
   send(asked: UpstreamQuery, onAnswer: OnAnswer, onError: () => void): () => void {
     let forget = (): void => {};
@@ -29,8 +29,8 @@ export class TcpExchange {
         return;
       }
       forget = connection.send(asked, onAnswer, () => {
-        // A resolver may close a connection at any time after its first answer (RFC 7766, 6.2.4). Send the
-        // query once more over a new connection.
+        // A resolver may close a connection at any time after its first answer (RFC 7766, 6.2.4), and `renew`
+        // closes an outdated connection. In both cases, send the query once more over a new connection.
         if ((connection.hasAnswered || connection.isOutdated) && !isAgain) ask(true);
         else onError();
       });
@@ -40,8 +40,8 @@ export class TcpExchange {
   }
 
   /**
-   * Closes the connection from the outdated source address. Its unanswered queries are sent again over a new
-   * connection.
+   * Closes the current connection, whose source address is outdated. The unanswered queries of this
+   * connection are sent again over a new connection.
    */
   renew(): void {
     const outdated = this.#current;

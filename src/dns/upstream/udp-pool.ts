@@ -5,14 +5,14 @@ import { type OnAnswer, type PendingQuery, type Server, UdpSocket } from './udp-
 
 const SOCKETS = 16;
 /**
- * After this many queries, a socket is replaced by a socket with another port. An attacker must not have time
- * to find the ports in use (RFC 5452).
+ * After this many queries, the pool replaces a socket by a socket with another UDP port. An attacker must not
+ * have time to find the ports in use (RFC 5452).
  */
 const USES = 128;
 
 /**
- * The UDP sockets that query one resolver. All queries of one turn of the `Pump` use the same socket, so that
- * one system call sends them.
+ * The UDP sockets that query one resolver. All queries of one pump iteration use the same socket, so that one
+ * system call sends them.
  */
 export class UdpPool {
   readonly #sockets: (UdpSocket | null)[] = [];
@@ -37,8 +37,8 @@ export class UdpPool {
   }
 
   /**
-   * Sends a query. Returns a function that drops the query without a callback. Calls back at most once, and
-   * never before `send` returns.
+   * Sends a query. Returns a function that drops the query without a callback. Calls `onAnswer` or `onError`
+   * at most once, and never before `send` returns.
    */
   send(asked: UpstreamQuery, onAnswer: OnAnswer, onError: () => void): () => void {
     const waiting: PendingQuery = { query: asked, onAnswer, onError, by: null, id: 0 };

@@ -7,7 +7,7 @@ import type { UpstreamQuery } from './pending-query.js';
 import { random16 } from './random.js';
 
 /**
- * The greatest size in bytes of a UDP answer that common network paths do not fragment (DNS flag day 2020).
+ * The greatest size in bytes of a UDP message that common network paths do not fragment (DNS flag day 2020).
  */
 export const UDP_PAYLOAD = 1_232;
 const BUFFER_BYTES = 1 << 20;
@@ -42,7 +42,10 @@ export class UdpSocket {
     mark: number,
     /** Called for each ignored datagram with the reason. */
     private readonly onStray: (reason: string) => void,
-    /** Called if a query cannot be sent, or if the resolver's host reports that the port is closed. */
+    /**
+     * Called if the kernel cannot send a query, or if the kernel reports an ICMP error such as a closed port
+     * of the resolver.
+     */
     onBroken: (socket: UdpSocket) => void,
   ) {
     const options = { mark, connect, bufferBytes: BUFFER_BYTES };
@@ -103,8 +106,8 @@ export class UdpSocket {
   }
 
   /**
-   * Delivers a datagram that answers an unanswered query. Ignores any other datagram and continues to wait
-   * for the answer (N1). Otherwise an attacker could make the query fail with a forged datagram.
+   * Delivers a datagram that answers an unanswered query. Ignores any other datagram, and the query continues
+   * to wait for its answer (N1). Otherwise an attacker could make the query fail with a forged datagram.
    */
   #take(datagram: Uint8Array): void {
     const id = ((datagram[0] ?? 0) << 8) | (datagram[1] ?? 0);

@@ -7,20 +7,20 @@ import { type Attempt, isRefusal, Upstream } from './dns-upstream.js';
 import type { UpstreamQuery } from './pending-query.js';
 
 /**
- * After each period of this many milliseconds without an answer, the next resolver is queried as well. The
- * first answer is used.
+ * While a query has no answer, the proxy also sends it to the next resolver, every `STEP_MS` milliseconds.
+ * The proxy uses the first answer.
  */
 const STEP_MS = 380;
 /**
- * After this time the query fails (F19). The value is a multiple of `STEP_MS`, because the query's age is
- * checked only every `STEP_MS`.
+ * A query without an answer fails after this time (F19). The value is a multiple of `STEP_MS`, because the
+ * proxy checks the age of a query only every `STEP_MS`.
  */
 const TIMEOUT_MS = 5 * STEP_MS;
 const PROBE_EVERY_MS = 1_000;
 
 /**
- * Called once per query: with an answer, with the last refusal if all resolvers refused, or with null if no
- * resolver responded.
+ * The callback that gets the outcome of a query, exactly once. `message` is an answer, or else the last
+ * refusal of a resolver; null if no resolver responded.
  */
 export type OnOutcome = (message: Message | null) => void;
 
@@ -52,14 +52,15 @@ class UpstreamQueryInProgress {
 }
 
 /**
- * All upstream resolvers. A resolver that does not answer delays a query by at most `STEP_MS`. Once such a
- * resolver is detected, it is queried last and delays no query.
+ * All upstream resolvers. A resolver that does not answer delays a query by at most `STEP_MS`. After `SILENT`
+ * unanswered queries, the proxy queries this resolver last, so that it delays no query which another resolver
+ * answers.
  */
 export class Upstreams {
   readonly #all: readonly Upstream[];
   /**
-   * The queries in progress, ordered by `nextAt`. Appending a query keeps this order, because every query
-   * waits the same time `STEP_MS` before it is sent to the next resolver.
+   * The queries in progress, ordered by `nextAt`. Appending a query at the end keeps this order, because
+   * every query waits for the same time `STEP_MS` before it is sent to the next resolver.
    */
   readonly #queries = new ExpiringMap<number, UpstreamQueryInProgress>();
   #lastRace = 0;
@@ -83,8 +84,8 @@ export class Upstreams {
   }
 
   /**
-   * Replaces the sockets of every resolver whose source address changed. To be called when addresses or
-   * routes may have changed.
+   * Replaces the sockets to each resolver for which the node's source address has changed. Call this method
+   * when addresses or routes may have changed.
    */
   renew(): void {
     for (const upstream of this.#all) upstream.renew();
@@ -102,8 +103,8 @@ export class Upstreams {
   }
 
   /**
-   * Sends each query that waits too long to the next resolver, fails overdue queries, and probes dead
-   * resolvers. To be called every few milliseconds.
+   * Sends each query that has waited for `STEP_MS` to the next resolver, fails overdue queries, and probes
+   * dead resolvers. Call this method every few milliseconds.
    */
   tick(): void {
     const now = nowMs();
@@ -124,7 +125,8 @@ export class Upstreams {
   }
 
   /**
-   * Sends the query to the next resolver in the order; after the last resolver, starts again with the first.
+   * Sends the query to the next resolver in `race.order`; after the last resolver, starts again with the
+   * first.
    */
   #step(race: UpstreamQueryInProgress): void {
     const by = race.order[race.attempts.length % race.order.length];
@@ -154,8 +156,8 @@ export class Upstreams {
   }
 
   /**
-   * Handles the failure of a query at one resolver. Queries the next resolver, if there is one. After a
-   * failure at every resolver, the query ends.
+   * Handles the failure of a query at one resolver. Sends the query to the next resolver that has not
+   * received it. If the query failed at every resolver, the query ends.
    */
   #failed(race: UpstreamQueryInProgress): void {
     if (race.isOver) return;

@@ -7,9 +7,9 @@ import { isWithin, keyOf, type NameKey, type WireName } from './name.js';
 /**
  * The addresses of the queried name, found through the CNAME records of one answer.
  * - `chain`: the queried name, then the target of each CNAME record in order.
- * - `ttl`: in seconds, the least TTL of the A record and the CNAME records that lead to it.
- * - `complete`: false if the answer is truncated (TC), or if the CNAME records loop, fork or have more than
- *   16 links. `addresses` is then empty.
+ * - `ttl`: in seconds, the least TTL of the A record and of the CNAME records that lead to this A record.
+ * - `complete`: false if the answer is truncated (TC), or if the CNAME records loop, fork (one owner with
+ *   two targets) or have more than 16 links. `addresses` is then empty.
  */
 export type Found = {
   readonly chain: readonly NameKey[];
@@ -23,7 +23,7 @@ const GREATEST_TTL = 0x7fff_ffff;
 type Link = { readonly target: NameKey; readonly ttl: number; readonly forks: boolean };
 /**
  * The chain of CNAME records in an answer. `names`: the queried name, then the target of each record. `ttls`:
- * for each of `names`, the least TTL of the CNAME records that lead to it.
+ * for each name in `names`, the least TTL of the CNAME records that lead to this name.
  */
 export type Chain = {
   readonly names: readonly NameKey[];
@@ -32,9 +32,9 @@ export type Chain = {
 };
 
 /**
- * Returns the addresses of the A records of class IN whose owner is in `chain`. Only the answer section
- * counts. Returns no addresses if the message has an error, or if the question does not ask for A records.
- * `chain` must be the chain of `message`.
+ * Returns the addresses of the A records of class IN in the answer section whose owner is in `chain`. Returns
+ * no addresses if the message has an error, if `chain` is incomplete, or if the question has neither type A
+ * nor ANY. `chain` must be the chain of `message`.
  */
 export function addressesOf(message: Message, chain = chainOf(message)): Found {
   const { answers } = message;
@@ -130,8 +130,8 @@ function linksOf({ answers, question }: Message): Map<NameKey, Link> | null {
 }
 
 /**
- * Computes the key of a record's owner name. Adjacent records of one name usually share the `Uint8Array` of
- * that name, so the last key is reused without a new computation.
+ * Computes the key of a record's owner name. Adjacent records with the same owner usually share one
+ * `Uint8Array` for the name, so `of` returns the last key again without a computation.
  */
 export class OwnerKey {
   #name: WireName;

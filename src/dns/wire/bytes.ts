@@ -1,7 +1,7 @@
 import { u8At } from '#arrays/read.js';
 /**
- * Copies the bytes from `from` to `to`. A `subarray` would keep the whole datagram and its buffer pool in
- * memory.
+ * Copies the bytes from offset `from` to offset `to`. A `subarray` would keep the whole datagram and its
+ * buffer pool in memory.
  */
 export function copyOf(bytes: Uint8Array, from: number, to: number): Uint8Array {
   const copy = new Uint8Array(to - from);

@@ -42,8 +42,8 @@ const RECORD_BYTES = 11;
 const GREATEST_TTL = 0x7fff_ffff;
 
 /**
- * Parses a DNS message that has exactly one question. A fault anywhere rejects the whole message. The result
- * contains copies only, so it does not keep `bytes` in memory.
+ * Parses a DNS message that has exactly one question. A fault in any part rejects the whole message. The
+ * result contains copies only, so the result does not keep `bytes` in memory.
  */
 export function readMessage(bytes: Uint8Array): Message | MessageFault {
   if (bytes.length < HEADER_BYTES) return { fault: 'short_header' };
@@ -108,8 +108,8 @@ class MessageReader {
     if (end > bytes.length) return cursor.fail('truncated');
     cursor.at = end;
     if (type === TYPE.opt) return this.#opt(name, at, end, additional);
-    // Reject meta types and question types (RFC 6895, 3.1). This includes TSIG: Weir signs no queries, so no
-    // response may contain a TSIG record.
+    // Reject the types from TKEY to ANY, which are no data types (RFC 6895, 3.1). TSIG is one of these types:
+    // Weir signs no queries, so no response may contain a TSIG record.
     if (type >= TYPE.tkey && type <= TYPE.any) return cursor.fail('meta_type');
     cursor.at = at + 10;
     const data = readData(cursor, type, end);
@@ -133,8 +133,8 @@ class MessageReader {
 
 /**
  * Whether `message` is the response to the query `sent`: a response with opcode QUERY and the same id and
- * question. The names must also have equal letter case: random case makes forged answers harder (0x20
- * encoding).
+ * question. The names must also have equal letter case. A client may send random letter case, which the
+ * sender of a forged answer must guess (0x20 encoding).
  */
 export function isResponseTo(
   message: Message,

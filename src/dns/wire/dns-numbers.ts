@@ -1,4 +1,7 @@
-/** DNS record types that Weir uses, from the IANA registry "Domain Name System Parameters". */
+/**
+ * DNS record types and question types, with their numbers from the IANA registry "Domain Name System (DNS)
+ * Parameters".
+ */
 export const TYPE = {
   a: 1,
   ns: 2,
@@ -48,7 +51,7 @@ export const RCODE = { noerror: 0, formerr: 1, servfail: 2, nxdomain: 3, notimp:
 /** Flag bits in the 16 bits that follow the message id. */
 export const FLAG = { qr: 0x8000, tc: 0x0200, rd: 0x0100, ra: 0x0080, ad: 0x0020, cd: 0x0010 } as const;
 
-/** EDNS option codes that Weir uses. */
+/** EDNS option codes, with their numbers from the IANA registry of DNS parameters. */
 export const OPTION = { cookie: 10, padding: 12, extendedError: 15 } as const;
 
 /** Info codes of Extended DNS Errors (RFC 8914). */

@@ -31,7 +31,7 @@ export type QueryFault = {
 
 /**
  * Parses a standard query that has exactly one question and at most one OPT record. Any other content is a
- * fault. The result contains copies only, so it does not keep `bytes` in memory.
+ * fault. The result contains copies only, so the result does not keep `bytes` in memory.
  */
 export function readQuery(bytes: Uint8Array): Query | QueryFault {
   if (bytes.length < HEADER_BYTES) return { fault: 'short_header', id: null, rcode: RCODE.formerr, flags: 0 };
@@ -67,8 +67,8 @@ export function readQuery(bytes: Uint8Array): Query | QueryFault {
 }
 
 /**
- * Returns the offset after the name of the question, or a fault code. A compression pointer is a fault: there
- * is no earlier name in a query to which it could point.
+ * Returns the offset after the name of the question, or a fault code. A compression pointer is a fault,
+ * because a query contains no earlier name to which the pointer could point.
  */
 function questionEnd(bytes: Uint8Array): number | string {
   let at = HEADER_BYTES;

@@ -20,8 +20,8 @@ const LEAST_PAYLOAD = 512;
 const NO_OPTIONS: readonly EdnsOption[] = Object.freeze([]);
 
 /**
- * Parses the OPT record whose type field is at offset `at`. Its options are the bytes from `at` + 10 to
- * `end`. Returns null if the last option does not end exactly at `end`.
+ * Parses the OPT record whose type field is at offset `at`. The bytes from `at` + 10 to `end` are the options
+ * of the record. Returns null if the last option does not end exactly at `end`.
  */
 export function readEdns(bytes: Uint8Array, at: number, end: number): Edns | null {
   const options = readOptions(bytes, at + 10, end);
@@ -57,7 +57,7 @@ export function ednsBytes(options: readonly EdnsOption[]): number {
 
 /**
  * Writes an OPT record into `out` at offset `at`. `rcode` is the complete extended rcode; the OPT record
- * contains only its upper eight bits.
+ * contains only the upper eight bits of `rcode`.
  */
 export function putEdns(
   out: Uint8Array,

@@ -5,15 +5,18 @@ import type { WireName } from './name.js';
 
 const HOPS = 127;
 /**
- * The limit of bytes and pointer hops that the names of one message may cost in total. Without this limit, a
- * message with many pointers could cost quadratic time.
+ * The limit of the sum of name bytes and pointer hops that the cursor reads in one message; more is the fault
+ * `name_work`. Without this limit, a message with many pointers could cost quadratic time.
  */
 const NAME_WORK = 131_072;
 const REMEMBERED = 8;
 
 const scratch = new Uint8Array(NAME_BYTES);
 
-/** A read position in a DNS message. It stores the first fault that a read finds. */
+/**
+ * A read position in a DNS message. `fault` contains the first fault that a read found; empty if there is
+ * none.
+ */
 export class MessageCursor {
   at = HEADER_BYTES;
   fault = '';
@@ -35,9 +38,9 @@ export class MessageCursor {
 
   /**
    * Reads and decompresses the name at the cursor; the name must end before `end`. Returns null for a fault.
-   * Names at the same pointer target are the same `Uint8Array` object, if the target was read recently. A
-   * compression pointer must point before the start of the name segment that contains it, so pointers cannot
-   * loop (RFC 9267, 2).
+   * If the name is one pointer to a recently read name, returns the `Uint8Array` object of that name. A
+   * compression pointer must point before the start of the name segment that contains the pointer, so
+   * pointers cannot loop (RFC 9267, 2).
    */
   name(end: number, pointers: boolean): WireName | null {
     const { bytes } = this;

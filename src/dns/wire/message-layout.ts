@@ -1,8 +1,8 @@
 import { TYPE } from './dns-numbers.js';
 
 /**
- * Describes where the data of a record type contains names. The data consists of `prefix` bytes, `strings`
- * character strings, `names` names and `tail` bytes. `tail` null means any number of bytes.
+ * Where the data of a record type contains names. The data consists of `prefix` bytes, `strings` character
+ * strings, `names` names and `tail` bytes. If `tail` is null, the tail has any number of bytes.
  */
 export type Layout = {
   readonly prefix: number;
@@ -10,11 +10,14 @@ export type Layout = {
   readonly names: number;
   readonly tail: number | null;
   /**
-   * Whether compression pointers in the data are decompressed (RFC 3597, 4). If false, a compression pointer
-   * in the data is a fault.
+   * Whether the reader decompresses compression pointers in the data (RFC 3597, 4). If false, a compression
+   * pointer in the data is a fault.
    */
   readonly pointers: boolean;
-  /** Whether names in the data are sent compressed. Only types of RFC 1035 allow this (RFC 3597, 4). */
+  /**
+   * Whether the writer compresses names in the data. Only the types of RFC 1035 allow compression (RFC 3597,
+   * 4).
+   */
   readonly compressed: boolean;
 };
 

@@ -15,7 +15,7 @@ export type NameKey = string;
 
 /**
  * Maps each byte of a name in wire form to its lower case. Length bytes are below 64 and upper-case letters
- * are above, so length bytes stay unchanged and labels need no parsing.
+ * are above 64, so length bytes stay unchanged and the caller need not parse the labels.
  */
 export const LOWER = Uint8Array.from({ length: 256 }, (_, byte) => (byte >= 0x41 && byte <= 0x5a ? byte + 0x20 : byte));
 
@@ -77,8 +77,8 @@ function escaped(char: string): string {
 }
 
 /**
- * Whether all labels of a name consist of [a-z0-9_-]. Answers for other names are relayed, but their
- * addresses are not granted.
+ * Whether all labels of a name consist of [a-z0-9_-]. The proxy relays answers for other names, but does not
+ * grant their addresses.
  */
 export function isPlain(key: NameKey): boolean {
   for (let at = 0, length = key.charCodeAt(0); length > 0; length = key.charCodeAt(at)) {
@@ -89,7 +89,7 @@ export function isPlain(key: NameKey): boolean {
   return true;
 }
 
-/** Whether a name is equal to the zone's name or below it. The comparison is by whole labels. */
+/** Whether the name `key` is `zone` or a name below `zone`. The comparison is by whole labels. */
 export function isWithin(key: NameKey, zone: NameKey): boolean {
   let at = 0;
   while (key.length - at > zone.length) at += key.charCodeAt(at) + 1;

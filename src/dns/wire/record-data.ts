@@ -7,7 +7,7 @@ import type { WireName } from './name.js';
 import { parametersFault } from './service-parameters.js';
 
 /**
- * Reads the data of a record from the cursor to `end`, and decompresses the names in it. Returns null for a
+ * Reads the data of a record from the cursor to `end`, and decompresses names in the data. Returns null for a
  * fault.
  */
 export function readData(cursor: MessageCursor, type: number, end: number): Uint8Array | null {

@@ -6,8 +6,8 @@ import { keyOf, type NameKey } from './name.js';
 import { withoutHints } from './service-parameters.js';
 
 /**
- * The limit of A records in one answer; further A records are removed. A server with more addresses usually
- * returns different addresses in its next answer.
+ * The limit of A records in one answer; the proxy removes further A records. DNS servers that have more
+ * addresses for a name usually return other addresses in the next answer.
  */
 const ADDRESSES = 128;
 
@@ -15,13 +15,15 @@ const ADDRESSES = 128;
 export type Removal = 'ipv6' | 'other_name' | 'rebinding' | 'beyond_128' | 'hint' | 'signature';
 
 /**
- * Removes the addresses that Weir cannot enforce. If there are none, returns the same `message` object.
+ * Removes the addresses for which Weir cannot enforce the policy. If there are none, returns the same
+ * `message` object.
  * - Removes AAAA records.
- * - Removes A records whose owner is not in `chain`, for which `drop` returns true, or that follow the first
- *   128.
+ * - Removes A records outside the answer section.
+ * - Removes A records of the answer section whose owner is not in `chain`, for which `drop` returns true,
+ *   or that follow the first 128 kept A records.
  * - Removes the address hints of SVCB and HTTPS records.
  * - Removes the signatures of changed record sets.
- * - Clears the AD bit: the remaining records are no longer validated.
+ * - Clears the AD bit, because the upstream validated the unchanged message.
  *
  * `removed` is the number of removed or changed records, without signatures.
  */

@@ -23,8 +23,8 @@ export type Template = {
 type ResponseEdns = { readonly payload: number; readonly options: readonly EdnsOption[] };
 
 /**
- * `limit` in bytes: a longer response is cut after its question and gets the TC bit. `ttlCap` in seconds:
- * records in the response get at most this TTL.
+ * `limit`: the maximum length in bytes; a longer response is cut after its question and gets the TC bit.
+ * `ttlCap`: the maximum TTL, in seconds, of the records in the response.
  */
 export type ResponseOptions = {
   readonly ageSeconds: number;
@@ -67,8 +67,8 @@ export function templateOf(message: Message): Template {
 
 /**
  * Builds the response to one query. The id, the RD and CD bits and the letter case of the question are those
- * of the query. The TTLs are reduced by `ageSeconds`. The AD bit and the OPT record are included only if the
- * query permits them.
+ * of the query. The TTLs are reduced by `ageSeconds`. The response has the AD bit only if the query has the
+ * AD or DO bit, and an OPT record only if the query has an OPT record.
  */
 export function respond(template: Template, query: Query, options: ResponseOptions): Uint8Array {
   const { bytes } = template;
@@ -108,8 +108,8 @@ function putTtls(out: Uint8Array, template: Template, { ageSeconds, ttlCap }: Re
 
 /**
  * Builds a response with an error and no records. The response to a malformed query has no question, because
- * the question could not be read reliably. Such a response has an OPT record only if its rcode needs one
- * (BADVERS).
+ * the proxy could not read the question reliably. Such a response has an OPT record only if its rcode needs
+ * an OPT record (BADVERS).
  */
 export function respondError(
   query: Query | (QueryFault & { readonly id: number }),

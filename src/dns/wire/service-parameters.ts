@@ -5,8 +5,8 @@ import { putU16, u16 } from './bytes.js';
 const PARAMETER = { mandatory: 0, ipv4hint: 4, ipv6hint: 6 } as const;
 
 /**
- * Checks the service parameters of an SVCB or HTTPS record (RFC 9460, 2.2). They begin at offset `from` of
- * `data`. Returns a fault code if they are malformed, or null.
+ * Checks the service parameters of an SVCB or HTTPS record (RFC 9460, 2.2), which begin at offset `from` of
+ * `data`. Returns a fault code if the parameters are malformed, or else null.
  */
 export function parametersFault(data: Uint8Array, from: number): string | null {
   let last = -1;
@@ -31,9 +31,9 @@ function fits(key: number, length: number): boolean {
 }
 
 /**
- * Returns the data of an SVCB or HTTPS record without its address hints. Returns the same object if there are
- * no hints. Removed keys are also removed from the `mandatory` list, and an empty list is omitted (RFC 9460,
- * 8).
+ * Returns the data of an SVCB or HTTPS record without its address hints; the same object if there are no
+ * hints. The keys of removed hints are also removed from the `mandatory` list, and an empty list is omitted
+ * (RFC 9460, 8).
  */
 export function withoutHints(data: Uint8Array): Uint8Array {
   const from = parametersAt(data);

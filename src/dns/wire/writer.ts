@@ -8,8 +8,9 @@ import { LOWER, type WireName } from './name.js';
 const BUCKETS = 256;
 const PLACES = 1024;
 /**
- * The limit of hash-chain entries that are compared for one name ending. With colliding names, the message
- * becomes larger but not slower to write.
+ * The maximum number of hash-chain entries that are compared for one suffix of a name. If more entries
+ * collide, the writer does not compress the suffix: the message is larger, but the time to write the message
+ * stays limited.
  */
 const LOOKS = 16;
 const POINTABLE = 0x4000;
@@ -22,8 +23,8 @@ const POINTER_TO_QUESTION = 0xc000 | HEADER_BYTES;
  */
 const out = new Uint8Array(2 * MESSAGE_BYTES + 1024);
 
-// A hash table of the offsets of name endings that the message already contains. `heads` has the first entry
-// of each bucket, `nexts` the next entry of the same bucket.
+// A hash table of the offsets of name suffixes that the message already contains. `heads` has the first entry
+// of each bucket, and `nexts` the next entry of the same bucket.
 const heads = new Int16Array(BUCKETS);
 const nexts = new Int16Array(PLACES);
 const hashes = new Int32Array(PLACES);
@@ -32,8 +33,9 @@ const starts = new Uint8Array(LABELS);
 const endings = new Int32Array(LABELS);
 
 /**
- * Writes one DNS message at a time into a shared buffer. Names are compressed (RFC 1035, 4.1.4) and compared
- * without letter case. A name that points to the question gets the letter case of the client's query.
+ * Writes one DNS message at a time into a shared buffer. The writer compresses names (RFC 1035, 4.1.4), and
+ * ignores letter case when it compares them. A name that is a pointer to the question thus gets the letter
+ * case of the client's query.
  */
 export class MessageWriter {
   at = HEADER_BYTES;
@@ -60,7 +62,7 @@ export class MessageWriter {
     for (let index = 0; index < records.length && !this.overflown; index++) this.#record(itemAt(records, index));
   }
 
-  /** Returns a copy of the message written so far. Its id is 0. */
+  /** Returns a copy of the message written so far. The id of the message is 0. */
   bytes(flags: number, answers: number, authorities: number, additionals: number): Uint8Array {
     putU16(out, 2, flags);
     putU16(out, 4, 1);
@@ -153,8 +155,8 @@ export class MessageWriter {
 }
 
 /**
- * For each ending of a name except the root, writes its hash into `endings` and the offset of its first label
- * into `starts`. Returns the number of endings.
+ * For each suffix of a name except the root, writes the hash of the suffix into `endings` and the offset of
+ * its first label into `starts`. Returns the number of suffixes.
  */
 function hashed(name: WireName): number {
   let count = 0;
@@ -172,8 +174,8 @@ function hashed(name: WireName): number {
 }
 
 /**
- * Whether the name at offset `offset` of the output equals the ending of `name` that begins at offset `from`.
- * Letter case does not matter.
+ * Whether the name at offset `offset` of the output buffer equals the suffix of `name` that begins at offset
+ * `from`. Letter case does not matter.
  */
 function sameEnding(offset: number, name: WireName, from: number): boolean {
   let at = offset;

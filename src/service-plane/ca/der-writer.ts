@@ -2,8 +2,8 @@ import asn1 from 'node-forge/lib/asn1.js';
 import { u8At } from '#arrays/read.js';
 
 /**
- * DER for certificates that Weir writes. DER from a peer is read by `der-reader.ts` only, never by
- * node-forge.
+ * A DER element of a certificate that Weir writes, as an object of node-forge. Only `der-reader.ts` reads DER
+ * from a peer; node-forge does not.
  */
 export type Der = ReturnType<typeof asn1.create>;
 
@@ -15,8 +15,8 @@ export const sequence = (...parts: Der[]): Der => asn1.create(UNIVERSAL, Type.SE
 export const set = (...parts: Der[]): Der => asn1.create(UNIVERSAL, Type.SET, true, parts);
 export const oid = (dotted: string): Der => asn1.create(UNIVERSAL, Type.OID, false, asn1.oidToDer(dotted).getBytes());
 /**
- * An INTEGER from bytes in big-endian order. The first bit must be 0, because a negative number would result
- * otherwise.
+ * Returns an INTEGER from bytes in big-endian order. The first bit must be 0; otherwise the number would be
+ * negative.
  */
 export const integer = (bytes: Uint8Array): Der => asn1.create(UNIVERSAL, Type.INTEGER, false, binary(bytes));
 export const yes = (): Der => asn1.create(UNIVERSAL, Type.BOOLEAN, false, '\xff');
@@ -25,15 +25,15 @@ export const utf8 = (text: string): Der => asn1.create(UNIVERSAL, Type.UTF8, fal
 export const octets = (bytes: Uint8Array): Der => asn1.create(UNIVERSAL, Type.OCTETSTRING, false, binary(bytes));
 export const bits = (bytes: Uint8Array, unused = 0): Der =>
   asn1.create(UNIVERSAL, Type.BITSTRING, false, String.fromCharCode(unused) + binary(bytes));
-/** An element with a context-specific tag, which contains complete elements. */
+/** Returns an element with a context-specific tag that contains complete elements. */
 export const explicit = (tag: number, ...parts: Der[]): Der => asn1.create(CONTEXT_SPECIFIC, tag, true, parts);
-/** An element whose own tag is replaced by a context-specific tag. */
+/** Returns an element whose own tag is replaced by a context-specific tag. `bytes` is the content. */
 export const implicit = (tag: number, bytes: Uint8Array): Der =>
   asn1.create(CONTEXT_SPECIFIC, tag, false, binary(bytes));
 
 /**
- * A UTCTime or GeneralizedTime in whole seconds. RFC 5280, 4.1.2.5: from the year 2050 on, the year has four
- * digits (GeneralizedTime).
+ * Returns a time in whole seconds: a UTCTime before the year 2050, or else a GeneralizedTime, whose year has
+ * four digits (RFC 5280, 4.1.2.5).
  */
 export function time(at: Date): Der {
   const digits = at.toISOString().replace(/[-:T]|[.]\d+/g, '');
@@ -42,7 +42,7 @@ export function time(at: Date): Der {
     : asn1.create(UNIVERSAL, Type.GENERALIZEDTIME, false, digits);
 }
 
-/** Wraps `bytes`, which already are the DER of a SEQUENCE. */
+/** Returns a `Der` object for `bytes`, which already are the DER of a SEQUENCE. */
 export function encodedSequence(bytes: Uint8Array): Der {
   const first = u8At(bytes, 1);
   const header = first < 0x80 ? 2 : 2 + (first & 0x7f);

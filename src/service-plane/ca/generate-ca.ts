@@ -12,14 +12,15 @@ export type CaRequest = {
 
 const DAY_MS = 86_400_000;
 /**
- * The certificate is valid from this time before its creation, in milliseconds, for clients with slow clocks.
+ * The validity of the certificate begins this many milliseconds before its creation, so that clients with
+ * slow clocks accept the certificate.
  */
 const BACKDATED_MS = 3_600_000;
 const CRL_SIGN = 0x02;
 
 /**
- * Creates a self-signed root certificate with a P-256 key. The CA may sign leaf certificates, but no other
- * CA.
+ * Creates a self-signed root certificate with a P-256 key. The CA may sign leaf certificates, but no CA
+ * certificates.
  */
 export function generateCa({ commonName, days }: CaRequest, now: Date = new Date()): InterceptCa {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });

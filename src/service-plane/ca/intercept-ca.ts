@@ -8,7 +8,7 @@ export type InterceptCa = {
   readonly certPem: string;
   /**
    * The certificates from the issuer of the CA up to the root, as PEM. Empty if the CA is a root, or if the
-   * operator gave no other certificates.
+   * operator gave only the certificate of the CA.
    */
   readonly chainPem: string;
   readonly key: KeyObject;
@@ -21,8 +21,8 @@ export type InterceptCa = {
 };
 
 /**
- * Combines a CA certificate and its key. `readCa` checks that the key belongs to the certificate; this
- * function does not.
+ * Combines a CA certificate, its issuers (`chainPem`) and its key. `readCa` checks that the key belongs to
+ * the certificate; this function does not.
  */
 export function interceptCaOf(certPem: string, chainPem: string, key: KeyObject): InterceptCa {
   return { certPem, chainPem, key, ...describeCa(certPem) };
@@ -40,8 +40,8 @@ export function describeCa(certPem: string): Pick<InterceptCa, 'subject' | 'fing
 }
 
 /**
- * Returns the certificates that a server sends after a leaf certificate, as PEM. Root certificates are left
- * out, because clients already have them.
+ * Returns the certificates that the node sends to a client after an intercepted leaf certificate, as PEM.
+ * Root certificates are left out, because clients already have them.
  */
 export function shownChainOf({ certPem, chainPem }: InterceptCa): string {
   return certificatesIn(certPem + chainPem)

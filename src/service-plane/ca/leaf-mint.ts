@@ -22,8 +22,8 @@ export type LeafMint = (name: string, now: Date) => Leaf;
 
 /**
  * Returns a function that creates leaf certificates for the public key of `leafKey`, an EC key, and signs
- * them with `ca`. All leaf certificates have the same key, because creating and parsing a key costs more than
- * the other work.
+ * them with `ca`. All leaf certificates have the same key, because creating and parsing one key per
+ * certificate would cost more than the other work.
  */
 export function createLeafMint(ca: InterceptCa, leafKey: KeyObject): LeafMint {
   const issuer = readCertificate(new X509Certificate(ca.certPem).raw);
@@ -66,8 +66,8 @@ export function createLeafMint(ca: InterceptCa, leafKey: KeyObject): LeafMint {
 }
 
 /**
- * Returns the authorityKeyIdentifier. The value must equal the issuer's subjectKeyIdentifier byte for byte,
- * because TLS clients find the issuer by this value.
+ * Returns the authorityKeyIdentifier of a leaf certificate. The value must equal the issuer's
+ * subjectKeyIdentifier byte for byte, because TLS clients may find the issuer by this value.
  */
 function authorityKeyId(subjectKeyId: Uint8Array): der.Der {
   return der.sequence(der.implicit(0, readDerValue(subjectKeyId, TAG.octetString).content));

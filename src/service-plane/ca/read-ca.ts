@@ -17,8 +17,9 @@ const NO_CA = 'Must be the certificate of a CA: basic constraints with CA:TRUE, 
 
 /**
  * Reads a CA from PEM texts. `certPem` contains the CA certificate and then its issuers in order; `keyPem`
- * contains the key. The CA is accepted if a client that trusts the CA would accept its leaf certificates. A
- * TLS handshake with OpenSSL checks the leaf certificate.
+ * contains the key. Accepts the CA if an OpenSSL client that trusts the CA accepts a leaf certificate in a
+ * trial TLS handshake. Also accepts, with a warning, a CA that is not valid yet (without the trial) or that
+ * may sign only some names.
  */
 export async function readCa(certPem: string, keyPem: string, now: Date = new Date()): Promise<CaReading> {
   const key = readKey(keyPem);
@@ -39,7 +40,10 @@ export async function readCa(certPem: string, keyPem: string, now: Date = new Da
   return { kind: 'ca', ca, warnings: [] };
 }
 
-/** The message for each reason why a client would reject leaf certificates of this CA. */
+/**
+ * The error message for each reason why the client of the trial handshake rejects a leaf certificate of this
+ * CA.
+ */
 const TRIED: Readonly<Partial<Record<UntrustedReason, string>>> = {
   expired: 'A certificate of the chain has expired.',
   not_yet_valid: 'A certificate of the chain is not valid yet.',

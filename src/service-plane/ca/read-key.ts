@@ -7,8 +7,8 @@ const EC_PARAMETERS = /-----BEGIN EC PARAMETERS-----[^-]+-----END EC PARAMETERS-
 const LEAST_RSA_BITS = 2048;
 
 /**
- * Reads a private key from a PEM text. If clients do not accept a CA with this kind of key, returns a fault.
- * The fault contains no content of the key.
+ * Reads a private key from a PEM text. Returns a fault if the text is not exactly one unencrypted private
+ * key, or if clients do not accept a CA with this kind of key. The fault contains no content of the key.
  */
 export function readKey(pem: string): KeyObject | { readonly fault: string } {
   const blocks = pem.match(KEY_BLOCK) ?? [];

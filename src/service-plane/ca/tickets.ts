@@ -22,8 +22,8 @@ type Native = {
 
 /**
  * Encrypts session tickets with the 48 bytes of `keys`, and sends a new ticket for each accepted ticket. A
- * client uses a TLS 1.3 ticket only once (RFC 8446, C.4). Without this callback, Node sends no new ticket on
- * a resumed connection, so every second connection would make a full handshake.
+ * client should use a TLS 1.3 ticket only once (RFC 8446, C.4). Without this callback, Node sends no new
+ * ticket on a resumed connection, so every second connection would make a full handshake.
  */
 export function sealTickets({ context }: SecureContext, keys: Buffer): void {
   const native = context as Native;

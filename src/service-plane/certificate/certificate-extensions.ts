@@ -62,9 +62,8 @@ export function mayUseKey({ extensions }: Certificate, usages: number): boolean 
 }
 
 /**
- * Returns true if the extendedKeyUsage extension permits a TLS server, or if there is no such extension. As
- * in OpenSSL, the usage anyExtendedKeyUsage does not suffice.
- * @throws DerFault if the DER is invalid.
+ * Returns true if the extendedKeyUsage extension permits the use for a TLS server, or if there is no such
+ * extension. As in OpenSSL, the usage anyExtendedKeyUsage is not enough.
  */
 export function mayServe({ extensions }: Certificate): boolean {
   const extension = extensions.get(EXTENSION.extendedKeyUsage);

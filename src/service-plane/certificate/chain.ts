@@ -4,14 +4,14 @@ import { hasStrongKey, isStronglySigned } from './strength.js';
 import type { TrustAnchors } from './trust-anchors.js';
 
 /**
- * The maximum number of certificates that one search visits. Without this limit, certificates with equal
- * names that sign each other would make the search very long.
+ * The maximum number of certificates that one search visits; above this number, the search finds no path.
+ * Without this limit, certificates with equal names that sign each other would make the search very long.
  */
 const STEPS = 200;
 
 /**
- * The extensions that this module can evaluate; any other critical extension makes a path invalid.
- * Certificate policies are accepted without evaluation, because Weir requires no policy (RFC 5280, 6.1.1).
+ * The extensions that may be critical; any other critical extension makes a path invalid. Weir accepts
+ * certificate policies without an evaluation, because Weir requires no policy (RFC 5280, 6.1.1).
  */
 const EVALUATED: ReadonlySet<string> = new Set([
   EXTENSION.subjectKeyIdentifier,
@@ -24,10 +24,10 @@ const EVALUATED: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns true if a path leads from the first certificate to a trust anchor, through the other certificates
- * in any order. Every certificate on the path must be valid for a TLS server at `nowMs`, by the rules of
- * OpenSSL. An anchor need not be self-signed. A path with name constraints is rejected, because name
- * constraints are not evaluated. Revocation is not checked.
+ * Returns true if a path leads from the first certificate to a trust anchor. The path may contain the other
+ * certificates in any order. Every certificate on the path must be valid for a TLS server at `nowMs`. An
+ * anchor need not be self-signed. A path with name constraints is rejected, because this module does not
+ * evaluate them. Revocation is not checked.
  */
 export function leadsTo(anchors: TrustAnchors, certificates: readonly Certificate[], nowMs: number): boolean {
   let steps = 0;

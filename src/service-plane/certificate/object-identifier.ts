@@ -3,8 +3,8 @@ import { DerFault, type DerValue, expected, TAG } from './der-reader.js';
 const LONGEST = 64;
 
 /**
- * Returns an object identifier in dotted form, such as `2.5.4.3`. The numbers are of type bigint: a truncated
- * number could equal the number of another identifier.
+ * Returns an object identifier in dotted form, such as `2.5.4.3`. The numbers are of type bigint, because a
+ * rounded number could equal the number of another identifier.
  * @throws DerFault if the value is not a valid object identifier.
  */
 export function readObjectIdentifier(value: DerValue | undefined): string {

@@ -7,8 +7,8 @@ import { type Certificate, readCertificate } from './certificate.js';
 export const SYSTEM_FILE = '/etc/ssl/certs/ca-certificates.crt';
 
 /**
- * Trust anchors: certificates that are trusted without another signature. Certificates that cannot be read
- * are skipped.
+ * A set of trust anchors: certificates that Weir trusts without a signature of another certificate. The
+ * constructor skips certificates that Weir cannot read.
  */
 export class TrustAnchors {
   readonly #bySubject = new Map<string, Certificate[]>();
@@ -49,9 +49,9 @@ function readAnchor(pem: string): Certificate | null {
 let system: TrustAnchors | undefined;
 
 /**
- * Returns the root certificates of the system, read once: the bundle that the operator installed, or Node's
- * own list if there is no bundle. The two lists are not combined, because a root that the operator removed
- * must not be trusted.
+ * Returns the root certificates of the system: the certificates in `SYSTEM_FILE`, or Node's own list if that
+ * file contains none. Reads the file only once. The two lists are not combined, because a root that the
+ * operator removed must not be trusted.
  */
 export function systemAnchors(): TrustAnchors {
   system ??= readSystemAnchors();
@@ -67,8 +67,8 @@ function readSystemAnchors(): TrustAnchors {
 const ofLists = new WeakMap<readonly string[], TrustAnchors>();
 
 /**
- * Returns the trust anchors for the PEM texts of a policy. The result is cached by the array `pems`, because
- * these arrays never change.
+ * Returns the trust anchors for the PEM texts of a policy. The function caches its result for each array
+ * object `pems`, because a policy never changes these arrays.
  */
 export function anchorsOf(pems: readonly string[]): TrustAnchors {
   const known = ofLists.get(pems);

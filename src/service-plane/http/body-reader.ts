@@ -5,7 +5,7 @@ import type { Framing } from './fields.js';
 
 const NOTHING: readonly Buffer[] = [];
 
-/** Finds the data and the end of an HTTP/1.1 body. The returned data are views of the pushed chunks. */
+/** Finds the data and the end of an HTTP/1.1 body. The returned buffers are views of the pushed chunks. */
 export class BodyReader {
   /** The position in the last pushed chunk where the body ended or a fault was found. */
   end = 0;
@@ -13,8 +13,8 @@ export class BodyReader {
   #left: number;
 
   /**
-   * `head`: the fields of a request; a trailer name that differs from a field name only in `_` and `-` is a
-   * fault. Empty for a response.
+   * `head`: the fields of the request. A trailer name that differs from one of these field names only in `_`
+   * and `-` is a fault. For a response, `head` is empty.
    */
   constructor(framing: Framing, head: Headers = []) {
     this.#chunks = framing === 'chunked' ? new ChunkReader(head) : null;

@@ -10,7 +10,7 @@ const MAX_EXTENSION_BYTES = 16_384;
 
 const STAGE = { size: 0, extension: 1, sizeLf: 2, data: 3, dataCr: 4, dataLf: 5, trailers: 6, done: 7 };
 
-/** Reads a chunked body (RFC 9112, 7.1). Chunk extensions are checked, but not forwarded. */
+/** Reads a chunked body (RFC 9112, 7.1). The reader checks chunk extensions, but does not return them. */
 export class ChunkReader {
   fault: HttpFault | null = null;
   trailers: Headers = [];
@@ -22,8 +22,8 @@ export class ChunkReader {
   #stage = STAGE.size;
   #digits = 0;
   /**
-   * While the digits of a chunk size are read: the size so far. After that: the number of bytes of the chunk
-   * that are still missing.
+   * While the reader reads the digits of a chunk size: the size so far. After that: the number of bytes of
+   * the chunk that have not arrived yet.
    */
   #left = 0;
   #extensionBytes = 0;
@@ -31,8 +31,8 @@ export class ChunkReader {
   readonly #trailerReader: TrailerReader;
 
   /**
-   * `head`: the fields of a request; a trailer name that differs from a field name only in `_` and `-` is a
-   * fault. Empty for a response.
+   * `head`: the fields of the request. A trailer name that differs from one of these field names only in `_`
+   * and `-` is a fault. For a response, `head` is empty.
    */
   constructor(head: Headers) {
     this.#trailerReader = new TrailerReader(head);

@@ -1,6 +1,6 @@
 /**
- * The reasons why the bytes of a message are not acceptable as HTTP, each with the status that the client
- * receives.
+ * The reasons why the bytes of a message are not acceptable as HTTP. The number is the status that the client
+ * receives if the fault is in a request. A fault in a response head gives the status 502.
  */
 export const FAULT_STATUS = {
   absolute_form_mismatch: 400,

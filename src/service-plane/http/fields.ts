@@ -6,13 +6,13 @@ import { isSpace } from './octets.js';
 
 /**
  * How the end of a body is determined: by a number of bytes, by chunked coding, or by the end of the
- * connection.
+ * connection (`until_close`).
  */
 export type Framing = number | 'chunked' | 'until_close';
 
 /**
- * The fields of a head: `list` contains the fields that are forwarded. The other members contain facts from
- * the hop-by-hop fields (RFC 9110, 7.6.1).
+ * The fields of a head. `list` contains the fields that are forwarded. The other members contain the values
+ * of Host, Expect, the length fields and hop-by-hop fields (RFC 9110, 7.6.1).
  */
 export type Fields = {
   readonly list: Headers;
@@ -73,8 +73,8 @@ const NO_HOP_FACTS: HopFacts = {
 };
 
 /**
- * Records the facts of a hop-by-hop field, and returns true if the field is forwarded. The switch uses the
- * name length, which is fast because few other names have these lengths.
+ * Records in `said` the value of a Host, Expect, length or hop-by-hop field. Returns true if the field is
+ * forwarded. The switch uses the name length, which is fast because few other names have these lengths.
  */
 function isForwarded([name, value]: Header, said: HopFacts, side: Side): boolean {
   switch (name.length) {

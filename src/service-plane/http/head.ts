@@ -5,9 +5,9 @@ const MAX_HEAD_BYTES = 65_536;
 const FIRST_CAPACITY = 4096;
 
 /**
- * A message head. `text`: the head as received; `lower`: the head in lower case. The positions in `lines`
- * count from the start of a buffer in which the head begins at `base`. Subtract `base` from a position to use
- * it in `text` or `lower`.
+ * A message head. `text`: the head as received; `lower`: the head in lower case. The positions in `lines` are
+ * positions in a buffer where the head begins at `base`. Subtract `base` from a position to use the position
+ * in `text` or `lower`.
  */
 export type RawHead = {
   readonly text: string;
@@ -34,7 +34,7 @@ export abstract class HeadReader<Head> {
     this.#limit = limit;
   }
 
-  /** True if a part of a head was pushed and the head is incomplete. */
+  /** True if the reader has received a part of a head, but not the whole head. */
   get isInside(): boolean {
     return this.#length > 0;
   }

@@ -52,8 +52,9 @@ export function readHttp2Block(raw: readonly string[], known: ReadonlySet<string
 const NONE: ReadonlySet<string> = new Set();
 
 /**
- * Reads the trailers of an HTTP/2 request or response (RFC 9113, 8.1). `head`: the fields of a request; a
- * trailer name that differs from a field name only in `_` and `-` is a fault. Empty for a response.
+ * Reads the trailers of an HTTP/2 request or response (RFC 9113, 8.1). `head`: the fields of the request; a
+ * trailer name that differs from one of these field names only in `_` and `-` is a fault. For a response,
+ * `head` is empty.
  */
 export function readHttp2Trailers(raw: readonly string[], head: Headers): Headers | Refusal {
   const block = readHttp2Block(raw, NONE);

@@ -7,8 +7,8 @@ import { methodFault } from './request-head.js';
 import { readTarget } from './target.js';
 
 /**
- * An HTTP/2 request as it is evaluated and forwarded. `headers`: the forwarded fields. They include a Host
- * field equal to `:authority`, and one cookie field with all cookies (RFC 9113, 8.2.3).
+ * An HTTP/2 request as the service plane evaluates and forwards it. `headers`: the forwarded fields, with a
+ * Host field equal to `:authority`, and with one cookie field that contains all cookies (RFC 9113, 8.2.3).
  */
 export type Http2Request = RequestFacts & {
   /** The value of `:authority`, or the value of the Host field if there is no `:authority`. */

@@ -3,7 +3,10 @@ import type { HttpFault, Refusal } from './fault.js';
 import { readLength } from './fields.js';
 import { readHttp2Block, withSingletons } from './http2-fields.js';
 
-/** A final or interim HTTP/2 response as it is evaluated and forwarded. `headers`: the forwarded fields. */
+/**
+ * A final or interim HTTP/2 response as the service plane evaluates and forwards it. `headers`: the forwarded
+ * fields.
+ */
 export type Http2Response = ResponseFacts & { readonly status: number };
 
 const PSEUDO: ReadonlySet<string> = new Set([':status']);

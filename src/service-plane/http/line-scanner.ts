@@ -23,7 +23,7 @@ const BEGIN: Readonly<Record<Begin, number>> = { request: STAGE.before, response
 /**
  * Finds the lines of text in a message head or a trailer section (RFC 9112, 2.2 and 5). A scan continues at
  * the position where the previous scan stopped. Only CRLF ends a line of text. The scan returns the fault of
- * the first invalid octet; the division of the bytes into chunks has no influence.
+ * the first invalid octet. The division of the bytes into chunks does not change the result.
  */
 export class LineScanner {
   /** The position in the buffer where the scan stopped. */

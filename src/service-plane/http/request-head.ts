@@ -5,7 +5,9 @@ import { type Fields, type Framing, readFields } from './fields.js';
 import { HeadReader, type RawHead } from './head.js';
 import { readTarget } from './target.js';
 
-/** An HTTP/1.1 request head as it is evaluated and forwarded. `headers`: the forwarded fields. */
+/**
+ * An HTTP/1.1 request head as the service plane evaluates and forwards it. `headers`: the forwarded fields.
+ */
 export type RequestHead = RequestFacts & {
   readonly version: '1.0' | '1.1';
   /** The value of the Host field as received. */
@@ -104,8 +106,9 @@ function minorOf(line: string, at: number): 0 | 1 | HttpFault {
 }
 
 /**
- * Rejects methods with lower-case letters: no registered method has lower-case letters, and no rule can name
- * such a method. Also refuses CONNECT, TRACE and PRI.
+ * Returns a fault for methods with lower-case letters: no registered method has lower-case letters, and no
+ * rule can name such a method. Also returns a fault for CONNECT, TRACE and PRI, and for methods longer than
+ * 32 characters.
  */
 export function methodFault(method: string): HttpFault | null {
   if (method === 'GET' || method === 'POST') return null;
@@ -114,7 +117,8 @@ export function methodFault(method: string): HttpFault | null {
 }
 
 /**
- * Adds the hop-by-hop fields that are forwarded (Upgrade and TE), so that rules can also match these fields.
+ * Returns the forwarded fields, including the hop-by-hop fields Upgrade and TE, so that rules can also match
+ * Upgrade and TE.
  */
 function headersOf({ list, te }: Fields, isWebSocket: boolean): Headers {
   if (!isWebSocket && te.length === 0) return list;

@@ -3,7 +3,9 @@ import type { HttpFault, Refusal } from './fault.js';
 import { type Fields, type Framing, readFields } from './fields.js';
 import { HeadReader, type RawHead } from './head.js';
 
-/** An HTTP/1.1 response head as it is evaluated and forwarded. `headers`: the forwarded fields. */
+/**
+ * An HTTP/1.1 response head as the service plane evaluates and forwards it. `headers`: the forwarded fields.
+ */
 export type ResponseHead = ResponseFacts & {
   readonly version: '1.0' | '1.1';
   readonly status: number;
@@ -13,12 +15,12 @@ export type ResponseHead = ResponseFacts & {
   readonly keepsAlive: boolean;
 };
 
-/** The facts of a request that are needed to read the response to this request. */
+/** The values of a request that the reader needs to read the response to this request. */
 export type RequestOfResponse = { readonly method: string; readonly isWebSocket: boolean };
 
 /**
- * Reads the response heads of one HTTP/1.1 connection (RFC 9112). Set `asked` to the facts of a request
- * before the bytes of its response are pushed.
+ * Reads the response heads of one HTTP/1.1 connection (RFC 9112). The caller must set `asked` to the values
+ * of a request before it pushes the bytes of the response to this request.
  */
 export class ResponseHeadReader extends HeadReader<ResponseHead> {
   asked: RequestOfResponse = { method: 'GET', isWebSocket: false };

@@ -3,9 +3,9 @@ import type { HttpFault } from './fault.js';
 export type Target = { readonly path: string; readonly query: string | null };
 
 /**
- * Reads a request target (RFC 9112, 3.2), and returns the path and the query that are forwarded. The absolute
- * form must name the same host as the Host field, and is forwarded in origin form. A target may contain
- * visible ASCII characters except `#` and `\`.
+ * Reads a request target (RFC 9112, 3.2), and returns the path and the query that are forwarded. A target in
+ * absolute form must have the same authority as the Host field; its path is forwarded in origin form. A
+ * target may contain visible ASCII characters except `#` and `\`.
  */
 export function readTarget(text: string, method: string, host: string): Target | HttpFault {
   if (!/^[!-"$-[\]-~]+$/.test(text)) return 'target';

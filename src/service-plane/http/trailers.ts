@@ -44,8 +44,8 @@ const FORBIDDEN: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns true if a field must not be a trailer. `_` in the name counts as `-`, because gateways replace `-`
- * by `_`.
+ * Returns true if a field must not be a trailer. `_` in the name counts as `-`, because gateways such as CGI
+ * replace `-` by `_`.
  */
 export function isForbiddenTrailer(name: string): boolean {
   const folded = name.includes('_') ? name.replaceAll('_', '-') : name;
@@ -58,9 +58,9 @@ export function areAmbiguousBehind(head: Headers, trailers: Headers): boolean {
 }
 
 /**
- * Reads the trailer section after the last chunk, by the same rules as a head. `head`: the fields of a
- * request; a trailer name that differs from a field name only in `_` and `-` is a fault. Empty for a
- * response.
+ * Reads the trailer section after the last chunk, by the same rules as a head. `head`: the fields of the
+ * request; a trailer name that differs from one of these field names only in `_` and `-` is a fault. For a
+ * response, `head` is empty.
  */
 export class TrailerReader extends HeadReader<Headers> {
   constructor(private readonly head: Headers) {

@@ -4,7 +4,7 @@ import type { Framing } from './fields.js';
 import type { RequestHead } from './request-head.js';
 import type { ResponseHead } from './response-head.js';
 
-/** `closes`: the connection is closed after this message. */
+/** `closes`: the sender closes the connection after this message. */
 export type Outgoing = { readonly closes: boolean };
 
 /** Returns the text of a request head, with the Host field first. The caller must send the text in latin1. */
@@ -20,8 +20,8 @@ export function writeRequestHead(request: RequestHead, { closes }: Outgoing): st
 }
 
 /**
- * Returns the text of a response head. The caller must send the text in latin1. `framing`: how the end of the
- * body is determined for the client. For a chunked body and an HTTP/1.0 client, `framing` is `until_close`.
+ * Returns the text of a response head. The caller must send the text in latin1. `framing`: how the client
+ * finds the end of the body. For a chunked body and an HTTP/1.0 client, `framing` is `until_close`.
  */
 export function writeResponseHead(response: ResponseHead, framing: Framing, { closes }: Outgoing): string {
   const { status, reason, headers } = response;

@@ -6,8 +6,8 @@ import type { Problem } from './answer.js';
 import type { SessionPorts } from './session-ports.js';
 
 /**
- * Evaluates a final or interim response, and reports a violation of the rule. Returns the problem that the
- * client receives in place of the response; null if the response is forwarded.
+ * Evaluates a final or interim response, and reports a response that violates its rule. Returns the problem
+ * response that the client receives in place of the response; null if the response is forwarded.
  */
 export function decideResponse(
   { tellBroken }: Pick<SessionPorts, 'tellBroken'>,
@@ -24,9 +24,9 @@ export function decideResponse(
 }
 
 /**
- * Returns true if the trailers of a message may be forwarded. Matchers for headers also apply to trailers,
- * but trailers arrive too late for an evaluation. So request trailers are dropped if the rule has request
- * header matchers, and response trailers if the rule has response matchers.
+ * Returns true if the trailers of a message may be forwarded. Header matchers of a rule would also apply to
+ * trailers, but trailers arrive after the evaluation. So the session drops request trailers if the rule has
+ * request header matchers, and response trailers if the rule has response matchers.
  */
 export function mayTrail(step: Step, side: 'request' | 'response'): boolean {
   const http = step.tls?.http;

@@ -7,8 +7,8 @@ import type { ResponseHead } from '../http/response-head.js';
 import { mayTrail } from './exchange.js';
 
 /**
- * Methods of requests that may be sent again if the server closed the connection without a response (RFC
- * 9110, 9.2.2).
+ * Methods of requests that the session may send again if the server closed the connection without a response
+ * (RFC 9110, 9.2.2).
  */
 const REPEATABLE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 
@@ -38,8 +38,8 @@ export class Http1Exchange {
   }
 
   /**
-   * Returns the buffers that encode request body data for the server. If the body is complete, they include
-   * the end of the body.
+   * Returns the buffers that encode request body data for the server. If the body is complete, the buffers
+   * include the end of the body.
    */
   requestParts(data: readonly Buffer[]): readonly Buffer[] {
     const { request, step, body } = this;

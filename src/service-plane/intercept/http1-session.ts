@@ -20,7 +20,7 @@ const UNREACHABLE: Problem = { status: 502, detail: 'The server cannot be reache
 
 export type Http1Ports = SessionPorts & {
   linkAgain(done: (link: ServerLink | ServerLinkFailure) => void): void;
-  /** Returns a server link that the session no longer needs to the pool. */
+  /** Gives a server link, which the session no longer needs, back to the pool. */
   give(link: ServerLink): void;
 };
 
@@ -36,7 +36,10 @@ export class Http1Session {
   readonly #unhookClient: () => void;
   readonly #idleTimeout: IdleTimeout;
   #exchange: Http1Exchange | null = null;
-  /** Client bytes that arrived after the current request and were not read yet. */
+  /**
+   * Client bytes that have arrived but that the session has not read yet, for example a request after the
+   * current request.
+   */
   #waiting: Buffer | null = null;
   #tunnel: Tunnel | null = null;
   #isClosing = false;
@@ -70,7 +73,10 @@ export class Http1Session {
     return this.#exchange === null;
   }
 
-  /** Ends the session. If another session can use the server link, returns the link to the pool. */
+  /**
+   * Ends the session. If the session is idle and its server link has transferred a complete exchange, gives
+   * the link back to the pool; otherwise closes the link.
+   */
   close(): void {
     if (this.#isClosing) return;
     this.#isClosing = true;
@@ -79,8 +85,9 @@ export class Http1Session {
   }
 
   /**
-   * Ends the session if it was idle for too long, or if a request head is incomplete for too long. The
-   * interceptor calls this at every tick.
+   * Ends the session if it was idle for too long, or if a request head is incomplete for too long. Gives the
+   * server link of a session that rests between requests back to the pool. The interceptor calls this method
+   * at every tick.
    */
   lookAtClock(): void {
     if (this.#tunnel !== null) return;
@@ -118,7 +125,8 @@ export class Http1Session {
    * the read.
    */
   #read(): void {
-    // `#linkAgain` may call `#read` during another `#read`. The outer call reads the remaining bytes.
+    // Prevent recursion: the callback of `ports.linkAgain` calls `#read`, and `ports.linkAgain` may call the
+    // callback immediately. The outer call then reads the remaining bytes.
     if (this.#isReading) return;
     this.#isReading = true;
     try {
@@ -186,8 +194,8 @@ export class Http1Session {
   }
 
   /**
-   * Sends a request that must not be repeated, in the next event-loop iteration. Before that, Node can report
-   * that the server has closed the connection (RFC 9112, 9.3.1).
+   * Sends a request that must not be repeated, but only in the next event-loop iteration. Until then, Node
+   * can report that the server has closed the connection (RFC 9112, 9.3.1).
    */
   #sendOnceHeard(exchange: Http1Exchange): void {
     setImmediate(() => {
@@ -233,8 +241,8 @@ export class Http1Session {
     let at = 0;
     while (at < chunk.length && !this.#isClosing && this.#tunnel === null) {
       const exchange = this.#exchange;
-      // Reject bytes that the server sends without a request. The session would otherwise use them as the
-      // response to the next request.
+      // Reject bytes that the server sends when no request is unanswered. The session would otherwise use
+      // these bytes as the response to the next request.
       if (exchange === null || !exchange.isSent) {
         this.#abort('unasked_response');
         return;
@@ -276,7 +284,8 @@ export class Http1Session {
       return;
     }
     if (head.status < 200) {
-      // The session itself sends the status 100 to the client. HTTP/1.0 has no interim responses.
+      // Do not forward the status 100, because `#begin` sends it to the client. HTTP/1.0 has no interim
+      // responses.
       if (head.status !== 100 && request.version === '1.1')
         this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
       return;

@@ -5,18 +5,18 @@ import { readHttp2Trailers } from '../http/http2-fields.js';
 import { type Http2Lines, writeHttp2Trailers } from '../http/write-http2.js';
 
 /**
- * The part of the stream after a message head. `endStream`: nothing follows. `waitForTrailers`: trailers can
- * follow the body.
+ * The rest of a stream after a message head. `endStream`: no body and no trailers follow. `waitForTrailers`:
+ * trailers can follow the body.
  */
 export type Following = { readonly endStream: boolean; readonly waitForTrailers: boolean };
 
 export type Http2BodyPorts = {
   /**
-   * The fields of a request; a trailer name that differs from a field name only in `_` and `-` is a fault.
-   * Empty for a response.
+   * The fields of the request; a trailer name that differs from one of these field names only in `_` and `-`
+   * is a fault. For a response, `head` is empty.
    */
   readonly head: Headers;
-  /** True if trailers are forwarded. */
+  /** True if the trailers of this message may be forwarded. */
   readonly trails: boolean;
   /**
    * Sends the message head on the target stream, and returns the target stream; null if the target stream is
@@ -45,7 +45,7 @@ export class Http2Body {
   #heldBytes = 0;
   #trailers: Http2Lines | null = null;
   #isWhole = false;
-  /** True if the target stream is closed. Further body data are dropped. */
+  /** True if the target stream could not be opened. Further body data are then dropped. */
   #isLost = false;
   readonly #turn: NodeJS.Immediate;
 
@@ -132,8 +132,8 @@ export function isOpen(stream: Http2Stream): boolean {
 }
 
 /**
- * Returns true if the stream was reset. This check is needed because Node emits `end` also for a stream that
- * was reset.
+ * Returns true if the stream was reset. `#end` needs this check, because Node emits `end` also for a stream
+ * that was reset.
  */
 function isCut(stream: Http2Stream): boolean {
   return stream.rstCode !== constants.NGHTTP2_NO_ERROR || stream.aborted;

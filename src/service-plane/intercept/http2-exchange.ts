@@ -34,14 +34,14 @@ export type Http2ExchangePorts = SessionPorts & {
   closed(exchange: Http2Exchange): void;
 };
 
-/** The message whose body and trailers are forwarded; see `Http2BodyPorts`. */
+/** The message whose body and trailers `Http2Body` forwards; see `Http2BodyPorts`. */
 type Carried = { readonly side: 'request' | 'response'; readonly head: Headers; readonly step: Step };
 
 const NOTHING_FOLLOWS: Following = { endStream: true, waitForTrailers: false };
 /**
- * The default priority of a stream. Setting it explicitly saves a fifth of the time of a request, because
- * Node is slow when it adds the defaults itself. Node 20 needs `weight`; Node 22 sends no weight, and warns
- * if one is given (DEP0194).
+ * The default priority of a stream. Passing these values saves a fifth of the time of a request, because Node
+ * is slow when Node adds the defaults. Node 20 needs `weight`; Node 22 sends no weight, and warns if `weight`
+ * is given (DEP0194).
  */
 const PRIORITY = {
   ...(process.versions.node.startsWith('20.') ? { weight: 16 } : {}),
@@ -57,7 +57,7 @@ export class Http2Exchange {
   readonly #idleTimeout: IdleTimeout;
   /** True after the whole response was passed to the client's stream. */
   #isAnswered = false;
-  /** True if the policy or the server caused the reset of the client's stream. */
+  /** True if `#resetClient` reset the client's stream, because of the policy or of the server. */
   #wasReset = false;
 
   constructor(
@@ -69,8 +69,8 @@ export class Http2Exchange {
   }
 
   /**
-   * True if the client cancelled the request, or if the client's stream was reset after a protocol violation
-   * of the client.
+   * True if the client's stream was reset, but not by `#resetClient`: the client cancelled the request or
+   * violated the protocol, or `#reset` closed the stream.
    */
   get isTakenBack(): boolean {
     return this.client.rstCode !== NGHTTP2_NO_ERROR && !this.#wasReset;
@@ -95,7 +95,7 @@ export class Http2Exchange {
     else this.#send(request, step, headers);
   }
 
-  /** Resets the streams if they were idle for too long. Called at every tick. */
+  /** Resets both streams if they were idle for too long. The session calls this method at every tick. */
   lookAtClock(): void {
     if (isOpen(this.client) && this.#idleTimeout.over(false) !== null) this.#reset(NGHTTP2_CANCEL, 'idle');
   }
@@ -131,7 +131,7 @@ export class Http2Exchange {
     server.on('headers', (interim: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
       this.#idleTimeout.moved();
       const response = this.#decide(raw, request, step);
-      // The session itself sends the status 100 to the client.
+      // Do not forward the status 100, because `#send` sends it to the client.
       if (response !== null && response.status !== 100)
         client.additionalHeaders(withSecrets(writeHttp2Response(response), interim));
     });
@@ -152,8 +152,8 @@ export class Http2Exchange {
   }
 
   /**
-   * Evaluates the head of a response. Returns null if the response is not forwarded; the client has then
-   * received another response.
+   * Evaluates the head of a response. Returns null if the response must not be forwarded: the client's stream
+   * is closed, or the client has received another response.
    */
   #decide(raw: readonly string[], request: Http2Request, step: Step): Http2Response | null {
     if (!isOpen(this.client) || this.client.headersSent) return null;

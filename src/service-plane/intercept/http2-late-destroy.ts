@@ -2,8 +2,8 @@ import type { Http2Session } from 'node:http2';
 
 /**
  * Makes `session.destroy` wait until the current read is complete, and run only once. Node calls `destroy`
- * from within nghttp2, which then continues to read. As a result, Node 22.23.3 aborts the process
- * (nodejs/node 64850), and queued frames are lost.
+ * while nghttp2 is still reading a chunk. Without this delay, Node 22.23.3 aborts the process (nodejs/node
+ * 64850), and queued frames are lost.
  */
 export function endAfterRead(session: Http2Session): void {
   const destroy = session.destroy.bind(session);

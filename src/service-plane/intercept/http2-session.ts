@@ -13,8 +13,8 @@ import type { SessionPorts } from './session-ports.js';
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM } = constants;
 
 /**
- * The maximum number of requests that a client may cancel within `RESETS_MS`. A client that cancels more
- * requests is probably an attack (rapid reset, CVE-2023-44487).
+ * The number of requests cancelled within `RESETS_MS` at which the service plane closes the client's
+ * connection. A client that cancels so many requests is probably an attacker (rapid reset, CVE-2023-44487).
  */
 const RESETS = 1_000;
 const RESETS_MS = 30_000;
@@ -45,7 +45,10 @@ export class Http2Session {
     this.#listenToClient();
   }
 
-  /** Checks the idle timeouts of the session and its requests. The interceptor calls this at every tick. */
+  /**
+   * Checks the idle timeouts of the session and its requests: resets idle requests, and sends GOAWAY if the
+   * session was idle for too long. The interceptor calls this method at every tick.
+   */
   lookAtClock(): void {
     for (const exchange of this.#exchanges) exchange.lookAtClock();
     if (this.#exchanges.size === 0 && this.#idleTimeout.over(false) !== null) this.#goAway();
@@ -114,8 +117,8 @@ export class Http2Session {
   }
 
   /**
-   * Counts a request that the client cancelled. Resets after frames of the client that violate the protocol
-   * also count.
+   * Counts a request for which `isTakenBack` is true. At `RESETS` such requests within `RESETS_MS`, closes
+   * the client's connection.
    */
   #countReset(): void {
     const now = performance.now();

@@ -10,8 +10,8 @@ const INVALID_FRAMES = 100;
 /** The maximum number of bytes that are buffered for one stream while the receiver does not read. */
 const STREAM_WINDOW = 262_144;
 /**
- * The flow-control window of a whole connection, in bytes. The window limits bytes in transit, but not
- * buffered bytes.
+ * The flow-control window of a whole connection, in bytes. This window limits bytes in transit;
+ * `STREAM_WINDOW` limits buffered bytes.
  */
 const CONNECTION_WINDOW = 4 * 1024 * 1024;
 

@@ -27,7 +27,10 @@ export class IdleTimeout {
     return this.clock.tick - this.#movedAt > RESTING_TICKS;
   }
 
-  /** Returns which timeout has expired; null if no timeout has expired. Must be called at every tick. */
+  /**
+   * Returns which timeout has expired; null if no timeout has expired. The session must call this method at
+   * every tick.
+   */
   over(isInsideHead: boolean): 'idle' | 'head_late' | null {
     const { tick } = this.clock;
     if (!isInsideHead) this.#headSince = tick;

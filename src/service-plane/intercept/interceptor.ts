@@ -33,7 +33,10 @@ export type Intercepted = {
   readonly generation: number;
   /** The index in `steps` of the first rule or default that is evaluated for a request. */
   readonly from: number;
-  /** Forwards the connection uninspected because it cannot be intercepted. Called only in audit mode (D4). */
+  /**
+   * Forwards the connection uninspected because the interceptor cannot intercept it. The interceptor calls
+   * `pass` only in audit mode (D4).
+   */
   readonly pass: (reason: RefusedReason) => void;
   readonly over: () => void;
 };
@@ -47,8 +50,8 @@ export type InterceptedSession = {
 };
 
 /**
- * Ends TLS in the place of the server, and evaluates every request (D23, D24). Each service-plane thread has
- * one interceptor.
+ * Terminates the client's TLS in place of the server, and evaluates every HTTP request (D23, D24). Each
+ * service-plane thread has one interceptor.
  */
 export class Interceptor {
   readonly #plane: PlaneContext;
@@ -67,7 +70,7 @@ export class Interceptor {
     this.#ticking = setInterval(() => this.#tick(), TICK_MS);
   }
 
-  /** True if there is a CA that can sign leaf certificates. */
+  /** True if there is an intercept CA, even if the CA is not valid now. */
   get isAble(): boolean {
     return this.#isAble;
   }
@@ -148,8 +151,8 @@ class Session implements InterceptedSession {
 
   begin(): void {
     const { hello } = this.intercepted;
-    // The client offers ALPN protocols, but neither `http/1.1` nor `h2`. The service plane cannot read the
-    // client's protocol.
+    // Fail if the client offers ALPN protocols, but neither `http/1.1` nor `h2`: the service plane cannot
+    // read any other protocol.
     if (hello.alpn.length > 0 && this.#protocols().length === 0) {
       this.#fail('no_common_protocol');
       return;
@@ -193,8 +196,8 @@ class Session implements InterceptedSession {
   }
 
   /**
-   * The client's ALPN protocols that the service plane can read. The server selects one protocol, and the
-   * client is offered only this protocol, because the service plane does not translate between protocols.
+   * The client's ALPN protocols that the service plane can read. The server selects one of them, and the
+   * service plane offers only this protocol to the client, because it does not translate between protocols.
    */
   #protocols(): readonly string[] {
     return this.intercepted.hello.alpn.filter((protocol) => protocol === HTTP1 || protocol === HTTP2);
@@ -203,7 +206,7 @@ class Session implements InterceptedSession {
   #link(protocols: readonly string[], done: (link: ServerLink | ServerLinkFailure) => void): void {
     const { flow, hello } = this.intercepted;
     const destination = { flow, sni: hello.sni, protocols };
-    // Call `done` only after the return, because the caller is still processing client bytes.
+    // Call `done` only after `#link` has returned, because the caller is still processing client bytes.
     const asking = setImmediate(() => {
       const kept = this.means.pool.take(keyOf(destination));
       if (kept !== null) return done(kept);
@@ -213,8 +216,8 @@ class Session implements InterceptedSession {
   }
 
   /**
-   * Opens a link that replaces a closed link. If rules match requests by the server's certificate, the new
-   * server must have the same certificate.
+   * Opens an HTTP/1.1 link that replaces a closed link. If rules match requests by the server's certificate,
+   * the new server must have the same certificate.
    */
   #linkAgain(done: (link: ServerLink | ServerLinkFailure) => void): void {
     this.#link(
@@ -340,7 +343,7 @@ class Session implements InterceptedSession {
       this.intercepted.pass(reason);
       return;
     }
-    // The peer causes these two failures, so they do not count as a denial by the policy.
+    // A server or client causes these two failures, so they do not count as a denial by the policy.
     if (reason !== 'server_unreachable' && reason !== 'client_handshake') {
       counts.connection('deny');
       if (step !== undefined) this.plane.hits.add(this.#generation, step.decider);
@@ -357,7 +360,10 @@ class Session implements InterceptedSession {
   }
 }
 
-/** Returns the facts of a connection. The server's certificate is parsed on first use. */
+/**
+ * Returns the TLS facts that rules match: the ClientHello and the server's certificate. The certificate is
+ * parsed on first use.
+ */
 function factsOf(hello: ClientHello, link: ServerLink): TlsFacts {
   return {
     hello,

@@ -2,7 +2,7 @@ import type { LinkListener, ServerLink } from './server-link.js';
 import { WriteBatch } from './write-batch.js';
 
 export type ServerEndEvents = LinkListener & {
-  /** Returns a server link that the session no longer needs to the pool. */
+  /** Gives a server link, which the session no longer needs, back to the pool. */
   give(link: ServerLink): void;
 };
 
@@ -49,8 +49,8 @@ export class ServerEnd {
   }
 
   /**
-   * Detaches the link from the session. Returns the link to the pool if `mayServe` is true and the link is
-   * not bound to a user; if not, closes the link.
+   * Detaches the link from the session. If `mayServe` is true and the link is not bound to a user, gives the
+   * link back to the pool; if not, closes the link.
    */
   drop(mayServe: boolean): void {
     const link = this.release();

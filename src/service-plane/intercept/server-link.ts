@@ -33,8 +33,8 @@ export class ServerLink {
   readonly #chain: readonly Uint8Array[];
   #certificate: CertificateFacts | null = null;
   /**
-   * The listener of a link that no session uses. If the server sends data without a request, or ends the
-   * connection, the link is closed.
+   * The listener from `detach` until the next call of `listen`. If the server sends data without a request,
+   * or ends the connection, this listener closes the link.
    */
   readonly #unusedListener: LinkListener = {
     onData: () => this.socket.destroy(),
@@ -43,8 +43,8 @@ export class ServerLink {
   };
 
   /**
-   * `key`: identifies the destination; the pool uses a link only for a destination with the same key.
-   * `protocol`: the ALPN protocol that the server selected; null if the server selected none.
+   * `key`: identifies the destination; the pool gives a link only to a session whose destination has the same
+   * key. `protocol`: the ALPN protocol that the server selected; null if the server selected none.
    */
   constructor(
     readonly socket: TLSSocket,
@@ -55,15 +55,15 @@ export class ServerLink {
     this.#chain = chainOf(socket);
   }
 
-  /** The facts of the server's certificate that rules can match. */
+  /** The properties of the server's certificate that rules can match. */
   get certificate(): CertificateFacts {
     this.#certificate ??= readCertificateFacts(this.#chain);
     return this.#certificate;
   }
 
   /**
-   * Replaces the listener. The socket's own event listeners stay the same, which saves two changes of socket
-   * listeners for each request.
+   * Replaces the listener. The event listeners of the socket itself stay the same, which saves two changes of
+   * socket listeners for each request.
    */
   listen(listener: LinkListener): void {
     const { socket } = this;
@@ -96,7 +96,7 @@ export function keyOf({ flow, sni, protocols }: Destination): string {
 
 /**
  * Opens a link to a server, and calls `done` once with the link or the failure. The returned function cancels
- * the attempt.
+ * the attempt; `done` then gets a failure.
  */
 export function linkServer(
   destination: Destination,
@@ -142,7 +142,10 @@ export function linkServer(
   };
 }
 
-/** Returns the certificates that the server sent, leaf first; empty if the socket is closed. */
+/**
+ * Returns the certificates that the server sent, leaf first, at most `LONGEST_CHAIN`; empty if the socket is
+ * closed.
+ */
 function chainOf(socket: TLSSocket): readonly Uint8Array[] {
   const ders: Uint8Array[] = [];
   let next = socket.getPeerX509Certificate();

@@ -8,8 +8,8 @@ const LINKS = 8_192;
 type Idle = { readonly link: ServerLink; readonly since: number };
 
 /**
- * A pool of links that no session uses. A link is used only for the client address from which the link was
- * opened.
+ * A pool of links that no session uses. A session gets only links that were opened from the address of its
+ * client.
  */
 export class ServerPool {
   readonly #idle = new Map<string, Idle[]>();

@@ -9,8 +9,8 @@ import type { ServerLink } from './server-link.js';
 export type SessionPorts = {
   readonly client: TLSSocket;
   /**
-   * The clock for timeouts, in ticks of five seconds. A separate timer for each connection would be reset at
-   * every packet.
+   * The clock for timeouts, in ticks of five seconds. With separate timers, each packet would have to reset
+   * the timer of its connection.
    */
   readonly clock: { readonly tick: number };
   /**

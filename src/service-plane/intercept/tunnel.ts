@@ -2,14 +2,14 @@ import type { TLSSocket } from 'node:tls';
 import type { ServerLink } from './server-link.js';
 
 /**
- * The interval of TCP keepalive in milliseconds. Only keepalive detects a dead peer here, because a tunnel
- * has no idle timeout.
+ * The interval of TCP keepalive in milliseconds. A tunnel has no idle timeout, so only keepalive detects a
+ * dead peer.
  */
 const KEEP_ALIVE_MS = 60_000;
 
 /**
- * Forwards bytes between a client and a server after a response with status 101. The bytes are not inspected,
- * because the rule allowed the upgrade.
+ * Forwards bytes between a client and a server after a response with status 101. The service plane does not
+ * inspect these bytes, because the rule allowed the upgrade.
  */
 export class Tunnel {
   #isOver = false;

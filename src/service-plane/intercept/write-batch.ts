@@ -1,14 +1,14 @@
 import type { Socket } from 'node:net';
 
 /**
- * The maximum number of bytes that `flush` copies into one buffer. Above this sum, `flush` writes each queued
- * text or buffer separately.
+ * The maximum number of bytes that `flush` copies into one buffer. If more bytes are queued, `flush` writes
+ * each queued text or buffer separately.
  */
 const JOINED = 16_384;
 
 /**
- * Collects texts and buffers for a socket, and writes small ones together. This saves TLS records and system
- * calls, because each write costs one of each.
+ * Collects texts and buffers for a socket, and joins small texts and buffers into one write. Fewer writes
+ * save TLS records and system calls, because each write costs one of both.
  */
 export class WriteBatch {
   #parts: (string | Buffer)[] = [];

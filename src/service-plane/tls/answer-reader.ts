@@ -3,11 +3,14 @@ import { RecordReader } from './record-reader.js';
 import { isRetry } from './server-hello.js';
 import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
-/** The maximum number of stream bytes up to the end of the ServerHello, record headers included. */
+/**
+ * The maximum number of stream bytes up to the end of the ServerHello, record headers included. After more
+ * bytes, the answer is `not_tls`.
+ */
 const LIMIT = 65_536;
 /**
- * The longest accepted record, in bytes. OpenSSL and other servers send records of this size, also before
- * encryption.
+ * The longest accepted record, in bytes: the limit for encrypted records (RFC 8446, 5.2). The reader accepts
+ * this length also before encryption, because some servers send unencrypted records above 16,384 bytes.
  */
 const LONGEST_RECORD = 16_384 + 256;
 

@@ -6,14 +6,14 @@ import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
 const LIMIT = 262_144;
 /**
- * The longest accepted record, in bytes. OpenSSL and other servers send records of this size, also before
- * encryption.
+ * The longest accepted record, in bytes: the limit for encrypted records (RFC 8446, 5.2). The reader accepts
+ * this length also before encryption, because some servers send unencrypted records above 16,384 bytes.
  */
 const LONGEST_RECORD = 16_384 + 256;
 const WARNING = 1;
 const UNRECOGNIZED_NAME = 112;
 
-/** The facts about the certificates in a server's first flight of messages. */
+/** The information about the server's certificates in the first flight of messages of a server. */
 export type FlightFacts =
   /** The certificates in DER, leaf first; at least one certificate. */
   | { readonly kind: 'chain'; readonly ders: readonly Uint8Array[] }
@@ -28,8 +28,8 @@ export type FlightFault =
   | 'anonymous';
 
 /**
- * Reads a server's response to a ClientHello, as an observer of the handshake. The result does not depend on
- * the division of the stream into chunks.
+ * Reads a server's response to a ClientHello without taking part in the handshake. The division of the stream
+ * into chunks does not change the result.
  */
 export class FlightReader {
   readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
@@ -38,14 +38,14 @@ export class FlightReader {
   #alertLevel = 0;
   #facts: FlightFacts | null = null;
 
-  /** All bytes that were pushed. The value is a view that is valid until the next push. */
+  /** All bytes that `push` has received so far. The value is a view that is valid until the next push. */
   get bytes(): Uint8Array {
     return this.#records.bytes;
   }
 
   /**
-   * Returns the facts of the certificates; null if more bytes are needed. After the first result, each later
-   * call returns the same facts.
+   * Returns the information about the server's certificates; null if more bytes are needed. After the first
+   * result, each later call returns the same result.
    */
   push(chunk: Uint8Array): FlightFacts | null {
     this.#records.push(chunk);

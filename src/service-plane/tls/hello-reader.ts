@@ -4,19 +4,22 @@ import { MessageReader } from './message-reader.js';
 import { RecordReader } from './record-reader.js';
 import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
-/** The maximum number of stream bytes up to the end of the ClientHello, record headers included. */
+/**
+ * The maximum number of stream bytes up to the end of the ClientHello, record headers included. After more
+ * bytes, the ClientHello is unreadable (`too_long`).
+ */
 const LIMIT = 65_536;
 const LONGEST_RECORD = 16_384;
 
 /**
  * Types of records that may precede the second ClientHello: early data after the first ClientHello, a
- * ChangeCipherSpec for middleboxes, and an alert.
+ * ChangeCipherSpec for compatibility with middleboxes, and an alert.
  */
 const BEFORE_SECOND: ReadonlySet<number> = new Set([CONTENT.changeCipherSpec, CONTENT.alert, CONTENT.applicationData]);
 
 /**
- * Reads a ClientHello from a client's TCP stream. The result and the byte at which it is known do not depend
- * on the division of the stream into segments and records.
+ * Reads a ClientHello from a client's TCP stream. The division of the stream into segments and records
+ * changes neither the result nor the byte after which the reader returns the result.
  */
 export class HelloReader {
   readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
@@ -42,23 +45,23 @@ export class HelloReader {
 
   /**
    * The number of bytes from the start of the stream to the end of the ClientHello. If the ClientHello is
-   * incomplete or unreadable: the number of bytes before its first record.
+   * incomplete or unreadable: the number of bytes before the first record of the ClientHello.
    */
   get end(): number {
     return this.#body.length > 0 ? this.#records.position : this.#skipped;
   }
 
   /**
-   * All bytes that were pushed, including bytes after the ClientHello. The value is a view that is valid
-   * until the next push.
+   * All bytes that `push` has received so far, including bytes after the ClientHello. The value is a view
+   * that is valid until the next push.
    */
   get bytes(): Uint8Array {
     return this.#records.bytes;
   }
 
   /**
-   * Returns the facts of the ClientHello; null if more bytes are needed. After the first result, each later
-   * call returns the same facts.
+   * Returns the content of the ClientHello, or the fault that makes it unreadable; null if more bytes are
+   * needed. After the first result, each later call returns the same result.
    */
   push(chunk: Uint8Array): HelloFacts | null {
     this.#records.push(chunk);

@@ -6,8 +6,8 @@ const HEADER_BYTES = 4;
 export type HandshakeMessage = { readonly type: number; readonly body: Uint8Array };
 
 /**
- * Assembles TLS handshake messages from pieces of records. A returned message is a view, valid until the next
- * push.
+ * Assembles TLS handshake messages from pieces of records. A returned message is a view that is valid until
+ * the next push.
  */
 export class MessageReader {
   readonly #longest: number;

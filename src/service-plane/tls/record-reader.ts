@@ -11,8 +11,8 @@ export type RecordFault = 'not_tls' | 'malformed' | 'too_long';
 export type RecordPiece = { readonly type: number; readonly data: Uint8Array; readonly isLast: boolean };
 
 /**
- * Splits an unencrypted TLS stream into pieces of records. The sequence of records and faults does not depend
- * on the division of the stream into chunks. If the stream exceeds `limit` bytes, `next` returns `too_long`.
+ * Splits an unencrypted TLS stream into pieces of records. The division of the stream into chunks does not
+ * change the sequence of records and faults. If the stream exceeds `limit` bytes, `next` returns `too_long`.
  */
 export class RecordReader {
   readonly #limit: number;
@@ -30,7 +30,7 @@ export class RecordReader {
     this.#longest = longest;
   }
 
-  /** All bytes that were pushed. */
+  /** All bytes that `push` has received so far, including the bytes that `next` has already returned. */
   get bytes(): Uint8Array {
     return this.#wire.bytes;
   }

@@ -96,8 +96,9 @@ function splitHello(body: Uint8Array): Hello | null {
 }
 
 /**
- * Returns the extensions of a HelloRetryRequest; null if malformed. Its cookie extension can be compared with
- * the client's cookie extension byte for byte, because both have the same format.
+ * Returns the extensions of a HelloRetryRequest; null if the message is malformed. The caller can compare the
+ * cookie extension of the server byte for byte with the cookie extension of the client, because both have the
+ * same format.
  */
 function splitRetry(body: Uint8Array): Extensions | null {
   const retry = new Cursor(body);

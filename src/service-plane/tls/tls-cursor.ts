@@ -1,7 +1,7 @@
 import { u8At } from '#arrays/read.js';
 /**
  * A read position in a byte array. A read beyond the end returns 0 or no bytes, and sets `hasOverrun`, which
- * is never cleared.
+ * then stays true.
  */
 export class Cursor {
   #hasOverrun = false;
