@@ -36,9 +36,9 @@ function rule(random: Random, index: number, destination: Prefix): Rule {
 }
 
 /**
- * Returns a policy of groups with `each` rules. The groups divide the source addresses into equal parts. With
- * one group, its rules divide the destination addresses into equal parts; with several groups, the
- * destinations are random.
+ * Returns a policy of groups with `each` rules. Each group applies to another source prefix of the same
+ * length. A single group has rules for different destination prefixes of the same length; several groups have
+ * rules for random destinations.
  */
 function policyOf(rules: number, each: number): Policy {
   const random = new Random(rules);

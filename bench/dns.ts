@@ -11,7 +11,8 @@ const ROUNDS = 6;
 const PACED_QPS = 5_000;
 const PACED_ROUNDS = 12;
 /**
- * The fraction of rounds that the medians use: the quarter in which the hypervisor stole the least CPU time.
+ * The fraction of rounds from which medians are taken: the quarter of rounds in which the hypervisor stole
+ * the least CPU time from this machine.
  */
 const QUIET_PART = 0.25;
 const PEERS = ['dnsdist', 'unbound', 'dnsmasq'] as const;
@@ -101,7 +102,7 @@ async function compare(
   try {
     for (const [index, peer] of PEERS.entries())
       proxies.push(await startPeer(topology, folder, peer, 5_301 + index, names, ttl > 0));
-    // A load that is not measured fills the caches of each proxy first.
+    // Load each proxy once without measuring, so that the caches of the proxies are full.
     for (const { port } of proxies) await load(topology, file, port);
     const rates = new Map(proxies.map(({ name }) => [name, [] as Load[]]));
     for (let round = 0; round < ROUNDS; round++) {
@@ -130,8 +131,9 @@ async function compare(
 }
 
 /**
- * Measures the added latency of learning, because Weir sends an answer only after the grants of its addresses
- * are in force. Each policy differs from the previous policy, so that Weir must learn all addresses again.
+ * Measures how much latency learning adds: Weir sends an answer only after the grants of the addresses in the
+ * answer are in force. Each policy differs from the previous policy, so that Weir must learn all addresses
+ * again.
  */
 async function learning(topology: Topology, folder: string): Promise<readonly Row[]> {
   const names = NAMES(10_000);

@@ -10,8 +10,8 @@ const IDLE_CONNECTIONS = 10_000;
 const SAMPLE_MS = 250;
 const SETTLE_MS = 3_000;
 /**
- * The bound for the memory growth of the node while a body of 10 GiB passes, in MiB. Kernel buffers are not
- * counted.
+ * The bound for the growth of the node's resident memory while the node forwards a body of 10 GiB, in MiB.
+ * Resident memory does not contain buffers of the kernel.
  */
 const LARGE_MIB = 64;
 

@@ -17,15 +17,15 @@ const LOADS = [
 ] as const;
 
 /**
- * `cpuUs` is the CPU time for each request. `evenness` is the CPU time of the less busy thread divided by
- * that of the busier thread.
+ * `cpuUs` is the CPU time for each request. `evenness` is the CPU time of the less busy thread divided by the
+ * CPU time of the busier thread.
  */
 type Figures = { readonly perSecond: number; readonly cpuUs: number; readonly evenness: number };
 type Way = { readonly threads: number; readonly site: Site; readonly node: NodeProcess };
 
 /**
- * Measures whether a second service-plane thread doubles the request rate, and whether each request still
- * costs the same CPU time.
+ * Measures how a second service-plane thread changes the request rate and the CPU time of each request, and
+ * how evenly the two threads share the work.
  */
 export const inspectionThreadsBench: Bench = { name: 'inspection-threads', run: measure };
 
@@ -68,8 +68,8 @@ async function compare(ways: readonly Way[], what: string, isNew: boolean): Prom
   const [one, two] = ways as [Way, Way];
   const price = median(two, 'cpuUs') / median(one, 'cpuUs');
   rows.push({ what: `${what}: processor time with 2 threads relative to 1`, value: price, unit: '×', atMost: 1.5 });
-  // Only 64 persistent connections exist, and the kernel may distribute 64 connections unevenly. Therefore
-  // only the rate of new connections has a bound.
+  // The kernel distributes connections over the threads, and may distribute 64 persistent connections
+  // unevenly. Therefore only the measurement with new connections has a bound for `evenness`.
   const bound = isNew ? { atLeast: 0.8 } : {};
   rows.push({
     what: `${what}: less busy thread relative to the other`,

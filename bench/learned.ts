@@ -16,15 +16,15 @@ const HOUR_NS = 3_600_000_000_000n;
 const name = (number: number): string => `h${number}.example.com`;
 
 /**
- * Returns a policy of groups with ten rules. The hostname rules come first and match every port, so that each
- * classification must look up the grants.
+ * Returns a policy of groups with ten rules. The hostname rules come first and match every TCP port, so that
+ * each classification of a packet must look up the grants of the destination address.
  */
 function policyOf(rules: number, sources: number): Policy {
   const random = new Random(rules);
   const groups = rules / 10;
   const members = Array.from({ length: groups }, (): Prefix[] => []);
   for (let source = 0; source < sources; source++) {
-    // Adjacent addresses belong to different groups, so that the source map has one interval for each
+    // Assign adjacent addresses to different groups, so that the source map has one interval for each
     // address.
     members[source % groups]?.push({ address: SOURCES + source, length: 32 });
   }
@@ -110,8 +110,8 @@ function measure(rules: number, addresses: number, atMost: number): Row[] {
 }
 
 /**
- * Measures a lookup of an address that is granted for all `names` names, so that the datapath searches all
- * grants of the address.
+ * Measures the classification of packets to addresses that are granted for all `names` hostnames. The
+ * datapath must then search all grants of the address.
  */
 function measureShared(names: number): Row[] {
   const addresses = 2 ** 12;

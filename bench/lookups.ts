@@ -49,7 +49,8 @@ export function loadForBench(grantCapacity: number): LoadedObject & { readonly t
 
 /**
  * Returns the time to classify one TCP packet with uniformly random addresses, in nanoseconds. The time to
- * generate the addresses is subtracted. The result is the minimum of six runs.
+ * generate the addresses is measured separately and subtracted. Each of the two times is the minimum of six
+ * runs.
  */
 export function timeLookups(
   { object, slots }: LoadedObject,

@@ -50,8 +50,8 @@ if (unknown.length > 0) {
   console.error(`unknown: ${unknown.join(', ')}; there are ${benches.map((bench) => bench.name).join(', ')}`);
   process.exit(2);
 }
-// With `kernel.bpf_stats_enabled` the kernel measures each BPF program, and the measurement adds to the run
-// time in the results.
+// If the sysctl `kernel.bpf_stats_enabled` is on, the kernel measures each run of a BPF program. This
+// measurement makes the programs slower and would distort the results.
 if (readFileSync('/proc/sys/kernel/bpf_stats_enabled', 'utf8').trim() !== '0') {
   console.error('kernel.bpf_stats_enabled is on, and makes programs slower: switch it off first');
   process.exit(2);
@@ -80,7 +80,7 @@ for (const bench of benches.filter(({ name }) => wanted.length === 0 || wanted.i
     continue;
   }
   console.log(tableOf(results[bench.name] ?? []));
-  // Written after each benchmark, so that a later failure loses no figures.
+  // Write the results after each benchmark, so that a later failure loses no figures.
   await writeFile(file, `${JSON.stringify({ machine, results }, null, 2)}\n`);
 }
 const missed = Object.values(results)

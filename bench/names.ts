@@ -44,7 +44,7 @@ function rule(index: number, hostname: HostnamePattern): Rule {
 
 /**
  * Returns a policy of groups with ten hostname rules each. Each group has its own sources. The last group has
- * `regexes` regular expressions and applies to all sources.
+ * `regexes` rules with regular expressions, and applies to all sources.
  */
 function policyOf(names: number, regexes: number): Policy {
   const group = (number: number, rules: readonly Rule[]) => ({
@@ -74,9 +74,9 @@ function policyOf(names: number, regexes: number): Policy {
 type Queries = { readonly sources: Uint32Array; readonly keys: readonly string[] };
 
 /**
- * Returns random lookups. A quarter are names in the rules of the source, a quarter are names below those.
- * The others are names in the rules of other sources and names in no rule. The key strings are decoded from
- * bytes, like the keys of DNS messages.
+ * Returns random DNS lookups. A quarter of the lookups ask for names in rules of the source, and a quarter
+ * for names below these. A quarter ask for names in rules of other sources, and a quarter for names in no
+ * rule. The key strings are decoded from bytes, like the keys of DNS messages.
  */
 function queriesFor(random: Random, names: number, count: number): Queries {
   const sources = new Uint32Array(count);

@@ -11,8 +11,8 @@ import { quantile } from './forward/comparison.js';
 import { residentMiB } from './resident.js';
 
 /**
- * The client's source addresses. The policy allows sources in the lower half of the network and denies
- * sources in the upper half.
+ * The source addresses of the client's datagrams. The policy allows datagrams from the lower half of this
+ * network and denies those from the upper half.
  */
 const NETWORK = '20.0.0.0/15';
 const ALLOWED = '20.0.0.1';
@@ -68,8 +68,9 @@ class Scene {
   }
 
   /**
-   * Sends UDP datagrams from `sources` addresses to `ports` server ports at `rate` per second. Returns the
-   * number of datagrams sent.
+   * Sends UDP datagrams from `sources` addresses, of which `first` is the first, to `ports` ports of the
+   * server. Sends `rate` datagrams per second, or as many as possible if `rate` is 0. Returns the number of
+   * datagrams sent.
    */
   async send(first: string, sources: number, ports: number, rate: number, seconds = SECONDS): Promise<number> {
     const words = [first, sources, ADDRESSES.server, ports, rate, seconds].map(String);
@@ -171,8 +172,8 @@ async function oneReader(scene: Scene, rate: number): Promise<{ read: Read; coun
 async function run(): Promise<readonly Row[]> {
   const scene = await Scene.open();
   try {
-    // Fills the flow table first, so that each new flow in the measurement evicts an old flow and causes two
-    // events.
+    // Fill the flow table before the measurement. Each new flow in the measurement then evicts an old flow,
+    // and so causes two events.
     await scene.send(ALLOWED, SOURCES, PORTS, 100_000, 3);
     const slow = await oneReader(scene, 55_000);
 
@@ -265,8 +266,9 @@ const COST_ROUNDS = 5;
 const MODES = ['off', 'no reader', 'a reader'] as const;
 
 /**
- * Measures the cost of observation: the packets per second that one CPU can send through the node, without
- * observation, without a reader, and with a reader. Each round measures all modes.
+ * Measures the cost of observation: the packets per second that one CPU can send through the node. The modes
+ * are performance mode off, observation without a wiretap reader, and observation with one. Each round
+ * measures all modes.
  */
 async function costs(scene: Scene): Promise<readonly Row[]> {
   const kinds = { 'new flows': PORTS, 'established flows': 4 } as const;

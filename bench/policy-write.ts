@@ -67,9 +67,9 @@ function manyRules(count: number, each: number, port: number, seed = count): Doc
 }
 
 /**
- * Returns the same policy as input of `nft -f`. Each group is a chain, and a verdict map selects the chain by
- * source, because the sources of the groups do not overlap. A rule with two ports becomes two nftables rules.
- * With a port set in a third of the rules, `nft` takes several times as long.
+ * Returns the policy as input of `nft -f`. Each group is a chain, and a verdict map selects the chain by
+ * source, because the sources of the groups do not overlap. A rule with two ports becomes two nftables rules:
+ * with a set of two ports in one rule, `nft` takes several times as long.
  */
 function asNftables({ source_groups: groups }: Document): string {
   const chains = groups.map(({ id, rules }) => {
@@ -118,7 +118,10 @@ async function memoryOf(rig: Rig): Promise<Memory> {
   return { ...node, kernelMapsMiB: mapBytes(node.pid) / 2 ** 20 };
 }
 
-/** A timeout of 60 s, so that a slow write gives a figure and not an error. */
+/**
+ * Options of the section `policy`. The activation timeout of 60 s is so long that a slow policy write gives a
+ * figure and not an error.
+ */
 const LONG_TIMEOUT = { fallback: 'deny', activation_timeout: '60s' };
 
 /**
@@ -132,7 +135,8 @@ async function writes(rig: Rig, path: string, bodies: readonly string[], rounds:
     const reply = await rig.node.request('PUT', path, bodies[round % 2] ?? '');
     times.push(performance.now() - started);
     if (reply.status > 201) throw new Error(`PUT: ${reply.status} ${reply.text.slice(0, 400)}`);
-    // Checks that the new policy is in force: the server answers only at the port that the policy allows.
+    // Check that the new policy is in force: the client gets a reply only from the port that the policy
+    // allows.
     const seen = [await rig.udp(80), await rig.udp(81)];
     const expected = round % 2 === 0 ? ['pong 1', 'silent 1'] : ['silent 1', 'pong 1'];
     if (seen.join() !== expected.join())

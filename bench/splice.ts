@@ -10,8 +10,9 @@ import { quantile } from './forward/comparison.js';
 import { LOAD_CPU, PROXY_CPU } from './inspection/site.js';
 
 /**
- * The benchmark measures bulk transfer at each of these ports, and connections with one reply at the next
- * higher port.
+ * The TCP ports of the server. At each of these ports the benchmark measures bulk transfer, and at the next
+ * higher port it measures connections with one reply. Weir forwards connections to `forwarded`, and splices
+ * those to `spliced`.
  */
 const PORTS = { forwarded: 7_000, spliced: 7_100 } as const;
 const SECONDS = 1.5;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the programs of the benchmarks if a source is newer: BPF programs to dist/bpf/, C programs to
-# dist/bench/.
+# Compiles each C file of the benchmarks that is newer than its result: BPF programs to dist/bpf/, and other C
+# programs to dist/bench/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

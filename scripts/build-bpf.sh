@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the datapath to dist/bpf/weir.bpf.o, and the reader of third-party hooks to
-# dist/bpf/third_party_hooks.bpf.o, when a source is newer.
+# Compiles the datapath to dist/bpf/weir.bpf.o, and the BPF program that reads third-party hooks to
+# dist/bpf/third_party_hooks.bpf.o. Does nothing if weir.bpf.o is newer than all sources and this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,8 @@ fi
 
 source scripts/llvm.sh
 if ! clang=$(find_tool clang) || ! strip=$(find_tool llvm-strip) || [[ ! -e /usr/include/bpf/bpf_helpers.h ]]; then
-  # Without an object the API still runs, and reports the missing datapath.
+  # Exit with 0: without the BPF objects a node still serves the API, and reports that the datapath is
+  # missing.
   echo "build-bpf: the datapath is not compiled: clang, llvm-strip or libbpf-dev is missing (Debian: clang llvm libbpf-dev)." >&2
   exit 0
 fi

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds TypeScript to dist/ and the datapath to dist/bpf/, each only if its sources are newer.
+# Builds TypeScript to dist/ and the datapath to dist/bpf/. Each part is built only if its sources are newer
+# than the last build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Follows the README in a clean clone of HEAD, with the first Node and npm in PATH and an empty npm cache:
 # runs `npm start` twice. Prints the duration of each part and the programs that compiled something. Exits
-# with 1 if a tour failed or if anything other than Weir was compiled. System packages are those of this
-# machine (`npm run setup -- --test`).
+# with 1 if a tour failed or if anything other than Weir was compiled. The clone uses the system packages of
+# this machine, which `npm run setup -- --test` installs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +23,7 @@ follow() {
   return "$status"
 }
 
-# Seconds between the first matches of two patterns.
+# Prints the seconds between the first lines of log $1 that match the patterns $2 and $3.
 between() { awk -v from="$2" -v to="$3" '!a && $0 ~ from { a = $1 } !b && $0 ~ to { b = $1 } END { printf "%.1f", b - a }' "$work/$1.log"; }
 
 follow first
@@ -32,7 +32,7 @@ printf '  packages %s s, compile %s s, tour %s s, all %s s; again %s s\n' \
   "$(between first 'npm packages' 'build: TypeScript')" "$(between first 'build: TypeScript' '> node bin/weir')" \
   "$(between first '> node bin/weir' ' end$')" "$(between first ' begin$' ' end$')" "$(between second ' begin$' ' end$')"
 
-# Starts of compilers, of build tools, and of Node running a build tool.
+# Finds in the traces each start of a compiler, of a build tool, and of Node with a build tool.
 compiler='(cc|gcc|g[+][+]|c[+][+]|clang([+][+])?|cc1(plus)?|collect2|ld([.][a-z]+)?|as|make|ninja|cmake|python[0-9.]*)(-[0-9.]+)?'
 started=$(grep -hE "execve\(\"([^\"]*/)?$compiler\"|\[\"([^\"]*/)?node\", \"([^\"]*/)?(tsc|node-gyp|cnoke)[^\"/]*\"" "$work"/*.trace || true)
 count() { printf '%s\n' "$started" | grep -cE "$1" || true; }

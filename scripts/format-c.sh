@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Formats the C sources by .clang-format. With --check: changes nothing, and fails if a file differs.
+# Formats the C sources as .clang-format requires. With --check, changes nothing, and fails if a file is not
+# formatted so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

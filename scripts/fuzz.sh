@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# dataplane (default): sends mutated frames to the kernel datapath and to a model of it, and compares them.
-# Options: --packets N, --seed N, --processes 1|2.
-# dns: parses mutated DNS answers and queries. Options: as for tls.
-# tls: parses mutated hellos, server flights and certificates. Options: --count N, --seconds N, --seed N,
-# --target NAME.
-# http: compares our HTTP parsers with that of Node on mutated connections: `http N` connections, or `http Ns`
-# seconds. WEIR_SEED repeats a run.
+# Runs one fuzzer, which the first argument names:
+#   dataplane  (default) sends mutated frames to the datapath in the kernel and to a model of the datapath,
+#              and compares the results. Options: --packets N, --seed N, --processes 1|2.
+#   dns        parses mutated DNS answers and queries. Options: as for tls.
+#   tls        parses mutated TLS hellos, server flights and certificates. Options: --count N, --seconds N,
+#              --seed N, --target NAME.
+#   http       compares Weir's HTTP parsers with the parser of Node on mutated connections. `http N` tests N
+#              connections, and `http Ns` runs for N seconds. WEIR_SEED=SEED repeats an earlier run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=dataplane

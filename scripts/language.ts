@@ -88,8 +88,8 @@ function proseOfMarkdown(text: string): Prose[] {
 }
 
 /**
- * Finds the faults in `prose`. A line that continues the sentence of the previous line gets the prefix "…",
- * because the first word of such a line does not begin a sentence.
+ * Finds the faults in `prose`; `lines` are all lines of the file. A line that continues the sentence of the
+ * previous line is searched with the prefix "…", because its first word does not begin a sentence.
  */
 function findings(prose: readonly Prose[], lines: readonly string[]): Finding[] {
   const found: Finding[] = [];

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Runs the tour and a part of the suite on official builds of other Node versions, which are kept in .node/.
-# Prints the total as `N passed, N failed`.
+# Runs the quick start (`weir start`) and some tests on official builds of other Node versions, which are kept
+# in .node/. Prints the total as `N passed, N failed`.
 #   --install       only installs the builds
-#   --lower-bounds  uses the oldest versions that `engines` in package.json allows
-#   --all           uses those and the newest of 20, 22 and 24
-#   --clone         no tests: follows the README in a clean clone of HEAD (scripts/clean-clone.sh),
-#                   on the newest of 20, 22 and 24, or with --all on all
-# Other arguments select the part of the suite.
+#   --lower-bounds  uses the oldest versions of 20, 22 and 24 that `engines` in package.json allows
+#   --all           uses these oldest versions, and the newest versions of 20, 22 and 24
+#   --clone         runs no tests, but follows the README in a clean clone of HEAD (scripts/clean-clone.sh),
+#                   on the newest versions of 20, 22 and 24, or with --all on all versions
+# Other arguments are paths of the tests to run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-# npm is that of the same Node release.
+# The npm version for each Node version: the one that this Node release contains.
 declare -A npm=([20.19.3]=10.8.2 [20.20.2]=10.8.2 [22.16.0]=10.9.2 [22.23.3]=10.9.9 [24.0.0]=11.3.0 [24.21.0]=11.19.0)
 lower_bounds=(20.19.3 22.16.0 24.0.0)
 newest=(20.20.2 22.23.3 24.21.0)
 
-# The whole suite runs on Node 20.
+# The versions to use without an option. Node 20 is not among them, because the whole suite (`npm test`) runs
+# on Node 20.
 versions=(22.23.3 24.21.0)
 parts=()
 only=
@@ -53,7 +54,7 @@ for version in "${versions[@]}"; do
   fi
 done
 [ "$only" = install ] && exit 0
-# The tour runs the built files.
+# The tour (`weir start`) runs the compiled files in dist/, so compile first.
 [ "$only" = clone ] || bash scripts/build.sh || exit 1
 
 log=$(mktemp)

@@ -1,6 +1,6 @@
 #!/bin/busybox sh
-# The first process of the virtual machine of old-kernel.sh. Mounts the host files with an overlay in memory,
-# then runs the tests.
+# The first process of the virtual machine that old-kernel.sh starts. Mounts the files of the host under an
+# overlay in memory, so that writes do not reach the host. Then runs the tests.
 alias b=/bin/busybox
 b mkdir -p /proc /sys /host /new /layer
 b mount -t proc proc /proc

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs tests on the oldest supported kernel, Debian 12's Linux 6.1, in a virtual machine that sees this
-# machine's files and keeps its writes in memory. Arguments are test files. The machine is emulated, so a file
-# takes minutes.
+# Runs tests on the oldest supported kernel, Linux 6.1 of Debian 12, in a virtual machine. The virtual machine
+# reads the files of this machine, and keeps its writes in memory. Arguments are test files. QEMU emulates the
+# CPU, so a test file takes minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,5 +46,5 @@ timeout --foreground -k 10 3000 qemu-system-x86_64 -accel tcg -cpu max,la57=off 
   -kernel "$kernel/root/boot/vmlinuz-"* -initrd "$kernel/initrd" \
   -append "console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 weir_modules=$kernel/root/lib/modules weir_folder=$PWD weir_files=$(IFS=,; echo "${files[*]}")" \
   </dev/null | tee "$output"
-# Vitest prints a terminal sequence before it.
+# Search for the text anywhere in a line, because Vitest may print a terminal sequence before it.
 grep -q 'old-kernel: passed' "$output"

@@ -3,8 +3,8 @@ import { basename } from 'node:path';
 import { boundOf, figureOf, isKept, type Row } from '../bench/bench.js';
 
 /**
- * Copies the figures of benchmark results into the table of docs/performance.md. Each argument is a JSON file
- * in bench/results/.
+ * Copies figures of benchmark results into the existing rows of the table in docs/performance.md. Each
+ * argument is a JSON file of results in bench/results/.
  */
 const PAGE = new URL('../docs/performance.md', import.meta.url);
 const ROW = /^\| ([\w-]+) \| (.+?) \| .*? \| .*? \| \d{4}-\d\d-\d\d \| (`npm run bench -- [\w-]+`) \|$/gm;

@@ -6,10 +6,9 @@ import { join } from 'node:path';
 import ts from 'typescript';
 
 /**
- * Proves that the work tree differs from a commit only in comments: `npm run same-code -- COMMIT`. The
- * JavaScript of `src` and `statecharts`, emitted without comments, must be equal file by file. All sections
- * of the BPF objects must be equal, except `.BTF` and `.BTF.ext`, because these two sections contain line
- * numbers.
+ * Checks that `src` and `statecharts` in the work tree differ from a commit only in comments: `npm run
+ * same-code -- COMMIT`. The JavaScript of each file, emitted without comments, must be equal. All sections of
+ * the BPF objects must be equal, except symbol tables and BTF sections; BTF contains line numbers.
  */
 const [base = 'HEAD'] = process.argv.slice(2);
 const folders = ['src', 'statecharts'];
@@ -32,7 +31,7 @@ function emitted(text: string, fileName: string): string {
   return outputText.replace(/\s+/g, ' ');
 }
 
-/** Compiles one BPF object. Maps the name of each section of code or data to the SHA-256 of the section. */
+/** Compiles one BPF object. Returns the SHA-256 of each compared section, by the name of the section. */
 function sectionsOf(root: string, name: string, folder: string): Map<string, string> {
   const object = join(folder, `${name}.o`);
   const include = `/usr/include/${execFileSync('uname', ['-m'], { encoding: 'utf8' }).trim()}-linux-gnu`;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing, then builds. Prints each action; prints nothing if nothing is to do.
-#   --test   also what only the tests and `npm run check` need
-#   --trials  also what only the tests and the trials need
-#   --bench  also what only the benchmarks need
-#   --old-kernel  also what runs tests on another kernel
+# Installs missing packages and builds Weir. Prints each action; prints nothing if there is nothing to do.
+#   --test        also installs packages that only the tests and `npm run check` need
+#   --trials      also installs packages that only the tests and the trials need
+#   --bench       also installs packages that only the benchmarks need
+#   --old-kernel  also installs packages that only scripts/old-kernel.sh needs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,12 +18,12 @@ node -e '
   exit 1
 }
 
-# command or file → Debian package
+# Each element is a command or file, a colon, and the Debian package that contains it.
 needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
   /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev)
 [[ "${1:-}" = --test || "${1:-}" = --trials ]] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl strace:strace iptables-legacy:iptables dnsmasq:dnsmasq-base dig:bind9-dnsutils
   openssl:openssl python3:python3 nginx:nginx-light h2load:nghttp2-client clang-format-19:clang-format-19)
-# tstclnt and selfserv of NSS, gnutls-cli and gnutls-serv; packet generators
+# The trials use the TLS tools of NSS (tstclnt, selfserv) and GnuTLS, and packet generators.
 [ "${1:-}" = --trials ] && needs+=(selfserv:libnss3-tools gnutls-serv:gnutls-bin
   /usr/lib/python3/dist-packages/scapy:python3-scapy nmap:nmap arping:arping iptables-nft:iptables)
 [ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables
@@ -38,7 +38,8 @@ for need in "${needs[@]}"; do
     *) PATH="$PATH:/usr/sbin:/sbin" command -v "${need%%:*}" >/dev/null || missing+=("${need##*:}") ;;
   esac
 done
-# The package name contains the version of RocksDB.
+# The name of the Debian package of RocksDB contains a version, so search for the library file, and ask apt
+# for the name.
 rocksdb=
 for library in /usr/local/lib/librocksdb.so.* /usr/lib/*-linux-gnu/librocksdb.so.* /usr/lib64/librocksdb.so.* /usr/lib/librocksdb.so.*; do
   if [[ -e "$library" && "$library" =~ [.]so[.]([0-9]+)[.]([0-9]+)$ ]] && ((BASH_REMATCH[1] > 7 || (BASH_REMATCH[1] == 7 && BASH_REMATCH[2] >= 8))); then rocksdb=$library; fi
@@ -75,7 +76,8 @@ if [ "${#missing[@]}" -gt 0 ]; then
     say "installing Debian packages: ${missing[*]}"
     log=$(mktemp)
     if [ -n "${1:-}" ] && [ ! -e /usr/sbin/policy-rc.d ]; then
-      # Servers installed for trials or benchmarks must not start by themselves.
+      # Debian starts an installed server. Prevent this for the servers that tests, trials and benchmarks
+      # need.
       trap 'rm -f /usr/sbin/policy-rc.d' EXIT
       printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
       chmod +x /usr/sbin/policy-rc.d
@@ -92,8 +94,8 @@ fi
 
 if ! cmp -s package-lock.json node_modules/.weir-lock 2>/dev/null; then
   say "installing npm packages (npm ci)"
-  # No package needs its install script. That of `rocksdb` (for one test) compiles it on Node 22 and 24, which
-  # takes more than ten minutes.
+  # No npm package needs its install script. On Node 22 and 24, the install script of `rocksdb` (for one test)
+  # would compile RocksDB, which takes more than ten minutes.
   npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
   cp package-lock.json node_modules/.weir-lock
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the whole suite, or that of another configuration. Prints `N passed, N failed` as its last line.
-# Arguments go to vitest.
+# Runs the whole test suite, and prints `N passed, N failed` as its last line. Arguments go to vitest, for
+# example the path of a test, or `--config FILE` for another suite.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 report=$(mktemp)

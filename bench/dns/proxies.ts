@@ -5,8 +5,8 @@ import { type NodeProcess, startNode } from '#cli/node-process.js';
 import { ADDRESSES, type Topology } from '#cli/topology.js';
 
 /**
- * The DNS proxies share this CPU. The load generator and the upstream servers use `LOAD_CPU`, so that they
- * take no CPU time from the proxies.
+ * The CPU of all DNS proxies under test. The load generator and the upstream server run on `LOAD_CPU`
+ * instead, so that they take no CPU time from the proxies.
  */
 const PROXY_CPU = '1';
 export const LOAD_CPU = '0';
@@ -17,10 +17,7 @@ export const NAMES = (count: number): string[] => Array.from({ length: count }, 
 /** A DNS proxy under test on the node. The client sends queries to UDP port `port`. `end` stops the proxy. */
 export type Subject = { readonly name: string; readonly port: number; end(): Promise<void> };
 
-/**
- * Starts unbound as upstream server. The server resolves each of `names` to a different address from its
- * configuration.
- */
+/** Starts unbound as upstream server. Its configuration file maps each of `names` to a different address. */
 export async function startUpstream(
   topology: Topology,
   folder: string,
@@ -50,8 +47,8 @@ function addressOf(index: number): string {
 }
 
 /**
- * Writes a policy with one rule for each name. If `names` is null, one rule allows every lookup, so that Weir
- * learns no address.
+ * Writes a policy with one rule for each name. If `names` is null, the policy has one rule without a
+ * hostname: it allows every DNS lookup, and Weir learns no address.
  */
 export async function putRules(node: NodeProcess, names: readonly string[] | null): Promise<void> {
   const rules = (names ?? [undefined]).map((name, index) => ({

@@ -11,7 +11,8 @@ const CHANGED_ROUNDS = 20_000;
 const AT_ONCE = 64;
 const PORT = 443;
 /**
- * Each name has an address in this network. The server accepts connections to all addresses of the network.
+ * The upstream server resolves each name to an address in this network. The test server accepts connections
+ * to all addresses of the network.
  */
 const NETWORK = '198.18.0.0/15';
 const program = fileURLToPath(new URL('./rounds-process.js', import.meta.url));
@@ -28,8 +29,8 @@ function failuresIn(failures: Outcome['failures']): number {
 }
 
 /**
- * Runs rounds of a lookup and an immediate connection to the returned address. The bound is 0 failed
- * connections: grants must be in force before the answer.
+ * Runs rounds of a DNS lookup and an immediate connection to the returned address. The bound is 0 failed
+ * connections, because the grant of an address must be in force before the client gets the answer.
  */
 async function run(): Promise<readonly Row[]> {
   const topology = await createTopology('race');
@@ -60,7 +61,8 @@ end))
     };
     const { failures, seconds } = await ask(ROUNDS);
     const failed = failuresIn(failures);
-    // Repeats the rounds while the policy is replaced in a loop. The grants of the first rounds still exist.
+    // Run more rounds while the policy is replaced in a loop. The names that these rounds look up already
+    // have grants from the first rounds.
     let changes = 0;
     let isOver = false;
     const changing = ask(CHANGED_ROUNDS).finally(() => {

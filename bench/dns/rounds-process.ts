@@ -65,15 +65,15 @@ class Asker {
 }
 
 /**
- * Connects to `address` and returns the outcome. The function waits less than one TCP retransmission, so that
- * a dropped SYN counts as a failure.
+ * Connects to `address` and resolves with `open` or the reason of the failure. The time limit is shorter than
+ * the first TCP retransmission, so that a dropped SYN counts as a failure.
  */
 function reach(address: number, port: number): Promise<string> {
   const host = [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff).join('.');
   return new Promise((resolve) => {
     const socket = connect({ host, port });
-    // TCP retransmits a SYN after 1 s, so the timer ends at 0.9 s. `setImmediate` handles pending socket
-    // events first if this process was delayed.
+    // TCP retransmits a SYN after 1 s, so the time limit is 0.9 s. If this process was delayed, a connection
+    // may be open already: `setImmediate` lets pending socket events run first.
     const timer = setTimeout(() => setImmediate(() => finish('first packet lost')), 900);
     const finish = (result: string): void => {
       clearTimeout(timer);
@@ -92,7 +92,8 @@ function reach(address: number, port: number): Promise<string> {
  */
 const [mode = '', ...words] = process.argv.slice(2);
 if (mode === 'serve') {
-  // The backlog is long, because an overflow of the accept queue would count as a failure of the proxy.
+  // The backlog is long. If the accept queue overflowed, the benchmark would count the lost connection as a
+  // failure of the DNS proxy.
   const at = { port: Number(words[0]), host: '0.0.0.0', backlog: 4_096 };
   createServer((socket) => socket.on('error', () => {})).listen(at, () => console.log('serving'));
 } else {

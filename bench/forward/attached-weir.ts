@@ -11,13 +11,13 @@ export type AttachedWeir = { detach(): Promise<void> };
 const COPY_MS = 2_000;
 const LOOK_MS = 20;
 
-/** Settings with which the datapath forwards all packets by the network stack. */
+/** Settings with which the network stack forwards all packets, and the datapath forwards none directly. */
 export const BY_STACK = { forwarding: 'stack' } as const;
 
 /**
  * Starts a datapath on the node of a rig, and waits until the datapath has copied the routes. `settings`
- * replace defaults of the `dataplane` section. Throws if `forwarding` is auto and a third-party hook prevents
- * direct forwarding.
+ * replace defaults of the `dataplane` section. Throws if the routes are not copied in time, or if
+ * `forwarding` is `auto` but the datapath does not forward directly.
  */
 export async function attachWeir(
   rig: Rig,

@@ -10,9 +10,12 @@ type Subject = {
 const MIN_ROUNDS = 15;
 const MAX_ROUNDS = 40;
 const ENOUGH_QUIET = 11;
-/** Maximum time to repeat the measurement until there are enough undisturbed rounds. */
+/**
+ * After this time, the measurement ends even with fewer than `ENOUGH_QUIET` undisturbed rounds, if it has at
+ * least `MIN_ROUNDS` rounds.
+ */
 const MAX_WAIT_MS = 3_000;
-/** A round is undisturbed if its plain runs take at most this factor of the fastest plain runs. */
+/** A round is undisturbed if both of its plain runs took at most `QUIET` times `plainNs`. */
 const QUIET = 1.2;
 const FASTEST = 0.05;
 
@@ -50,7 +53,10 @@ export class Comparison {
     );
   }
 
-  /** Nanoseconds of the plain subject in undisturbed rounds: the 5 % quantile of all rounds. */
+  /**
+   * Nanoseconds per packet or connection of the plain subject without disturbance: the 5 % quantile of all
+   * its runs.
+   */
   get plainNs(): number {
     return quantile(this.#plain, FASTEST);
   }

@@ -2,9 +2,9 @@
 /*
  * Usage: connections CLIENT_NETNS SERVER_NETNS ADDRESS PORT PORTS. For each line of text `COUNT` on
  * standard input, this program opens COUNT short TCP connections, one after the other. Each connection
- * goes from the client's to the server's network namespace: connect, accept, close by both ends. The
- * program then prints the nanoseconds per connection. One thread is client and server, so its CPU also
- * processes all packets between them, during its system calls.
+ * goes from the client's to the server's network namespace: connect, accept, close by both ends. Then
+ * the program prints the nanoseconds per connection. One thread is both client and server, so the CPU of
+ * this thread also processes all packets of the connections, during the system calls of the thread.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

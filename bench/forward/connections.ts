@@ -19,8 +19,8 @@ const PORT = 7_000;
 const PORTS = 8;
 const ROUND = 2_000;
 /**
- * Maximum number of rounds. All connections must fit into the flow table, because the flow of a closed
- * connection stays there for ten seconds.
+ * Maximum number of rounds. The connections of all rounds must fit into the flow table at the same time,
+ * because the flow of a closed connection stays there for ten seconds.
  */
 const ROUNDS = 24;
 const program = join(dirname(builtObject), '../bench/forward/connections');
@@ -36,8 +36,8 @@ class Connections {
 
   static async begin({ topology }: Rig): Promise<Connections> {
     const { client, node, server } = topology;
-    // Limit the number of TIME_WAIT sockets of the server, which closes first. Otherwise their number grows
-    // with each round and slows later rounds down.
+    // Limit the number of TIME_WAIT sockets of the server, which closes each connection first. Otherwise
+    // these sockets would accumulate and slow later rounds down.
     await server.must('sysctl', '-qw', 'net.ipv4.tcp_max_tw_buckets=1000');
     await client.must('sysctl', '-qw', 'net.ipv4.ip_local_port_range=1024 65000');
     const namespaces = [client, server].map(({ name }) => `/run/netns/${name}`);
@@ -63,8 +63,8 @@ class Connections {
 }
 
 /**
- * Ten thousand rules of other sources, and one rule that allows TCP connections from the client to the ports
- * of this benchmark.
+ * Ten thousand permits for other sources, and one permit for TCP connections from the client to the ports of
+ * this benchmark.
  */
 const permits: Permits = [
   ...groupsOfTen(10_000),

@@ -20,8 +20,8 @@ const MANY = 65_536;
 const MARK_MASK = 0x00f0_0000;
 
 /**
- * Measures lower bounds: the cost of an empty BPF program at the hook, and of a BPF program that only marks
- * packets for the guard.
+ * Measures lower bounds of the cost of any datapath. The first is an empty BPF program at the hook. The
+ * second is a BPF program that only marks packets, together with the guard (Weir's nftables rules).
  */
 async function minimumCosts(pair: Pair): Promise<Row[]> {
   const { filtered } = pair;

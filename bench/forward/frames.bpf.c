@@ -31,7 +31,7 @@ struct tuple {
 struct plan {
 	__u8 node_mac[8];
 	__u8 own_mac[8];
-	__u32 tuples;   /* number of elements of the map `tuples` in use; frames use them one after the other */
+	__u32 tuples;   /* number of elements of the map `tuples` in use; each frame uses the next element */
 	__u32 next;
 	__u32 round;    /* number of complete rounds over all tuples; with `new_ports`, each round has a different source port */
 	__u32 new_ports;
@@ -180,7 +180,7 @@ int sink_client(struct __sk_buff *skb)
 	return receive(skb, 1);
 }
 
-/* An empty BPF program: its cost is the minimum of any BPF program at this hook. */
+/* An empty BPF program. The cost of this program is the minimum cost of any BPF program at this hook. */
 SEC("tc")
 int empty(struct __sk_buff *skb)
 {
@@ -201,8 +201,8 @@ struct {
 	__type(value, struct cache_line);
 } cache_lines SEC(".maps");
 
-/* Reads and writes one cache line per flow, at a random position: its cost is the minimum of any flow
- * table.
+/* Reads and writes one cache line per flow, at a random position. The cost of this BPF program is the minimum
+ * cost of any flow table.
  */
 SEC("tc")
 int one_line(struct __sk_buff *skb)
@@ -259,7 +259,9 @@ int replay(struct __sk_buff *skb)
 	return TC_ACT_SHOT;
 }
 
-/* Sets only the mark and priority that the guard requires: the minimum of any datapath with this guard. */
+/* Sets only the mark and priority that the guard (Weir's nftables rules) requires. The cost of this BPF
+ * program is the minimum cost of any datapath with this guard.
+ */
 SEC("tc")
 int mark(struct __sk_buff *skb)
 {

@@ -64,14 +64,14 @@ export type FiveTuple = {
 export type Stream = {
   readonly fromMac: string;
   readonly toMac: string;
-  /** ifindex of the interface that sends the frames, in the network namespace of the calling thread. */
+  /** The index of the interface that sends the frames, in the network namespace of the calling thread. */
   readonly ifindex: number;
   readonly protocol: number;
   readonly tcpFlags?: number;
   readonly reversed?: boolean;
   /**
-   * If true, each round over the five-tuples uses a different source port, so that each frame opens a new
-   * flow.
+   * If true, each round over the five-tuples uses a source port that no earlier round used, so that each
+   * frame opens a new flow.
    */
   readonly newPorts?: boolean;
 };
@@ -118,7 +118,7 @@ export class Frames {
     words[PLAN.round] = 0;
   }
 
-  /** Sends `count` frames through the network stack. Returns nanoseconds per frame. */
+  /** Generates `count` frames, which the interface of `stream` sends. Returns nanoseconds per frame. */
   send(stream: Stream, count: number): number {
     const { words } = this.#plan;
     const bytes = new Uint8Array(words.buffer);
@@ -154,9 +154,9 @@ export class Frames {
   }
 
   /**
-   * Runs a BPF program over `count` UDP packets without a pause between them. The packets seem to come in by
-   * interface `ifindex` of the calling thread's network namespace. Returns nanoseconds per packet. Throws if
-   * the last packet does not pass.
+   * Runs the BPF program `programFd` on `count` UDP packets without a pause between the packets. For the
+   * program, the packets arrive at interface `ifindex` of the calling thread's network namespace. Returns
+   * nanoseconds per packet. Throws if the last packet does not pass.
    */
   replay(programFd: number, ifindex: number, count: number): number {
     const slot = libbpf().bpf_map__fd(this.#map('replayed'));

@@ -7,16 +7,16 @@ export const SHARE = '× unfiltered';
 const UDP = { protocol: IPPROTO.udp };
 const CAPACITY = 65_536;
 /**
- * Limits of a round: ROUND is the number of frames, unless there are more flows. A slow filter gets fewer
- * frames, so that its round takes at most ROUND_MS milliseconds.
+ * Limits of a round. `ROUND` is the number of frames; with more flows than `ROUND`, a round has one frame for
+ * each flow. A slow filter gets fewer frames, so that its round takes about `ROUND_MS` milliseconds.
  */
 const ROUND = 20_000;
 const ROUND_MS = 60;
 const FIRST_LOOK = 200;
 
 /**
- * Two nodes that forward the same traffic alternately: `plain` without a packet filter, `filtered` with a
- * packet filter.
+ * Two nodes that forward the same traffic in turns. The benchmark loads a packet filter on the node
+ * `filtered`, and usually none on the node `plain`.
  */
 export class Pair {
   readonly #comparison = new Comparison();
@@ -47,8 +47,8 @@ export class Pair {
   use(flows: readonly FiveTuple[]): void {
     this.plain.use(flows);
     this.filtered.use(flows);
-    // Send at least one packet of every flow in each round, because a filter may forget an idle flow after a
-    // short time.
+    // Send at least one packet of every flow in each round, because a stateful filter may forget an idle flow
+    // after a short time.
     this.#round = Math.max(ROUND, flows.length);
   }
 

@@ -18,8 +18,8 @@ import {
 
 const NFT = ['nft', '-f', '-'];
 /**
- * Maximum number of rules for the form with one rule per permit. The kernel compares a packet with one rule
- * after the other, so with more rules a packet takes longer than 0.1 ms.
+ * With more rules than this, the benchmark does not measure the form with one nftables rule per permit. The
+ * kernel compares a packet with one rule after the other, which would take longer than 0.1 ms.
  */
 const LINEAR_LIMIT = 10_000;
 const TRACKED = 'ct established first';
@@ -68,8 +68,8 @@ export async function peerShares(): Promise<Row[]> {
     ...(await shares(pair, nftables(100_000), 100_000)),
   ]);
   for (const by of ['iptables-legacy', 'iptables-nft']) {
-    // Use new nodes for each variant of iptables, because netfilter hooks that iptables has registered stay
-    // registered.
+    // Use new nodes for each variant of iptables, because the netfilter hooks of the previous variant stay
+    // registered in its network namespace.
     const measured = await Pair.with(by, async (pair) => {
       const tried = (rules: number): PeerCase => ({
         form: { ...peers.iptables, name: by },
@@ -85,8 +85,8 @@ export async function peerShares(): Promise<Row[]> {
 
 /**
  * Measures the packet rate of Weir divided by that of nftables with connection tracking. One form of the
- * nftables policy is enough: its first rule, `ct state established accept`, accepts all packets of these
- * flows.
+ * nftables policy is enough: in each form, the first rule is `ct state established,related accept` and
+ * accepts all packets of these flows.
  */
 export async function againstTracking(rules: number, flowCount: number): Promise<Row[]> {
   const against = `against nftables with ct, ${rulesAndFlows(rules, flowCount)}`;

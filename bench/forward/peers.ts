@@ -114,7 +114,7 @@ export const concatenatedHash: Form = {
     ),
 };
 
-/** The policy as input of `iptables-restore`. */
+/** Expresses the policy as input of `iptables-restore`, with one rule for each permit. */
 export const iptables: Form = {
   name: 'iptables',
   text: (permits, tracked) =>

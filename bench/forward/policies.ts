@@ -4,8 +4,8 @@ import type { FiveTuple } from './frames.js';
 import { DESTINATIONS, SOURCES } from './rig.js';
 
 /**
- * Allows one source to open flows to one destination. Permits do not overlap, so all forms of a policy give
- * equal verdicts, whatever the order of their rules.
+ * Allows one source prefix to open flows to one destination prefix. Permits do not overlap. Weir and the
+ * other packet filters therefore give equal verdicts, although they order their rules differently.
  */
 export type Permit = {
   readonly source: Prefix;
@@ -19,9 +19,12 @@ export type Permit = {
  */
 export type Permits = readonly (readonly Permit[])[];
 
-/** Default number of flows that exist at the same time. */
+/** The number of flows that exist at the same time in most measurements. */
 export const LIVE = 4_096;
-/** Words in the name of a benchmark row, for policies that are not made by `groupsOfTen`. */
+/**
+ * Words in the name of a benchmark row that describe a policy. The rows of policies from `groupsOfTen` have
+ * no such words.
+ */
 export const SHAPES = {
   exact: 'single source, destination and port each',
   prefixes: 'one group, to /24 and longer',
@@ -133,7 +136,7 @@ function ruleOf({ destination, ports, protocol }: Permit, index: number): Rule {
   };
 }
 
-/** Returns `count` different flows that the policy allows, distributed over all permits. */
+/** Returns `count` flows that the policy allows, each from a randomly chosen permit. */
 export function flowsOf(permits: Permits, count: number): FiveTuple[] {
   const random = new Random(count);
   const flat = permits.flat();
@@ -142,7 +145,8 @@ export function flowsOf(permits: Permits, count: number): FiveTuple[] {
     return {
       source: within(random, source, 32).address,
       destination: within(random, destination, 32).address,
-      // A different source port for each flow, so that flows differ even if their addresses are equal.
+      // Consecutive flows have different source ports, so that the flows differ even if their addresses are
+      // equal.
       sourcePort: 1_024 + (index % 64_000),
       destinationPort: random.between(ports.low, ports.high),
     };

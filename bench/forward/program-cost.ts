@@ -18,8 +18,8 @@ const TUPLES = 1 << 20;
 const QUIET = 1.1;
 
 /**
- * Measures the run time of BPF programs. Also measures the time of the whole frame, which shows whether a
- * round was disturbed.
+ * Measures the run time of BPF programs. Also measures the time to send and forward a frame, which shows
+ * whether other work disturbed the round.
  */
 class Stopwatch {
   readonly #rounds: { readonly label: string; readonly frameNs: number; readonly ns: number }[] = [];
@@ -27,8 +27,8 @@ class Stopwatch {
   constructor(readonly rig: Rig) {}
 
   /**
-   * Measures one round of `count` frames. `read` returns the number and total time of all runs so far. The
-   * method subtracts `lessNs` nanoseconds for each run.
+   * Measures one round of `count` frames. `read` returns the number and total time of all runs of the BPF
+   * programs so far. `round` subtracts `lessNs` nanoseconds for each run.
    */
   round(label: string, count: number, read: () => Runs, lessNs = 0): void {
     const before = read();
@@ -39,8 +39,8 @@ class Stopwatch {
   }
 
   /**
-   * Measures one round of `count` packets, which run the BPF program directly one after the other. The kernel
-   * executes nothing else in between, so every such round counts as undisturbed.
+   * Measures one round in which the kernel runs the BPF program directly on `count` packets, one after the
+   * other. No frame is sent, so there is no `frameNs`, and every such round counts as undisturbed.
    */
   replay(label: string, count: number, programFd: number, lessNs = 0): void {
     this.#rounds.push({ label, frameNs: 0, ns: this.rig.replay(programFd, count) - lessNs });

@@ -47,8 +47,8 @@ export function openIngress(pinPath: string): number {
 }
 
 /**
- * Returns the total runs of all BPF programs whose links are pinned under `pinPath`. This process must have
- * loaded the programs, because the function reads the process's own descriptors.
+ * Returns the number and total time of the runs of all BPF programs whose links are pinned under `pinPath`.
+ * This process must have loaded the programs, because the function reads `/proc/self/fdinfo`.
  */
 export function runsOfPinned(pinPath: string): Runs {
   const ids = linkedPrograms(pinPath);

@@ -23,8 +23,8 @@ export type Send = {
 };
 
 /**
- * A client, a node and a server in a row. The client or the server sends frames. The other end counts and
- * drops them.
+ * A client, a node and a server in a row. The client or the server sends frames through the node. With
+ * `sink`, the other end counts the frames and drops them.
  */
 export class Rig {
   readonly #devices: Record<'client' | 'server' | 'lan' | 'wan', Device>;
@@ -105,8 +105,7 @@ export class Rig {
   }
 
   /**
-   * Attaches the sinks, which from then on count and drop the frames that arrive at the client and the
-   * server.
+   * Attaches BPF programs to the client and the server that count and drop all IPv4 frames that arrive there.
    */
   sink(): void {
     this.#links.push(this.attach('server', 'eth0', 'sink_server', 'tcx_ingress'));
@@ -126,7 +125,7 @@ export class Rig {
 
   /**
    * Sends `count` frames from one end. Returns nanoseconds per frame. Throws if the number of frames that
-   * arrive is not `expected`; null: does not check.
+   * arrive at the other end is not `expected`. If `expected` is null, any number may arrive.
    */
   send(count: number, { from = 'client', ...stream }: Send, expected: number | null = count): number {
     const { frames } = this;

@@ -25,7 +25,10 @@ function open(rig: Rig, flows: readonly FiveTuple[]): number {
   return rig.frames.received('server');
 }
 
-/** Returns the number of flows of which packets still pass in both directions. */
+/**
+ * Sends one packet of each flow in each direction. Returns the smaller number of packets that arrived, which
+ * is the number of flows that still pass in both directions.
+ */
 function alive(rig: Rig, flows: readonly FiveTuple[]): number {
   rig.use(flows);
   const counts = (['client', 'server'] as const).map((from) => {

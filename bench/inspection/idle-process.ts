@@ -4,8 +4,8 @@ import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { PORTS } from './site.js';
 
 /**
- * A process that opens the number of TLS connections in its first argument. The process sends one request on
- * each connection and leaves the connection open. After the last reply the process prints the number of open
+ * A process that opens TLS connections; its first argument is their number. The process sends one request on
+ * each connection and leaves the connection open. After the last reply, the process prints the number of open
  * connections.
  */
 const count = Number(process.argv[2]);

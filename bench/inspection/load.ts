@@ -75,14 +75,14 @@ export async function paced(
     `https://${SERVER_NAME}:${port}/`,
   ];
   await named(site, `rm -f ${log}; exec taskset -c ${LOAD_CPU} h2load ${words.join(' ')}`);
-  // columns of the log: start time in µs, HTTP status, latency in µs
+  // The columns of the log are: start time in µs, HTTP status, latency in µs.
   const lines = (await readFile(log, 'utf8')).trim().split('\n');
   return lines.map((line) => Number(line.split('\t')[2]) / 1_000).filter((ms) => ms > 0);
 }
 
 /**
- * Runs a shell command on the client in a new mount namespace. In this namespace `/etc/hosts` maps the server
- * name to the address of the server.
+ * Runs a shell command on the client in a new mount namespace. In this namespace, `/etc/hosts` is replaced by
+ * a file that maps the server name to the address of the server.
  */
 async function named({ topology, hostsFile }: Site, command: string): Promise<string> {
   const { stdout } = await topology.client.run(

@@ -20,16 +20,16 @@ export type Way = {
 
 const INNER = { squid: 3_130, haproxy: 8_445, mitmproxy: 8_446 } as const;
 /**
- * The number of characters at the end of a proxy's output that an error message has if the proxy does not
- * reply.
+ * If a proxy does not reply, the error message contains this many characters from the end of the proxy's
+ * output.
  */
 const OUTPUT_LIMIT = 4_096;
-/** The user to which squid of the Debian package drops root privileges. */
+/** The user as which squid of the Debian package runs after it has dropped root privileges. */
 const SQUID_USER = 'proxy';
 
 /**
- * Starts the proxies on the node, all on CPU `PROXY_CPU`. An nftables rule redirects the server port of each
- * proxy to the port where the proxy listens.
+ * Starts the proxies on the node, all on CPU `PROXY_CPU`. Each proxy has a server port of its own: an
+ * nftables rule redirects connections to this port to the port where the proxy listens.
  */
 export async function startPeers(site: Site, peers: readonly Peer[]): Promise<readonly Way[]> {
   const { node } = site.topology;
@@ -133,8 +133,8 @@ backend out
 };
 
 /**
- * Returns the certificate and key of the benchmark's CA. haproxy presents the CA certificate itself, because
- * haproxy does not generate certificates.
+ * Returns the certificate and key of the benchmark's CA. In this setup haproxy generates no certificates, and
+ * presents the certificate of the CA to clients.
  */
 function leafOf(bundle: string): string {
   return execFileSync('cat', [bundle], { encoding: 'utf8' });

@@ -4,8 +4,8 @@ import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
 
 /**
- * The proxies use this CPU. The load generator and the servers use `LOAD_CPU`, so that they take no CPU time
- * from the proxies.
+ * The CPU of the proxies under test. The load generator and the server run on `LOAD_CPU` instead, so that
+ * they take no CPU time from the proxies.
  */
 export const PROXY_CPU = '0';
 export const LOAD_CPU = '1';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ERRORS, type ErrorCode, typeOf } from './errors.js';
 
-/** Schemas of responses that several routes share. */
+/** The schema of every error response: problem details (RFC 9457) with the additional members of D28. */
 const ProblemSchema = z
   .object({
     type: z.string().describe('`urn:weir:error:` and the code of the error, see docs/errors.md.'),

@@ -1,7 +1,9 @@
 import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 
-/** Limits of the HTTP server (D2, D37). `DEFAULT_LIMITS` has the values of a node; tests set smaller ones. */
+/**
+ * Limits of the HTTP server (D2, D37). `DEFAULT_LIMITS` has the values of a node; tests set smaller limits.
+ */
 export type ApiLimits = {
   readonly bodyBytes: number;
   readonly policyBodyBytes: number;
@@ -10,8 +12,8 @@ export type ApiLimits = {
   readonly requestTimeoutMs: number;
   readonly policyRequestTimeoutMs: number;
   /**
-   * For how many milliseconds the server reads the rest of a request body after the response. Then the
-   * connection is closed.
+   * For how many milliseconds the server reads the rest of a request body after a response that it sent
+   * before the body was complete. After this time the server closes the connection.
    */
   readonly lingerMs: number;
   readonly headersTimeoutMs: number;
@@ -22,8 +24,8 @@ export type ApiLimits = {
   readonly connections: number;
   readonly requestsPerSocket: number;
   /**
-   * The limit of requests from one client address in `requestWindowMs`. `/health`, `/ready` and `/metrics`
-   * are not counted.
+   * The limit of requests from one client address in `requestWindowMs`. Requests to public routes, such as
+   * `/health` and `/metrics`, are not counted.
    */
   readonly requestsPerWindow: number;
   readonly requestWindowMs: number;
@@ -62,6 +64,9 @@ export type ApiOptions = {
   readonly logger?: FastifyBaseLogger;
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer };
   readonly limits?: Partial<ApiLimits>;
-  /** Returns whether a new connection must be closed immediately. By default no connection is closed. */
+  /**
+   * Returns whether the server must close this new connection immediately. By default the server accepts
+   * every connection up to `connections`.
+   */
   readonly refuses?: (connection: Socket) => boolean;
 };

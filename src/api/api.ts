@@ -23,7 +23,7 @@ declare module 'fastify' {
     policyBody?: true;
   }
   interface FastifyRequest {
-    /** The authenticated client; null if the route is public. */
+    /** The authenticated client. Null if the route is public, and before the client is authenticated. */
     caller: Caller | null;
   }
 }

@@ -9,8 +9,9 @@ const LONGEST = 1_000;
 const CHANGE_NOTHING: readonly (string | undefined)[] = ['createClusterSysdump', 'explainPolicy'];
 
 /**
- * Records refused logins and successful writes as findings. A finding never contains a request body, a token,
- * or a header other than the ETag. Findings are stored, readable through the API and sent to sinks.
+ * Records refused requests (see `isRefusal`) and successful writes as findings. Such a finding contains no
+ * request body, no token, and no header other than the ETag. The node stores findings, returns them through
+ * the API and sends them to sinks.
  */
 export function keepAuditTrail(api: Api, management: Management): void {
   api.addHook('onError', async (request, _reply, error) => {
@@ -41,8 +42,9 @@ export function keepAuditTrail(api: Api, management: Management): void {
 }
 
 /**
- * Returns whether the error is a refused login. A missing token does not count as a login: browsers and
- * probes send requests without a token.
+ * Returns whether the error becomes an `auth_denied` finding: an invalid token, too many failed logins, or a
+ * refusal with status 403. A missing token does not count: browsers and health probes send requests without a
+ * token.
  */
 function isRefusal({ code }: ApiError): boolean {
   return code === 'invalid_token' || code === 'too_many_failed_logins' || ERRORS[code].status === 403;

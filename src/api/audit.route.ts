@@ -52,7 +52,8 @@ export const auditResource: Resource = (api, management) => {
           return reply.type('application/json; charset=utf-8').send(shownPage(page, findings.nodeId));
         }
         const all = { ...filtered, limit: limit ?? Number.POSITIVE_INFINITY };
-        // Read the first page before the response starts. A refusal then still determines the HTTP status.
+        // Read the first page before the response starts: if the node refuses the query, the response can
+        // still have an error status.
         const first = await pageOf(findings, { ...all, limit: Math.min(all.limit, LINES_AT_ONCE) });
         return reply.type(JSON_LINES).send(Readable.from(lines(findings, all, first), { highWaterMark: 1 }));
       },
@@ -67,8 +68,8 @@ async function pageOf(findings: Management['findings'], query: FindingQuery): Pr
 }
 
 /**
- * Yields the findings as JSON Lines, one page at a time. A page is read only after the client has received
- * the previous page.
+ * Yields the findings as JSON Lines, one page at a time. Reads a page only after the stream of the response
+ * has accepted the previous page.
  */
 async function* lines(
   findings: Management['findings'],

@@ -18,8 +18,8 @@ const REASONS: Readonly<Record<string, string>> = {
 const BEARER = /^Bearer +([\w.~+/=-]+) *$/i;
 
 /**
- * Verifies the token of a request and returns the authenticated client, whatever its role is (D36). A valid
- * token is accepted even if other tokens from the same client address failed.
+ * Verifies the token of a request and returns the authenticated client (D36). Does not check the role.
+ * Accepts a valid token even if other tokens from the same client address failed.
  */
 export async function authenticate(
   request: FastifyRequest,
@@ -44,8 +44,8 @@ export async function authenticate(
 }
 
 /**
- * Returns whether the token of a request is still valid. A stream must call this repeatedly, because the
- * token may expire or be revoked while the stream is open.
+ * Returns whether the token of a request is still valid. A stream must call this function repeatedly, because
+ * the token may expire, or an administrator may revoke it, while the stream is open.
  */
 export async function isStillAllowed({ headers }: FastifyRequest, tokens: Management['tokens']): Promise<boolean> {
   const token = BEARER.exec(headers.authorization ?? '')?.[1];
@@ -60,7 +60,7 @@ export async function isStillAllowed({ headers }: FastifyRequest, tokens: Manage
 
 /**
  * Throws `forbidden` if the client's role does not suffice for the route. Clients with any role may request a
- * dry run, because it changes nothing (D7).
+ * dry run, because a dry run changes nothing (D7).
  */
 export function checkRole({ role }: Caller, access: Access, isDryRun: boolean): void {
   if (access !== 'write' || isDryRun || role === 'admin') return;

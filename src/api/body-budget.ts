@@ -2,8 +2,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from './errors.js';
 
 /**
- * Limits the total memory of large request bodies. A body without a declared length counts with the largest
- * allowed size.
+ * Limits the total memory of policy bodies that are received or processed at the same time. A body without a
+ * `Content-Length` counts with the largest allowed size.
  */
 export class BodyBudget {
   #inFlight = 0;
@@ -13,8 +13,9 @@ export class BodyBudget {
   ) {}
 
   /**
-   * Reserves memory for the body of a request. Frees the reservation when the response is sent or the
-   * connection closes. Throws `overloaded` if there is not enough memory.
+   * Reserves memory for the body of a request, until the response is sent or the connection closes. Throws
+   * `overloaded` if other bodies leave too little memory. A body is always accepted while no other body is in
+   * flight.
    */
   take(request: FastifyRequest, reply: FastifyReply): void {
     const bytes = Math.min(Number(request.headers['content-length'] ?? this.largestBytes), this.largestBytes);

@@ -2,8 +2,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from './errors.js';
 
 /**
- * Responds with 408 if the request body has not arrived completely after `timeoutMs`. Node has only one such
- * time limit for the whole server, but routes need different limits.
+ * Responds with 408 if the request body has not arrived completely after `timeoutMs`. Node's own time limit
+ * `requestTimeout` applies to the whole server, but routes need different limits.
  */
 export function startBodyDeadline(request: FastifyRequest, reply: FastifyReply, timeoutMs: number): void {
   const { raw } = request;

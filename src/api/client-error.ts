@@ -11,8 +11,8 @@ export function answerClientError(error: Error & { readonly code?: string }, soc
 }
 
 /**
- * Writes an error response directly to a socket, because there is no response object. Then closes the
- * connection.
+ * Writes an error response directly to a socket and closes the connection. Used for input for which Node
+ * creates no response object: invalid HTTP, or a CONNECT request.
  */
 export function answerProblem(socket: Socket, answer: ApiError): void {
   if (socket.writable) {

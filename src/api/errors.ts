@@ -20,8 +20,8 @@ const entry = (status: number, title: string, when: string, remedy: string): Err
 });
 
 /**
- * All errors of the management API. Their codes must not change. `docs/errors.md` is generated from this
- * table.
+ * All errors of the management API. The codes must not change, because clients compare them. `docs/errors.md`
+ * is generated from this table.
  */
 export const ERRORS = {
   malformed_request: entry(
@@ -292,7 +292,7 @@ export type ProblemLine = {
   readonly message: string;
 };
 
-/** Codes of problems in path and query parameters. Problems in a body have the problem codes of policies. */
+/** Codes of problems in path and query parameters. Problems in a body have codes of `PROBLEM_CODES`. */
 export const PARAMETER_CODES = {
   unknown_parameter: 'The endpoint has no parameter of this name.',
   invalid_parameter: 'The parameter cannot have this value, or was given more than once.',

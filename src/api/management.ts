@@ -20,12 +20,15 @@ import type { Traffic } from './traffic-json.js';
  */
 export type Management = {
   readonly policies: {
-    /** Writes a policy. Returns a `Refusal` for an error of the client, and rejects only for other errors. */
+    /**
+     * Writes a policy. Resolves with a `Refusal` if the node refuses the write for one of the reasons in
+     * `RefusalCode`. Rejects only for other errors, such as a bug.
+     */
     write(write: PolicyWrite): Promise<PolicyOutcome>;
     read(which: PolicyChoice): Promise<StoredPolicy | null>;
     /**
-     * Returns the record of a policy; `body` is the text of one of its source groups. Returns null if the
-     * policy or the source group does not exist.
+     * Returns the record of a policy, with the text of source group `group` as `body` instead of the whole
+     * policy. Returns null if the policy or the source group does not exist.
      */
     readGroup(id: string, group: string): Promise<StoredPolicy | Refusal | null>;
     list(): Promise<readonly PolicyRecord[]>;
@@ -33,8 +36,8 @@ export type Management = {
     generation(): number;
   };
   /**
-   * Explains a decision. `subject` is the token's subject of the client. Questions of different subjects are
-   * processed in turns, so that one client cannot delay all others.
+   * Explains a decision. `subject` is the subject of the client's token. The node answers questions of
+   * different subjects in turns, so that one client cannot delay all other clients.
    */
   explain(question: ExplainQuestion, subject: string): Promise<Explanation | Refusal>;
   readonly performanceMode: {
@@ -53,7 +56,7 @@ export type Management = {
     put(
       write: WrittenBy & { readonly certPem: string; readonly keyPem: string; readonly dryRun: boolean },
     ): Promise<InterceptCaWritten | Refusal>;
-    /** Generates a CA and replaces the stored intercept CA with it. */
+    /** Generates a new intercept CA, which replaces the stored intercept CA. */
     generate(write: WrittenBy): Promise<InterceptCaWritten | Refusal>;
     remove(removal: Pick<WrittenBy, 'expectedRevision'>): Promise<{ readonly kind: 'deleted' } | Refusal>;
   };
@@ -62,8 +65,8 @@ export type Management = {
     issue(request: TokenRequest): Promise<IssuedToken>;
     list(): readonly TokenRecord[];
     /**
-     * Revokes a token. When the promise resolves, the token is already rejected. Returns false if there is no
-     * such token. Revoking a token twice is not an error.
+     * Revokes a token. When the promise resolves, the API already rejects the token. Resolves with false if
+     * there is no such token, and with true if the token was already revoked.
      */
     revoke(id: string): Promise<boolean>;
   };
@@ -84,11 +87,11 @@ export type Management = {
 };
 
 type Wiretap = {
-  /** For how many milliseconds wiretap messages are kept for later readers. */
+  /** For how many milliseconds the node keeps wiretap messages, for readers that connect later. */
   readonly replayMs: number;
   /**
-   * Sends the messages that match the filter to the sink, beginning with messages of the last `replayMs`
-   * milliseconds. The returned `close` ends the stream.
+   * Adds a wiretap reader. The sink first receives the kept messages of the last `replayMs` milliseconds that
+   * match the filter, and then new messages that match. The returned `close` removes the reader.
    */
   read(filter: WiretapFilter, replayMs: number, sink: Sink): { close(): void };
 };
@@ -136,8 +139,8 @@ type PerformanceModeWrite = {
   readonly enabled: boolean;
   readonly author: string;
   /**
-   * The revision that must be stored; omitted if any revision is accepted. With another stored revision, the
-   * write fails with `precondition_failed`.
+   * The revision that the stored setting must have before the write. If omitted, the setting may have any
+   * revision. With another revision, the write fails with `precondition_failed`.
    */
   readonly expectedRevision?: number;
 };
@@ -163,8 +166,9 @@ type IntegrationWrite = {
   };
   readonly author: string;
   /**
-   * The revision that must be stored: 0 if there must be no integration, omitted if any revision is accepted.
-   * With another stored revision, the write fails with `precondition_failed`.
+   * The revision that the stored integration must have before the write; 0 if no integration with this name
+   * may exist. If omitted, any revision is accepted. With another revision, the write fails with
+   * `precondition_failed`.
    */
   readonly expectedRevision?: number;
   /** If true, the write returns its result but stores nothing. */
@@ -194,8 +198,8 @@ type InterceptCaWritten = {
 type WrittenBy = {
   readonly author: string;
   /**
-   * The revision that must be stored: 0 if there must be no CA, omitted if any revision is accepted. With
-   * another stored revision, the write fails with `precondition_failed`.
+   * The revision that the stored CA must have before the write; 0 if no CA may exist. If omitted, any
+   * revision is accepted. With another revision, the write fails with `precondition_failed`.
    */
   readonly expectedRevision?: number;
 };

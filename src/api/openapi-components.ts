@@ -5,8 +5,9 @@ const PREFIX = '#/components/schemas/';
 const INPUT = /Input$/;
 
 /**
- * The OpenAPI generator writes every schema twice: `XInput` for requests and `X` for responses. Replaces
- * `XInput` by `X` where both are equal, and removes components without references.
+ * Removes duplicate schemas from the OpenAPI document. The generator writes every schema twice: `XInput` for
+ * requests and `X` for responses. Where both are equal, this function replaces `XInput` by `X`. Also removes
+ * components without references.
  */
 export function mergeComponents<D extends object>(document: D): D {
   const schemas = { ...((document as Document).components?.schemas ?? {}) };

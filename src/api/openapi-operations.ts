@@ -27,8 +27,8 @@ const DESCRIPTIONS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Completes the OpenAPI description of a request with the required role and the precondition headers. The
- * configuration and the responses of the route determine these values.
+ * Adds the required role and the precondition headers to the OpenAPI description of a request. The role
+ * follows from the access of the route, and the headers follow from the statuses of its responses.
  */
 export function describeRequest(route: RouteOptions, { schema, url }: Transformed): Transformed {
   const access = route.config?.access ?? 'write';
@@ -46,8 +46,8 @@ export function describeRequest(route: RouteOptions, { schema, url }: Transforme
 }
 
 /**
- * Adds descriptions and response headers to the OpenAPI document, which the schemas of response bodies do not
- * contain.
+ * Adds descriptions and headers of responses to the OpenAPI document. The generator does not know them,
+ * because the schemas of the routes describe only response bodies.
  */
 export function describeAnswers<D extends object>(document: D): D {
   const paths = (document as { readonly paths?: Readonly<Record<string, Record<string, Operation>>> }).paths ?? {};

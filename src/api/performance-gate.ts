@@ -2,8 +2,8 @@ import { ApiError } from './errors.js';
 import type { Management } from './management.js';
 
 /**
- * Throws `performance_mode_disabled` if performance mode is disabled. Routes for findings and the wiretap
- * call this (D34).
+ * Throws `performance_mode_disabled` if performance mode is disabled. Routes for findings and for the wiretap
+ * call this function first (D34).
  */
 export async function needPerformanceMode({ performanceMode }: Management): Promise<void> {
   if (!(await performanceMode.read()).enabled) throw new ApiError('performance_mode_disabled');

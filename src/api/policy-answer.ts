@@ -68,8 +68,8 @@ export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyR
 }
 
 /**
- * Sends the response to a write of one source group. The response contains the policy's record and the group;
- * after a removal it has no body.
+ * Sends the response to a write of one source group. The response contains the record of the policy and the
+ * group. After a removal, the response has no body.
  */
 export function answerGroup(
   outcome: PolicyOutcome,

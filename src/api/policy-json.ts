@@ -11,7 +11,7 @@ export function withPolicy({ record, body }: StoredPolicy, extra: Readonly<Recor
 
 /**
  * Builds the JSON of a policy record with one source group as member `source_group`. An empty `body` becomes
- * null: the group was removed.
+ * null: this is the response to a dry run that removes the group.
  */
 export function withGroup({ record, body }: StoredPolicy, extra: Readonly<Record<string, unknown>>): Buffer {
   return withMember('source_group', { ...record, ...extra }, body.length === 0 ? Buffer.from('null') : body);

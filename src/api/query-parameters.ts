@@ -22,21 +22,24 @@ export const listOf = <T>(read: (text: string) => T | undefined, fault: string) 
     .optional();
 
 /**
- * Limits a repeated query parameter to 64 values. For filters that compare each value with very many flows,
- * hits or findings.
+ * Limits a repeated query parameter to 64 values. Used for filters whose values the node compares with very
+ * many findings or wiretap events.
  */
 export const few = (values: readonly unknown[] | undefined): boolean => (values?.length ?? 0) <= 64;
 export const FEW = { error: 'Must be given at most 64 times.' };
 
-/** The query parameter that limits the number of items in a page. */
+/**
+ * The query parameter `limit`: the maximum number of items in a page. `usual` is its default, and `highest`
+ * its largest value.
+ */
 export const pageLimit = (usual: number, highest: number) => {
   const error = `Must be a whole number from 1 to ${highest}.`;
   return z.coerce.number(error).int(error).min(1, error).max(highest, error).default(usual);
 };
 
 /**
- * The query schema of routes without query parameters. It refuses unknown parameters: a misspelt `dry_run`
- * must not cause a real write.
+ * The query schema of routes without query parameters. The schema refuses unknown parameters: a misspelt
+ * `dry_run` must not cause a real write.
  */
 export const noQuery = z.strictObject({});
 
@@ -47,8 +50,8 @@ export const dryRunQuery = z.strictObject({
     .describe('Do everything up to the commit, and change nothing. The role `readonly` may use it too.'),
 });
 /**
- * Returns whether a request asks for a dry run. Runs before the query parameters are validated; a route
- * without dry run refuses the parameter at validation.
+ * Returns whether a request asks for a dry run. The guard calls this function before the query is validated.
+ * A route without dry run refuses the parameter later, at validation.
  */
 export const isDryRun = ({ query }: FastifyRequest): boolean => {
   const { dry_run: asked } = (query ?? {}) as { readonly dry_run?: unknown };

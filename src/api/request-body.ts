@@ -11,8 +11,8 @@ type RoutePart = Pick<Part, 'method' | 'url'> & { readonly schema: unknown; read
 type Reader = ReturnType<typeof validatorCompiler>;
 
 /**
- * Parses a request body from bytes as strict JSON (D1) and validates it with the schema of the route. Used
- * for all routes except routes with a policy body.
+ * Parses a request body from bytes as strict JSON (D1), and validates the body with the schema of the route.
+ * All routes use this function, unless they set another `validatorCompiler`.
  */
 export function readBody(route: RoutePart): Reader {
   const schema = route.schema as z.ZodType;
@@ -20,14 +20,16 @@ export function readBody(route: RoutePart): Reader {
 }
 
 /**
- * Like `readBody`, for a body with alternative schemas. `meant` returns the alternative against which
- * problems are reported.
+ * Like `readBody`, for a route that accepts several kinds of bodies. `meant` returns the schema with which
+ * the given body is validated.
  */
 export function readBodyAs(meant: (body: unknown) => z.ZodType): (route: RoutePart) => Reader {
   return (route) => (route.httpPart === 'body' ? reader(meant) : parameterReader(route));
 }
 
-/** Passes a policy body on as bytes. The policy thread parses it later. */
+/**
+ * Passes a policy body on as bytes, because the policy thread parses the policy later. Refuses an empty body.
+ */
 export function keepBody(route: RoutePart): Reader {
   if (route.httpPart !== 'body') return parameterReader(route);
   return (bytes: unknown) => (isEmpty(bytes as Uint8Array | null) ? { error: emptyBody() } : { value: bytes });
@@ -70,7 +72,10 @@ const emptyBody = () =>
     { pointer: '', code: 'required', message: 'The body is empty; JSON is needed.' },
   ]);
 
-/** Finds `__proto__` keys in a body. zod would ignore such a key instead of refusing it. */
+/**
+ * Returns a problem for each key `__proto__` in a body. The validator zod would ignore such a key, but a
+ * request must not be accepted with keys that the node ignores.
+ */
 function prototypeKeys(value: unknown, path: readonly (string | number)[]): ProblemLine[] {
   if (typeof value !== 'object' || value === null) return [];
   return Object.entries(value).flatMap(([key, member]: [string, unknown]) => {

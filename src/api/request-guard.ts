@@ -42,9 +42,9 @@ export function checkHeaders({ raw }: FastifyRequest, headerCount: number): void
 }
 
 /**
- * Refuses a `Host` header that does not name this node, to prevent DNS rebinding: a malicious web page can
- * make its own name resolve to this node, but still sends that name in `Host`. The IP address on which the
- * connection arrived is always accepted.
+ * Refuses a `Host` header that does not name this node, to prevent DNS rebinding. The owner of a malicious
+ * web page can make the hostname of the page resolve to this node, but the browser still sends this hostname
+ * in `Host`. Loopback names and the IP address on which the connection arrived are always accepted.
  */
 export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string>): void {
   const host = hostnameOf(request.headers.host ?? '');
@@ -56,8 +56,8 @@ export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string>): 
 }
 
 /**
- * Refuses writes that a browser sends for a page of another origin. Clients other than browsers send neither
- * `Origin` nor `Sec-Fetch-Site`.
+ * Refuses writes that a browser sends for a page of another origin. Clients other than browsers usually send
+ * neither `Origin` nor `Sec-Fetch-Site`, so their writes pass.
  */
 export function checkOrigin({ method, headers }: FastifyRequest): void {
   // Check WebSocket upgrades although their method is GET: a page of any origin can open a WebSocket with the

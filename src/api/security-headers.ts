@@ -1,4 +1,7 @@
-/** Headers that every response of the API contains. */
+/**
+ * Headers of all responses that routes of the API send, with errors included. The responses in
+ * `client-error.ts` have headers of their own.
+ */
 export const SECURITY_HEADERS = {
   'x-content-type-options': 'nosniff',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",

@@ -79,8 +79,8 @@ export async function createApi(management: Management, options: ApiOptions): Pr
     socket.destroy();
   });
   api.server.on('drop', () => management.metrics.refusedConnection());
-  // Node silently drops headers above its limit. With a limit of one more, `checkHeaders` sees the surplus
-  // header and refuses the request.
+  // Node silently drops headers above `maxHeadersCount`. With this limit one higher than ours, `checkHeaders`
+  // still sees the surplus header and refuses the request.
   api.server.maxHeadersCount = limits.headerCount + 1;
 
   endAfter(api.server, limits.requestsPerSocket);
@@ -184,8 +184,8 @@ function guard(
     if (access === 'public') return;
     const waitSeconds = await countRequest(request);
     if (waitSeconds !== null) throw new ApiError('rate_limited', undefined, [], { 'retry-after': String(waitSeconds) });
-    // Respond with 404 before Fastify reads the body. Otherwise Fastify would refuse a QUERY request without
-    // a content type with its own error.
+    // Respond with 404 before Fastify reads the body. Otherwise Fastify would send an error of its own for a
+    // request with the method QUERY and no content type.
     if (request.is404) return notFound(request);
     request.caller = await authenticate(request, management.tokens, countFailedLogin);
     checkRole(request.caller, access, isDryRun(request));

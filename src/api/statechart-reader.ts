@@ -1,7 +1,10 @@
 import type { WebSocket } from 'ws';
 import type { Inspection, Statecharts } from '#bus/statecharts.js';
 
-/** The limit of bytes that wait for one slow reader. Above this limit, further messages are dropped. */
+/**
+ * The limit of bytes that wait to be sent to one reader. Above this limit, further messages to the reader are
+ * dropped.
+ */
 const WAITING_BYTES = 1 << 20;
 /** A reader that lost more than this many messages in a row is disconnected. */
 const MOST_DROPPED = 1_000;
@@ -19,7 +22,7 @@ export type ReaderCounts = { readonly open: number; readonly dropped: number; re
 
 /**
  * The clients that inspect the statecharts. Each client first receives all running actors, and then every
- * statechart event.
+ * statechart event. A client that reads too slowly loses messages.
  */
 export class StatechartReaders {
   #open = 0;
@@ -56,8 +59,8 @@ export class StatechartReaders {
       if (dropped > 0) {
         socket.send(JSON.stringify({ type: 'lost', count: dropped }));
         dropped = 0;
-        // Send all actors with their snapshots again: the reader lost messages, so the states that it has are
-        // outdated.
+        // Send all actors with their snapshots again. The reader has lost messages, so the states that the
+        // reader knows may be outdated.
         introduce();
         if (inspection.type !== '@xstate.event') return;
       }

@@ -22,8 +22,8 @@ const CLOSES: Readonly<Record<Parameters<Sink['close']>[0], readonly [code: numb
 };
 
 /**
- * Sends frames as text messages of a WebSocket. Disconnects a client that does not answer a ping within
- * `PING_MS` while no frame waits to be sent.
+ * Sends frames as text messages of a WebSocket. If no frame waits to be sent, pings the client every
+ * `PING_MS`, and disconnects a client that has not answered the previous ping.
  */
 export function webSocketStream(socket: WebSocket, { begin, isAllowed }: Stream): void {
   let isAlive = true;
@@ -52,8 +52,8 @@ export function webSocketStream(socket: WebSocket, { begin, isAllowed }: Stream)
   const stream = begin(sink);
   closeWithToken(socket, isAllowed);
   const pings = setInterval(() => {
-    // While frames wait to be sent, do not disconnect for a missing pong: `STALLED_MS` in readers.ts limits
-    // that time.
+    // While frames wait to be sent, do not disconnect the client for a missing pong: the ping may be queued
+    // behind these frames. `STALLED_MS` in readers.ts limits how long frames may wait.
     if (sink.waiting > 0) isAlive = true;
     else if (!isAlive) socket.terminate();
     else {
@@ -71,7 +71,7 @@ export function webSocketStream(socket: WebSocket, { begin, isAllowed }: Stream)
   });
 }
 
-/** Closes a WebSocket at most `LOOK_MS` after its token became invalid. */
+/** Closes a WebSocket about `LOOK_MS` at the latest after the token of its request has become invalid. */
 export function closeWithToken(socket: WebSocket, isAllowed: Stream['isAllowed']): void {
   const looks = setInterval(async () => {
     if (!(await isAllowed())) socket.close(...CLOSES.token_ended);
@@ -83,13 +83,13 @@ export function closeWithToken(socket: WebSocket, isAllowed: Stream['isAllowed']
 export function eventStream(reply: FastifyReply, { begin, isAllowed }: Stream): void {
   reply.hijack();
   const { raw } = reply;
-  // The client may have disconnected during authentication.
+  // If the client disconnected during authentication, there is no stream to start.
   if (raw.destroyed || raw.socket === null || raw.socket.destroyed) return;
   raw.writeHead(200, {
     ...SECURITY_HEADERS,
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-store',
-    // Tells a reverse proxy such as nginx not to buffer the stream.
+    // This header tells a reverse proxy, such as nginx, not to buffer the stream.
     'x-accel-buffering': 'no',
   });
   raw.write('retry: 1000\n\n');

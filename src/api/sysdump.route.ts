@@ -30,7 +30,7 @@ export const sysdumpResource: Resource = (api, { support }) => {
       if (dump === 'running') throw new ApiError('sysdump_running');
       if (dump === 'closed') throw new ApiError('draining');
       reply.header('content-disposition', `attachment; filename="${dump.fileName}"`).type('application/gzip');
-      // The response is a stream, while the response schema describes the archive; the cast hides this
+      // The body is a stream of bytes, but the response schema declares a string. The cast hides this
       // difference from TypeScript.
       return reply.send(dump.archive as never);
     },

@@ -3,8 +3,9 @@ import websocket from '@fastify/websocket';
 import type { Api } from './api.js';
 
 /**
- * The WebSocket subprotocol of each stream, by path. A client that offers no subprotocol is accepted. A
- * client that offers only other subprotocols is refused.
+ * The WebSocket subprotocol of each stream, by path. A client may offer no subprotocol. If a client offers
+ * only other subprotocols, the server accepts the handshake without a subprotocol, and the client must then
+ * fail the connection (RFC 6455, 4.1).
  */
 const SUBPROTOCOLS: Readonly<Record<string, string>> = {
   '/api/v1/wiretap/stream': 'weir.wiretap.v1',
@@ -21,8 +22,8 @@ const GOODBYE_MS = 1_000;
 
 /** Enables WebSockets for all routes with `websocket: true` that are registered after this call. */
 export async function registerWebSockets(api: Api): Promise<void> {
-  // Close the connection of a refused upgrade request. Node's HTTP timeouts no longer apply to this
-  // connection.
+  // Close the connection after the server has refused an upgrade request. Node's HTTP timeouts do not apply
+  // to this connection, so it would otherwise stay open.
   api.addHook('onResponse', async ({ raw }) => {
     if (upgrades(raw)) raw.socket.destroySoon();
   });
@@ -49,7 +50,7 @@ export async function registerWebSockets(api: Api): Promise<void> {
 }
 
 /**
- * Returns whether the request asks for an upgrade. Node sets the property `upgrade`, but its type
- * declarations lack it.
+ * Returns whether the client requests an upgrade to a WebSocket. Node sets the property `upgrade`, but Node's
+ * type declarations do not contain it.
  */
 const upgrades = (request: IncomingMessage): boolean => (request as { readonly upgrade?: boolean }).upgrade === true;

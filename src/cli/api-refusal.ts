@@ -75,15 +75,16 @@ const OWN = ['?cursor'];
 const flagNamed = (name: string): string => OTHER_FLAGS[name] ?? `--${name.replaceAll('_', '-')}`;
 
 /**
- * Converts an error response to an error. The response contains problem details: a sentence in `error` (D28)
- * and the error code at the end of `type`.
+ * Converts an error response of the API to a `RefusedError`. The response contains problem details: a
+ * sentence in `error` (D28), and the error code at the end of `type`.
  */
 export function refusalOf(status: number, text: string): RefusedError {
   let parsed: z.infer<typeof problemSchema> | undefined;
   try {
     parsed = problemSchema.safeParse(JSON.parse(text)).data;
   } catch {
-    // The text is not JSON: a proxy between this command and the node sent its own response.
+    // The text is not JSON: probably a proxy between this command and the node has sent a response of its
+    // own.
   }
   if (parsed === undefined)
     return new RefusedError(`the server answered with ${status}`, status, undefined, [], undefined);
@@ -110,8 +111,8 @@ function inFlags({ pointer, code, message }: Problem): Problem {
 }
 
 /**
- * Returns the error message: the sentence from the node, or a list if there are several problems. A single
- * problem of a flag names the flag.
+ * Returns the error message: the sentence from the node, or a list if there are several problems. If the only
+ * problem concerns a flag, the message names this flag instead of the query parameter.
  */
 function sentenceOf(error: string, problems: readonly Problem[]): string {
   const [first, ...others] = problems;

@@ -2,7 +2,7 @@ import { type CommandShape, everyCommand, type OptionShape } from './command-sha
 import { OWN_CODES } from './error-output.js';
 import { EXIT_CODES } from './exit-codes.js';
 
-/** Flags that every command has which sends requests to a node. */
+/** Flags of every command that sends requests to a node. */
 const OF_REMOTE = ['--config', '--server', '--token-file'];
 const OF_ALL = ['--help'];
 

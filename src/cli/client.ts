@@ -36,15 +36,15 @@ type Download = {
 };
 
 /**
- * A client of the management API. Methods throw a `RefusedError` with the server's message, or a `CliError`
- * if the server sent no response.
+ * A client of the management API. Methods throw a `RefusedError` with the message of the server if the server
+ * refuses the request. They throw another `CliError` if there is no token or no usable response.
  */
 export type Client = {
   /** Scheme, host and port of the server, for messages to the user. */
   readonly origin: string;
   request(path: string, request?: Request): Promise<unknown>;
   exchange(path: string, request?: Request): Promise<Reply>;
-  /** Requests a response that does not end before `signal` aborts, and returns its chunks. */
+  /** Requests an endless response and returns its chunks. The response ends when `signal` aborts. */
   stream(path: string, accept: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
   /**
    * Downloads a file that the server creates slowly, so no time limit applies. `fileName` comes from the
@@ -54,10 +54,10 @@ export type Client = {
 };
 
 /**
- * Creates a client. The first of these sources sets the server and the token: the flags `--server` and
- * `--token-file`, the node that `--config` describes, the variables `WEIR_SERVER` and `WEIR_TOKEN`, a node on
- * this machine. The token file is read at each request, because a starting node creates its first token only
- * then.
+ * Creates a client. The flags `--server` and `--token-file` select the server and the token. Without them,
+ * the node that `--config` describes is used, then the variables `WEIR_SERVER` and `WEIR_TOKEN`, then a node
+ * on this machine. The client reads the token file at each request, because a starting node may create the
+ * file after this call.
  */
 export function createClient(options: ServerOptions, { environment }: Terminal, timeoutMs = TIMEOUT_MS): Client {
   const node = options.config === undefined ? undefined : nodeOf(options.config, environment);

@@ -29,12 +29,14 @@ export class CliError extends Error {
   }
 }
 
-/** The connection to the server failed. */
+/** Thrown if a request gets no response: the connection failed, or the time limit passed. */
 export class UnreachableError extends CliError {
   override readonly name = 'UnreachableError';
 }
 
-/** A problem. `where` is its position in a file, as `FILE:LINE:COLUMN`. */
+/**
+ * A problem that the error lists. `where` is the position of the problem in a file, as `FILE:LINE:COLUMN`.
+ */
 type PlacedProblem = Problem & { readonly where?: string };
 export type Problem = { readonly pointer: string; readonly code: string; readonly message: string };
 

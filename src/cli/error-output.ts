@@ -20,8 +20,9 @@ export const OWN_CODES = {
 } as const;
 
 /**
- * Returns the form of error messages that the flag `--output` selects. Searches the words without a parser,
- * so that the form also applies to a usage error. In `weir sysdump`, `--output` names a file instead.
+ * Returns the form of error messages that the flag `--output` selects. Searches the command line for the flag
+ * without parsing the command, so that the form also applies to a usage error. In `weir sysdump`, `--output`
+ * names a file instead.
  */
 export function errorFormOf(words: readonly string[]): ErrorForm {
   if (words.includes('sysdump')) return 'table';

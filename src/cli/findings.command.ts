@@ -107,7 +107,10 @@ type Following = {
 
 const OVERLAP_MS = 10_000;
 
-/** Prints new findings until the user interrupts. Prints a finding again whenever its count has increased. */
+/**
+ * Prints the newest findings, and then new findings until the user interrupts the command. Prints a finding
+ * again whenever its count has increased.
+ */
 async function follow({ client, path, filters, options, terminal }: Following): Promise<void> {
   const interruption = terminal.interruption();
   const style = styleOf(terminal);
@@ -130,8 +133,8 @@ async function follow({ client, path, filters, options, terminal }: Following): 
     await terminal.drained();
     const newest = items[0]?.last_seen;
     if (newest !== undefined) {
-      // Request the last `OVERLAP_MS` again: the node may store a finding later than a finding that was seen
-      // after it.
+      // Request the last `OVERLAP_MS` milliseconds again, because the node does not store findings exactly in
+      // the order of `last_seen`.
       since = new Date(Date.parse(newest) - OVERLAP_MS).toISOString();
       known = new Map(items.map((item) => [identityOf(item), item.count]));
     }

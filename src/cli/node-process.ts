@@ -18,17 +18,23 @@ export type NodeProcess = {
   token(): Promise<string>;
   /** Sends one HTTP request to the API with the admin token. */
   request(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
-  /** Resolves when `/ready` reports all checks as passed, except the checks named in `except`. */
+  /**
+   * Resolves when `/ready` reports that all checks pass, except the checks named in `except`. Rejects after
+   * `timeoutMs` or if the node ends.
+   */
   ready(options?: { except?: readonly string[]; timeoutMs?: number }): Promise<void>;
-  /** Sends a signal to the node. Resolves with the exit code when the process has ended. */
+  /**
+   * Sends a signal to the node, and waits until the process has ended. Resolves with the exit code; null if
+   * the signal ended the process, or if the process was not running.
+   */
   end(signal: 'SIGTERM' | 'SIGKILL'): Promise<number | null>;
   /**
-   * Starts the node again with the same data folder and pinned maps. `changed` replaces options for this
-   * start and all later starts.
+   * Kills the node if it runs, and starts it again with the same data folder and pinned maps. `changed`
+   * replaces options for this start and all later starts.
    */
   restart(changed?: Pick<NodeOptions, 'command' | 'without'>): Promise<void>;
   log(): Promise<string>;
-  /** Ends the node and its relay processes, and removes the folder. */
+  /** Kills the node, ends the relay to its API, and removes the folder. */
   remove(): Promise<void>;
 };
 
@@ -37,7 +43,8 @@ type Reply = {
   readonly headers: Headers;
   readonly text: string;
   /**
-   * The parsed JSON of the response, parsed at the first access. Undefined if the content type is not JSON.
+   * The response as parsed JSON. Each access parses the text again. Undefined if the content type is not
+   * JSON.
    */
   readonly body: unknown;
 };
@@ -64,8 +71,8 @@ export type NodeOptions = {
    */
   readonly without?: readonly string[];
   /**
-   * The only capabilities that the node may have, as names without `CAP_`. File capabilities cannot add
-   * others, because the node runs with `no_new_privs`.
+   * The only capabilities that the node may have, as names without `CAP_`. The file capabilities of a program
+   * cannot add more, because the node runs with `no_new_privs`.
    */
   readonly only?: readonly string[];
   /** The user id and group id of the node; root by default. */
@@ -187,7 +194,7 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
 
 /**
  * Returns the beginning of a command line that restricts privileges with `setpriv`. Returns an empty text if
- * nothing is to be restricted.
+ * the options restrict nothing.
  */
 function privileges({ without = [], only, user }: NodeOptions): string {
   const sets = (marked: readonly string[]): string => marked.join(',').toLowerCase();
@@ -204,7 +211,7 @@ function privileges({ without = [], only, user }: NodeOptions): string {
 
 /**
  * Resolves with the first line of text that a child process prints. Rejects if the child process ends before
- * that.
+ * its first line.
  */
 export function firstLine(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {

@@ -19,8 +19,8 @@ export async function readReadiness(client: Client): Promise<Readiness> {
 }
 
 /**
- * Requests readiness reports until the node is ready or the time is over. Returns the last report. Waits for
- * a node that does not respond yet, and throws if it does not respond in time.
+ * Requests readiness reports until the node is ready, `timeoutMs` has passed or `signal` aborts. Returns the
+ * last report. Throws if the node does not respond by then, or refuses the request.
  */
 export async function waitUntilReady(client: Client, timeoutMs: number, signal: AbortSignal): Promise<Readiness> {
   const deadline = performance.now() + timeoutMs;

@@ -2,9 +2,9 @@ import { rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 /**
- * A program that relays TCP between network namespaces over a Unix socket. The quick start uses this program
- * to reach the API of a node in another namespace. Run inside that namespace: `node relay.js SOCKET HOST
- * PORT`.
+ * The program `node relay.js SOCKET HOST PORT` runs in the network namespace of a node. It relays each
+ * connection to the Unix socket SOCKET to HOST:PORT. Processes in other network namespaces can connect to the
+ * Unix socket, and so reach the API of the node. `join` relays between two sockets.
  */
 function join(left: Socket, right: Socket): void {
   for (const [from, to] of [

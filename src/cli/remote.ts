@@ -28,7 +28,7 @@ export function printing(command: Command, forms: readonly Form[] = FORMS): Comm
   return command.addOption(new Option('--output <form>', 'how to print').choices(forms).default(first));
 }
 
-/** Prints a value in the selected form. `text` returns the form `table`. */
+/** Prints a value in the selected form. `text` formats the value for the form `table`. */
 export function print(terminal: Terminal, form: Form, value: unknown, text: () => string): void {
   terminal.out(form === 'table' ? text() : serialised(form, value));
 }

@@ -24,7 +24,10 @@ const manifestSchema = z.looseObject({
 });
 
 type CheckedEntry = {
-  /** The path of the file in the archive. It begins with the folder of the node. */
+  /**
+   * The path of the file in the archive, without the topmost folder. The path begins with the folder of the
+   * node.
+   */
   readonly path: string;
   readonly outcome: string;
   readonly error: string | null;
@@ -32,7 +35,7 @@ type CheckedEntry = {
 };
 export type CheckedArchive = { readonly entries: readonly CheckedEntry[] };
 
-/** Checks a support dump against its manifest while the dump is downloaded. */
+/** Checks during the download that the files of a support dump agree with the manifest of the dump. */
 export class ArchiveCheck {
   readonly #gunzip = createGunzip();
   readonly #files = new Map<string, { readonly size: number; readonly sha256: string }>();

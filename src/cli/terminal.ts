@@ -8,7 +8,7 @@ export type Terminal = {
   readonly colours: boolean;
   out(text: string): void;
   err(text: string): void;
-  /** Resolves when the output accepts more data. */
+  /** Resolves when the output accepts more data, or when the command is interrupted. */
   drained(): Promise<void>;
   /** Reads all of standard input. Throws if the input is larger than the largest policy. */
   input(): Promise<string>;

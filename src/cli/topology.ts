@@ -14,7 +14,7 @@ export type Topology = {
   readonly node: Namespace;
   readonly server: Namespace;
   readonly pinPath: string;
-  /** Ends all processes in the namespaces, and removes the namespaces and the pinned BPF objects. */
+  /** Kills the processes that `start` created, and removes the namespaces and the pinned BPF objects. */
   remove(): Promise<void>;
 };
 
@@ -143,16 +143,16 @@ async function end(child: ChildProcess): Promise<void> {
 }
 
 /**
- * Creates a temporary folder. Its name contains the process id, so that a later run can remove the folder if
- * this process does not.
+ * Creates a temporary folder. The name of the folder contains the process id. If this process ends without
+ * removing the folder, a later run of `createTopology` removes it.
  */
 export function temporaryFolder(tag: string): Promise<string> {
   return mkdtemp(join(tmpdir(), `${PREFIX}${process.pid}-${tag}-`));
 }
 
 /**
- * Removes the namespaces and folders of earlier runs whose processes have ended. The process id is part of
- * each name.
+ * Removes the namespaces, pinned BPF objects and temporary folders of earlier runs whose processes have
+ * ended. The process id is part of each name.
  */
 async function removeStale(): Promise<void> {
   const owners = /^weir-(\d+)-/;

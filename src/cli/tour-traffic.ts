@@ -3,8 +3,8 @@ import { connect, createServer } from 'node:net';
 
 /**
  * Generates test traffic for the quick start and the tests. Run inside a network namespace as
- * `node tour-traffic.js MODE …`. Each mode prints one line of text per event on standard output. It ends when
- * standard input closes. N is the number of the echo or datagram, from 1.
+ * `node tour-traffic.js MODE …`. The program prints one line of text per event on standard output, and ends
+ * when standard input closes. N is the number of the echo or datagram, from 1.
  *
  *     serve PORT…                      a TCP and UDP echo server on each port; prints `ready`
  *     connect ADDRESS PORT [options]   one TCP connection; prints `open` or `refused CODE`, then `pong N` for
@@ -13,8 +13,8 @@ import { connect, createServer } from 'node:net';
  *     connect-udp ADDRESS PORT [options]  a UDP flow with one datagram every --every ms; prints `pong N` for
  *                                      each echo, and `silent N` for each echo later than --timeout
  *
- * Options: --source ADDRESS, --source-port PORT, --timeout MS, --every MS. `connect` without --every ends
- * after one echo; with --every it requests an echo in this interval.
+ * Options: --source ADDRESS, --source-port PORT, --timeout MS, --every MS. Without --every, `connect` ends
+ * after one echo. With --every, `connect` requests the next echo --every ms after each echo.
  */
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 

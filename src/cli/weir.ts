@@ -2,7 +2,7 @@ import { commandTree } from './command-tree.js';
 import { errorFormOf, printError } from './error-output.js';
 import { processTerminal, type Terminal } from './terminal.js';
 
-/** Runs the `weir` command with these arguments. Resolves with its exit code. */
+/** Runs the `weir` command with these arguments. Resolves with the exit code of the command. */
 export async function weir(words: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
   let code: number = 0;
   const form = errorFormOf(words);

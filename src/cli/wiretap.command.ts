@@ -53,8 +53,8 @@ function pathOf(
 }
 
 /**
- * Prints wiretap messages until the user interrupts. Opens the stream again after it ends. Throws if the node
- * refuses the first request.
+ * Prints wiretap messages until the user interrupts the command. If the stream ends, opens another stream.
+ * Throws if the first stream cannot be opened.
  */
 async function listen(client: Client, options: Options, terminal: Terminal): Promise<void> {
   const interruption = terminal.interruption();

@@ -1,8 +1,9 @@
 const NONE: readonly string[] = [];
 
 /**
- * Maps an address to the hostnames for which the DNS proxy granted the address. The most recently granted
- * hostname is first.
+ * Maps each IPv4 address to the last `namesEach` hostnames for which the DNS proxy granted the address. The
+ * most recently granted hostname is first. Above `capacity` addresses, `add` removes the address that was
+ * added longest ago.
  */
 export class AddressNames {
   readonly #names = new Map<number, readonly string[]>();

@@ -7,9 +7,9 @@ import { emptyIdentity } from './findings/no-decider.js';
 import type { RuleNameResolver } from './rule-name-resolver.js';
 
 /**
- * Limits of distinct findings between two calls of `take`: `DETAILED` in total, and `OF_A_SOURCE` per source
- * address. At a limit, further events go into findings without destination, hostname and path; `COARSE`
- * limits their number.
+ * The maximum numbers of findings between two calls of `take`. `DETAILED` limits detailed findings in total,
+ * and `OF_A_SOURCE` limits them per source address. At either limit, further events are merged into coarse
+ * findings, which have no destination, hostname or path. `COARSE` limits the number of coarse findings.
  */
 const DETAILED = 4_096;
 const OF_A_SOURCE = 256;
@@ -24,8 +24,9 @@ type Pending = {
 };
 
 /**
- * Collects connections and requests that were denied, or that audit mode allowed despite a deny. Merges equal
- * events into one finding, and limits the number of findings between two calls of `take` to bound memory.
+ * Collects findings about connections and requests that the service plane denied, or that audit mode allowed
+ * despite a deny. Merges equal events into one finding. Limits the number of findings between two calls of
+ * `take`, to bound memory.
  */
 export class DeniedConnections {
   readonly #ruleNameResolver: RuleNameResolver;
@@ -34,8 +35,9 @@ export class DeniedConnections {
   #ofSource = new Map<number, number>();
   #lost: { count: number; firstMs: number; lastMs: number } | null = null;
   /**
-   * `merged` is the number of events merged into findings since the start. `overflowed` is the number of
-   * events that exceeded the limits of detailed findings.
+   * Both fields count events since this object was created. `merged`: events that became part of a finding.
+   * `overflowed`: events that got no detailed finding because of a limit; each of them became part of a
+   * coarse finding or was lost.
    */
   merged = 0;
   overflowed = 0;
@@ -49,7 +51,10 @@ export class DeniedConnections {
     if (lostDenied > 0) this.#lose(lostDenied, nowMs);
   }
 
-  /** Returns the findings collected since the last call, and removes them from this object. */
+  /**
+   * Returns the findings collected since the previous call of `take`, and removes them from this object. If
+   * events were lost, the last finding is a `gap` that counts them.
+   */
   take(): readonly FindingDelta[] {
     const taken = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
     if (this.#lost !== null) taken.push(gap('service_plane', this.#lost.count, this.#lost.firstMs, this.#lost.lastMs));
@@ -78,8 +83,8 @@ export class DeniedConnections {
   }
 
   /**
-   * Merges the event into a finding without hostname and path. Returns false if there is no room for another
-   * finding.
+   * Merges the event into a coarse finding, which has no destination, hostname or path. Returns false if the
+   * event needs a new coarse finding and `COARSE` of them exist already.
    */
   #addCoarse(key: string, seen: SeenConnection): boolean {
     this.overflowed++;
@@ -131,8 +136,8 @@ function again(pending: Pending, { atMs }: SeenConnection): void {
 }
 
 /**
- * Returns the key of a finding without hostname and path. A client can produce any number of hostnames and
- * paths, so detailed findings alone would need unbounded memory.
+ * Returns the key of the coarse finding of an event. The key contains no destination, hostname or path: a
+ * client can produce any number of these values, and a finding for each would need unbounded memory.
  */
 function lessOf({ kind, source, generation, decider, verdict, reason }: SeenConnection): string {
   return `${kind} ${source} ${generation} ${verdict} ${JSON.stringify([decider, reason])}`;

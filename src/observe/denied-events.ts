@@ -13,28 +13,30 @@ import type { RuleNameResolver } from './rule-name-resolver.js';
 import { AT, startOf, wide } from './wiretap/event-record.js';
 
 /**
- * `DETAILED` is the maximum number of distinct findings between two calls of `take`. At the maximum, further
- * events are merged by rule into findings without addresses and ports; `COARSE` limits their number.
+ * `DETAILED` is the maximum number of findings with addresses between two calls of `take`. At this maximum,
+ * further events are merged by rule into coarse findings, which have no addresses and ports. `COARSE` limits
+ * the number of coarse findings.
  */
 const DETAILED = 4_096;
 const COARSE = 2_048;
 
 /**
- * Where events were lost. `dataplane`: between kernel and observer thread. `source_share`: in the kernel,
- * because the source had used up its event budget.
+ * Where events were lost. `dataplane`: between the kernel and the observer thread, or in this class because
+ * all findings were in use. `source_share`: in the BPF program, because the source of the packets had used up
+ * its event budget.
  */
 type LostAt = 'dataplane' | 'source_share';
 type Pending = {
   readonly hit: number;
   readonly check: number;
   /**
-   * A number is an IPv4 address in host byte order; a string is an IPv6 address. Null in a finding without
-   * addresses.
+   * The source address: a number is an IPv4 address in host byte order, and a string is an IPv6 address. Null
+   * in a coarse finding. `destination` has the same form.
    */
   readonly source: number | string | null;
   readonly destination: number | string | null;
   readonly port: number | null;
-  /** The `kind` word of the event record without the event type; see `AT.kind` in event-record.ts. */
+  /** The 32-bit word at `AT.kind` of the event record (event-record.ts), with the event type set to 0. */
   readonly kind: number;
   readonly icmp: number;
   readonly passed: boolean;
@@ -46,12 +48,15 @@ type Pending = {
 
 const HAS_PORTS = new Set<number>(PORT_PROTOCOLS);
 const REASONS = namesByNumber(DROP_REASON);
-/** Masks the event type out of the `kind` word; the verdict, drop reason and protocol remain. */
+/**
+ * Selects the verdict, drop reason and protocol in the 32-bit word at `AT.kind`, and clears the event type.
+ */
 const KIND_BITS = 0xffff_ff00;
 
 /**
- * Collects denied packets and flows that the kernel reports. Merges equal events into one finding, and limits
- * the number of findings between two calls of `take` to bound memory.
+ * Collects findings from events of the datapath: denied or dropped packets, and packets or flows that audit
+ * mode allowed despite a deny. Merges equal events into one finding. Limits the number of findings between
+ * two calls of `take`, to bound memory.
  */
 export class DeniedEvents {
   readonly #ruleNameResolver: RuleNameResolver;
@@ -59,8 +64,9 @@ export class DeniedEvents {
   #coarse = new Map<string, Pending>();
   #lost = new Map<LostAt, { count: number; firstMs: number; lastMs: number }>();
   /**
-   * `merged` is the number of events merged into findings since the start. `overflowed` is the number of
-   * events that exceeded the limit of findings with addresses.
+   * Both fields count events since this object was created. `merged`: events that became part of a finding.
+   * `overflowed`: events that got no finding with addresses because `DETAILED` was reached; each of them
+   * became part of a coarse finding or was lost.
    */
   merged = 0;
   overflowed = 0;
@@ -79,7 +85,10 @@ export class DeniedEvents {
     if (batch.suppressed > 0) this.#lose('source_share', batch.suppressed, nowMs);
   }
 
-  /** Returns the findings collected since the last call, and removes them from this object. */
+  /**
+   * Returns the findings collected since the previous call of `take`, and removes them from this object. For
+   * lost events, adds one `gap` finding for each value of `LostAt`.
+   */
   take(): readonly FindingDelta[] {
     const taken = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
     for (const [where, { count, firstMs, lastMs }] of this.#lost) taken.push(gap(where, count, firstMs, lastMs));
@@ -100,8 +109,8 @@ export class DeniedEvents {
     const type = u32At(words, at + AT.kind) & 0xff;
     const passed = type === EVENT_TYPE.passed || type === EVENT_TYPE.flow_opened;
     const protocol = kind >>> 24;
-    // Records of opened ICMP flows contain no ICMP type. Only an echo request opens an ICMP flow, so use that
-    // type.
+    // The event record of an opened ICMP flow contains no ICMP type. Only an echo request opens an ICMP flow,
+    // so the finding gets the type of an echo request.
     const details = u32At(words, at + AT.details) & 0xffff;
     const icmp = protocol !== IPPROTO.icmp ? 0 : type === EVENT_TYPE.flow_opened ? ICMP_ECHO_REQUEST : details;
     const port = HAS_PORTS.has(protocol) ? u32At(words, at + AT.ports) >>> 16 : 0;
@@ -177,8 +186,8 @@ const addressText = (address: number | string | null): string | null =>
   typeof address === 'number' ? formatAddress(address) : address;
 
 /**
- * Returns true if the event becomes a finding: a denied or dropped packet, or a packet or flow that audit
- * mode allowed despite a deny (D4).
+ * Returns whether the event becomes a finding: a denied or dropped packet, or a packet or flow that audit
+ * mode allowed despite a deny (D4). `kind` is the 32-bit word at `AT.kind` of the event record.
  */
 function isFinding(kind: number): boolean {
   switch (kind & 0xff) {
@@ -199,7 +208,9 @@ function again(pending: Pending, epoch: number, atMs: number): void {
   pending.lastMs = Math.max(pending.lastMs, atMs);
 }
 
-/** Returns a finding for each lookup that was denied, or that audit mode allowed despite a deny. */
+/**
+ * Returns a finding for each DNS lookup that the policy denied, or that audit mode allowed despite a deny.
+ */
 export function findingsOfLookups(
   lookups: readonly SeenLookup[],
   ruleNameResolver: RuleNameResolver,

@@ -2,8 +2,8 @@ import type { Families } from './families.js';
 import type { DnsStats } from './stats.js';
 
 /**
- * Creates the metrics of the DNS proxy. While the DNS proxy does not run, a scrape does not contain these
- * metrics.
+ * Creates the metrics of the DNS proxy. While the DNS proxy does not run, the metrics without labels are 0
+ * and the metrics with labels have no samples.
  */
 export function dnsMetrics({ gauge, counter }: Families) {
   const queries = counter('weir_dns_queries_total', 'Lookups evaluated, by the verdict of the policy.', 'verdict');

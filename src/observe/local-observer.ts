@@ -18,31 +18,38 @@ import type { ObserverStats } from './stats.js';
 import { type HubOutput, WiretapHub } from './wiretap/hub.js';
 
 /**
- * The store of findings; see `findings/findings-folder.ts`. After a `MergeError` the caller must keep the
- * deltas that were not merged, and merge them later.
+ * The part of the finding store that the observer uses; see `findings/findings-folder.ts`. If `merge` rejects
+ * with a `MergeError`, the caller must pass the deltas that were not stored to a later `merge`.
  */
 export type FindingKeeper = { readonly count: number; merge(deltas: readonly FindingDelta[]): Promise<void> };
 
 export type ObserverOutput = HubOutput & {
   wanted(wanted: Wanted): void;
   /**
-   * `trouble` reports that merging findings failed; a repeated failure with the same message is not reported
-   * again. `relief` reports that merging works again.
+   * `trouble` is called when the store fails to merge findings; the same failure is reported only once until
+   * a merge succeeds. `relief` is called at the first successful merge after a failure.
    */
   trouble(failure: unknown): void;
   relief(code: string, message: string): void;
 };
 
 const MERGE_MS = 1_000;
-/** The greatest fraction of time that merges may take. After a slow merge, the next merge starts later. */
+/**
+ * The largest fraction of time that merges may take. After a slow merge, the observer waits longer than
+ * `MERGE_MS` before the next merge.
+ */
 const MERGE_SHARE = 0.2;
 /**
- * Events of the adopted program have no rule names until this process receives the policy of that program.
- * Findings of such events wait at most this many milliseconds for the names.
+ * A new process first finds the program of the previous process in force (the adopted program), and does not
+ * know its rule names yet. Findings from the datapath and the service plane wait for these names, but only
+ * during the first `NAMELESS_MS` milliseconds of the observer.
  */
 const NAMELESS_MS = 5_000;
 
-/** The observer within one thread: merges events into findings and builds wiretap frames. */
+/**
+ * Merges events into findings, and builds wiretap frames. `observer.worker.ts` runs one instance in the
+ * observer thread.
+ */
 export class LocalObserver {
   readonly hub: WiretapHub;
   readonly #surroundings = new Surroundings();
@@ -55,7 +62,9 @@ export class LocalObserver {
   readonly #startedMs = Date.now();
   #eventConsumer: EventConsumer | undefined;
   /**
-   * Findings that do not come from kernel events or the service plane: DNS denials, audit events and gaps.
+   * Findings that wait for the next merge: DNS denials, audit events, lost DNS lookups, and findings that an
+   * earlier merge did not store. Findings from the datapath and the service plane wait in the two fields
+   * above.
    */
   readonly #waiting = new PendingFindings('observer');
   #timer: NodeJS.Timeout | undefined;
@@ -75,15 +84,15 @@ export class LocalObserver {
     this.lookAtWanted();
   }
 
-  /** Reads kernel events from this source from now on, instead of the previous source. */
+  /** Closes the previous source of kernel events, and reads kernel events from `source` from now on. */
   readEvents(source: EventSource): void {
     this.#eventConsumer?.close();
     this.#eventConsumer = new EventConsumer(source, this.#surroundings, (batch) => this.#see(batch));
   }
 
   see(seen: SeenLookups): void {
-    // Read new rule names now: this lookup may refer to a new policy whose first kernel event has not arrived
-    // yet.
+    // Read the rule names that have arrived. Without this call they are read only with kernel events, and
+    // this DNS lookup may refer to a policy that has caused no kernel event yet.
     this.#eventConsumer?.learn();
     for (const { address, hostname } of seen.named) this.#names.add(address, hostname);
     for (const delta of findingsOfLookups(seen.lookups, this.#ruleNameResolver)) this.#waiting.add(delta);
@@ -106,8 +115,8 @@ export class LocalObserver {
   }
 
   /**
-   * Reports which optional events the wiretap readers need, if that changed. Call this after a reader was
-   * added or removed.
+   * Calls `wanted` of the output if the hub now needs other optional events than at the previous call. Call
+   * this method after each change of the wiretap readers.
    */
   lookAtWanted(): void {
     const { wantsFlows: flows, wantsLookups: lookups, wantsConnections: connections } = this.hub;
@@ -117,7 +126,10 @@ export class LocalObserver {
     this.#output.wanted(wanted);
   }
 
-  /** Resolves when all events received so far are merged into findings. */
+  /**
+   * Merges the events received so far into the stored findings. Also resolves if the store fails or rule
+   * names are still missing; the findings then wait for a later merge.
+   */
   async merge(): Promise<void> {
     await this.#merging;
     this.#merging = this.#merge();
@@ -125,8 +137,8 @@ export class LocalObserver {
   }
 
   /**
-   * Returns the counters of the observer thread. `observer.worker.ts` adds the counters of sinks, and
-   * `Observer` adds the counters of readers.
+   * Returns the counters of this thread. `observer.worker.ts` adds the counters of the sinks (file and
+   * webhook), and `Observer` adds the counters of the wiretap readers.
    */
   counts(): Omit<ObserverStats, 'readers' | 'lostReader' | 'sinks'> {
     const merged = this.#denied.merged + this.#deniedConnections.merged;

@@ -2,8 +2,8 @@ const KEPT_BYTES = 4 << 20;
 const KEPT_MS = 15 * 60_000;
 
 /**
- * Keeps the log lines of the last 15 minutes, at most 4 MiB, for a support dump. Pino writes to this object
- * as an output stream.
+ * Keeps the newest log lines for a support dump: by default those of the last 15 minutes, and at most 4 MiB.
+ * The logger Pino writes to this object as an output stream.
  */
 export class LogRing {
   readonly #lines: { readonly at: number; readonly line: string }[] = [];

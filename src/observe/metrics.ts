@@ -23,8 +23,8 @@ export type MetricFamily = {
 export type Metrics = Omit<WorkMetrics, 'registry'> & {
   readonly contentType: string;
   /**
-   * Returns the metrics in the Prometheus text format. Kernel counters are read at each scrape. If this read
-   * fails, the text contains no kernel counters, and `weir_stats_up` is 0.
+   * Returns the metrics in the Prometheus text format. Each call reads the counters of the node. If this read
+   * fails, `weir_stats_up` is 0, counters without labels are 0, and counters with labels have no samples.
    */
   scrape(): Promise<string>;
   /** Lists every metric family that a scrape can contain, sorted by name. */
@@ -40,8 +40,8 @@ const MISNAMED = ['handles', 'requests', 'resources'].map((of) => `weir_nodejs_a
 export function createMetrics(sources: MetricSources, work = createWorkMetrics()): Metrics {
   const { registry, ...done } = work;
   collectDefaultMetrics({ register: registry, prefix: 'weir_' });
-  // Remove gauges of `prom-client` whose names end in `_total`: that suffix is reserved for counters. Gauges
-  // per type with correct names remain.
+  // Remove three gauges of `prom-client` whose names end in `_total`, because Prometheus reserves this suffix
+  // for counters. The gauges without the suffix, which have a label `type`, remain.
   for (const name of MISNAMED) registry.removeSingleMetric(name);
   const families = familiesOf(registry);
   families.gauge('weir_build_info', 'Version of this build.', 'version').set({ version: sources.version }, 1);
@@ -73,7 +73,7 @@ export function createMetrics(sources: MetricSources, work = createWorkMetrics()
   };
 }
 
-/** Fields of a metric that exist at run time but are missing in the types of `prom-client`. */
+/** Fields that a metric of `prom-client` has at run time, but that its type declarations lack. */
 type MetricShape = {
   readonly name: string;
   readonly help: string;

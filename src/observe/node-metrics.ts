@@ -2,8 +2,8 @@ import type { Families } from './families.js';
 import type { NodeStats, ReadinessReport } from './stats.js';
 
 /**
- * Creates the metrics of readiness and of the kernel counters. While the kernel counters cannot be read, a
- * scrape does not contain them.
+ * Creates the metrics of readiness and of the datapath. If the datapath's counters cannot be read,
+ * `weir_stats_up` is 0. The other metrics without labels then are 0, and those with labels have no samples.
  */
 export function nodeMetrics({ gauge, counter }: Families) {
   const ready = gauge('weir_ready', '1 while every readiness check passes.');

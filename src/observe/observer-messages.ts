@@ -15,8 +15,9 @@ export type ObserverRequests = {
 };
 
 /**
- * Which optional events a wiretap reader needs. The node does not produce an optional event without a reader.
- * `lookups` and `connections` mean allowed ones; denied ones are always produced.
+ * The optional events that the observer needs for wiretap readers or for the replay buffer. The node does not
+ * produce optional events that the observer does not need. `lookups` and `connections` mean allowed ones; the
+ * node always produces the events of denied ones.
  */
 export type Wanted = { readonly flows: boolean; readonly lookups: boolean; readonly connections: boolean };
 
@@ -36,9 +37,11 @@ export type FromObserver =
   | { readonly kind: 'joined'; readonly reader: number; readonly channel: number }
   | { readonly kind: 'wanted'; readonly wanted: Wanted }
   /**
-   * A problem that the operator must see in the log. A message `relief` with the same code reports the end of
-   * the problem.
+   * Reports a problem that the operator must see in the log. `code` is null if the failure has no error code.
    */
   | { readonly kind: 'trouble'; readonly code: string | null; readonly message: string }
-  /** The problem with this code has ended. */
+  /**
+   * Reports that a problem has ended. `code` names this success, for example `findings_stored`, and is not
+   * the code of the problem.
+   */
   | { readonly kind: 'relief'; readonly code: string; readonly message: string };

@@ -2,8 +2,8 @@ import type { Families } from './families.js';
 import type { ObserverStats } from './stats.js';
 
 /**
- * Creates the metrics of the wiretap and of findings. While the observer does not run, a scrape does not
- * contain these metrics.
+ * Creates the metrics of the wiretap and of findings. While the observer does not run, the metrics without
+ * labels are 0 and the metrics with labels have no samples.
  */
 export function observerMetrics({ gauge, counter }: Families) {
   const readers = gauge('weir_wiretap_readers', 'Current wiretap clients.');

@@ -15,28 +15,33 @@ import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 
 export type ObserverEvents = {
   wanted(wanted: Wanted): void;
-  /** Called for a problem that the operator must see. The observer continues to work. */
+  /**
+   * Called for a problem that the operator must see in the log. `code` is null if the failure has no error
+   * code.
+   */
   trouble(code: string | null, message: string): void;
-  /** Called when the problem with this code has ended. */
+  /** Called when a problem has ended. `code` names this success, for example `findings_stored`. */
   relief(code: string, message: string): void;
   /**
-   * Called when an observer thread has started. The new thread has no event source and no hostnames of
-   * addresses yet; the caller must send them.
+   * Called each time `begin` has started a new observer thread. The owner of the observer must then call
+   * `readEvents` with a new event source, and `see` with the hostnames of all granted addresses. The new
+   * thread has neither.
    */
   begun(): void;
 };
 
 /**
- * `close` waits at most this long for findings to be stored. A disk that does not respond must not keep the
- * node from stopping.
+ * The longest time in milliseconds that `close` waits until all findings are stored. A disk that does not
+ * respond must not prevent the node from stopping.
  */
 const CLOSE_MS = 5_000;
 
 type Thread = WorkerClient<ObserverRequests, ToObserver, FromObserver>;
 
 /**
- * Runs the observer in its own thread, so that the API and policy writes never wait for it. When the thread
- * dies, its pending requests fail and its wiretap readers are disconnected. `begin` then starts a new thread.
+ * Runs the observer in a separate thread, so that its work does not block the main thread. When the observer
+ * thread dies, its pending requests fail and its wiretap readers are disconnected. The next call of `begin`
+ * then starts a new thread.
  */
 export class Observer {
   readonly #options: ObserverOptions;
@@ -44,7 +49,10 @@ export class Observer {
   readonly #readers: Readers;
   #thread: Thread | null = null;
   readonly #watchers = new Set<(failure: string | null) => void>();
-  /** Findings that arrived while no observer thread was running. `begin` sends them to the next thread. */
+  /**
+   * Findings that `record` received while no observer thread was running. `begin` sends them to the next
+   * observer thread.
+   */
   readonly #undelivered = new PendingFindings('observer');
   #isClosed = false;
 
@@ -58,7 +66,9 @@ export class Observer {
     });
   }
 
-  /** Starts the observer thread if none is running. Resolves when the thread responds to a request. */
+  /**
+   * Starts the observer thread if none is running. Resolves when the thread has responded to a first request.
+   */
   async begin(): Promise<void> {
     if (this.#isClosed) return;
     if (this.#thread === null) {
@@ -70,8 +80,8 @@ export class Observer {
   }
 
   /**
-   * Calls the listener with the reason each time the observer thread dies. Returns a function that removes
-   * the listener.
+   * Calls the listener with the reason each time the observer thread dies before `close` is called. Returns a
+   * function that removes the listener.
    */
   watch(listener: (failure: string | null) => void): () => void {
     this.#watchers.add(listener);
@@ -80,7 +90,7 @@ export class Observer {
     };
   }
 
-  /** Makes the observer thread read kernel events from this source from now on. */
+  /** Makes the observer thread read kernel events from `source`, instead of the previous source. */
   readEvents(source: EventSource): void {
     this.#send({ kind: 'read_events', source }, portsOf(source));
   }
@@ -108,8 +118,9 @@ export class Observer {
   }
 
   /**
-   * Sends the messages that match the filter to the sink, beginning with messages of the last `replayMs`
-   * milliseconds. The returned `close` ends the stream.
+   * Adds a wiretap reader. The sink first receives the kept messages of the last `replayMs` milliseconds that
+   * match the filter, and then new messages that match. If no observer thread runs, the sink is closed at
+   * once. The returned `close` removes the reader.
    */
   read(filter: WiretapFilter, replayMs: number, sink: Sink): { close(): void } {
     if (this.#thread === null) {
@@ -126,8 +137,8 @@ export class Observer {
   }
 
   /**
-   * Disconnects the readers, stores all findings and ends the thread. Resolves when the findings are stored,
-   * or after `CLOSE_MS`.
+   * Disconnects the wiretap readers, stores all findings and ends the observer thread. Waits at most
+   * `CLOSE_MS` for the store. Reports a failure of the store to `trouble`, and resolves nevertheless.
    */
   async close(): Promise<void> {
     this.#readers.stop();

@@ -12,8 +12,8 @@ export type ObserverOptions = {
   readonly dataDir: string;
   readonly findings: SinkOptions & { readonly retentionMs: number; readonly maxEntries: number };
   /**
-   * For how many milliseconds wiretap messages are kept, so that later readers can receive them. With 0, no
-   * messages are kept.
+   * For how many milliseconds the observer keeps wiretap events, so that readers that connect later can
+   * receive them. With 0, the observer keeps no events.
    */
   readonly replayMs: number;
 };

@@ -1,7 +1,7 @@
 /**
  * Patterns of secrets in free text: a private key in PEM (also inside a JSON string), a JSON web token, and
- * the credentials of an HTTP request. The patterns are a second protection: code that writes text must omit
- * secrets itself.
+ * the credentials of an HTTP request. The patterns are only a second protection: code that writes log lines
+ * or dump files must omit secrets itself.
  */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----[\s\S]*?(-----END \1-----|$)/g, '[private key]'],

@@ -5,16 +5,16 @@ import { deciderAt } from '#policy/model/rule-names.js';
 import type { FindingIdentity } from './findings/finding.js';
 
 /**
- * The rule or default that decided an event, with its names in the policy. All fields are null if no policy
- * decided, or if that policy is no longer known.
+ * The rule or default that decided an event, as names from the policy. All fields are null if no policy was
+ * evaluated, or if the rule names of the policy are no longer kept.
  */
 export type NamedDecider = Pick<FindingIdentity, 'policyId' | 'sourceGroup' | 'rule' | 'decidedBy'>;
 
 const NOBODY: NamedDecider = { policyId: null, sourceGroup: null, rule: null, decidedBy: null };
 
 /**
- * Finds the names of the rule that decided an event. Results for kernel events are cached until another
- * policy is activated.
+ * Finds the names of the rule or default that decided an event. Results of `ofHit` are cached until another
+ * program is in force.
  */
 export class RuleNameResolver {
   readonly #ruleNameHistory: RuleNameHistory;
@@ -26,8 +26,8 @@ export class RuleNameResolver {
   }
 
   /**
-   * Returns the names of the rule with this index in the `hits` map. `check` detects an index that now
-   * belongs to another rule.
+   * Returns the names of the rule that counts at index `hit` of the BPF map `hits`. `check` is a part of the
+   * rule's identity. If the rule at this index now has another identity, all names are null.
    */
   ofHit(hit: number, check: number): NamedDecider {
     const epoch = this.#ruleNameHistory.inForce?.epoch;
@@ -43,22 +43,26 @@ export class RuleNameResolver {
     return decider;
   }
 
-  /** Returns the names of the rule with this verdict word in the program of `generation`. */
+  /**
+   * Returns the names of the rule or default that decided. The verdict word contains its rank in the program
+   * of `generation`.
+   */
   ofWord(generation: number, word: number): NamedDecider {
     const ruleNames = this.#ruleNameHistory.ofGeneration(generation);
     return ruleNames === undefined ? NOBODY : nameAt(ruleNames, rankOf(word));
   }
 
   /**
-   * Returns the fields of `decider`, the rule or default that decided, with the id of the policy of this
-   * generation.
+   * Converts `decider`, the rule or default that decided, to the names of its group and rule. Adds the id of
+   * the policy with this generation.
    */
   ofNames(generation: number, decider: Decider | null): NamedDecider {
     return decider === null ? NOBODY : named(this.#ruleNameHistory.ofGeneration(generation), decider);
   }
 
   /**
-   * Returns the generation of an epoch. Returns null if another process activated the program of this epoch.
+   * Returns the generation of the program with this epoch. Returns null if another process activated the
+   * program, or if its rule names are no longer kept.
    */
   generationOf(epoch: number): number | null {
     return this.#ruleNameHistory.generationOf(epoch) ?? null;

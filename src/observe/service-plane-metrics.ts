@@ -2,14 +2,14 @@ import type { Families } from './families.js';
 import type { ServicePlaneStats } from './stats.js';
 
 /**
- * Refusal reasons for which alerts exist. Their series are initialized with 0: if a series started at its
- * first refusal, `increase()` in an alert would miss that refusal.
+ * Refusal reasons for which alerts exist. Their series are initialized with 0. If a series started at its
+ * first refusal, the function `increase()` in a Prometheus alert would miss that refusal.
  */
 const ALERTED = ['too_many_connections', 'too_many_connections_of_source', 'upstream_untrusted:unknown_issuer'];
 
 /**
- * Creates the metrics of the service plane. While the service plane does not run, a scrape does not contain
- * these metrics.
+ * Creates the metrics of the service plane. While the service plane does not run, the metrics without labels
+ * are 0 and the metrics with labels have no samples.
  */
 export function servicePlaneMetrics({ gauge, counter }: Families) {
   const connections = counter(

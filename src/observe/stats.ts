@@ -1,41 +1,55 @@
-/** A packet and byte counter of the kernel. Both values are 64 bits wide, so they need `bigint`. */
+/**
+ * A packet counter and a byte counter of the datapath. Both values are 64 bits wide, so they need `bigint`.
+ */
 type Counter = { readonly packets: bigint; readonly bytes: bigint };
 
 type DataplaneStats = {
   readonly activeFlows: number;
-  /** The number of active flows that are half open: no reply has arrived. */
+  /**
+   * The number of active flows that are half open: no packet in the reply direction has confirmed the flow.
+   */
   readonly halfOpenFlows: number;
   /**
-   * The last sweep of the flow tables. `agoMs`: milliseconds since the sweep ended. `tookMs`: duration of the
-   * sweep in milliseconds.
+   * The last sweep, in which a BPF timer removed expired flows from the flow tables. `agoMs`: milliseconds
+   * since the sweep ended. `tookMs`: duration of the sweep in milliseconds.
    */
   readonly sweep: { readonly agoMs: number; readonly tookMs: number };
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
   /**
    * Packets of inspected connections. `handed` counts packets that the datapath sent to the service plane.
-   * `joined` counts packets that the datapath forwarded itself after splicing.
+   * `joined` counts packets that the datapath forwarded itself after the service plane had spliced the
+   * connection.
    */
   readonly inspected: { readonly handed: Counter; readonly joined: Counter };
-  /** Dropped packets and bytes by drop reason (D21). */
+  /** Number of dropped packets, and their bytes, by drop reason (D21). */
   readonly drops: Readonly<Record<string, Counter>>;
   /** Packets that passed without a verdict because `dataplane.non_ipv4` allows them. */
   readonly nonIpv4Passed: Counter;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
-  /** Drop reasons with which the datapath currently drops packets of new flows. */
+  /**
+   * Why the datapath refused new flows in the last seconds: the flow table was full, or a source had used up
+   * its share of the table. Empty if the datapath refused none.
+   */
   readonly refusing: readonly ('flow_table_full' | 'flow_share')[];
   /**
-   * Whether passed packets go through the kernel's network stack or are forwarded directly, and the reason
-   * for this choice.
+   * `way`: whether passed packets go through the kernel's network stack, or the datapath forwards them
+   * directly. `reason`: why.
    */
   readonly forwarding: { readonly way: 'stack' | 'direct'; readonly reason: string };
-  /** Whether the datapath routes the first packet of a flow by its copy of the kernel's routes. */
+  /**
+   * Whether the datapath routes the first packet of a flow with its own copy of the routing table, and not
+   * with a lookup in the kernel.
+   */
   readonly routesCopied: boolean;
-  /** Number of addresses that were not granted because the grant table was full. */
+  /**
+   * Number of addresses that the datapath did not grant, since the start of the process, because the grant
+   * table was full.
+   */
   readonly grantsRefused: number;
   /**
-   * Number of events that the kernel sent, lost because the ring buffer was full, or suppressed because the
-   * source had used up its event budget.
+   * Number of events by outcome. `sent`: the BPF programs sent the event. `lost`: the ring buffer was full.
+   * `suppressed`: the source of the packet had used up its event budget.
    */
   readonly events: { readonly sent: bigint; readonly lost: bigint; readonly suppressed: bigint };
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
@@ -60,7 +74,7 @@ export type DnsStats = {
   readonly cacheMisses: number;
   readonly cacheEntries: number;
   readonly cacheBytes: number;
-  /** Number of queries that were refused or not answered, by reason. */
+  /** Number of queries, answers and connections that the DNS proxy refused or dropped, by reason. */
   readonly refused: Readonly<Record<string, number>>;
   readonly upstreams: readonly {
     readonly address: string;
@@ -70,11 +84,17 @@ export type DnsStats = {
     readonly latencyMs: number | null;
   }[];
 };
-/** Counters of the observer since its start. */
+/**
+ * Figures of the observer. The counters start at 0 with each observer thread; only `lostReader` counts since
+ * the start of the process.
+ */
 export type ObserverStats = {
   /** Current number of wiretap clients. */
   readonly readers: number;
-  /** Number of messages in the wiretap frames that were sent. A frame for several readers counts once. */
+  /**
+   * Number of messages in all wiretap frames that the observer built. A frame for several readers counts
+   * once.
+   */
   readonly messages: number;
   /** Number of wiretap messages that a reader did not receive because the reader was too slow. */
   readonly lostReader: number;
@@ -93,7 +113,7 @@ export type ObserverStats = {
     readonly gaps: number;
     readonly overflowed: number;
   };
-  /** Delivery counters of each sink. `name` is the sink's name in the configuration. */
+  /** Counters of the deliveries of findings to each sink. `name` is `file` or `webhook`. */
   readonly sinks: readonly {
     readonly name: string;
     readonly delivered: number;
@@ -103,7 +123,10 @@ export type ObserverStats = {
   }[];
 };
 export type ServicePlaneStats = {
-  /** Number of connections that were allowed, denied or audited without reading their requests. */
+  /**
+   * `allow`, `deny` and `audit`: number of connections that the service plane decided without reading their
+   * HTTP requests, by verdict.
+   */
   readonly allow: number;
   readonly deny: number;
   readonly audit: number;
@@ -115,16 +138,19 @@ export type ServicePlaneStats = {
   /** Number of responses that violated the rule which had allowed their request, by verdict. */
   readonly responsesDeny: number;
   readonly responsesAudit: number;
-  /** Current number of connections. */
+  /** Current number of connections of the service plane. */
   readonly connections: number;
-  /** Number of refused connections and requests by reason. The reasons are a fixed list. */
+  /**
+   * Number of connections and requests that the service plane refused for another reason than a rule's
+   * verdict, by reason. The reasons are a fixed list.
+   */
   readonly refused: Readonly<Record<string, number>>;
   /**
    * Why the CA certificates for servers cannot be read; the service plane continues with the last
    * certificates that it read. Null if there is no fault.
    */
   readonly upstreamCaFault: string | null;
-  /** Why connections cannot be spliced in the kernel. Null if there is no fault. */
+  /** Why the service plane cannot let the kernel splice connections. Null if there is no fault. */
   readonly spliceFault: string | null;
 };
 type ClusterStats = {

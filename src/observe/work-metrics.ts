@@ -2,8 +2,9 @@ import { Registry } from 'prom-client';
 import { familiesOf } from './families.js';
 
 /**
- * The timed phases of a policy write. `write` is the whole duration for the caller. `compile`, `stage` and
- * `flip` are within `write`; `locate` and `explain` are separate requests.
+ * The phases of work on policies whose durations are measured. `write` is a whole policy write, as its
+ * requester waits for it; `compile`, `stage` and `flip` are parts of it. `locate` (reads one source group)
+ * and `explain` belong to other requests.
  */
 const PHASES = ['write', 'compile', 'stage', 'flip', 'locate', 'explain'] as const;
 export type PolicyPhase = (typeof PHASES)[number];
@@ -11,23 +12,26 @@ export type PolicyPhase = (typeof PHASES)[number];
 type ServedRequest = {
   readonly method: string;
   /**
-   * The route pattern, with names in place of parameter values. Not the requested path: each new path would
-   * add a label value, without limit.
+   * The pattern of the route, such as `/api/v1/policies/:id`. With the requested path instead, each new path
+   * would add a label value, without limit.
    */
   readonly route: string;
   readonly status: number;
   readonly seconds: number;
 };
 
-/** Metrics that are updated when an event happens. All other metrics are read from the node at a scrape. */
+/** Metrics that callers update when an event happens. All other metrics get their values at a scrape. */
 export type WorkMetrics = {
   readonly registry: Registry;
   served(request: ServedRequest): void;
-  /** Counts a connection to the API that was closed because there were too many connections. */
+  /**
+   * Counts a connection that the API closed at once: a limit of connections was reached, or no file
+   * descriptor was free.
+   */
   refusedConnection(): void;
   /**
-   * Counts a compiled policy that passed its proof before activation (B5). `disproved` counts a policy that
-   * failed its proof.
+   * Counts a compiled policy that passed its proof before activation (B5); `checked` is the number of packets
+   * in the proof. `disproved` counts a compiled policy that failed its proof.
    */
   proved(proof: { readonly checked: number; readonly complete: boolean }): void;
   disproved(): void;
@@ -94,8 +98,8 @@ export function createWorkMetrics(): WorkMetrics {
     'Writes to the store of policies, settings and tokens, by outcome: `written`, or the code of the failure.',
     'outcome',
   );
-  // Initialize the series with 0: if a series started at its first failure, `increase()` in an alert would
-  // miss that failure.
+  // Initialize these series with 0. If a series started at its first failure, the function `increase()` in a
+  // Prometheus alert would miss that failure.
   for (const outcome of ['written', 'store_no_space', 'store_unavailable', 'store_read_only'])
     storeWrites.inc({ outcome }, 0);
   const storeSeconds = histogram(

@@ -25,7 +25,10 @@ export const KNOWN_VALUES: Readonly<Record<string, readonly string[]>> = {
 export const NODE_VALUES = ['policy-name', 'policy-id', 'group', 'rule', 'token-id', 'hostname'] as const;
 export type NodeValue = (typeof NODE_VALUES)[number];
 
-/** The limit of completions. Above about a hundred completions, shells ask the user before they list them. */
+/**
+ * The maximum number of completions that the hidden command prints. The limit bounds the work of the shell;
+ * no user reads so many.
+ */
 const MOST = 1_000;
 
 const idSchema = z.object({ items: z.array(z.object({ id: z.string(), name: z.string().nullish() })) });
@@ -75,6 +78,7 @@ async function itemsAt(path: string, client: Client): Promise<z.infer<typeof idS
 }
 
 /**
- * The name of the hidden command that the completion scripts call. It requests possible values from the node.
+ * The name of the hidden command that the completion scripts call. The command requests possible values from
+ * the node.
  */
 export const COMPLETE = 'complete';

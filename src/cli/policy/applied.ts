@@ -22,8 +22,8 @@ export type Applied = {
   readonly etag: string | null;
   readonly warnings: readonly Problem[];
   /**
-   * The proof of the new program. Null if no dataplane runs, or if the policy is in singleton form: the API's
-   * response then contains no proof.
+   * The proof of the new program. Null if the write activated nothing or no dataplane runs. Also null if the
+   * API responds in singleton form, because such a response contains no proof.
    */
   readonly proof: z.infer<typeof proofSchema>;
 };
@@ -33,8 +33,8 @@ export const DEFAULT_WAIT = '60s';
 export const DRY_RUN = 'dry_run=true';
 
 /**
- * Adds double quotes around an entity tag if the quotes are missing: shells remove quotes from the command
- * line.
+ * Adds double quotes around an entity tag if the quotes are missing: a shell removes the quotes that the user
+ * types.
  */
 export const quoted = (etag: string): string => (etag === '*' || etag.startsWith('"') ? etag : `"${etag}"`);
 
@@ -53,8 +53,8 @@ export function headersOf(headers: Headers): Pick<Applied, 'dry_run' | 'generati
 }
 
 /**
- * Prints the result. In the form `table`, prints each warning as `placed` formats it. In the forms `json` and
- * `yaml`, the printed value contains the warnings.
+ * Prints the result of a policy write. In the form `table`, prints each warning as `placed` formats it. In
+ * the forms `json` and `yaml`, the printed value contains the warnings.
  */
 export function tell(
   terminal: Terminal,

@@ -60,8 +60,8 @@ export function addApplyCommand(policy: Command, terminal: Terminal): void {
 }
 
 /**
- * Sends a policy to the node. `etag` is the ETag that the stored policy must have; undefined if any is
- * accepted.
+ * Sends a policy to the node. `etag` is the ETag that the stored policy must have. If `etag` is undefined,
+ * the write replaces any stored policy.
  */
 async function put(
   client: Client,

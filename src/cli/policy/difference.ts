@@ -101,8 +101,8 @@ const placesOf = (items: readonly Item[]) => new Map(items.map((item, place) => 
 function movedIds(ids: readonly string[], newPlaces: ReadonlyMap<string, number>): Set<string> {
   const places = ids.map((id) => newPlaces.get(id) ?? 0);
   /**
-   * For each length of an increasing subsequence, the index of the smallest value with which a subsequence of
-   * this length can end.
+   * `ends[n]` is an index into `places`. Of all increasing subsequences with n + 1 elements so far, the one
+   * that ends at this index has the smallest last element.
    */
   const ends: number[] = [];
   const before: (number | undefined)[] = [];
@@ -121,7 +121,7 @@ function movedIds(ids: readonly string[], newPlaces: ReadonlyMap<string, number>
   return moved;
 }
 
-/** Fields whose values are compared without letter case (D2). */
+/** Fields whose values are compared without regard to letter case (D2). */
 const WORDS = new Set(['action', 'default_action', 'default_policy', 'proto', 'tls13_uninspectable']);
 
 function compareFields(

@@ -62,15 +62,16 @@ export function atLines(refused: RefusedError, source: Source, prefix = ''): Cli
 }
 
 /**
- * Converts a policy to singleton form. The groups of an envelope have no mode of their own, so each gets the
- * mode of the envelope.
+ * Converts a policy to singleton form. The groups in an envelope have no mode, so each group gets the mode of
+ * the envelope.
  */
 export function singletonOf({ form, value }: Pick<PolicyText, 'form' | 'value'>): Readonly<Record<string, unknown>> {
   if (form === 'singleton') return value;
   const policy = (value.policy ?? {}) as Readonly<Record<string, unknown>>;
   const { source_groups: groups } = policy;
   if (!Array.isArray(groups)) return policy;
-  // A group has no mode `disabled`. Use `enforce`, the mode that the groups have once the policy is enforced.
+  // A group cannot have the mode `disabled`. Give the groups the mode `enforce` instead, as if the policy
+  // were enforced.
   const mode = value.mode === 'disabled' ? 'enforce' : value.mode;
   return { ...policy, source_groups: groups.map((group: object) => ({ mode, ...group })) };
 }

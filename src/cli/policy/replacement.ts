@@ -22,9 +22,9 @@ const FIX =
   'give --replace to go on, or --name to say which policy is written; `weir policy diff` shows what would change';
 
 /**
- * Asks the user before a document replaces an active policy that the document does not name. Throws if the
- * user refuses or there is no terminal. Resolves with the ETag that the replaced policy must still have, or
- * with undefined if no check is needed.
+ * Asks the user before a document replaces an active policy that the document does not name; a dry run only
+ * prints a warning. Throws if the user declines or cannot be asked. Resolves with the ETag that the replaced
+ * policy must still have at the write; undefined if any ETag is accepted.
  */
 export async function consentTo(
   write: Write,

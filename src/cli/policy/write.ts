@@ -45,8 +45,8 @@ export function writeOf(source: Source, { name, mode }: Overrides): Write {
 }
 
 /**
- * Returns the request for an envelope without a name. Its path contains the id, which `weir policy get`
- * prints.
+ * Returns the request for an envelope without a name. The path of the request contains the id in the
+ * envelope, which `weir policy get` prints for a policy without a name.
  */
 function ofUnnamed({ value }: Source, id: string, mode: string | undefined): Write {
   const { id: _, ...envelope } = value;

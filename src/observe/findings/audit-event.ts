@@ -2,8 +2,8 @@ import type { FindingDelta, WriteResponse } from './finding.js';
 import { emptyIdentity } from './no-decider.js';
 
 /**
- * A request to the management API that becomes a finding. An audit event never contains a request body, a
- * token, or a response header other than the ETag.
+ * A request to the management API that becomes a finding: a refused request, or a successful write. An audit
+ * event never contains a request body, a token, or a response header other than the ETag.
  */
 export type AuditEvent = AuthDenied | ConfigChange;
 
@@ -16,8 +16,8 @@ type AuthDenied = {
   /** The operation id of the API's OpenAPI document. Null if the API does not have the requested path. */
   readonly operation: string | null;
   /**
-   * The path template of the route, with names in place of parameter values. Guessed parameter values thus do
-   * not create new findings.
+   * The path pattern of the route, such as `/api/v1/policies/:id`; null if no route has the path. With the
+   * requested path instead, a client could create a new finding with each guessed id.
    */
   readonly target: string | null;
   readonly remote: string;
@@ -26,7 +26,7 @@ type ConfigChange = WriteResponse & {
   readonly type: 'config_change';
   readonly actor: string | null;
   readonly operation: string | null;
-  /** The path and query of the request to the management API. */
+  /** The path and query of the request to the management API, at most 1,000 characters. */
   readonly target: string;
   readonly remote: string;
 };

@@ -30,8 +30,9 @@ export type FindingQuery = {
 
 /**
  * A page of findings, newest first; findings of the same millisecond are ordered by id. One query examines
- * about a thousand findings at most, so a page may be empty although more findings follow. A finding that is
- * seen again during a walk through the pages moves to the front, so the walk may miss the finding.
+ * about a thousand findings at most, so a page may be empty although more findings follow. If an event
+ * updates a finding during a walk through the pages, the finding moves to the front, and the walk may miss
+ * the finding.
  */
 export type FindingPage = {
   readonly items: readonly Finding[];
@@ -40,8 +41,8 @@ export type FindingPage = {
 };
 
 /**
- * Returns whether a finding matches the lists of the filter. Ignores the time bounds, which the index already
- * applies.
+ * Returns whether a finding matches the lists of the filter. Ignores the time bounds, because the walk over
+ * the index already applies them.
  */
 export function fits(filter: FindingFilter, finding: FindingDelta): boolean {
   return (

@@ -29,8 +29,8 @@ export function findingId(of: FindingIdentity): string {
     of.actor,
     of.operation,
     of.target,
-    // A null reason must not change the hash: findings of older builds had no field `reason`, and the ids of
-    // these findings must stay valid.
+    // Leave a null reason out of the hash. Older builds stored findings without the field `reason`, and an
+    // equal event must still get the same id.
     ...(of.reason === null ? [] : [of.reason]),
   ];
   return createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, ID_DIGITS);

@@ -1,7 +1,9 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import type { Finding, FindingType } from './finding.js';
 
-/** A finding as JSON, as API responses contain it and as sinks (file or webhook) receive it (D31). */
+/**
+ * The JSON form of a finding in API responses and in deliveries to sinks, which are files or webhooks (D31).
+ */
 export type ShownFinding = {
   id: string;
   finding_type: FindingType;

@@ -17,11 +17,12 @@ export type FindingStoreOptions = {
    * are removed.
    */
   readonly maxEntries: number;
-  /** Names of the sinks that receive every change of a finding. */
+  /** Names of the sinks (file or webhook) that receive every change of a finding. */
   readonly sinks: readonly string[];
   /**
    * The maximum number of changes that the store keeps for a sink (file or webhook) that accepts no
-   * deliveries.
+   * deliveries. Above the maximum, the store drops the oldest changes for this sink, and reports them as a
+   * `gap` finding.
    */
   readonly outboxEntries?: number;
   /** Returns the current time in milliseconds since 1970. */
@@ -30,8 +31,8 @@ export type FindingStoreOptions = {
 
 export type FindingStore = {
   /**
-   * Adds deltas to the stored findings, and removes findings that are too old. Rejects with a `MergeError`.
-   * The caller collects deltas and calls `merge` about once a second, even without deltas, so that old
+   * Adds deltas to the stored findings, and removes findings that are too old. Rejects with a `MergeError` if
+   * the store fails. The caller must call `merge` about once a second, even without deltas, so that old
    * findings are removed.
    */
   merge(deltas: readonly FindingDelta[]): Promise<void>;
@@ -70,14 +71,14 @@ type State = { readonly format: number; readonly count: number } & OutboxEnds;
 type Named = { readonly id: string; readonly delta: FindingDelta };
 
 /**
- * Opens a finding store over `kv`, which no other code may write. Closing the finding store closes `kv`.
- * Throws `store_damaged` if a stored value cannot be read.
+ * Opens a finding store on `kv`. No other code may write to `kv`. Closing the finding store closes `kv`.
+ * Throws `store_damaged` if a stored value cannot be read, or if another build wrote another format.
  */
 export async function openFindingStore(kv: KvStore, options: FindingStoreOptions): Promise<FindingStore> {
   const now = options.now ?? Date.now;
   const stored = await kv.get(STATE);
-  // Positions of outbox entries must keep rising even if a new store replaces a lost store. A new store
-  // therefore starts at the current time in microseconds.
+  // Positions of outbox entries must rise even if an empty store replaces a lost store, because sinks see
+  // these positions. An empty store therefore starts at the current time in microseconds.
   const state = stored === null ? emptyState(now() * 1_000) : decodeJson<State>(stored);
   if (state.format !== FORMAT) {
     const message = `open the findings: their format is ${state.format}, and this build knows format ${FORMAT}`;
@@ -97,8 +98,9 @@ class Ledger implements FindingStore {
   readonly #listeners = new Set<() => void>();
   #state: State;
   /**
-   * Every stored finding has a place (sort key) below this value. A walk from the end starts here, and skips
-   * the deleted RocksDB keys beyond, which would slow down the walk.
+   * The place (sort key) of every stored finding is below this value. A walk from the oldest finding to newer
+   * ones starts at this value, and so skips deleted RocksDB keys with higher places. These keys would slow
+   * down the walk.
    */
   #end = PAST_ALL;
 
@@ -154,7 +156,7 @@ class Ledger implements FindingStore {
     return this.#inTurn(() => this.#kv.close());
   }
 
-  /** Writes all changes in one batch, or none if the batch fails. */
+  /** Adds the deltas to the stored findings in one write batch. If the batch fails, no delta is stored. */
   async #add(changes: readonly Named[]): Promise<void> {
     const coming = changes.length + this.#options.sinks.length;
     const moved = this.#log.moved(coming, this.#state);
@@ -201,7 +203,8 @@ class Ledger implements FindingStore {
   }
 
   /**
-   * Removes findings that are too old or exceed the maximum number. Removes about `limit` findings at most.
+   * Removes findings that are too old, and the oldest findings above the maximum number. Removes at most
+   * `limit` findings.
    */
   async #removeOldest(limit: number): Promise<void> {
     const oldest = timeKey(this.#now() - this.#options.retentionMs);
@@ -243,8 +246,8 @@ function mergeFailure(unmerged: readonly FindingDelta[], error: unknown): unknow
 const NOTHING = new Uint8Array(0);
 
 /**
- * Returns the operations that update the index keys of a finding. The index prefixes of a finding never
- * change. Only the place at the end of each key, which contains the time, changes.
+ * Returns the operations that update the index keys of a changed finding. An index key is an index prefix,
+ * which stays the same, and the place of the finding, which contains the time of its last event.
  */
 function placed(after: FindingDelta, place: string, before: FindingDelta | undefined, id: string): KvOperation[] {
   if (before?.lastMs === after.lastMs) return [];

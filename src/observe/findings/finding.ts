@@ -1,6 +1,6 @@
 /**
- * The types of findings (D31). `config_change` is a management write. `gap` reports events that were lost
- * before they became findings.
+ * The types of findings (D31). `config_change` is a successful write to the management API. `gap` reports
+ * events that were lost before they became findings, or changes that were dropped for a sink.
  */
 export const FINDING_TYPES = [
   'l4_deny',
@@ -12,7 +12,10 @@ export const FINDING_TYPES = [
   'config_change',
   'gap',
 ] as const;
-/** The finding types that a list contains if the query names no types: denied traffic and refused logins. */
+/**
+ * The finding types that a list contains if the query names no types: denied traffic and refused API
+ * requests.
+ */
 export const LISTED_TYPES = FINDING_TYPES.filter((type) => type !== 'config_change' && type !== 'gap');
 export type FindingType = (typeof FINDING_TYPES)[number];
 
@@ -39,8 +42,8 @@ export type FindingIdentity = {
   readonly icmpCode: number | null;
   readonly dropReason: string | null;
   /**
-   * Why the service plane denied, or why the DNS rebinding protection removed an address. Null in findings of
-   * older builds.
+   * Why the service plane denied, or why the DNS rebinding protection removed an address. Null in all other
+   * findings. Findings that an older build stored lack this field.
    */
   readonly reason: string | null;
   readonly effectiveAction: 'allow' | 'deny';
@@ -48,7 +51,7 @@ export type FindingIdentity = {
   readonly actor: string | null;
   /** The operation id of the API request. */
   readonly operation: string | null;
-  /** The path of the API request. In a `gap`: the name of the component that lost the events. */
+  /** The path of the API request. In a `gap`: the component that lost the events, such as `dataplane`. */
   readonly target: string | null;
 };
 

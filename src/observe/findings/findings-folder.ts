@@ -8,9 +8,10 @@ import { type FindingStore, type FindingStoreOptions, MergeError, openFindingSto
  * Returns a finding store with its own RocksDB database in `folder`. Failures of the database never prevent
  * the start of a node.
  * - A damaged database is moved aside, replaced by an empty database and reported to `onFinding`.
- * - A database that could not be opened or written is opened again at the next call. A failed call rejects
- *   with a `StoreError`.
- * - Nothing is buffered: after a `MergeError` the caller must keep the deltas that were not merged.
+ * - After a failure to open or write the database, the call rejects with a `StoreError`, and the next call
+ *   opens the database again.
+ * - The store keeps no deltas in memory: after a `MergeError`, the caller must keep
+ *   the deltas that were not stored.
  */
 export function openFindings(folder: string, options: FindingStoreOptions, onFinding: FindingListener): FindingStore {
   return new FindingsFolder(folder, options, onFinding);
@@ -24,8 +25,8 @@ class FindingsFolder implements FindingStore {
   #opening: Promise<FindingStore> | undefined;
   #ledger: FindingStore | undefined;
   /**
-   * Resolves when the previous database is closed. Opening waits for this, because RocksDB locks an open
-   * database.
+   * Resolves when the previous database is closed. `#opened` waits for this promise, because RocksDB locks an
+   * open database.
    */
   #leaving: Promise<void> = Promise.resolve();
   #closed = false;
@@ -75,8 +76,8 @@ class FindingsFolder implements FindingStore {
   }
 
   /**
-   * Runs `use` on the open database. If `use` finds the database damaged, runs `use` once more on a new
-   * database.
+   * Runs `use` on the open store. If `use` throws `store_damaged`, moves the database aside and runs `use`
+   * once more on a new, empty database.
    */
   async #with<T>(use: (ledger: FindingStore) => Promise<T>): Promise<T> {
     const ledger = await this.#open();
@@ -84,8 +85,8 @@ class FindingsFolder implements FindingStore {
       return await use(ledger);
     } catch (error) {
       if (!(error instanceof StoreError) || error.code !== 'store_damaged') throw error;
-      // Concurrent calls may find the same damage. Only the first of these calls closes the store and moves
-      // the folder aside.
+      // Several calls may find the database damaged at the same time. Only the first of them closes the store
+      // and moves the folder aside.
       if (this.#ledger === ledger) void this.#leave(async () => this.#onFinding(await quarantine(this.#folder, error)));
       return use(await this.#open());
     }

@@ -3,7 +3,7 @@ import { emptyIdentity } from './no-decider.js';
 
 /**
  * Returns a finding of type `gap`. The finding reports that the component `where` lost `count` events between
- * `firstMs` and `lastMs`.
+ * the times `firstMs` and `lastMs`, in milliseconds since 1970.
  */
 export function gap(where: string, count: number, firstMs: number, lastMs: number): FindingDelta {
   return {

@@ -7,7 +7,10 @@ const LARGEST_PAGE = 256;
 /** A range of places from `from` (inclusive) to `to` (exclusive). A place is the sort key of a finding. */
 export type PlaceRange = { readonly from: string; readonly to: string };
 
-/** A walk over the findings of one index key prefix. Pages of growing size are read from the store. */
+/**
+ * Walks over the index keys that begin with one prefix, in the order of the findings' places. Reads the keys
+ * from the store in pages; each page is larger than the previous one, up to `LARGEST_PAGE` keys.
+ */
 class IndexPart {
   readonly #kv: KvStore;
   readonly #prefix: string;
@@ -25,7 +28,10 @@ class IndexPart {
     this.#from = range.from;
   }
 
-  /** The next place (sort key of a finding) of the walk. Undefined at the end of the walk. */
+  /**
+   * The place (sort key) of the finding at which the walk now stands. Undefined when the walk has passed the
+   * last finding.
+   */
   get first(): string | undefined {
     return this.#page[this.#at];
   }
@@ -47,8 +53,8 @@ class IndexPart {
   }
 
   /**
-   * An estimate of the number of findings in the range. Assumes that findings are as dense in time as on the
-   * first page.
+   * An estimate of the number of findings in the range. Assumes that the whole range has as many findings per
+   * millisecond as the first page.
    */
   get estimate(): number {
     const [first, last] = [this.#page[0], this.#page.at(-1)];
@@ -60,8 +66,8 @@ class IndexPart {
 }
 
 /**
- * Merges the walks over several index key prefixes into one walk in the order of the findings' sort keys. No
- * finding may be under two of the prefixes.
+ * Merges the walks over several index key prefixes into one walk in the order of the findings' places. A
+ * finding must not have keys under two of these prefixes, because the walk would return it twice.
  */
 export class IndexWalk {
   readonly #parts: readonly IndexPart[];
@@ -83,7 +89,10 @@ export class IndexWalk {
     return this.#parts.every(({ first }) => first === undefined);
   }
 
-  /** Returns the places (sort keys) of the next findings of the walk, at most `limit`. */
+  /**
+   * Returns the places (sort keys) of the next findings of the walk, at most `limit`, and moves the walk past
+   * these findings.
+   */
   async take(limit: number): Promise<string[]> {
     const places: string[] = [];
     while (places.length < limit) {

@@ -40,7 +40,10 @@ export function readCursor(cursor: string): string | null {
   return PLACE.test(place) && cursorOf(place) === cursor ? place : null;
 }
 
-/** The indexed fields of a finding. The order is from the most selective field to the least selective. */
+/**
+ * The indexed fields of a finding, from the most to the least selective. `of` returns the value of a finding;
+ * `asked` returns the values that a filter asks for.
+ */
 const FIELDS = {
   src: { of: (finding) => finding.source, asked: ({ sources }) => addresses(sources) },
   dst: { of: (finding) => finding.destination, asked: ({ destinations }) => addresses(destinations) },
@@ -79,8 +82,8 @@ export function indexesFor(filter: FindingFilter): string[][] {
 }
 
 /**
- * Returns the addresses of the networks. Returns an empty list if a network contains several addresses,
- * because the index can only find single addresses.
+ * Returns the address of each network that consists of one address. Returns an empty list if any network
+ * contains several addresses: the index finds only single addresses, so the query must not use it.
  */
 function addresses(networks: readonly Network[]): string[] {
   const each = networks.flatMap((network) => onlyAddress(network) ?? []);
@@ -88,8 +91,9 @@ function addresses(networks: readonly Network[]): string[] {
 }
 
 /**
- * Returns the index key prefix of a field value. The prefix ends in `/` and the value contains no `/`, so no
- * prefix is the beginning of another.
+ * Returns the index key prefix of a field value. A long value, or one with unusual characters such as `/`, is
+ * replaced by a digest. The value part of the prefix contains no `/` and is followed by `/`, so no prefix is
+ * the beginning of another.
  */
 function indexKey(field: string, value: string): string {
   const digest = () => createHash('sha256').update(value).digest('hex').slice(0, DIGEST_DIGITS);

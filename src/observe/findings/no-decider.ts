@@ -1,6 +1,9 @@
 import type { FindingIdentity } from './finding.js';
 
-/** The optional fields of a finding, all null. A finding overrides the fields that apply. */
+/**
+ * The nullable fields of a finding, all null. Code that creates a finding copies these fields and overrides
+ * those that apply.
+ */
 export const emptyIdentity = {
   policyId: null,
   sourceGroup: null,

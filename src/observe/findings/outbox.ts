@@ -4,7 +4,8 @@ import type { Finding, FindingDelta } from './finding.js';
 import { gap } from './gap.js';
 
 /**
- * A finding that a merge changed. `finding` is its new state, and `newCount` is the increase of its count.
+ * A change of a finding by a merge. `finding` is the finding after the merge, and `newCount` is the increase
+ * of its count. `position` is the position of this change in the outbox.
  */
 export type Change = { readonly position: number; readonly finding: Finding; readonly newCount: number };
 export type Changes = {
@@ -26,8 +27,8 @@ export type Outbox = {
   /** Marks all changes before position `next` as delivered to the sink. */
   acknowledge(sink: string, next: number): Promise<void>;
   /**
-   * Returns how many changes wait for the sink, and how many were dropped for the sink since the start of the
-   * process.
+   * Returns how many changes wait for the sink, and how many were dropped for the sink since the store was
+   * opened.
    */
   standing(sink: string): { readonly waiting: number; readonly dropped: number };
   /** Calls `listener` after every merge with changes. Returns a function that removes the listener. */
@@ -39,8 +40,8 @@ const entryKey = (position: number): string => `outbox/${String(position).padSta
 const sinkKey = (sink: string): string => `sink/${sink}`;
 
 /**
- * The positions of outbox entries: from `first` (inclusive) to `next` (exclusive). An entry may be missing
- * within this range.
+ * The positions of outbox entries: from `first` (inclusive) to `next` (exclusive). Within this range, single
+ * entries may be missing.
  */
 export type OutboxEnds = { readonly first: number; readonly next: number };
 
@@ -102,8 +103,8 @@ export class OutboxLog {
   }
 
   /**
-   * Returns a `gap` finding for every sink (file or webhook) that loses undelivered outbox entries so that
-   * `coming` new entries fit.
+   * Returns a `gap` finding for each sink (file or webhook) for which undelivered outbox entries must be
+   * dropped, so that `coming` new entries fit into the outbox.
    */
   overflow(coming: number, { next }: OutboxEnds, nowMs: number): FindingDelta[] {
     const floor = this.#floor(coming, next);
@@ -113,8 +114,8 @@ export class OutboxLog {
   }
 
   /**
-   * Returns the operations that advance the sinks which `overflow` reported. Call `commit` after the
-   * operations were written.
+   * Returns the operations for the sinks that `overflow` reports: the read position of each sink moves past
+   * the dropped entries. Call `commit` after the caller has written these operations.
    */
   moved(coming: number, { next }: OutboxEnds): { readonly operations: KvOperation[]; commit(): void } {
     const floor = this.#floor(coming, next);

@@ -5,7 +5,10 @@ import { type FindingPage, type FindingQuery, fits } from './finding-filter.js';
 import { IndexWalk, type PlaceRange } from './index-walk.js';
 import { cursorOf, indexesFor, readCursor, readPlace, rowKey, TIME, timeKey } from './keys.js';
 
-/** The number of findings that one query examines. Examining this many takes some tens of milliseconds. */
+/**
+ * The approximate maximum number of findings that one query examines, which takes some tens of milliseconds.
+ * At the maximum, the query returns the findings that it has found so far.
+ */
 const LOOKED_AT = 1_000;
 const ROWS_AT_ONCE = 128;
 const PAST_ALL = 'ffffffffffff~';

@@ -5,8 +5,8 @@ import { gap } from './gap.js';
 const LIMIT = 10_000;
 
 /**
- * Findings that wait for the next merge. Equal findings are merged. Above the limit of findings, further
- * events are only counted in a `gap` finding.
+ * Findings that wait for the next merge. Equal findings are merged. At the limit, a finding that equals no
+ * waiting finding is dropped and only counted in a `gap` finding.
  */
 export class PendingFindings {
   readonly #where: string;
@@ -15,8 +15,8 @@ export class PendingFindings {
   #lost: FindingDelta | undefined;
 
   /**
-   * `where` is the component that `gap` findings name, for example `api`. `limit` is the maximum number of
-   * findings.
+   * `where` is the component that a `gap` finding names as the place of the loss, for example `observer`.
+   * `limit` is the maximum number of findings.
    */
   constructor(where: string, limit = LIMIT) {
     this.#where = where;

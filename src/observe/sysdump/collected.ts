@@ -2,8 +2,8 @@ import { redactedBytes } from '../redaction.js';
 import { type Chunk, type Collector, MAX_BYTES, TIMEOUT_MS } from './collector.js';
 
 /**
- * How a collector ended. `cut`: the file exceeded its size limit. A `failed` or `timed_out` file contains the
- * bytes collected before the end.
+ * How a collector ended. `cut`: the file exceeded its size limit and was truncated. `failed`, `timed_out`:
+ * the file contains only the bytes that the collector produced before.
  */
 type Outcome = 'complete' | 'cut' | 'failed' | 'timed_out';
 
@@ -48,8 +48,8 @@ export async function collect(collector: Collector, signal: AbortSignal): Promis
 }
 
 /**
- * Resolves with `timed_out` after `timeoutMs`, or when `signal` cancels the dump. When `over` aborts, the
- * timer is released.
+ * Resolves with `timed_out` after `timeoutMs`, or when `signal` cancels the dump. `over` aborts when the
+ * result of the collector is known; the timer is then cleared.
  */
 function end(timeoutMs: number, signal: AbortSignal, over: AbortSignal): Promise<Outcome> {
   return new Promise((resolve) => {

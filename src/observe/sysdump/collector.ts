@@ -1,15 +1,14 @@
 export type Chunk = string | Uint8Array;
 
 /**
- * Produces one file of a support dump. Besides its manifest, a dump contains only the files of its
- * collectors.
+ * Produces one file of a support dump. Besides `manifest.json`, a dump contains only the files of collectors.
  */
 export type Collector = {
   /** The path of the file, relative to the node's folder in the archive. */
   readonly name: string;
   /**
-   * Yields the content of the file. Must end early when the signal aborts; the chunks yielded before are
-   * kept.
+   * Yields the content of the file. Must end early when the signal aborts; the dump keeps the chunks yielded
+   * before.
    */
   collect(signal: AbortSignal): AsyncIterable<Chunk>;
   /** The time limit in milliseconds; `TIMEOUT_MS` by default. */
@@ -45,8 +44,8 @@ export function textFile(
 }
 
 /**
- * Returns a collector that writes one JSON value per line of text. Values are requested page by page, so that
- * they need not be in memory together.
+ * Returns a collector that writes one JSON value per line of text. `pages` yields the values page by page, so
+ * that not all values are in memory at the same time.
  */
 export function linesFile(
   name: string,

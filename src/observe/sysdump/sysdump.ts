@@ -38,8 +38,8 @@ export type SysdumpOptions = {
   readonly version: string;
   readonly now?: () => Date;
   /**
-   * The time limit of the whole dump in milliseconds. The limit also ends a dump whose reader has stopped
-   * reading.
+   * The time limit of the whole dump in milliseconds. The limit also ends a dump whose client has stopped
+   * reading, so that another dump can start.
    */
   readonly timeoutMs?: number;
 };
@@ -83,8 +83,8 @@ export function createSysdumps(
         running = undefined;
       });
       const tar = pack();
-      // `pipeline` requires a callback. A failure destroys the archive stream, which already reports the
-      // error to the stream's reader.
+      // `pipeline` requires a callback, but this callback has nothing to do: a failure destroys the archive
+      // stream, which reports the error to the reader of the stream.
       pipeline(tar, createGzip(), archive, () => {});
       const folder = safe(node);
       write(tar, collectorsOf(), { path: `${name}/${folder}`, mtime: began }, ended.signal)
@@ -138,7 +138,8 @@ function put(tar: Pack, name: string, bytes: Buffer, mtime: Date): Promise<void>
       if (failure) reject(failure);
       else resolve();
     });
-    // The callback also receives this error. Without an `error` listener, the event would end the process.
+    // The callback above receives the same error. Without a listener for the event `error`, this event would
+    // end the process.
     entry.on('error', reject);
   });
 }

@@ -10,14 +10,17 @@ const FIRST_BYTES = 64 * 1024;
  */
 const ROOM = 64;
 
-/** Encodes a text in UTF-8. Used once for each constant text, not for each message. */
+/**
+ * Encodes a text in UTF-8. Each call allocates an array, so constant parts of messages are encoded once and
+ * then reused.
+ */
 export function bytesOf(text: string): Uint8Array<ArrayBuffer> {
   return new TextEncoder().encode(text);
 }
 
 /**
  * Writes UTF-8 text into a reused buffer. With up to 100,000 messages per second, strings would create too
- * much garbage.
+ * much work for the garbage collector.
  */
 export class ByteWriter {
   bytes = new Uint8Array(FIRST_BYTES);

@@ -5,8 +5,8 @@ import { formatAddress } from '#policy/model/ipv4.js';
 import type { AddressNames } from '../address-names.js';
 
 /**
- * Returns the wiretap message of a decision of the service plane about a connection or request (D32), as one
- * JSON object.
+ * Returns the wiretap message (D32) about a connection or request that the service plane decided, as the text
+ * of one JSON object.
  */
 export function connectionMessage(
   seen: SeenConnection,

@@ -6,8 +6,9 @@ import { RECORD_HEADER_BYTES, RECORD_WORDS } from '#dataplane/events/batch.js';
 import { EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 
 /**
- * Indexes of the 32-bit words in an event record of the ring buffer. Comments show the smaller fields of a
- * word, least significant bits first: records are little-endian.
+ * Converts the byte offset of a field in `struct event` to the index of its 32-bit word in a record of the
+ * ring buffer. The comments below list the fields within a word from the least significant bits, because
+ * records are little-endian.
  */
 const word = (offset: number): number => (RECORD_HEADER_BYTES + offset) / 4;
 export const AT = {
@@ -35,7 +36,7 @@ export const AT = {
   bytes: word(EVENT_OFFSETS.bytes),
 } as const;
 
-/** Verdict names by verdict number. Undefined for the number 0: no rule was evaluated. */
+/** The name of each verdict, at the index of its number. The number 0 has no name: no rule was evaluated. */
 export const VERDICT_NAMES: readonly (Verdict | undefined)[] = namesByNumber(VERDICT_NUMBER);
 export const verdictName = (kind: number): Verdict | undefined => VERDICT_NAMES[(kind >>> 8) & 0xff];
 

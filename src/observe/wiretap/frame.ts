@@ -1,12 +1,12 @@
 /** Number of events that a reader did not receive, by the component that lost the events. */
 export type Lost = {
-  /** Events lost because the reader read too slowly. */
+  /** Messages dropped because the reader, or readers in general, read too slowly. */
   readonly reader: number;
   /** Events lost because the ring buffer between the kernel and the process was full. */
   readonly kernel: number;
   /** Events suppressed in the kernel because the source had used up its event budget. */
   readonly source_share: number;
-  /** Events lost because the lookup buffer of the DNS proxy was full. */
+  /** DNS lookups that the DNS proxy did not report because its buffer was full. */
   readonly dns: number;
   /** Events lost because the event buffer of the service plane was full. */
   readonly service_plane: number;

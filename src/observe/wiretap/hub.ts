@@ -9,21 +9,24 @@ import { type Seen, sizeOf } from './seen-batch.js';
 import { CompiledFilter, type WiretapFilter } from './wiretap-filter.js';
 
 /**
- * The maximum number of different filters. The limit bounds CPU time: every filter is evaluated for every
- * event.
+ * The maximum number of different filters, which bounds CPU time: the hub evaluates every filter for every
+ * event. At the maximum, the hub refuses a reader with another filter.
  */
 const CHANNELS = 128;
-/** The maximum number of messages in a frame. A message has 300 to 500 bytes. */
+/**
+ * The maximum number of messages in a frame, which bounds the size of a frame. A message has 300 to 500
+ * bytes.
+ */
 const FRAME_MESSAGES = 512;
 /**
- * The limit of bytes in frames that were sent to the main thread but not yet written to sockets. Above the
- * limit, channels drop messages.
+ * The limit of bytes in frames that the hub has sent to the main thread and that the main thread has not yet
+ * written to sockets. Above the limit, the hub drops new messages and counts them as lost.
  */
 const UNDER_WAY_BYTES = 32 * 1024 * 1024;
 
 /**
- * Returns the bytes of a frame that only reports losses. Each frame needs a new array: the array is
- * transferred to another thread and cannot be used again.
+ * Returns the bytes of a frame that only reports losses. Each frame needs a new array, because the array is
+ * transferred to another thread and then cannot be used again.
  */
 const noBytes = (): Uint8Array<ArrayBuffer> => new Uint8Array(0);
 
@@ -43,9 +46,9 @@ type Replay = {
   entry: number;
   index: number;
   count: number;
-  /** Events lost before this position, since the start of the process. */
+  /** Events lost before this position, since the hub was created. */
   lostBefore: Lost;
-  /** Lost events that the reader has not been informed of yet. */
+  /** Lost events that no frame has reported to the reader yet. */
   lost: Lost;
 };
 
@@ -59,8 +62,9 @@ export type HubOutput = {
 
 /**
  * Builds wiretap frames. All readers with the same filter share a channel, so each frame is built once per
- * channel. A new reader first receives messages of the replay buffer as fast as it reads. At the end of the
- * replay buffer, the reader joins its channel without missing or repeating a message.
+ * channel. A new reader first receives messages of the replay buffer; each replay frame is sent after the
+ * previous one was written. At the end of the replay buffer, the reader joins its channel, so that it misses
+ * and repeats no message.
  */
 export class WiretapHub {
   readonly #known: MessageSurroundings;
@@ -89,26 +93,29 @@ export class WiretapHub {
   }
 
   /**
-   * Whether the kernel must report flows: a reader needs flow events now, or the replay buffer keeps flow
-   * events for later readers.
+   * Whether the datapath must report flow events: a reader needs flow events now, or the replay buffer keeps
+   * flow events for later readers.
    */
   get wantsFlows(): boolean {
     return this.#kept.keepsMs > 0 || [...this.#channels.values()].some(({ filter }) => filter.wantsFlows);
   }
 
-  /** Whether a reader needs allowed lookups. Denied lookups are always reported. */
+  /** Whether a reader needs events of allowed DNS lookups. The DNS proxy always reports denied lookups. */
   get wantsLookups(): boolean {
     return [...this.#channels.values()].some(({ filter }) => filter.wantsLookups);
   }
 
-  /** Whether a reader needs allowed connections and requests. Denied ones are always reported. */
+  /**
+   * Whether a reader needs events of allowed connections and requests. The service plane always reports
+   * denied ones.
+   */
   get wantsConnections(): boolean {
     return [...this.#channels.values()].some(({ filter }) => filter.wantsAllowedConnections);
   }
 
   /**
-   * Adds a reader. The reader first receives the messages of the replay buffer since `sinceMs`, in
-   * milliseconds since 1970.
+   * Adds a reader. The reader first receives the messages of the replay buffer that arrived at or after
+   * `sinceMs`, in milliseconds since 1970.
    */
   open(reader: number, filter: WiretapFilter, sinceMs: number): void {
     const channel = this.#channelFor(filter);
@@ -125,8 +132,8 @@ export class WiretapHub {
   }
 
   /**
-   * Sends the next replay frame to a reader. To be called when the reader's previous replay frame was written
-   * to its socket.
+   * Sends the next replay frame to a reader. Call this method when the reader's previous replay frame was
+   * written to its socket.
    */
   more(reader: number): void {
     const replay = this.#replays.get(reader);
@@ -156,7 +163,7 @@ export class WiretapHub {
     if (--channel.readers === 0) this.#channels.delete(channel.key);
   }
 
-  /** To be called when frames of this many bytes in total were written to sockets or discarded. */
+  /** Call this method when frames of `bytes` bytes in total were written to sockets or discarded. */
   written(bytes: number): void {
     this.#underWay -= bytes;
     if (this.#underWay > UNDER_WAY_BYTES) return;

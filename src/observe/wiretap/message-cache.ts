@@ -8,8 +8,8 @@ const COMMA = 0x2c;
 const CLOSE = 0x5d;
 
 /**
- * The encoded messages of one batch of events. A message is encoded at its first use, followed by a comma.
- * Channels share the encoded messages.
+ * The encoded messages of one batch of events. A message is encoded when a channel first needs it, and all
+ * channels share the encoded bytes. A comma follows each message in the buffer.
  */
 export class MessageCache {
   readonly #writer: MessageWriter;
@@ -30,8 +30,8 @@ export class MessageCache {
   }
 
   /**
-   * Returns the messages with these indexes in the batch. One message is returned as a JSON object, several
-   * as a JSON array. `indexes` must not be empty.
+   * Returns the messages with these indexes in the batch: one message as a JSON object, several messages as a
+   * JSON array. `indexes` must not be empty.
    */
   frame(indexes: readonly number[]): Uint8Array<ArrayBuffer> {
     let bytes = 0;

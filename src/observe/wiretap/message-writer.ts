@@ -79,8 +79,8 @@ const QUERY_TYPES: Readonly<Record<number, string>> = {
 };
 
 /**
- * One record of a batch. `at`: index of its first word in `batch.words`. `kind`: its word `AT.kind`. `ipv6`: the
- * addresses if the record reports an IPv6 packet.
+ * One event record of a batch. `at`: index of the record's first word in `batch.words`. `kind`: the word at
+ * `AT.kind`. `ipv6`: the addresses if the record reports an IPv6 packet.
  */
 type EventRecord = {
   readonly batch: EventBatch;
@@ -177,7 +177,10 @@ export class MessageWriter {
     out.put(((details >>> 24) & EVENT_FLAG.outgoing) !== 0 ? part.outgoing : part.incoming);
   }
 
-  /** Writes the fields that messages of flows and of verdicts share. `outcomes`: the verdict by its number. */
+  /**
+   * Writes the fields that messages about flows and about verdicts share. `outcomes`: for each verdict
+   * number, the JSON text of the verdict and of the effective action.
+   */
   #common(
     out: ByteWriter,
     { batch, at, kind, ipv6 }: EventRecord,
@@ -252,8 +255,8 @@ export class MessageWriter {
 }
 
 /**
- * Formats a time as ISO 8601 text. Consecutive events often have the same millisecond, so the last text is
- * reused.
+ * Formats a time as ISO 8601 text. Consecutive events often have the same millisecond; in this case, the
+ * object returns its last text again.
  */
 class TimeText {
   #ms = Number.NaN;

@@ -1,6 +1,6 @@
 import { added, type Frame, frameOf, isNothing, type Lost, lostMessages, NOTHING_LOST } from './frame.js';
 
-/** The WebSocket of a wiretap reader. */
+/** The connection to a wiretap reader: a WebSocket, or a stream of Server-Sent Events. */
 export type Sink = {
   /** Number of bytes that were passed to `send` and are not yet accepted by the network. */
   readonly waiting: number;
@@ -12,12 +12,13 @@ export type Sink = {
 };
 
 /**
- * The limit of waiting bytes for all readers together. Readers of a channel share the memory of their frames.
+ * The limit of waiting bytes for all readers together, in equal parts for each reader. The memory in use is
+ * usually smaller, because readers of a channel share the memory of their frames.
  */
 const WAITING_BYTES = 256 * 1024 * 1024;
 /**
- * The least and greatest limit of waiting bytes per reader. `WAITING_MOST` bytes are 0.2 s of messages at
- * 100,000 messages per second.
+ * The smallest and the largest value of the limit of waiting bytes for one reader. `WAITING_MOST` bytes are
+ * 0.2 s of messages at 100,000 messages per second.
  */
 const WAITING_LEAST = 256 * 1024;
 const WAITING_MOST = 8 * 1024 * 1024;
@@ -25,7 +26,7 @@ const WAITING_MOST = 8 * 1024 * 1024;
 const LOST_BYTES = 64 * 1024;
 const LOOK_MS = 500;
 const STALLED_MS = 60_000;
-/** After this many sends, the thread yields to other work. */
+/** After this many sends, `#write` lets the main thread do other work, such as API requests. */
 const SENDS_AT_ONCE = 64;
 
 type Joining = { readonly joins: number; readonly channel: number };
@@ -33,7 +34,8 @@ type Reader = { readonly sink: Sink; lost: Lost; channel: number | null; taken: 
 
 export type ReadersOutput = {
   /**
-   * Called when a reader's last replay frame was written and the reader can receive the next replay frame.
+   * Called when the previous replay frame for a reader was written, so that the reader can receive the next
+   * one.
    */
   more(reader: number): void;
   closed(reader: number): void;
@@ -50,7 +52,7 @@ export class Readers {
   readonly #timer: NodeJS.Timeout;
   #last = 0;
   #isWriting = false;
-  /** Number of messages that were dropped because readers read too slowly. */
+  /** Number of messages that `#send` dropped because readers read too slowly, in total for all readers. */
   lost = 0;
 
   constructor(output: ReadersOutput) {
@@ -60,8 +62,8 @@ export class Readers {
   }
 
   /**
-   * The limit of waiting bytes for each reader. Above the limit, a reader loses messages until the network
-   * accepts bytes.
+   * The limit of waiting bytes for each reader. Above the limit, messages for the reader are dropped until
+   * the network has accepted enough bytes.
    */
   get #waitingBytes(): number {
     return Math.min(WAITING_MOST, Math.max(WAITING_LEAST, WAITING_BYTES / Math.max(1, this.#readers.size)));

@@ -17,8 +17,8 @@ export class ReplayBuffer {
   readonly #maxBytes: number;
   #entries: ReplayEntry[] = [];
   /**
-   * The number of the oldest replay entry in the buffer. Replay entries are numbered from 0 since the start
-   * of the process.
+   * The number of the oldest replay entry in the buffer. Entries are numbered in the order of arrival; the
+   * first entry has the number 0.
    */
   #first = 0;
   #bytes = 0;
@@ -27,7 +27,7 @@ export class ReplayBuffer {
    * that are still in the buffer.
    */
   forgotten = 0;
-  /** The sum of the event losses before all removed replay entries. */
+  /** The sum of `lost` of all removed replay entries. */
   forgottenLost: Lost = NOTHING_LOST;
 
   constructor(keepsMs: number, maxBytes = 32 * 1024 * 1024) {
@@ -66,8 +66,8 @@ export class ReplayBuffer {
   }
 
   /**
-   * Returns how many messages precede the replay entry with this number, and how many events were lost
-   * before. Counts from the start of the process.
+   * Returns how many messages precede the replay entry with this number, and how many events were lost before
+   * these messages or between them. Removed entries count as well.
    */
   before(number: number): { readonly count: number; readonly lost: Lost } {
     const earlier = this.#entries.slice(0, number - this.#first);
@@ -79,6 +79,7 @@ export class ReplayBuffer {
 
   /**
    * Returns the number of the first replay entry that arrived at or after `ms`, in milliseconds since 1970.
+   * Returns `end` if there is no such entry.
    */
   since(ms: number): number {
     const found = this.#entries.findIndex(({ atMs }) => atMs >= ms);

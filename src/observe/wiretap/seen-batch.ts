@@ -24,7 +24,7 @@ export function sizeOf(seen: Seen): number {
   }
 }
 
-/** Returns the approximate memory of a batch in bytes. */
+/** Returns the approximate size of a batch in memory, in bytes. */
 export function bytesOf(seen: Seen): number {
   switch (seen.kind) {
     case 'events':

@@ -22,7 +22,7 @@ export type WiretapFilter = {
   /** Port ranges. A range matches the source port or the destination port. */
   readonly ports: readonly Range[];
   readonly protocols: readonly number[];
-  /** Hostnames in lower case. A hostname with a leading `*.` matches all names below it. */
+  /** Hostnames in lower case. `*.example.com` matches all names below `example.com`. */
   readonly hostnames: readonly string[];
   readonly groups: readonly string[];
   readonly rules: readonly string[];
@@ -35,8 +35,8 @@ export type Surrounded = { readonly ruleNameResolver: RuleNameResolver; readonly
 type RecordTest = (words: Uint32Array, at: number) => boolean;
 
 /**
- * A wiretap filter prepared for evaluation. Evaluates only the lists that are not empty, the cheapest tests
- * first.
+ * A wiretap filter prepared for evaluation. `testOf` evaluates only the lists that are not empty, and begins
+ * with the cheapest tests.
  */
 export class CompiledFilter {
   readonly wantsLookups: boolean;
@@ -112,7 +112,8 @@ export class CompiledFilter {
   }
 
   /**
-   * Whether an event of this kind may match. True for all kernel events, which must be tested individually.
+   * Returns whether an event of this kind can match the filter. Returns true for kernel events, because only
+   * `testOf` can tell.
    */
   wants(kind: Seen['kind']): boolean {
     switch (kind) {
@@ -125,7 +126,10 @@ export class CompiledFilter {
     }
   }
 
-  /** Returns a function that tests whether the event with an index in the batch matches. */
+  /**
+   * Returns a function that takes the index of an event in the batch, and returns whether the event matches
+   * the filter.
+   */
   testOf(seen: Seen): (index: number) => boolean {
     if (!this.wants(seen.kind)) return () => false;
     switch (seen.kind) {
@@ -148,9 +152,9 @@ function recordTest(tests: readonly RecordTest[], words: Uint32Array): (index: n
 }
 
 /**
- * Returns the verdict that the filter compares. A dropped packet without a verdict counts as deny. A passed
- * packet without a verdict counts as allow: the packet belongs to a flow from an interface that is not
- * policed.
+ * Returns the verdict that is compared with the list `verdicts` of the filter. A dropped packet without a
+ * verdict counts as deny. A passed packet without a verdict counts as allow: the packet belongs to a flow
+ * from an interface that is not policed.
  */
 function shownVerdict(kind: number): Verdict {
   return (kind & 0xff) === EVENT_TYPE.dropped ? 'deny' : (verdictName(kind) ?? 'allow');

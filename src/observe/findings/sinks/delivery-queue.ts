@@ -4,20 +4,21 @@ import type { Outbox } from '#observe/findings/outbox.js';
 import type { DeliveredFinding, Sink, SinkName } from './sink.js';
 
 /**
- * The waiting time after a failed delivery. The time starts at `firstMs` and doubles with each failure up to
- * `longestMs`. The queue waits for a random 50 % to 100 % of this time.
+ * How long the queue waits after a failed delivery. The time is `firstMs` after the first failure, and
+ * doubles with each further failure up to `longestMs`. The queue waits for a random 50 % to 100 % of the
+ * time.
  */
 export type Backoff = { readonly firstMs: number; readonly longestMs: number };
 
 export type SinkState = {
   readonly name: SinkName;
-  /** Number of findings delivered to the sink since the start of the process. */
+  /** Number of findings delivered to the sink since this queue was created. */
   readonly delivered: number;
-  /** Number of failed deliveries since the start of the process. */
+  /** Number of failed deliveries since this queue was created. */
   readonly failed: number;
   /**
-   * `dropped`: number of changes dropped for the sink since the start of the process. `waiting`: number of
-   * changes that wait for delivery.
+   * `dropped`: number of changes that the outbox dropped for the sink since the finding store was opened.
+   * `waiting`: number of changes that wait for delivery.
    */
   readonly dropped: number;
   readonly waiting: number;
@@ -62,8 +63,8 @@ export class DeliveryQueue {
   }
 
   /**
-   * Stops the deliveries, and cancels a delivery in progress. The cancelled delivery is repeated after the
-   * next start.
+   * Stops the deliveries, and cancels a delivery in progress. The changes of a cancelled delivery stay in the
+   * outbox; the next queue for the sink delivers them again.
    */
   async stop(): Promise<void> {
     this.#stopped.abort();

@@ -5,7 +5,8 @@ import type { Sink } from './sink.js';
 export type WebhookOptions = {
   readonly url: string;
   /**
-   * The file that contains the HMAC key. It is read at every delivery; white space around the key is ignored.
+   * The file that contains the HMAC key. The sink reads the file at every delivery, and ignores white space
+   * around the key.
    */
   readonly secretFile: string;
   readonly timeoutMs: number;
@@ -53,8 +54,8 @@ async function secretIn(path: string): Promise<string> {
 }
 
 /**
- * Returns the reason of a failed `fetch` for an error message. The error of `fetch` has no details; its
- * `cause` has the error code.
+ * Returns the reason of a failed delivery for an error message. An error that `fetch` throws has no details
+ * itself; the error code is in its `cause`.
  */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'it failed';
