@@ -31,7 +31,7 @@ describe('a packet from an unpoliced interface to a policed interface', () => {
   });
 
   test.each(ANSWERS)(
-    'opens a flow for its replies over %s, even if the policy denies all packets',
+    'over %s opens a flow, and the replies pass even though the policy denies all packets',
     (_, opening, tcpFlags, replyFlags) => {
       expect(see('in', back(opening), { tcpFlags: replyFlags })).toBe(DROPPED);
       expect(see('out_foreign', opening, { tcpFlags })).toBe(PASSED);
@@ -48,7 +48,7 @@ describe('a packet from an unpoliced interface to a policed interface', () => {
     expect(see('in', back(opening), { tcpFlags: TCP.syn })).toBe(PASSED);
   });
 
-  test('lets later packets of the policed side pass on the established TCP flow, but not a SYN of the policed side', () => {
+  test('that is a TCP SYN opens a flow on which the policed side can send an ACK, but not a SYN', () => {
     see('out_foreign', tcp, { tcpFlags: TCP.syn });
     see('in', back(tcp), { tcpFlags: TCP.syn | TCP.ack });
     see('out_foreign', tcp, { tcpFlags: TCP.ack });
@@ -83,7 +83,7 @@ describe('replies from an unpoliced interface to a policed client', () => {
     ]);
   });
 
-  test('move the TCP flow to tcp_closing: a reply with a FIN, followed by a FIN of the client', () => {
+  test('with a FIN move the TCP flow to the state tcp_closing, after the client has also sent a FIN', () => {
     see('in', tcp, { tcpFlags: TCP.syn });
     see('out_foreign', back(tcp), { tcpFlags: TCP.syn | TCP.ack });
     see('in', tcp, { tcpFlags: TCP.ack });
@@ -92,7 +92,7 @@ describe('replies from an unpoliced interface to a policed client', () => {
     expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing' }]);
   });
 
-  test('do not include packets with the source address of the client, which leave the flow half open', () => {
+  test('must come from the address of the server: a packet from the address of the client leaves the flow half open', () => {
     see('in', udp);
     see('out_foreign', udp);
     expect(kernel.flowsIn('half_open')).toMatchObject([{ packets: [1n, 0n] }]);
@@ -127,7 +127,7 @@ describe('with the setting police_local', () => {
     expect(see('in', back({ ...udp, sourcePort: 9 }))).toBe(DROPPED);
   });
 
-  test('the egress hook drops a denied packet of the node even if the packet mark already has the guard bit', () => {
+  test('the egress hook drops a denied packet of the node even if its mark already has the bit that the nftables rules of Weir require', () => {
     expect(kernel.runPacket(udp, {}, GUARD_BIT, 'out_of_node')).toEqual({ ...passed, mark: GUARD_BIT });
     expect(kernel.runPacket(back({ ...udp, sourcePort: 9 }), {}, GUARD_BIT, 'out_of_node').returned).toBe(DROPPED);
   });

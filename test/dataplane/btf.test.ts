@@ -138,7 +138,7 @@ test('struct line has LINE_BYTES bytes, and struct counter has two 64-bit fields
   ]);
 });
 
-test('the constants of the grant table equal struct grant_header, grant_line, grant_set and pattern in the BPF object', () => {
+test('the constants of the grant table equal the layouts of struct grant_header, grant_line, grant_set and pattern in the BPF object', () => {
   const size = LINE.words * 4;
   expect([struct('grant_header'), struct('grant_line'), struct('grant_set'), struct('pattern')]).toEqual([
     {
@@ -169,7 +169,7 @@ test('PROOF_PACKET equals the layout of struct proof_packet in the BPF object', 
   expect([size, named, reserved2]).toEqual([PROOF_PACKET_BYTES, PROOF_PACKET, 20]);
 });
 
-test('the numbers of verdicts, drop reasons, flow states, counters and modes equal the enums in the BPF object', () => {
+test('the numbers of verdicts, reverse path modes, priorities, drop reasons, flow states and counters equal the enums in the BPF object', () => {
   expect(enumeration('verdict', 'VERDICT_')).toEqual(VERDICT_NUMBER);
   expect(enumeration('reverse_path', 'REVERSE_PATH_')).toEqual(REVERSE_PATH);
   expect(enumeration('priority', 'PRIORITY_')).toEqual(PRIORITY);
@@ -181,7 +181,7 @@ test('the numbers of verdicts, drop reasons, flow states, counters and modes equ
   expect(enumeration('counter_index', 'COUNT_')).toEqual({ ...COUNTER_INDEX, counters: COUNTERS });
 });
 
-test('the constants for third-party hooks equal struct other and struct others in the BPF object that finds the hooks', () => {
+test('OTHER, OTHERS and HOOK_KIND equal struct other, struct others and enum other_kind in the BPF object that finds third-party hooks', () => {
   const others = typesOf(builtThirdPartyProgram);
   const { size, ...at } = OTHER;
   const { places, ...of } = OTHERS;

@@ -36,12 +36,12 @@ test('a program slot has at most MAX_SLOT_LINES cache lines, and a configuration
   );
 });
 
-test('the hit maps have at most 2,097,152 entries: further rules are enforced without hit counters', () => {
+test('the BPF maps that count hits have at most 2,097,152 entries, even if a policy has more rules', () => {
   const { rankCapacity, hitCapacity } = capacityFor({ lines: 1, ranks: 1e8, hits: 1e8 }, undefined, 8_192);
   expect([rankCapacity, hitCapacity]).toEqual([2_097_152, 2_097_152]);
 });
 
-test('`capacityOf` is the inverse of `linesFor`: the cache lines for a grant table of a capacity have that capacity', () => {
+test('`capacityOf` is the inverse of `linesFor`: it returns the capacity of a grant table from its number of cache lines', () => {
   for (const capacity of [1, 2, 3, 4, 1_023, 1_024, 262_144, 1_000_001]) {
     expect(capacityOf(linesFor(capacity))).toBe(capacity);
   }

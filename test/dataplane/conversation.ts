@@ -13,8 +13,8 @@ export const SERVER = at('10.0.1.2');
 export const STRANGER = at('10.0.0.9');
 
 /**
- * A UDP packet from `CLIENT` to `SERVER`; `tcp`, `echo` and `gre` differ from this packet in protocol and
- * ports.
+ * A UDP packet from `CLIENT` to `SERVER`. The packets `tcp`, `echo` and `gre` have the same addresses, but
+ * another protocol and other ports or an ICMP type.
  */
 export const udp: Packet = {
   source: CLIENT,
@@ -30,8 +30,8 @@ export const echo: Packet = { ...udp, protocol: IPPROTO.icmp, sourcePort: 0, des
 export const gre: Packet = { ...udp, protocol: 47, sourcePort: 0, destinationPort: 0 };
 
 /**
- * Returns the packet with source and destination swapped. The packet is a reply, or opens a flow from the
- * other side.
+ * Returns `packet` with source and destination swapped; an ICMP echo request becomes an echo reply. Tests
+ * send the result as a reply, or as the first packet of a flow in the other direction.
  */
 export function back(packet: Packet): Packet {
   return {

@@ -115,7 +115,7 @@ describe('the datapath', () => {
     expect(observed()).toEqual([udp, { ...udp, protocol: 58, sourcePort: 0, destinationPort: 0 }]);
   });
 
-  test('reports an ICMP packet without a flow that passes in audit mode as an event', () => {
+  test('reports an event for an ICMP packet that passes in audit mode and belongs to no flow', () => {
     load();
     kernel.activate(auditAll);
     const packet = { ...datagram, protocol: IPPROTO.icmp, sourcePort: 0, destinationPort: 0, icmpType: 9 };
@@ -187,7 +187,7 @@ describe('the datapath', () => {
     ]);
   });
 
-  test('sends no event while events are disabled, and gives the same verdict', () => {
+  test('sends no event while no reader wants events, and still drops a denied packet', () => {
     load();
     kernel.activate(denyAll);
     kernel.slots.setEventsWanted(NO_EVENTS);
@@ -196,7 +196,7 @@ describe('the datapath', () => {
     expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });
   });
 
-  test('limits the events of one source, and gives the number of suppressed events in the next event', async () => {
+  test('limits the rate of events of one source, and gives the number of suppressed events in the next event', async () => {
     load({ denyEvents: 100 });
     kernel.activate(denyAll);
     const { run, length } = repeated(datagram);
@@ -219,7 +219,7 @@ describe('the datapath', () => {
   });
 });
 
-test('a million denied packets are all dropped while no process reads events, and each event is read, lost or suppressed', () => {
+test('the datapath drops a million denied packets while no process reads events, and each event is later read or counted as lost or suppressed', () => {
   load({ denyEvents: 1_000_000 - 1 });
   kernel.activate(denyAll);
   const { run, length } = repeated(datagram);
@@ -235,7 +235,7 @@ test('a million denied packets are all dropped while no process reads events, an
   expect(read + events_lost + events_suppressed).toBe(1_000_000);
 });
 
-test('events are intact while two CPUs write them and one thread reads them, after the ring buffer has wrapped three times', async () => {
+test('each event in the ring buffer is intact while two threads write and one thread reads more than three times the size of the buffer', async () => {
   load();
   kernel.activate(denyAll);
   const sources = [CLIENT, CLIENT + 1];

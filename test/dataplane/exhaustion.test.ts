@@ -5,7 +5,7 @@ import { TCP } from './frame.js';
 import { type Loaded, loadForTest, PASSED } from './loaded.js';
 
 const FLOWS = 512;
-/** Number of flow lines in a flow table with a capacity of 512 flows: two lines for each flow. */
+/** Number of places for flows in a flow table with a capacity of 512 flows: twice the capacity. */
 const LINES = 1_024;
 let kernel: Loaded;
 beforeAll(() => {
@@ -41,7 +41,7 @@ describe('a flood of half-open flows', () => {
     expect(establish(999)).toEqual([true, true, true]);
   });
 
-  test('passes no packet that the policy denies', () => {
+  test('does not let a packet pass that the policy denies', () => {
     for (let number = 0; number < 5_000; number++) see({ ...tcp, sourcePort: number }, TCP.syn);
     const denied = { ...tcp, source: STRANGER };
     for (const flags of [TCP.syn, TCP.ack, TCP.syn | TCP.ack]) expect(see(denied, flags)).toBe(false);
@@ -65,7 +65,7 @@ describe('a full flow table', () => {
     expect(kernel.flowsIn('flows')).toHaveLength(held);
   });
 
-  test('accepts a flow that it refused before, after another flow has closed', () => {
+  test('accepts a flow that it refused before, after another connection was reset and a SYN opened that connection again', () => {
     const lasting = kernel;
     kernel = loadForTest({ flowCapacity: 4 });
     try {
@@ -74,8 +74,8 @@ describe('a full flow table', () => {
       expect(establish(20_000)).toEqual([false, false, false]);
       see({ ...tcp, sourcePort: 1 }, TCP.rst);
       see({ ...tcp, sourcePort: 1 }, TCP.syn);
-      // The reopened connection of port 1 has no reply yet. The datapath evicts its half-open flow for the
-      // new flow.
+      // The connection of port 1 was opened again and has no reply yet. The datapath evicts the half-open
+      // flow of this connection, to make room for the new flow.
       expect(establish(20_000)).toEqual([true, true, true]);
     } finally {
       kernel.close();
@@ -88,8 +88,8 @@ const SHORT_MS = 200;
 const other = { ...udp, protocol: 99 };
 const answered = (packet: typeof udp) => [see(packet), see(back(packet))];
 /**
- * For each flow state, the packets that lead to the state. All states of one group are tested in one load of
- * the datapath.
+ * For each flow state, a function that sends the packets which lead to the state. The states of one array
+ * element are tested together, in one load of the datapath.
  */
 const STAGES = [
   {
@@ -116,7 +116,7 @@ const STAGES = [
   { tcp_syn_sent: () => see(tcp, TCP.syn) },
 ] as const;
 
-describe('the datapath ends a flow without packets after the time-out of the flow state', () => {
+describe('after the time-out of a flow state, the datapath ends flows without new packets', () => {
   test.each(STAGES.map((stages) => [Object.keys(stages).join(', '), stages] as const))('in %s', async (_, stages) => {
     const short = Object.fromEntries(Object.keys(stages).map((state) => [state, SHORT_MS]));
     const lasting = kernel;

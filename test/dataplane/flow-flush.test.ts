@@ -17,8 +17,8 @@ const opening = new URL('../../dist/test/dataplane/opening-worker.js', import.me
 const EVERYTHING = { groups: [], rules: [], unused: undefined, from: 0, limit: 10 } as const;
 const FLOWS = 32;
 /**
- * Packets in each frame for the rule `merged`. A frame for the rule `single` has one packet, so a packet
- * counted for the wrong rule changes both sums.
+ * Number of GSO segments in each frame for the rule `merged`. The datapath counts each segment as a packet. A
+ * frame for the rule `single` counts as one packet, so a frame counted for the wrong rule changes both sums.
  */
 const MERGED = 1_000;
 const TEST_MS = 3_000;
@@ -28,9 +28,7 @@ const rules = [
   rule({ id: 'single', protocol: IPPROTO.udp, ports: ['54'] }),
 ];
 
-/**
- * Returns the flow key of this packet: opens a flow with the packet, copies its key, and removes all flows.
- */
+/** Opens a flow with the packet `given`, removes all flows, and returns the key that the flow had. */
 function keyOfFlow(kernel: Loaded, given: Packet): Uint8Array {
   kernel.runPacket(given);
   const key = (kernel.records()[0] ?? new Uint8Array()).slice(0, FLOW_KEY_BYTES);
@@ -47,7 +45,7 @@ function countedByRule(kernel: Loaded): Map<string, number> {
   );
 }
 
-test('each packet is counted once for its rule while one CPU ends flows and another CPU flushes the same flows', async () => {
+test('each packet is counted once for its rule while one thread ends flows and another thread flushes the same flows', async () => {
   const kernel = loadForTest({ flowCapacity: 4 });
   let worker: Worker | undefined;
   const stop = new SharedArrayBuffer(4);
@@ -89,15 +87,15 @@ test('each packet is counted once for its rule while one CPU ends flows and anot
   }
 });
 
-test('two CPUs that open flows in the same hash set never claim the same flow line', async () => {
+test('two threads that open flows in the same flow set claim different ways and lose no packet count', async () => {
   const kernel = loadForTest({ flowCapacity: 4 });
   const stop = new SharedArrayBuffer(4);
   const workers: Worker[] = [];
   try {
     kernel.activate(compile(policy([group(['10.0.0.0/8'], rules)])));
     for (const destinationPort of [53, 54]) {
-      // Two CPUs open three flows each in one hash set of eight lines, so claims meet in a nearly empty set
-      // and in a nearly full set.
+      // Each of two threads opens three flows in the only flow set of the table, which has eight ways. Both
+      // threads therefore claim ways at the same time, in a nearly empty set and in a nearly full set.
       const flows = Array.from({ length: 3 }, (_, index) => {
         const given = packet({ protocol: IPPROTO.udp, destinationPort, sourcePort: 1_000 + index });
         const key = keyOfFlow(kernel, given);

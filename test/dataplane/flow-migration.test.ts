@@ -16,8 +16,8 @@ let before: Loaded;
 let after: Loaded;
 let carrier: FlowMigration;
 beforeEach(() => {
-  // The datapath `before` has no flow limit per source, like the builds up to layout 5. The datapath `after`
-  // has this limit.
+  // The datapath `before` has no flow limit per source, like builds with a map layout version of at most 5.
+  // The datapath `after` has the limit.
   [before, after] = [loadForTest(), loadForTest({ flowCapacity: 1_024, flowShare: 0.125 })];
   for (const kernel of [before, after]) kernel.activate(allowed);
   const [flow, tally] = (['flows', 'tallies'] as const).map((name) => describeMap(after.object.mapFd(name)).value);
@@ -49,7 +49,7 @@ function establishAndCarry(): void {
   expect(carrier.carry('flows')).toBe(true);
 }
 
-test('copying a flow a second time takes over the state and counts that changed in the earlier datapath', () => {
+test('a second copy of a flow takes over the state and the packet counts that changed in the earlier datapath', () => {
   establishAndCarry();
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
   before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack });
@@ -57,7 +57,7 @@ test('copying a flow a second time takes over the state and counts that changed 
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_half_closed', packets: [3n, 1n] }]);
 });
 
-test('copying a flow a second time keeps a state that changed in the new datapath, and adds the counts of both datapaths', () => {
+test('a second copy of a flow keeps a state that changed in the new datapath, and adds the packet counts of both datapaths', () => {
   establishAndCarry();
   before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack });
   after.runPacket(back(web), { tcpFlags: TCP.rst });

@@ -126,7 +126,7 @@ const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
 
 describe('the flow limit of a source that floods the flow table', () => {
   test.each(Object.entries(ATTACKS))(
-    'keeps connections of other sources and older connections of the flooding source working: %s',
+    'lets other sources open connections and keeps the older connections of the flooding source open: %s',
     (_, attack) => {
       const own = { ...tcp, sourcePort: 65_500, destinationPort: 8443 };
       expect([converse(own), converse(OLDER)]).toEqual([true, true]);
@@ -149,7 +149,7 @@ describe('the flow limit of a source that floods the flow table', () => {
     },
   );
 
-  test('also holds for replies that arrive after the flood: late replies establish flows only up to half of the table', () => {
+  test('also applies if the replies arrive after the flood: the late replies establish flows only up to half of the table', () => {
     for (const client of clients) converse(client);
     const flood = Array.from({ length: 1_500 }, (_, number) => ({ ...udp, sourcePort: port(number) }));
     for (const packet of flood) see(packet);
@@ -179,7 +179,7 @@ describe('the flow limit of a source that floods the flow table', () => {
     [100, false],
     [100, true],
     [254, true],
-  ])('leaves room for other sources while %i sources open flows (in turns: %s)', (count, inTurns) => {
+  ])('lets other sources open connections after %i sources flooded the table (in turns: %s)', (count, inTurns) => {
     expect(converse(OLDER)).toBe(true);
     flood(others(count), Math.max(40, Math.ceil((2 * CAPACITY) / count)), inTurns);
     // The flow limit never refuses the first flow of a source, so the flows can exceed the capacity by one
@@ -218,7 +218,7 @@ describe('the flow limit of a source that floods the flow table', () => {
     expect(converse(next)).toBe(true);
   });
 
-  test('is reported by `FlowTablePressure` for ten seconds after the last refused flow', () => {
+  test('is in the list that `FlowTablePressure` returns for ten seconds after the limit refused a flow', () => {
     for (let number = 0; number <= HALF; number++) converse({ ...udp, sourcePort: port(number) });
     const refusals = new FlowTablePressure(kernel.object.mapFd('counters'));
     expect(refusals.now(0)).toEqual([]);

@@ -44,7 +44,7 @@ const KINDS = [
 ] as const;
 
 describe('later fragments of a datagram', () => {
-  test.each(KINDS)('pass after the first fragment, in order (%s)', (_, packet) => {
+  test.each(KINDS)('pass in order after the first fragment has passed (%s)', (_, packet) => {
     expect(parts(packet, FIRST, MIDDLE, LAST)).toEqual([true, true, true]);
     expect(kernel.counted()).toMatchObject({ allow: 3, half_opened: 1 });
   });
@@ -73,7 +73,7 @@ describe('later fragments of a datagram', () => {
     expect(send(udp, MIDDLE)).toBe(true);
   });
 
-  test('are dropped when they arrive a second time, and after the datagram is complete', () => {
+  test('are dropped if they arrive a second time, or after the datagram is complete', () => {
     expect(parts(udp, FIRST, MIDDLE, LAST, LAST, MIDDLE)).toEqual([true, true, true, false, false]);
     expect(parts(udp, FIRST, MIDDLE, MIDDLE, LAST)).toEqual([true, true, false, false]);
     expect(kernel.counted()).toMatchObject({ drop_fragment: 3, drop_fragment_overlap: 1 });
@@ -180,7 +180,7 @@ describe('the validation of fragments', () => {
   });
 });
 
-test('a flood of incomplete datagrams evicts no flow and opens no second flow', () => {
+test('a flood of first fragments of one flow opens no second flow, and a later fragment of the last datagram still passes', () => {
   send(udp, FIRST);
   for (let id = 0; id < 20_000; id++) send({ ...udp, source: CLIENT }, { ...FIRST, id });
   expect(kernel.flowsIn('half_open')).toMatchObject([{ packets: [20_001n, 0n] }]);

@@ -115,8 +115,8 @@ function transportBytes(protocol: number): number {
 const scratch = new Uint8Array(MAX_FRAME);
 
 /**
- * Returns the body of an ICMP error that quotes this packet: 8 zero bytes for the ICMP header, the IPv4
- * header, and `bytes` bytes of its payload.
+ * Returns the body of an ICMP error that quotes `packet`: 8 zero bytes in the place of the ICMP header, the
+ * IPv4 header of the packet, and the first `bytes` bytes behind that header.
  */
 export function quoteOf(packet: Packet, options: FrameOptions = {}, bytes = 8): Uint8Array {
   const length = writeFrame(scratch, packet, options);

@@ -68,7 +68,7 @@ test.each([
   expect(kernel.counted()).toEqual(counted);
 });
 
-test('with non_ipv4 = pass, IPv6 passes with the guard bit in the packet mark, and a second VLAN tag is still dropped', () => {
+test('with non_ipv4 = pass, IPv6 passes with the mark bit that the nftables rules of Weir require, and a stacked VLAN tag is still dropped', () => {
   const lenient = loadForTest({ passNonIpv4: true });
   const judged = lenient.runPacket(udp, { etherType: 0x86dd, payloadBytes: 60 }, 7);
   expect(judged).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT | 7 });
@@ -132,7 +132,7 @@ test('every packet is dropped with the reason no_policy before a policy is activ
   fresh.close();
 });
 
-test('a damaged program image in the slot makes the datapath drop every packet with the reason program_damaged', () => {
+test('the datapath drops packets with the reason program_damaged if the compiled policy in its BPF map is damaged', () => {
   kernel.activate({ ...allowAll, lists: { ...allowAll.lists, defaults: new Uint32Array(1) } });
   expect(judge(udp)).toBe(DROPPED);
   expect(kernel.counted()).toEqual({ drop_program_damaged: 1 });
@@ -141,7 +141,7 @@ test('a damaged program image in the slot makes the datapath drop every packet w
 test.each([
   ['UDP', udp],
   ['a SYN', tcp],
-])('with divertDns, a DNS lookup by %s opens no flow, and is dropped while no DNS proxy listens', (_, lookup) => {
+])('with divertDns, a DNS query by %s opens no flow, and is dropped while no DNS proxy listens', (_, lookup) => {
   const diverting = loadForTest({ divertDns: true });
   try {
     diverting.activate(allowAll);
@@ -156,7 +156,7 @@ test.each([
 test.each([
   ['UDP', udp],
   ['a SYN', tcp],
-])('a datapath that takes over from an earlier datapath drops a DNS lookup by %s without a DNS proxy', (_, lookup) => {
+])('a datapath that takes over from an earlier datapath drops a DNS query by %s without a DNS proxy', (_, lookup) => {
   const diverting = loadForTest({ divertDns: true, bridges: true });
   try {
     diverting.activate(allowAll);

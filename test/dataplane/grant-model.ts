@@ -2,8 +2,8 @@ import type { Grants, HostnamePattern, Policy } from '#contracts/policy-model.js
 import type { Loaded } from './loaded.js';
 
 /**
- * A model of all grants that a test added to the kernel under test. The model follows the specification
- * (D12).
+ * A model of the grants that a test adds to the grant table of the datapath under test. The model follows the
+ * specification (D12).
  */
 export class GrantModel implements Grants {
   readonly #expiries = new Map<string, Map<number, bigint>>();
@@ -15,7 +15,8 @@ export class GrantModel implements Grants {
   }
 
   /**
-   * All grants, including the expired grants. An expired grant still counts for the flows that it admitted.
+   * All grants, including the expired grants. A flow that a grant admitted stays allowed after the grant has
+   * expired.
    */
   readonly ever: Grants = { has: ({ text }, address) => this.#expiries.get(text)?.has(address) ?? false };
 

@@ -41,8 +41,8 @@ function grant(pattern: string, addresses: readonly number[]): void {
 }
 
 /**
- * Runs the packet through the ingress hook on another CPU until `stop` is called. `stop` returns the number
- * of packets.
+ * Runs the packet through the ingress hook in another thread until `stop` is called. `stop` returns the
+ * number of packets.
  */
 function load(): { stop(): Promise<number> } {
   const frame = new Uint8Array(MAX_FRAME);
@@ -83,7 +83,7 @@ async function churn(patterns: readonly string[], between: (round: number) => vo
   }
 }
 
-test('every packet to a granted address passes while programs are swapped and grants of other addresses change', {
+test('every packet to a granted address passes while policies are swapped and grants of other addresses change', {
   timeout: 120_000,
 }, async () => {
   const programs = [
@@ -113,8 +113,8 @@ test('no packet passes because of a grant of another address, or of a pattern th
   kernel.activate(programs[0]);
   const running = load();
   await churn(['a.test', 'b.test', 'd.test'], (round) => {
-    // The grant of the destination is added and removed repeatedly, so that it reuses table entries of other
-    // addresses.
+    // The test adds and removes the grant of the destination repeatedly, so that this grant reuses table
+    // entries that other addresses had before.
     if (round % 3 === 0) kernel.grants.remove([{ pattern: 'never.test', addresses: [packet.destination] }]);
     else grant('never.test', [packet.destination]);
     if (round % 2 === 0) kernel.activate(programs[(round >> 1) % 2 === 0 ? 1 : 0]);

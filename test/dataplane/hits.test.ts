@@ -208,7 +208,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
   const decide = (generation: number, by: DecidedHit['by'], count = 1, lastNs = process.hrtime.bigint()): void =>
     kernel.trafficStatistics.addHits([{ generation, by, count, lastNs }]);
 
-  test('count for the deciding rule, given by rank or by name, for policies with and without a record in the store', () => {
+  test('count for the deciding rule, which the message gives by rank or by name, for policies with and without a record in the store', () => {
     kernel = loadForTest();
     const random = new Random(seedOf(70_117));
     for (const [number, compileAs] of [compile, program, compile, program].entries()) {
@@ -225,7 +225,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     }
   });
 
-  test('add to the packets that the kernel counted, add no bytes, and keep the later time of the last hit', () => {
+  test('are added to the packet count of the datapath, add no bytes, and keep the later time of the last hit', () => {
     kernel = loadForTest();
     activate(clients([{ id: 'dns', protocol: 17 }]));
     kernel.runPacket(dns);
@@ -323,7 +323,7 @@ describe('a process that takes over pinned BPF maps', () => {
   });
 });
 
-test('`Hits.find` returns the same entries for the rule names, with and without a similar list as a hint', () => {
+test('`Hits.find` returns the same hit entries without a hint, with the entries of a similar policy as a hint, and with a partly wrong hint', () => {
   kernel = loadForTest({ hitCapacity: 65_536 });
   const hits = new Hits({ hits: kernel.object.mapFd('hits'), rankHits: kernel.object.mapFd('rank_hits') });
   try {
@@ -361,7 +361,7 @@ describe('a full table of hit entries', () => {
     expect(packets()).toEqual({ 'clients/d': 2, 'clients/a': 1, '-': 0 });
   });
 
-  test('does not count a flow of a removed rule for the rule that took over its entry', () => {
+  test('does not count the packets of a flow for a new rule that got the hit entry of the removed rule of the flow', () => {
     kernel = loadForTest({ hitCapacity: 6 });
     activate(udp('a', 'b'));
     for (let count = 0; count < 3; count++) kernel.runPacket(dns);
@@ -371,7 +371,7 @@ describe('a full table of hit entries', () => {
     expect(kernel.flowIn('half_open')?.epoch).toBe(1);
   });
 
-  test('refuses a policy with more rules than entries or ranks, and changes nothing', () => {
+  test('refuses a policy that needs more hit entries or ranks than the table has, and keeps the counters of the policy in force', () => {
     kernel = loadForTest({ hitCapacity: 6, rankCapacity: 8 });
     activate(udp('a', 'b'));
     kernel.runPacket(dns);

@@ -71,7 +71,7 @@ describe('a hostname rule', () => {
 });
 
 describe('an expired grant', () => {
-  test('admits no new flow and ends no open flow, also after a change of the policy', { timeout: 20_000 }, async () => {
+  test('admits no new flow, and ends no open flow while the policy has its pattern', { timeout: 20_000 }, async () => {
     const given = ofNames(named('a.test'));
     kernel.activate(compile(given));
     grant('a.test', undefined, SECOND_NS);
@@ -93,7 +93,7 @@ describe('an expired grant', () => {
     expect(judge()).toBe(DROPPED);
   });
 
-  test('becomes valid by a later expiry, and is not shortened by an earlier expiry', () => {
+  test('becomes valid if the address is granted again with a later expiry, and a further grant with an earlier expiry does not shorten it', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test', undefined, -SECOND_NS);
     expect(judge()).toBe(DROPPED);
@@ -122,7 +122,7 @@ describe('when the policy changes', () => {
     expect(judge()).toBe(DROPPED);
   });
 
-  test('a grant for a pattern of the staged program is valid as soon as that program is in force', () => {
+  test('a grant for a pattern of the staged policy is valid as soon as that policy is in force', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     kernel.stage(compile(ofNames(named('b.test'))));
     grant('b.test');

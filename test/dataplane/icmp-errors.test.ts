@@ -34,8 +34,8 @@ type Quote = {
 };
 
 /**
- * Sends an ICMP error about the packet `about`, by default from `ROUTER` to its source. Returns whether the
- * error passes.
+ * Sends an ICMP error that quotes the packet `about`, by default from `ROUTER` to the source of `about`.
+ * Returns whether the error passes.
  */
 function error(about: Packet, [type, code]: readonly [number, number], quote: Quote = {}): boolean {
   const content = icmpContent(type, code, quote.content ?? quoteOf(about));
@@ -110,7 +110,7 @@ describe('an open flow does not admit an ICMP error', () => {
     expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1, drop_policy_deny: 1 });
   });
 
-  test('if a later fragment only looks like an ICMP error that quotes a packet of the flow', () => {
+  test('if the error is only the payload of a later fragment, which the datapath does not parse', () => {
     kernel.activate(compile(onlyFrom(ROUTER)));
     const message = icmp(ROUTER, CLIENT, 3, 4);
     const first = { id: 5, fragment: MORE_FRAGMENTS, content: icmpContent(3, 4, new Uint8Array(16)) };

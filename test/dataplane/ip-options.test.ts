@@ -51,13 +51,13 @@ test('a packet passes if the bytes of a source route are inside another option, 
   }
 });
 
-test('a packet is malformed if an option length is 0 or 1, or extends beyond the IPv4 header', () => {
+test('the datapath drops a packet as malformed if an option length is 0 or 1, or extends beyond the IPv4 header', () => {
   const lying = [[7], [7, 0], [7, 1], [7, 5], [1, 1, 7, 3], [1, 1, 1, 7], [68, 255], [7, 4, 0, 0, 7, 200]];
   expect(lying.filter((text) => passes(text))).toEqual([]);
   expect(kernel.counted()).toEqual({ drop_malformed: lying.length });
 });
 
-test('the datapath never reads bytes of IP options as ports', () => {
+test('the datapath does not read bytes of IP options as ports', () => {
   const onlyDns = compile({
     ...defaultOnly('deny'),
     groups: [

@@ -154,7 +154,7 @@ test('a flow matches a filter if each field of the filter lists a value that the
   for (const [filter, found] of cases) expect([filter, await sources(filter)]).toEqual([filter, found]);
 });
 
-test('pages list each lasting flow exactly once while other flows open and change state', async () => {
+test('the pages of the list of live flows contain each flow that stays open exactly once while other flows open and change state', async () => {
   activate(lan);
   const open = (number: number): unknown => kernel.runPacket(packet({ source: '10.0.0.9', sourcePort: number }));
   for (let number = 0; number < 300; number++) open(number * 2);
@@ -198,7 +198,7 @@ describe('cutting flows', () => {
     expect(kernel.runPacket(web).returned).toBe(PASSED);
   });
 
-  test('keeps the packets of a cut flow counted for its rule', async () => {
+  test('keeps the packets of the cut flow in the count of the rule that allowed the flow', async () => {
     activate(lan);
     for (let count = 0; count < 4; count++) kernel.runPacket(dns);
     await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
@@ -221,7 +221,7 @@ describe('cutting flows', () => {
   });
 });
 
-test('a list of flows is aborted with an error if the datapath closes while its flows are read', async () => {
+test('the request for a list of flows is rejected with an error if the datapath closes while the list is read', async () => {
   kernel.close();
   kernel = loadForTest({ flowCapacity: 131_072 });
   activate(lan);
@@ -233,7 +233,7 @@ test('a list of flows is aborted with an error if the datapath closes while its 
   kernel = loadForTest();
 });
 
-test('the number of flows is read from the flow table, not derived from packet counters', async () => {
+test('the statistics count established flows, half-open flows, fragments and hit entries in the BPF maps', async () => {
   activate(lan);
   kernel.runPacket(web);
   kernel.runPacket(dns);

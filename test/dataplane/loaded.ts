@@ -32,8 +32,8 @@ const LINE = FLOW_STRUCT_BYTES / 4;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const KEY_CLAIMED = 2;
 /**
- * The bit SPILLED in the tag of way 0 of a set. The datapath sets this bit if some flows of the set are in
- * their second set of the flow table.
+ * The bit SPILLED in the tag of way 0 of a flow set. The datapath sets this bit if the set is crowded and a
+ * new flow is therefore stored in its second flow set.
  */
 const SPILLED = 0x40;
 
@@ -56,15 +56,15 @@ export const SKB = {
 export type PacketResult = { readonly returned: number; readonly word: number; readonly mark: number };
 
 /**
- * The hook of a test run, and the sender of the packet. `in` is the ingress hook. `out_of_node`, `out_exempt`
- * and `out_foreign` are the egress hook with a packet of the node, of an exempt socket, and from an unpoliced
- * interface.
+ * The hook of a test run, and the sender of the packet. `in` is the ingress hook. The others are the egress
+ * hook: with a packet of the node (`out_of_node`), of a socket of Weir whose packet mark exempts it from the
+ * policy (`out_exempt`), or from an unpoliced interface (`out_foreign`).
  */
 export type Entry = 'in' | 'out_of_node' | 'out_exempt' | 'out_foreign';
 
 /**
- * Loads the datapath and runs its programs on crafted frames, without attaching them. Every packet is treated
- * as forwarded.
+ * Loads the BPF programs, and returns functions that run the programs on crafted frames. The programs are not
+ * attached to an interface. By default (`classifyAll`) they treat every packet as forwarded.
  */
 export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: Before) {
   const loaded = loadObject(
@@ -121,8 +121,8 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     }
   };
   /**
-   * Returns the bytes of each flow in the kernel: its line of the map `flows`, then its line of the map
-   * `tallies`.
+   * Returns the bytes of each flow in the kernel: the entry of the flow in the map `flows`, followed by its
+   * entry in the map `tallies`.
    */
   const records = (): Uint8Array<ArrayBuffer>[] => {
     const { flows, tallies } = table;
@@ -139,7 +139,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
   const readFlows = (): Flow[] => records().map((record) => readFlow(new DataView(record.buffer)));
   let occupied = 0;
   /**
-   * Marks `occupied` ways of the only set of the flow table as claimed, so that flows cannot use these ways.
+   * Marks `occupied` ways of the only flow set of the table as claimed, so that flows cannot use these ways.
    */
   const occupy = (): void => {
     const lines = new Uint8Array(table.flows.buffer);
@@ -175,7 +175,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       stageProgram({ ...loaded, trafficStatistics }, program, generation);
       return flipProgram({ ...loaded, trafficStatistics });
     },
-    /** Puts the other program slot in force without filling it. Each call begins a new epoch. */
+    /** Puts the compiled policy that is already in the idle slot in force. Each call begins a new epoch. */
     switchSlot(): void {
       active.words[ACTIVE.word] = (active.words[ACTIVE.word] ?? 0) ^ 1;
       this.newEpoch();
@@ -196,8 +196,8 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       return there;
     },
     /**
-     * Reserves `by` of the 8 ways, so that flows cannot use them. The flow table must have one set: a
-     * capacity of at most 4.
+     * Reserves `by` of the 8 ways, so that flows cannot use these ways. The flow table must have only one
+     * flow set, which requires a capacity of at most 4.
      */
     narrow(by: number): void {
       occupied = by;
@@ -221,7 +221,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     },
     sweep: () => sweep.run(),
     records,
-    /** Returns the number of lines whose flow statistics are not zero although the line has no flow. */
+    /** Returns the number of entries of the map `tallies` that are not zero but belong to no flow. */
     strayTallies(): number {
       const { flows, tallies } = table;
       let stray = 0;
@@ -231,7 +231,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       }
       return stray;
     },
-    /** Returns the number of ways in use: ways with a tag other than 0, without the bit SPILLED. */
+    /** Returns the number of ways in use: ways whose tag, apart from the bit SPILLED, is not 0. */
     takenWays(): number {
       const tags = new Uint8Array(table.tags.buffer);
       return tags.filter((tag, at) => (at % 8 === 0 ? tag & ~SPILLED : tag) !== 0).length;

@@ -42,7 +42,7 @@ describe('the verdicts for random frames', () => {
     expect(loud).toEqual(quiet);
   });
 
-  test('in audit mode drop no packet by a rule, and drop invalid packets as in enforce mode', () => {
+  test('in audit mode contain no drop by the policy, and as many drops of invalid packets as in enforce mode', () => {
     const enforced: Policy = { ...onlyFrom(CLIENT), default: { action: 'deny', mode: 'enforce', from: 'fallback' } };
     const audited: Policy = { ...enforced, default: { ...enforced.default, mode: 'audit' } };
     kernel.activate(compile(enforced));
@@ -63,7 +63,7 @@ describe('the verdicts for random frames', () => {
   });
 });
 
-test('a full ring buffer loses and counts events, and verdicts stay the same', () => {
+test('the datapath counts the events that a full ring buffer loses, and still drops denied packets and passes allowed packets', () => {
   kernel.activate(onlyClient);
   kernel.wantEvents(true);
   const frame = new Uint8Array(MAX_FRAME);
@@ -83,7 +83,7 @@ describe('an open flow after a change of the policy', () => {
   test.each([
     ['UDP from a fixed port', udp, 0],
     ['an established connection', tcp, TCP.ack],
-  ])('drops every packet that the new policy denies, in 1,000 changes: %s', (_, packet, flags) => {
+  ])('admits no packet that the new policy denies, in 1,000 changes: %s', (_, packet, flags) => {
     kernel.activate(denied);
     kernel.slots.assumeGrace();
     kernel.activate(onlyClient);

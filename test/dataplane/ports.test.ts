@@ -3,8 +3,8 @@ import type { Link } from '#dataplane/attach/links.js';
 import { portFaults } from '#dataplane/review/bridge-ports.js';
 
 /**
- * Returns the description of a link. The test creates no real links, since the kernel may lack this kind of
- * link.
+ * Returns the description of a link of the type `kind`. The test creates no real links, since the kernel may
+ * lack support for the type.
  */
 const link = (ifindex: number, name: string, kind: string, more: Partial<Link> = {}): Link => ({
   ...{ ifindex, name, kind, master: 0, lower: 0, isUp: true, isLoopback: false },

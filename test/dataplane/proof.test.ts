@@ -28,8 +28,9 @@ function staged(image: Image, sample: ProofSample): ProofMismatch | null {
 }
 
 /**
- * Returns random packets at the edges of the rules, with the verdict words of the reference evaluator. Some
- * fields have values near `numbers`: the words that the test changed in the image.
+ * Returns random packets at the edges of the rules, with the verdict words of the reference evaluator.
+ * `numbers` are the old and the new value of the word that the test changed in the image: one field of a
+ * packet may have a value near one of these numbers.
  */
 function edgesOf(judged: Policy, random: Random, numbers: readonly number[], count: number): ProofSample {
   const next = packetGenerator(random, judged);
@@ -63,7 +64,7 @@ function edgesOf(judged: Policy, random: Random, numbers: readonly number[], cou
   return { packets, expected, classes: null, complete: false };
 }
 
-describe('the proof of a staged program', () => {
+describe('the proof of a staged program (a compiled policy)', () => {
   test('succeeds for a program that was compiled from the policy', () => {
     let packets = 0;
     for (let number = 0; number < 50; number++) {
@@ -187,7 +188,7 @@ describe('the proof of a staged program', () => {
 
 type Mutation = (changed: Policy['groups'][number], random: Random) => Policy['groups'][number];
 
-/** Mistakes that a compiler could make, by name. Each function returns the group with one mistake. */
+/** Returns mistakes that the policy compiler could make, by name. Each function puts one into a group. */
 function mutations(): Record<string, Mutation> {
   const ofRule =
     (change: (rule: Rule) => Rule): Mutation =>

@@ -131,7 +131,7 @@ beforeAll(() => {
 afterAll(() => kernel.close());
 
 describe('example policy', () => {
-  test('in each file of the examples folder has a table of packets in this test', () => {
+  test('files in examples/policies are exactly those for which PACKETS has a list of packets', () => {
     const names = readdirSync(folder).map((file) => file.replace('.yaml', ''));
     expect(Object.keys(PACKETS).sort()).toEqual(names.sort());
     expect(names).toHaveLength(10);
@@ -142,7 +142,7 @@ describe('example policy', () => {
   });
 
   test.each(Object.entries(PACKETS))(
-    '%s gives each packet the expected verdict, in the reference evaluator and in the kernel',
+    '%s: the reference evaluator returns the expected verdict, and the datapath passes or drops each packet by it',
     (name, rows) => {
       const { policy } = recipe(name);
       kernel.activate(compile(policy));
@@ -157,8 +157,8 @@ describe('example policy', () => {
         const grants = granted === undefined ? noGrants : { has: () => true };
         const { verdict: decided, audited } = evaluate(policy, packet, grants);
         const said = decided === 'redirect' && audited ? 'redirect under audit' : decided;
-        // No service plane runs in this test: the kernel drops a connection with the verdict redirect, or
-        // passes it in audit mode.
+        // No service plane runs in this test: the datapath drops a packet with the verdict redirect, or
+        // passes the packet in audit mode.
         const returned = verdict === 'deny' || verdict === 'redirect' ? DROPPED : PASSED;
         expect([text, said, kernel.runPacket(packet).returned]).toEqual([text, verdict, returned]);
       }

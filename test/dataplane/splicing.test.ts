@@ -112,8 +112,8 @@ function run(frame: Uint8Array): { readonly returned: number; readonly out: Uint
 }
 
 /**
- * Returns the frame that the datapath must produce: adds the deltas to the TCP header and to each TCP option
- * (RFC 9293, 2018, 7323).
+ * Returns the frame that the datapath must produce from `frame`: adds the deltas to the numbers of the TCP
+ * header and of its time stamp and SACK options, and shifts the window (RFC 9293, 2018, 7323).
  */
 function translated(frame: Uint8Array, deltas: Deltas): Uint8Array {
   const out = frame.slice();
@@ -147,7 +147,7 @@ const number = (value: number): number[] => [24, 16, 8, 0].map((shift) => (value
 const stamps = (value: number, echo: number): number[] => [8, 10, ...number(value), ...number(echo)];
 const sack = (...edges: number[]): number[] => [5, 2 + edges.length * 4, ...edges.flatMap(number)];
 
-describe('the splicing offload translates the TCP numbers of one connection to those of the other connection', () => {
+describe('the splicing offload translates sequence numbers, time stamps and window of one TCP connection to those of the other', () => {
   test.each([
     ['without options', {}],
     ['time stamps at the usual offset', { options: [1, 1, ...stamps(0xffff_fff0, 100)] }],
@@ -243,7 +243,7 @@ test.each([
   expect(sumOf(out, TCP, out.length)).toBe(0xffff);
 });
 
-describe('an offloaded connection whose service-plane thread has ended', () => {
+describe('after the service-plane thread of an offloaded connection has ended, the datapath', () => {
   const alone = { joiner: JOINER + 1 };
 
   test.each([
@@ -267,7 +267,7 @@ describe('an offloaded connection whose service-plane thread has ended', () => {
     expect(tcpSum(out)).toBe(0xffff);
   });
 
-  test('forwards a RST, and drops a packet without an ACK', () => {
+  test('translates and forwards a RST, and drops a packet that has neither the RST nor the ACK flag', () => {
     put(ENDS, DELTAS, alone);
     put(reversed(ENDS), BACK, alone);
     const frame = frameOf(ENDS, { flags: 0x04, payload: 0 });
@@ -295,7 +295,7 @@ describe('a packet of an offloaded connection is dropped', () => {
     expect(run(frameOf(reversed(ENDS), {})).returned).toBe(DROPPED);
   });
 
-  test('if it is a SYN ACK; a SYN is turned into a probe of the other side', () => {
+  test('if it is a SYN ACK; the datapath turns a SYN into an ACK that probes the other side', () => {
     put(ENDS, DELTAS, { acknowledged: 50_000, next: 60_000 });
     put(reversed(ENDS), BACK, { acknowledged: 70_000, next: 80_000 });
     const { returned, out } = run(frameOf(ENDS, { flags: 0x02, payload: 0, options: [2, 4, 5, 180, 1, 3, 3, 7] }));

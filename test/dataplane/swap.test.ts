@@ -81,7 +81,7 @@ type Load = {
   stop(): Promise<number>;
 };
 
-/** Classifies packets on another CPU until `stop` is called. */
+/** Runs packets through the ingress hook in another thread until `stop` is called. */
 function load(): Load {
   const frame = new Uint8Array(MAX_FRAME);
   const length = writeFrame(frame, packet);
@@ -117,7 +117,7 @@ async function breathe(): Promise<void> {
   await new Promise<void>((resolve) => setImmediate(resolve));
 }
 
-test(`no packet is classified by a mix of two programs in ${SWAPS} swaps under load`, {
+test(`no packet is classified by a mix of two compiled policies in ${SWAPS} swaps under load`, {
   timeout: 120_000,
 }, async () => {
   const running = load();
@@ -141,14 +141,14 @@ test(`no packet is classified by a mix of two programs in ${SWAPS} swaps under l
   expect(Math.min(allow, audit)).toBeGreaterThan(judged / 100);
 });
 
-test('a program that is overwritten while it is in force gives mixed verdicts', { timeout: 60_000 }, async () => {
+test('a compiled policy overwritten while packets read it gives mixed verdicts', { timeout: 60_000 }, async () => {
   const running = load();
   // A mixed verdict needs the load and the overwriting thread at the same time on two CPUs. Other processes
   // may use these CPUs, so the test tries for up to 50 seconds.
   const until = performance.now() + 50_000;
   for (let swap = 1; kernel.counted().drop_policy_deny === undefined && performance.now() < until; swap++) {
-    // Two swaps without a grace period put the first slot back in force and overwrite it while a packet still
-    // reads it.
+    // Without a grace period, the second of two swaps overwrites a slot that a packet may still read, and the
+    // packet gets a mixed verdict.
     for (let times = 0; times < 200; times++) {
       kernel.slots.fill(image(swap + times), swap);
       kernel.slots.flip();

@@ -155,8 +155,8 @@ describe('the server side of a TCP connection', () => {
 });
 
 /**
- * Returns whether TCP may send these flags (RFC 9293): SYN without FIN and RST, RST without FIN, otherwise
- * ACK. PSH and URG are always valid.
+ * Returns whether RFC 9293 allows these TCP flags: a SYN without FIN and RST, or a RST without FIN. Without
+ * SYN and RST, the flags must contain ACK. PSH and URG are always valid.
  */
 function isSent(flags: number): boolean {
   const [f, s, r, a] = [FIN, SYN, RST, ACK].map((flag) => (flags & flag) !== 0);
@@ -193,7 +193,7 @@ describe('a TCP packet with any combination of flags', () => {
     ['half closed', [...HANDSHAKE, client(FIN | ACK)], false],
     ['closing', BY_BOTH, false],
     ['reset', [...HANDSHAKE, server(RST)], false],
-  ])('from the server passes if RFC 9293 allows the flags (no SYN after the handshake): %s', (_, steps, synPasses) => {
+  ])('from the server passes if RFC 9293 allows the flags (SYN only in the handshake): %s', (_, steps, synPasses) => {
     const opens = (flags: number): boolean => isSent(flags) && (flags & (SYN | ACK)) === SYN;
     expect(droppedAfter(steps, 'server')).toEqual(
       combinations.filter((flags) => !isSent(flags) || (opens(flags) && !synPasses)),
@@ -258,7 +258,7 @@ describe('a TCP packet that has no flow and is not a SYN', () => {
     expect(kernel.counted()).toEqual({ drop_policy_deny: 2 });
   });
 
-  test('opens a flow of its sender during the pickup period (dataplane.pickup) if the policy allows both directions', () => {
+  test('opens a flow whose source is the sender, during the pickup period (dataplane.pickup), if the policy allows both directions', () => {
     kernel.activate(allowAll);
     pickUp();
     play(server(ACK));

@@ -43,7 +43,7 @@ function hits(): Record<string, number> {
   return Object.fromEntries(rules);
 }
 
-test('the first packet of a flow does not store the rule and the opening time in its flow statistics; the next sweep does', () => {
+test('while no reader wants events, the first packet of a flow does not store the rule in the flow statistics; the next sweep stores it', () => {
   activate('names');
   kernel.runPacket(dns);
   expect(recordsOf()).toMatchObject([{ hit: 0, hitCheck: 0, openedNs: 0n, packets: [1n, 0n] }]);
@@ -73,7 +73,7 @@ test('the list of flows gives a flow the same values before and after its first 
   }
 });
 
-test('with events enabled, the first packet of a flow stores the rule and the exact opening time', () => {
+test('while a reader wants events, the first packet of a flow stores the rule and the exact opening time in the flow statistics', () => {
   activate('names');
   kernel.wantEvents(true);
   kernel.runPacket(dns);
@@ -99,7 +99,7 @@ test('after a flow is classified again, its earlier packets still count for the 
   expect(hits()).toEqual({ second: 1, first: 3 });
 });
 
-test('flows that the program of the idle slot allowed are flushed before the next program overwrites that slot', () => {
+test('`flushIdleSlot` stores the rule in the statistics of the flows that the policy in the idle slot allowed', () => {
   activate('first');
   kernel.stage(compile(ofRules('between')));
   kernel.runPacket(dns);
@@ -109,7 +109,7 @@ test('flows that the program of the idle slot allowed are flushed before the nex
   expect(recordsOf()[0]?.hit).not.toBe(0);
 });
 
-test('`settle` in user space completes flow statistics with the same values as a sweep in the kernel', () => {
+test('`completeFlow` in user space stores the same rule and opening time in flow statistics as a sweep in the kernel', () => {
   activate('other', 'names');
   activate('names', 'other');
   for (let port = 1; port <= 40; port++) kernel.runPacket({ ...dns, sourcePort: port });
@@ -133,7 +133,7 @@ test('`settle` in user space completes flow statistics with the same values as a
   expect(swept[0]?.openedNs).toBeGreaterThan(process.hrtime.bigint() - 1_000_000_000n);
 });
 
-test('`settle` reads an opening time of 16 bits that has wrapped, and replaces a time in the future by the current time', () => {
+test('`completeFlow` computes the opening time from its low 16 bits, also after a wrap, and replaces a time in the future by the current time', () => {
   const openedAfter = (openedUnits: number, nowUnits: number): bigint => {
     const view = new DataView(new ArrayBuffer(FLOW_BYTES));
     view.setUint16(FLOW_OFFSETS.opened, openedUnits & 0xffff, true);
@@ -148,7 +148,7 @@ test('`settle` reads an opening time of 16 bits that has wrapped, and replaces a
   ]).toEqual([0x5_fff0n, 0x6_0010n, 0x6_0010n, 0x5_5000n]);
 });
 
-test('the statistics line of an ended flow contains zeros', async () => {
+test('the entry of an ended flow in the map tallies contains zeros', async () => {
   activate('names');
   for (let port = 1; port <= 20; port++) kernel.runPacket({ ...dns, sourcePort: port });
   kernel.sweep();

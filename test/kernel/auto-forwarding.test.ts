@@ -46,7 +46,10 @@ afterEach(async () => {
 const options = (more: Partial<DatapathOptions> = {}): DatapathOptions =>
   datapathOptions(topology.pinPath, { forwarding: 'auto', ...more });
 
-/** Starts a datapath in this thread. It checks for third-party hooks only when the test calls `look`. */
+/**
+ * Starts a datapath in this thread. The datapath checks for third-party hooks (for example nftables chains of
+ * other software) only when the test calls `look`.
+ */
 function local(more: Partial<DatapathOptions> = {}): LocalDatapath {
   const datapath = new LocalDatapath(options(more));
   close = () => datapath.close();
@@ -59,8 +62,8 @@ function local(more: Partial<DatapathOptions> = {}): LocalDatapath {
 }
 
 /**
- * Starts a datapath in its own thread, as a node does. That thread receives kernel notifications and checks
- * for third-party hooks each second.
+ * Starts a datapath in its own thread, as a node does. The thread receives kernel notifications and checks
+ * for third-party hooks each second. Returns after direct forwarding has begun.
  */
 async function threaded(): Promise<Datapath> {
   const datapath = openDatapath(options());
@@ -234,7 +237,7 @@ test('forwarding: auto · a restarted datapath forwards by the network stack unt
   expect(await goesByStack()).toBe(false);
 });
 
-test('a restart with another value of `forwarding` forwards packets in the configured way', async () => {
+test('a datapath that restarts with another value of `forwarding` forwards packets in the new way', async () => {
   for (const forwarding of ['stack', 'auto', 'direct', 'auto', 'stack'] as const) {
     const datapath = local({ forwarding });
     expect(await goesByStack()).toBe(forwarding === 'stack');

@@ -113,7 +113,7 @@ function verdicts(kernel: Loaded): string[] {
   });
 }
 
-describe('the datapath with copied routes gives the same verdicts as the datapath with kernel lookups', () => {
+describe('a datapath with copied routes gives the same verdicts as a datapath that looks up routes in the kernel', () => {
   test.each<{ routes: string; commands: readonly string[]; copied?: false }>([
     { routes: 'the routes of the node', commands: [] },
     {
@@ -173,7 +173,7 @@ describe('the datapath with copied routes gives the same verdicts as the datapat
 });
 
 test.each(['off', 'loose'] as const)(
-  'the datapath with copied routes gives the same verdicts as with kernel lookups, with reverse_path: %s',
+  'with reverse_path: %s, copied routes lead to the same verdicts as route lookups in the kernel',
   async (reversePath) => {
     await ip('route add default via 10.77.2.2');
     await ip('route add 10.64.0.0/10 via 10.77.1.2');
@@ -200,8 +200,8 @@ describe('the copied routes', () => {
     return returned === DROPPED;
   };
   /**
-   * Changes the copied routes so that every address is behind the server. The datapath then drops packets
-   * from the client as forged, which shows that the datapath uses the copied routes.
+   * Changes the copied routes so that they lead to the interface of the server for every address. The
+   * datapath then drops packets from the client as forged if, and only if, it uses the copied routes.
    */
   const falsify = (): void => {
     for (let line = 18; line < ROUTE_LINES; line++) {
@@ -209,7 +209,10 @@ describe('the copied routes', () => {
     }
     expect(isDropped()).toBe(true);
   };
-  /** Copies and falsifies the routes. Retries, because the kernel may still process the change of a link. */
+  /**
+   * Copies the routes and falsifies the copy. Tries again after a failure, because the kernel may still
+   * process the change of a link.
+   */
   const copyAndFalsify = (): Promise<void> =>
     vi.waitFor(() => {
       copy();
@@ -217,7 +220,7 @@ describe('the copied routes', () => {
       falsify();
     });
 
-  test('are in use after the second check of the routes, and the next check corrects wrong copied routes', async () => {
+  test('are in use after the second check of the routes, and two further checks correct wrong copied routes', async () => {
     await copyAndFalsify();
     copy();
     expect(isDropped()).toBe(false);
@@ -235,7 +238,7 @@ describe('the copied routes', () => {
     expect(copying.routes.isInForce).toBe(false);
   });
 
-  test.each(['udp', 'tcp'] as const)('give the interface for replies to a new %s flow', (protocol) => {
+  test.each(['udp', 'tcp'] as const)('determine the interface towards the destination of a new %s flow', (protocol) => {
     copy();
     expect(isHeld()).toBe(true);
     const opener = { ...(protocol === 'udp' ? udp : tcp), source: CLIENT, destination: SERVER };
@@ -248,7 +251,7 @@ describe('the copied routes', () => {
     }
   });
 
-  test('show whether a destination is forwarded or is the node itself', async () => {
+  test('tell the datapath whether a destination is the node itself, or another host to which the node forwards', async () => {
     const isForNode = (): boolean => {
       copying.forget();
       copying.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
@@ -291,7 +294,7 @@ describe('the copied routes', () => {
     expect(isDropped()).toBe(false);
   });
 
-  test('are not made until the routes have not changed for 100 ms', async () => {
+  test('are made only after the routes have stayed unchanged for 100 ms', async () => {
     copy();
     await ip('route add 10.91.0.0/16 via 10.77.2.2');
     const isMade = (): boolean => held.words[ROUTES.made] === held.words[ROUTES.seen];

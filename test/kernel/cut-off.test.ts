@@ -10,7 +10,8 @@ import { createProbedNode, NOTHING_LOST, type ProbedNode } from './probed-node.j
 import { compileVariants, makeEarlierGuard, startLayout1, type Variants } from './variants.js';
 
 /**
- * Number of kills in each test. With WEIR_CUTS=all, a test kills the process once at each bpf system call.
+ * Number of runs of a takeover that each test kills, each at a random bpf system call. With WEIR_CUTS=all, a
+ * test kills one run at each bpf system call.
  */
 const CUTS = 3;
 const NEVER = 60_000;
@@ -88,7 +89,7 @@ const beginnings: Record<string, () => void> = {
 };
 
 test.each(Object.keys(beginnings))(
-  'after a kill while %s, either policy is in force, and the next process finishes the takeover',
+  'after a process is killed while %s, the old or the new policy is in force, and the next process finishes the takeover',
   async (kind) => {
     const begin = beginnings[kind] ?? (() => undefined);
     const step = { options: node.options(), destinations: 4_000 };

@@ -1,6 +1,6 @@
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 
-/** Returns datapath options with small tables, for a node that polices lan0 and wan0. */
+/** Returns datapath options with small tables, for a node that polices lan0 and the interfaces `wan*`. */
 export function datapathOptions(pinPath: string, more: Partial<DatapathOptions> = {}): DatapathOptions {
   return {
     interfaces: ['lan0', 'wan*'],

@@ -139,7 +139,7 @@ describe('the datapath of a node between client and server', () => {
     await topology.client.must('ip', 'addr', 'del', '10.77.2.9/32', 'dev', 'eth0');
   });
 
-  test('the guard drops and counts forwarded packets while no BPF program is attached', async () => {
+  test('the guard (nftables rules of Weir) drops and counts forwarded packets while no BPF program is attached', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -213,7 +213,7 @@ describe('the datapath of a node between client and server', () => {
     expect((await pings).stdout).toContain('400 packets transmitted, 400 received');
   });
 
-  test.runIf(HAS_TCX)('changes from clsact to TCX and back without packet loss', async () => {
+  test.runIf(HAS_TCX)('changes from clsact to TCX and back, and forwards packets after each change', async () => {
     start({ forceClsact: true }).attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -262,7 +262,7 @@ describe('the datapath of a node between client and server', () => {
     expect([generation, maps.program, maps.rank_hits?.entries]).toEqual([1, { entries: 3, capacity: 3 }, 1]);
   });
 
-  test('reports new and removed interfaces, lost links and a lost guard', async () => {
+  test('reports new and removed interfaces, removed BPF links, and removed rules of the guard', async () => {
     start().attach();
     expect(datapath.look()).toEqual([]);
     rmSync(`${topology.pinPath}/links-${networkNamespace()}`, { recursive: true });

@@ -31,7 +31,7 @@ const ip = (command: string): string => execFileSync('ip', command.split(' '), {
 const faults = (): string[] => diversionFaults(MASK, INTERFACES).map((text) => text.split(' ').slice(0, 3).join(' '));
 
 describe('`diversionStands`, which checks the routing rule and the route for diverted packets', () => {
-  test('returns true after `makeDiversion`, whatever addresses and routes the node has', () => {
+  test('returns true after `makeDiversion`, also with a further address or a blackhole route on the node', () => {
     for (const add of ['addr add 192.0.2.1/32 dev lo', 'route add blackhole 192.0.2.0/24']) {
       ip(add);
       expect(diversionStands(MASK)).toBe(true);
@@ -95,7 +95,7 @@ describe('`diversionFaults`, which reports third-party rules that can misroute d
     'rule add pref 100 blackhole',
     'rule add pref 100 prohibit',
     'rule add pref 100 goto 32766',
-  ])('reports a rule with a lower preference that can match diverted packets: %s', (command) => {
+  ])('reports a rule with a lower preference number that can match diverted packets: %s', (command) => {
     ip(command);
     expect(faults()).toEqual(['ip rule 100']);
     expect(diversionStands(MASK)).toBe(true);

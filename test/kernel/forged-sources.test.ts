@@ -177,7 +177,7 @@ describe('a packet with a forged source does not reach a socket of the DNS proxy
     expect([UNNAMED, ADDRESSES.server].filter((source) => arrives('lan0', source))).toEqual([]);
   });
 
-  test("after the hooks are lost, after a takeover, and after the guard's flushed table is restored", () => {
+  test("after the BPF hooks are removed, after a takeover, and after the flushed table of Weir's nftables rules (the guard) is restored", () => {
     police().close();
     sh(`rm ${topology.pinPath}/links-*/*`);
     expect(arrives('ext0', ADDRESSES.client)).toBe(false);
@@ -211,7 +211,7 @@ describe('a packet with a forged source does not reach a socket of the DNS proxy
     expect(counts()[0]).toBe(before + 1);
   });
 
-  test('(the nftables chain that checks for forged sources does not prevent direct forwarding)', () => {
+  test('(the nftables chain of Weir that drops these packets does not prevent direct forwarding)', () => {
     police({ forwarding: 'auto' }).look();
     expect(datapath?.stats().forwarding).toEqual({ way: 'direct', reason: 'no third-party hook' });
   });

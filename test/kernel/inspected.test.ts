@@ -67,8 +67,8 @@ async function put(mode: 'enforce' | 'audit'): Promise<void> {
 function carry(socket: Socket): void {
   const { remoteAddress = '', remotePort = 0, localAddress = '', localPort = 0 } = socket;
   const fd = openConnector({ address: address(remoteAddress), port: remotePort }, MARK);
-  // Declare the options first, because the type of the constructor's parameter lacks `fd` and
-  // `pauseOnCreate`.
+  // Assign the options to a constant first: the type of the constructor's parameter lacks `pauseOnCreate`, so
+  // TypeScript rejects this option in an object literal.
   const options = { fd, allowHalfOpen: true, pauseOnCreate: true };
   const upstream = new Socket(options);
   socket.on('error', () => upstream.destroy());

@@ -88,8 +88,8 @@ const links = (): number => readdirSync(linkFolder()).filter((name) => name.ends
 const comings = (): DatapathChange[] => changes.filter(({ type }) => type.startsWith('interface_'));
 
 /**
- * Returns the interfaces whose packets the guard drops; an empty list while the guard's nftables table is
- * dormant.
+ * Returns the names of the interfaces in the rules of the guard (the nftables table of Weir). Returns an
+ * empty list while the table is dormant.
  */
 async function guardedBy(): Promise<string[]> {
   const { stdout } = await topology.node.run('nft', 'list', 'table', 'inet', 'weir');
@@ -173,7 +173,7 @@ describe('interfaces that appear and vanish while a node runs', () => {
     ['deleted', ['delete', 'table', 'inet', 'weir']],
     ['flushed', ['flush', 'table', 'inet', 'weir']],
     ['made dormant', ['add', 'table', 'inet', 'weir', '{ flags dormant; }']],
-  ])('the node restores a guard that was %s within one second', async (_, command) => {
+  ])('the node restores the guard (its nftables table) within one second after it was %s', async (_, command) => {
     await topology.node.must('nft', ...command);
     await expect.poll(() => changes, soon).toEqual([{ type: 'guard_lost' }]);
     await expect.poll(guardedBy, soon).toEqual(INTERFACES);
@@ -346,7 +346,7 @@ describe('a policed interface that is a bridge port', () => {
     await expect.poll(reaches, { timeout: 5_000 }).toBe(true);
   });
 
-  test('lets no frame pass while no BPF program is attached, and the node restores a flushed guard', async () => {
+  test('lets no frame pass while no BPF program is attached, and the node restores the guard (its nftables table) after a flush', async () => {
     await join('lan0', 'wan0', 'q0');
     await start('allow', { interfaces: ['lan0', 'wan0'], reversePath: 'off' });
     await expect.poll(config, soon).toEqual(refused('lan0', 'wan0'));
@@ -360,7 +360,7 @@ describe('a policed interface that is a bridge port', () => {
     expect(await crossing()).toEqual([]);
   });
 
-  test('is reported as refused while it has a macvlan, in this or another network namespace', async () => {
+  test('is also reported as refused if it is no bridge port but has a macvlan, in this or another network namespace', async () => {
     await start('allow', { interfaces: ['lan0', 'wan0'] });
     await expect.poll(() => config().state, soon).toBe('configured');
     await ip('link', 'add', 'mac0', 'link', 'lan0', 'type', 'macvlan', 'mode', 'bridge');
@@ -467,7 +467,7 @@ test('no packet passes without a verdict while an interface is re-created fifty 
   }
 });
 
-/** Returns the number of packets that the guard has dropped. */
+/** Returns the number of packets that the guard (the nftables table of Weir) has dropped. */
 function stoppedByGuard(): number {
   const counter = execFileSync('nft', ['list', 'counter', 'inet', 'weir', 'dropped'], { encoding: 'utf8' });
   return Number(/packets (\d+)/.exec(counter)?.[1]);

@@ -50,7 +50,7 @@ const forgetNeighbours = async (): Promise<void> => {
     await space.must('ip', '-6', 'neigh', 'flush', 'all');
 };
 
-/** Returns the number of packets to the client that lan0 dropped while lan0 had no queue. */
+/** Returns the number of packets that lan0 did not send to the client because lan0 had no queue. */
 async function unsent(): Promise<number> {
   const [link] = JSON.parse(await topology.node.must('ip', '-j', '-s', 'link', 'show', 'dev', 'lan0')) as {
     stats64: { tx: { dropped: number } };
@@ -82,8 +82,8 @@ describe.each<[string, Partial<DatapathOptions>]>([
   [HAS_TCX ? 'tcx' : 'clsact', {}],
   ['clsact', { forceClsact: true }],
   ['direct forwarding, and non_ipv4: pass', { forwarding: 'direct', nonIpv4: 'pass' }],
-])('IPv6 of a node with a datapath by %s', (_, options) => {
-  test('is not interrupted when the datapath attaches', async () => {
+])('IPv6 traffic of a node whose datapath uses %s', (_, options) => {
+  test('loses no packet when the datapath attaches, except for consecutive packets while the kernel adds clsact', async () => {
     open(options);
     const ping = topology.client.start('ping', ['-6', '-n', '-i', '0.005', IPV6.nodeLan]);
     const received = new Set<number>();
@@ -197,7 +197,7 @@ describe('an established TCP connection over IPv6', () => {
     },
   );
 
-  test('through the node ends when the datapath attaches with non_ipv4: drop', async () => {
+  test('through the node gets no more replies after the datapath has attached with non_ipv4: drop', async () => {
     const say = await converse('client', 'server', IPV6.server);
     const before = await say();
     start();

@@ -71,11 +71,11 @@ test.each([
     { links: false, guard: false, others: true },
   ],
   ['an ip rule', 'ip rule add fwmark 1 table 9; ip rule del fwmark 1', { links: false, guard: false, others: true }],
-] as const)('the kernel sends a notification for %s', (_, command, notifications) => {
+] as const)('the kernel notifies the node of %s (the guard is the table weir)', (_, command, notifications) => {
   expect(heard(command)).toEqual({ ...notifications, readable: true });
 });
 
-test("a change of a third-party table does not count as a change of the guard, even if table or chain has the guard's name", () => {
+test("a change of a third-party nftables table does not count as a change of the guard, even if table or chain has the guard's name", () => {
   const command = 'nft add table inet other; nft add chain inet other guard; nft add table ip weir; nft flush ruleset';
   expect(heard(command)).toEqual({ ...NOTHING, others: true, readable: true });
 });

@@ -92,8 +92,8 @@ test('the datapath passes packets to a granted address, also after restarts, unt
     expect(await reaches()).toBe(false);
     await datapath.grant([{ ...grant, expiresAtNs: process.hrtime.bigint() + SECOND_NS }]);
     expect(await reaches()).toBe(true);
-    // Close the datapath, so that no process removes the grant. The kernel itself must compare the expiry
-    // with its clock.
+    // Close the datapath, so that no process removes the grant. The BPF program must compare the expiry of
+    // the grant with the clock of the kernel.
     await datapath.close();
     await expect.poll(reaches, { timeout: 20_000 }).toBe(false);
   } finally {
@@ -102,7 +102,7 @@ test('the datapath passes packets to a granted address, also after restarts, unt
   }
 });
 
-test('the datapath thread answers grant requests from a port even while it stages a policy', async () => {
+test('the datapath thread answers grant requests from a MessagePort even while it stages a policy', async () => {
   const datapath = open({ programCapacity: 65_536 });
   // A large policy, so that the datapath thread needs some time to stage the policy.
   const named = ofNames(...Array.from({ length: 5_000 }, (_, index) => `n${index}.test`));
@@ -118,8 +118,8 @@ test('the datapath thread answers grant requests from a port even while it stage
     port.postMessage(request);
   }
   await staged;
-  // The answers must already be in the port: if the datapath thread had waited for the end of staging, the
-  // answers would arrive later.
+  // The answers must already be in the MessagePort: if the datapath thread had waited for the end of staging,
+  // the answers would arrive later.
   const answers = ids.map(() => receiveMessageOnPort(port)?.message as GrantAnswer | undefined);
   expect(answers).toEqual(ids.map((id) => ({ id, refused: 0 })));
   expect((await datapath.learned()).map(({ pattern, addresses }) => [pattern, [...addresses]])).toEqual([

@@ -61,7 +61,7 @@ test.each<[string, () => void, readonly string[]]>([
   ['the whole pin path', () => rmSync(topology.pinPath, { recursive: true }), PINNED],
   ['another map is pinned as `active`', () => replace('active', 'vitals'), ['active']],
   ['another map is pinned as `layouts`', () => replace('layouts', 'sweep'), ['layouts']],
-])('`look` reports lost pins, and `attach` restores them: %s', async (_, lose, lost) => {
+])('`look` reports removed or replaced pins, and `attach` restores these pins: %s', async (_, lose, lost) => {
   expect(datapath.look()).toEqual([]);
   lose();
   const seen = datapath.look().filter(({ type }) => type !== 'link_lost');

@@ -34,7 +34,7 @@ export function policyOf(destinations: number): Policy {
   return policy([group([ADDRESSES.client], [allow, ...filler])]);
 }
 
-/** Returns the digest that a datapath reports for an adopted program. */
+/** Returns the digest that a datapath must report if it finds `program` in force in the kernel. */
 export function imageSha256(program: Program): string {
   const { words } = layout(program);
   return createHash('sha256')

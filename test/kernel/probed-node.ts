@@ -22,7 +22,7 @@ export const MARK_MASK = 0x00f0_0000;
 const proberFile = join(fileURLToPath(new URL('../..', import.meta.url)), 'dist/test/kernel/prober.js');
 
 type Outcome = {
-  /** Number of datagrams to the allowed port that got no reply. */
+  /** Number of datagrams to the allowed port without a reply, minus those that a full socket buffer lost. */
   readonly lost: number;
   /** Number of new TCP flows that failed, and whether the permanent TCP flow was closed. */
   readonly failedTcp: readonly [number, boolean];
@@ -41,8 +41,8 @@ type Outcome = {
 export const NOTHING_LOST = { lost: 0, failedTcp: [0, false], leaked: 0, dropped: {} };
 
 /**
- * A node between client and server. Its datapath runs in this process, and its traffic is counted, so that a
- * test can check that no packet is lost, leaked or miscounted.
+ * A node between client and server, whose datapath runs in this process. The client counts the packets and
+ * replies of its traffic, so that a test can check that the datapath loses, leaks or miscounts no packet.
  */
 export type ProbedNode = {
   readonly topology: Topology;
@@ -50,14 +50,14 @@ export type ProbedNode = {
   /** Creates and opens a datapath. From then on, the method `datapath` returns that datapath. */
   start(more?: Partial<DatapathOptions>): LocalDatapath;
   datapath(): LocalDatapath;
-  /** Stages, proves and flips a policy. */
+  /** Stages and proves a policy, and puts the policy in force. */
   putInForce(policy: Policy, generation: number): { readonly epoch: number };
   mapSets(): string[];
   startProbes(): Promise<void>;
   endProbes(): Promise<Outcome>;
   /** Returns whether a datagram of the client to this port of the server gets a reply. */
   answers(port: number): Promise<boolean>;
-  /** Ends the traffic, and removes all pins, links and guards of the datapath from the kernel. */
+  /** Ends the traffic, and removes pins, links and nftables rules of the datapath from the kernel. */
   clear(): void;
   remove(): Promise<void>;
 };
@@ -66,8 +66,8 @@ export type ProbedNode = {
 export async function createProbedNode(tag: string): Promise<ProbedNode> {
   const topology = await createTopology(tag);
   const { client, server, pinPath } = topology;
-  // Turn IPv6 off: interfaces send router solicitations from time to time, and an earlier layout drops and
-  // counts these packets.
+  // Turn IPv6 off: interfaces send router solicitations from time to time, and datapaths of earlier builds
+  // drop and count these packets.
   for (const space of [client, topology.node, server])
     await space.must('sysctl', '-qw', 'net.ipv6.conf.all.disable_ipv6=1');
   await firstLine(server.start(process.execPath, [program('tour-traffic'), 'serve', `${ALLOWED}`, `${DENIED}`]));

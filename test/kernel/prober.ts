@@ -11,7 +11,7 @@ import { connect } from 'node:net';
 export type Summary = {
   /** Datagrams of the permanent UDP flow: sent datagrams, and datagrams without a reply. */
   readonly udp: { sent: number; lost: number };
-  /** New UDP flows of two datagrams each. */
+  /** New UDP flows of two datagrams each: opened flows, and datagrams without a reply. */
   readonly freshUdp: { opened: number; failed: number };
   readonly tcp: { echoes: number; slowestMs: number; closed: boolean };
   readonly freshTcp: { opened: number; failed: number };

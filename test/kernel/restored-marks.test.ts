@@ -39,8 +39,8 @@ except socket.timeout: print('silent')`;
 }
 
 /**
- * Removes the datapath's hooks as a user can do with `tc` or `bpftool`. The hooks are pinned links, or clsact
- * filters before Linux 6.6.
+ * Detaches the BPF programs from the interfaces, as a user can do with `tc` or `bpftool`. The programs are
+ * attached by pinned links, or by clsact filters before Linux 6.6.
  */
 async function loseHooks(): Promise<void> {
   const { pinPath, node: place } = node.topology;
@@ -134,7 +134,7 @@ const IPTABLES_ATTACKS: readonly (readonly [string, readonly string[]])[] = [
   ['set at FORWARD', ['FORWARD -j MARK --or-mark 0x100000']],
 ];
 
-describe('the guard drops a packet that the datapath has not classified, even if another rule sets or restores its mark', () => {
+describe('the guard (nftables rules of Weir) drops packets that the datapath has not classified, even if other rules set or restore their mark', () => {
   describe.each(['iptables-nft', 'iptables-legacy'])('with rules of %s', (iptables) => {
     afterEach(() => node.topology.node.must(iptables, '-t', 'mangle', '-F'));
 
@@ -159,7 +159,7 @@ describe('the guard drops a packet that the datapath has not classified, even if
     expect({ before, after }).toEqual({ before: ['ping 1', 'ping 1'], after: ['silent', 'silent'] });
   });
 
-  test('also after the takeover from an earlier guard, which accepted any packet with the mark', async () => {
+  test('also after the guard has replaced the guard of an earlier build, which accepted each packet with the mark', async () => {
     makeEarlierGuard();
     node.start({ forwarding: 'stack' }).attach();
     node.putInForce(policyOf(0), 1);
@@ -169,7 +169,7 @@ describe('the guard drops a packet that the datapath has not classified, even if
     expect({ before, after: await exchange(SILENCE) }).toEqual({ before: 'ping 1', after: 'silent' });
   });
 
-  test("(exception: other rules can save, restore and match the bits of the mark outside the datapath's mask)", async () => {
+  test("(exception: other rules can save, restore and match mark bits that are not in the datapath's mask)", async () => {
     node.start({ forwarding: 'stack' }).attach();
     node.putInForce(policyOf(0), 1);
     await rules(

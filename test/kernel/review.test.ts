@@ -30,7 +30,7 @@ const nft = (rule: string, hook = 'postrouting', family = 'ip'): string =>
     rule === '' ? '' : `add rule ${family} mine some ${rule}`
   }'`;
 const CHAIN = 'nftables chain ip mine some';
-/** Returns each fault of a review as the NAT chain and its interfaces. */
+/** Returns the faults of a review, each in the short form `NAT chain: interfaces`. */
 const faults = (interfaces: readonly string[]): string[] =>
   review(interfaces).faults.map((text) => text.replace(/ translates addresses at (.*), which is not .*/, ': $1'));
 
@@ -140,7 +140,7 @@ describe('the review of a node warns about an interface that forwards and is not
     expect(review(BOTH).warnings).toEqual([]);
   });
 
-  test('and counts such interfaces after the fifth without their names', () => {
+  test('and names only the first five such interfaces, followed by the number of the others', () => {
     for (let number = 1; number < 9; number++) {
       ip(`link add more${number} type veth peer name far${number}`);
       ip(`addr add 10.80.${number}.1/24 dev more${number}`);

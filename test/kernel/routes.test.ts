@@ -23,7 +23,7 @@ let kernel: Loaded;
 const interfaces: Record<string, number> = {};
 beforeAll(async () => {
   topology = await createTopology('routes');
-  // An interface of the node that is not policed, with a network behind it.
+  // Add an interface to the node that the datapath does not police, with a network behind the interface.
   await topology.node.must('ip', 'link', 'add', 'ext0', 'type', 'veth', 'peer', 'name', 'ext1');
   await topology.node.must('ip', 'addr', 'add', '10.77.9.1/24', 'dev', 'ext0');
   for (const name of ['ext0', 'ext1']) await topology.node.must('ip', 'link', 'set', name, 'up');
@@ -36,7 +36,7 @@ afterAll(async () => {
   await topology.remove();
 });
 
-/** Loads the BPF programs with these settings, or takes them from an earlier call, and resets their state. */
+/** The BPF programs that `load` has loaded, by their settings. `load` reuses them and resets their state. */
 const loaded = new Map<string, Loaded>();
 function load(more: Parameters<typeof loadForTest>[0] = {}): void {
   const key = JSON.stringify(more);
@@ -85,7 +85,7 @@ describe('a packet whose source address routes elsewhere, or cannot belong to a 
     expect(kernel.counted()).toMatchObject({ drop_spoofed_source: 2, allow: 2 });
   });
 
-  test('before a policy denies or audits the packet', () => {
+  test('before the policy denies the packet, so that the drop does not count as a denial', () => {
     load();
     kernel.activate(denyAll);
     see('lan0', from('8.8.8.8'));
@@ -274,7 +274,7 @@ describe('fragments with a forged source do not change how the datagram of anoth
   });
 });
 
-test('packets to the node itself pass without the mark bit of the guard although the policy denies all packets', () => {
+test('packets to the node itself pass although the policy denies all packets, and the datapath does not mark them', () => {
   load();
   kernel.activate(denyAll);
   const addressed = [ADDRESSES.nodeLan, ADDRESSES.nodeWan, '10.77.1.255', '224.0.0.5', '255.255.255.255', '192.0.2.7'];
@@ -289,7 +289,7 @@ test('packets to the node itself pass without the mark bit of the guard although
   expect(kernel.counted()).toEqual({ to_node: addressed.length });
 });
 
-test('fragments to the node do not evict the reassembly state of fragments that are classified', () => {
+test('fragments to the node itself do not evict the reassembly state of forwarded fragments', () => {
   load();
   const first = { fragment: MORE_FRAGMENTS, content: new Uint8Array(64) };
   see('lan0', asked, { ...first, id: 1 });
@@ -336,7 +336,7 @@ describe('an ICMP error about a flow', () => {
     expect(kernel.counted().icmp_related).toBe(1);
   });
 
-  test('about a reply of a foreign flow is dropped if it comes in by the interface of the replying side', () => {
+  test('that quotes a reply on a flow from an unpoliced interface is dropped if the error comes in by the interface of the replying side', () => {
     kernel.activate(denyAll);
     const foreign: Packet = { ...udp, source: OUTSIDE, destination: CLIENT };
     see('lan0', foreign, {}, 'out_foreign');
@@ -345,7 +345,7 @@ describe('an ICMP error about a flow', () => {
     expect(kernel.counted()).toMatchObject({ foreign: 2, drop_policy_deny: 1 });
   });
 
-  test("about a foreign flow passes only from the flow's destination to the side that opened the flow", () => {
+  test("that quotes a packet of a flow from an unpoliced interface passes only from the flow's destination to the side that opened the flow", () => {
     kernel.activate(denyAll);
     const foreign: Packet = { ...udp, source: OUTSIDE, destination: CLIENT };
     see('lan0', foreign, {}, 'out_foreign');

@@ -122,7 +122,7 @@ test.each([
   expect(pass()).toBe(PASSED);
 });
 
-test('direct forwarding · a packet to 0.0.0.0/8 goes to the network stack, which drops the packet', async () => {
+test('direct forwarding · a packet to 0.0.0.0/8 goes to the network stack, even if a default route exists', async () => {
   await topology.node.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.server);
   expect(see({ ...asked, destination: at('8.8.8.8') })).toBe(SENT);
   expect(see({ ...asked, destination: at('0.1.2.3') })).toBe(PASSED);

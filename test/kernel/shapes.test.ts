@@ -41,9 +41,9 @@ beforeAll(async () => {
   ] as const) {
     await space.must('ip', 'link', 'set', name, 'mtu', '9000');
   }
-  // The destination MAC address of the frames that this test makes.
+  // Give lan0 the destination MAC address of the frames that this test makes.
   await topology.node.must('ip', 'link', 'set', 'lan0', 'address', '02:00:00:00:00:01');
-  // Resolve the neighbours first, so that the node does not hold back a frame that passes.
+  // Make the node resolve its neighbours first, so that it does not delay a frame for the resolution.
   await topology.client.must('ping', '-c', '1', '-W', '2', ADDRESSES.server);
   client = new Wire(topology.client.name, await index(topology.client));
   virtual = new Wire(topology.client.name, await index(topology.client), true);
@@ -211,8 +211,8 @@ describe.each([
   });
 
   test('classifies packets by headers that are in non-linear pages of the socket buffer', async () => {
-    // Returns a virtio_net_hdr and a frame of more than one page. The header makes only the Ethernet header
-    // part of the linear data.
+    // Returns a virtio_net_hdr and a frame of more than one page. With this virtio_net_hdr, the kernel puts
+    // only the Ethernet header into the linear data.
     const paged = (options: FrameOptions, packet = asked): Uint8Array => {
       const payload = new Uint8Array(6_000);
       payload.set(MARKER, 5_900);

@@ -51,7 +51,7 @@ const chain = (table: string, definition: string): string =>
   `nft 'add table ${table}; add chain ${table} some { ${definition} ; }'`;
 const NETDEV = 'netdev mine';
 
-test('forwarding: auto · forwards directly while the guard is the only netfilter hook', () => {
+test('forwarding: auto · forwards directly while only the guard (nftables rules of Weir) is on netfilter hooks', () => {
   expect(reason()).toBe(ALONE);
 });
 

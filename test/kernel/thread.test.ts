@@ -55,7 +55,7 @@ describe('the datapath thread', () => {
     detach(topology.pinPath);
   });
 
-  test('performs all operations of the datapath for the main thread', async () => {
+  test('runs the operations of the datapath that the main thread requests, and returns their results', async () => {
     datapath = openDatapath(options());
     expect(await datapath.probe()).toEqual([]);
     expect(await datapath.open()).toEqual({ adopted: false, inForce: null });
@@ -94,7 +94,7 @@ describe('the datapath thread', () => {
     await expect(refused).rejects.toEqual(new CapacityExceeded('program', 1_337, 1_024));
   });
 
-  test('reports a lost guard to its watchers', async () => {
+  test('reports to its watchers that the guard (nftables table of Weir) was deleted', async () => {
     datapath = openDatapath(options());
     await datapath.open();
     await datapath.attach();
@@ -103,7 +103,7 @@ describe('the datapath thread', () => {
     expect(await told).toEqual({ type: 'guard_lost' });
   });
 
-  test('rejects pending requests if the thread ends by an error, and reports its end to watchers', async () => {
+  test('that ends by an error makes the pending requests fail, and its watchers are notified', async () => {
     datapath = openDatapath({ ...options(), pinPath: null as unknown as string });
     const told = new Promise<DatapathChange>((resolve) => datapath.watch(resolve));
     await expect(datapath.open()).rejects.toMatchObject({ code: 'worker_died' });
@@ -112,7 +112,7 @@ describe('the datapath thread', () => {
   });
 });
 
-test('after a process was killed, the kernel still enforces the policy, passes replies and ends expired flows', {
+test('after the process was killed, the BPF programs still enforce the policy, pass replies and end expired flows', {
   timeout: 60_000,
 }, async () => {
   const script = `

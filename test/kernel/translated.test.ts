@@ -43,7 +43,7 @@ async function pings(): Promise<number> {
   return Number(/(\d+) received/.exec(stdout)?.[1]);
 }
 
-test('a NAT gateway that polices only its inside passes requests and their replies according to the policy', async () => {
+test('a NAT gateway that polices only its inside interface passes requests and their replies according to the policy', async () => {
   police('lan0');
   expect(await pings()).toBe(2);
   datapath.stage(denyAll, 2);
@@ -51,7 +51,7 @@ test('a NAT gateway that polices only its inside passes requests and their repli
   expect(await pings()).toBe(0);
 });
 
-test("on a NAT gateway that also polices its outside, the guard drops and counts replies to the gateway's address", async () => {
+test("on a NAT gateway that also polices its outside interface, the guard (nftables rules of Weir) drops and counts replies to the gateway's address", async () => {
   police('lan0', 'wan0');
   expect(await pings()).toBe(0);
   expect(datapath.stats().drops.guard?.packets).toBe(2n);

@@ -76,7 +76,7 @@ test('a restart with other time-outs reuses the maps and loses no packet', async
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
 });
 
-test('a restart with other mark bits loses no packet to the guard', async () => {
+test('after a restart with other mark bits, the guard (nftables rules of Weir) drops no allowed packet', async () => {
   await startWith();
   for (const markMask of [0x000f_0000, 0x00f0_0000, 0x0f00_0000]) {
     await traffic(100);
@@ -134,7 +134,7 @@ test.each([
 test.each([
   ['the same', {}],
   ['another', { grantCapacity: 4_096 }],
-])('a restart migrates grants into a table of %s size', (_, capacity) => {
+])('a restart migrates grants into a grant table of %s size', (_, capacity) => {
   const named = compile(
     policy([group(['0.0.0.0/0'], [rule({ hostname: { kind: 'exact', labels: ['a', 'test'], text: 'a.test' } })])]),
   );
@@ -155,7 +155,7 @@ test.each([
   expect(second.learned()[0]?.expiresAtNs[0]).toBe(learned[0]?.expiresAtNs[0]);
 });
 
-test('flows are converted to a build with another layout of struct flow, and back, without packet loss', async () => {
+test('flows are converted for a build with another layout of struct flow, and back, without packet loss', async () => {
   await startWith(medium);
   for (const objectPath of [variants.shiftedFlows, builtObject]) {
     node.datapath().close();
@@ -188,7 +188,7 @@ test.each([
   expect(report?.items.map(({ packets }) => Number(packets))).toEqual([sent]);
 });
 
-test('layout 1 enforces its policy until the successor has a policy in force, and its flows continue without loss', async () => {
+test('a datapath with map layout 1 (an early build) enforces its policy until the new build has a policy in force, and its flows continue without loss', async () => {
   leaveLayout1();
   await node.startProbes();
   const datapath = node.start();
@@ -207,7 +207,7 @@ test('layout 1 enforces its policy until the successor has a policy in force, an
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
 });
 
-test('the next packet ends a flow that was migrated from layout 1 if the new policy denies the flow', async () => {
+test('the next packet ends a flow that was migrated from map layout 1 if the new policy denies the flow', async () => {
   leaveLayout1();
   const words = ['connect-udp', ADDRESSES.server, `${ALLOWED}`, '--every', '20'];
   const sender = node.topology.client.start(process.execPath, [program('tour-traffic'), ...words]);
@@ -222,7 +222,7 @@ test('the next packet ends a flow that was migrated from layout 1 if the new pol
   }
 });
 
-test('a start retries while the kernel has no memory for the sweep timer, and the sweep then runs', async () => {
+test('the datapath tries again to start the sweep timer while the kernel has no memory for the timer, and the sweep then runs', async () => {
   node.start({ objectPath: variants.scarceTimer }).attach();
   node.putInForce(small, 1);
   const set = mapSetsIn(node.topology.pinPath).at(-1);

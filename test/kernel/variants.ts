@@ -20,7 +20,7 @@ export type Variants = {
   readonly refused: string;
   /** Path of a BPF object in which the initialization of the sweep timer fails with ENOMEM twenty times. */
   readonly scarceTimer: string;
-  /** Path of a BPF object of layout 1, whose fixed policy allows port 8000. */
+  /** Path of a BPF object with map layout 1 (an early build), whose fixed policy allows port 8000. */
   readonly layout1: string;
   remove(): void;
 };
@@ -58,8 +58,8 @@ function compile(sources: string, object: string): string {
 }
 
 /**
- * Creates the guard as builds up to layout 5 made it: its chain runs after other chains on the forward hook,
- * and accepts each packet with the mark bit.
+ * Creates the guard (nftables rules of Weir) as builds up to map layout 5 did. Its chain on the forward hook
+ * has the priority `filter` and accepts each packet with the mark bit.
  */
 export function makeEarlierGuard(): void {
   const lines = [
@@ -72,7 +72,7 @@ export function makeEarlierGuard(): void {
   execFileSync('nft', ['-f', '-'], { input: lines.join('\n') });
 }
 
-/** Puts into the kernel what a node of layout 1 leaves there when its process ends: pinned maps and links. */
+/** Loads a BPF object with map layout 1, and pins its maps and links as a node with that layout did. */
 export function startLayout1(
   object: string,
   pinPath: string,
@@ -96,7 +96,7 @@ export function startLayout1(
   const size = new BigUint64Array(1);
   const settings = bpf.bpf_map__initial_value(map('.rodata'), size);
   if (settings === null) throw new Error('layout 1 has no settings');
-  // The first fields of struct settings in layout 1: slot_lines, mark_mask, guard_bit, reverse_path.
+  // Set the first fields of struct settings in map layout 1: slot_lines, mark_mask, guard_bit, reverse_path.
   new Uint32Array(memoryAt(settings, 16)).set([slotLines, 0x00f0_0000, 0x0010_0000, 0]);
   check('load', bpf.bpf_object__load(loaded));
   const programFd = (name: string): number => {
@@ -111,7 +111,8 @@ export function startLayout1(
   for (const name of ['program', 'active', 'flows', 'counters', 'sweep']) {
     pin(bpf.bpf_map__fd(map(name)), join(folder, name));
   }
-  // The header of a program image in layout 1: magic, layout version, number of lines, generation.
+  // Write the header of a compiled policy in map layout 1: magic, layout version, number of lines,
+  // generation.
   const line = new Uint32Array(16);
   line.set([0x52494557, 1, 1, generation, 0]);
   const set = (name: string, key: number, value: Uint8Array): void => {

@@ -14,14 +14,14 @@ export class Wire {
   readonly #fd: number;
   readonly #buffer = new Uint8Array(LONGEST);
 
-  /** If `virtual` is true, each frame begins with a virtio_net_hdr. */
+  /** If `virtual` is true, each sent and received frame begins with a virtio_net_hdr. */
   constructor(namespace: string, ifindex: number, virtual = false) {
     const back = enterNamespace(namespace);
     try {
       this.#fd = check('make a socket', libc.socket(AF_PACKET, SOCK_RAW, ETH_P_ALL));
       if (virtual)
         check('set PACKET_VNET_HDR', libc.setsockopt(this.#fd, SOL_PACKET, PACKET_VNET_HDR, Uint32Array.of(1), 4));
-      // The layout of struct sockaddr_ll.
+      // The buffer `address` has the layout of struct sockaddr_ll.
       const address = new DataView(new ArrayBuffer(20));
       address.setUint16(0, AF_PACKET, true);
       address.setUint16(2, ETH_P_ALL, true);
@@ -36,7 +36,7 @@ export class Wire {
     check('send a frame', libc.send(this.#fd, frame, frame.length, 0));
   }
 
-  /** Returns the frames since the last call, sent and received. */
+  /** Returns the frames that the interface has sent and received since the last call. */
   seen(): Uint8Array[] {
     const frames: Uint8Array[] = [];
     for (;;) {

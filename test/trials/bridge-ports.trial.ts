@@ -8,8 +8,8 @@ let node: NodeProcess | undefined;
 let macs: { readonly client: string; readonly server: string; readonly bridge: string };
 
 /**
- * Bridge settings that forward every kind of frame. Bit 1 of `group_fwd_mask` stays 0, since no port may
- * forward MAC pause frames.
+ * Settings with which a bridge forwards every kind of frame. Bit 1 of `group_fwd_mask` stays 0, since the
+ * kernel does not let a port forward MAC pause frames.
  */
 const ALL = { snooping: 0, forwardedGroups: 0xfffd };
 
@@ -165,11 +165,11 @@ print(json.dumps([name for name, _ in kinds]))`,
 /**
  * The kinds of frames that a bridge with the default kernel settings does not forward: the group addresses
  * 01-80-C2-00-00-02, -03 and -0E (IEEE 802.1Q, 8.6.3), and invalid IGMP, which IGMP snooping drops. With STP
- * off, the bridge forwards -00.
+ * off, the bridge forwards frames to 01-80-C2-00-00-00.
  */
 const KEPT = ['EAPOL', 'IGMP', 'LACP', 'LLDP'];
 
-test('without Weir, a bridge forwards every kind of frame, or all kinds but four with the default kernel settings', async () => {
+test('without Weir, a bridge forwards all kinds of frames, and with the default kernel settings all kinds but four', async () => {
   for (const way of WAYS) {
     const { kinds, through } = await crossed(way);
     expect(kinds).toHaveLength(59);
@@ -182,7 +182,7 @@ test('without Weir, a bridge forwards every kind of frame, or all kinds but four
   }
   await configure(ALL);
   // The forged ARP replies have changed the ARP caches, and no later reply corrects the caches. The test
-  // therefore flushes them.
+  // therefore flushes the caches.
   for (const space of [topology.client, topology.node, topology.server])
     await space.must('ip', 'neigh', 'flush', 'all');
   const { stdout } = await topology.client.run('arping', '-c', '2', '-w', '2', '-I', 'eth0', ADDRESSES.server);

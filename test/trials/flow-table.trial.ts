@@ -48,7 +48,10 @@ afterEach(() => rig?.remove());
 const policy = (number: number): unknown =>
   policyOf([{ match: {} }], { sources: { cidrs: ['10.77.0.0/16'] }, id: `g${number}` });
 
-/** Opens a connection with one echo from each client. Returns the number of connections that succeeded. */
+/**
+ * From each client address, opens a TCP connection to the server, which must echo the data of the connection.
+ * Returns the number of connections that succeeded.
+ */
 async function connectAll(): Promise<number> {
   const script = `
 import selectors, socket, time
@@ -181,8 +184,8 @@ def packet(n):
     p = patched(t, (24, struct.pack('!H', n)))
     c = ~((0x0800 + n + 1) % 0xffff) & 0xffff
     return p[:22] + struct.pack('!H', c) + p[24:]`),
-  // This attack also sends to addresses of the server network that no host has, since each address opens more
-  // flows.
+  // This attack also sends to addresses of the server network that no host has: each further address lets
+  // the attack open more flows.
   'scapy: GRE, ESP and unknown protocols': () =>
     raw(
       `${PATCH}
@@ -206,7 +209,7 @@ def packet(n): return patched(t, (20, struct.pack('!H', 1 + n % 65000)))`),
   'hping3: 40 sources with real addresses': () => floodFrom(FLOODERS, 2_000),
 };
 
-/** The minimum that each attack must reach. A weaker attack would not test the flow limit. */
+/** For each attack, a figure and its minimum: an attack below the minimum would not test the flow limit. */
 const REACHED: Readonly<Record<keyof typeof ATTACKS, readonly [figure: keyof Figures, least: number]>> = {
   'hping3: small datagrams to a service': ['pressing', 10_000],
   'hping3: datagrams to all ports': ['pressing', 20_000],
@@ -228,8 +231,8 @@ const REACHED: Readonly<Record<keyof typeof ATTACKS, readonly [figure: keyof Fig
 type Figures = {
   readonly allowed: number;
   /**
-   * Number of half-open flows plus number of packets that were refused because their source reached its flow
-   * limit.
+   * Number of half-open flows, plus number of packets that the datapath dropped because the source had
+   * reached its flow limit.
    */
   readonly pressing: number;
 };
@@ -243,7 +246,7 @@ async function figures(): Promise<Figures> {
   return { allowed: packets.allow, pressing: halfOpen + drops.flow_share };
 }
 
-/** Returns the number of dropped packets by drop reason; empty while the node is dead. */
+/** Returns the number of dropped packets by drop reason; an empty object while the node's process is dead. */
 async function dropped(): Promise<Readonly<Record<string, number>>> {
   const drops = await rig.stats().then(
     (stats) => stats.drops,
@@ -253,8 +256,8 @@ async function dropped(): Promise<Readonly<Record<string, number>>> {
 }
 
 /**
- * Runs an attack. Returns how many of 100 new connections succeeded: once for each round during the attack,
- * and once after the attack.
+ * Runs an attack. During the attack, in up to four rounds, and after the attack, opens 100 new connections.
+ * Returns the number of successful connections of each round.
  */
 async function suffered(attack: () => Promise<unknown>): Promise<readonly number[]> {
   const counts: number[] = [];
@@ -281,7 +284,7 @@ async function expectNoHarm(counts: readonly number[]): Promise<void> {
   }
 }
 
-describe('while one source floods, other sources can open connections and established flows continue', () => {
+describe('while one or many sources flood the flow table, other sources can open connections and established flows continue', () => {
   test.each(Object.entries(ATTACKS))('attack: %s', async (what, attack) => {
     let reached: Figures | undefined;
     const counts = await suffered(async () => {
@@ -298,7 +301,7 @@ describe('while one source floods, other sources can open connections and establ
 describe('the flow limit of a flooding source also protects other sources', () => {
   const udp = () => ATTACKS['hping3: small datagrams to a service']?.() ?? Promise.reject(new Error('no such attack'));
 
-  test('while the node is dead', async () => {
+  test('while the process of the node is dead', async () => {
     await rig.node.end('SIGKILL');
     await expectNoHarm(await suffered(udp));
   });

@@ -6,8 +6,8 @@ import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
 import { macOf, runScapy } from './scapy.js';
 
 /**
- * An address of the server in a network behind the interface `ext0` of the node, which the configuration of
- * Weir does not name.
+ * An address of the server, in a network behind the interface `ext0` of the node. The configuration of Weir
+ * does not name this interface, so the node does not police it.
  */
 const OUTSIDE = '10.77.9.2';
 let rig: Rig;
@@ -47,7 +47,10 @@ async function granted(): Promise<readonly string[]> {
   return items.filter(({ ips }) => ips.length > 0).map(({ hostname }) => hostname);
 }
 
-/** Sends lookups with the forged source address of the client, from the server namespace through `device`. */
+/**
+ * Sends DNS queries with forged source addresses, mostly with that of the client, from the network namespace
+ * of the server through `device`.
+ */
 async function forge(device: 'eth0' | 'ext0'): Promise<void> {
   const { node, server } = rig.topology;
   await runScapy(
@@ -118,7 +121,7 @@ describe.each([
   ['strict', 'wan0 without forwarding'],
   ['strict', 'ext0 without forwarding'],
 ] as const)('a node with reverse_path %s', (reversePath, by) => {
-  test(`grants no address for a lookup with the forged address of a client that arrives on ${by}`, async () => {
+  test(`grants no address for a DNS query with a forged client address that arrives on ${by}`, async () => {
     await start({ reverse_path: reversePath });
     const [device = ''] = by.split(' ');
     if (by.endsWith('without forwarding')) await forwardsNothing(device);
@@ -133,7 +136,7 @@ describe.each([
   });
 });
 
-test('without the reverse path check, a forged lookup grants an address, so the attack of this trial is effective', async () => {
+test('with reverse_path off, a DNS query with the forged source address of a client grants an address, so the attack of this trial works', async () => {
   await start({ reverse_path: 'off' });
   await forge('ext0');
   expect((await granted()).length).toBeGreaterThan(0);

@@ -109,8 +109,8 @@ frames = attacks('${await macOf(node, 'lan0')}', get_if_hwaddr('eth0'))
 for frame in frames: s.send(frame)
 print(len(frames))`,
   );
-  // Makes the client send packets for 127.0.0.0/8 to the node, so that hping3 and nmap can attack loopback
-  // addresses.
+  // Make the client send packets for 127.0.0.0/8 to the node, so that hping3 and nmap can attack loopback
+  // addresses of the node.
   await client.must('sysctl', '-qw', 'net.ipv4.conf.eth0.route_localnet=1', 'net.ipv4.conf.all.route_localnet=1');
   await client.run('ip', 'route', 'del', 'table', 'local', 'local', '127.0.0.0/8');
   await client.run('ip', 'route', 'del', 'table', 'local', 'local', '127.0.0.1');
@@ -131,7 +131,7 @@ t = socket.socket(); t.settimeout(0.5); t.bind(('${ADDRESSES.client}', 0)); t.co
   return Number(sent);
 }
 
-test('without the hooks, the packets of the attack reach the listeners on 127.0.0.1 of the node', async () => {
+test('without the BPF programs and the nftables rules of Weir, the packets of `attack` reach the listeners on 127.0.0.1 of the node', async () => {
   await start({});
   await rig.node.remove();
   const { node, pinPath } = rig.topology;
@@ -161,7 +161,7 @@ describe.each([
     expect((await rig.stats()).drops.loopback).toBeGreaterThan(20);
   });
 
-  test('passes no packet to a listener on 127.0.0.0/8 while the process is dead', async () => {
+  test('passes no packet to a listener on 127.0.0.0/8 while the process of the node is dead', async () => {
     await start(dataplane);
     await rig.node.end('SIGKILL');
     const end = await listen();

@@ -42,8 +42,8 @@ for n in (1, 2, 3):
 }
 
 /**
- * Kills the process and removes the hooks, as `tc` or `bpftool` can. A running process would attach the hooks
- * again.
+ * Kills the process of the node and detaches the BPF programs, as a user can do with `tc` or `bpftool`. A
+ * running process would attach the programs again.
  */
 async function loseHooks(): Promise<void> {
   await rig.node.end('SIGKILL');
@@ -62,8 +62,8 @@ const SAVE = 'ct mark set meta mark';
 const at = (hook: string, priority: string): string => `type filter hook ${hook} priority ${priority};`;
 
 /**
- * Returns an iptables rule set. The rule sets of this trial are documented by distributions and guides for
- * hosts with several uplinks.
+ * Returns an iptables rule set. Manuals of distributions, and guides for hosts with several uplinks,
+ * recommend the rule sets of this trial.
  */
 const iptables = (...rules: readonly string[]): readonly string[] => ['iptables', ...rules];
 const RULES: Readonly<Record<string, readonly string[]>> = {
@@ -164,7 +164,7 @@ const cases = Object.entries(RULES).flatMap(([name, rules]) =>
   ),
 );
 
-describe('after the hooks are removed, the guard drops a flow whose packet mark is saved in conntrack', () => {
+describe('after the BPF programs are detached, the guard (nftables rules of Weir) drops packets even if other rules set or restore their mark', () => {
   test.each(cases)('rule set: %s', async (_, variant, rules) => {
     await apply(rules, variant);
     const before = await exchange();
@@ -173,7 +173,7 @@ describe('after the hooks are removed, the guard drops a flow whose packet mark 
   });
 });
 
-test('a rule set of this trial saves the guard bit in the conntrack mark, so the attack is effective', async () => {
+test('a rule set of this trial saves the mark bit that the guard requires in the conntrack mark, so the attack of this trial works', async () => {
   await apply(RULES['iptables CONNMARK, as in most guides'] ?? [], 'nft');
   const { node } = rig.topology;
   await node.must(

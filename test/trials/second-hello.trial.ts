@@ -99,7 +99,7 @@ describe('a second ClientHello', () => {
     }
   });
 
-  test.each(SERVERS)('that differs from the first in other encodings does not reach %s', async (server) => {
+  test.each(SERVERS)('from the list CHANGED, which differs from the first, does not reach %s', async (server) => {
     for (const rules of ['allow a name', 'deny a name'] as const) {
       await use(rules);
       for (const [what, sent] of CHANGED)
@@ -109,7 +109,7 @@ describe('a second ClientHello', () => {
 
   // NSS requires a cookie in the second ClientHello, and the byte sequences of `SAME` have no cookie.
   test.each(SERVERS.filter((name) => name !== 'nss'))(
-    'with the fields of the first gets the same answer from %s with and without a TLS rule',
+    'from the list SAME, with the fields of the first, gets the same answer from %s with and without a TLS rule',
     async (server) => {
       await use('none');
       const expected = [];

@@ -10,8 +10,9 @@ import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
 import type { Summary } from '#test/kernel/prober.js';
 
 /**
- * Starts this build over a node of an earlier build, while traffic passes. `WEIR_EARLIER` names a folder with
- * an earlier build. Without this variable, the trial builds the last commit whose datapath had layout 5.
+ * This trial ends a node of an earlier build and starts this build in its place, while traffic passes.
+ * `WEIR_EARLIER` names a folder with an earlier build. Without this variable, the trial builds the last
+ * commit whose datapath had the map layout version 5.
  */
 const EARLIER = process.env.WEIR_EARLIER;
 const LAST_OF_LAYOUT_5 = '0b8e84c51a6e';
@@ -79,7 +80,7 @@ function expectNoHarm({ udp, freshUdp, tcp, freshTcp, denied }: Summary): void {
   }).toEqual({ lost: [0, 0, 0], closed: false, leaked: 0 });
 }
 
-test.each(['SIGTERM', 'SIGKILL'] as const)('this build replaces an earlier build that ended by %s', async (signal) => {
+test.each(['SIGTERM', 'SIGKILL'] as const)('this build replaces a build ended by %s without loss', async (signal) => {
   const before = await rig.node.request('GET', '/api/v1/policy');
   const summary = await under(async () => {
     await rig.node.end(signal);

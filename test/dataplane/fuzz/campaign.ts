@@ -17,19 +17,23 @@ export type Failure = {
 
 export type Result = {
   readonly packets: number;
-  /** The sum of each counter of the datapath over all campaigns, by name. */
+  /**
+   * The sum of each counter over all campaigns, by counter name. The values are those of the model, which
+   * `fuzz` compares with the counters of the datapath.
+   */
   readonly counted: Readonly<Record<string, number>>;
   readonly failure: Failure | undefined;
 };
 
 /**
- * Compares the datapath with the model on random frames, until `packets` frames are compared or a comparison
- * fails. Returns the failing case after shrinking.
+ * Compares the datapath with its TypeScript model on random frames, until `packets` frames are compared or a
+ * comparison fails. `failure` is the failing case, reduced to few steps and small policies.
  */
 export function fuzz(packets: number, seed: number, report: (packets: number) => void = () => undefined): Result {
   const counted: Record<string, number> = {};
   let failure: Failure | undefined;
-  // A flow table with two ways tests evictions. A flow table with eight ways tests claims of free ways.
+  // The flow table has one flow set. Two usable ways test evictions; eight usable ways test claims of free
+  // ways.
   const [scarce, ample] = [2, ONE_SET].map((capacity) => new Comparison(sceneOf(new Random(seed)).scene, capacity)) as [
     Comparison,
     Comparison,
@@ -69,8 +73,8 @@ function sceneOf(random: Random): { readonly scene: Scene; readonly packet: () =
       forSeconds: random.chance(0.7) ? 3_600 : random.pick([-1, -3_600]),
     })),
   );
-  // In the kernel, a new grant may replace an expired grant of the same address; the model keeps both. An
-  // expired grant is therefore used only for an address without other grants.
+  // In the grant table, a new grant may replace an expired grant of the same address, but the model keeps
+  // both grants. The scene therefore has an expired grant only for an address without other grants.
   const isAlone = ({ address }: Learned): boolean => learned.filter((other) => other.address === address).length === 1;
   const kept = learned.filter((one) => one.forSeconds > 0 || isAlone(one));
   return { scene: { policies, learned: kept }, packet };

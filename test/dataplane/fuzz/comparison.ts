@@ -7,7 +7,7 @@ import { type Answer, Model } from '../model/datapath.js';
 import type { ModelFlow } from '../model/flows.js';
 import type { Step } from './sequence.js';
 
-/** Number of flow lines in one set of the flow table. */
+/** Number of ways (places for a flow) in one flow set of the flow table. */
 export const ONE_SET = 8;
 const SEGMENT_BYTES = 100;
 
@@ -23,8 +23,8 @@ export type Mismatch = {
 };
 
 /**
- * Runs the datapath in the kernel and the model on the same frames. Compares verdicts, packet marks, flows
- * and counters.
+ * Runs the datapath (BPF programs in the kernel) and its TypeScript model on the same frames. Compares
+ * verdicts, packet marks, flows and counters.
  */
 export class Comparison {
   readonly #kernel: Loaded;
@@ -34,7 +34,7 @@ export class Comparison {
   #inForce: 0 | 1 = 1;
   packets = 0;
 
-  /** `flowCapacity` is the number of usable ways in the only set of the flow table: 1 to 8. */
+  /** `flowCapacity` is the number of usable ways in the only flow set of the flow table: 1 to 8. */
   constructor(scene: Scene, flowCapacity: number) {
     this.#kernel = loadForTest({
       flowCapacity: 4,
@@ -52,8 +52,8 @@ export class Comparison {
   }
 
   /**
-   * Loads one policy into each program slot, sets the grants, and clears flows and counters of the kernel and
-   * the model.
+   * Loads one policy into each program slot, sets the grants, and clears flows and counters of the datapath
+   * and the model.
    */
   load({ policies, learned }: Scene): void {
     const patterns = [...policies.flatMap(patternsOf), ...learned.map(({ pattern }) => pattern)];
@@ -80,8 +80,8 @@ export class Comparison {
   }
 
   /**
-   * Runs the steps from an empty flow table. Returns the first difference between kernel and model, or
-   * undefined.
+   * Runs the steps from an empty flow table. Returns the first difference between the datapath and the model,
+   * or undefined.
    */
   play(steps: readonly Step[]): Mismatch | undefined {
     this.#kernel.forgetFlows();
@@ -103,7 +103,7 @@ export class Comparison {
   }
 
   /**
-   * Compares all counters of the kernel and the model since the last `load`. Returns the difference, or
+   * Compares all counters of the datapath and the model since the last `load`. Returns the difference, or
    * undefined.
    */
   compareCounters(): Mismatch | undefined {
@@ -151,8 +151,8 @@ export class Comparison {
   }
 
   /**
-   * Returns the half-open flow that the kernel evicted, so that the model evicts the same flow. Returns the
-   * first flow if the kernel evicted no flow.
+   * Returns the flow of `halfOpen` that the datapath has evicted, so that the model evicts this flow too.
+   * Returns the first flow of `halfOpen` if the datapath has evicted none of these flows.
    */
   readonly #goneOf = (halfOpen: readonly ModelFlow[]): ModelFlow => {
     const there = this.#kernelFlows();
@@ -169,8 +169,8 @@ export class Comparison {
 }
 
 /**
- * Adds a group without sources that names all `patterns`. A grant ends when the policy loses its pattern, so
- * both policies must have all patterns.
+ * Returns `policy` with a further group that has no sources and one rule for each of `patterns`. A policy
+ * without a pattern removes the grants of the pattern, so both policies of a scene must have all patterns.
  */
 function naming(policy: Policy, patterns: readonly string[]): Policy {
   const rules = [...new Set(patterns)].map((text) => ({

@@ -16,7 +16,7 @@ const processes = Math.min(2, Math.max(1, Number(values.processes)));
 
 type WorkerReport = { readonly packets?: number; readonly failure?: Failure };
 
-/** Runs the packets of one child process, and sends progress and failure to the parent process. */
+/** Compares the packets of this child process, and sends progress and the failure to the parent process. */
 function work(): void {
   const { failure } = fuzz(packets, seed, (done) => process.send?.({ packets: done } satisfies WorkerReport));
   process.send?.({ ...(failure === undefined ? {} : { failure }) } satisfies WorkerReport);

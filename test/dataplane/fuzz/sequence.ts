@@ -85,8 +85,8 @@ function mark(random: Random): number {
 }
 
 /**
- * Returns the first packet of a conversation. At least 40 % of the conversations are TCP. Most ICMP
- * conversations begin with a query.
+ * Returns the first packet of a conversation. On average, at least 40 % of the conversations are TCP, and
+ * at least 80 % of the ICMP conversations begin with a query.
  */
 function conversation(random: Random, packet: Packet): Packet {
   const protocol = random.chance(0.4) ? IPPROTO.tcp : random.chance(0.2) ? IPPROTO.icmp : packet.protocol;

@@ -89,7 +89,7 @@ describe('grant table', () => {
     expect([tried.count, tried.add(1, 1, 9, never)]).toEqual([CAPACITY, false]);
   });
 
-  test('reserves a sixteenth of its capacity for patterns with few addresses, also after a restart', () => {
+  test('with several patterns in use, reserves a sixteenth of its capacity for patterns with few addresses, also after a restart', () => {
     const words = memory();
     const shared = (): GrantTable => {
       const ledger = new Ledger(CAPACITY);
@@ -142,7 +142,7 @@ describe('grant table', () => {
     expect([tried.count, tried.resting]).toEqual([0, 0]);
   });
 
-  test('recovers the same grants from memory in which an interrupted change left a wrong overflow count', () => {
+  test('restores all grants and corrects the overflow counter `spilled` from memory in which an interrupted change left a wrong counter', () => {
     const words = memory();
     const tried = table(words);
     for (let address = 1; address <= CAPACITY; address++) tried.add(address, address % 7, 9, never);

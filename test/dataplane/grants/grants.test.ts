@@ -19,7 +19,7 @@ function stage(grants: Grants, slot: 0 | 1, patterns: readonly string[]): void {
   grants.fill(slot, patterns);
 }
 
-test('a program with as many patterns as the capacity is staged; a program with more patterns is refused without a change', () => {
+test('a policy with as many patterns as the capacity is staged; a policy with more patterns is refused without a change', () => {
   const grants = make(8, 3);
   stage(grants, 1, ['a', 'b', 'c']);
   grants.activated(1);

@@ -5,8 +5,8 @@ import { PatternTable } from '#dataplane/grants/pattern-table.js';
 const memory = (patterns = 8): Uint32Array => new Uint32Array(patterns * PATTERN.words);
 
 /**
- * Returns the numbers of a pattern in the programs of slot 0 and slot 1; 0 if the program does not have the
- * pattern.
+ * Returns the numbers that a pattern has in the compiled policies of slot 0 and slot 1; 0 if the policy does
+ * not have the pattern. `number` is the number of the pattern in the pattern table.
  */
 function namesOf(words: Uint32Array, number: number | undefined): number[] {
   const at = (number ?? -1) * PATTERN.words + PATTERN.names;
@@ -14,7 +14,7 @@ function namesOf(words: Uint32Array, number: number | undefined): number[] {
 }
 
 describe('the number of a pattern in the pattern table', () => {
-  test('stays the same when slots are swapped, and leads to the number of the pattern in the program of each slot', () => {
+  test('stays the same when slots are swapped, while the number of the pattern in the compiled policy of a slot may change', () => {
     const words = memory();
     const table = new PatternTable(words, undefined);
     table.fill(1, ['a', 'b']);
@@ -51,7 +51,7 @@ describe('the number of a pattern in the pattern table', () => {
     expect([table.numberOf('c'), table.isLive(a)]).toEqual([a, true]);
   });
 
-  test('is freed if the staged program with the pattern is discarded', () => {
+  test('is freed if the staged policy with the pattern is discarded', () => {
     const table = new PatternTable(memory(2), undefined);
     table.fill(1, ['a']);
     table.activated(1);
@@ -60,7 +60,7 @@ describe('the number of a pattern in the pattern table', () => {
     expect([table.numberOf('b'), table.hasRetired, table.count]).toEqual([undefined, true, 1]);
   });
 
-  test('is recovered after a restart for each pattern of the program in force, and not for patterns of the staged program', () => {
+  test('is recovered after a restart for each pattern of the policy in force, and not for patterns of the staged policy', () => {
     const words = memory();
     const before = new PatternTable(words, undefined);
     before.fill(1, ['a', 'b']);

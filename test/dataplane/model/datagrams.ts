@@ -2,8 +2,8 @@ import { IPPROTO } from '#contracts/policy-model.js';
 import type { DropReason, Headers } from './headers.js';
 
 /**
- * Datagrams whose first fragment passed. A later fragment gets the ports of the first fragment if it overlaps
- * no other fragment (D18).
+ * Datagrams whose first fragment passed. A later fragment that overlaps no other fragment gets the ports of
+ * the first fragment (D18).
  */
 export class Datagrams {
   readonly #open = new Map<string, Datagram>();

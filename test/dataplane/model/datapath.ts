@@ -28,8 +28,8 @@ export type Answer = { readonly passes: boolean; readonly word: number; readonly
 const VLAN = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
 
 /**
- * A model of the datapath by the decisions D4 and D17 to D19. The model has no clock, so nothing expires.
- * Every packet is treated as forwarded, with a valid source address.
+ * A model of the datapath that follows the decisions D4 and D17 to D19. The model has no clock, so its flows
+ * and fragments do not expire. It treats every packet as forwarded, with a valid source address.
  */
 export class Model {
   readonly flows = new Map<string, ModelFlow>();
@@ -61,7 +61,7 @@ export class Model {
     this.#epoch++;
   }
 
-  /** Call `learned` after each change of the grants: it discards the cached verdict words. */
+  /** Discards the cached verdict words. Call this method after each change of the grants. */
   learned(): void {
     this.#words.clear();
   }
@@ -82,8 +82,8 @@ export class Model {
   }
 
   /**
-   * Returns the verdict word for a packet of an open flow. A grant that admitted the flow counts as long as
-   * the flow exists, even after its expiry.
+   * Returns the verdict word for a packet of an open flow under the policy in force. Expired grants still
+   * count for an open flow.
    */
   judgeAgain(packet: Headers, asReply: boolean): number {
     const decided = this.judge(packet, asReply);
@@ -92,7 +92,7 @@ export class Model {
     return refusal(kept) === undefined ? kept : decided;
   }
 
-  /** Returns the verdict word for a packet. A reply gets the verdict word of the packet that it answers. */
+  /** Returns the verdict word for `packet`; with `asReply`, the word for the packet that `packet` answers. */
   judge(packet: Headers, asReply: boolean, grants = this.grants): number {
     const asked = asReply ? askedBy(packet) : packet;
     const { source, destination, protocol, sourcePort, destinationPort, icmpType, icmpCode } = asked;
@@ -147,7 +147,7 @@ function isDiscovery({ bytes, length }: Frame): boolean {
 }
 
 /**
- * Handles one frame: decides the verdict and the packet mark, and updates flows and counters of the model.
+ * Handles one frame: returns the verdict and the packet mark, and updates flows and counters of the model.
  */
 class Sight {
   #mark: number;
@@ -176,7 +176,7 @@ class Sight {
       if (isDiscovery(this.frame)) return this.#leave('to_node');
       return etherType === 0x0806 ? this.#leave('arp') : this.#drop('non_ipv4');
     }
-    // The guard bit shows that the ingress hook has already classified the packet.
+    // The guard bit in the mark shows that the ingress hook has already classified and passed the packet.
     if (seen === 'out_foreign' && this.#mark & GUARD_BIT) return true;
     const exempt = (this.#mark & EXEMPT_BIT) !== 0;
     if (etherType === 0x0800) {
@@ -262,8 +262,8 @@ class Sight {
     const decided = this.model.judge(packet, false);
     if (packet.protocol === IPPROTO.tcp && !opensTcp(packet)) return this.#stray(packet, place, decided);
     const refused = refusal(decided);
-    // At egress the packet comes from the node itself. The service plane does not inspect connections of the
-    // node.
+    // At the egress hook, this packet comes from the node itself. The service plane does not inspect
+    // connections of the node, so the drop reason is `node_uninspected`.
     const isOwn = refused === 'service_plane_absent' && this.frame.seen !== 'in';
     if (refused !== undefined) return this.#refuse(decided, isOwn ? 'node_uninspected' : refused);
     if (place !== undefined && !place.isAnswer && packet.part !== 'later' && !this.#open(packet, place, 0, decided))
@@ -331,8 +331,8 @@ class Sight {
   }
 
   /**
-   * Returns whether the ICMP error passes by the flow that it quotes; undefined if the policy must classify
-   * the error by itself.
+   * Returns whether the ICMP error passes because of the flow that the error quotes. Returns undefined if no
+   * such flow exists: the policy must then classify the error like any other packet.
    */
   #judgeError(error: Headers): boolean | undefined {
     const quoted = readQuoted(this.frame.bytes, error);

@@ -34,8 +34,8 @@ const QUERIES: Readonly<Record<number, number>> = { 8: 0, 13: 14, 15: 16, 17: 18
 const ANSWERS: Readonly<Record<number, number>> = { 0: 8, 14: 13, 16: 15, 18: 17 };
 
 /**
- * Returns undefined for a packet without a flow: an ICMP message with a code other than 0, or that is neither
- * a query nor a reply.
+ * Returns the flow key of a packet. Returns undefined for a packet that cannot belong to a flow: an ICMP
+ * message whose code is not 0, or which is neither a query nor a reply.
  */
 export function placeOf(packet: Headers): Place | undefined {
   const { protocol, icmpType } = packet;
@@ -101,7 +101,7 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
   }
   if (flags & FIN) flow.closed[side] = true;
   if (!flow.confirmed) return shakeHands(flow, flags, side);
-  // An ACK from the side in whose name a RST came shows that the RST was forged.
+  // A RST was forged if the side that seemed to send the RST sends an ACK afterwards.
   const goesOn = flow.resetBy === side && (flags & (SYN | ACK)) === ACK;
   if (flow.state !== 'tcp_reset' || goesOn) flow.state = standing(flow);
   return false;

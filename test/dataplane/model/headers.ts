@@ -106,8 +106,8 @@ function readTransport(frame: DataView, headers: Headers, merged: boolean): Drop
 }
 
 /**
- * Returns whether TCP may send these flags (RFC 9293): SYN without FIN and RST, RST without FIN, otherwise
- * ACK.
+ * Returns whether RFC 9293 allows these TCP flags: a SYN without FIN and RST, or a RST without FIN. Without
+ * SYN and RST, the flags must contain ACK.
  */
 function isSent(flags: number): boolean {
   const has = (flag: number): boolean => (flags & flag) !== 0;

@@ -8,7 +8,7 @@ import { conversion } from '#dataplane/upgrade/struct-conversion.js';
 
 const field = (offset: number, size: number, count = 1) => ({ offset, size, count });
 
-test('struct members are converted by name: a member is extended, truncated, or 0 if the source struct lacks it', () => {
+test('`conversion` finds struct members by name, widens or truncates values, and sets a member to 0 if the source struct has no such member', () => {
   const from: StructLayout = {
     size: 24,
     fields: { a: field(0, 4), gone: field(4, 4), pair: field(8, 8, 2) },
@@ -32,7 +32,7 @@ test('struct members are converted by name: a member is extended, truncated, or 
   ]).toEqual([2, 3, 0xffff_fff1n, 0n]);
 });
 
-test('the BPF object describes its map flows with the sizes and offsets of FLOW_OFFSETS', () => {
+test('the description of the map flows in the BPF object has the sizes and offsets of FLOW_STRUCT_BYTES and FLOW_OFFSETS', () => {
   const object = new BpfObject(builtObject);
   const { key, value, keySize, valueSize } = object.describe('flows');
   object.close();

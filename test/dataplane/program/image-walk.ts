@@ -6,9 +6,9 @@ import { NO_MATCH } from '#contracts/verdict-word.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
 
 /**
- * Reads a program image as `bpf/classify/rules.h` does, and returns the verdict word for `packet`. Adds the
- * index of each cache line that the search reads to `touched`. `names` are the numbers of the hostname
- * patterns that the destination is granted for.
+ * Searches a program image (a compiled policy as cache lines) as `bpf/classify/rules.h` does, and returns the
+ * verdict word for `packet`. Adds the index of each cache line that the search reads to `touched`. `names`
+ * are the numbers of the hostname patterns that the destination is granted for.
  */
 export function walkImage(
   { words }: Image,

@@ -12,8 +12,8 @@ import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { walkImage } from './image-walk.js';
 
-describe('the program image', () => {
-  test('gives each packet the same verdict word as its program', () => {
+describe('the program image (a compiled policy as cache lines)', () => {
+  test('gives each packet the verdict word that `classify` returns for the compiled policy', () => {
     const seed = seedOf(7_411);
     for (let number = 0; number < 120; number++) {
       const random = new Random(seed + number * 7919);
@@ -59,7 +59,7 @@ describe('the program image', () => {
     }
   });
 
-  test('contains a prediction of the cache line of a port map, relative to the bottom line of a large destination tree', () => {
+  test('predicts the cache line of a port map from the bottom line of a large destination tree, and is wrong by at most three lines', () => {
     const network = (index: number): string => `20.${index >> 8}.${index & 255}.0`;
     const rules = Array.from({ length: 40_000 }, (_, index) =>
       rule({
@@ -78,8 +78,8 @@ describe('the program image', () => {
       const bottom = tree.at(-2) ?? 0;
       const said = ((image.words[list * LINE_WORDS + 14] ?? 0) + 4 * bottom) >>> 0;
       const leaf = tree.at(-1) ?? 0;
-      // The prediction is the first of four cache lines. Intervals without a port map can move the port map
-      // to the line before.
+      // The port map is in one of the four cache lines that begin at the prediction. Intervals without a port
+      // map can move the port map to the line before.
       expect({ index, ahead: leaf - said }).toEqual({ index, ahead: Math.min(3, Math.max(-1, leaf - said)) });
     }
   });

@@ -7,8 +7,8 @@ const contains = ({ address, length }: Route, wanted: number): boolean =>
   Math.floor(wanted / 2 ** (32 - length)) === Math.floor(address / 2 ** (32 - length));
 
 /**
- * Returns the expected interface index by a comparison with every route; 0 for a local address, no route, or
- * two longest routes.
+ * Returns the expected interface index, by a comparison of `address` with every route. Returns 0 for a local
+ * address, for an address without a route, and if two routes have the longest matching prefix.
  */
 function interfaceOf(routes: readonly Route[], address: number): number {
   const covering = routes.filter((route) => contains(route, address));
@@ -18,7 +18,10 @@ function interfaceOf(routes: readonly Route[], address: number): number {
   return route === undefined || others.length > 0 ? 0 : route.ifindex;
 }
 
-/** Searches the cache lines as the kernel does. Returns the interface index for `address`. */
+/**
+ * Searches the cache lines of the copied routes as the BPF program does. Returns the interface index for
+ * `address`.
+ */
 function foundIn(lines: Uint32Array, address: number): number {
   const placeAmong = (line: number, keys: number): number =>
     lines.subarray(line * LINE_WORDS, line * LINE_WORDS + keys).filter((key) => key <= address).length - 1;
@@ -41,7 +44,7 @@ function randomRoutes(random: Random, count: number): Route[] {
 }
 
 test.each([0, 1, 2, 17, 300, 1_000])(
-  'a search returns the interface of the longest matching prefix among %i routes',
+  'a search in the cache lines of %i copied routes returns the interface of the longest matching prefix',
   (count) => {
     const random = new Random(count);
     const routes = randomRoutes(random, count);
