@@ -51,8 +51,8 @@ describe('DNS proxy with repeated questions', () => {
   });
 });
 
-describe('limits of lookups in flight', () => {
-  test('allow 2,000 lookups of one client; a further lookup gets SERVFAIL, while another client gets an answer', async () => {
+describe('limits of DNS queries in flight', () => {
+  test('allow 2,000 queries of one client; a further query gets SERVFAIL, while another client gets an answer', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       if (heard.question.name === NAME) alwaysAt(ADDRESS)(heard);
     });
@@ -70,14 +70,14 @@ describe('limits of lookups in flight', () => {
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
   });
 
-  test('apply to the lookups of all clients together and to the lookups of each client', () => {
+  test('apply to the queries of all clients together and to the queries of each client', () => {
     const inFlight = new InFlight(3, 2);
     expect([1, 1, 1, 2, 3].map((source) => inFlight.enter(source))).toEqual([true, true, false, true, false]);
     inFlight.leave(1);
     expect([3, 1].map((source) => inFlight.enter(source))).toEqual([true, false]);
   });
 
-  test('let 1,000 different questions, sent 100 at a time, each get the matching answer', async () => {
+  test('do not affect 1,000 different questions, sent 100 at a time: each gets the matching answer', async () => {
     const upstream = await FakeUpstream.start((heard) => {
       const number = Number(/^n(\d+)/.exec(heard.question.name)?.[1]);
       heard.answer({ answers: [a(heard.question.name, `203.0.${number >> 8}.${number & 255}`)] });
@@ -181,7 +181,7 @@ describe('answer cache', () => {
     expect([first, await ttl()]).toEqual([100, 99]);
   });
 
-  test('removes old answers so that the total size of all answers stays below `cacheBytes`', async () => {
+  test('removes old answers so that the total size of all answers does not exceed `cacheBytes`', async () => {
     const text: Answer = { type: 'TXT', name: NAME, ttl: 300, data: 'x'.repeat(200) };
     const upstream = await FakeUpstream.start(({ question, answer }) =>
       answer({ answers: [{ ...text, name: question.name }] }),
@@ -197,7 +197,7 @@ describe('answer cache', () => {
     expect(upstream.heard.length).toBe(61);
   });
 
-  test('counts the memory of parsed addresses in addition to the bytes of the answer', async () => {
+  test('counts in `cacheBytes` the memory of parsed addresses in addition to the bytes of the answer', async () => {
     const addresses = Array.from({ length: 60 }, (_, at) => a(NAME, `203.0.113.${at + 1}`));
     const upstream = await FakeUpstream.start(({ answer }) => answer({ answers: addresses }));
     const rig = await startProxy([upstream]);

@@ -30,7 +30,7 @@ describe('TCP connection of a DNS client', () => {
     client.close();
   });
 
-  test('may send a query in two parts, split at any byte', async () => {
+  test('may carry a query in two parts, split at any byte, or byte by byte', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await TcpClient.to(rig.at);
     const frame = framed(query(NAME));
@@ -49,7 +49,7 @@ describe('TCP connection of a DNS client', () => {
     client.close();
   });
 
-  test('has at most 64 queries in flight, and delays the 65th query', async () => {
+  test('has at most 64 queries in flight; the proxy reads the 65th query after the first answer', async () => {
     const heard: Heard[] = [];
     const upstream = await FakeUpstream.start((given) => heard.push(given));
     const rig = await startProxy([upstream]);
@@ -114,7 +114,7 @@ describe('TCP connection of a DNS client', () => {
     expect([idle.said, slow.said, used.said]).toEqual([[], [], [GOOD]]);
   });
 
-  test('is read no further and then closed if the client does not read the answers', async () => {
+  test('is no longer read, and later closed, if the client does not read the answers', async () => {
     const text = { type: 'TXT' as const, name: NAME, ttl: 300, data: Array(60).fill('x'.repeat(250)) as string[] };
     const upstream = await FakeUpstream.start(({ stream, answer }) =>
       stream === null ? answer({ flags: 0x0200 }) : answer({ answers: [text] }),
@@ -124,7 +124,7 @@ describe('TCP connection of a DNS client', () => {
     client.socket.pause();
     const asked = framed(query(NAME, 'TXT'));
     for (let count = 0; count < 4_000; count++) client.socket.write(asked);
-    // A client that reads nothing detects only by a write that the proxy has closed the connection.
+    // The client reads nothing. So it notices only when it writes that the proxy has closed the connection.
     await settled(() => !client.socket.write(asked) && client.isClosed, true);
     expect(rig.proxy.stats().queriesAllow).toBeLessThan(2_000);
     client.close();
@@ -155,7 +155,7 @@ describe('TCP connections of one DNS client', () => {
 });
 
 describe('UDP datagram to the DNS proxy', () => {
-  test('of any size and content causes at most an error response, and the next query gets an answer', async () => {
+  test('that repeats one byte, up to 65,507 times, causes at most an error response, and the next query gets an answer', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);
@@ -172,7 +172,8 @@ describe('UDP datagram to the DNS proxy', () => {
       65_507,
     ];
     for (const size of sizes) {
-      // Random bytes would make nearly all datagrams fail at the same check, the check of the opcode.
+      // With random bytes, nearly all datagrams would fail at the check of the opcode. So the test uses four
+      // fixed byte values.
       for (const byte of [0, 0x5a, 0x7f, 0xff]) client.send(Buffer.alloc(size, byte));
       client.send(query(NAME));
       const answers: string[] = [];
@@ -225,7 +226,7 @@ describe('UDP datagram to the DNS proxy', () => {
       'FORMERR',
       'compressed_question',
     ],
-  ])('with %s in the query gets the expected error response', async (_, spoil, rcode, reason) => {
+  ])('with %s in the query gets an error response and is not forwarded', async (_, spoil, rcode, reason) => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);

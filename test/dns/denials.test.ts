@@ -39,14 +39,14 @@ describe('DNS proxy with a denied name', () => {
     },
   );
 
-  test('denies the name even if the cache has an answer for a client that may look up the name', async () => {
+  test('denies the name even if the cache has an answer for another client, for which the name is allowed', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     expect(await ask(rig.at, NAME, '127.0.0.2')).toEqual(GOOD);
     expect(await ask(rig.at, NAME, '127.0.0.3')).toEqual(['NXDOMAIN']);
     expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
   });
 
-  test('reports equal denied lookups as one item with source, name, type and count', async () => {
+  test('reports equal denied queries as one item with source, name, type and count', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     for (const name of [DENIED, 'WWW.example.NET', DENIED]) await ask(rig.at, name, '127.0.0.2');
     await ask(rig.at, DENIED, '127.0.0.3');
@@ -73,7 +73,7 @@ describe('DNS proxy with a denied name', () => {
     expect(rig.proxy.takeSeen().lookups).toEqual([]);
   });
 
-  test('reports at most 1,024 different denied lookups per call of `takeSeen`, and counts all further lookups', async () => {
+  test('reports at most 1,024 different denied queries per call of `takeSeen`, and counts the denied queries that it does not report', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     const client = await UdpClient.at(rig.at);
     for (let sent = 0; sent < 1_100; sent += 100) {
@@ -89,7 +89,7 @@ describe('DNS proxy with a denied name', () => {
   });
 });
 
-test('in audit mode the DNS proxy answers a lookup of a denied name, grants the address and reports the lookup', async () => {
+test('in audit mode the DNS proxy answers a query for a denied name, grants the address and reports the query', async () => {
   const denying = rule({ hostname: pattern(NAME), action: 'deny', mode: 'audit' });
   const lookups = lookupsOf(
     compile(policy([group(['0.0.0.0/0'], [denying, rule({ hostname: pattern('*'), protocol: 6 })])])),
@@ -103,7 +103,7 @@ test('in audit mode the DNS proxy answers a lookup of a denied name, grants the 
   expect([queriesAllow, queriesDeny]).toEqual([1, 0]);
 });
 
-test('the DNS proxy answers every lookup with SERVFAIL until it receives the first policy', async () => {
+test('the DNS proxy answers a query with SERVFAIL while it has received no policy', async () => {
   const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
   const rig = await startProxy([upstream], {}, null);
   expect([await lookUp(rig.at, NAME), upstream.names]).toEqual([['SERVFAIL'], []]);

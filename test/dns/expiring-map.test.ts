@@ -6,7 +6,7 @@ test.each([
   ['numbers', (key: number) => key],
   ['strings', (key: number) => `\u0003n${key % 7}\u0000${key}`],
 ])(
-  'ExpiringMap gives the same results as a Map for random operations, with %s as keys',
+  'ExpiringMap and Map give equal results for random operations, with %s as keys',
   (_, keyOf: (key: number) => string | number) => {
     const random = new Random(7);
     const map = new ExpiringMap<string | number, number>();

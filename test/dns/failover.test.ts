@@ -30,7 +30,7 @@ describe('failover to the second resolver', () => {
     ['answers REFUSED', ({ answer }: Heard) => answer({ flags: 5 }), 300],
     ['answers NOTIMP', ({ answer }: Heard) => answer({ flags: 4 }), 300],
     ['answers FORMERR', ({ answer }: Heard) => answer({ flags: 1 }), 300],
-  ])('happens if the first resolver %s', async (_, onHeard, withinMs) => {
+  ])('happens within a time limit if the first resolver %s', async (_, onHeard, withinMs) => {
     const upstreams = [await FakeUpstream.start(onHeard), await FakeUpstream.start(alwaysAt(SECOND))];
     const rig = await startProxy(upstreams);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
@@ -47,7 +47,7 @@ describe('failover to the second resolver', () => {
     expect(tookMs).toBeLessThan(300);
   });
 
-  test('does not discard a late answer of the first resolver if the second resolver does not respond', async () => {
+  test('does not prevent the use of a late answer of the first resolver if the second resolver does not respond', async () => {
     const first = await FakeUpstream.start((heard) => setTimeout(() => alwaysAt(FIRST)(heard), 500));
     const second = await FakeUpstream.start(silent);
     const rig = await startProxy([first, second]);
@@ -80,7 +80,7 @@ describe('DNS proxy without an answer from any resolver', () => {
   });
 });
 
-test('a lookup that gets no answer from the resolver does not delay other lookups', async () => {
+test('a query that gets no answer from the resolver does not delay other queries', async () => {
   const upstream = await FakeUpstream.start((heard) => {
     if (heard.question.name !== 'slow.example.com') alwaysAt(FIRST)(heard);
   });
@@ -94,7 +94,7 @@ test('a lookup that gets no answer from the resolver does not delay other lookup
 });
 
 describe('an unresponsive resolver', () => {
-  test('is reported as dead and queried last, and is queried first again after it has answered', async () => {
+  test('is reported as dead and queried last, and is queried first again after it has answered a probe', async () => {
     const first = await FakeUpstream.start(silent);
     const second = await FakeUpstream.start(alwaysAt(SECOND));
     const rig = await startProxy([first, second]);
@@ -136,7 +136,7 @@ describe('an unresponsive resolver', () => {
   });
 });
 
-test('the DNS proxy queries the fastest resolver first if `upstreamOrder` is `fastest`', async () => {
+test('with `upstreamOrder` `fastest`, the DNS proxy queries the fastest resolver first, once it knows the response times', async () => {
   const slow = await FakeUpstream.start((heard) => setTimeout(() => alwaysAt(FIRST)(heard), 60));
   const fast = await FakeUpstream.start(alwaysAt(SECOND));
   const rig = await startProxy([slow, fast], { upstreamOrder: 'fastest' });
@@ -159,7 +159,7 @@ describe('expired answer in the cache', () => {
   test.each([
     ['no resolver answers', silent],
     ['a resolver answers SERVFAIL', ({ answer }: Heard) => answer({ flags: 2 })],
-  ])('is sent to the client and granted during `serveStaleMs` if %s', async (_, onHeard) => {
+  ])('is sent to the client, and its address granted, during `serveStaleMs` if %s', async (_, onHeard) => {
     const { rig } = await outlived(60_000, onHeard);
     expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
     expect(new Set(rig.grantor.grants)).toEqual(new Set([`* ${FIRST}`]));

@@ -57,7 +57,8 @@ export class FakeUpstream {
     this.#udp = udp;
     udp.socket.on('message', (bytes, { port, address }) => {
       const send = (response: Uint8Array): void => {
-        // Ignores a send error: the kernel may have no route from the address of the resolver to the querier.
+        // A send error is ignored: the kernel may have no route from the address of the fake resolver to the
+        // client.
         void udp.send(response, port, address).catch(() => {});
       };
       this.#hear(bytes, null, send, (other, response) => other.send(response, port, address));

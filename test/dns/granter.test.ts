@@ -5,7 +5,7 @@ import { Granter } from '#dns/granter.js';
 import { settled } from './settled.js';
 
 /**
- * Starts a `Granter` with a port. `own` is the other end of this port; the test uses `own` in the place of
+ * Creates a `Granter` with one end of a MessageChannel. Through the other end, `own`, the test replies like
  * the datapath.
  */
 function rig(patienceMs = 10_000) {
@@ -56,7 +56,7 @@ test('the granter calls the `done` function of a grant with "none" if the datapa
   expect(granted).toEqual(['none']);
 });
 
-test('the granter reads a reply that has already arrived at the port before it lets the request time out', () => {
+test('the granter reads a reply that has already arrived at the port before it lets the grant time out', () => {
   const { granter, granted, grant, asked, own } = rig(0);
   grant(1);
   granter.flush();
@@ -65,7 +65,7 @@ test('the granter reads a reply that has already arrived at the port before it l
   expect(granted).toEqual(['all']);
 });
 
-test('the granter fails requests that were sent through an earlier port, and requests without a port', () => {
+test('the granter calls `done` with "none" for grants that are pending when the port is removed, and for grants without a port', () => {
   const { granter, granted, grant } = rig();
   grant(1);
   granter.flush();
@@ -74,7 +74,7 @@ test('the granter fails requests that were sent through an earlier port, and req
   expect(granted).toEqual(['none', 'none']);
 });
 
-test('the granter ignores replies that arrive through an earlier port', async () => {
+test('the granter ignores a reply that arrives through a port that is no longer in use', async () => {
   const { granter, refused, own } = rig();
   const { port1, port2 } = new MessageChannel();
   onTestFinished(() => port2.close());

@@ -36,7 +36,10 @@ export class Grantor {
     opened(async () => port2.close());
   }
 
-  /** The requested grants without expiry, each as a text: `pattern address address`. */
+  /**
+   * The requested grants, each as a text of pattern and addresses without expiry:
+   * `*.test 192.0.2.1 192.0.2.2`.
+   */
   get grants(): readonly string[] {
     return this.asked.map(({ pattern, addresses }) => [pattern, ...addresses.map(textOf)].join(' '));
   }

@@ -33,7 +33,7 @@ describe('DNS grants', () => {
     );
   });
 
-  test('are not made for a pattern that matches only an alias of the queried name', async () => {
+  test('are not made for a pattern that matches only the CNAME target of the queried name', async () => {
     const upstream = await answering(cname(NAME, 'cdn.test'), a('cdn.test', ADDRESS));
     const rig = await startProxy([upstream], {}, allowing(['*.example.com', 'cdn.test']));
     await lookUp(rig.at, NAME);
@@ -60,7 +60,7 @@ describe('DNS grants', () => {
     expect(rig.grantor.grants).toEqual([]);
   });
 
-  test('are not made for a name with a dot byte inside a label, and the lookup gets NXDOMAIN', async () => {
+  test('are not made for a name with a dot byte inside a label, and the query gets NXDOMAIN', async () => {
     const rig = await startProxy(
       [
         await FakeUpstream.start(({ bytes, send }) => {
@@ -119,7 +119,7 @@ describe('DNS answer with new addresses', () => {
     expect(rig.proxy.stats().learning?.medianMs).toBeGreaterThanOrEqual(30);
   });
 
-  test('becomes SERVFAIL if the grants are not in force within 100 ms; the next answer is sent normally', async () => {
+  test('becomes SERVFAIL if the grants are not in force within `grantTimeoutMs`; the next answer reaches the client', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], { grantTimeoutMs: 100 });
     rig.grantor.says = 'nothing';
@@ -140,7 +140,7 @@ describe('DNS answer with new addresses', () => {
     expect([rig.refused(), rig.proxy.stats().servfail, rig.proxy.names()]).toEqual([{ not_granted: 1 }, 1, []]);
   });
 
-  test('is sent although the grant table is full; each further answer requests the grant again', async () => {
+  test('is sent although the datapath refuses an address for lack of room; each later answer requests the grant again', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = 1;
     expect([await lookUp(rig.at, NAME), await lookUp(rig.at, NAME)]).toEqual([GOOD, GOOD]);
@@ -154,7 +154,7 @@ describe('DNS answer with new addresses', () => {
   test.each([
     ['is closed', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.grantor.die()],
     ['is removed', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.proxy.granter.use(null)],
-  ])('becomes SERVFAIL if the port to the datapath %s while the answer waits for grants', async (_, lose) => {
+  ])('becomes SERVFAIL if the MessagePort to the datapath %s while the answer waits for grants', async (_, lose) => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.says = 'nothing';
     const answer = lookUp(rig.at, NAME);
@@ -218,7 +218,7 @@ describe('DNS grant', () => {
     expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
   });
 
-  test('is listed with its name, patterns and expiry', async () => {
+  test('is listed with the queried name, the addresses, the patterns and the expiry', async () => {
     const rig = await startProxy(
       [await FakeUpstream.start(alwaysAt(ADDRESS, 600))],
       {},
@@ -330,13 +330,13 @@ describe('rebind protection', () => {
     ['a name with a similar ending to internal', 'x.notinternal', {}, PUBLIC],
     ['any name while rebind protection is off', NAME, { rebindProtection: false }, all],
   ])(
-    'removes all but the expected addresses from the answer and from the grants, for %s',
+    'removes the same special-purpose addresses from the answer and from the grants, depending on name and settings: %s',
     async (_, name, options, left) => {
       expect(await brought(name, all, options)).toEqual({ said: left, granted: left });
     },
   );
 
-  test.runIf(own !== undefined)('always removes the addresses of the node from an answer', async () => {
+  test.runIf(own !== undefined)('removes an address of the node itself even for a name under home.arpa', async () => {
     expect(await brought('node.home.arpa', [own ?? '', '10.1.2.3'], {})).toEqual({
       said: ['10.1.2.3'],
       granted: ['10.1.2.3'],

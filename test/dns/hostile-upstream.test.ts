@@ -31,8 +31,8 @@ const told = (what: string, given: Partial<Packet>, reason: string): Lie => [
   once(reason),
 ];
 /**
- * A response that the fake resolver builds from malformed or false `parts`. `reason` is the refusal counter
- * that must increase.
+ * Defines a malformed or false response, which the fake resolver builds from `parts`. `reason` is the counter
+ * of refusals that the response must increase.
  */
 const lying = (what: string, parts: Parameters<typeof messageBytes>[0], reason: string): Lie =>
   raw(what, (heard) => messageBytes({ id: idOf(heard), answers: [{}], ...parts }), reason);
@@ -287,7 +287,7 @@ test.each([
   [2 ** 31 - 1, 86_400],
   [2 ** 31, 60],
   [2 ** 32 - 1, 60],
-])('an answer with a TTL of %d seconds is granted for %d seconds', async (ttl, seconds) => {
+])('the address of an answer with a TTL of %d seconds is granted for %d seconds', async (ttl, seconds) => {
   const record = joined(u16s(0xc00c, 1, 1), u16s(ttl >>> 16, ttl & 0xffff), u16s(4), Uint8Array.of(203, 0, 113, 1));
   const upstream = await FakeUpstream.start((heard) => {
     const header = encode({ type: 'response', id: idOf(heard), flags: 0x0180, questions: [heard.question] });

@@ -4,8 +4,8 @@ const PORT = 5_300;
 let last = 0;
 
 /**
- * Returns an unused address of 127.0.0.0/8. The address contains bits of the process id, because parallel
- * test processes must not share an address.
+ * Returns a new address of 127.0.0.0/8. The address contains bits of the process id, so that parallel test
+ * processes use different addresses.
  */
 export function loopback(): string {
   last++;

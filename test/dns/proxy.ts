@@ -17,9 +17,7 @@ export function pattern(text: string): HostnamePattern {
   return parsed.pattern;
 }
 
-/**
- * Compiles lookup rules that allow the sources to look up every name that matches a pattern of `patterns`.
- */
+/** Compiles DNS rules that allow the sources to query every name that matches a pattern of `patterns`. */
 export function allowing(
   patterns: readonly string[],
   sources: readonly string[] = ['0.0.0.0/0'],
@@ -45,7 +43,8 @@ export function dnsOptions(
     serveStaleMs: 0,
     mark: 0,
     rebindProtection: true,
-    // Exempts all names: rebind protection would remove the documentation addresses that the tests use.
+    // The pattern `*` exempts all names. Otherwise rebind protection would remove the documentation addresses
+    // that the tests use.
     rebindAllow: [pattern('*')],
     // A long timeout, because the fake datapath shares a thread with the proxy and may reply late.
     grantTimeoutMs: 2_000,

@@ -4,8 +4,8 @@ import { expect } from 'vitest';
 const DEADLINE_MS = 5_000;
 
 /**
- * Waits until `read` returns a value equal to `wanted`. Throws the difference between the two values on
- * timeout.
+ * Waits until `read` returns a value equal to `wanted`. Throws the difference between the two values after 5
+ * s.
  */
 export async function settled<T>(read: () => T, wanted: T): Promise<void> {
   const deadline = performance.now() + DEADLINE_MS;
@@ -21,7 +21,7 @@ export async function settled<T>(read: () => T, wanted: T): Promise<void> {
   }
 }
 
-/** Waits `ms` milliseconds of real time, because the tested code reads the real clock in whole seconds. */
+/** Waits `ms` milliseconds of real time, because the tested code uses the real clock. */
 export async function passed(ms: number): Promise<void> {
   const until = performance.now() + ms;
   while (performance.now() < until) await setTimeout(until - performance.now());

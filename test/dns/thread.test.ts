@@ -16,7 +16,7 @@ const NAME = 'www.example.com';
 const ADDRESS = '203.0.113.1';
 const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
 const ONLY = allowing(['*.example.com']);
-/** Invalid lookup rules. The DNS thread dies when it receives these rules. */
+/** Invalid DNS rules. The DNS thread ends with an error when it receives these rules. */
 const DEADLY = { generation: 1, patterns: [], tables: {} } as unknown as Lookups;
 
 type Threaded = { readonly proxy: DnsProxy; readonly changes: DnsChange[]; readonly at: Endpoint };
@@ -38,7 +38,7 @@ async function heard(proxy: DnsProxy): Promise<void> {
 }
 
 describe('DNS proxy thread', () => {
-  test('answers by the current lookup rules, and requests grants through the port of `grantBy`', async () => {
+  test('answers by the current DNS rules, and requests grants through the MessagePort of `grantBy`', async () => {
     const { proxy, at, changes } = await threaded();
     await proxy.open();
     expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);
@@ -55,7 +55,7 @@ describe('DNS proxy thread', () => {
     expect(changes).toEqual([]);
   });
 
-  test('reports denied lookups to an observer until the observer unsubscribes', async () => {
+  test('reports denied queries to an observer', async () => {
     const { proxy, at } = await threaded();
     const denied: SeenLookup[] = [];
     const stop = proxy.observe(({ lookups }) => denied.push(...lookups));
@@ -77,7 +77,7 @@ describe('DNS proxy thread', () => {
     expect((await proxy.stats()).upstreams).toMatchObject([{ address: `${host}:${port}`, alive: false }]);
   });
 
-  test('reports its death once, rejects open requests, and can then be opened again at the same address', async () => {
+  test('reports its unexpected end once, rejects pending calls, and can then be opened again at the same address', async () => {
     const { proxy, changes, at } = await threaded();
     await proxy.open();
     const first = new Grantor();
@@ -97,7 +97,7 @@ describe('DNS proxy thread', () => {
     expect(changes.map(({ type }) => type)).toEqual(['worker_died']);
   });
 
-  test('keeps the current lookup rules when it is opened again', async () => {
+  test('still has the current DNS rules after a second call of `open`', async () => {
     const { proxy, at, changes } = await threaded();
     proxy.use(ONLY);
     await proxy.open();

@@ -53,7 +53,7 @@ describe('fallback to TCP after a truncated answer', () => {
     expect(new Set(pieces).size).toBe(1);
   });
 
-  test('ignores responses to other questions and malformed messages on the TCP connection', async () => {
+  test('ignores responses to other queries and malformed messages on the TCP connection', async () => {
     const upstream = await tooLong((heard, stream) => {
       const { packet } = heard;
       const evil = { answers: [a(NAME, '203.0.113.66')] };
@@ -106,7 +106,7 @@ describe('fallback to TCP after a truncated answer', () => {
     expect(streams.map((stream) => streams.indexOf(stream))).toEqual([0, 0, 2]);
   });
 
-  test('opens another connection when one connection has 64 open queries, and answers all queries', async () => {
+  test('opens another TCP connection when one connection has 64 unanswered queries, and answers all queries', async () => {
     const waiting: Heard[] = [];
     const upstream = await tooLong((heard) => waiting.push(heard));
     const rig = await startProxy([upstream]);

@@ -14,7 +14,10 @@ type Case = {
   readonly name: string;
   readonly body: string;
   readonly status: number;
-  /** The expected JSON pointers of the problems, in any order; undefined for a body that is not JSON. */
+  /**
+   * The expected JSON pointers of the problems, in any order. If undefined, the test does not compare
+   * pointers.
+   */
   readonly pointers?: readonly string[];
 };
 
@@ -164,8 +167,8 @@ type ProblemDocument = {
   problems?: { pointer: string; code: string; message: string }[];
 };
 
-describe.each(cases)('PUT /api/v1/policy with a body that is $name', ({ body, status, pointers }) => {
-  test('is refused with the JSON pointers of its problems, and the stored policy stays unchanged', async () => {
+describe.each(cases)('PUT /api/v1/policy with an invalid body ($name)', ({ body, status, pointers }) => {
+  test('returns an error document (application/problem+json), and does not change the stored policy', async () => {
     const reply = await rig.node.request('PUT', '/api/v1/policy', body);
     expect({ status: reply.status, text: reply.text.slice(0, 500) }).toEqual({
       status,
@@ -183,6 +186,6 @@ describe.each(cases)('PUT /api/v1/policy with a body that is $name', ({ body, st
   });
 });
 
-test('after all refused bodies the first policy is still enforced', async () => {
+test('the node still enforces its last valid policy after it has refused all invalid bodies: TCP port 80 is open, port 81 is not', async () => {
   expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', 'refused ETIMEDOUT']);
 });

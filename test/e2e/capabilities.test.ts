@@ -9,7 +9,7 @@ const MB = 1_000_000;
 let rig: InspectedRig;
 afterEach(() => rig?.remove());
 
-/** Returns what readiness, stats and metrics report about the splicing offload. */
+/** Returns the reports of readiness, stats and metrics on the splicing offload. */
 async function told(): Promise<unknown> {
   const ready = (await rig.node.request('GET', '/ready')).body as {
     readonly checks: readonly { readonly name: string; readonly ok: boolean; readonly state: string }[];
@@ -23,7 +23,7 @@ async function told(): Promise<unknown> {
   return { ok, state, fault: stats.tls.join_fault, metric };
 }
 
-test('a node without CAP_NET_RAW inspects TLS without splicing offload, and reports the missing capability', async () => {
+test('a node without CAP_NET_RAW inspects TLS connections, does not offload them to the datapath, and reports the missing capability', async () => {
   const fault = 'CAP_NET_RAW missing';
   rig = await createInspectedRig('capabilities', {}, { without: ['NET_RAW'] });
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [SERVER_NAME] } } }]));
@@ -38,7 +38,7 @@ test('a node without CAP_NET_RAW inspects TLS without splicing offload, and repo
   await talkers.end();
 });
 
-test('a node with all capabilities offloads connections, and reports no missing capability', async () => {
+test('a node with all capabilities offloads TLS connections to the datapath, and reports no missing capability', async () => {
   rig = await createInspectedRig('capabilities');
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [SERVER_NAME] } } }]));
   await rig.node.ready();

@@ -129,7 +129,7 @@ test('weir policy apply reports the problems of a policy file with line numbers'
   ]);
 });
 
-test('GET /metrics has the outcomes of policy writes, the durations of their phases, and the writes of the store', async () => {
+test('GET /metrics counts policy writes by outcome, the durations of the phases of a policy write, and the writes of the store', async () => {
   const { text } = await rig.node.request('GET', '/metrics');
   const value = (series: string) =>
     Number(
@@ -162,7 +162,7 @@ test('bash completion offers the policies, source groups and rules of the node',
   expect(await offered('flows', 'list', '--rule', '')).toEqual(['web']);
 });
 
-test('weir policy apply writes the output of weir policy get for a singleton policy back to the same record', async () => {
+test('weir policy apply accepts the output of weir policy get for a singleton policy, and writes the policy to the same record', async () => {
   const { out: before } = await cli(['policy', 'get']);
   const plain = JSON.stringify(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
   expect((await cli(['policy', 'apply', '--replace', '-f', '-'], plain)).code).toBe(0);

@@ -4,7 +4,10 @@ import { ADDRESSES } from '#cli/topology.js';
 import { Random, seedOf } from '#test/seed.js';
 import { createRig, type Rig } from './rig.js';
 
-/** Number of kills. `WEIR_KILLS` replaces the default of 12; 50 kills take two and a half minutes. */
+/**
+ * Number of times that the test kills the node. `WEIR_KILLS` replaces the default of 12; 50 kills take two
+ * and a half minutes.
+ */
 const ROUNDS = Number(process.env.WEIR_KILLS ?? 12);
 let rig: Rig;
 beforeAll(async () => {
@@ -13,8 +16,9 @@ beforeAll(async () => {
 afterAll(() => rig?.remove());
 
 /**
- * Returns policy number `g`. Every policy allows UDP port 80. An even policy also allows port 81, an odd
- * policy port 82. The filler rules make the write slow.
+ * Returns policy number `g`. Every policy allows UDP port 80. A policy with an even number also allows UDP
+ * port 81, a policy with an odd number allows port 82. The 2,000 filler rules make a policy write slow, so
+ * that a kill can hit the middle of the write.
  */
 function policy(g: number): unknown {
   const filler = Array.from({ length: 2_000 }, (_, index) => ({
@@ -42,7 +46,7 @@ function policy(g: number): unknown {
 test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the kernel enforces the acknowledged or the pending policy`, async () => {
   const random = new Random(seedOf(2));
   console.log(`seed ${random.seed} (WEIR_SEED)`);
-  // Every policy allows this UDP traffic, so no datagram may be lost during the kills.
+  // Every policy allows UDP port 80, so no datagram of this client may be lost while the node is killed.
   await rig.put(policy(0));
   const steady = rig.topology.client.start(process.execPath, [
     program('tour-traffic'),
@@ -57,8 +61,8 @@ test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the kernel e
     }
   });
 
-  // Measures the duration of a write. Each later kill comes at a random time up to 1.3 times this duration
-  // after the start of a write.
+  // The test measures the duration of a policy write. Later, it kills the node at a random time after the
+  // start of each write: at most 1.3 times this duration.
   const started = performance.now();
   for (const round of [-2, -1]) await rig.put(policy(round + 2));
   const writeMs = (performance.now() - started) / 2;
@@ -80,8 +84,8 @@ test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the kernel e
     await write;
     if (acknowledged) answered = pending;
 
-    // Returns the ports that the kernel allows. Before and after the restart, these ports must belong to the
-    // acknowledged or the pending policy.
+    // Returns the UDP ports that the BPF program allows, of 81 and 82. The allowed port must be the port of
+    // the acknowledged or of the pending policy.
     const allowed = async (): Promise<number[]> => {
       const lines = await Promise.all([81, 82].map((port) => rig.udp(port, '--timeout', '250')));
       return [81, 82].filter((_, index) => lines[index] === 'pong 1');

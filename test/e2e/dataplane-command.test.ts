@@ -35,7 +35,7 @@ async function status(expected: 0 | 3 = 0): Promise<Status> {
   return JSON.parse(stdout) as Status;
 }
 
-test('weir dataplane status shows what the kernel enforces, with and without a running process', async () => {
+test('weir dataplane status reports the hooks, the guard and the policy generation in force, while the node runs and after the node has stopped', async () => {
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
   const running = await status();
   const { pinPath } = rig.topology;
@@ -99,7 +99,7 @@ async function secondNode(pinPath: string): Promise<string> {
   return file;
 }
 
-test('weir dataplane status exits with 3 while a configured interface has no hook', async () => {
+test('weir dataplane status exits with 3 while a configured interface has no BPF program of Weir', async () => {
   const config = join(rig.node.folder, 'others.yaml');
   const written = JSON.parse(await readFile(join(rig.node.folder, 'weir.yaml'), 'utf8')) as {
     dataplane: { interfaces: string[] };
@@ -121,7 +121,7 @@ test('weir dataplane status exits with 3 while a configured interface has no hoo
   }
 });
 
-test('a second process in the network namespace ends with an error, and changes nothing in the kernel', async () => {
+test('a second `weir run` in the same network namespace exits with an error, and leaves hooks, policy, guard and maps unchanged', async () => {
   const before = await status();
   const other = `${rig.topology.pinPath}-other`;
   for (const pinPath of [rig.topology.pinPath, other]) {
@@ -145,7 +145,7 @@ test('a second process in the network namespace ends with an error, and changes 
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
 }, 60_000);
 
-test('a process that starts shortly before the previous process ends takes over the datapath', async () => {
+test('a node process that starts while an earlier process still runs takes over the datapath after the earlier process is killed', async () => {
   const words = [weir, 'run', '--config', await secondNode(rig.topology.pinPath)];
   const second = rig.topology.node.start(process.execPath, words);
   let log = '';
@@ -162,7 +162,7 @@ test('a process that starts shortly before the previous process ends takes over 
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
 }, 60_000);
 
-test('weir dataplane status, stats, metrics and log report a third-party hook on forwarded packets', async () => {
+test('weir dataplane status, stats, metrics and log report an nftables chain of another program for forwarded packets', async () => {
   const { node } = rig.topology;
   await node.must('nft', 'add table inet mine; add chain inet mine some { type filter hook forward priority 10; }');
   const other = { way: 'stack', reason: 'nftables chain inet mine some' };
@@ -183,7 +183,7 @@ test('weir dataplane status, stats, metrics and log report a third-party hook on
   ]);
 });
 
-test('a node that lost its data folder keeps enforcing the policy in the kernel until the next policy write', async () => {
+test('a node whose data folder was deleted still enforces the policy in the kernel until the next policy write', async () => {
   await rig.node.end('SIGTERM');
   rmSync(join(rig.node.folder, 'data'), { recursive: true });
   await rig.node.restart();
@@ -201,7 +201,7 @@ test('a node that lost its data folder keeps enforcing the policy in the kernel 
   expect((await status()).inForce).toEqual(expect.objectContaining({ generation: 2 }));
 });
 
-test('weir dataplane detach is refused while a node runs, and afterwards removes hooks, pinned maps and guard', async () => {
+test('weir dataplane detach fails while a node runs; after the node has stopped, it removes the hooks, the pinned maps and the guard', async () => {
   const refused = await command('detach');
   expect({ code: refused.code, stdout: refused.stdout }).toEqual({ code: 1, stdout: '' });
   expect(refused.stderr).toMatch(

@@ -8,7 +8,7 @@ import { policyOf } from './rig.js';
 
 const CA = '/api/v1/settings/tls-intercept-ca';
 const PORT = { web: 443, http2: 444, expired: 445 } as const;
-/** No host has this address, so only the DNS proxy can answer a lookup that is sent to it. */
+/** No host has this address, so only the DNS proxy of the node can answer a DNS query to this address. */
 const ELSEWHERE = '198.51.100.53';
 const soon = { timeout: 5_000, interval: 50 };
 const HTTP2_SERVER = `
@@ -60,7 +60,7 @@ const statuses = async (port: number, ...wanted: string[]): Promise<readonly str
   return stdout.trim().split(' ');
 };
 
-test('a connection that is reset because inspection is impossible counts as a hit of the rule that requires inspection', async () => {
+test('a connection that the node resets because it cannot inspect the connection counts as a hit of the rule that requires inspection', async () => {
   await rig.put(
     policyOf([
       { id: 'no-ca', ...to(PORT.web, paths('/v1/')) },
@@ -96,7 +96,7 @@ const LOOKUPS = policyOf([
   { id: 'unused', match: { dns_hostname: 'other.example.org' } },
 ]);
 
-test('a diverted lookup counts as a hit of the rule that decided the lookup, and `weir hits --unused` lists rules without hits', async () => {
+test('a DNS query that the node redirects to its DNS proxy counts as a hit of the rule that decided the query; `weir hits --unused` lists rules without hits', async () => {
   await rig.put(LOOKUPS);
   expect((await dig(rig, ELSEWHERE, 'api.example.com')).status).toBe('NOERROR');
   expect((await dig(rig, ELSEWHERE, '+tcp', 'api.example.com')).status).toBe('NOERROR');
@@ -109,12 +109,12 @@ test('a diverted lookup counts as a hit of the rule that decided the lookup, and
   );
 });
 
-test('decisions just before a shutdown are counted as hits', async () => {
+test('DNS and HTTP decisions shortly before a shutdown of the node count as hits after the restart', async () => {
   await rig.put(LOOKUPS);
   const before = await hits();
   const lookups = 8;
-  // At the shutdown, some of these decisions are still in the DNS thread or in its message port. No decision
-  // may be lost.
+  // At the shutdown, some of these decisions may still wait in the DNS thread or on their way to another
+  // thread. The node must count them all.
   for (let count = 0; count < lookups; count++) await dig(rig, ELSEWHERE, 'api.example.com');
   await rig.node.end('SIGTERM');
   await rig.node.restart();

@@ -23,8 +23,8 @@ beforeAll(async () => {
 afterAll(() => rig?.remove());
 
 /**
- * Sets the soft limit of open descriptors of the node. The hard limit stays, so that a later call can raise
- * the soft limit.
+ * Sets the soft limit of the node for open file descriptors. The hard limit stays unchanged, so that a later
+ * call can raise the soft limit.
  */
 async function limit(soft: number | 'unlimited'): Promise<void> {
   await must('prlimit', [`--pid=${rig.node.pid}`, `--nofile=${soft}:`]);
@@ -49,7 +49,7 @@ describe('connections of other processes', () => {
   test.each([
     ['to inspected ports', () => rig.topology.client, [ADDRESSES.server, '443']],
     ['to the API', () => rig.topology.node, ['127.0.0.1', '8080']],
-  ])('%s leave the node a quarter of a low limit of open descriptors', async (_, from, at) => {
+  ])('%s leave a quarter of the descriptor limit of the node free', async (_, from, at) => {
     const { node } = rig;
     const most = 600;
     await limit(most);
@@ -57,8 +57,8 @@ describe('connections of other processes', () => {
     try {
       expect(await firstLine(child)).toBe('open');
       const used = (): number => readdirSync(`/proc/${node.pid}/fd`).length;
-      // The kernel completes handshakes before the node accepts the connections, so the test waits until the
-      // node has opened their descriptors.
+      // The kernel completes the TCP handshakes before the node accepts the connections. So the test waits
+      // until the node has opened descriptors for the connections.
       await expect.poll(used, { timeout: 4_000, interval: 10 }).toBeGreaterThan(most / 2);
       expect(used()).toBeLessThanOrEqual((most * 3) / 4 + 2);
       if (at[1] === '443') await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80, 443] } }]));
@@ -71,16 +71,16 @@ describe('connections of other processes', () => {
   });
 });
 
-describe('a process without free descriptors', () => {
-  test('keeps its datapath thread, reports that it cannot check the kernel, and checks again when descriptors are free', async () => {
+describe('a node without free file descriptors', () => {
+  test('keeps its datapath thread, reports that it cannot check the datapath in the kernel, and checks again when descriptors are free', async () => {
     const { node, topology } = rig;
-    // From now on the node can open no descriptor above 2 (standard error): each attempt fails with EMFILE.
+    // With this limit the node can open no new file descriptor: each attempt fails with EMFILE.
     await limit(3);
     try {
       await expect.poll(() => lines('"type":"watch_fault_changed","fault":"'), soon).toBe(1);
       expect(await node.log()).toMatch(/"fault":"[^"]*EMFILE/);
-      // The kernel enforces the policy without the datapath thread. Kernel notifications during the failure
-      // must not end the datapath thread.
+      // The BPF program enforces the policy without the datapath thread. Kernel notifications about nftables
+      // and interfaces must not end the thread, although it can open no descriptor.
       expect(await rig.tcp(80)).toBe('open');
       await topology.node.must('nft', 'delete table inet weir');
       await topology.node.must('ip', 'link', 'add', 'later0', 'type', 'veth', 'peer', 'name', 'later1');

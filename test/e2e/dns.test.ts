@@ -16,8 +16,8 @@ let upstream: ChildProcess;
 const ask = (...words: string[]): Promise<Dug> => dig(rig, ADDRESSES.nodeLan, ...words);
 
 /**
- * Asks POST /api/v1/policy/explain about a TCP connection from the client to `port` of the server, with the
- * current grants. Returns the action and the unknown facts.
+ * Asks POST /api/v1/policy/explain about a TCP connection from the client to `port` of the server. Returns
+ * the effective action and the list `unknown` of the reply.
  */
 async function explained(port: number) {
   const question = { src: ADDRESSES.client, dst: ADDRESSES.server, proto: 'tcp', src_port: 40_000, dst_port: port };
@@ -39,7 +39,7 @@ beforeAll(async () => {
 afterAll(() => rig?.remove());
 
 describe('an allowed name', () => {
-  test('is reachable on the ports of the rule, and on no other port, as soon as a client has looked up the name', async () => {
+  test('is reachable on the port of the rule, and not on another port, as soon as a client has queried the name', async () => {
     expect(await explained(443)).toEqual(['deny', []]);
     expect(await rig.tcp(443)).toBe(NO_ANSWER);
     expect(data(await ask('api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
@@ -56,11 +56,11 @@ describe('an allowed name', () => {
     expect(address?.toLowerCase()).toBe(`api.example.com. a ${ADDRESSES.server}`);
   });
 
-  test('is also answered over TCP', async () => {
+  test('is also answered if the client sends the DNS query over TCP', async () => {
     expect(data(await ask('+tcp', 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
   });
 
-  test('is answered for any query type, but without AAAA records, which enforcement cannot cover', async () => {
+  test('is answered for type TXT, and for type AAAA without records, because the datapath forwards no IPv6', async () => {
     expect(data(await ask('text.example.com', 'TXT'))).toEqual(['text.example.com. TXT "hello"']);
     const six = await ask('six.example.com', 'AAAA');
     expect([six.status, six.answers]).toEqual(['NOERROR', []]);
@@ -80,11 +80,11 @@ describe('an allowed name', () => {
   });
 });
 
-describe('observation of DNS lookups', () => {
-  test('a wiretap reader gets lookups and the names of destinations, and a denied lookup is a finding', async () => {
+describe('observation of DNS queries', () => {
+  test('a wiretap reader gets DNS queries and the DNS names of flow destinations, and a denied DNS query causes a finding', async () => {
     const { messages, socket } = await readWiretap(rig.node);
-    // The first lookup may come before the DNS proxy gets the request to report lookups, so the test repeats
-    // the lookup.
+    // The DNS proxy may answer the first query before it knows that a wiretap reader exists. So the test
+    // repeats the query.
     await expect
       .poll(async () => {
         await ask('api.example.com');
@@ -112,7 +112,7 @@ describe('observation of DNS lookups', () => {
 });
 
 describe('a denied name', () => {
-  test('returns NXDOMAIN with the extended DNS error 18 (Prohibited)', async () => {
+  test('is answered with NXDOMAIN and the extended DNS error 18 (Prohibited)', async () => {
     const denied = await ask('other.example.org');
     expect([denied.status, denied.answers]).toEqual(['NXDOMAIN', []]);
     expect(denied.text).toContain('EDE: 18 (Prohibited)');
@@ -126,7 +126,7 @@ describe('a denied name', () => {
   });
 });
 
-test('lookups count as hits of the deciding rule, and the hits survive kill -9 of the node', async () => {
+test('a DNS query counts as a hit of the rule that decided the query, and the hits survive kill -9 of the node', async () => {
   const hits = async (query = '') => {
     const { body } = await rig.node.request('GET', `/api/v1/policy/hits${query}`);
     const { items } = body as { items: { rule: string | null; packets: number }[] };
@@ -150,7 +150,7 @@ test('lookups count as hits of the deciding rule, and the hits survive kill -9 o
   await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [443] } }]));
 });
 
-test('an allowed public name with a private address is answered without that address', async () => {
+test('a DNS query for an allowed public name is answered without the private addresses of the name', async () => {
   await rig.put(policyOf([{ match: { dns_hostname: '*', proto: 'tcp', dst_ports: [443] } }]));
   const inside = await ask('inside.example.org');
   expect([inside.status, inside.answers]).toEqual(['NOERROR', []]);
@@ -173,7 +173,7 @@ describe('curl with the node as resolver', () => {
     await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [HTTP] } }]));
   });
 
-  test('reaches an allowed name and its alias at the first attempt', async () => {
+  test('reaches an allowed name and an alias of the name at the first attempt', async () => {
     expect(await curl('www.example.com')).toEqual([0, `www.example.com:${HTTP}`]);
     expect(await curl('api.example.com')).toEqual([0, `api.example.com:${HTTP}`]);
   });
@@ -182,14 +182,14 @@ describe('curl with the node as resolver', () => {
     expect(await curl('other.example.org')).toEqual([6, '']);
   });
 
-  test('cannot connect to an address before a client has looked up an allowed name of this address', async () => {
+  test('cannot connect to an address before a client has queried an allowed name that has this address', async () => {
     await rig.put(policyOf([{ match: { dns_hostname: 'www.example.com', proto: 'tcp', dst_ports: [HTTP] } }]));
     expect(await curl(ADDRESSES.server)).toEqual([28, '']);
     expect(await curl('www.example.com')).toEqual([0, `www.example.com:${HTTP}`]);
   });
 });
 
-describe('a DNS lookup with the forged address of a client', () => {
+describe('a DNS query with the forged source address of a client', () => {
   const ATTACK = `
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -218,19 +218,19 @@ for number in range(20):
   const attack = async (source: string): Promise<number> => {
     const before = await asked();
     await rig.topology.server.must('python3', '-c', ATTACK, source);
-    // The DNS proxy reads datagrams in order, so it has counted all forged lookups when it answers this
-    // lookup.
+    // The DNS proxy reads datagrams in order. So it has handled all forged queries when it answers this
+    // query.
     await ask('other.example.org');
     return (await asked()) - before - 1;
   };
 
-  test('is ignored on an unpoliced interface, while a lookup with a true source address is answered', async () => {
+  test('is ignored on an unpoliced interface, while a query with a true source address is counted', async () => {
     await towards('ext1', '10.79.1.1');
     expect(await attack(ADDRESSES.client)).toBe(0);
     expect(await attack('10.79.1.2')).toBe(20);
   });
 
-  test.each([1, 0])('is ignored on the wrong policed interface with forwarding=%i', async (forwarding) => {
+  test.each([1, 0])('is ignored on another policed interface with forwarding=%i', async (forwarding) => {
     await towards('eth0', ADDRESSES.nodeWan);
     await rig.topology.node.must('sh', '-c', `echo ${forwarding} > /proc/sys/net/ipv4/conf/wan0/forwarding`);
     try {
@@ -240,21 +240,21 @@ for number in range(20):
     }
   });
 
-  test('grants no address', async () => {
+  test('does not permit the client to connect to the queried name', async () => {
     expect(await rig.tcp(443)).toBe(NO_ANSWER);
     await ask('api.example.com');
     expect(await rig.tcp(443)).toBe('open');
   });
 });
 
-test('after a policy change, a granted name is reachable only on the ports of the new rule', async () => {
+test('after a policy change and a new DNS query, the name is reachable only on the port of the new rule', async () => {
   await rig.put(policyOf([{ match: { dns_hostname: 'api.example.com', proto: 'tcp', dst_ports: [444] } }]));
   expect(await rig.tcp(443)).toBe(NO_ANSWER);
   await ask('api.example.com');
   expect(await Promise.all([rig.tcp(444), rig.tcp(443)])).toEqual(['open', NO_ANSWER]);
 });
 
-test('the kernel enforces grants while the node is dead, and the restarted node answers lookups again', async () => {
+test('while the node is dead, a client can still connect to a name that it has queried; the restarted node answers DNS queries again', async () => {
   await ask('api.example.com');
   await rig.node.end('SIGKILL');
   expect(await rig.tcp(444)).toBe('open');
@@ -265,7 +265,7 @@ test('the kernel enforces grants while the node is dead, and the restarted node 
   expect(await rig.tcp(444)).toBe('open');
 });
 
-test('without an upstream, lookups of unknown names return SERVFAIL, and readiness names the silent upstream', async () => {
+test('while no upstream answers, DNS queries for allowed names that are not cached get SERVFAIL, and GET /ready names the upstream', async () => {
   upstream.kill('SIGKILL');
   const failed = await ask('cold.api.example.com', '+time=4');
   await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp' } }]));

@@ -13,8 +13,8 @@ type Said = {
 };
 
 /**
- * Ends the thread of the node that runs the worker file `file` of the build, as an error in the thread would.
- * The node process continues.
+ * Makes the worker thread of the node that runs the built file `file` exit with code 7. The node process
+ * continues.
  */
 export async function endThread({ node, topology }: Pick<Rig, 'node' | 'topology'>, file: string): Promise<void> {
   const socketPath = join(node.folder, 'inspector.sock');

@@ -4,7 +4,7 @@ import { createRig, policyOf, type Rig } from './rig.js';
 
 const ATTACKERS = 8;
 const LOOKS = 400;
-/** Time limit of the measurement in milliseconds. A fast node completes all requests earlier. */
+/** Time limit for the `LOOKS` measured requests, in milliseconds. A fast node completes them earlier. */
 const LOOKING_MS = 60_000;
 
 let rig: Rig;
@@ -17,8 +17,8 @@ afterAll(() => rig?.remove());
 const packet = { src: ADDRESSES.client, dst: ADDRESSES.server, proto: 'tcp', src_port: 40_000, dst_port: 443 };
 const hostname = `${'a'.repeat(60)}.${'b'.repeat(60)}.${'a'.repeat(60)}.${'b'.repeat(60)}`;
 /**
- * Returns a source group whose hostname expressions have the maximum cost that the limits of an expression
- * allow.
+ * Returns a source group whose hostname matchers are regular expressions of the maximum cost that Weir
+ * accepts.
  */
 const costlyGroup = (id: string, rules: number) => ({
   id,
@@ -31,15 +31,15 @@ const costlyGroup = (id: string, rules: number) => ({
   })),
 });
 
-test('/health and /ready stay fast during explain requests and group writes of the maximum cost', {
+test('during explain requests and group writes of the maximum cost, /health and /ready answer much faster than one explain request', {
   timeout: 120_000,
 }, async () => {
   const { body: issued } = await rig.node.request('POST', '/api/v1/tokens', { subject: 'eve', role: 'readonly' });
   const headers = { authorization: `Bearer ${(issued as { token: string }).token}` };
   const explain = async (question: object): Promise<number> =>
     (await rig.node.request('POST', '/api/v1/policy/explain', question, headers)).status;
-  // Each explain request has a draft policy with new expressions, since the policy thread caches the results
-  // for an expression.
+  // Each draft policy contains new regular expressions, because the policy thread caches the results of each
+  // expression.
   let drafts = 0;
   const draft = () => ({ ...packet, hostname, policy: { source_groups: [costlyGroup(`g${drafts++}`, 100)] } });
   const alone: number[] = [];
@@ -99,7 +99,7 @@ test('/health and /ready stay fast during explain requests and group writes of t
     statuses: [...statuses],
     writes: writes.length,
   });
-  // The policy has hostname rules and the node has no DNS proxy, so /ready may return 503.
+  // The written groups have hostname rules, and the node has no DNS proxy. So /ready may return 503.
   expect([...answered].sort()).toEqual(['/health 200', '/ready 200', '/ready 503']);
   // If an explain request blocked the main thread, a health request would take as long as the explain
   // request. The comparison is relative, since other load on the machine slows both kinds of requests.

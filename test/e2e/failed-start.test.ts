@@ -8,12 +8,12 @@ import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 const repository = fileURLToPath(new URL('../..', import.meta.url));
 
-it('a node whose API fails to start ends with all its threads', async () => {
+it('if the API of a node cannot start, all threads of the node end and the process exits', async () => {
   const folder = temporaryFolder();
   const config = join(folder, 'weir.yaml');
   writeFileSync(config, JSON.stringify({ version: 1, node: { data_dir: join(folder, 'data') } }));
-  // The program replaces the TLS files of the checked configuration by missing files, as if they were deleted
-  // after the check.
+  // The program sets missing TLS files in the configuration after the check of the configuration, as if
+  // someone had deleted the files in between.
   const program = `
     import { readConfig } from '#config/load.js';
     import { run } from '#main.js';

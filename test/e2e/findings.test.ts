@@ -24,7 +24,7 @@ const find = async (query: string): Promise<readonly Finding[]> => {
 };
 const soon = { timeout: 10_000, interval: 100 };
 
-test('each denied packet is a finding with the deciding rule, in enforce and audit mode, and equal denials are counted', async () => {
+test('a denied packet becomes a finding with the deciding rule, in enforce and in audit mode; equal denials share one finding with a count', async () => {
   await rig.udp(81);
   await rig.ping();
   await rig.ping();
@@ -40,7 +40,7 @@ test('each denied packet is a finding with the deciding rule, in enforce and aud
   expect((await find('?rule=r2')).map(({ count }) => count)).toEqual([2]);
 });
 
-test('forwarded IPv6 is dropped, counted, and reported with its addresses; IPv6 to the node is answered', async () => {
+test('a forwarded IPv6 packet is dropped, counted, and reported as a finding with its addresses; the node answers an IPv6 ping to itself', async () => {
   await addIpv6(rig.topology);
   const ping = async (to: string) => (await rig.topology.client.run('ping', '-6', '-c', '1', '-W', '1', to)).code;
   expect([await ping(IPV6.nodeLan), await ping(IPV6.server)]).toEqual([0, 1]);
@@ -53,7 +53,7 @@ test('forwarded IPv6 is dropped, counted, and reported with its addresses; IPv6 
   expect((await rig.stats()).drops.non_ipv4).toBe(1);
 });
 
-test('findings and their counts survive a restart of the process', async () => {
+test('findings and their counts survive a restart of the node process', async () => {
   await rig.node.end('SIGTERM');
   await rig.node.restart();
   await rig.node.ready();
@@ -62,7 +62,7 @@ test('findings and their counts survive a restart of the process', async () => {
   await expect.poll(async () => (await find('?rule=r2')).map(({ count }) => count), soon).toEqual([3]);
 });
 
-test('a request with an invalid token is a finding, and a policy write is a finding', async () => {
+test('an API request with an invalid token and a policy write each cause a finding, without the text of the token', async () => {
   await rig.node.request('GET', '/api/v1/policy', undefined, { authorization: 'Bearer nonsense' });
   await expect.poll(async () => (await find('?finding_type=auth_denied')).length, soon).toBe(1);
   const [change] = await find('?finding_type=config_change');

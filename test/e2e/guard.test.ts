@@ -16,8 +16,8 @@ async function pinnedLinks(): Promise<string[]> {
   return entries.filter((entry) => /^links-\d+\//.test(entry)).map((entry) => join(rig.topology.pinPath, entry));
 }
 
-describe('datapath and guard', () => {
-  test('the datapath keeps enforcing the last policy after the process is killed', async () => {
+describe('datapath and guard (nftables rules of Weir)', () => {
+  test('the datapath still enforces the last policy after the node process is killed', async () => {
     await rig.put({
       default_policy: 'deny',
       source_groups: [
@@ -33,18 +33,18 @@ describe('datapath and guard', () => {
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['pong 1', NO_ANSWER]);
   });
 
-  test('the guard drops all packets after the hooks are removed by hand', async () => {
+  test('the guard drops forwarded packets after the test has removed the pinned BPF links of the datapath', async () => {
     for (const link of await pinnedLinks()) await rm(link);
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['silent 1', NO_ANSWER]);
   });
 
-  test('a restarted process takes over the datapath and enforces the stored policy again', async () => {
+  test('a restarted node attaches the datapath again and enforces the stored policy', async () => {
     await rig.node.restart();
     await rig.node.ready();
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['pong 1', NO_ANSWER]);
   });
 
-  test('a process that gets SIGTERM exits with 0 and leaves the datapath in place', async () => {
+  test('a node that gets SIGTERM exits with 0, and the datapath still enforces the policy', async () => {
     expect(await rig.node.end('SIGTERM')).toBe(0);
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['pong 1', NO_ANSWER]);
   });

@@ -85,7 +85,7 @@ const trust = (port: number) => ['--cacert', caFile, '--resolve', `${SERVER_NAME
 const fetch = (port: number, path: string, ...options: string[]) =>
   rig.curl(...trust(port), '-w', '\n%{http_version} %{http_code}', ...options, `https://${SERVER_NAME}:${port}${path}`);
 
-test('client and server use the HTTP version that the server selects from the offer of the client', async () => {
+test('the node uses, on both sides, the HTTP version that the server selects from the ALPN offer of the client', async () => {
   // nginx prints nothing when it listens, so the test repeats a request until it succeeds.
   await expect.poll(async () => (await fetch(PORTS.old, '/')).code, { timeout: 20_000 }).toBe(0);
   const said = async (port: number, ...options: string[]) => (await fetch(port, '/', ...options)).stdout;
@@ -95,7 +95,7 @@ test('client and server use the HTTP version that the server selects from the of
   expect(await said(PORTS.old, '--http2')).toBe(`HTTP/1.1 ${SERVER_NAME} \n1.1 200`);
 });
 
-test('a request that no rule allows returns 403, and other requests of the same HTTP/2 connection are served', async () => {
+test('a request that no rule allows gets status 403, and other requests of the same HTTP/2 connection get status 200', async () => {
   await allow({ request: { path: { prefix: ['/v1/'] } } });
   const { stdout } = await rig.curl(
     ...[...trust(PORTS.nginx), '--http2', '-w', '%{http_version} %{http_code} %{num_connects}\n', '-o', '/dev/null'],
@@ -108,7 +108,7 @@ test('a request that no rule allows returns 403, and other requests of the same 
   await allow({ request: { path: { prefix: ['/'] } } });
 });
 
-test('HTTP/2 bodies and trailers pass in both directions', async () => {
+test('an HTTP/2 request with a body of 3 MB gets status 200 and the trailers of the response', async () => {
   const file = await rig.file('body', 'x'.repeat(3_000_000));
   const { stdout, stderr } = await fetch(PORTS.node, '/echo', '--http2', '-T', file, '-D', '-', '-o', '/dev/null');
   expect(stderr).toBe('');
@@ -129,7 +129,7 @@ test('8,000 requests on eight HTTP/2 connections all succeed', { timeout: 120_00
   expect(stdout).toContain('8000 succeeded, 0 failed, 0 errored, 0 timeout');
 });
 
-test('a slow HTTP/2 client stops the server response; the node buffers little', { timeout: 120_000 }, async () => {
+test('a slow HTTP/2 client stops the server, and the node buffers below 48 MiB', { timeout: 120_000 }, async () => {
   const { client } = rig.topology;
   const before = await residentMiB(rig.node.pid);
   const slow = client.start('curl', [

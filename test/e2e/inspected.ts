@@ -25,10 +25,12 @@ createServer({ cert, key }, (request, response) => {
   });
 }).listen(Number(port), () => console.log('up'));`;
 
-/** A rig whose node inspects TLS, with functions that start TLS servers and TLS clients. */
+/** A rig whose node inspects TLS connections, with functions that start TLS servers and TLS clients. */
 export type InspectedRig = Rig & {
   readonly certificates: ReturnType<typeof makeCertificates>;
-  /** Path of the root certificate that the node trusts: its setting `upstream_ca`. */
+  /**
+   * Path of the file with the root certificate that the node trusts (the setting `upstream_ca` of the node).
+   */
   readonly rootFile: string;
   /**
    * Runs `openssl s_server` on the server host with additional `options`. Resolves when the process listens.

@@ -57,7 +57,7 @@ const decided = {
   reason: null,
   sni: SERVER_NAME,
 };
-/** Returns the finding that is expected for a wiretap message that occurred once. */
+/** Converts a wiretap message to the finding that the test expects for this message, with count 1. */
 const findingOf = ({ type, src, dst, verdict, ...said }: Readonly<Record<string, unknown>>) => ({
   ...said,
   finding_type: `${String(type)}_deny`,
@@ -67,10 +67,7 @@ const findingOf = ({ type, src, dst, verdict, ...said }: Readonly<Record<string,
   effective_action: verdict === 'audit' ? 'allow' : 'deny',
   count: 1,
 });
-/**
- * Connects a wiretap reader that gets denied and audited TLS connections and HTTP requests. The reader gets
- * no allowed connections and requests.
- */
+/** Connects a wiretap reader for TLS connections and HTTP requests with the verdict deny or audit. */
 const reading = (): Promise<WiretapReader> =>
   readWiretap(rig.node, '?type=tls&type=http&verdict=deny&verdict=audit&proto=tcp');
 
@@ -99,7 +96,7 @@ test('a connection that a rule denies in audit mode passes, and causes one findi
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'audit' }]);
 });
 
-test('a connection without a server name is denied by a deny rule for server names, with the reason unknown', async () => {
+test('a rule that denies a server name also denies a connection without a server name, with the reason unknown', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
   const reader = await reading();
   await rig.dial(443, ['-noservername']);
@@ -134,7 +131,7 @@ test('a response that violates its rule causes one finding that names the violat
   await expectSeen(reader, [{ ...decided, type: 'http', verdict: 'deny', reason, http }]);
 });
 
-test('a connection to a server with an untrusted certificate causes one finding with the reason', async () => {
+test('a connection to a server with an expired certificate causes one finding with the reason upstream_untrusted:expired', async () => {
   await rig.put(policyOf([intercepting({ request: { methods: ['GET'] } })]));
   const reader = await reading();
   expect(await fetch('/', EXPIRED_PORT)).toBe('000');
@@ -142,7 +139,7 @@ test('a connection to a server with an untrusted certificate causes one finding 
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny', dst_port: EXPIRED_PORT, reason }]);
 });
 
-test('a wiretap reader with replay gets messages from before its connection, and Server-Sent Events contain the same messages', async () => {
+test('a wiretap reader that requests a replay gets earlier messages that match its filter, over WebSocket and over Server-Sent Events', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
   await rig.dial(443, []);
   await expect.poll(() => find(), soon).toHaveLength(1);
@@ -163,7 +160,7 @@ test('a wiretap reader with replay gets messages from before its connection, and
   end.abort();
 });
 
-test('findings, stats and metrics have the same counts for the decisions of all previous tests', async () => {
+test('findings, stats and metrics agree on the counts of the decisions of all previous tests', async () => {
   const shown = (await find('2026-01-01T00:00:00Z')).map(
     ({ finding_type: type, rule, effective_action: action, reason, count }) =>
       `${String(type)} ${String(rule)} ${String(action)} ${String(reason)} ${count}`,
@@ -217,8 +214,8 @@ describe('hits of the service plane', () => {
   const total = (counts: object): number =>
     Object.entries(counts).reduce((sum, [name, count]) => (/^(allow|deny|audit)$/.test(name) ? sum + count : sum), 0);
   /**
-   * Returns the number of decisions: of the kernel on packets, and of the service plane on connections and
-   * requests.
+   * Returns the number of decisions: of the BPF program on packets, and of the service plane on connections
+   * and requests.
    */
   const decisions = async (): Promise<number> => {
     const { dataplane, tls, http } = (await rig.node.request('GET', '/api/v1/stats')).body as {
@@ -279,7 +276,7 @@ describe('hits of the service plane', () => {
       '200',
       { 'http-deny-other': 0, 'http-allows': 1, policy_default: 0 },
     ],
-  ])('count for %s', async (_, rules, attempt, outcome, expected) => {
+  ])('one TLS connection or HTTP request adds one hit to %s', async (_, rules, attempt, outcome, expected) => {
     await rig.put(policyOf(rules));
     const before = { hits: await hits(), decided: await decisions() };
     expect(await attempt()).toBe(outcome);

@@ -27,7 +27,7 @@ const fetch = (path: string, ...options: string[]) =>
     ...[...options, `https://${SERVER_NAME}${path}`],
   );
 
-test('an allowed request is forwarded, and a denied request returns 403 with the name of the source group', async () => {
+test('an allowed HTTP request is forwarded to the server, and a denied request gets status 403 with the name of the source group', async () => {
   await rig.put(
     policyOf([http({ request: { methods: ['GET'], path: { prefix: ['/v1/'] } } })], { default_action: 'deny' }),
   );
@@ -57,7 +57,7 @@ test('an allowed request is forwarded, and a denied request returns 403 with the
   }
 });
 
-test('a request body of 3 MB passes with Content-Length, with chunked encoding, and with Expect: 100-continue', async () => {
+test('an HTTP request body of 3 MB passes with Content-Length, with chunked encoding, and with Expect: 100-continue', async () => {
   await rig.put(policyOf([http({ request: { path: { prefix: ['/'] } } })]));
   const file = await rig.file('body', 'x'.repeat(3_000_000));
   for (const options of [[], ['-H', 'Transfer-Encoding: chunked'], ['-H', 'Expect: 100-continue']]) {
@@ -67,12 +67,12 @@ test('a request body of 3 MB passes with Content-Length, with chunked encoding, 
   }
 });
 
-test('a response that violates its rule is replaced by status 502', async () => {
+test('an HTTP response that violates the rule of its request is replaced by a response with status 502', async () => {
   await rig.put(policyOf([http({ response: { headers: { deny_present: ['x-internal'] } } })]));
   expect((await fetch('/v1/things')).stdout.split('\n').at(-1)).toBe('502');
 });
 
-test('a client gets no valid certificate for a server with an invalid certificate', { timeout: 120_000 }, async () => {
+test('a client gets no response from a server with an invalid certificate', { timeout: 120_000 }, async () => {
   await rig.put(
     policyOf([{ match: { proto: 'tcp', tls: { mode: 'intercept', http: { request: { methods: ['GET'] } } } } }]),
   );
@@ -110,7 +110,7 @@ test('in audit mode, a connection to a server with an untrusted certificate pass
   expect(stdout).toContain('s_server');
 });
 
-test('a request whose Host differs from the server name of the connection is refused with 421, also as the second request', async () => {
+test('after a valid request, a second request whose Host differs from the TLS server name gets status 421', async () => {
   await rig.put(policyOf([http({ request: { path: { prefix: ['/'] } } })]));
   const { stdout } = await rig.curl(
     ...[
@@ -137,7 +137,7 @@ test('a request whose Host differs from the server name of the connection is ref
   expect(stdout).toBe('200 421');
 });
 
-test('while upstream_ca is unreadable, the earlier authorities stay in use, and readiness and stats report the fault', async () => {
+test('while the file upstream_ca contains no certificate, the earlier CA certificates stay in use, and readiness and stats report the fault', async () => {
   await rig.put(policyOf([http({ request: { methods: ['GET'] } })]));
   const standing = async (): Promise<unknown> => {
     const { status, body } = await rig.node.request('GET', '/ready');
@@ -158,7 +158,7 @@ test('while upstream_ca is unreadable, the earlier authorities stay in use, and 
   expect(await fault()).toBeNull();
 });
 
-test('without an intercept CA, connections of an intercept rule are reset; in audit mode these connections pass', async () => {
+test('without an intercept CA, connections that match an intercept rule are reset, or pass if the rule is in audit mode', async () => {
   await rig.put(policyOf([http({ request: { methods: ['GET'] } })]));
   expect((await rig.node.request('DELETE', CA)).status).toBe(204);
   const ready = await rig.node.request('GET', '/ready');

@@ -25,7 +25,7 @@ const connect = (own?: number): Promise<Ends> => talkers.connect(own);
 const joined = (own?: number): Promise<Ends> => talkers.joined(own);
 const isJoined = (): Promise<boolean> => talkers.isJoined();
 
-test('a connection with much data is offloaded to the datapath without losing a byte', async () => {
+test('a TLS connection that transfers much data is offloaded to the datapath, and no byte is lost', async () => {
   const ends = await joined();
   await carryBoth(ends, 60 * MB);
   expect(await isJoined()).toBe(true);
@@ -35,13 +35,13 @@ test('a connection with much data is offloaded to the datapath without losing a 
   );
 });
 
-test('a connection with little data is not offloaded', async () => {
+test('a connection that transfers 10 kB in each direction is not offloaded to the datapath', async () => {
   const ends = await connect();
   await carryBoth(ends, 10_000);
   expect(await isJoined()).toBe(false);
 });
 
-test('urgent data keeps its position in the stream while the connection is not offloaded', async () => {
+test('before the offload, an urgent byte is forwarded in line with other data: the receiver reads all 2,001 bytes', async () => {
   const { client, server } = await connect();
   for (const [from, to] of [
     [client, server],
@@ -64,7 +64,7 @@ test('after a FIN from the client of an offloaded connection, the server can sti
   expect(await client.must('take', 1)).toMatchObject({ took: 0, end: 'end' });
 });
 
-test('a client port can open another connection after its offloaded connection has closed', async () => {
+test('after an offloaded connection has closed, the client can open another connection from the same port', async () => {
   const own = talkers.nextPort();
   const { client, server } = await joined(own);
   await server.must('close');
@@ -82,7 +82,7 @@ test.each([
   ['the client', false],
   ['both sides', true],
 ])(
-  'after %s of an offloaded connection vanished without a FIN, the same port opens another connection, which is inspected',
+  'after %s of an offloaded connection disappeared without FIN or RST, a new connection from the same client port is inspected',
   async (_, isServerGone) => {
     const own = talkers.nextPort();
     const { client, server } = await joined(own);
@@ -94,8 +94,8 @@ test.each([
     try {
       await client.end();
       if (isServerGone) await server.end();
-      // Removes the sockets that the kernel keeps after the end of the processes, so that no FIN or RST
-      // follows later.
+      // The kernel keeps the sockets after the processes have ended. `ss -K` removes the sockets, so that no
+      // FIN or RST follows.
       for (const inside of gone) await inside.must('ss', '-K', `( sport = :${PORT} or dport = :${PORT} )`);
     } finally {
       for (const inside of gone) await inside.must('nft', 'delete table ip hush');
@@ -105,7 +105,7 @@ test.each([
   },
 );
 
-test.each(['client', 'server'] as const)('a RST of the %s resets both ends of an offloaded connection', async (who) => {
+test.each(['client', 'server'] as const)('a RST of the %s resets the peer on an offloaded connection', async (who) => {
   const ends = await joined();
   await ends[who].must('reset');
   const other = who === 'client' ? ends.server : ends.client;
@@ -120,7 +120,7 @@ test('a new policy that denies an offloaded connection resets both sides', async
   await rig.put(policyOf([tls(SERVER_NAME)]));
 });
 
-test('a side of an offloaded connection that does not read stops the sender by backpressure', async () => {
+test('while the server of an offloaded connection does not read, the client cannot send on, and data to the client still passes', async () => {
   const { client, server } = await joined();
   await client.must('patience', 1);
   expect(await client.ask('send', 200 * MB, 5)).toEqual({ failed: 'TimeoutError' });
@@ -179,11 +179,12 @@ describe('TCP options and the splicing offload', () => {
   });
 });
 
-test('the sender on an offloaded connection accepts an ICMP error that reports a smaller path MTU', async () => {
+test('the client of an offloaded connection accepts the ICMP error of the node that reports a smaller path MTU', async () => {
   const { client, server } = await joined();
   await carry(client, server, MB, 8);
   await rig.topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '1200');
-  // The datapath caches next hops with their MTU for about a second, so the test waits.
+  // The datapath caches the next hop and the MTU of a flow for about a second, so the test waits for the new
+  // MTU.
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   try {
     await carry(client, server, 10 * MB, 9);
@@ -216,7 +217,7 @@ test('lost segments of an offloaded connection are retransmitted', async () => {
   }
 });
 
-test('while a third-party hook exists, no connection is newly offloaded, and offloaded connections continue', async () => {
+test('while an nftables hook of another program exists, new connections are not offloaded, and offloaded connections continue', async () => {
   const { node } = rig.topology;
   const ends = await joined();
   await node.must('nft', 'add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
@@ -232,7 +233,7 @@ test('while a third-party hook exists, no connection is newly offloaded, and off
   }
 });
 
-test('an offloaded connection continues when the datapath gets larger maps', async () => {
+test('an offloaded connection continues when a large policy makes the node replace its BPF maps by larger maps', async () => {
   const ends = await joined();
   const many = Array.from({ length: 3_000 }, (_, index) => ({
     match: { proto: 'udp', dst_ports: [1_000 + index], dst_ips: [`10.9.${index >> 8}.${index & 255}`] },
@@ -251,9 +252,12 @@ test('a node that shuts down resets both ends of an offloaded connection', async
   await rig.node.ready();
 });
 
-describe('when the node is killed', () => {
+describe('when the node is killed (kill -9)', () => {
   const RESET = { failed: 'ConnectionResetError' };
-  /** Validity of the last keep-alive of the killed node plus one second, in milliseconds. */
+  /**
+   * The datapath forwards offloaded connections for 5 s after the last renewal by the node. This time is 1 s
+   * longer, in ms.
+   */
   const LAPSED_MS = 6_000;
   afterEach(async () => {
     await rig.node.restart();
@@ -280,7 +284,7 @@ describe('when the node is killed', () => {
   });
 
   test.each(['client', 'server'] as const)(
-    'both sides of an idle offloaded connection are reset by the first packet of the %s',
+    'after 6 s, the first packet of the %s resets both sides of an idle offloaded connection',
     async (who) => {
       const ends = await joined();
       const other = who === 'client' ? ends.server : ends.client;
@@ -305,7 +309,7 @@ describe('when the node is killed', () => {
   });
 });
 
-test('an offloaded connection ends when the node restarts', {
+test('both ends of an offloaded connection are closed or reset when the node restarts', {
   timeout: 90_000,
 }, async () => {
   const { client, server } = await joined();

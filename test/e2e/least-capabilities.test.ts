@@ -12,10 +12,12 @@ import { Talkers } from './talkers.js';
 
 /** The capabilities that docs/capabilities.md lists, without the prefix CAP_. */
 const LEAST = ['NET_ADMIN', 'BPF', 'PERFMON', 'NET_RAW', 'NET_BIND_SERVICE'];
-/** No host has this address, so only the DNS proxy can answer a lookup that is sent to it. */
+/** No host has this address, so only the DNS proxy of the node can answer a DNS query to this address. */
 const ELSEWHERE = '198.51.100.53';
 const PORTS = { steady: 80, named: 81, inspected: 443 } as const;
-/** Options for polls. The limit of ten seconds is longer than the time-out of a steady flow (two seconds). */
+/**
+ * Options for polls. The limit of ten seconds is longer than the time-out of the steady flows (two seconds).
+ */
 const soon = { timeout: 10_000, interval: 20 };
 
 type Steady = { readonly pongs: () => number; readonly others: () => readonly string[] };
@@ -47,7 +49,8 @@ describe.each([
 
   /**
    * Returns the opening times of the flows on the steady port in units of 0.1 s, by protocol. Each node
-   * process converts kernel times itself, so the test compares the times of several processes.
+   * process converts kernel time to wall-clock time again, so the test compares the times of several
+   * processes.
    */
   const opened = async (): Promise<Record<string, number>> => {
     const { body } = await rig.node.request('GET', `/api/v1/flows?dst_port=${PORTS.steady}`);
@@ -55,7 +58,7 @@ describe.each([
     return Object.fromEntries(items.map(({ proto, opened: at }) => [proto, Math.round(Date.parse(at) / 100)]));
   };
 
-  test('starts, restarts and takes over from a killed node, and established flows continue', {
+  test('starts, restarts, and takes over the datapath after it was killed, while established flows continue', {
     timeout: 120_000,
   }, async () => {
     rig = await createInspectedRig(
@@ -103,7 +106,7 @@ describe.each([
       await node.restart();
       await serves();
     }
-    // With another flow capacity, the new process moves the flows to another flow table.
+    // With another flow capacity, the restarted node must move the flows to a new flow table.
     await node.end('SIGTERM');
     const file = join(node.folder, 'weir.yaml');
     const config = JSON.parse(await readFile(file, 'utf8')) as { dataplane: object };
@@ -130,7 +133,7 @@ describe('readiness names the missing capability', () => {
   };
 
   test.each([[['NET_ADMIN']], [['BPF']], [['PERFMON']], [['NET_ADMIN', 'BPF', 'PERFMON']]])(
-    'of the datapath: %j',
+    'that the datapath needs: %j',
     async (missing) => {
       topology = await createTopology('lacks');
       node = await startNode(topology, { only: LEAST.filter((name) => !missing.includes(name)) });
@@ -141,7 +144,7 @@ describe('readiness names the missing capability', () => {
     },
   );
 
-  test('CAP_SYS_ADMIN, if an earlier build pinned the maps', async () => {
+  test('CAP_SYS_ADMIN, which the node needs to read the layout of BPF maps that an earlier build pinned', async () => {
     topology = await createTopology('lacks');
     const set = join(topology.pinPath, 'maps-1');
     mkdirSync(set, { recursive: true });
@@ -156,7 +159,7 @@ describe('readiness names the missing capability', () => {
     expect(await detailOf('dataplane_running')).toContain('CAP_SYS_ADMIN');
   });
 
-  test('CAP_NET_BIND_SERVICE, if the DNS proxy needs a port below 1024', async () => {
+  test('CAP_NET_BIND_SERVICE, which the DNS proxy needs to listen on a port below 1024', async () => {
     topology = await createTopology('lacks');
     const only = LEAST.filter((name) => name !== 'NET_BIND_SERVICE');
     node = await startNode(topology, { only, sections: { dns: { ...DNS_SECTION, transparent: true } } });

@@ -23,7 +23,7 @@ const tls = (block: Readonly<Record<string, unknown>>, more: Readonly<Record<str
 const passes = async (...options: string[]): Promise<boolean> =>
   (await rig.dial(443, options)).text.includes('HTTP/1.1 200 OK');
 
-test('an allow rule with a server name passes connections with this server name, and no other connection', async () => {
+test('an allow rule with a server name passes connections with this server name, and no connection with another or without a server name', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   await rig.node.ready();
   expect(await passes()).toBe(true);
@@ -49,7 +49,7 @@ c,a=s.accept(); print(a[0],a[1],flush=True); c.recv(10); c.close()`;
   expect(said).toContain('10.77.1.2 40123');
 });
 
-test('a rule for server certificates decides by the certificate up to TLS 1.2, and by tls13_uninspectable in TLS 1.3', async () => {
+test('a rule with server_cn decides TLS 1.2 connections by the server certificate, and TLS 1.3 connections by tls13_uninspectable', async () => {
   await rig.put(policyOf([tls({ server_cn: [SERVER_NAME] })]));
   expect(await passes('-tls1_2')).toBe(false);
   const { rootPem } = rig.certificates;
@@ -80,7 +80,7 @@ s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(b'hello
   expect(await passes('-noservername')).toBe(false);
 });
 
-test('a connection is reset if the server does not answer the ClientHello by TLS, so that no other protocol passes', async () => {
+test('a connection is reset if the server does not answer the ClientHello with TLS, so that no other protocol passes', async () => {
   const program = `
 import socket
 s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(bytes.fromhex('${FIRST.toString('hex')}'))
@@ -93,7 +93,7 @@ except ConnectionError: print('reset')`;
   expect(await echoed()).toBe('reset');
 });
 
-test('a deny rule in audit mode passes a connection that it matches', async () => {
+test('a connection that matches a deny rule in audit mode passes', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny', mode: 'audit' })]));
   expect(await passes()).toBe(true);
   await rig.put(policyOf([tls({ sni: ['other.test'] }, { action: 'deny', mode: 'audit' })]));
@@ -133,7 +133,7 @@ test('POST /api/v1/policy/explain predicts the verdict of real TLS connections',
   }
 });
 
-test('POST /api/v1/policy/explain names the missing facts that would decide a connection', async () => {
+test('POST /api/v1/policy/explain lists in `unknown` the TLS fields that the request omits and that could change the verdict', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }), tls({ server_cn: ['x.test'] })]));
   expect((await explain({})).unknown).toEqual(['sni', 'tls.server_cn']);
   expect((await explain({ sni: SERVER_NAME })).unknown).toEqual([]);
@@ -147,7 +147,7 @@ async function explain(said: Readonly<Record<string, unknown>>) {
   return body as { readonly effective_action: string; readonly unknown: readonly string[] };
 }
 
-/** Opens a TLS connection whose server has received no request yet. Returns the `openssl` process. */
+/** Opens a TLS connection, and sends no HTTP request. Returns the `openssl` process. */
 async function begun(): Promise<ChildProcess> {
   const words = ['s_client', '-connect', '10.77.2.2:443', '-servername', SERVER_NAME, '-quiet', '-no_ign_eof'];
   const child = rig.topology.client.start('openssl', words);
@@ -155,15 +155,16 @@ async function begun(): Promise<ChildProcess> {
   child.stderr?.on('data', (chunk: Buffer) => {
     said += chunk.toString();
   });
-  // The node may close the connection before the test writes. The write then fails, which is no error of the
-  // test.
+  // The node may close the connection before the test writes. The write then fails, and the test ignores the
+  // error.
   child.stdin?.on('error', () => {});
   await expect.poll(() => said, { timeout: 5_000 }).toContain('verify');
   return child;
 }
 
 /**
- * Opens a TLS connection, runs `change`, and sends a request. Returns whether the connection is still open.
+ * Opens a TLS connection, runs `change`, and sends a request. Returns `open` if the client gets a response,
+ * and `closed` if the connection was closed.
  */
 async function held(change: () => Promise<void>): Promise<'open' | 'closed'> {
   const child = await begun();
@@ -188,7 +189,7 @@ test('a new policy decides open inspected connections again: it keeps allowed co
   expect(await held(() => rig.put(policyOf([])))).toBe('closed');
 });
 
-test('a ClientHello is decided by the policy in force when the ClientHello arrives, not when the connection opened', async () => {
+test('a ClientHello is decided by the policy that is in force when the ClientHello arrives, not when the TCP connection opened', async () => {
   const program = `
 const tls = require('node:tls');
 const socket = require('node:net').connect(443, '10.77.2.2', () => console.log('open'));
@@ -224,7 +225,7 @@ print('open',flush=True); sys.stdin.read()`;
   return child;
 }
 
-test('connections beyond max_connections are reset; in audit mode, as many more connections pass without inspection', async () => {
+test('connections beyond max_connections are reset; in audit mode, up to max_connections further connections pass without inspection', async () => {
   const count = async (of: 'connections' | 'refused'): Promise<unknown> => {
     const { body } = await rig.node.request('GET', '/api/v1/stats');
     const { tls } = body as { tls: { connections: number; refused: Readonly<Record<string, number>> } };
@@ -259,7 +260,7 @@ test('connections beyond max_connections are reset; in audit mode, as many more 
 describe('a server that sends HelloRetryRequest', () => {
   const PORTS = { retrying: 450, stateless: 451, intercepted: 450 } as const;
   const heard: string[] = [];
-  /** Returns the server names of all ClientHellos that the servers have received. */
+  /** Returns the server names of the ClientHellos that the two openssl servers have received. */
   const names = (): readonly string[] =>
     heard.flatMap((text) => /Hostname in TLS extension: "(.*)"/.exec(text)?.[1] ?? []);
   const on = (
@@ -291,7 +292,7 @@ describe('a server that sends HelloRetryRequest', () => {
       child.stdout?.on('data', (chunk: Buffer) => heard.push(...chunk.toString().split('\n')));
   });
 
-  test.each(SAME)('receives a second ClientHello with the fields of the first: %s', async (_, sent) => {
+  test.each(SAME)('receives a second ClientHello with changes that RFC 8446 permits: %s', async (_, sent) => {
     await rig.put(policyOf(named));
     expect(await send(rig, PORTS.retrying, sent)).toBe('hello');
   });
@@ -303,26 +304,26 @@ describe('a server that sends HelloRetryRequest', () => {
     expect(text).toContain('Verification error');
   });
 
-  test.each(CHANGED)('does not receive a second ClientHello that differs from the first: %s', async (_, sent) => {
+  test.each(CHANGED)('receives no second ClientHello with changes that RFC 8446 forbids: %s', async (_, sent) => {
     await rig.put(policyOf(named));
     const before = names().length;
     expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
     expect(names().slice(before)).not.toContain('denied.test');
   });
 
-  test('may send HelloRetryRequest once: a second HelloRetryRequest resets the connection', async () => {
+  test('may send HelloRetryRequest once: the node resets the connection after a second HelloRetryRequest', async () => {
     await rig.put(policyOf(named));
     expect(await send(rig, PORTS.stateless, WITHOUT_COOKIE)).toBe('reset');
     expect(names()).not.toContain('denied.test');
   });
 
-  test.each(CHANGED)('does not receive a second ClientHello that a deny rule matches: %s', async (_, sent) => {
+  test.each(CHANGED)('receives no second ClientHello against RFC 8446 under a deny rule: %s', async (_, sent) => {
     await rig.put(policyOf([on(PORTS.retrying, { sni: ['denied.test'] }, { action: 'deny' }), any(PORTS.retrying)]));
     expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
     expect(names()).not.toContain('denied.test');
   });
 
-  test('gets a changed second ClientHello only in audit mode, and each changed ClientHello is a finding', async () => {
+  test('receives a second ClientHello with another server name only in audit mode, and this ClientHello causes a finding in each mode', async () => {
     await expect
       .poll(() => findings('hello_changed'), { timeout: 5_000 })
       .toContainEqual(expect.objectContaining({ effective_action: 'deny', rule: null }));
@@ -337,7 +338,7 @@ describe('a server that sends HelloRetryRequest', () => {
   });
 });
 
-test('a new policy that requires inspection drops the packets of an open connection that was not inspected', async () => {
+test('after a new policy requires inspection, packets of an open connection that was not inspected are dropped', async () => {
   await rig.put(policyOf([WEB]));
   const child = await begun();
   let said = '';
@@ -351,7 +352,7 @@ test('a new policy that requires inspection drops the packets of an open connect
   child.kill('SIGKILL');
 });
 
-test('while the process is dead, new connections of TLS rules are dropped, and open connections end', async () => {
+test('while the node is dead, packets of new connections that match TLS rules are dropped, and open inspected connections end', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   expect(await held(() => rig.node.end('SIGKILL').then(() => {}))).toBe('closed');
   expect(await rig.tcp(443)).toBe('refused ETIMEDOUT');
@@ -361,7 +362,7 @@ test('while the process is dead, new connections of TLS rules are dropped, and o
   expect((await rig.stats()).drops.service_plane_absent).toBeGreaterThan(0);
 });
 
-test('a node that owns the address 192.0.2.1 still adds its own routing rule at the start, and inspects connections', async () => {
+test('a node with the address 192.0.2.1 adds its missing routing rule when it starts, and inspects connections', async () => {
   const { node } = rig.topology;
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   await rig.node.end('SIGTERM');

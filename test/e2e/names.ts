@@ -4,7 +4,7 @@ import type { Rig } from './rig.js';
 
 const UPSTREAM_READY_MS = 10_000;
 
-/** The configuration section `dns` of a node whose upstream is the resolver of `startUpstream`. */
+/** The configuration section `dns` of a node whose upstream is the resolver that `startUpstream` starts. */
 export const DNS_SECTION = {
   listen: [`${ADDRESSES.nodeLan}:53`],
   upstreams: [`${ADDRESSES.server}:53`],

@@ -41,7 +41,10 @@ const fetched = async (inside: Inside, address: string): Promise<boolean> => {
   const { code } = await inside.run('curl', '-ksS', '--max-time', '2', '--resolve', at, `https://${SERVER_NAME}/`);
   return code === 0;
 };
-/** Connections from the node and to the node. The node cannot intercept its own connections. */
+/**
+ * Connections from the node and to the node. The service plane inspects only forwarded connections, so it
+ * cannot inspect these connections.
+ */
 const own = (): readonly (readonly [string, Inside, string, string])[] => [
   ['from', rig.topology.node, ADDRESSES.nodeWan, ADDRESSES.server],
   ['to', rig.topology.client, ADDRESSES.client, ADDRESSES.nodeLan],
@@ -55,7 +58,7 @@ const findings = async (): Promise<unknown> => {
 };
 const soon = { timeout: 10_000, interval: 50 };
 
-test('a TLS rule drops connections from and to the node itself, with the drop reason node_uninspected', async () => {
+test('connections from and to the node itself that match a TLS rule are dropped with the drop reason node_uninspected', async () => {
   await put('enforce');
   await rig.node.ready();
   for (const [, inside, , to] of own()) expect(await fetched(inside, to)).toBe(false);
@@ -73,7 +76,7 @@ test('a TLS rule drops connections from and to the node itself, with the drop re
   expect(await fetched(rig.topology.client, ADDRESSES.server)).toBe(true);
 });
 
-test('a policy write returns a warning for a TLS rule that only connections of the node itself can match', async () => {
+test('a policy write returns a warning for a TLS rule that can match only connections of the node itself', async () => {
   const rule = { id: 'named', action: 'allow', match: named };
   const groups = [
     { id: 'own', mode: 'enforce', sources: { ips: [ADDRESSES.nodeWan] }, rules: [rule] },
@@ -89,7 +92,7 @@ test('a policy write returns a warning for a TLS rule that only connections of t
   ]);
 });
 
-test('in audit mode, connections of the node itself pass a TLS rule and are findings', async () => {
+test('connections from and to the node itself pass a TLS rule in audit mode, and cause findings', async () => {
   await put('audit');
   for (const [, inside, , to] of own()) expect(await fetched(inside, to)).toBe(true);
   await expect.poll(findings, soon).toEqual(

@@ -12,7 +12,7 @@ let rig: Rig;
 let pinPath: string;
 let pinned: readonly string[];
 beforeAll(async () => {
-  // The node runs as a user without root rights, so that the mode of a folder can prevent new pins.
+  // The node does not run as root. So a test can prevent new pins: it makes root the owner of the pin folder.
   rig = await createRig('lost', [80, 81], { user: USER, only: ONLY });
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
   await rig.node.ready();
@@ -44,14 +44,14 @@ test.each([
   ['one pin', () => rmSync(join(pinPath, 'maps-1', 'flows'))],
   ['the folder of the maps', () => rmSync(join(pinPath, 'maps-1'), { recursive: true })],
   ['every pin', () => rmSync(pinPath, { recursive: true })],
-])('a node restores its pins within five seconds after %s was removed', async (_, remove) => {
+])('a node restores its BPF pins within five seconds after the test has removed %s', async (_, remove) => {
   expect(pinned).toContain('flows');
   remove();
   expect(pins()).not.toContain('flows');
   await expect.poll(pins, soon).toEqual(pinned);
   await rig.node.ready();
   await isEnforced();
-  // The next process must take over the program in force from the restored pins.
+  // The restarted node must take over the policy in force from the restored pins.
   await rig.node.restart();
   await rig.node.ready();
   expect(pins()).toEqual(pinned);
@@ -60,7 +60,7 @@ test.each([
   expect(log.at(-1)).toContain('"flows"');
 });
 
-test('readiness names the pins that the node cannot restore', async () => {
+test('GET /ready names the BPF pins that the node cannot restore', async () => {
   chownSync(pinPath, 0, 0);
   chmodSync(pinPath, 0o755);
   try {

@@ -20,8 +20,8 @@ const MIB = 1024 * 1024;
 const WAIT = { timeout: 30_000, interval: 20 };
 
 /**
- * Starts a node without a datapath, with `policy.yaml` of its folder as `policy.file`. `make` creates this
- * file first.
+ * Starts a node without a datapath. Its setting `policy.file` is the path of `policy.yaml` in a new folder;
+ * `make` first creates a file or another object at this path.
  */
 function nodeWith(make: (path: string) => unknown) {
   const folder = temporaryFolder();
@@ -112,7 +112,7 @@ it('/ready reports policy.file as degraded while the file is unreadable', async 
   expect(await node.stop()).toBe(0);
 });
 
-it('/ready names the error code of a refused policy.file, and no text of the policy', async () => {
+it('/ready reports a refused policy.file with the error code, and without text of the policy', async () => {
   const node = nodeWith((path) => writeFileSync(path, 'default_policy: perhaps\nsource_groups: []\n'));
   await node.logged('was not written');
   await vi.waitFor(async () => {

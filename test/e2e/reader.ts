@@ -9,7 +9,7 @@ export type WiretapReader = {
   /** The messages that the client has received so far. */
   readonly messages: WiretapMessage[];
   readonly socket: WebSocket;
-  /** Resolves with the WebSocket close code that the node sends. */
+  /** Resolves with the WebSocket close code when the connection is closed. */
   readonly closed: Promise<number>;
 };
 

@@ -11,17 +11,17 @@ beforeAll(async () => {
 afterAll(() => rig?.remove());
 
 describe('policies on real traffic', () => {
-  test('no packet passes before the first policy', async () => {
+  test('no packet passes before the node has received a policy', async () => {
     expect(await Promise.all([rig.tcp(80), rig.udp(80), rig.ping()])).toEqual([NO_ANSWER, 'silent 1', false]);
   });
 
-  test('an allow rule passes only packets that it matches', async () => {
+  test('an allow rule passes packets that match the rule, and no packet of another protocol or port passes', async () => {
     await rig.put(policyOf([{ match: { dst_ips: [ADDRESSES.server], proto: 'tcp', dst_ports: [80] } }]));
     const seen = await Promise.all([rig.tcp(80), rig.tcp(81), rig.udp(80), rig.ping()]);
     expect(seen).toEqual(['open', NO_ANSWER, 'silent 1', false]);
   });
 
-  test('a deny rule before an allow rule decides; a deny rule after the allow rule has no effect', async () => {
+  test('the first rule that matches decides: a deny rule drops packets only if it comes before the allow rule', async () => {
     const deny = { action: 'deny', match: { proto: 'tcp', dst_ports: [81] } } as const;
     const allow = { match: { proto: 'tcp' } };
     await rig.put(policyOf([deny, allow]));
@@ -30,7 +30,7 @@ describe('policies on real traffic', () => {
     expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'open']);
   });
 
-  test('the priority of a rule overrides its position in the list', async () => {
+  test('rules apply in the order of their priorities, lowest number first, whatever their positions in the list', async () => {
     await rig.put(
       policyOf([
         { priority: 20, match: { proto: 'tcp' } },
@@ -40,7 +40,7 @@ describe('policies on real traffic', () => {
     expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', NO_ANSWER]);
   });
 
-  test('a port range includes its first and its last port', async () => {
+  test('a port range in a rule includes the first and the last port of the range', async () => {
     await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: ['81-82'] } }]));
     expect(await Promise.all([rig.tcp(80), rig.tcp(81), rig.tcp(82), rig.tcp(90)])).toEqual([
       NO_ANSWER,
@@ -60,12 +60,12 @@ describe('policies on real traffic', () => {
     ]);
   });
 
-  test('a UDP answer passes as a reply of the flow', async () => {
+  test('a UDP answer of the server passes as part of the flow, although no rule allows packets of the server', async () => {
     await rig.put(policyOf([{ match: { proto: 'udp', dst_ports: [80] } }]));
     expect(await Promise.all([rig.udp(80), rig.udp(81)])).toEqual(['pong 1', 'silent 1']);
   });
 
-  test('a rule with an ICMP type matches only packets of this type', async () => {
+  test('an ICMP rule matches only packets of its ICMP type; without a type it matches echo, but not timestamp requests', async () => {
     const timestamp = async (): Promise<boolean> => {
       const { stdout } = await rig.topology.client.run(
         'hping3',
@@ -87,7 +87,7 @@ describe('policies on real traffic', () => {
     expect(await Promise.all([rig.ping(), timestamp()])).toEqual([true, false]);
   });
 
-  test('a group decides packets of its sources, and its default action decides the packets that no rule matches', async () => {
+  test('the first source group that contains the source decides a packet; the default action of the group applies if no rule matches', async () => {
     await rig.put({
       default_policy: 'allow',
       source_groups: [
@@ -100,14 +100,14 @@ describe('policies on real traffic', () => {
     expect(seen).toEqual([NO_ANSWER, 'open']);
   });
 
-  test('the default policy decides after the last group; without a default policy the fallback decides', async () => {
+  test('the default policy decides packets of no source group; without a default policy, policy.fallback decides', async () => {
     await rig.put({ default_policy: 'allow', source_groups: [] });
     expect(await rig.tcp(80)).toBe('open');
     await rig.put({ source_groups: [] });
     expect(await rig.tcp(80)).toBe(NO_ANSWER);
   });
 
-  test('a packet that a rule denies in audit mode passes and is counted', async () => {
+  test('a packet that a rule denies in audit mode passes, and increases the audit counter but no drop counter', async () => {
     await rig.put(policyOf([{ action: 'deny', mode: 'audit', match: { proto: 'tcp', dst_ports: [80] } }]));
     const before = await rig.stats();
     expect(await rig.tcp(80)).toBe('open');
@@ -118,7 +118,7 @@ describe('policies on real traffic', () => {
     expect((await rig.stats()).packets.deny).toBeGreaterThan(after.packets.deny);
   });
 
-  test('a policy change ends the flow that the new policy denies, and no other flow', async () => {
+  test('a policy change ends the flow that the new policy denies, and an allowed flow continues', async () => {
     const both = [{ match: { proto: 'tcp', dst_ports: [80, 81] } }];
     await rig.put(policyOf(both));
     const flows = [80, 81].map((port) =>
@@ -141,7 +141,7 @@ describe('policies on real traffic', () => {
     await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
     const answered = lines[0]?.length ?? 0;
     await until(() => lines[0]?.at(-1)?.startsWith('silent') === true);
-    // One answer of the server may still be on its way when the new policy takes effect.
+    // One answer of the server may already be on its way to the client when the new policy takes effect.
     expect((lines[0]?.filter((line) => line.startsWith('pong')).length ?? 0) - answered).toBeLessThanOrEqual(1);
     const alive = lines[1]?.length ?? 0;
     await until(() => (lines[1]?.length ?? 0) > alive + 5);
@@ -149,7 +149,7 @@ describe('policies on real traffic', () => {
     for (const flow of flows) flow.kill('SIGKILL');
   });
 
-  test('a rule that needs an absent service plane or DNS proxy fails closed, and readiness names the absent part', async () => {
+  test('packets of a rule that needs the service plane or the DNS proxy are dropped while that part is not configured; GET /ready names the part', async () => {
     await rig.put(
       policyOf([
         { match: { proto: 'tcp', dst_ports: [80], tls: { sni: ['good.test'] } } },
@@ -168,12 +168,12 @@ describe('policies on real traffic', () => {
     ]);
   });
 
-  test('a TLS rule in audit mode never cuts a connection', async () => {
+  test('without a service plane, a TLS rule in audit mode passes connections', async () => {
     await rig.put(policyOf([{ mode: 'audit', match: { proto: 'tcp', tls: { sni: ['good.test'] } } }]));
     expect(await rig.tcp(80)).toBe('open');
   });
 
-  test('a disabled policy leaves the fallback in force, and an inactive policy has no effect', async () => {
+  test('an inactive policy has no effect, and policy.fallback decides after the active policy is disabled', async () => {
     const created = await rig.node.request('POST', '/api/v1/policies?activate=false', {
       mode: 'enforce',
       name: 'open',
@@ -196,7 +196,7 @@ describe('policies on real traffic', () => {
     expect(await rig.tcp(81)).toBe(NO_ANSWER);
   });
 
-  test('the server of the traffic program prints `ready`', async () => {
+  test('`tour-traffic serve` prints `ready` as its first line', async () => {
     expect(await firstLine(rig.topology.server.start(process.execPath, [program('tour-traffic'), 'serve', '99']))).toBe(
       'ready',
     );

@@ -40,8 +40,8 @@ type Parts = {
 };
 
 /**
- * Returns a ClientHello that OpenSSL accepts. Its key share is for X25519, which a server with the options
- * `RETRYING` rejects.
+ * Returns a ClientHello that OpenSSL accepts. By default it has a key share for X25519 only, so a server with
+ * the options `RETRYING` sends HelloRetryRequest.
  */
 function retriedHello({ sni = SERVER_NAME, share = FIRST_SHARE, more = [], versions, sessionId }: Parts): Buffer {
   const name = sni === null ? [] : [sniOf(sni)];
@@ -55,7 +55,7 @@ const alert = (level: number, description: number): Buffer => record(Buffer.from
 export type Sent = {
   /** The bytes that the client sends first. */
   readonly first: Buffer;
-  /** The bytes that the client sends after each HelloRetryRequest. */
+  /** The bytes that the client sends after the first, the second, … HelloRetryRequest. */
   readonly next: readonly Buffer[];
   /** Maximum number of bytes in one TCP segment of the client; no maximum if undefined. */
   readonly size?: number;
@@ -65,7 +65,10 @@ export const FIRST = record(retriedHello({}));
 const second = (parts: Parts): Buffer => retriedHello({ share: SECOND_SHARE, ...parts });
 const OTHER = second({ sni: 'denied.test' });
 
-/** Byte sequences that a server accepts, with a second ClientHello that differs from the first. */
+/**
+ * Byte sequences whose second ClientHello differs from the first in a way that RFC 8446 forbids. A server may
+ * accept them.
+ */
 export const CHANGED: readonly (readonly [string, Sent])[] = [
   ['another name', { first: FIRST, next: [record(OTHER)] }],
   ['another name, one byte in each segment', { first: FIRST, next: [record(OTHER)], size: 1 }],
@@ -108,14 +111,14 @@ export const SAME: readonly (readonly [string, Sent])[] = [
 ];
 
 /**
- * Two ClientHellos without a cookie. A stateless server answers with HelloRetryRequest until a ClientHello
- * has its cookie.
+ * Three ClientHellos without a cookie; the third has another server name. A stateless server answers with
+ * HelloRetryRequest until a ClientHello contains the cookie of the server.
  */
 export const WITHOUT_COOKIE: Sent = { first: FIRST, next: [record(second({})), record(OTHER)] };
 
 /**
- * A python3 program that sends the bytes of a `Sent`. It prints the last event: `hello`, `retry`, `alert N`,
- * `reset`, `end` or `silent`.
+ * A python3 program that sends the bytes of a `Sent`. It prints the last answer of the server (`hello`,
+ * `retry` or `alert N`), or how the connection failed (`reset`, `end` or `silent`).
  */
 const SENDING = `
 import json, socket, sys, time

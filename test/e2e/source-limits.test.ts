@@ -27,8 +27,8 @@ afterAll(() => rig?.remove());
 
 const children: ChildProcess[] = [];
 /**
- * A python3 program that opens connections and sends nothing. It prints the number of open connections as
- * soon as no connection was closed for 0.5 s.
+ * A python3 program that opens connections and sends nothing. The program waits until the node has closed no
+ * connection for 0.5 s, and prints the number of connections that are still open.
  */
 const SILENT = `
 import select, socket, sys
@@ -70,7 +70,7 @@ const rule = (sni: string, more: Readonly<Record<string, unknown>> = {}) =>
   policyOf([{ match: { proto: 'tcp', dst_ports: [443], tls: { sni: [sni] } }, ...more }], BOTH);
 
 describe('service plane', () => {
-  test('resets connections of a source beyond the limit per source, with findings, and inspects connections of other sources', async () => {
+  test('resets connections of a source beyond the limit per source, reports the resets as a finding, and inspects connections of another source', async () => {
     await rig.put(rule(SERVER_NAME));
     await rig.node.ready();
     expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(OF_SOURCE);
@@ -87,7 +87,7 @@ describe('service plane', () => {
     );
   });
 
-  test('in audit mode passes twice the limit of connections of a source, the second half without inspection', async () => {
+  test('in audit mode passes up to twice the limit of connections of a source, the second half without inspection, and resets further connections', async () => {
     await rig.put(rule(SERVER_NAME, { mode: 'audit' }));
     expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(2 * OF_SOURCE);
     expect(await passes(ADDRESSES.client)).toBe(false);
@@ -101,7 +101,7 @@ describe('service plane', () => {
     );
   });
 
-  test('accepts connections of a source again after its earlier connections have closed', async () => {
+  test('accepts new connections of a source at the limit after the earlier connections of this source have closed', async () => {
     await rig.put(rule(SERVER_NAME));
     for (let round = 0; round < 3; round++) {
       expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(OF_SOURCE);
@@ -113,7 +113,7 @@ describe('service plane', () => {
   });
 });
 
-test('the API closes connections of one address beyond the limit per source, and counts them', async () => {
+test('the API closes connections of one client address beyond the limit per source, and counts the closed connections', async () => {
   const api = ['127.0.0.1', 8080] as const;
   expect(await silent('node', '127.0.0.5', api, ROOM)).toBe(OF_SOURCE);
   expect(await silent('node', '127.0.0.6', api, 1)).toBe(1);

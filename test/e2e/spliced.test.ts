@@ -13,7 +13,7 @@ import { policyOf } from './rig.js';
 import { SPLICED_ENDS } from './spliced-ends.js';
 
 type Told = Readonly<Record<string, unknown>>;
-/** Reads the output of a process that prints one JSON value per line. */
+/** Collects the output of a process that prints one JSON value per line. */
 class Lines {
   readonly #told: Told[] = [];
   constructor(readonly child: ChildProcess) {
@@ -58,7 +58,10 @@ async function digest(count: number, of: 'client' | 'server'): Promise<string> {
 const NOTHING = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
 const rssMb = (): number =>
   Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${rig.node.pid}/status`, 'utf8'))?.[1]) / 1_024;
-/** Returns the sockets of the node for established connections between client and server. */
+/**
+ * Returns the list of established sockets of the node for connections between client and server, as text of
+ * `ss`.
+ */
 const sockets = (): Promise<string> =>
   rig.topology.node.must('ss', '-Htn', 'state', 'established', `( sport = :${PORT} or dport = :${PORT} )`);
 
@@ -71,7 +74,7 @@ test('200 MB pass a spliced connection unchanged in each direction', async () =>
 });
 
 test.each(['client_first', 'server_first'])(
-  'after a FIN, the other direction of a spliced connection continues (%s)',
+  'after one side of a spliced connection has sent FIN, data still passes in the other direction (%s)',
   async (what) => {
     const client = dial(what, 3 * MB);
     const got = 3 * MB;
@@ -96,7 +99,7 @@ test('a RST from either side of a spliced connection resets the other side', asy
   ]);
 });
 
-test('a side of a spliced connection that does not read stops the sender, and the node buffers almost no data', async () => {
+test('if one side of a spliced connection does not read, the sender stops before 40 MB, and the node grows by less than 40 MiB of memory', async () => {
   const before = rssMb();
   const client = dial('slow', 300 * MB);
   const [first] = await client.next();

@@ -21,7 +21,7 @@ async function checks(): Promise<Readonly<Record<string, Check>>> {
 const detailOf = async (name: string): Promise<string> => (await checks())[name]?.detail ?? '';
 
 describe('GET /ready', () => {
-  test('reports a degraded observer from the end of its thread until the observer runs again', async () => {
+  test('reports that the observer is down from the end of the observer thread until a new thread runs', async () => {
     await endThread(rig, OBSERVER);
     await vi.waitFor(async () => {
       expect((await checks()).dataplane_running).toMatchObject({
@@ -35,7 +35,7 @@ describe('GET /ready', () => {
     expect((await rig.node.request('GET', '/api/v1/audit/findings')).status).toBe(200);
   });
 
-  test('reports a degraded policy thread from its end until the thread runs again', async () => {
+  test('reports that the policy thread is down from the end of the thread until a new thread runs', async () => {
     await endThread(rig, POLICY);
     await vi.waitFor(async () => {
       expect(await detailOf('policy_ready')).toMatch(
@@ -45,7 +45,7 @@ describe('GET /ready', () => {
     await vi.waitFor(async () => expect(await detailOf('policy_ready')).toBe('a policy is active'), WAIT);
   });
 
-  test('reports a running policy thread as soon as a policy write has started the thread', async () => {
+  test('reports no degraded policy thread as soon as a policy write has started a new thread', async () => {
     await endThread(rig, POLICY);
     await vi.waitFor(async () => expect(await detailOf('policy_ready')).toContain('degraded'), WAIT);
     await rig.put(policyOf([{ match: { proto: 'udp', dst_ports: [7001] } }]));

@@ -22,7 +22,7 @@ const WEBHOOK_PATH = 'planted-path-of-a-webhook';
 const PATH = '/api/v1/support/sysdump/cluster';
 
 let rig: Rig;
-/** Secrets of the node. No dump, log, metric or statechart may contain one of them. */
+/** Secrets that the test has given to the node. No dump, log, metric or statechart may contain a secret. */
 let secrets: readonly string[];
 beforeAll(async () => {
   process.env.PLANTED = ENVIRONMENT;
@@ -55,7 +55,7 @@ beforeAll(async () => {
   const issued = await node.request('POST', '/api/v1/tokens', { subject: 'ops', role: 'readonly' });
   const { token } = issued.body as { token: string };
   const sealKey = readFileSync(join(data, 'seal.key'), 'utf8').trim();
-  // The test searches for the first line of the key data, since the header of a PEM key is no secret.
+  // The test searches for the second line of the PEM file, because the first line (the header) is no secret.
   const tokenKey = readFileSync(join(data, 'token.key'), 'utf8').split('\n')[1] ?? '';
   const keys = [tokenKey, sealKey, ...tracesOf(createPrivateKey(KEY))];
   secrets = [ENVIRONMENT, INTEGRATION, WEBHOOK, WEBHOOK_PATH, await node.token(), token, ...keys];
@@ -92,7 +92,10 @@ const linesIn = (files: ReadonlyMap<string, UnpackedFile>, name: string): unknow
     .slice(0, -1)
     .map((line) => JSON.parse(line) as unknown);
 
-/** Returns the forms in which a text may contain the secret: plain, in hex, and in base64 at any offset. */
+/**
+ * Returns the forms in which a text may contain the secret: plain, in hexadecimal, and in base64 at each of
+ * the three offsets.
+ */
 function traces(secret: string): string[] {
   const bytes = Buffer.from(secret);
   const base64 = [0, 1, 2].map((shift) =>
@@ -136,7 +139,7 @@ const COMPLETE = [
   'machine/nftables-weir.txt',
 ];
 
-test('weir sysdump writes a complete archive that only its owner can read', async () => {
+test('weir sysdump writes a complete archive that only the owner of the file can read, and does not overwrite a file', async () => {
   const output = join(rig.node.folder, 'dump.tar.gz');
   const words = ['sysdump', '--server', rig.node.url, '--output', output];
   const environment = { WEIR_TOKEN: await rig.node.token() };
@@ -147,7 +150,7 @@ test('weir sysdump writes a complete archive that only its owner can read', asyn
   expect(nodes[0]?.entries.map(({ name, outcome, error }) => [name, outcome, error])).toEqual(
     COMPLETE.map((name) => [name, 'complete', null]),
   );
-  // The dump omits these files because they are empty: no client has looked up a name yet.
+  // The dump omits these two files, which are empty: no client has sent a DNS query yet.
   const empty = ['dataplane/grants.jsonl', 'dns/names.jsonl'];
   expect([...files.keys()]).toEqual([...COMPLETE.filter((name) => !empty.includes(name)), 'manifest.json']);
   expect(said).toMatch(/^ +\d+ B {2}node-a\/build[.]json\n/);
@@ -229,7 +232,7 @@ test('the dump, the log, the metrics and the statecharts contain no secret', asy
   expect(planted.map((text) => traces(ENVIRONMENT).some((trace) => text.includes(trace)))).toEqual([true, true]);
 });
 
-test('only one dump is created at a time, and a dump whose client disconnects is cancelled', async () => {
+test('the node refuses a second sysdump while it creates a sysdump, and cancels a sysdump whose client disconnects', async () => {
   const [first, second] = await Promise.all([begin(), begin()]);
   const [made, refused] = first.status === 200 ? [first, second] : [second, first];
   expect([made.status, refused.status, ((await refused.json()) as { type: string }).type]).toEqual([

@@ -8,15 +8,15 @@ import type { Rig } from './rig.js';
 import { digestOf, Talker } from './talker.js';
 
 const MB = 1_000_000;
-/** Number of bytes that is enough to make the datapath take over a connection. */
+/** After this number of bytes, the datapath takes over a spliced connection. */
 const ENOUGH = 4 * MB;
 
 type Inside = Topology['client'];
 export type Ends = { readonly client: Talker; readonly server: Talker };
 
 /**
- * Controls both ends of one connection at a time, which passes the node to one port of the server. The client
- * begins with a recorded ClientHello.
+ * Controls a client process and a server process. They have one connection at a time, through the node, to
+ * `port` of the server. The client first sends a recorded ClientHello.
  */
 export class Talkers {
   readonly #talkers: Talker[] = [];
@@ -60,7 +60,9 @@ export class Talkers {
     return { client, server };
   };
 
-  /** Opens a connection and sends data until the datapath has taken over the connection. */
+  /**
+   * Opens a connection, sends 4 MB to the server, and waits until the datapath has taken over the connection.
+   */
   joined = async (own?: number): Promise<Ends> => {
     const ends = await this.connect(own);
     await carry(ends.client, ends.server, ENOUGH, 3);
@@ -68,10 +70,7 @@ export class Talkers {
     return ends;
   };
 
-  /**
-   * Returns whether the node has no socket for connections to `port`, so the datapath has taken over the
-   * connection.
-   */
+  /** Returns true if the datapath has taken over the connection: the node then has no socket for `port`. */
   isJoined = async (): Promise<boolean> => {
     const ours = `( sport = :${this.port} or dport = :${this.port} )`;
     const { node } = this.rig.topology;
@@ -85,7 +84,7 @@ export class Talkers {
   }
 }
 
-/** Sends `count` bytes in one direction, and checks that the other end receives the same bytes. */
+/** Sends `count` bytes from one end to the other, and checks that the bytes arrive unchanged. */
 export async function carry(from: Talker, to: Talker, count: number, seed: number): Promise<void> {
   const sent = from.must('send', count, seed);
   expect(await to.must('take', count)).toEqual({ took: count, digest: digestOf(count, seed), end: 'open' });

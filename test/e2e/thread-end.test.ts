@@ -16,14 +16,14 @@ import { carryBoth, Talkers } from './talkers.js';
 
 const PORTS = { joined: 443, spliced: 444, intercepted: 445, denied: 446 } as const;
 const MB = 1_000_000;
-/** A time in milliseconds within which a started thread opens all its descriptors. */
+/** Time in milliseconds within which a new thread opens all its file descriptors. */
 const SETTLED_MS = 500;
 const CA = '/api/v1/settings/tls-intercept-ca';
 const PLANE = 'service-plane/service-plane.worker.js';
 const SPLICING = 'service-plane/splice.worker.js';
 /**
- * A python3 program that connects repeatedly until its input ends: `ADDRESS PORT HELLO_FILE`. It prints
- * `heard` after the first accepted connection.
+ * A python3 program with the arguments `ADDRESS PORT HELLO_FILE`. It connects repeatedly until its standard
+ * input ends, and prints `heard` after the first accepted connection.
  */
 const KNOCKING = `
 import select, socket, sys
@@ -55,13 +55,14 @@ beforeAll(async () => {
   const another = { proto: 'tcp', dst_ports: [PORTS.denied], tls: { sni: ['another.test'] } };
   await rig.put(policyOf([decided, intercepted, another].map((match) => ({ match }))));
   await rig.node.ready();
-  // The first call of `fell` opens the inspector of the node, which has descriptors of its own. The test
-  // counts descriptors afterwards.
+  // The first call of `fell` starts the inspector of the node, whose descriptors stay open. So the test
+  // counts descriptors only after this call.
   await fell(SPLICING);
   fresh = await vi.waitFor(async () => {
     const now = held();
     expect(now.raw).toBe(1);
-    // The new thread may open some of its descriptors during a count, so two counts must be equal.
+    // A new thread may still open descriptors during a count. So the test accepts a count only if a second
+    // count is equal.
     await setTimeout(SETTLED_MS);
     expect(held()).toEqual(now);
     return now;
@@ -70,7 +71,7 @@ beforeAll(async () => {
 afterEach(() => Promise.all([joined.end(), spliced.end()]));
 afterAll(() => rig?.remove());
 
-/** Returns the state of the chart servicePlane after each end of a thread. */
+/** Returns the states of the statechart servicePlane right after each end of a service-plane thread. */
 async function deaths(): Promise<readonly unknown[]> {
   const { body } = await rig.node.request('GET', '/api/v1/debug/statecharts');
   type Chart = {
@@ -99,8 +100,8 @@ const soon = { timeout: 10_000, interval: 20 };
 
 type Held = Readonly<Record<string, number>>;
 /**
- * Returns the number of open descriptors of the node by kind, of its mapped BPF maps, and of its raw sockets.
- * Other sockets are left out, since API requests open and close them.
+ * Returns the numbers of open file descriptors of the node by kind, of mapped BPF maps, and of raw sockets.
+ * Other sockets are not counted, because API requests open and close them.
  */
 function held(): Held {
   const folder = `/proc/${rig.node.pid}`;
@@ -118,7 +119,10 @@ function held(): Held {
   return counts;
 }
 
-/** Returns the number of entries in the map of offloaded connections: one entry for each direction. */
+/**
+ * Returns the number of entries in the BPF map of offloaded connections, which has one entry for each
+ * direction.
+ */
 function entries(): number {
   const folder = `/proc/${rig.node.pid}/fdinfo`;
   const shape = new RegExp(`^key_size:\\t${JOIN_KEY_BYTES}\\nvalue_size:\\t${JOIN_BYTES}$`, 'm');
@@ -139,7 +143,7 @@ function entries(): number {
   }
 }
 
-/** Returns the sockets of the node for inspected connections. */
+/** Returns the list of TCP sockets of the node for inspected connections, as text of `ss`. */
 async function sockets(): Promise<string> {
   const ours = [PORTS.joined, PORTS.spliced, PORTS.intercepted].flatMap((port) => [
     `sport = :${port}`,
@@ -169,8 +173,9 @@ async function intercepted(): Promise<{ readonly ended: Promise<string> }> {
 }
 
 /**
- * Connects to a denied port repeatedly from the first accepted connection until `stop` is called. `stop`
- * returns the number of packets that reached the server.
+ * Starts a client that connects to a denied port repeatedly, and resolves after the first accepted
+ * connection. `stop` ends the client, and returns the number of packets that reached the denied port of the
+ * server.
  */
 async function knock(): Promise<{ stop(): Promise<number> }> {
   const { client, server } = rig.topology;
@@ -197,7 +202,7 @@ test.each([
   ['a service-plane thread', PLANE, 'a thread of the service plane ended with 7'],
   ['a splice thread', SPLICING, 'a splicing thread ended with 7'],
 ])(
-  '%s ends while the process continues: its connections are reset and freed, and the next thread inspects connections',
+  'after %s ends in a running process, all connections of the thread are reset and freed, and the next thread inspects new connections',
   async (_, file, reason) => {
     const own = joined.nextPort();
     const busy = await joined.joined(own);
@@ -212,8 +217,8 @@ test.each([
     await fell(file);
     expect(await rig.node.log()).toContain(`"reason":"${reason}","msg":"service plane changed"`);
     expect(await Promise.all([sending, ...ends])).toEqual(Array<Answer>(4).fill({ failed: 'ConnectionResetError' }));
-    // A FIN without a TLS close_notify does not mark the end of the data (RFC 8446, 6.1), so the client must
-    // report an error.
+    // The node closes the connection without a TLS close_notify. So the data may be truncated (RFC 8446,
+    // 6.1), and the client must report an error.
     expect(await read.ended).toMatch(/unexpected eof|Connection reset/);
 
     expect(entries()).toBe(0);

@@ -37,7 +37,7 @@ async function cli(...words: string[]): Promise<{ code: number; out: string }> {
   return { code, out: out + err };
 }
 
-test('every classified packet counts as a hit of its rule, across policy changes and kill -9 of the node', async () => {
+test('every packet counts as a hit of the rule that decided the packet; the hits survive policy changes and kill -9 of the node', async () => {
   await rig.put(policy('web'));
   expect(await Promise.all([rig.tcp(80), rig.udp(80), rig.udp(81), rig.ping()])).toEqual([
     'open',
@@ -74,7 +74,7 @@ test('every classified packet counts as a hit of its rule, across policy changes
   expect((await cli('hits', '--unused')).out).toMatch(/^GROUP +RULE .*\nclients +never +0 +0 +never, since [^\n]+\n$/);
 });
 
-test('a live flow is listed with its rule and its interfaces, and ends when weir flows cut cuts the flow', async () => {
+test('GET /api/v1/flows lists an open flow with the deciding rule and the interfaces, and `weir flows cut` ends the flow', async () => {
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
   const child = rig.topology.client.start(process.execPath, [
     program('tour-traffic'),

@@ -4,7 +4,7 @@ import { DNS_SECTION, data, dig, startUpstream } from './names.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
 const NO_ANSWER = 'refused ETIMEDOUT';
-/** No host has this address, so only the DNS proxy can answer a lookup that is sent to it. */
+/** No host has this address, so only the DNS proxy of the node can answer a DNS query to this address. */
 const ELSEWHERE = '198.51.100.53';
 
 let rig: Rig;
@@ -22,15 +22,15 @@ beforeAll(async () => {
 afterAll(() => rig?.remove());
 
 /**
- * Sends a lookup over UDP and a lookup over TCP to the resolver. Returns the DNS status of each, `none`
- * without an answer.
+ * Sends a DNS query over UDP and a DNS query over TCP to the resolver. Returns the two DNS statuses; a status
+ * is `none` without an answer.
  */
 async function unanswered(): Promise<string[]> {
   const lookups = [[], ['+tcp']].map((words) => dig(rig, ADDRESSES.server, ...words, '+time=1', 'other.example.org'));
   return (await Promise.all(lookups)).map(({ status }) => status);
 }
 
-test('the answer to a diverted lookup comes from the address that the client queried, and the addresses in the answer are granted', async () => {
+test('the DNS proxy answers a redirected DNS query from the address that the client queried, and the client may then connect to the answered addresses', async () => {
   expect(await rig.tcp(443)).toBe(NO_ANSWER);
   const found = await dig(rig, ELSEWHERE, 'api.example.com');
   expect(data(found)).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
@@ -38,24 +38,24 @@ test('the answer to a diverted lookup comes from the address that the client que
   expect(await rig.tcp(443)).toBe('open');
 });
 
-test('the answer to a diverted lookup over TCP comes from the address that the client queried', async () => {
+test('the DNS proxy answers a redirected DNS query over TCP from the address that the client queried', async () => {
   const found = await dig(rig, ELSEWHERE, '+tcp', 'api.example.com');
   expect(data(found)).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
   expect(found.text).toContain(`SERVER: ${ELSEWHERE}#53(${ELSEWHERE}) (TCP)`);
 });
 
-test('a diverted lookup of a denied name gets NXDOMAIN, and never reaches the resolver', async () => {
+test('a redirected DNS query for a denied name gets NXDOMAIN of the DNS proxy in place of the answer of the resolver', async () => {
   expect((await dig(rig, ADDRESSES.server, 'other.example.org')).status).toBe('NXDOMAIN');
   expect((await dig(rig, ADDRESSES.server, '+tcp', 'other.example.org')).status).toBe('NXDOMAIN');
 });
 
-test('with transparent DNS, lookups to the address of the node are still answered', async () => {
+test('with transparent DNS, the DNS proxy also answers DNS queries to the address of the node', async () => {
   expect(data(await dig(rig, ADDRESSES.nodeLan, 'api.example.com'))).toEqual([
     `api.example.com. A ${ADDRESSES.server}`,
   ]);
 });
 
-test('POST /api/v1/policy/explain reports that a lookup is diverted, and that the queried name is unknown', async () => {
+test('POST /api/v1/policy/explain reports for a packet to UDP port 53 that the packet is allowed and that the queried name is unknown', async () => {
   const lookup = { src: ADDRESSES.client, dst: ELSEWHERE, proto: 'udp', src_port: 5_000, dst_port: 53 };
   const explained = async (question: object) =>
     (await rig.node.request('POST', '/api/v1/policy/explain', { ...lookup, ...question })).body;
@@ -63,13 +63,13 @@ test('POST /api/v1/policy/explain reports that a lookup is diverted, and that th
   expect(await explained({ dst_port: 54 })).toMatchObject({ decision: 'deny', unknown: [] });
 });
 
-test('transparent DNS leaves direct forwarding in use', async () => {
+test('with transparent DNS, the datapath still forwards packets directly', async () => {
   const reply = await rig.node.request('GET', '/api/v1/stats');
   const { forwarding } = (reply.body as { dataplane: { forwarding: { way: string; reason: string } } }).dataplane;
   expect(forwarding.way).toBe('direct');
 });
 
-test('while the DNS proxy is dead, the datapath drops lookups and does not forward them', async () => {
+test('while the node is dead, the datapath drops DNS queries and does not forward them to the resolver', async () => {
   await rig.node.end('SIGKILL');
   expect(await unanswered()).toEqual(['none', 'none']);
   expect(await rig.tcp(443)).toBe('open');
@@ -80,7 +80,7 @@ test('while the DNS proxy is dead, the datapath drops lookups and does not forwa
   expect(drops.dns_proxy_absent).toBeGreaterThan(0);
 });
 
-test('the node restores a removed routing rule for diverted lookups', async () => {
+test('the node restores its routing rule for redirected DNS queries after the test has removed the rule', async () => {
   await rig.topology.node.must('ip', 'rule', 'del', 'pref', '8353');
   const rules = (): Promise<string> => rig.topology.node.must('ip', 'rule', 'show', 'pref', '8353');
   await expect.poll(rules, { timeout: 10_000 }).toContain('lookup 8353');
@@ -88,7 +88,7 @@ test('the node restores a removed routing rule for diverted lookups', async () =
   expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
 });
 
-test('the node restores a removed route for diverted lookups', async () => {
+test('the node restores its route for redirected DNS queries after the test has removed the route', async () => {
   await rig.topology.node.must('ip', 'route', 'flush', 'table', '8353');
   const routes = (): Promise<string> => rig.topology.node.must('ip', 'route', 'show', 'table', 'all');
   await expect.poll(routes, { timeout: 10_000 }).toContain('table 8353');
@@ -96,7 +96,7 @@ test('the node restores a removed route for diverted lookups', async () => {
   expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
 });
 
-describe('the routing of diverted lookups', () => {
+describe('the routing of redirected DNS queries', () => {
   const answered = async (): Promise<void> =>
     expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
   const config = async (): Promise<string> => {
@@ -110,7 +110,7 @@ describe('the routing of diverted lookups', () => {
   test.each([
     ['the rule', 'rule del pref 8353', 'rule show pref 8353', 'lookup 8353'],
     ['the route', 'route flush table 8353', 'route show table all', 'table 8353'],
-  ])('is restored on a node that owns 192.0.2.1 after %s was removed', async (_, remove, show, expected) => {
+  ])('is restored on a node with the address 192.0.2.1 after %s was removed', async (_, remove, show, expected) => {
     await on('addr add 192.0.2.1/24 dev lo');
     try {
       await on(remove);
@@ -122,7 +122,7 @@ describe('the routing of diverted lookups', () => {
     }
   });
 
-  test('is reported by readiness as faulty while another routing rule takes the redirected packets first', async () => {
+  test('is reported as faulty by GET /ready while an earlier routing rule of another program matches the redirected packets', async () => {
     await on('rule add pref 100 fwmark 0x200000/0x200000 lookup main');
     try {
       await expect.poll(config, { timeout: 10_000 }).toMatch(/^false .*: ip rule 100 comes before rule 8353/);
@@ -135,7 +135,7 @@ describe('the routing of diverted lookups', () => {
   });
 });
 
-test('while the process is stopped and the routing rule is missing, a lookup is not forwarded', async () => {
+test('while the node process is suspended and the routing rule is missing, a DNS query is not forwarded to the resolver', async () => {
   const { node } = rig.topology;
   const process = `weir.js run --config ${rig.node.folder}`;
   await node.must('pkill', '-STOP', '-f', process);

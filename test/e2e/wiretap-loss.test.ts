@@ -11,8 +11,8 @@ const PORTS = 300;
  */
 const MOST_FLOODS = 5;
 /**
- * A Node.js program that sends one datagram from each source to each port, so that each datagram opens a
- * flow.
+ * Returns a Node.js program that sends one datagram from each of 200 sources to each of 300 ports. Each
+ * datagram opens a flow.
  */
 const flood = (first: number): string => `
 const { createSocket } = require('node:dgram');
@@ -70,7 +70,7 @@ const told = (messages: readonly WiretapMessage[], where: string): number =>
   );
 const got = (messages: readonly WiretapMessage[]): number => messages.filter(({ type }) => type !== 'lost').length;
 
-test('for a slow and a fast reader, messages received plus messages reported as lost equal the events that the kernel sent', async () => {
+test('for a slow and for a fast wiretap reader, the received messages plus the messages reported as lost equal the events that the BPF program sent', async () => {
   const before = await counted();
   const [fast, slow] = [await readWiretap(rig.node), await readWiretap(rig.node)];
   slow.socket.pause();

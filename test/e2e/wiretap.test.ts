@@ -21,7 +21,7 @@ const ofClient = (messages: readonly WiretapMessage[]) =>
     .filter(({ src }) => src === ADDRESSES.client)
     .map(({ type, dst_port, rule }) => JSON.stringify([type, dst_port, rule]));
 
-test('a wiretap reader gets each flow and each denied packet with the deciding rule', async () => {
+test('a wiretap reader gets a message for an allowed flow and for a denied packet, with the deciding rule', async () => {
   const { messages, socket } = await readWiretap(rig.node);
   expect(await rig.tcp(80)).toBe('open');
   await rig.tcp(443);
@@ -69,7 +69,7 @@ test('a wiretap reader that requests a replay gets the recent messages that its 
   socket.close();
 });
 
-test('Server-Sent Events contain the same messages as the WebSocket', async () => {
+test('a wiretap reader over Server-Sent Events gets the messages that its filter matches', async () => {
   const headers = { authorization: `Bearer ${await rig.node.token()}`, accept: 'text/event-stream' };
   const end = new AbortController();
   const response = await fetch(`${rig.node.url}/api/v1/wiretap/stream?type=verdict`, { headers, signal: end.signal });
@@ -85,13 +85,13 @@ test('Server-Sent Events contain the same messages as the WebSocket', async () =
   end.abort();
 });
 
-/** Returns the number of events that the kernel has sent. */
+/** Returns the number of events that the BPF program has sent to the node. */
 async function sent(): Promise<number> {
   const { text } = await rig.node.request('GET', '/metrics');
   return Number(/^weir_events_sent_total (\d+)$/m.exec(text)?.[1]);
 }
 
-test('switching performance mode off disconnects wiretap readers and stops kernel events until performance mode is on again', async () => {
+test('switching performance mode off disconnects wiretap readers and stops events of the BPF program; switching it on starts the events again', async () => {
   const { closed } = await readWiretap(rig.node);
   await rig.node.request('PUT', '/api/v1/settings/performance-mode', { enabled: false });
   expect(await closed).toBe(4_503);

@@ -11,7 +11,7 @@ export const SERVER_ADDRESS = '192.0.2.10';
 
 /**
  * Test certificates: valid certificates, and in `broken` one certificate for each fault. The openssl command
- * makes the certificates, so they do not depend on the tested code.
+ * creates all certificates, so that the tested code does not influence them.
  */
 export type Certificates = {
   readonly rootPem: string;
@@ -159,7 +159,7 @@ function certificatesIn(folder: string): Certificates {
 type Made = {
   readonly by?: string;
   readonly byKey?: string;
-  /** The name of the key that the certificate certifies. */
+  /** The name of the key pair whose public key is in the certificate. */
   readonly of?: string;
   readonly subject?: string;
   readonly extensions?: string;

@@ -20,8 +20,8 @@ const group = (id: string, more: Readonly<Record<string, unknown>> = {}): GroupI
 });
 
 /**
- * Writes a policy for a thread, and reads the policy in the place of this thread. `before`: the policy that
- * the thread had. Returns the original policy and the read policy.
+ * Writes a policy image with `PolicyWriter`, and reads the image as a service-plane thread does. `before` is
+ * the previous policy of this thread. Returns the written policy and, as `there`, the read policy.
  */
 function through(groups: readonly GroupInput[], before: Policy | null = null, mode = 'enforce') {
   const body = JSON.stringify({ name: 'ü', mode, policy: { default_policy: 'deny', source_groups: groups } });
@@ -34,7 +34,9 @@ function through(groups: readonly GroupInput[], before: Policy | null = null, mo
   return { policy, there: readPolicy(new PolicyWriter().write(policy, texts), before) };
 }
 
-/** Returns a plain copy of a policy, after the rules of all groups were parsed. */
+/**
+ * Returns a plain copy of a policy. The copy makes the groups parse their rules, which they do on first use.
+ */
 const whole = ({ default: byDefault, groups }: Policy) => ({
   default: byDefault,
   groups: groups.map(({ id, pointer, mode, sources, dynamic, rules, defaultAction }) => ({
@@ -43,7 +45,7 @@ const whole = ({ default: byDefault, groups }: Policy) => ({
 });
 const rulesOf = (policy: Policy, id: string) => policy.groups.find((candidate) => candidate.id === id)?.rules;
 
-test('readPolicy returns the policy that PolicyWriter has written, with the groups in the same order', () => {
+test('readPolicy returns the policy that PolicyWriter has written, with the groups in the order of their priorities', () => {
   const intercept = { mode: 'intercept', http: { request: { path: { regex: '^/ä$' } } } };
   const groups = [
     group('later', { priority: 9, default_action: 'allow' }),

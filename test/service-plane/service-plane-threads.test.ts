@@ -11,7 +11,7 @@ import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { makeCertificates } from './certificates.js';
 
 const { rootPem } = makeCertificates();
-/** An invalid policy: any service-plane thread that receives it ends with an error. */
+/** An invalid policy image. Each service-plane thread that receives the image ends with an error. */
 const DEADLY = { generation: 1, policy: {}, intercepts: false } as unknown as InspectionImage;
 const LOOPBACK = 0x7f00_0001;
 
@@ -44,7 +44,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-test('after a service-plane thread ends unexpectedly, open requests are rejected, watchers are notified, and `open` starts all threads again', async () => {
+test('after a service-plane thread ends with an error, pending calls reject, watchers get `worker_died`, and `open` starts all threads again', async () => {
   await plane.open();
   plane.use(DEADLY);
   await expect(plane.stats()).rejects.toThrow('a thread of the service plane died');
@@ -54,7 +54,7 @@ test('after a service-plane thread ends unexpectedly, open requests are rejected
   expect(await plane.stats()).toMatchObject({ connections: 0, upstreamCaFault: null });
 });
 
-test('an unreadable upstream_ca file is reported once for all threads, also to later watchers, and its repair is reported once', async () => {
+test('an upstream_ca file without a certificate is reported once for all threads, also to a later watcher; the repair of the file is reported once', async () => {
   await plane.open();
   writeFileSync(upstreamCa, 'nothing');
   const fault = `read ${upstreamCa}: it holds no certificate`;

@@ -45,7 +45,7 @@ async function said(end: Socket): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-test('splice sends data that Node has read or not yet written before data that arrives later', async () => {
+test('splice first sends the data that Node has already read or has not yet written, and then the data that arrives later', async () => {
   const [one, other] = [await dialled(), await dialled()];
   one.end.write('first ');
   await once(one.socket.resume(), 'data').then(([chunk]) => one.socket.pause().unshift(chunk as Buffer));
@@ -59,7 +59,7 @@ test('splice sends data that Node has read or not yet written before data that a
   await over;
 });
 
-test('splice forwards the end of a direction that Node has read before the handover, after all data of this direction', async () => {
+test('splice forwards a FIN that Node has read before the handover, after all data of the same direction', async () => {
   const [one, other] = [await dialled(), await dialled()];
   one.end.end('all');
   one.socket.resume();
@@ -76,7 +76,7 @@ test('splice forwards the end of a direction that Node has read before the hando
 
 const codeOf = async (end: Socket): Promise<unknown> => ((await once(end, 'error')) as [{ code: string }])[0].code;
 
-test('splice resets both sockets when the returned function is called', async () => {
+test('the function that splice returns resets both sockets', async () => {
   const [one, other] = [await dialled(), await dialled()];
   const cut = splices.splice(one.socket, other.socket, () => {});
   one.end.write('x');
@@ -87,7 +87,7 @@ test('splice resets both sockets when the returned function is called', async ()
   expect(await Promise.all(codes)).toEqual(['ECONNRESET', 'ECONNRESET']);
 });
 
-test('splice does not hand the sockets over if the returned function is called before Node has written all data', async () => {
+test('the function that splice returns prevents the handover of the sockets if Node has not yet written all data', async () => {
   const [one, other] = [await dialled(), await dialled()];
   other.socket.write(Buffer.alloc(64 << 20));
   const cut = splices.splice(one.socket, other.socket, () => {});

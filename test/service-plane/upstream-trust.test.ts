@@ -76,7 +76,7 @@ it("a server certificate must be valid for the server's address if the client se
 });
 
 describe('the upstream_ca file', () => {
-  it('is read again after a change, at most once a second', async () => {
+  it('is checked for a change at most once a second, and read again only after a change', async () => {
     const source = join(temporaryFolder(), 'roots.pem');
     const clock = { ms: 0 };
     writeFileSync(source, certificates.intermediatePem);
@@ -94,7 +94,7 @@ describe('the upstream_ca file', () => {
     expect(context()).toBe(second);
   });
 
-  it('keeps its last certificates in use while it is unreadable, and the fault is reported', async () => {
+  it('is reported as faulty while it is missing or contains no certificate, and its earlier certificates stay in use', async () => {
     const source = join(temporaryFolder(), 'roots.pem');
     const clock = { ms: 0 };
     writeFileSync(source, certificates.rootPem);
@@ -115,14 +115,14 @@ describe('the upstream_ca file', () => {
   });
 
   it.each(['', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'])(
-    'causes an error at the start if it contains no certificate, because Node would otherwise use its own root certificates',
+    'makes createUpstreamTrust throw if it contains no certificate, because Node would otherwise use its built-in root certificates',
     (content) => {
       expect(() => trustIn(content)).toThrow('it holds no certificate');
     },
   );
 });
 
-it('with upstream_ca `system`, the root certificates are those of the system, or of Node if the system has no file', () => {
+it('with upstream_ca `system`, createUpstreamTrust reports no fault, whether or not the system has a CA file', () => {
   for (const systemFile of ['/etc/ssl/certs/ca-certificates.crt', join(temporaryFolder(), 'none')]) {
     const trust = createUpstreamTrust({ source: 'system', systemFile });
     expect([trust.connection('a.test', SERVER_ADDRESS).servername, trust.fault()]).toEqual(['a.test', null]);

@@ -37,7 +37,7 @@ test('a pump that is closed before its first wait does not close descriptors tha
   expect(open).toEqual(taken.map(() => true));
 });
 
-test('a pump records each descriptor for as long as the descriptor is open', async () => {
+test('a pump records each of its open file descriptors in `Descriptors`, and removes a closed descriptor', async () => {
   const descriptors = new Descriptors();
   const held = (): number => new Uint8Array(descriptors.shared).filter((byte) => byte === 1).length;
   const pump = new Pump(() => {}, descriptors);
@@ -49,7 +49,7 @@ test('a pump records each descriptor for as long as the descriptor is open', asy
   while (held() > 0) await setImmediate();
 });
 
-test('closeAll closes the descriptors that an ended thread has recorded', () => {
+test('Descriptors.closeAll closes the file descriptors that another object has recorded in the same shared memory', () => {
   const given = new Descriptors();
   const fd = openSync('/dev/null', 'r');
   given.hold(fd);
@@ -58,15 +58,18 @@ test('closeAll closes the descriptors that an ended thread has recorded', () => 
   expect(new Uint8Array(given.shared).indexOf(1)).toBe(-1);
 });
 
-/** The longest wait of the pump in milliseconds, clearly longer than any other delay in the test. */
+/**
+ * The maximum duration of one wait of the pump in milliseconds. It is much longer than the other delays in
+ * the test.
+ */
 const WAIT_MS = 300;
 
-test('an idle pump waits in the kernel, and its wait ends when the event loop has work', async () => {
+test('an idle pump waits in a system call, and the wait ends as soon as the event loop has work', async () => {
   const pump = new Pump(() => {}, undefined, WAIT_MS);
   await setTimeout(2 * WAIT_MS);
   const before = pump.turns;
   await setTimeout(2 * WAIT_MS);
-  // A pump that does not wait in the kernel would make tens of thousands of iterations.
+  // A pump that does not wait in a system call would make tens of thousands of turns.
   expect(pump.turns - before).toBeLessThan(200);
   const { port1, port2 } = new MessageChannel();
   const since = performance.now();
@@ -81,12 +84,12 @@ test('an idle pump waits in the kernel, and its wait ends when the event loop ha
 });
 
 /**
- * Below the default range of ephemeral ports (32768 to 60999), so the kernel assigns this port to no other
- * socket.
+ * This UDP port is below the default range of ephemeral ports (32768 to 60999), so the kernel assigns it to
+ * no other socket.
  */
 const PORT = 20_353;
 
-test('a waiting pump receives a datagram at its arrival, not at the end of the wait', async () => {
+test('a waiting pump receives a datagram when it arrives, not only at the end of the wait', async () => {
   const pump = new Pump(() => {}, undefined, 10 * WAIT_MS);
   const took: number[] = [];
   const port = new UdpPort(
@@ -97,7 +100,8 @@ test('a waiting pump receives a datagram at its arrival, not at the end of the w
       onDatagram: (bytes) => took.push(performance.now() - Buffer.from(bytes).readDoubleLE()),
     },
   );
-  // Another thread must send the datagrams, because this thread waits in one system call.
+  // Another thread must send the datagrams, because this thread is blocked in a system call while the pump
+  // waits.
   const sender = new Worker(SENDER, {
     eval: true,
     workerData: { port: PORT, rounds: 50, origin: performance.timeOrigin },

@@ -6,7 +6,7 @@ import { segmentBytes, TCP_FLAGS } from '#sockets/tcp-segment.js';
 const TIMES = { idleMs: 60_000, endedMs: 10_000 };
 const TICKS = 2 ** 32;
 const nsOf = (tick: number): bigint => BigInt(tick) << TICK_SHIFT;
-/** The number of ticks in about a second. A tick is 2^20 ns. */
+/** The number of ticks in about one second. One tick is 2^20 ns. */
 const SECOND = 954;
 const seen = (last_seen: number, ends = 0) => ({ last_seen: last_seen % TICKS, ends });
 const LATE = 100_000;
@@ -34,7 +34,7 @@ test.each([
   expect(isPast(back, there, nsOf(LATE), TIMES)).toBe(expected);
 });
 
-test('isPast computes the idle time correctly when the 32-bit tick counter wraps', () => {
+test('across a wrap of the 32-bit tick counter, isPast returns false after 10 s without packets and true after 66 s', () => {
   const before = seen(TICKS - 5 * SECOND);
   expect(isPast(before, before, nsOf(TICKS + 5 * SECOND), TIMES)).toBe(false);
   expect(isPast(before, before, nsOf(TICKS + 61 * SECOND), TIMES)).toBe(true);
@@ -42,7 +42,7 @@ test('isPast computes the idle time correctly when the 32-bit tick counter wraps
   expect(isPast(after, after, nsOf(TICKS - 1), TIMES)).toBe(false);
 });
 
-test('segmentBytes writes valid IP and TCP checksums, with and without time stamps', () => {
+test('segmentBytes writes valid IP and TCP checksums, with and without TCP timestamps', () => {
   const ends = { source: 0x0a4d0102, destination: 0x0a4d0202, sourcePort: 41_000, destinationPort: 443 };
   const common = { ...ends, sequence: 0xffff_fff0, acknowledgment: 7, flags: TCP_FLAGS.ack, window: 500 };
   for (const segment of [common, { ...common, stamps: [0xffff_ffff, 3] as const }]) {

@@ -15,7 +15,7 @@ function received(port: Parameters<typeof receiveMessageOnPort>[0]) {
   return hits;
 }
 
-test('DecidedHits · sends one hit count for equal decisions, only once, with the time of the last decision', () => {
+test('DecidedHits · sends equal decisions once, as one hit count with the time of the last decision', () => {
   const { port1, port2 } = new MessageChannel();
   const hits = new DecidedHits((by: number | Decider) => (typeof by === 'number' ? by : deciderKey(by)));
   hits.sendBy(port1);
@@ -35,8 +35,8 @@ test('DecidedHits · sends one hit count for equal decisions, only once, with th
     [1, 2, 3].flatMap((generation) => [...ruleNameResolver, 7].map((by, index) => [generation, by, 5 - index])),
   );
   for (const { lastNs } of sent.hits) {
-    // Allows 1 ms of error: `DecidedHits` computes `lastNs` from two clocks, which it cannot read at the same
-    // instant.
+    // The test allows an error of 1 ms: `DecidedHits` computes `lastNs` from two clocks, which it cannot read
+    // at one instant.
     expect(lastNs).toBeGreaterThan(before - 1_000_000n);
     expect(lastNs).toBeLessThanOrEqual(process.hrtime.bigint());
   }

@@ -6,7 +6,10 @@ import { WorkerServer } from '#threads/worker-server.js';
 
 export type NativeAsks = {
   work(): void;
-  /** Sets both numbers to 1, the second number 200 ms after the first, inside one call of `guarded`. */
+  /**
+   * Sets the first number to 1, and 200 ms later the second number, inside one call of `guarded`. Then it
+   * loops forever.
+   */
   whole(both: Int32Array): void;
 };
 

@@ -19,7 +19,7 @@ beforeEach(() => {
 });
 afterEach(() => thread.end('the test is over'));
 
-test('WorkerClient · resolves each request with its own reply, after the thread has handled earlier messages', async () => {
+test('WorkerClient · resolves each request with the reply to this request, after the thread has handled earlier messages', async () => {
   thread.send({ kind: 'note', text: 'one' });
   const asked = ['a', 'b', 'c'].map((what) => thread.request('echo', [what]));
   expect(await Promise.all(asked)).toEqual(['one a', 'one b', 'one c']);
@@ -32,7 +32,7 @@ test('WorkerClient · transfers an ArrayBuffer to the thread and back instead of
   expect(bytes.byteLength).toBe(0);
 });
 
-test('WorkerClient · performs the next request after a request has failed', async () => {
+test('WorkerClient · resolves the next request after a request has failed', async () => {
   await expect(thread.request('fail', ['no'])).rejects.toThrow(/^no$/);
   expect(await thread.request('echo', ['yes'])).toBe('yes');
 });
@@ -54,7 +54,7 @@ test('WorkerClient · rejects requests that are pending when the thread dies, an
   await expect(thread.request('echo', ['late'])).rejects.toThrow(/^the echo has ended$/);
 });
 
-test('WorkerClient · does not report a thread as dead if `end` has terminated that thread', async () => {
+test('WorkerClient · does not call `failed` for a thread that `end` has terminated', async () => {
   const asked = thread.request('hang', []);
   const failed = expect(asked).rejects.toThrow(/^that is all$/);
   await thread.end('that is all');

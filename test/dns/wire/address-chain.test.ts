@@ -36,7 +36,7 @@ const links = (count: number): RawRecord[] =>
   Array.from({ length: count }, (_, index) => cname(index === 0 ? 'a.test' : `n${index}.test`, `n${index + 1}.test`));
 
 describe('addressesOf', () => {
-  it('returns the addresses of the queried name in any letter case of the owner name', () => {
+  it('returns the addresses of records whose owner name differs from the queried name only in letter case', () => {
     expect(found({ answers: [a('A.teST', 1, 5), a('a.test', 255, 0)] })).toEqual({
       chain: keys('a.test'),
       addresses: [address(1, 5), address(255, 0)],
@@ -93,7 +93,7 @@ describe('addressesOf', () => {
     [16, 17, true],
     [17, 17, false],
     [100, 17, false],
-  ])('follows a chain of %i CNAME records: %i names, complete: %s', (count, names, complete) => {
+  ])('reads from a chain of %i CNAME records %i names, and returns `complete` %s', (count, names, complete) => {
     const last = count === 0 ? 'a.test' : `n${count}.test`;
     const read = found({ answers: [...links(count), a(last, 1)] });
     expect([read.chain.length, read.complete]).toEqual([names, complete]);

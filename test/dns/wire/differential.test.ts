@@ -82,7 +82,7 @@ const read = (bytes: Uint8Array): Message => {
 };
 
 describe('dns-packet and the DNS codec of Weir', () => {
-  it("read the same records from each other's messages", () => {
+  it("read equal records from each other's messages", () => {
     const random = new Random(seedOf(7));
     for (let round = 0; round < 1000; round++) {
       const bytes = encode(packet(random));

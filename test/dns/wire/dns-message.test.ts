@@ -41,7 +41,7 @@ describe('readMessage', () => {
     [0x7fff_ffff, 0x7fff_ffff],
     [0x8000_0000, 0],
     [0xffff_ffff, 0],
-  ])('reads a TTL of %i as %i, because a TTL with the highest bit counts as 0', (ttl, counted) => {
+  ])('reads a TTL of %i as %i, because a TTL with the highest bit set counts as 0 (RFC 2181, 8)', (ttl, counted) => {
     expect(readMessage(messageBytes({ answers: [{ ttl }] }))).toMatchObject({ answers: [{ ttl: counted }] });
   });
 
@@ -88,7 +88,7 @@ describe('readMessage', () => {
     expect(dataOf(type, joined(before, Uint8Array.of(9, 0x61)))).toBe('truncated');
   });
 
-  it('returns the data of records of unknown types unchanged', () => {
+  it('returns the data of TXT records and of records of unknown types unchanged', () => {
     const data = Uint8Array.of(0xc0, 0xff, 0x3f, 0);
     expect(dataOf(TYPE.txt, data)).toEqual(data);
     expect(dataOf(65_280, data)).toEqual(data);
@@ -142,7 +142,7 @@ describe('readMessage', () => {
     expect(readMessage(whole)).not.toHaveProperty('fault');
   });
 
-  it('lets isResponseTo accept only a response with the id, question, opcode and letter case of the query', () => {
+  it('reads messages of which isResponseTo accepts only a response with the id, opcode, question and letter case of the query', () => {
     const sent = { id: 7, name: name('wWw.example.com'), type: TYPE.a, class: CLASS.in };
     const answers = (raw: Parameters<typeof messageBytes>[0]): boolean =>
       isResponseTo(readMessage(messageBytes({ question: sent.name, ...raw })) as Message, sent);

@@ -40,7 +40,7 @@ describe('readQuery', () => {
     expect(read.edns).toEqual({ payload: 512, version: 0, dnssecOk: false, options: [] });
   });
 
-  it('returns a query that shares no memory with the input bytes', () => {
+  it('returns a query that does not change when the input bytes are overwritten', () => {
     const bytes = Buffer.from(query({ additionals: [{ ...OPT, data: u16s(10, 1, 0x4100).subarray(0, 5) }] }));
     const read = readQuery(bytes);
     bytes.fill(0xee);

@@ -10,8 +10,8 @@ import { anyEdns, anyMessage, anyName } from './messages.js';
 import { written } from './written.js';
 
 /**
- * Converts names to lower case before the comparison: compression may write a name with the letter case of an
- * earlier equal name.
+ * Converts the names in a record to lower case for the comparison, because compression may write a name in
+ * the letter case of an earlier equal name.
  */
 const lowered = (record: ResourceRecord): unknown => ({
   ...record,
@@ -58,7 +58,7 @@ describe('DNS codec', () => {
     );
   });
 
-  it('gives different keys to two names with different labels', () => {
+  it('gives two names equal presentation forms if and only if their keys are equal', () => {
     fc.assert(
       fc.property(anyName, anyName, (one, other) => {
         expect(keyOf(nameOf(labelsOf(keyOf(one))))).toBe(keyOf(one));
@@ -67,7 +67,7 @@ describe('DNS codec', () => {
     );
   });
 
-  it('returns a fault or a usable message for mutated bytes, each within 500 ms', () => {
+  it('returns for mutated bytes, within 500 ms each, a fault or a message that it can process further', () => {
     const random = new Random(seedOf(20_260_731));
     const seeds = seedAnswers(random.seed, 200);
     const outcomes = new Map<string, number>();

@@ -88,7 +88,7 @@ describe('withoutUnenforceable', () => {
     expect(before.answers[0]).toEqual(https(...parameters));
   });
 
-  it('removes the RRSIG records of changed record sets, and keeps all other RRSIG records', () => {
+  it('removes the RRSIG records of record sets from which it removes records, and keeps other RRSIG records', () => {
     const before = answer({
       answers: [aaaa('A.test'), rrsig('a.TEST', TYPE.aaaa), rrsig('a.test', TYPE.a), rrsig('b.test', TYPE.aaaa)],
       additionals: [rrsig('a.test', TYPE.aaaa), rrsig('a.test', TYPE.https)],
@@ -102,7 +102,7 @@ describe('withoutUnenforceable', () => {
     });
   });
 
-  it('clears the flag AD if it removes a record', () => {
+  it('clears the flag AD (authentic data) if it removes a record', () => {
     const before = answer({ flags: 0x81a0, answers: [aaaa('a.test')] });
     expect(withoutUnenforceable(before, never).message).toEqual(answer({ flags: 0x8180, answers: [] }));
   });

@@ -116,7 +116,7 @@ describe('DNS responses', () => {
     expect(respond(template, query('a.test', edns(true)), { ...options, limit: 512, edns: long }).length).toBe(24 + 11);
   });
 
-  it('are not made from the template of another question: `respond` throws', () => {
+  it('cannot be made from the template of another question: `respond` throws', () => {
     const template = templateOf(answer({}));
     expect(() => respond(template, query('aa.test', null), options)).toThrow('another question');
     expect(() => respond(template, { ...query('a.test', null), type: TYPE.txt }, options)).toThrow('another question');
@@ -156,7 +156,7 @@ describe('names in responses', () => {
     );
   });
 
-  it('are compressed correctly if a label contains the bytes of other labels', () => {
+  it('are read back unchanged after compression, even if a label contains the bytes of other labels', () => {
     const names = [
       ['x', 'a', 'test'],
       ['x\x01a', 'test'],
@@ -185,7 +185,7 @@ describe('names in responses', () => {
 });
 
 describe('error responses', () => {
-  it('repeat the question of the query', () => {
+  it('have the id and the question of the query', () => {
     const response = respondError(query('A.test', null, { cd: true }), RCODE.nxdomain);
     expect(Uint8Array.from(response)).toEqual(messageBytes({ id: 0x1234, flags: 0x8193, question: name('A.test') }));
   });
@@ -204,7 +204,7 @@ describe('error responses', () => {
     expect(both).toEqual({ payload: 1400, version: 0, dnssecOk: false, options: [...own.options, { code: 15, data }] });
   });
 
-  it('are at most 512 bytes long', () => {
+  it('omit an Extended DNS Error that would make them longer than 512 bytes', () => {
     const extendedError = { code: 0, text: 'x'.repeat(600) };
     expect(respondError(query('a.test', edns(true)), RCODE.refused, { extendedError }).length).toBe(24 + 11);
   });

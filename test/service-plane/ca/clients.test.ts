@@ -18,7 +18,7 @@ const other = generateCa({ commonName: 'Weir intercept CA', days: 30 });
 const contexts = new LeafContexts({ ticketKeys: randomBytes(48) });
 
 /**
- * A TLS server that uses the leaf certificate for the name in `shown`, and sends an HTTP response on each
+ * A TLS server that presents the leaf certificate for the name in `shown`, and sends an HTTP response on each
  * connection.
  */
 let server: Server;

@@ -21,8 +21,8 @@ function present(context: SecureContext | null): SecureContext {
 }
 
 /**
- * Makes a TLS connection with a context, and returns the certificate and the session that the client
- * receives. The client trusts both test CAs.
+ * Makes a TLS connection to a server with the TLS context `context`. Returns the certificate and the session
+ * that the client receives. The client trusts both test CAs.
  */
 async function visited(
   context: SecureContext | null,
@@ -47,7 +47,7 @@ async function visited(
 }
 
 describe('LeafContexts', () => {
-  it('creates a TLS context once for each name, and removes the least recently used name above `capacity`', () => {
+  it('creates a TLS context once for each server name, and removes the least recently used context above `capacity`', () => {
     const made = contexts({ capacity: 2 });
     const first = made.of('a.test');
     expect([made.of('a.test') === first, made.of('b.test') === first]).toEqual([true, false]);
@@ -91,7 +91,7 @@ describe('LeafContexts', () => {
     close();
   });
 
-  it('sends a leaf certificate of a root CA without the root certificate', async () => {
+  it('creates a TLS context that sends the leaf certificate of a root CA without the root certificate', async () => {
     const made = contexts();
     const { client, close } = await handshake(present(made.of('a.test')), { servername: 'a.test', ca: ca.certPem });
     const leaf = client.getPeerX509Certificate();
@@ -104,14 +104,14 @@ describe('LeafContexts', () => {
 describe.each([undefined, 'TLSv1.2'] as const)('a TLS session (maxVersion %s)', (maxVersion) => {
   const version = maxVersion === undefined ? {} : { maxVersion };
 
-  it('is resumed by another thread that has the same ticket keys', async () => {
+  it('is resumed by another LeafContexts object with the same ticket keys', async () => {
     const ticketKeys = randomBytes(48);
     const { session } = await visited(contexts({ ticketKeys }).of('a.test'), 'a.test', version);
     const again = await visited(contexts({ ticketKeys }).of('a.test'), 'a.test', { session, ...version });
     expect([again.isReused, again.protocol]).toEqual([true, maxVersion ?? 'TLSv1.3']);
   });
 
-  it('is not resumed for another host name, after a change of the CA, or by a thread with other ticket keys', async () => {
+  it('is not resumed for another host name, after a change of the CA, or by a LeafContexts object with other ticket keys', async () => {
     const ticketKeys = randomBytes(48);
     const made = contexts({ ticketKeys });
     const { session } = await visited(made.of('a.test'), 'a.test', version);

@@ -26,7 +26,7 @@ const verified = (ca: InterceptCa, leafPem: string, ...options: string[]) =>
     'leaf.pem': leafPem,
   });
 
-/** Returns a CA with a key of the given algorithm. The openssl command makes the CA certificate. */
+/** Creates a CA with the openssl command. `algorithm` is the key type: the arguments after `-newkey`. */
 function foreignCa(algorithm: readonly string[]): InterceptCa {
   const words = ['req', '-x509', '-nodes', '-newkey', ...algorithm, '-keyout', '-', '-out', '-', '-days', '30'];
   const both = openssl([...words, '-subj', '/C=NL/O=Büro Ltd/CN=Foreign CA', '-utf8', '-addext', KEY_USAGE], {});
@@ -63,7 +63,7 @@ describe('a leaf certificate', () => {
     ]);
   });
 
-  it('is valid only for the host name it was created for', () => {
+  it('is valid only for the host name for which createLeafMint has created it', () => {
     const leaf = new X509Certificate(createLeafMint(ca, leafKey)('example.com', new Date()).certPem);
     expect(['example.com', 'www.example.com', 'xexample.com'].map((name) => leaf.checkHost(name))).toEqual([
       'example.com',
@@ -89,7 +89,7 @@ describe('a leaf certificate', () => {
     ]);
   });
 
-  it('may be valid beyond the year 2049', () => {
+  it('that expires after the year 2049 contains the right dates', () => {
     const late = generateCa({ commonName: 'late', days: 3650 }, new Date('2049-12-30T00:00:00Z'));
     const { certPem } = createLeafMint(late, leafKey)('a.test', new Date('2049-12-31T00:00:00Z'));
     expect(textOf(certPem, '-dates')).toBe('notBefore=Dec 30 23:00:00 2049 GMT\nnotAfter=Jan  7 00:00:00 2050 GMT\n');
@@ -118,7 +118,7 @@ describe('a leaf certificate', () => {
 });
 
 describe('a CA certificate from generateCa', () => {
-  it('is a self-signed root certificate that may sign leaf certificates, but no other CA', () => {
+  it('is a self-signed root certificate that may sign leaf certificates, but no CA certificates', () => {
     const now = new Date('2026-03-01T12:00:00Z');
     const ca = generateCa({ commonName: 'Weir intercept CA node-a', days: 30 }, now);
     expect({ ...ca, key: ca.key.asymmetricKeyDetails, certPem: '', fingerprint: ca.fingerprint.length }).toEqual({

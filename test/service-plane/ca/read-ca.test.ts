@@ -13,7 +13,7 @@ type Pair = { readonly cert: string; readonly key: string };
 const SIGNS = ['basicConstraints=critical,CA:true', 'keyUsage=critical,keyCertSign'];
 const P256 = ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'];
 
-/** Returns a root CA and its key, both as PEM, made by the openssl command. */
+/** Creates a root CA with the openssl command. Returns the certificate and the key of the CA as PEM. */
 function root({ key = P256, extensions = SIGNS, more = [] as string[] } = {}): Pair {
   const cwd = temporaryFolder();
   writeFileSync(join(cwd, 'c.cnf'), '[req]\ndistinguished_name = nobody\n[nobody]\n');
@@ -49,7 +49,7 @@ const pemOf = ({ privateKey }: { readonly privateKey: KeyObject }): string =>
   privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
 
 describe('readCa accepts a CA', () => {
-  it('that generateCa has created', async () => {
+  it('that generateCa has created, and returns its fields unchanged', async () => {
     const reading = await readCa(own.cert, own.key);
     expect(reading.kind === 'ca' && { ...reading.ca, key: reading.ca.key.equals(generated.key) }).toEqual({
       ...generated,
@@ -77,7 +77,7 @@ describe('readCa accepts a CA', () => {
     });
   });
 
-  it('whose name constraints permit some names only, and returns the warning ca_bound_to_names', async () => {
+  it('whose name constraints permit only some DNS names, and returns the warning ca_bound_to_names', async () => {
     const extensions = [...SIGNS, 'nameConstraints=critical,permitted;DNS:corp.test'];
     expect(await read(root({ extensions }))).toEqual({
       subject: 'CN=root',
@@ -163,7 +163,7 @@ describe('readCa and the issuer certificates of a CA', () => {
     certificates = makeCertificates();
   });
 
-  it('returns the issuer certificates of the CA in chainPem', async () => {
+  it('returns the CA certificate in certPem and the issuer certificates of the CA in chainPem', async () => {
     const { rootPem, intermediatePem, intermediateKeyPem } = certificates;
     const reading = await readCa(intermediatePem + rootPem, intermediateKeyPem);
     expect(reading.kind === 'ca' && [reading.ca.certPem, reading.ca.chainPem]).toEqual([intermediatePem, rootPem]);
@@ -177,7 +177,7 @@ describe('readCa and the issuer certificates of a CA', () => {
     });
   });
 
-  it('rejects issuer certificates in the wrong order, and an issuer whose path length permits no CA below', async () => {
+  it('rejects a certificate that is not the issuer of the CA, and an issuer whose path length permits no CA below it', async () => {
     const { rootPem, intermediatePem, intermediateKeyPem, beyondPem } = certificates;
     expect(await read({ cert: intermediatePem + own.cert, key: intermediateKeyPem })).toEqual([
       { pointer: '/cert_pem', message: 'Must have the CA first, and after each certificate its issuer.' },

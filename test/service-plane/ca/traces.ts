@@ -1,8 +1,9 @@
 import type { KeyObject } from 'node:crypto';
 
 /**
- * Returns texts that would reveal a private key: its PEM text, its DER and its private number. The number is
- * in base64 and in hexadecimal. Tests search for these texts in files, logs and responses.
+ * Returns texts that would reveal a private key: the lines of the PEM text, the DER bytes in hexadecimal, and
+ * the private number in base64, hexadecimal and binary form. Tests search for these texts in files, logs and
+ * responses.
  */
 export function tracesOf(key: KeyObject): readonly string[] {
   const { d = '' } = key.export({ format: 'jwk' });
@@ -13,8 +14,8 @@ export function tracesOf(key: KeyObject): readonly string[] {
     const der = key.export({ type: type as 'pkcs8', format: 'der' });
     return [...pem.split('\n').filter((line) => line.length >= 40 && !line.startsWith('-')), der.toString('hex')];
   });
-  // The base64 text of a number depends on its position in the encoded bytes, modulo 3. So this is the text
-  // for each of the three positions.
+  // The base64 text of a number depends on the position of the number in the encoded bytes, modulo 3. So
+  // `base64` contains one text for each of the three positions.
   const base64 = [0, 1, 2].map((shift) =>
     Buffer.concat([Buffer.alloc(shift), scalar])
       .toString('base64')

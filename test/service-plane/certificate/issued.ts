@@ -10,11 +10,11 @@ export type Order = {
   /** The subject for openssl, for example `/CN=a`. */
   readonly subject: string;
   readonly by?: Issued;
-  /** The lines of text of an extension section in openssl.cnf. */
+  /** The extensions of the certificate: lines for openssl.cnf, for example `basicConstraints=CA:TRUE`. */
   readonly extensions?: readonly string[];
-  /** The text of further sections in openssl.cnf. */
+  /** The text of further sections in openssl.cnf, to which `extensions` may refer. */
   readonly sections?: string;
-  /** The argument of `openssl req -newkey` for the key type. */
+  /** The type of the new key: the arguments after `openssl req -newkey`. */
   readonly key?: readonly string[];
   readonly digest?: string;
   /** A certificate whose key the new certificate also uses. Without this option, a new key is created. */
@@ -59,7 +59,7 @@ export class Issuer {
     return execFileSync('openssl', args, { cwd: this.#folder, encoding: 'utf8', stdio: 'pipe' });
   }
 
-  /** Returns the subject of a certificate as OpenSSL prints the subject. */
+  /** Returns the subject of a certificate in the text form of OpenSSL (RFC 2253). */
   subjectOf({ pem }: Issued): string {
     const file = join(this.#folder, 'subject.pem');
     writeFileSync(file, pem);

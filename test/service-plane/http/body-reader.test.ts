@@ -12,7 +12,7 @@ type Body = {
   readonly isComplete: boolean;
   readonly fault: HttpFault | null;
   readonly trailers: Headers;
-  /** The bytes that follow the body. */
+  /** The received bytes that follow the body. */
   readonly rest: string;
 };
 
@@ -134,7 +134,7 @@ describe('BodyReader', () => {
     ['x-user', 'X_User'],
     ['x_user', 'X-User'],
     ['x-a_b', 'X_A-B'],
-  ])('rejects in a request with the field %s the trailer %s (equal names except for `_` and `-`)', (named, trailer) => {
+  ])('rejects after the header field %s the trailer %s, which differs only in `_` and `-`', (named, trailer) => {
     for (const pieces of cutsOf(bytesOf(`0\r\n${trailer}: b\r\n\r\n`))) {
       const reader = new BodyReader('chunked', [[named, 'a', named]]);
       for (const piece of pieces) if (reader.fault === null) reader.push(piece);
@@ -142,7 +142,7 @@ describe('BodyReader', () => {
     }
   });
 
-  it.each(['X-User', 'x_other'])('accepts in a request with the field x-user the trailer %s', (trailer) => {
+  it.each(['X-User', 'x_other'])('accepts the trailer %s, although the request has the field x-user', (trailer) => {
     const reader = new BodyReader('chunked', [['x-user', 'a', 'X-User']]);
     reader.push(bytesOf(`0\r\n${trailer}: b\r\n\r\n`));
     expect([reader.isComplete, reader.fault]).toEqual([true, null]);
@@ -174,7 +174,7 @@ describe('BodyReader', () => {
     expect([trailed(8_191), trailed(8_192), trailed(8_193)].map(outcome)).toEqual([true, true, 'head_too_long']);
   });
 
-  it('returns body data as views of the pushed chunks, without a copy', () => {
+  it('push() returns body data as views of the pushed chunk, without a copy', () => {
     const piece = bytesOf('hello');
     expect(new BodyReader(9).push(piece)[0]).toBe(piece);
     const [slice] = new BodyReader('chunked').push(bytesOf('5\r\nhello\r\n'));
@@ -183,7 +183,7 @@ describe('BodyReader', () => {
     expect(new BodyReader('chunked').push(chunk)[0]?.buffer).toBe(chunk.buffer);
   });
 
-  it('finish() completes a body that ends with the connection, but no incomplete body of known length or chunked coding', () => {
+  it('finish() returns true for a complete body and for a body that ends with the connection, and false for an incomplete body', () => {
     const finish = (framing: Framing, text: string): boolean => {
       const reader = new BodyReader(framing);
       reader.push(bytesOf(text));
@@ -197,7 +197,7 @@ describe('BodyReader', () => {
     ]);
   });
 
-  it('reads the same data and trailers that chunked() and lastChunk() have written', () => {
+  it('reads the data and trailers that chunked() and lastChunk() have written', () => {
     const slices = fc.array(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 4 }), { maxLength: 6 });
     fc.assert(
       fc.property(slices, fc.array(fc.nat(400), { maxLength: 6 }), (chunks, cuts) => {

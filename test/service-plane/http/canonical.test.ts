@@ -15,7 +15,7 @@ describe('hostFault for a connection with server name a.test and port 8443', () 
     ['x.a.test', 'host_is_not_sni'],
     ['a.test.evil', 'host_is_not_sni'],
     ['[::1]', 'host_is_not_sni'],
-  ])('returns for the host %s the fault %s', (text, fault) => {
+  ])('for the Host value %s, hostFault returns %s', (text, fault) => {
     const authority = readAuthority(text);
     if (typeof authority === 'string') throw new Error(authority);
     expect(hostFault(authority, connection)).toBe(fault);

@@ -5,7 +5,7 @@ import type { HttpFault } from '#service-plane/http/fault.js';
 import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
 import { writeRequestHead } from '#service-plane/http/write-head.js';
 
-/** A request that was read from a connection, with the body bytes that have arrived. */
+/** A request that the service plane has read from a connection, with the body bytes that have arrived. */
 export type Exchange = {
   readonly head: RequestHead;
   readonly body: string;
@@ -16,8 +16,8 @@ export type Exchange = {
 export type Conversation = { readonly exchanges: readonly Exchange[]; readonly fault: HttpFault | null };
 
 /**
- * Parses the client bytes of a connection with the parsers of the service plane, up to a fault, an upgrade or
- * a close.
+ * Parses the bytes that a client sends on a connection with the parsers of the service plane. Stops at a
+ * fault, and after a request that upgrades or closes the connection.
  */
 export function converse(pieces: readonly Buffer[]): Conversation {
   const heads = new RequestHeadReader();

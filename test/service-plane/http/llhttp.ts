@@ -22,7 +22,7 @@ type NodeHttp = {
 
 const { HTTPParser, methods } = createRequire(import.meta.url)('node:_http_common') as NodeHttp;
 
-/** An HTTP request as Node's strict parser (llhttp) reads the bytes. */
+/** An HTTP request that Node's strict parser (llhttp) has read. */
 export type NodeRequest = {
   readonly method: string;
   readonly url: string;
@@ -75,7 +75,8 @@ export function nodeView(bytes: Buffer): NodeView {
   parser[HTTPParser.kOnMessageComplete] = (() => {
     const last = requests.at(-1);
     if (last !== undefined) last.isComplete = true;
-    // Node also calls `kOnHeaders` for trailers. Discard the trailers and the URL of their request.
+    // Node also calls `kOnHeaders` for trailers. The next request must not contain these trailers and this
+    // URL.
     flushed = [];
     flushedUrl = '';
   }) as Callback;
@@ -84,8 +85,8 @@ export function nodeView(bytes: Buffer): NodeView {
 }
 
 /**
- * Returns a function that parses one request after another with a single parser of Node, as Node does for a
- * connection. The function returns the number of requests so far.
+ * Returns a function that parses bytes with one parser of Node, as Node does for a connection. The function
+ * returns the number of requests that the parser has read so far.
  */
 export function nodeReader(): (bytes: Buffer) => number {
   const parser = new HTTPParser();

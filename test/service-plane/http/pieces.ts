@@ -4,14 +4,17 @@ import { type RequestOfResponse, type ResponseHead, ResponseHeadReader } from '#
 
 export const bytesOf = (text: string): Buffer => Buffer.from(text, 'latin1');
 
-/** The result of a new reader for some bytes, and the number of bytes that the result used. */
+/**
+ * The result of a new reader for some bytes. `end` is the number of bytes that the reader has used for the
+ * result.
+ */
 export type Read<Head> = { readonly result: Head | Refusal | null; readonly end: number };
 
 type Reader<Head> = { push(chunk: Buffer, from?: number): Head | Refusal | null; readonly end: number };
 
 /**
- * Pushes `pieces` into `reader` until the reader returns a result. `end` counts bytes from the start of the
- * first piece.
+ * Pushes `pieces` into `reader` until the reader returns a result. `end` counts from the start of the first
+ * piece, and is 0 for a fault.
  */
 function readPieces<Head>(reader: Reader<Head>, pieces: readonly Buffer[]): Read<Head> {
   let before = 0;

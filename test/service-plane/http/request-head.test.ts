@@ -111,31 +111,31 @@ describe('RequestHeadReader', () => {
     expect(readRequest(bytes)).toEqual({ result: { ...plain, ...differs }, end: bytes.length });
   });
 
-  it.each(accepted)('accepts the request head %j, however the bytes are split into chunks', (text, differs) => {
+  it.each(accepted)('accepts the request head %j for every split of the bytes', (text, differs) => {
     const bytes = bytesOf(`${text}GET`);
     const expected = { result: { ...plain, ...differs }, end: bytes.length - 3 };
     for (const pieces of cutsOf(bytes)) expect(readRequest(...pieces)).toEqual(expected);
   });
 
   it.each(SMUGGLING.map(([text, fault]) => [fault, text.slice(0, 120), text] as const))(
-    'rejects with the fault %s the request head %j',
+    'returns the fault %s for the request head %j',
     (fault, _, text) => {
       expect(readRequest(bytesOf(text))).toEqual({ result: { fault }, end: 0 });
     },
   );
 
   it.each(SMUGGLING.filter(([text]) => text.length < 1000))(
-    'rejects %j with the same fault, however the bytes are split into chunks',
+    'rejects %j with one fault for every split of the bytes into two chunks and into single bytes',
     (text, fault) => {
       for (const pieces of cutsOf(bytesOf(text))) expect(readRequest(...pieces)).toEqual({ result: { fault }, end: 0 });
     },
   );
 
-  it('has only faults with the HTTP status 400, 417, 421, 431, 501 or 505', () => {
+  it('maps each fault to the HTTP status 400, 417, 421, 431, 501 or 505', () => {
     expect(new Set(Object.values(FAULT_STATUS))).toEqual(new Set([400, 417, 421, 431, 501, 505]));
   });
 
-  it('returns a fault at the first octet that causes the fault', () => {
+  it('returns a fault as soon as it has read the byte that causes the fault', () => {
     const faults: [string, HttpFault][] = [
       ['GET / HTTP/1.1\n', 'bare_lf'],
       ['GET / HTTP/1.1\r\nA b', 'space_before_colon'],
@@ -159,7 +159,7 @@ describe('RequestHeadReader', () => {
     expect(readRequest(fields(257)).result).toEqual({ fault: 'too_many_fields' });
   });
 
-  it('reads several request heads from the same chunk', () => {
+  it('reads three request heads from one chunk, although the third head continues in the next chunk', () => {
     const reader = new RequestHeadReader();
     const bytes = bytesOf(`GET /1 HTTP/1.1\r\n${HOST}\r\nGET /2 HTTP/1.1\r\n${HOST}\r\nGET /3`);
     const paths: unknown[] = [];
@@ -173,7 +173,7 @@ describe('RequestHeadReader', () => {
     expect(reader.isInside).toBe(false);
   });
 
-  it('returns the same fault at each later call after a fault', () => {
+  it('returns its first fault again for a valid request head that follows', () => {
     const reader = new RequestHeadReader();
     const refused = reader.push(bytesOf('\n'));
     expect([refused, reader.push(bytesOf(`GET / HTTP/1.1\r\n${HOST}\r\n`))]).toEqual([refused, { fault: 'bare_lf' }]);

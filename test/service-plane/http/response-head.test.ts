@@ -113,7 +113,7 @@ const refused: readonly (readonly [asked: RequestOfResponse, text: string, fault
 ];
 
 describe('ResponseHeadReader', () => {
-  it.each(accepted)('accepts after request %j the head %j, for every split of the bytes', (asked, text, differs) => {
+  it.each(accepted)('accepts, after request %j, the response head %j for every split', (asked, text, differs) => {
     const bytes = bytesOf(`${text}HTTP`);
     const expected = { result: { ...plain, ...differs }, end: bytes.length - 4 };
     for (const pieces of cutsOf(bytes)) expect(readResponse(asked, ...pieces)).toEqual(expected);

@@ -9,7 +9,7 @@ import { SMUGGLING } from './smuggling.js';
 const HOST = 'Host: a.test\r\n';
 
 describe("comparison of the service plane's HTTP parser with Node's parser", () => {
-  it.each(MESSAGES)('both parsers read the same requests from %j and from the forwarded bytes', (text) => {
+  it.each(MESSAGES)('both parsers read equal requests from %j and from the forwarded bytes', (text) => {
     const bytes = bytesOf(text);
     const conversation = converse([bytes]);
     expect([conversation.fault, conversation.exchanges.every(({ isComplete }) => isComplete)]).toEqual([null, true]);
@@ -17,7 +17,7 @@ describe("comparison of the service plane's HTTP parser with Node's parser", () 
     expect(differenceFromNode(bytes, conversation)).toBeNull();
   });
 
-  it.each(MESSAGES)('the service plane reads the same requests from %j, for every split of the bytes', (text) => {
+  it.each(MESSAGES)('the service plane reads equal requests from every split of %j', (text) => {
     const bytes = bytesOf(text);
     const whole = converse([bytes]);
     for (const pieces of cutsOf(bytes)) expect(converse(pieces)).toEqual(whole);

@@ -6,9 +6,9 @@ const OF_HOP =
   /^(te|expect|upgrade|keep-alive|connection|http2-settings|proxy-connection|transfer-encoding|content-length)$/;
 
 /**
- * Compares the requests that the service plane has read with those of Node's parser. Node's parser reads the
- * received bytes and the forwarded bytes. Returns the first difference, or null. Node may accept requests
- * that the service plane rejects.
+ * Compares the requests that the service plane has read with the requests that Node's parser reads from the
+ * received and from the forwarded bytes. Returns the first difference, or null. Node may accept requests that
+ * the service plane rejects.
  */
 export function differenceFromNode(bytes: Buffer, { exchanges }: Conversation): string | null {
   if (exchanges.length === 0) return null;
@@ -34,9 +34,9 @@ function isOnlyUnknown({ head }: Exchange, error: string | null): boolean {
 }
 
 /**
- * Finds a Content-Length or Transfer-Encoding value that a tab follows. Node includes the tab in the value,
- * contrary to RFC 9110, 5.5. The service plane forwards the value without the tab, so the received bytes are
- * not compared.
+ * Matches a Content-Length or Transfer-Encoding value that a tab follows. Node includes the tab in the value,
+ * contrary to RFC 9110, 5.5. The service plane forwards the value without the tab, so only the forwarded
+ * bytes are compared.
  */
 const TAB_BEHIND = /(content-length|transfer-encoding):[^\r]*\t[\t ]*\r/i;
 

@@ -43,7 +43,7 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [post('Content-Length: 9007199254740992'), 'content_length'],
   [post('Content-Length: 18446744073709551616'), 'content_length'],
   [post('Content-Length: 4294967296000000000000000001'), 'content_length'],
-  // Requests with a transfer coding other than exactly `chunked`.
+  // Requests whose Transfer-Encoding is not exactly one `chunked`, or that use it with HTTP/1.0.
   [post('Transfer-Encoding: xchunked', '0\r\n\r\n'), 'transfer_encoding'],
   [post('Transfer-Encoding: chunked, identity', '0\r\n\r\n'), 'transfer_encoding'],
   [post('Transfer-Encoding: identity, chunked', '0\r\n\r\n'), 'transfer_encoding'],
@@ -82,7 +82,8 @@ export const SMUGGLING: readonly (readonly [text: string, fault: HttpFault])[] =
   [post('a;b: c'), 'field_name'],
   [post('\x7fa: c'), 'field_name'],
   [post('\x1fTransfer-Encoding: chunked'), 'field_name'],
-  // Requests with a folded field, or with a space at the start of a field.
+  // Requests with a folded field (a line that continues on the next line), or with a space before the first
+  // field.
   [post('Transfer-Encoding:\r\n chunked'), 'obs_fold'],
   [post('Transfer-Encoding: x\r\n\tchunked'), 'obs_fold'],
   [post('X: y\r\n Transfer-Encoding: chunked'), 'obs_fold'],

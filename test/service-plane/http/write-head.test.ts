@@ -149,7 +149,7 @@ describe('a written HTTP head', () => {
     ).toBe(lines('HTTP/1.1 101 Go', 'Sec-WebSocket-Accept: x', 'Upgrade: websocket', 'Connection: Upgrade'));
   });
 
-  it('contains new framing fields in place of the framing fields that were received', () => {
+  it('contains framing fields for the forwarded body in place of the received framing fields', () => {
     const inChunks = lines('HTTP/1.1 200 OK', 'Transfer-Encoding: chunked', 'A: b');
     expect(answered(inChunks)).toBe(lines('HTTP/1.1 200 OK', 'A: b', 'Transfer-Encoding: chunked'));
     expect(answered(inChunks, 'until_close', true)).toBe(lines('HTTP/1.1 200 OK', 'A: b', 'Connection: close'));
@@ -161,7 +161,7 @@ describe('a written HTTP head', () => {
     );
   });
 
-  it('of a request is read back as the same request', () => {
+  it('of a request, parsed again, is equal to the original request', () => {
     fc.assert(
       fc.property(request, (model) => {
         const bytes = bytesOf(writeRequestHead(model, { closes: false }));
@@ -171,7 +171,7 @@ describe('a written HTTP head', () => {
     );
   });
 
-  it('of a response is read back as the same response', () => {
+  it('of a response, parsed again, is equal to the original response', () => {
     fc.assert(
       fc.property(response, (model) => {
         const bytes = bytesOf(writeResponseHead(model, model.framing, { closes: !model.keepsAlive }));

@@ -24,7 +24,10 @@ export type Http1Rig = {
   readonly link: ServerLink;
   readonly given: ServerLink[];
   readonly refused: string[];
-  /** Opens a link that the session receives when it next requests a server link. */
+  /**
+   * Opens a TLS connection to the test server, which the session receives at its next request for a server
+   * link.
+   */
   keep(): Promise<void>;
   /** Advances the session's clock by `ticks`, and lets the session check its timeouts. */
   rest(ticks: number): void;

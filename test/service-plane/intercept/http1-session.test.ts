@@ -20,7 +20,7 @@ test('Http1Session opens a new server link if the first link broke during the TL
   await rig.close();
 });
 
-test("Http1Session returns its server link for the client's next connection when the client ends the connection", async () => {
+test('Http1Session gives its server link to the pool of idle links when the client ends the connection', async () => {
   const rig = await createHttp1Rig();
   const answer = heard(rig.client);
   rig.client.write(GET);
@@ -82,7 +82,7 @@ async function served() {
 
 test('Http1Session sends a POST request on a new server link if the server has closed the used link', async () => {
   const { rig, answer, first } = await served();
-  // The POST request and the server's close arrive at the session before the session reads either.
+  // The POST request and the server's close both arrive before the session handles one of them.
   rig.client.write(POST);
   first.destroy();
   await expect.poll(() => rig.servers.length).toBe(2);
@@ -105,7 +105,7 @@ test('Http1Session does not repeat a POST request if the server closes the link 
   await rig.close();
 });
 
-test('Http1Session uses a pooled link for a request after an idle time, and forwards head and body of the request unchanged', async () => {
+test('after an idle time, Http1Session sends the next request on another server link, with head and body unchanged', async () => {
   const rig = await createHttp1Rig();
   try {
     const got = heard(rig.client);

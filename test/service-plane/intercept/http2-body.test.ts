@@ -18,7 +18,10 @@ const onStream = (answer: (stream: ServerHttp2Stream) => void): void => {
   });
 };
 const get = (stream: number): void => client.send(frame(FRAME.headers, END_STREAM | END_HEADERS, stream, block(GET)));
-/** Returns the received frames of a stream. `shape` returns their types, and which frame ends the stream. */
+/**
+ * Returns the received frames of a stream. `shape` returns the type of each frame, and whether the frame ends
+ * the stream.
+ */
 const framesOf = (stream: number): readonly Frame[] => client.frames.filter((one) => one.stream === stream);
 const shape = (stream: number): readonly (readonly [type: number, ends: boolean])[] =>
   framesOf(stream).map(({ type, flags }) => [type, (flags & END_STREAM) !== 0]);
@@ -88,7 +91,7 @@ test('the head of a response with an empty body ends the stream', async () => {
   expect(shape(1)).toEqual([[FRAME.headers, true]]);
 });
 
-test('a request head that ends the stream is forwarded as such if the body is empty, and before the body if not', async () => {
+test('a request with an empty body reaches the server as a HEADERS frame with END_STREAM; a body follows a HEADERS frame without END_STREAM', async () => {
   const asked: (readonly [ends: boolean, body: string])[] = [];
   rig.server.on('stream', (stream, _headers, flags) => {
     let body = '';

@@ -76,7 +76,7 @@ test('a client that cancels 1,000 HTTP/2 requests is disconnected', async () => 
   expect(reached).toBeLessThanOrEqual(1_200);
 });
 
-test('a client that causes the service plane to reset 1,000 of its HTTP/2 streams is disconnected', async () => {
+test('a client whose invalid frames make the service plane reset 1,000 HTTP/2 streams is disconnected', async () => {
   for (let stream = 1; stream < 2_400; stream += 2) {
     client.send(wait(stream), frame(FRAME.window_update, 0, stream, code(0)));
   }
@@ -84,7 +84,7 @@ test('a client that causes the service plane to reset 1,000 of its HTTP/2 stream
   expect(reached).toBeLessThanOrEqual(1_200);
 });
 
-test('a client that sends an endless header block is disconnected', async () => {
+test('a client that sends up to 10 MB of CONTINUATION frames without END_HEADERS is disconnected', async () => {
   client.send(frame(FRAME.headers, END_STREAM, 1, block(GET)));
   for (let count = 0; count < 1_000 && !client.isClosed; count++) {
     client.send(frame(FRAME.continuation, 0, 1, block([['x-a', 'x'.repeat(10_000)]])));
@@ -108,7 +108,8 @@ test('a client that sends many PING or SETTINGS frames without reading the respo
     const flooder = new RawClient(socket);
     socket.pause();
     const many = Buffer.concat(Array.from({ length: 10_000 }, () => flood));
-    // First the socket buffers of the kernel must become full, so many frames are needed.
+    // The service plane notices the flood only after the socket buffers of the kernel are full, so the test
+    // sends up to 4 million frames.
     for (let count = 0; count < 400 && !socket.destroyed; count++) {
       flooder.send(many);
       await new Promise(setImmediate);
@@ -118,9 +119,9 @@ test('a client that sends many PING or SETTINGS frames without reading the respo
   }
 });
 
-test('a header field that HPACK repeats by its table index counts toward the header limit each time', async () => {
-  // The field is added to the HPACK table once (RFC 7541, 6.2.1), and then repeated 10,000 times by one octet
-  // each.
+test('a header field that a request repeats by its HPACK table index counts toward the header limit each time', async () => {
+  // The request adds the field to the HPACK table once (RFC 7541, 6.2.1), and then repeats it 10,000 times
+  // with one byte each.
   const learn = Buffer.concat([
     Buffer.from([0x40]),
     integer(3, 7),

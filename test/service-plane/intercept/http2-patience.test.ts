@@ -24,7 +24,7 @@ function pass(ticks: number): void {
   for (const session of rig.sessions) session.lookAtClock();
 }
 
-test('an HTTP/2 request that is idle for five minutes is reset to client and server, while another request continues', async () => {
+test('an HTTP/2 request that is idle for more than five minutes is reset at client and server, while another request continues', async () => {
   const client = rig.client();
   const first = answerOf(open(client, { ':path': '/wait' }));
   await expect.poll(() => streams.length).toBe(1);
@@ -56,7 +56,7 @@ test('an HTTP/2 response is not reset if it makes progress at least every five m
   expect(await answer).toMatchObject({ body: 'abc', isWhole: true });
 });
 
-test('an HTTP/2 connection without requests for five minutes receives GOAWAY', async () => {
+test('an HTTP/2 client without requests for more than five minutes receives GOAWAY', async () => {
   const client = rig.client();
   const gone = new Promise((resolve) => client.once('goaway', resolve));
   await fetch(client);

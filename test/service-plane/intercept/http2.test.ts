@@ -37,7 +37,7 @@ const echoed = (body: string): Echo => JSON.parse(body) as Echo;
 const pairs = ({ raw }: Echo): readonly string[] =>
   raw.flatMap((name, index) => (index % 2 === 0 ? [`${name}: ${raw[index + 1]}`] : []));
 
-test('an HTTP/2 request is forwarded with the evaluated fields, and the client receives the response', async () => {
+test('an HTTP/2 request is forwarded with all its fields and one joined cookie field, and the client receives the response', async () => {
   echo();
   const { status, body, isWhole } = await fetch(rig.client(), {
     ':path': '/a?b=c',
@@ -134,7 +134,7 @@ test('an HTTP/2 request is reset if a trailer name differs from a field name onl
   expect([(await answer).isWhole, seen]).toEqual([false, []]);
 });
 
-test('HTTP/2 trailers are dropped if the rule evaluates headers', async () => {
+test('HTTP/2 trailers of request and response are dropped if the rule has matchers for headers', async () => {
   rig.rule({ request: { headers: { deny_present: ['x-a'] } }, response: { headers: { deny_present: ['x-b'] } } });
   const seen: unknown[] = [];
   rig.server.on('stream', (stream) => {
@@ -224,7 +224,7 @@ test('an HTTP/2 reset is forwarded with its error code in both directions, and a
   await expect.poll(() => codes).toEqual([constants.NGHTTP2_CANCEL]);
 });
 
-test('a server failure causes a response with status 502 before the response head, and a truncated body after the head', async () => {
+test('if the server connection breaks before the response head, the client gets status 502; after the head, the client gets a truncated body', async () => {
   rig.server.on('stream', (stream, headers) => {
     stream.on('error', () => {});
     if (headers[':path'] === '/begun') {
@@ -281,7 +281,7 @@ test('each HTTP/2 request is evaluated by the rule in force at its arrival', asy
   await new Promise((resolve) => client.once('close', resolve));
 });
 
-test('repeated HTTP/2 fields are forwarded, and the values of a singleton field are joined into one list', async () => {
+test('all values of a repeated HTTP/2 response field reach the client', async () => {
   rig.server.on('stream', (stream) => {
     stream.respond({ ':status': 200, 'set-cookie': ['a=b', 'c=d'], 'x-frame': ['1', '2'] });
     stream.end();
@@ -290,7 +290,7 @@ test('repeated HTTP/2 fields are forwarded, and the values of a singleton field 
   expect([headers['set-cookie'], headers['x-frame']]).toEqual([['a=b', 'c=d'], '1, 2']);
 });
 
-test("a server that resets more than 1,000 requests does not end the client's connection", async () => {
+test('the connection of a client stays open although the server resets more than 1,000 requests', async () => {
   rig.server.on('stream', (stream) => {
     stream.on('error', () => {});
     stream.close(constants.NGHTTP2_HTTP_1_1_REQUIRED);

@@ -25,7 +25,7 @@ async function linkOf(key: string): Promise<{ readonly link: ServerLink; readonl
   return { link: new ServerLink(client, key, null), server };
 }
 
-test('ServerPool returns each link once, only for the key of the link, and the most recently used link first', async () => {
+test('ServerPool returns each server link once, only for the key of the link, and the link that it received last first', async () => {
   const [first, second, other] = [await linkOf('a'), await linkOf('a'), await linkOf('b')].map(({ link }) => link);
   for (const link of [first, second, other]) pool.give(link as ServerLink);
   expect(['a', 'a', 'a', 'c', 'b'].map((key) => pool.take(key))).toEqual([second, first, null, null, other]);
@@ -43,7 +43,7 @@ test('ServerPool closes an unused link after ten to fifteen seconds', async () =
 });
 
 test.each(['sends data', 'ends the connection'])(
-  'ServerPool does not return a link whose server %s without a request',
+  'ServerPool does not return a link if the server %s while the link is idle',
   async (what) => {
     const { link, server } = await linkOf('a');
     pool.give(link);
@@ -54,7 +54,7 @@ test.each(['sends data', 'ends the connection'])(
   },
 );
 
-test('ServerPool does not return a broken link, even if the link has not emitted its close event', async () => {
+test('ServerPool does not return a link whose socket is destroyed, even before the socket emits its close event', async () => {
   const [{ link: sound }, { link: broken }] = [await linkOf('a'), await linkOf('a')];
   for (const link of [sound, broken]) pool.give(link);
   broken.socket.destroy(new Error('it broke'));
@@ -69,7 +69,7 @@ test('a server link is closed if the server sends data after the pool has return
   await once(link.socket, 'close');
 });
 
-test('a server link returns the facts of the server certificate even after the link is closed', async () => {
+test('a server link returns the names in the server certificate even after the link is closed', async () => {
   const { link } = await linkOf('a');
   link.socket.destroy();
   await once(link.socket, 'close');

@@ -27,7 +27,7 @@ const chainOf = (...ders: readonly Uint8Array[]): FlightFacts => ({
   ders: ders.map((der) => new Uint8Array(der)),
 });
 
-describe('FlightReader and the first flight of a real server', () => {
+describe('FlightReader and the first flight (TLS handshake messages) of a real server', () => {
   const serving: TlsOptions = { key: ec.key, cert: ec.pem + root.pem };
   const tls12: ConnectionOptions = { maxVersion: 'TLSv1.2' };
   const weak: ConnectionOptions = { ciphers: 'ALL:@SECLEVEL=0', minVersion: 'TLSv1', maxVersion: 'TLSv1' };
@@ -68,7 +68,7 @@ describe('FlightReader and the first flight of a real server', () => {
       unreadable('anonymous'),
     ],
   ];
-  it.each(rows)('returns the certificate facts of a flight %s', async (_, options, asking, facts) => {
+  it.each(rows)('reads a flight %s', async (_, options, asking, facts) => {
     const { flight } = await recordFlight(options, asking);
     expect(factsOf(flight)).toEqual(facts);
   });
@@ -85,7 +85,7 @@ describe('FlightReader and the first flight of a real server', () => {
     expect(factsOf(resumed.flight)).toEqual(byResumption);
   });
 
-  it('returns the same facts wherever the flight is split into two chunks, and keeps all bytes', async () => {
+  it('returns the certificate chain for every split of the flight into two chunks, and stores all bytes of the flight in `bytes`', async () => {
     const { flight } = await recordFlight(serving, tls12);
     for (let at = 0; at <= flight.length; at++) {
       const reader = new FlightReader();
@@ -222,7 +222,7 @@ describe('FlightReader and a flight that the test has built', () => {
     ],
     ['that announces more than 256 KiB', flight(serverHello(), Buffer.from([11, 4, 0, 1])), unreadable('too_long')],
   ];
-  it.each(rows)('returns the expected facts or fault for a flight %s', (_, bytes, facts) => {
+  it.each(rows)('returns the certificates, `hidden` with a reason, or a fault for a flight %s', (_, bytes, facts) => {
     expect(factsOf(bytes)).toEqual(facts);
   });
 });

@@ -35,5 +35,5 @@ export async function recordFlight(serving: TlsOptions, asking: ConnectionOption
   return { flight: Buffer.concat(said), session };
 }
 
-/** TLS sessions by id, for servers that use session ids in place of tickets. */
+/** TLS sessions by session id, for servers that resume sessions without tickets. */
 const kept = new Map<string, Buffer>();

@@ -35,7 +35,7 @@ const sized = (bytes: number): Buffer => {
 
 describe('HelloReader and a ClientHello in several segments or records', () => {
   it.each([hello(...typical), records(sized(300), 7), records(sized(1_600), 1_000)])(
-    'returns the same facts wherever the bytes are split into two segments (input %#)',
+    'reads the ClientHello for every split of its bytes into two segments (input %#)',
     (bytes) => {
       for (let at = 0; at <= bytes.length; at++) {
         const reader = new HelloReader();
@@ -53,7 +53,7 @@ describe('HelloReader and a ClientHello in several segments or records', () => {
     ['65,516 bytes in records of full size', [records(sized(65_516), 16_384)]],
     ['65,516 bytes in segments of one byte', split(records(sized(65_516), 16_384), 1)],
     ['records of each version', [record(helloMessage({ extensions: typical }), 22, 0x0300)]],
-  ])('returns the same facts from %s', (_, chunks) => {
+  ])('reads a ClientHello in %s', (_, chunks) => {
     expect(read(new HelloReader(), chunks)).toEqual(typicalFacts);
   });
 
@@ -69,7 +69,7 @@ describe('HelloReader and a ClientHello in several segments or records', () => {
     expect(performance.now() - started).toBeLessThan(1_000);
   });
 
-  it('keeps the bytes that follow the ClientHello', () => {
+  it('`bytes` also contains the bytes that follow the ClientHello', () => {
     const early = record(Buffer.from('early'), 23);
     const reader = new HelloReader();
     const bytes = Buffer.concat([hello(...typical), early]);
@@ -113,7 +113,7 @@ describe('HelloReader and bytes that are no valid ClientHello', () => {
     ['more than 64 KiB with its headers', records(sized(20_000), 1), 'too_long'],
     ['an announcement of more than 64 KiB', record(Buffer.from([1, 1, 0, 1])), 'too_long'],
   ];
-  it.each(rows)('rejects %s, however the bytes are split into segments', (_, bytes, fault) => {
+  it.each(rows)('rejects %s, in one segment and in segments of 1 and 3 bytes', (_, bytes, fault) => {
     expect(factsOf(bytes)).toEqual(unreadable(fault));
     expect(read(new HelloReader(), split(bytes, 1))).toEqual(unreadable(fault));
     expect(read(new HelloReader(), split(bytes, 3))).toEqual(unreadable(fault));
@@ -237,11 +237,11 @@ describe('HelloReader and the ECH, ALPN and supported_versions extensions', () =
     ['a protocol that is longer than its list', extension(16, vector16(u8(9), u8(1))), unreadable('malformed')],
     ['a byte after the protocols', extension(16, vector16(vector8(u8(1))), u8(0)), unreadable('malformed')],
   ];
-  it.each(rows)('returns the expected facts or fault for %s', (_, bytes, facts) => {
+  it.each(rows)('reads %s, or rejects the ClientHello as malformed', (_, bytes, facts) => {
     expect(ofExtensions(bytes)).toEqual(facts);
   });
 
-  it('returns the public server name of a ClientHello with ECH, and ech true', () => {
+  it('returns `ech: true` and the unencrypted server name for a ClientHello with ECH', () => {
     expect(ofExtensions(sniOf('public.example'), echOf())).toEqual({ ...plain, sni: 'public.example', ech: true });
   });
 });

@@ -1,6 +1,9 @@
 import { Duplex } from 'node:stream';
 
-/** Returns two connected streams without a socket. `tap` receives the data that the second stream sends. */
+/**
+ * Returns two streams in memory. Data that is written to one stream arrives at the other. `tap` gets a copy
+ * of the data that is written to the second stream.
+ */
 export function memoryPair(tap: (chunk: Buffer) => void = () => {}): readonly [Duplex, Duplex] {
   const ends: Duplex[] = [];
   const end = (other: number, see: (chunk: Buffer) => void): Duplex =>

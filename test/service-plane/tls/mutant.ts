@@ -1,6 +1,6 @@
 import type { Random } from '#test/seed.js';
 
-/** Returns one of the seeds with one to four random changes, which ignore the TLS format. */
+/** Returns one of the seeds after one to four random changes, which may break the TLS format. */
 export function mutant(random: Random, seeds: readonly Uint8Array[]): Uint8Array {
   let bytes: Uint8Array = Uint8Array.from(random.pick(seeds));
   for (let count = random.between(1, 4); count > 0; count--) bytes = changed(random, bytes, seeds);

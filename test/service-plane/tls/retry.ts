@@ -3,8 +3,8 @@ import { extension, u8, u16, vector8, vector16 } from './hello-bytes.js';
 const RANDOM = Buffer.from('cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c', 'hex');
 
 /**
- * Returns the body of a HelloRetryRequest with these extensions and a supported_versions extension that
- * selects TLS 1.3.
+ * Returns the body of a HelloRetryRequest with `extensions`, after a supported_versions extension for TLS
+ * 1.3.
  */
 export const retryOf = (...extensions: readonly Uint8Array[]): Buffer =>
   Buffer.concat([

@@ -136,7 +136,7 @@ describe('AnswerReader', () => {
       Buffer.concat([retry.subarray(0, 3), u16(4), retry.subarray(5, 9), change]),
       ['not_tls'],
     ],
-  ])('returns the expected responses for %s, however the bytes are split into chunks', (_, bytes, kinds) => {
+  ])('returns the kind of each server message in %s, in one chunk or in small chunks', (_, bytes, kinds) => {
     for (const size of [1, 2, 7, bytes.length]) expect(answers(bytes, size)).toEqual(kinds);
   });
 });

@@ -30,7 +30,7 @@ export function seedAnswers(seed: number, count: number): Uint8Array[] {
 
 /**
  * Reads an answer. Returns the fault, or `message` if the codec could read and process the answer. Throws if
- * the codec violates one of its guarantees.
+ * a property that `workOn` checks is violated.
  */
 export function judgeAnswer(bytes: Uint8Array): string {
   const read = readMessage(bytes);
@@ -40,8 +40,8 @@ export function judgeAnswer(bytes: Uint8Array): string {
 }
 
 /**
- * Checks that the codec writes a valid query back unchanged, and that it can make an error response to an
- * invalid query with an id.
+ * Checks that a valid query keeps its name, type and class when it is written and read again, and that the
+ * codec can make an error response to an invalid query with an id.
  */
 export function judgeQuery(bytes: Uint8Array): void {
   const query = readQuery(bytes);

@@ -6,7 +6,7 @@ const bytesOf = (text: string): Buffer => Buffer.from(text, 'latin1');
 const GOOD = MESSAGES.map(bytesOf);
 const BAD = SMUGGLING.map(([text]) => bytesOf(text)).filter(({ length }) => length < 1000);
 
-/** Fragments of bytes that have revealed faults in HTTP parsers. */
+/** Byte sequences that `changed` inserts into messages. Such sequences are typical of request smuggling. */
 const PIECES: readonly Buffer[] = [
   ...[
     '\r\n',
@@ -77,7 +77,7 @@ const PIECES: readonly Buffer[] = [
   ],
 ].map(bytesOf);
 
-/** Returns a known message with one to six random changes. */
+/** Returns a message from `MESSAGES` or `SMUGGLING` with one to six random changes. */
 export function mutant(random: Random): Buffer {
   let bytes = random.pick(random.chance(0.8) ? GOOD : BAD);
   for (let left = random.chance(0.7) ? 1 : random.between(2, 6); left > 0; left--) bytes = changed(bytes, random);

@@ -13,8 +13,8 @@ export type Seeds = {
 };
 
 /**
- * Creates inputs for fuzzing: ClientHellos, server flights and certificates, most of them recorded from real
- * programs.
+ * Creates inputs for fuzzing: ClientHellos, server flights and certificates. Node and OpenSSL produce most of
+ * them.
  */
 export async function makeSeeds(): Promise<Seeds> {
   const issuer = new Issuer();
