@@ -13,9 +13,9 @@ type Told = { readonly inputs: number; readonly slowestMs: number; readonly fail
 const SLOW_MS = 1_000;
 
 /**
- * Feeds random inputs to each target until the count or the time is reached, or an input fails. The command
- * line has the options `--count`, `--seconds`, `--seed` and `--target`. Prints a failing input, and sets the
- * exit code 1.
+ * Feeds random inputs to each target. A target ends after its share of the count or of the time, or at the
+ * first input that fails. An input also fails if it takes more than `SLOW_MS`. The command line has the
+ * options `--count`, `--seconds`, `--seed` and `--target`. Prints a failing input, and sets the exit code 1.
  */
 export function playAll(targetsOf: (seed: number) => ReadonlyMap<string, Target>): void {
   const { values } = parseArgs({

@@ -30,8 +30,8 @@ import { threadHere } from './running-system.js';
 const EFFECTS = ['publish', 'use'];
 
 /**
- * Returns the names of all invoked actors of `chart`, and of the actions in `EFFECTS`, for which `actor` has
- * no implementation.
+ * Returns the names of all invoked actors of `chart`, and of the actions in `EFFECTS`, for which `actor`
+ * still has the placeholder implementation of the chart.
  */
 function unprovided(chart: AnyStateMachine, actor: AnyStateMachine): string[] {
   const effectsOf = ({ implementations }: AnyStateMachine): Record<string, unknown> => ({
@@ -42,7 +42,7 @@ function unprovided(chart: AnyStateMachine, actor: AnyStateMachine): string[] {
   return Object.entries(effectsOf(chart)).flatMap(([name, effect]) => (bound[name] === effect ? [name] : []));
 }
 
-test("each actor implements all invoked actors, and all actions named `publish` or `use`, of the actor's statechart", async () => {
+test('each actor provides an implementation of every invoked actor of its statechart, and of every action named `publish` or `use`', async () => {
   const bus = createBus<Message>();
   const store = await openMemoryStore();
   const now = () => new Date();

@@ -35,7 +35,7 @@ describe('dataplane actor', () => {
     ]);
   });
 
-  test('keeps an adopted program in force if its generation is newer than the data folder, until a policy is activated', async () => {
+  test('keeps the program of an earlier process in force if the generation of the program is newer than the data folder, until a policy is activated', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '' };
     const { until, system, stateOf } = await startSystem({ datapath });
@@ -63,7 +63,7 @@ describe('dataplane actor', () => {
     expect(stateOf('dataplane_running')).toBe('enforcing');
   });
 
-  test('keeps the adopted program in force if the proof of a newly written policy fails', async () => {
+  test('keeps the program of an earlier process in force if the proof of a newly written policy fails', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '' };
     datapath.on.prove = () => {
@@ -120,7 +120,7 @@ describe('dataplane actor', () => {
     expect(system.readiness().checks[0]?.state).toBe('backing_off');
   });
 
-  test('puts a stored policy in force only after the proof of that policy has passed', async () => {
+  test('puts the fallback policy in force only after the proof of the fallback policy has passed', async () => {
     const datapath = fakeDatapath();
     datapath.on.prove = () => {
       throw new ProofFailed({ packet: PING, expected: verdictWord(0, 'deny', false), found: 0 });

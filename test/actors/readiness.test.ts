@@ -43,7 +43,7 @@ test('a readiness check shows the state of its statechart, and the cause of the 
   });
 });
 
-test('a readiness check reports the state `down` if its actor died, even in a state that is tagged as ready', () => {
+test('a readiness check reports the state `down` if the actor behind the check died, even in a state that is tagged as ready', () => {
   const actor = started();
   actor.send({ type: 'bug' });
   expect(actor.getSnapshot().hasTag('dns_allowlist:ready')).toBe(true);

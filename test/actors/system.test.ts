@@ -39,7 +39,7 @@ describe('a part that is not running', () => {
     policy: { source_groups: [{ id: 'lan', sources: { ips: ['10.0.0.1'] }, rules }] },
   };
 
-  test('has the readiness state `needed_but_absent` while the active policy needs it', async () => {
+  test('has the readiness state `needed_but_absent` while the active policy needs the part', async () => {
     const { system, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     const outcome = await system.policies.write(write(needy));
@@ -49,7 +49,7 @@ describe('a part that is not running', () => {
     expect([stateOf('dns_allowlist'), stateOf('service_plane')]).toEqual(['disabled', 'disabled']);
   });
 
-  test('has the readiness state `unserved` if it is the cluster and the configuration has a cluster section', async () => {
+  test('has the readiness state `unserved` if the part is the cluster and the configuration has a cluster section', async () => {
     const { system } = await startSystem({ sections: { cluster: true } });
     const failing = system
       .readiness()
@@ -224,7 +224,7 @@ describe('Kubernetes integrations', () => {
     expect(stateOf('policy_ready')).toBe('active');
   });
 
-  test('are not deleted while the active policy names them', async () => {
+  test('cannot be deleted while the active policy names the integration', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     await system.integrations.write({ integration, author: 'alice' });

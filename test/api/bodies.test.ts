@@ -134,12 +134,12 @@ describe.each(SMALL_WRITES)('request body of %s %s', (method, path) => {
     expect(await refusalOf(method, path, deep)).toMatchObject({ status: 400, type: 'urn:weir:error:invalid_body' });
   });
 
-  test('is refused with 413 if it is larger than 1 MiB', async () => {
+  test('is refused with 413 if the body is larger than 1 MiB', async () => {
     const asked = { body: `{"a":"${'x'.repeat(1024 * 1024)}"}` };
     expect(await refusalOf(method, path, asked)).toEqual(expected({ status: 413, type: 'body_too_large' }));
   });
 
-  test.each(['null', '[]', '"x"', '7'])('is refused if it is %s instead of an object', async (body) => {
+  test.each(['null', '[]', '"x"', '7'])('is refused if the body is %s instead of an object', async (body) => {
     expect(await refusalOf(method, path, { body })).toEqual(
       expected({ status: 400, type: 'invalid_request', pointers: [''] }),
     );
@@ -159,7 +159,7 @@ describe.each(POLICY_WRITES)('policy body of %s %s', (method, path) => {
     expect(node.changes.map(({ call }) => call)).toEqual(['policies.write']);
   });
 
-  test('is refused with 413 if it is larger than 64 MiB', async () => {
+  test('is refused with 413 if the body is larger than 64 MiB', async () => {
     const asked = { body: Buffer.alloc(65 * 1024 * 1024, 0x20) };
     expect(await refusalOf(method, path, asked)).toEqual(expected({ status: 413, type: 'body_too_large' }));
   });

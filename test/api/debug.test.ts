@@ -118,7 +118,7 @@ describe('debug routes of statecharts', () => {
     await expect.poll(open).toBe(0);
   });
 
-  it('send to a reader that paused the number of lost messages, then one message for each running actor', async () => {
+  it('send the number of lost messages to a reader that paused, and then one message for each running actor', async () => {
     const { url, tell, readers, listeners } = await serving();
     const client = await openWebSocket(url, { token: TOKENS.admin, protocol: PROTOCOL });
     await expect.poll(() => listeners.size).toBe(1);
@@ -209,7 +209,7 @@ describe('POST /api/v1/support/sysdump/cluster', () => {
   it.each([
     ['running', 409, 'sysdump_running'],
     ['closed', 503, 'draining'],
-  ] as const)('is refused if another sysdump is running or support is closed (%s)', async (state, status, code) => {
+  ] as const)('is refused while another sysdump runs or the node shuts down (%s)', async (state, status, code) => {
     const { ask } = await rig({}, fakeManagement({ support: { begin: () => state } }));
     const answer = await ask('POST', PATH);
     expect([answer.statusCode, answer.json<{ type: string }>().type]).toEqual([status, `urn:weir:error:${code}`]);

@@ -111,7 +111,7 @@ describe('dry run', () => {
     ['DELETE', `${INTEGRATIONS}/there`, undefined],
     ['POST', `${CA}/generate`, undefined],
     ['DELETE', CA, undefined],
-  ])('of %s %s is refused with 412 if its If-Match header does not match', async (method, path, body) => {
+  ])('of %s %s is refused with 412 if the If-Match header does not match', async (method, path, body) => {
     const { ask } = await filledRig();
     const headers = { 'if-match': '"another"' };
     const answer = await ask(method, `${path}?dry_run=true`, body === undefined ? { headers } : { headers, body });

@@ -98,7 +98,7 @@ describe.each([PATH, `${PATH}/local`])('GET %s', (path) => {
   });
 });
 
-test('the findings route accepts IPv6 addresses and networks in every notation', async () => {
+test('the findings route accepts IPv6 addresses and networks in short, long, upper-case and IPv4-mapped notation', async () => {
   const { ask, node } = await rig();
   const forms = ['2001:DB8:0:0::0001', '2001:db8::/32', '::', '::/0', 'fe80::ffff/10', '::ffff:10.0.0.7'];
   const query = forms.map((text) => `src=${encodeURIComponent(text)}`).join('&');
@@ -212,7 +212,7 @@ describe('findings in the format jsonl', () => {
     );
   });
 
-  test('end when the number of findings reaches the limit of the query', async () => {
+  test('end when the number of findings reaches the query parameter `limit`', async () => {
     const { ask, node } = await rig();
     node.reads.findings = pages;
     await ask('GET', `${PATH}?format=jsonl&limit=3`);

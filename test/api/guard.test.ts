@@ -61,7 +61,7 @@ describe('write request from a browser', () => {
     expect(node.changes).toEqual([]);
   });
 
-  test('is accepted if its page has the same origin as the API', async () => {
+  test('is accepted if the page has the same origin as the API', async () => {
     const { ask } = await rig();
     const headers = { origin: 'http://localhost:8080', 'sec-fetch-site': 'same-origin' };
     expect((await ask('PUT', PATH, { ...PUT, headers })).statusCode).toBe(200);

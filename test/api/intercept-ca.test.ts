@@ -97,7 +97,7 @@ describe('intercept CA', () => {
     ]);
   });
 
-  test('is refused with a list of problems if its key does not belong to its certificate', async () => {
+  test('is refused with a list of problems if the private key does not belong to the certificate', async () => {
     const { ask, subjects } = await real();
     const answer = await ask('PUT', PATH, { body: { cert_pem: CERTIFICATE, key_pem: body.key_pem } });
     expect([answer.statusCode, answer.json().type, answer.json().problems]).toEqual([
@@ -126,7 +126,7 @@ describe('intercept CA', () => {
     expect(subjects()).toEqual([null]);
   });
 
-  test('is recorded in the audit trail with its ETag, but without its certificate and key', async () => {
+  test('is recorded in the audit trail with the ETag, but without certificate and private key', async () => {
     const { ask, node } = await real();
     await ask('PUT', PATH, { body });
     await ask('POST', `${PATH}/generate`);

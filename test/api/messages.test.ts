@@ -164,7 +164,7 @@ test.each([
   },
 );
 
-test('a readonly token gets only its own entry from the list of tokens', async () => {
+test('a request with a readonly token gets only the entry of this token from the list of tokens', async () => {
   const record = { subject: 's', role: 'readonly' as const, created_at: SINCE, expires_at: null, revoked_at: null };
   const node = fakeManagement();
   const tokens = [

@@ -206,7 +206,7 @@ describe('explain route', () => {
     return { status: answer.statusCode, body: answer.json(), questions };
   };
 
-  test('passes the query for a packet to the node with numeric addresses, and returns the evaluation', async () => {
+  test('passes a question about a packet to the node with numeric addresses, and returns the explanation', async () => {
     const packet = {
       src: '10.0.0.7',
       dst: '192.0.2.10',
@@ -243,7 +243,7 @@ describe('explain route', () => {
     [132, '/dst_port'],
     ['icmp', '/icmp_type'],
   ])(
-    'refuses a query for the protocol %s without a destination port or ICMP type instead of assuming a value',
+    'refuses a question about the protocol %s without a destination port or ICMP type instead of assuming a value',
     async (proto, pointer) => {
       const { status, body, questions } = await asking({ src: '10.0.0.7', dst: '192.0.2.10', proto });
       const problems = (body as { problems: { pointer: string; code: string }[] }).problems;
@@ -255,7 +255,7 @@ describe('explain route', () => {
     },
   );
 
-  test('passes a query for a DNS lookup, with a draft policy, to the node', async () => {
+  test('passes a question about a DNS query, with a draft policy, to the node', async () => {
     const policy = { default_policy: 'allow' };
     expect(await asking({ policy, src: '10.0.0.7', query: 'API.test.' })).toEqual({
       status: 200,

@@ -112,7 +112,7 @@ describe('policy write', () => {
     ['PUT', `/api/v1/policies/${RECORD.id}`, { by: 'id', id: RECORD.id }, 'singleton', '&form=singleton'],
     ['PUT', '/api/v1/policies/by-name/home', { by: 'name', name: 'home' }, 'singleton', '&form=singleton'],
   ] as const)(
-    'with %s %s passes the received body to the node unchanged, with its target, form and preconditions',
+    'with %s %s passes the received body to the node unchanged, with target, form and preconditions',
     async (method, path, target, form, more: string = '') => {
       const { ask, node } = await rig();
       const body = '{ "mode": "enforce",  "policy": {"x": 1.0} }';

@@ -106,7 +106,7 @@ describe('routes of Kubernetes integrations', () => {
     },
   ];
 
-  test('create, read, replace and delete an integration, and never return its service account token', async () => {
+  test('create, read, replace and delete an integration, and return no service account token', async () => {
     const { ask, node } = await rig();
     const made = await ask('POST', PATH, { body: { name: 'prod', ...integration } });
     expect([made.statusCode, made.headers.location, made.headers.etag, made.json()]).toEqual([
@@ -198,7 +198,7 @@ describe('routes of Kubernetes integrations', () => {
 });
 
 describe('API tokens', () => {
-  test('appear as text only in the response that creates them, are listed without text, and can be revoked', async () => {
+  test('appear as text only in the response to the create request, are listed without text, and can be revoked', async () => {
     const { ask, node } = await rig();
     const issued = await ask('POST', '/api/v1/tokens', { body: { subject: 'ci', role: 'readonly', expires_in: 60 } });
     expect([issued.statusCode, issued.json()]).toEqual([

@@ -133,7 +133,7 @@ describe('oversized request body', () => {
     expect([answer.status, answer.type, answer.changes]).toEqual([413, 'urn:weir:error:body_too_large', []]);
   });
 
-  test('in chunked encoding is refused with 413 when its size exceeds the limit', async () => {
+  test('in chunked encoding is refused with 413 when the received size exceeds the limit', async () => {
     const chunk = `${(1 << 20).toString(16)}\r\n${'x'.repeat(1 << 20)}\r\n`;
     const answer = await converse(
       `POST /api/v1/tokens HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}${chunk}`,
@@ -215,7 +215,7 @@ async function inTurn(requests: readonly string[], limits: Partial<ApiLimits>) {
   });
 }
 
-describe('connection that reaches its limit of requests', () => {
+describe('connection that reaches the limit of requests', () => {
   const get = (path: string) => `GET ${path} HTTP/1.1\r\n${AUTHORIZED}\r\n`;
   const head = (path: string) => `HEAD ${path} HTTP/1.1\r\n${AUTHORIZED}\r\n`;
   test.each([

@@ -94,8 +94,8 @@ test('a wiretap client over Server-Sent Events receives each frame in a data lin
 type Paused = { readonly resume: () => void; readonly messages: () => readonly unknown[]; readonly end: () => void };
 
 /**
- * The two kinds of wiretap clients, WebSocket and SSE. After the start a client reads nothing from its socket
- * until `resume`.
+ * The two kinds of wiretap clients, WebSocket and SSE. `open` starts a client that reads nothing from the
+ * socket until `resume`.
  */
 const PAUSED: readonly (readonly [kind: string, open: (port: number) => Promise<Paused>])[] = [
   [
@@ -169,7 +169,7 @@ test.each([
   ['a page of another origin', 403, { origin: 'https://evil.example' }, ''],
   ['a misspelt filter', 400, {}, '?dest=10.0.0.1'],
   ['an invalid address', 400, {}, '?src=10.0.0.256'],
-  ['a replay longer than what is kept', 400, {}, '?replay=31s'],
+  ['a replay longer than the time for which the node keeps messages', 400, {}, '?replay=31s'],
   ['a token in the query', 400, {}, '?token=x'],
 ])('a wiretap upgrade with %s is refused with %i', async (_, status, headers, query) => {
   const { connect, opened: taps } = await tapped();

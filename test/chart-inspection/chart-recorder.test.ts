@@ -15,8 +15,8 @@ const clock = () => {
 };
 
 /**
- * Each inspection event as text, without times and session ids, because times and ids differ between test
- * runs.
+ * Returns each inspection event as text, without times and session ids, because times and ids differ between
+ * test runs.
  */
 const told = (inspections: readonly Inspection[]) =>
   inspections.map((inspection) => {

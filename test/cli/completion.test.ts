@@ -241,7 +241,7 @@ describe('completion in other shells', () => {
     }
   });
 
-  it.skipIf(!isInstalled('fish'))('fish offers the same words as bash, and also values from the node', async () => {
+  it.skipIf(!isInstalled('fish'))('fish offers subcommands, flag values, and values from the node', async () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'weir'), `#!/bin/sh\nprintf '%s|' "$@" >>'${folder}/called'\necho home\n`);
     chmodSync(join(folder, 'weir'), 0o755);
@@ -263,7 +263,7 @@ describe('completion in other shells', () => {
     );
   });
 
-  it('the zsh script ends with code that works when zsh sources the script and when zsh autoloads it', async () => {
+  it('the zsh script calls _weir if zsh autoloads the script, and compdef if zsh sources the script', async () => {
     expect(await script('zsh')).toMatch(
       /funcstack\[1\]} == _weir \]\]; then _weir "\$@"; else compdef _weir weir; fi\n$/,
     );

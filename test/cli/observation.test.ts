@@ -109,7 +109,7 @@ describe('weir findings', () => {
     ]);
   });
 
-  it('with --local queries only one node, and with --output json prints the whole response', async () => {
+  it('with --local requests the findings of one node, and with --output json prints a JSON object with only the findings', async () => {
     const { url, asked } = await serverThatAnswers(page([finding]));
     const { out } = await run(['findings', '--local', '--server', url, '--output', 'json'], TOKEN);
     expect(JSON.parse(out)).toEqual({ items: [finding] });
@@ -117,7 +117,7 @@ describe('weir findings', () => {
   });
 
   const earlier = (time: string) => new Date(Date.parse(time) - 10_000).toISOString();
-  it('with --follow prints a finding again only if its count or last time changed; the newest finding comes last', async () => {
+  it('with --follow prints a finding again only if the count or the last time of the finding changed; the newest finding comes last', async () => {
     const other = { ...finding, rule: 'other', last_seen: '2026-01-31T12:00:06.000Z', count: 1 };
     const otherAgain = { ...other, count: 2 };
     const again = { ...finding, last_seen: '2026-01-31T12:00:07.000Z', count: 4 };

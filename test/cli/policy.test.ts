@@ -107,7 +107,7 @@ describe('weir policy get', () => {
     },
   );
 
-  it('prints for a singleton policy the members `form` and `name`, with which `weir policy diff` works', async () => {
+  it('has an output form with the members `form`, `name` and `policy`, which `weir policy diff` accepts', async () => {
     const { url } = await serverThatAnswers(ok({ ...spare, name: 'old', policy: config }));
     const file = fileWith({ form: 'singleton', name: 'old', policy: config });
     expect((await run(['policy', 'diff', '-f', file, '--name', 'old', '--server', url], TOKEN)).code).toBe(0);
@@ -284,7 +284,7 @@ describe('weir policy apply', () => {
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policies/by-name/office?dry_run=true']);
   });
 
-  it('prints each problem of the policy with its line number and JSON pointer', async () => {
+  it('prints each problem of the policy with line number and JSON pointer', async () => {
     const problems = [
       {
         pointer: '/source_groups/0/rules/1/match/dst_prots',
@@ -350,7 +350,7 @@ describe('weir policy apply', () => {
     ['', /^weir: .* is empty\n/, 1],
     ['- a', /a policy is a map/, 1],
     [{ mode: 'enforce', policy: {} }, /^weir: the envelope in .* has no name\n {2}→ give --name/, 2],
-  ])('exits with the error in the file content %j, and sends no request', async (content, sentence, code) => {
+  ])('exits with an error text about the file content %j, and sends no request', async (content, sentence, code) => {
     const { url, asked } = await serverThatAnswers(ok({}));
     const told = await run(['policy', 'apply', '--replace', '-f', fileWith(content), '--server', url], TOKEN);
     expect([told.code, told.out, asked]).toEqual([code, '', []]);
@@ -662,7 +662,7 @@ The rule matches.
     expect((await run([...words, '--header', 'no colon'], TOKEN)).code).toBe(2);
   });
 
-  it('explains DNS lookups and ICMP packets, also for a draft policy in a file', async () => {
+  it('explains DNS queries and ICMP packets, also for a draft policy in a file', async () => {
     const { url, asked } = await serverThatAnswers(ok(explained));
     const words = ['policy', 'explain', '--server', url, '--src', '10.0.0.7', '--output', 'json'];
     expect(JSON.parse((await run([...words, '--query', 'a.test'], TOKEN)).out)).toEqual(explained);

@@ -54,8 +54,8 @@ type Surroundings = {
 };
 
 /**
- * Runs the `weir` command line in the test process. After each print, `onOut` receives the whole output since
- * the start.
+ * Runs the `weir` command line in the test process. After each print, `onOut` receives the whole standard
+ * output of the run so far.
  */
 export async function run(
   words: readonly string[],

@@ -51,7 +51,7 @@ async function fetched(bytes: Buffer, options = {}): Promise<{ code: number; err
 }
 
 describe('weir sysdump', () => {
-  it('stores the received archive unchanged, and lists its files and the files that could not be collected', async () => {
+  it('stores the received archive unchanged, and lists the files in the archive and the files that could not be collected', async () => {
     const bytes = await archive();
     const { code, err, file } = await fetched(bytes);
     expect([code, readFileSync(file).equals(bytes)]).toEqual([0, true]);

@@ -77,7 +77,7 @@ lan       (default)  12       1200   3 min ago
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policy/hits', '/api/v1/policy/hits?cursor=7.2']);
   });
 
-  it('sends the filters --group, --rule and --unused to the node, and prints the whole response with --output json', async () => {
+  it('sends the filters --group, --rule and --unused to the node, and prints the response without the cursor with --output json', async () => {
     const { url, asked } = await serverThatAnswers(ok(hits([used], null)));
     const words = ['hits', '--group', 'a', 'b', '--rule', 'web', '--unused', '--server', url, '--output', 'json'];
     const { code, out } = await run(words, TOKEN);
@@ -110,7 +110,7 @@ icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3
     ]);
   });
 
-  it('prints the whole response with --output json', async () => {
+  it('prints the response without the cursor with --output json', async () => {
     const { url } = await serverThatAnswers(ok({ matched: 1, items: [flow], next_cursor: null }));
     const { out } = await run(['flows', 'list', '--server', url, '--output', 'json'], TOKEN);
     expect(JSON.parse(out)).toEqual({ matched: 1, items: [flow] });

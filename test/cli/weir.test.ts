@@ -87,7 +87,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(asked.map(({ method, path }) => `${method} ${path}`)).toEqual(['DELETE /api/v1/tokens/a%2Fb']);
   });
 
-  it('revoke prints the valid tokens if the given id is unknown', async () => {
+  it('revoke exits with 1 and lists the ids and subjects of the tokens that are not revoked, if the given id is unknown', async () => {
     const unknown: Answer = {
       status: 404,
       body: { type: 'urn:weir:error:not_found', error: 'There is no such token.' },
@@ -416,7 +416,7 @@ describe('weir command line', () => {
   });
 
   it.each([[['run', '--config', '/no/such/file']], [['dataplane', 'detach', '--config', '/no/such/file']]])(
-    '%j exits with 1 before anything is started if the configuration file cannot be read',
+    '%j exits with 1 and prints the system error if the configuration file cannot be read',
     async (words) => {
       const { code, out, err } = await run(words);
       expect({ code, out }).toEqual({ code: 1, out: '' });
@@ -434,7 +434,7 @@ describe('weir command line', () => {
     [['token', 'create', '--subject', 'ci', '--role', 'admin', '--expires-in', 'soon']],
     [['token', 'revoke']],
     [['token', 'list', '--output', 'xml']],
-  ])('exits with 2 and prints the usage for the invalid arguments %j', async (words) => {
+  ])('exits with 2 and prints only to standard error for the invalid arguments %j', async (words) => {
     const { code, out, err } = await run(words);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).not.toBe('');

@@ -174,7 +174,7 @@ describe('weir wiretap', () => {
     ]);
   });
 
-  describe('in a process of its own', () => {
+  describe('in a separate process', () => {
     const program = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
     const started = (url: string) => {
       const child = spawn(process.execPath, [program, 'wiretap', '--server', url], {

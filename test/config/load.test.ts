@@ -208,7 +208,7 @@ cluster:
     expect(() => (config.dataplane?.interfaces as string[] | undefined)?.push('wan0')).toThrow(TypeError);
   });
 
-  it('is refused with all problems at once, each with its key, line and column', () => {
+  it('is refused with all problems at once, each with key, line and column', () => {
     expect(
       problemsOf(`version: 1
 nodes: { id: a }
@@ -258,7 +258,7 @@ log:
   });
 
   describe('with environment variables', () => {
-    it('has its references to variables replaced by values, except for escaped references', () => {
+    it('gets the value of each referenced variable, except for escaped references', () => {
       const yaml = `version: 1
 node:
   id: "\${ZONE}-\${N}"
@@ -314,7 +314,7 @@ dataplane:
     });
   });
 
-  it('may name a webhook URL of HTTP or HTTPS without credentials, and a secret file that exists', () => {
+  it('is refused if the webhook URL is not HTTP or HTTPS, has credentials or a fragment, or if the secret file is missing', () => {
     const urls = [
       'ftp://a.example',
       'https://u:p@a.example/',

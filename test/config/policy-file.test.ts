@@ -5,8 +5,9 @@ import { FollowedPolicyFile } from '#config/policy-file.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 /**
- * Follows a policy file. Its function `take`, which activates the policy, rejects with each error of
- * `refusals` in turn, then resolves. If `isFinal` is true, a refused text is not tried again.
+ * Returns a followed policy file. The callback `take`, which would activate the policy, rejects with each
+ * error of `refusals` in turn, and then resolves. If `isFinal` is true, the file does not pass a refused text
+ * to `take` again.
  */
 function following(isFinal: boolean, refusals: Error[]) {
   const path = join(temporaryFolder(), 'policy.yaml');

@@ -55,7 +55,7 @@ describe('policy text', () => {
     expect(() => readPolicyText(text)).toThrow(PolicyTextError);
   });
 
-  it('is refused if its nested YAML aliases expand to too many values', () => {
+  it('is refused if nested YAML aliases expand to too many values', () => {
     const levels = ['a: &a [x,x,x,x,x,x,x,x,x]'];
     for (const [one, before] of [
       ['b', 'a'],

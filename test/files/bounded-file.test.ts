@@ -32,7 +32,7 @@ describe.each(EVERY)('bounded file reader %s', (reader) => {
     ['a missing file', () => {}, 'FILE: no such file or directory'],
     ['a dangling link', (path) => symlinkSync('/no/such', path), 'FILE: no such file or directory'],
     ['a loop of links', (path) => symlinkSync(path, path), 'FILE: too many symbolic links encountered'],
-  ])('returns the expected number of bytes or the expected error for %s', async (_, make, expected) => {
+  ])('returns the content up to the maximum size, or an error with the reason, for %s', async (_, make, expected) => {
     const path = join(temporaryFolder(), 'file');
     make(path);
     expect(await outcome(reader, path)).toBe(expected);
@@ -45,7 +45,7 @@ describe.each(EVERY)('bounded file reader %s', (reader) => {
     expect(await outcome(reader, join(folder, 'link'))).toBe('4 bytes');
   });
 
-  it('reads a file in /proc although its reported size is 0', async () => {
+  it('reads a file in /proc although the reported file size is 0', async () => {
     expect(await outcome(reader, '/proc/self/status')).toMatch(/^[1-9]\d+ bytes$/);
   });
 
@@ -91,7 +91,7 @@ it.each(EVERY)('%s refuses a file whose content exceeds the limit although its r
   expect(await outcome(reader, '/proc/self/pagemap')).toBe('FILE is larger than 128 KiB');
 });
 
-it.each(EVERY)('%s throws a system error with its error code, system call and path', async (reader) => {
+it.each(EVERY)('%s throws a system error with error code, system call and path', async (reader) => {
   const failure: unknown = await READERS[reader]('/no/such', BOUND).catch((caught: unknown) => caught);
   expect(failure).toBeInstanceOf(Error);
   expect(failure).toMatchObject({ code: 'ENOENT', syscall: 'open', path: '/no/such' });

@@ -44,16 +44,16 @@ const CONFIGURED: readonly [string, string, Read][] = [
   ['api.tls.key', 'key', named((path) => `api: { tls: { cert: /dev/null, key: ${path} } }`)],
   ['service_plane.upstream_ca', 'roots', trust],
   ['findings.webhook.secret_file', 'secret', deliver],
-  ['the key that seals', 'seal.key', ({ path }) => fileSeal(path, true).seal(Buffer.alloc(1), 'test')],
-  ['the key of tokens', 'token.key', authority],
-  ['the token of the admin', 'admin.token', authority],
-  ['the revoked tokens', 'token.revocations', authority],
+  ['the sealing key', 'seal.key', ({ path }) => fileSeal(path, true).seal(Buffer.alloc(1), 'test')],
+  ['the signing key of the tokens', 'token.key', authority],
+  ['the admin token', 'admin.token', authority],
+  ['the list of revoked tokens', 'token.revocations', authority],
 ];
 const UNFIT: readonly [string, (path: string) => unknown, string][] = [
   ['a FIFO', (path) => execFileSync('mkfifo', ['-m', '600', path]), 'is a FIFO, not a regular file'],
   ['a directory', (path) => mkdirSync(path, 0o700), 'is a directory, not a regular file'],
   [
-    'larger than its bound',
+    'larger than the maximum size',
     (path) => {
       writeFileSync(path, '', { mode: 0o600 });
       truncateSync(path, 65 * 1024 * 1024);
@@ -63,7 +63,7 @@ const UNFIT: readonly [string, (path: string) => unknown, string][] = [
 ];
 
 describe.each(CONFIGURED)('the reader of %s', (_, name, read) => {
-  it.each(UNFIT)('fails with the path in its error message if the file is %s', async (_kind, make, reason) => {
+  it.each(UNFIT)('fails with an error that names the path if the file is %s', async (_kind, make, reason) => {
     const folder = temporaryFolder();
     const path = join(folder, name);
     make(path);
@@ -83,7 +83,7 @@ describe.each(COMMANDS)('weir %s', (name, words) => {
   const environment: Record<string, string> = name === '--token-file' ? {} : { WEIR_TOKEN: 't' };
 
   it.each(UNFIT.slice(1))(
-    'fails with the path in its error message, and sends no request, if the file is %s',
+    'fails with an error that names the path, and sends no request, if the file is %s',
     async (_, make, reason) => {
       const { url, asked } = await serverThatAnswers(answer);
       const path = join(temporaryFolder(), 'file');

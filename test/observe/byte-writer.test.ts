@@ -22,7 +22,7 @@ test.each([0, 1, 0x0a00_0107, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff])(
   },
 );
 
-test('`ByteWriter` grows its buffer and keeps the bytes written before', () => {
+test('`ByteWriter` grows the buffer without loss of the bytes written before', () => {
   const text = 'ä'.repeat(50_000);
   expect(
     written((out) => {

@@ -72,7 +72,7 @@ test('`DeniedConnections` makes a separate finding with a separate id for each r
   );
 });
 
-test('`DeniedConnections` makes no finding of an allowed connection, and leaves the decider empty if no rule decided', () => {
+test('`DeniedConnections` makes no finding of an allowed connection, and leaves the rule empty without a decider and the policy id empty for an unknown generation', () => {
   add(seenConnection({ verdict: 'allow' }), seenConnection({ decider: null }), seenConnection({ generation: 6 }));
   expect(denied.take().map(({ policyId, rule: by, decidedBy }) => [policyId, by, decidedBy])).toEqual([
     [null, null, null],
@@ -80,7 +80,7 @@ test('`DeniedConnections` makes no finding of an allowed connection, and leaves 
   ]);
 });
 
-test('`DeniedConnections` counts events above the limit of 256 findings per client in one finding without hostname and path', () => {
+test('`DeniedConnections` counts denied requests above the limit of 256 findings per client in one finding without destination, server name and path', () => {
   for (let from = 0; from < 1_000_000; from += 1_000)
     add(...Array.from({ length: 1_000 }, (_, index) => request(`/${from + index}`)));
   add(request('/other', { source: address('10.0.0.8') }));
@@ -98,7 +98,7 @@ test('`DeniedConnections` counts events above the limit of 256 findings per clie
   expect([denied.merged, denied.overflowed]).toEqual([1_000_001, 1_000_000 - 256]);
 });
 
-test('`DeniedConnections` reports events above the limits of findings, and events that the service plane lost, as a gap', () => {
+test('`DeniedConnections` reports denied connections above the limit of all findings, and denied connections that the service plane lost, as one gap', () => {
   for (let source = 0; source < 8_000; source++) add(request('/', { source, atMs: 3_000 }));
   denied.add({ connections: [], lost: 9, lostDenied: 4 }, 5_000);
   const taken = denied.take();

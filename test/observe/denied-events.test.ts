@@ -149,17 +149,17 @@ test('`DeniedEvents` reports records lost in the ring buffer as a gap', () => {
   expect(denied.take()).toMatchObject([{ type: 'gap', target: 'dataplane', count: 15, firstMs: 500, lastMs: 900 }]);
 });
 
-test('`DeniedEvents` reports events above the event limit of a source as a separate gap', () => {
+test('`DeniedEvents` reports events that the datapath suppressed above the event limit of a source as a gap with target source_share', () => {
   denied.add(batchOf([deny({ suppressed: 40 }), deny({ type: 'flow_opened', verdict: 'allow', suppressed: 2 })]), 500);
   expect(denied.take().filter(({ type }) => type === 'gap')).toMatchObject([{ target: 'source_share', count: 42 }]);
 });
 
-test('`DeniedEvents` makes separate findings for two rules that used the same hit counter at different times', () => {
+test('`DeniedEvents` makes a separate finding without a rule for an event of an earlier rule that used the same hit counter', () => {
   denied.add(batchOf([deny(), deny({ hitCheck: 1 })]), 0);
   expect(denied.take().map(({ rule }) => rule)).toEqual(['no', null]);
 });
 
-test('`findingsOfLookups` makes a finding of each denied lookup and of each lookup that only audit mode allowed', () => {
+test('`findingsOfLookups` makes a finding of each denied DNS query and of each DNS query that only audit mode allowed', () => {
   const lookup = (verdict: 'allow' | 'deny' | 'audit') => ({
     source: address('10.0.0.7'),
     hostname: 'www.example.com',

@@ -24,8 +24,9 @@ export type EventInput = {
 };
 
 /**
- * Returns a batch of records in the layout of the kernel's ring buffer. All records have monotonic
- * time 0; `unixMs` is the Unix time at that moment.
+ * Returns a batch of records in the layout of the kernel's ring buffer. Every record has the monotonic time
+ * 0, which corresponds to the Unix time `unixMs`. `lost` is the number of records that the kernel could not
+ * store.
  */
 export function batchOf(events: readonly EventInput[], options: { lost?: number; unixMs?: number } = {}): EventBatch {
   return new EventBatch(packedOf(events, options));

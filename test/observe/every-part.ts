@@ -7,8 +7,8 @@ const MAPS = ['program', 'flows', 'half_open', 'fragments', 'hits', 'rank_hits',
 const full = (entries: number) => ({ entries, capacity: 131_072 });
 
 /**
- * The counters of a node with all parts running. Each counter that the metrics read has a different value, so
- * that a test finds exchanged counters.
+ * The counters of a node with all parts running. Most counters of a part have different values, so that a
+ * test finds exchanged counters.
  */
 const EVERY_PART: NodeStats = {
   ...STATS,
@@ -77,7 +77,10 @@ const READY: ReadinessReport = {
   checks: CHECKS.map((name) => ({ name, ok: true, state: 'active', detail: '', since: SINCE })),
 };
 
-/** Returns the metrics of a node with all parts running, after one event of every kind. */
+/**
+ * Returns the metrics of a node with all parts running, after one HTTP request, one proof, one policy write
+ * and one store write.
+ */
 export function metricsOfEveryPart() {
   const metrics = createMetrics({ version: '0.1.0', stats: async () => EVERY_PART, readiness: () => READY });
   metrics.served({ method: 'GET', route: '/api/v1/policies/:id', status: 200, seconds: 0.01 });

@@ -134,7 +134,7 @@ describe('a wiretap message', () => {
     ]);
   });
 
-  test('of a packet dropped as out_of_state has the rule of its flow, and matches the filter "deny"', () => {
+  test('of a packet dropped as out_of_state has the rule of the flow, and matches the filter "deny"', () => {
     const hub = hubKeeping(0);
     hub.open(1, { ...ALL, verdicts: ['deny'] }, 0);
     hub.events(batchOf([flow(443, { type: 'dropped', dropReason: DROP_REASON.out_of_state })]), 0);
@@ -179,7 +179,7 @@ describe('a wiretap message', () => {
     ]);
   });
 
-  test('of a lookup has the rule and the generation of the policy that decided the lookup', () => {
+  test('of a DNS query has the rule and the generation of the policy that decided the query', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.lookups({ lookups: [lookup('www.example.com')], rebindings: [], named: [], lost: 0, lostDenied: 0 }, 0);
@@ -387,7 +387,7 @@ describe('a wiretap filter', () => {
     ]);
   });
 
-  test('makes each frame only once for two readers with the same filter', () => {
+  test('that two readers share makes each frame only once', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.open(2, { ...ALL }, 0);

@@ -73,7 +73,7 @@ afterEach(async () => {
 });
 const shown = () => merged.map(({ type, rule: by, target, count }) => [type, by ?? target, count]);
 
-test('`LocalObserver` names the rule of a denied lookup right after an activation, before any packet event', async () => {
+test('`LocalObserver` names the rule of a denied DNS query right after an activation, before any packet event', async () => {
   facts.port1.postMessage({ kind: 'rule_names', placed });
   observer.see(lookups(2));
   await observer.merge();
@@ -123,7 +123,7 @@ test('`LocalObserver` names the rule of a denied connection, and counts denials 
   expect(observer.counts()).toMatchObject({ lostServicePlane: 9, findings: { merged: 1, gaps: 4 } });
 });
 
-test('`LocalObserver` requests allowed events only while the filter of a reader matches allowed events', () => {
+test('`LocalObserver` requests allowed events only while the filter of a reader can match allowed events', () => {
   const none = { sources: [], destinations: [], ports: [], protocols: [], hostnames: [], groups: [], rules: [] };
   observer.hub.open(1, { ...none, verdicts: [], types: ['http'] }, 0);
   observer.lookAtWanted();
@@ -149,7 +149,7 @@ test('`LocalObserver` repeats a failed merge later without losing findings, and 
   expect(said).toEqual(['wanted false false false', 'trouble StoreError: write: No space left', 'findings_stored']);
 });
 
-test('`LocalObserver` does not repeat deltas that a failed merge had already stored', async () => {
+test('`LocalObserver` does not pass finding deltas to the next merge if the failed merge has already stored these deltas', async () => {
   facts.port1.postMessage({ kind: 'rule_names', placed });
   observer.see({ ...lookups(2), lostDenied: 0 });
   failure = new MergeError([], new StoreError('store_unavailable', 'remove'));

@@ -42,7 +42,7 @@ describe('the Prometheus metrics', () => {
     expect(await samples('weir_findings_sink_', metrics)).toEqual([]);
   });
 
-  it('of the service plane equal its counters, and are absent while the service plane does not run', async () => {
+  it('of the service plane equal the counters of the service plane, and are absent while the service plane does not run', async () => {
     expect(await samples('weir_tls_')).toEqual([
       'weir_tls_connections_total{verdict="allow"} 20',
       'weir_tls_connections_total{verdict="deny"} 21',

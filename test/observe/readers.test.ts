@@ -58,7 +58,7 @@ describe('a wiretap reader', () => {
     expect(written).toBe('"before it joined""kept""live""of others"'.length);
   });
 
-  test('that is too slow receives a report of its losses before the next message, and other readers lose nothing', () => {
+  test('that is too slow receives the number of lost messages before the next message, and other readers lose nothing', () => {
     const [slow, fast] = [new FakeSink(), new FakeSink()];
     for (const sink of [slow, fast]) readers.joined(readers.open(sink), 1);
     slow.waiting = 8 * MIB;
@@ -72,7 +72,7 @@ describe('a wiretap reader', () => {
     expect(readers.lost).toBe(7);
   });
 
-  test('receives a report of its losses within a second even if no message follows', () => {
+  test('receives the number of lost messages within a second even if no message follows', () => {
     const sink = new FakeSink();
     readers.joined(readers.open(sink), 1);
     sink.waiting = 8 * MIB;
@@ -82,7 +82,7 @@ describe('a wiretap reader', () => {
     expect(sink.sent).toEqual(['{"type":"lost","count":2,"where":"reader"}']);
   });
 
-  test('receives a report of its losses within a second while its buffer is full', () => {
+  test('receives the number of lost messages within a second while the buffer of the reader is full', () => {
     const sink = new FakeSink();
     readers.joined(readers.open(sink), 1);
     sink.waiting = 8 * MIB;

@@ -19,7 +19,7 @@ describe('the redaction of secrets in a text', () => {
 });
 
 describe('`LogRing`', () => {
-  it('keeps the latest lines within its limits of size and age', () => {
+  it('returns only the latest lines within the limits of size and age', () => {
     let now = 0;
     const ring = new LogRing(10, 100, () => now);
     for (const line of ['aaaa', 'bbbb', 'cccc']) ring.write(line);

@@ -63,7 +63,7 @@ test('an abort of `PolicyThread.perform` ends the worker thread, and the next `p
   unwatch();
 });
 
-test('a policy thread that runs out of memory fails only its task, and reports the failure until a new thread runs', async () => {
+test('a policy thread that runs out of memory fails only the current task, and reports the failure until a new thread runs', async () => {
   const small = createPolicyThread({ maxHeapMiB: 16 });
   const reported: (string | null)[] = [];
   small.watch((failure) => reported.push(failure));

@@ -83,7 +83,7 @@ describe('a successful policy write', () => {
     expect(system.readiness().ready).toBe(true);
   });
 
-  test('keeps readiness true during the whole write', async () => {
+  test('leaves the node ready during the whole write', async () => {
     const running = await withPolicy();
     const seen = new Set<boolean>();
     running.system.bus.messages.subscribe(() => seen.add(running.system.readiness().ready));
@@ -108,7 +108,7 @@ describe('a successful policy write', () => {
     ]);
   });
 
-  test('is in force again after a restart of the node, with the same generation', async () => {
+  test('puts a policy in force that is in force again after a restart of the node, with the same generation', async () => {
     const { store, system } = await withPolicy();
     await system.shutdown();
     const again = await startSystem({ store });
@@ -118,7 +118,7 @@ describe('a successful policy write', () => {
   });
 });
 
-describe('a failed policy write leaves datapath and store unchanged', () => {
+describe('a failed policy write, or a dry run, leaves datapath and store unchanged', () => {
   test('if the body of the write is invalid', async () => {
     const running = await withPolicy();
     expect(await running.system.policies.write(singleton(''))).toEqual({
@@ -278,7 +278,7 @@ describe('a failed policy write leaves datapath and store unchanged', () => {
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
-  test('if the write is a dry run, and the dry run returns the size of the program in cache lines', async () => {
+  test('and a dry run returns the size of the program in cache lines', async () => {
     const running = await withPolicy();
     const outcome = await running.system.policies.write(singleton('lan', { dryRun: true }));
     expect(outcome).toMatchObject({ kind: 'checked', programLines: 2, warnings: [], proof: { complete: true } });
@@ -289,8 +289,8 @@ describe('a failed policy write leaves datapath and store unchanged', () => {
 });
 
 /**
- * Calls each method with `target` as `this`, because the class of `target` has private members that no other
- * object can access.
+ * Returns a policy store that calls `commit` of `policies`, and every other method of `target`. The other
+ * methods of `policies` would fail, because `target` has private members that no other object can access.
  */
 function bound(policies: Store['policies'], target: Store['policies']): Store['policies'] {
   return {
@@ -329,7 +329,7 @@ describe('a policy with an intercept rule', () => {
   const groups = [{ id: 'lan', sources: { cidrs: ['10.0.0.0/8'] }, rules }];
   const intercepting = { name: 'web', mode: 'enforce', policy: { source_groups: groups } };
 
-  test('is written, dry-run and activated with the warning no_intercept_ca while the node has no intercept CA', async () => {
+  test('can be written, activated and tried in a dry run while the node has no intercept CA, with the warning no_intercept_ca', async () => {
     const { system } = await startSystem({ servicePlane: plane });
     const warnings = async (of: PolicyWrite): Promise<string[]> => codes(await system.policies.write(of));
     expect(await warnings(write(intercepting, { dryRun: true }))).toEqual(['no_intercept_ca']);
@@ -359,8 +359,8 @@ describe('a policy with an intercept rule', () => {
   });
 });
 
-describe('a policy write after its store commit', () => {
-  test('repeats a flip that failed with the death of the datapath thread, before the caller receives the outcome', async () => {
+describe('a policy write whose store commit has succeeded', () => {
+  test('flips the program again, before the caller receives the outcome, if the datapath thread died during the flip', async () => {
     const running = await withPolicy();
     let deaths = 0;
     running.datapath.on.flip = () => {
@@ -398,7 +398,7 @@ describe('the active policy record', () => {
     expect((await store.policies.active())?.record).toEqual(written(second).stored.record);
   });
 
-  test('keeps its mode if a singleton write replaces the policy, and the outcome warns if the kept mode is audit', async () => {
+  test('has the same mode after a singleton write replaces the policy, and the outcome warns if this mode is audit', async () => {
     const running = await startSystem();
     await running.until('policy_ready', 'never_activated');
     written(await running.system.policies.write(write(envelope('first', { mode: 'audit' }))));
@@ -446,7 +446,7 @@ describe('the active policy record', () => {
     expect((await store.policies.active())?.record).toEqual(first.stored.record);
   });
 
-  test('keeps its mode and name if a singleton write replaces the policy, and changes to the singleton form', async () => {
+  test('has the same mode and name, but the singleton form, after a singleton write replaces the policy', async () => {
     const { system, first } = await withPolicy();
     const outcome = written(await system.policies.write(singleton('lan')));
     expect(outcome.created).toBe(false);
@@ -553,7 +553,7 @@ describe('the activation of a stored policy', () => {
     expect((await store.policies.get(first.stored.record.id))?.record.active).toBe(false);
   });
 
-  test('is in force again after a restart of the node', async () => {
+  test('puts a policy in force that is in force again after a restart of the node', async () => {
     const running = await withPolicy();
     const { record } = await stored(running, envelope('second'));
     written(await running.system.policies.write(activation(record.id)));
@@ -629,7 +629,7 @@ describe('the activation of a stored policy', () => {
     expect((await store.policies.active())?.record).toEqual(running.first.stored.record);
   });
 
-  test('leaves datapath and store unchanged if the program exceeds the capacity', async () => {
+  test('leaves datapath and store unchanged if the program exceeds the capacity of a datapath map', async () => {
     const running = await withPolicy();
     const { record } = await stored(running, envelope('second', { name: 'other' }));
     const { datapath, system, store, first } = running;
@@ -705,7 +705,7 @@ describe('a write of one source group', () => {
     expect((await store.policies.active())?.record).toEqual(outcome.stored.record);
   });
 
-  test('keeps the form and the mode of the policy', async () => {
+  test('does not change form and mode of the policy record, and is refused if a group in the singleton form has no mode', async () => {
     const running = await startSystem();
     await running.until('policy_ready', 'never_activated');
     const { stored } = written(await running.system.policies.write(singleton('lan')));

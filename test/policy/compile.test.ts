@@ -70,7 +70,7 @@ describe('`compile`', () => {
     }
   });
 
-  test('returns the same program with and without the memory of earlier compilations', () => {
+  test('returns the same program with and without a `CompileMemory` of earlier compilations', () => {
     for (const copies of [undefined, 0]) {
       const random = new Random(99);
       const memory = new CompileMemory();
@@ -86,7 +86,7 @@ describe('`compile`', () => {
     }
   });
 
-  test('throws CompileTooLarge for the limit of steps with and without the memory of earlier compilations', () => {
+  test('throws CompileTooLarge with table steps above the step limit, with and without a `CompileMemory` of earlier compilations', () => {
     const given = catchAll(200, 200);
     const limits = { steps: 20_000 };
     const memory = new CompileMemory();
@@ -95,7 +95,7 @@ describe('`compile`', () => {
     expect(tooLarge(() => compile(given, { limits, memory })).table).toBe('steps');
   });
 
-  test('gives each verdict word the verdict and the audit bit of the rule or default at the rank in the word', () => {
+  test('gives each verdict word the verdict and the audit bit of the rule or default whose rank the word contains', () => {
     for (let seed = 0; seed < 60; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
       const { portMaps: leaves, sourcePortMaps: slices, lists } = compile(given);
@@ -108,7 +108,7 @@ describe('`compile`', () => {
     }
   });
 
-  test('stores the 2,000 rules of a group in a separate rule block if two source ranges use the group', () => {
+  test('stores the 2,000 rules of a group once, in one rule block that the lists of two source ranges share', () => {
     const rules = some(2_000, (number) => rule({ destinations: [host(number)], protocol: 17 }));
     const program = compile(
       policy([group(['10.1.0.0/16'], [rule({ protocol: 6, ports: ['80'] })]), group(['10.0.0.0/8'], rules)]),
@@ -125,14 +125,14 @@ describe('`compile`', () => {
     }
   });
 
-  test('gives each list at most MAX_SEGMENTS rule blocks, and sorts the blocks of a list by rank', () => {
+  test('gives each source list at most MAX_RULE_BLOCKS rule blocks, sorted by the ranks of their rules', () => {
     for (let seed = 0; seed < 100; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 30, rules: 4, hostnames: false });
       checkSegments(compile(given, { copies: 0 }));
     }
   });
 
-  test('references every port map and every source-port map that the program stores', () => {
+  test('stores only port maps and source-port maps that another part of the program refers to', () => {
     for (let seed = 0; seed < 50; seed++) {
       const {
         ruleBlocks: segments,
@@ -164,7 +164,7 @@ describe('`compile` of a group that many sources share', () => {
     expect(compile(catchAll(10, 10)).lists.ruleBlocks.length).toBe(11);
   });
 
-  test('stores 1,000 adjacent groups of one rule each in one rule block if all sources share the groups', () => {
+  test('stores 1,000 adjacent groups in one rule block if each group has one rule and applies to all sources', () => {
     const run = Array.from({ length: 1_000 }, (_, number) =>
       group(['0.0.0.0/0'], [rule({ destinations: [host(number)], protocol: 6 })]),
     );
@@ -181,7 +181,7 @@ describe('`compile` of a group that many sources share', () => {
     checkSame(given, program, 100);
   });
 
-  test('returns a program that agrees with the reference evaluator if a list needs more than MAX_SEGMENTS rule blocks', () => {
+  test('returns a program that agrees with the reference evaluator if a source list would need more than MAX_RULE_BLOCKS rule blocks', () => {
     const groups = Array.from(
       { length: 40 },
       (_, number): Group => ({
@@ -237,7 +237,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
     expect(error.table).toBe('lists');
   });
 
-  test('throws CompileTooLarge with table slices if overlapping ranges of source ports and of destination ports multiply', () => {
+  test('throws CompileTooLarge with table `source-port maps` if many ranges of source ports and of destination ports overlap', () => {
     const rules = some(3_000, (number) =>
       rule({
         protocol: 6,
@@ -261,7 +261,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
 });
 
 describe('`compile` of nested prefixes', () => {
-  test('agrees with the reference evaluator for 33 nested destinations at each end of the address space', () => {
+  test('returns a program that agrees with the reference evaluator for 33 nested destinations at each end of the address space', () => {
     const rules = some(66, (number) => {
       const length = number % 33;
       const address = number < 33 ? 0 : length === 0 ? 0 : (0xffff_ffff << (32 - length)) >>> 0;
@@ -271,7 +271,7 @@ describe('`compile` of nested prefixes', () => {
     checkSame(given, compile(given), 5_000);
   });
 
-  test('gives a source one list if two groups contain the source in several overlapping prefixes', () => {
+  test('writes one source interval if two groups contain the same addresses in several overlapping prefixes', () => {
     const sources = ['10.0.0.0/24', '10.0.0.0/24', '10.0.0.0/25', '10.0.0.128/25'];
     const given = policy([group(sources, [rule({ protocol: 6 })]), group(sources, [rule({ protocol: 17 })])]);
     expect(listing(compile(given)).split('\n').slice(1, 7)).toEqual([

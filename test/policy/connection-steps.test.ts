@@ -42,7 +42,7 @@ const verdictOf = (steps: readonly Step[], of: TlsFacts): string => {
 };
 
 describe('`StepFinder.stepsOf` for a connection', () => {
-  test('returns as first step the rule or default that the reference evaluator selects for the packet', () => {
+  test('returns a first step with the verdict and the audit mode that the reference evaluator gives', () => {
     const random = new Random(seedOf(6_001));
     for (let round = 0; round < 60; round++) {
       const generated = generatePolicy(random, { groups: 4, rules: 5 });
@@ -60,7 +60,7 @@ describe('`StepFinder.stepsOf` for a connection', () => {
     }
   });
 
-  test('gives the same verdict as the compiled program if the policy has no rule with TLS or hostname matchers', () => {
+  test('reads only the compiled program, and returns a first step with the verdict of the reference evaluator if no rule has TLS or a hostname', () => {
     const random = new Random(seedOf(6_002));
     for (let round = 0; round < 40; round++) {
       const generated = generatePolicy(random, { groups: 4, rules: 5, tls: false, hostnames: false });
@@ -78,7 +78,7 @@ describe('`StepFinder.stepsOf` for a connection', () => {
     }
   });
 
-  test('includes a deny rule with a hostname and omits an allow rule with a hostname while the grants are unknown', () => {
+  test('returns a deny rule with a hostname and omits an allow rule with a hostname while the grants are unknown', () => {
     const hostname = { kind: 'exact', labels: ['api', 'test'], text: 'api.test' } as const;
     const named = (action: 'allow' | 'deny') =>
       finderOf(policy([group(['0.0.0.0/0'], [rule({ id: 'named', action, hostname }), rule({ id: 'rest' })])]));
@@ -98,19 +98,19 @@ describe('`decideConnection`', () => {
   test.each<[string, readonly Rule[], TlsFacts, string]>([
     ['a matching server name', [tlsRule('tls', sni)], facts(hello('good.test')), 'allow tls matched'],
     [
-      'another server name, which an allow does not match',
+      'another server name, which the allow rule does not match',
       [tlsRule('tls', sni)],
       facts(hello('other.test')),
       'deny policy_default matched',
     ],
     [
-      'no server name, which an allow does not match',
+      'no server name, which the allow rule does not match',
       [tlsRule('tls', sni)],
       facts(hello(null)),
       'deny policy_default matched',
     ],
     [
-      'no server name, which a deny matches',
+      'no server name, which the deny rule matches',
       [tlsRule('tls', sni, { action: 'deny' }), rule()],
       facts(hello(null)),
       'deny tls unknown',
@@ -122,20 +122,20 @@ describe('`decideConnection`', () => {
       'deny policy_default matched',
     ],
     [
-      'no TLS, which an allow does not match',
+      'bytes that are no TLS, which the allow rule does not match',
       [tlsRule('tls', {}), rule({ id: 'rest' })],
       facts(NO_TLS),
       'allow rest matched',
     ],
     [
-      'no TLS, which a deny matches',
+      'bytes that are no TLS, which the deny rule matches',
       [tlsRule('tls', {}, { action: 'deny' }), rule()],
       facts(NO_TLS),
       'deny tls unknown',
     ],
-    ['no TLS and an allow under audit', [tlsRule('tls', {}, { mode: 'audit' })], facts(NO_TLS), 'audit tls unknown'],
+    ['no TLS, allow rule in audit mode', [tlsRule('tls', {}, { mode: 'audit' })], facts(NO_TLS), 'audit tls unknown'],
     [
-      'a deny under audit',
+      'a deny rule in audit mode',
       [tlsRule('tls', sni, { action: 'deny', mode: 'audit' })],
       facts(hello('good.test')),
       'audit tls matched',
@@ -147,7 +147,7 @@ describe('`decideConnection`', () => {
       'needs_certificate',
     ],
     [
-      'a hidden certificate, denied by default',
+      'a hidden certificate, which the rule denies by default',
       [tlsRule('tls', { server_cn: ['x'] })],
       facts(hello('a.test'), { kind: 'hidden', by: 'tls13' }),
       'deny tls hidden',
@@ -160,7 +160,7 @@ describe('`decideConnection`', () => {
     ],
     ['an intercept rule', [tlsRule('tls', { mode: 'intercept', http: {} })], facts(hello('a.test')), 'intercept'],
     [
-      'no TLS and an intercept rule',
+      'bytes that are no TLS and an intercept rule',
       [tlsRule('tls', { mode: 'intercept', http: {} }), rule({ id: 'rest' })],
       facts(NO_TLS),
       'allow rest matched',

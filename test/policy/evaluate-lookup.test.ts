@@ -17,7 +17,7 @@ function decides(given: Rule): boolean {
   );
 }
 
-describe('`evaluateLookup`', () => {
+describe('`evaluateLookup` (the decision on a DNS query)', () => {
   test('returns the verdict of the first rule that applies to the source and to the queried name', () => {
     const given = policy([
       group(['10.0.0.2'], [rule({ action: 'deny' })]),
@@ -34,7 +34,7 @@ describe('`evaluateLookup`', () => {
     });
   });
 
-  test('returns the default action of a group if no rule of the group decides the lookup', () => {
+  test('returns the default action of a group if no rule of the group decides the DNS query', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: OTHER })], { defaultAction: 'deny', mode: 'audit' })]);
     expect(lookup(given)).toEqual({
       rank: 1,
@@ -44,7 +44,7 @@ describe('`evaluateLookup`', () => {
     });
   });
 
-  test('returns the default of the policy if no group decides the lookup', () => {
+  test('returns the default of the policy if no group decides the DNS query', () => {
     expect(lookup(policy([group(['10.0.0.2'], [rule()])]))).toEqual({
       rank: 1,
       place: { kind: 'policy_default' },
@@ -86,7 +86,7 @@ describe('`evaluateLookup` of api.example.com with one allow rule', () => {
     ['for ICMP', rule({ protocol: 1 }), false],
     ['for any protocol, with ICMP types', rule({ icmpTypes: [8] }), false],
     ['for SCTP', rule({ protocol: 132 }), false],
-  ])('a rule %s decides a lookup %#', (_name, given, wanted) => {
+  ])('returns whether an allow rule %s decides the DNS query (row %#)', (_name, given, wanted) => {
     expect(decides(given)).toBe(wanted);
   });
 });
@@ -104,7 +104,7 @@ describe('`evaluateLookup` of api.example.com with one deny rule', () => {
     ['with source ports', rule({ from: ['1'] }), false],
     ['with ICMP codes', rule({ icmpCodes: [1] }), false],
     ['with a TLS block', rule({ tls: {} }), false],
-  ])('a rule %s decides a lookup %#', (_name, given, wanted) => {
+  ])('returns whether a deny rule %s decides the DNS query (row %#)', (_name, given, wanted) => {
     expect(decides({ ...given, action: 'deny' })).toBe(wanted);
   });
 });

@@ -53,7 +53,7 @@ describe('the reference evaluator', () => {
     });
   });
 
-  test('skips groups that do not contain the source, and still counts the ranks of their rules', () => {
+  test('skips groups that do not contain the source, and counts the rules and defaults of these groups in the rank', () => {
     const given = policy([
       group(['10.0.0.2'], [rule(), rule()], { defaultAction: 'allow' }),
       group(['10.0.0.1'], [rule({ action: 'deny' })]),
@@ -75,7 +75,7 @@ describe('the reference evaluator', () => {
     expect(decide(given, packet()).place).toEqual({ kind: 'rule', group: 2, rule: 0 });
   });
 
-  test('stops at the default action of a group, even if the group has no rules', () => {
+  test('returns the default action of a group as decision, even if the group has no rules', () => {
     const given = policy([
       group(['10.0.0.1'], [], { defaultAction: 'allow' }),
       group(['10.0.0.1'], [rule({ action: 'deny' })]),
@@ -116,7 +116,7 @@ describe('the reference evaluator', () => {
         { kind: 'rule', group: 0, rule: 1 },
         'deny',
       ],
-      ['denies only packets that the rule matches', pods([deny]), other, byAll, 'allow'],
+      ['does not apply a deny rule to a packet that the rule does not match', pods([deny]), other, byAll, 'allow'],
       [
         'applies a default action deny to every source',
         pods([rule()], { defaultAction: 'deny' }),
@@ -125,49 +125,49 @@ describe('the reference evaluator', () => {
         'deny',
       ],
       [
-        'audits a deny under audit',
+        'gives the verdict audit if the deny rule is in audit mode',
         pods([{ ...deny, mode: 'audit' }]),
         packet(),
         { kind: 'rule', group: 0, rule: 0 },
         'audit',
       ],
       [
-        'audits the default of an audited group',
+        'gives the verdict audit for the default action deny if the group is in audit mode',
         pods([], { mode: 'audit', defaultAction: 'deny' }),
         packet(),
         { kind: 'group_default', group: 0 },
         'audit',
       ],
       [
-        'redirects for a deny rule with a TLS block',
+        'gives the verdict redirect for a deny rule with a TLS block',
         pods([rule({ tls: {} }), rule({ action: 'deny', tls: {} })]),
         packet(),
         { kind: 'rule', group: 0, rule: 1 },
         'redirect',
       ],
       [
-        'allows static sources',
+        'applies an allow rule to the static sources of the group',
         pods([rule(), deny], {}, ['10.0.0.0/8']),
         packet(),
         { kind: 'rule', group: 0, rule: 0 },
         'allow',
       ],
       [
-        'keeps the order of the rules for static sources',
+        'applies to a static source the first rule that matches',
         pods([deny, rule()], {}, ['10.0.0.0/8']),
         packet(),
         { kind: 'rule', group: 0, rule: 0 },
         'deny',
       ],
       [
-        'denies sources other than the static ones',
+        'applies a deny rule to sources other than the static sources',
         pods([rule(), deny], {}, ['10.0.0.0/8']),
         elsewhere,
         { kind: 'rule', group: 0, rule: 1 },
         'deny',
       ],
       [
-        'allows no sources other than the static ones',
+        'applies neither an allow rule nor a default action allow to sources other than the static sources',
         pods([rule()], { defaultAction: 'allow' }, ['10.0.0.0/8']),
         elsewhere,
         byAll,
@@ -184,7 +184,7 @@ describe('the reference evaluator', () => {
       );
     });
 
-    test('denies lookups from every source by a deny rule, and allows no lookup by an allow rule', () => {
+    test('applies a deny rule to the DNS queries of every source, and an allow rule to no DNS query', () => {
       const named = (action: Action) => rule({ action, hostname: API });
       const placeOf = (rules: readonly Rule[]) => {
         const given = pods(rules);
@@ -221,7 +221,7 @@ describe('the mode of a rule or default', () => {
     });
   });
 
-  test('a default action has the mode of its group', () => {
+  test('gives the verdict audit for the default action deny of a group in audit mode', () => {
     const given = policy([group(['10.0.0.1'], [], { mode: 'audit', defaultAction: 'deny' })]);
     expect(decide(given, packet()).verdict).toBe('audit');
   });

@@ -15,7 +15,7 @@ const API: HostnamePattern = { kind: 'exact', labels: ['api', 'example', 'com'],
 const OTHER: HostnamePattern = { kind: 'exact', labels: ['other', 'example'], text: 'other.example' };
 
 describe('`explain`', () => {
-  test('says that the source port was assumed only if the source port can change the decision', () => {
+  test('adds "source port 0 was assumed" to the reason only if another source port can change the decision', () => {
     const reasonOf = (...rules: ReturnType<typeof rule>[]) =>
       explain(policy([group(['10.0.0.0/8'], rules)]), { packet: packet({ sourcePort: 0 }), sourcePortAssumed: true })
         .reason;
@@ -28,7 +28,7 @@ describe('`explain`', () => {
     );
   });
 
-  test('returns for each group and rule, up to the deciding rule, the reason why the group or rule matched or did not match', () => {
+  test('returns, for each group and rule up to the deciding rule, why the group or rule matched or did not match', () => {
     const given = policy([
       group(['172.16.0.0/12'], [rule()], { id: 'elsewhere' }),
       group([], [rule({ id: 'any' }), rule({ id: 'ssh', action: 'deny', ports: ['22'] })], {
@@ -124,7 +124,7 @@ describe('`explain`', () => {
     });
   });
 
-  test('assumes that the destination is granted for the hostname in the question', () => {
+  test('treats the destination as granted for the hostname that the question names', () => {
     const given = policy([group(['10.0.0.1'], [rule({ id: 'api', hostname: API })], { id: 'office' })]);
     expect(explain(given, { packet: packet(), hostname: 'api.example.com' }).rule).toBe('api');
     expect(explain(given, { packet: packet(), hostname: 'other.example' }).walk).toEqual([
@@ -140,19 +140,19 @@ describe('`explain`', () => {
 
   test.each<[string, Partial<Rule>, ConnectionFacts, Partial<ExplainNode>, string, string, readonly string[]]>([
     ['a rule for any TLS', { tls: {} }, {}, {}, 'allow', 'office/tls', []],
-    ['a matching server name', { tls: { sni: ['a.test'] } }, { sni: 'A.test.' }, {}, 'allow', 'office/tls', []],
-    ['another server name', { tls: { sni: ['a.test'] } }, { sni: 'b.test' }, {}, 'deny', 'null/null', []],
-    ['no server name', { tls: { sni: ['a.test'] } }, {}, {}, 'deny', 'null/null', ['sni']],
-    ['no server name and a deny', { action: 'deny', tls: { sni: ['a.test'] } }, {}, {}, 'deny', 'office/tls', ['sni']],
-    ['an audited deny', { action: 'deny', mode: 'audit', tls: {} }, {}, {}, 'audit', 'office/tls', []],
-    ['no service plane', { tls: {} }, {}, { plane: 'absent' }, 'deny', 'office/tls', []],
-    ['no service plane, under audit', { mode: 'audit', tls: {} }, {}, { plane: 'absent' }, 'audit', 'office/tls', []],
-    ['metadata without a CA', { tls: {} }, {}, { plane: 'no_ca' }, 'allow', 'office/tls', []],
-    ['intercept without a CA', { tls: HTTP }, get('/v1/a'), { plane: 'no_ca' }, 'deny', 'office/tls', []],
-    ['a matching request', { tls: HTTP }, get('/v1/a'), {}, 'allow', 'office/tls', []],
-    ['a request that does not match', { tls: HTTP }, get('/v2'), {}, 'deny', 'null/null', []],
+    ['a server name that matches', { tls: { sni: ['a.test'] } }, { sni: 'A.test.' }, {}, 'allow', 'office/tls', []],
+    ['a different server name', { tls: { sni: ['a.test'] } }, { sni: 'b.test' }, {}, 'deny', 'null/null', []],
+    ['an allow rule, no SNI given', { tls: { sni: ['a.test'] } }, {}, {}, 'deny', 'null/null', ['sni']],
+    ['a deny rule, no SNI given', { action: 'deny', tls: { sni: ['a.test'] } }, {}, {}, 'deny', 'office/tls', ['sni']],
+    ['a deny rule in audit mode', { action: 'deny', mode: 'audit', tls: {} }, {}, {}, 'audit', 'office/tls', []],
+    ['a TLS rule while no service plane runs', { tls: {} }, {}, { plane: 'absent' }, 'deny', 'office/tls', []],
+    ['audit mode, no service plane', { mode: 'audit', tls: {} }, {}, { plane: 'absent' }, 'audit', 'office/tls', []],
+    ['a TLS rule while the node has no CA', { tls: {} }, {}, { plane: 'no_ca' }, 'allow', 'office/tls', []],
+    ['an intercept rule without a node CA', { tls: HTTP }, get('/v1/a'), { plane: 'no_ca' }, 'deny', 'office/tls', []],
+    ['an HTTP request that matches the intercept rule', { tls: HTTP }, get('/v1/a'), {}, 'allow', 'office/tls', []],
+    ['an HTTP request that does not match the intercept rule', { tls: HTTP }, get('/v2'), {}, 'deny', 'null/null', []],
     [
-      'a question without a request',
+      'an intercept rule and a question without an HTTP request',
       { tls: HTTP },
       { sni: 'a.test' },
       {},
@@ -161,7 +161,7 @@ describe('`explain`', () => {
       ['http.method', 'http.path'],
     ],
     [
-      'a request for another host',
+      'an HTTP request whose host is not the server name',
       { tls: HTTP },
       { sni: 'a.test', http: { host: 'b.test' } },
       {},
@@ -169,9 +169,9 @@ describe('`explain`', () => {
       'office/tls',
       [],
     ],
-    ['a grant', { hostname: API }, {}, { granted: ['api.example.com'] }, 'allow', 'office/tls', []],
-    ['no grant', { hostname: API }, {}, {}, 'deny', 'null/null', []],
-    ['unknown grants', { hostname: API }, {}, { granted: null }, 'deny', 'null/null', ['grants']],
+    ['a granted destination', { hostname: API }, {}, { granted: ['api.example.com'] }, 'allow', 'office/tls', []],
+    ['a destination that is not granted', { hostname: API }, {}, {}, 'deny', 'null/null', []],
+    ['unknown grants of a hostname rule', { hostname: API }, {}, { granted: null }, 'deny', 'null/null', ['grants']],
     ['a packet to the node itself', { action: 'deny' }, {}, { own: [packet().destination] }, 'allow', 'null/null', []],
     [
       'Encrypted Client Hello',
@@ -182,8 +182,8 @@ describe('`explain`', () => {
       'null/null',
       [],
     ],
-    ['bytes that are no TLS', { tls: {} }, { tls: { hello: 'not_tls' } }, {}, 'deny', 'null/null', []],
-    ['no TLS and a deny', { action: 'deny', tls: {} }, { tls: { hello: 'not_tls' } }, {}, 'deny', 'office/tls', []],
+    ['no TLS, an allow rule', { tls: {} }, { tls: { hello: 'not_tls' } }, {}, 'deny', 'null/null', []],
+    ['no TLS, a deny rule', { action: 'deny', tls: {} }, { tls: { hello: 'not_tls' } }, {}, 'deny', 'office/tls', []],
     [
       'a trusted certificate',
       CN,
@@ -203,7 +203,7 @@ describe('`explain`', () => {
       [],
     ],
     [
-      'a certificate of unknown trust',
+      'a certificate whose trust the question does not state',
       CN,
       { tls: { server_cn: 'a', version: '1.2' } },
       {},
@@ -213,7 +213,7 @@ describe('`explain`', () => {
     ],
     ['a dataplane that does not run', {}, {}, { dataplane: 'away' }, 'allow', 'office/tls', ['dataplane']],
     [
-      'a packet of a node that polices itself',
+      'a packet that the node sends while the node polices its own packets',
       {},
       {},
       { own: [packet().source], policesNode: true },
@@ -222,7 +222,7 @@ describe('`explain`', () => {
       [],
     ],
     [
-      'TLS of a node that polices itself',
+      'a TLS connection that the node opens while the node polices its own packets',
       { tls: {} },
       {},
       { own: [packet().source], policesNode: true },
@@ -230,7 +230,7 @@ describe('`explain`', () => {
       'office/tls',
       [],
     ],
-  ])('returns the same decision as the node in the case of %s', (_, given, question, node, verdict, by, unknown) => {
+  ])('returns decision, deciding rule and unknown facts for %s', (_, given, question, node, verdict, by, unknown) => {
     const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', ...given })], { id: 'office' })]);
     const explained = explain(all, { packet: packet(), connection: question, node: { ...NODE, ...node } });
     expect([`${explained.source_group}/${explained.rule}`, explained.unknown]).toEqual([by, unknown]);
@@ -258,10 +258,10 @@ describe('`explain`', () => {
       RegExp,
     ]
   >([
-    ['the interface of the route to the source', {}, 'lan0', strict, 'deny', 'deny', [], /default_policy/],
-    ['no interface', {}, undefined, strict, 'deny', 'deny', [], /default_policy/],
+    ['arrival by the interface of the route to the source', {}, 'lan0', strict, 'deny', 'deny', [], /default_policy/],
+    ['a question without an interface', {}, undefined, strict, 'deny', 'deny', [], /default_policy/],
     [
-      'another interface, with reverse_path strict',
+      'a packet that arrives by another interface, with reverse_path strict',
       {},
       'wan0',
       strict,
@@ -271,7 +271,7 @@ describe('`explain`', () => {
       /arrive by lan0, and not by wan0: .* spoofed_source$/,
     ],
     [
-      'another interface, with reverse_path loose',
+      'a packet that arrives by another interface, with reverse_path loose',
       {},
       'wan0',
       { ...strict, reversePath: 'loose' },
@@ -281,7 +281,7 @@ describe('`explain`', () => {
       /default_policy/,
     ],
     [
-      'an interface that is not policed',
+      'a packet that arrives by an interface without policy',
       {},
       'dmz0',
       strict,
@@ -291,7 +291,7 @@ describe('`explain`', () => {
       /dataplane.interfaces does not name it/,
     ],
     [
-      'a source behind an interface that is not policed',
+      'a source whose route leads to an interface without policy',
       {},
       undefined,
       dmz,
@@ -301,7 +301,7 @@ describe('`explain`', () => {
       /dmz0, which is not policed/,
     ],
     [
-      'a source without a route',
+      'a source to which the node has no route',
       {},
       undefined,
       { ...strict, arrival: { ...lan, by: 'nowhere' } },
@@ -311,7 +311,7 @@ describe('`explain`', () => {
       /no route/,
     ],
     [
-      'routes that depend on more than the address',
+      'a node whose routes depend on more than the destination address',
       {},
       undefined,
       { ...strict, arrival: { ...lan, by: 'unknown' } },
@@ -320,9 +320,9 @@ describe('`explain`', () => {
       ['interface'],
       /default_policy/,
     ],
-    ['a diverted lookup', lookup, undefined, { diverts: 'proxy' }, 'allow', 'allow', ['query'], /dns.transparent/],
+    ['a diverted DNS query', lookup, undefined, { diverts: 'proxy' }, 'allow', 'allow', ['query'], /dns.transparent/],
     [
-      'a diverted lookup while no proxy runs',
+      'a DNS query that the datapath diverts while no DNS proxy runs',
       lookup,
       undefined,
       { diverts: 'absent' },
@@ -331,9 +331,9 @@ describe('`explain`', () => {
       [],
       /dns_proxy_absent$/,
     ],
-    ['a lookup that is not diverted', lookup, undefined, {}, 'deny', 'deny', [], /default_policy/],
+    ['a DNS query that the datapath does not divert', lookup, undefined, {}, 'deny', 'deny', [], /default_policy/],
     [
-      'a lookup sent to the node',
+      'a DNS query sent to the node',
       lookup,
       undefined,
       { diverts: 'proxy', own: [packet().destination] },
@@ -342,10 +342,10 @@ describe('`explain`', () => {
       [],
       /police_local/,
     ],
-    ['no dataplane', {}, undefined, { dataplane: 'absent' }, 'deny', 'allow', [], /no dataplane section/],
+    ['a node without a dataplane', {}, undefined, { dataplane: 'absent' }, 'deny', 'allow', [], /no dataplane section/],
     ['an open flow', {}, undefined, { flow }, 'allow', 'allow', [], /rule r1 of source group old allowed it/],
     [
-      'an open flow under audit',
+      'a packet in an open flow with verdict audit',
       {},
       undefined,
       { flow: { ...flow, verdict: 'audit' } },
@@ -365,7 +365,7 @@ describe('`explain`', () => {
       /^The packet is a reply/,
     ],
     [
-      'an open flow that an older policy decided',
+      'a packet in an open flow that an older policy decided',
       {},
       undefined,
       { flow: { ...flow, isCurrent: false } },
@@ -374,20 +374,20 @@ describe('`explain`', () => {
       [],
       /its next packet is classified again$/,
     ],
-  ])('gives decision and reason for %s', (_, changed, ingress, node, decision, effective, unknown, reason) => {
+  ])('returns decision and reason for %s', (_, changed, ingress, node, decision, effective, unknown, reason) => {
     const given = { packet: packet(changed), ingress, node: { ...NODE, ...node } };
     const explained = explain(policy([]), given);
     expect(explained.reason).toMatch(reason);
     expect([explained.decision, explained.effective_action, explained.unknown]).toEqual([decision, effective, unknown]);
   });
 
-  test.each(['127.0.0.1', '127.255.255.255'])('denies packets from and to the loopback address %s', (loopback) => {
+  test.each(['127.0.0.1', '127.255.255.255'])('returns deny from and to the loopback address %s', (loopback) => {
     const all = policy([group(['0.0.0.0/0'], [rule()])]);
     expect(explain(all, { packet: packet({ source: loopback }) }).decision).toBe('deny');
     expect(explain(all, { packet: packet({ destination: loopback }) }).decision).toBe('deny');
   });
 
-  test('returns for a lookup the reason why each rule does not decide the lookup', () => {
+  test('returns for a DNS query the reason why each rule does not decide the query', () => {
     const given = policy(
       [
         group(
@@ -438,7 +438,7 @@ describe('`explain`', () => {
     });
   });
 
-  test('returns the same decision and the same last step as the reference evaluator for random packets', () => {
+  test('returns the same decision and the same last step as the reference evaluator for random packets and DNS queries', () => {
     const seed = seedOf(4242);
     for (let number = 0; number < 100; number++) {
       const random = new Random(seed + number);

@@ -47,7 +47,7 @@ describe('the generator of random policies', () => {
 });
 
 describe('`shrink`', () => {
-  test('removes the groups, sources, rules and matchers without which the packet still fails', () => {
+  test('removes groups, sources, rules and matchers while `fails` stays true without them', () => {
     const needed = rule({ id: 'needed', protocol: 6, ports: ['443'] });
     const bulky = policy([
       group(['10.0.0.0/8'], [rule({ protocol: 17 })], { defaultAction: undefined }),

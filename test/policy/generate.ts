@@ -7,8 +7,8 @@ export type GenerateOptions = {
   readonly groups?: number;
   readonly rules?: number;
   /**
-   * Whether generated rules may have a `tls` block, and whether they may have a `hostname`. The default of
-   * both options is true.
+   * Generated rules have a `tls` block only if `tls` is true, and a `hostname` only if `hostnames` is true.
+   * The default of both options is true.
    */
   readonly tls?: boolean;
   readonly hostnames?: boolean;
@@ -109,8 +109,8 @@ function generateRange(random: Random): Range {
 }
 
 /**
- * Returns a function that generates packets whose fields are the bounds of the policy's matchers, or just
- * outside the bounds.
+ * Returns a function that generates packets. Most fields have a value at a bound of the policy's matchers, or
+ * one below or above the bound.
  */
 export function packetGenerator(random: Random, policy: Policy): () => Packet {
   const rules = policy.groups.flatMap((group) => group.rules);

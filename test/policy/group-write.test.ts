@@ -147,10 +147,10 @@ describe('`putGroup` and `deleteGroup`', () => {
   test.each<[string, unknown, string[]]>([
     ['an id that differs from the path', { ...wan, id: 'lan' }, ['id_mismatch /id']],
     ['a mode in the envelope form', { ...wan, mode: 'audit' }, ['mode_not_allowed /mode']],
-    ['no sources', { id: 'wan', sources: {} }, ['empty_sources /sources']],
-    ['a list', [wan], ['invalid_type ']],
+    ['a group without sources', { id: 'wan', sources: {} }, ['empty_sources /sources']],
+    ['a body that is a JSON array', [wan], ['invalid_type ']],
     [
-      'several problems, reported all at once',
+      'a group with three problems, and reports all three',
       { ...wan, rules: [lan.rules[0], { ...lan.rules[0], action: 'drop' }], other: 1 },
       ['unknown_field /other', 'duplicate_id /rules/1/id', 'invalid_action /rules/1/action'],
     ],

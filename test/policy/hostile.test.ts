@@ -143,7 +143,7 @@ describe('`readPolicy` of a malicious body', () => {
     expect(readPolicy(JSON.stringify(complete), context)).toMatchObject({ ok: true });
   });
 
-  it('returns only known codes and does not change Object.prototype if any value of the policy is replaced', () => {
+  it('returns only documented problem and warning codes, and does not change Object.prototype, if one value of the policy is replaced', () => {
     fc.assert(
       fc.property(fc.constantFrom(...places), fc.oneof(unexpectedValues, fc.json({ maxDepth: 3 })), (place, text) => {
         const read = readPolicy(textWith(place, text), context);
@@ -168,7 +168,7 @@ describe('`readPolicy` of a malicious body', () => {
     );
   });
 
-  it('rejects an additional field in any object, with a pointer to the field', () => {
+  it('rejects an unknown field in each object of the policy, with a pointer to the field', () => {
     const objects = places.filter((place) => {
       let value: unknown = complete;
       for (const step of place) value = (value as Record<string | number, unknown>)[step];
@@ -194,7 +194,7 @@ describe('`readPolicy` of a malicious body', () => {
     }
   });
 
-  it('rejects a policy text that ends after any smaller number of characters', () => {
+  it('rejects a policy text that is cut off at any position', () => {
     const text = JSON.stringify(complete);
     for (let length = 0; length < text.length; length++) {
       expect(readPolicy(text.slice(0, length), context)).toMatchObject({ ok: false, code: 'invalid_body' });

@@ -157,7 +157,7 @@ describe('the HTTP block of a rule', () => {
     expect(decisionsFor(config, differs)).toEqual(decisions(matches, matches));
   });
 
-  it('does not match as an allow and matches as a deny if a text is too long for an expression', () => {
+  it('if a path, query value or header is too long for a regular expression, an allow rule does not match and a deny rule matches', () => {
     const long = {
       path: `/${'a'.repeat(8_192)}`,
       query: `a=${'a'.repeat(8_193)}`,
@@ -267,14 +267,14 @@ describe('`matchRequest`', () => {
     );
   });
 
-  it('`normalPath` returns the same path as the reference implementation for random paths', () => {
+  it('`normalPath` returns the same path as the reference implementation for random paths that are not ambiguous', () => {
     fc.assert(
       fc.property(path, (sent) => isAmbiguousPath(sent) || normalPath(sent) === plainPath(sent)),
       { numRuns: 5_000 },
     );
   });
 
-  it('matches as a deny every request that the same block matches as an allow', () => {
+  it('matches for a deny rule every request that the same HTTP block matches for an allow rule', () => {
     fc.assert(
       fc.property(
         config,

@@ -10,7 +10,7 @@ const regex = (text: string): PathConfig => ({ regex: text });
  * whether a deny rule does.
  */
 export const PATHS: readonly (readonly [config: PathConfig, path: string, allow: boolean, deny: boolean])[] = [
-  // Request paths without special characters, for exact and prefix matchers.
+  // Request paths without special characters, for exact, prefix and regex matchers.
   [exact('/a'), '/a', true, true],
   [exact('/a'), '/a/', false, false],
   [exact('/a/'), '/a', false, false],
@@ -61,7 +61,7 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [prefix('/a..b'), '/a..b', true, true],
   [regex('^/private'), '/x/../private', false, true],
   [regex('^/public/[^/]+$'), '/public/..', false, true],
-  // Paths with percent-encoded characters that need no encoding.
+  // Paths or path matchers with percent-encoded characters.
   [prefix('/private'), '/%70rivate', false, true],
   [prefix('/private'), '/pr%69v%61te', false, true],
   [prefix('/private'), '/%50rivate', false, false],
@@ -130,8 +130,8 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [exact('/a'), '/a%3bx', false, false],
   [exact('/a;x'), '/a%3bx', false, false],
   [regex('^/private$'), '/private;x', false, true],
-  // Paths that servers interpret differently. An allow rule does not match an ambiguous path, and a deny rule
-  // matches the path.
+  // Paths that servers may interpret differently. An allow rule does not match such a path, and a deny rule
+  // matches it. The paths that both rules match are similar, but unambiguous.
   [prefix('/'), '/a%2fb', false, true],
   [prefix('/'), '/a%2Fb', false, true],
   [prefix('/'), '/a%5cb', false, true],

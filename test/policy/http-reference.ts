@@ -3,9 +3,9 @@ import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/polic
 import type { Action } from '#contracts/policy-model.js';
 
 /**
- * The result of the reference implementation of D24, which uses JavaScript regular expressions and is slow. A
- * matcher that cannot be decided gives `unknown`. At the end an `unknown` becomes no match for an allow and a
- * match for a deny (D19a).
+ * The answer of one matcher in `referenceJudge`, the slow reference implementation of D24. `unknown` means
+ * that the matcher cannot be decided for this request. A request whose answer is `unknown` matches a deny
+ * rule, and does not match an allow rule (D19a).
  */
 type Answer = 'yes' | 'no' | 'unknown';
 
@@ -67,8 +67,8 @@ function escapedPath(path: string): string {
 }
 
 /**
- * Applies each rewriting step of path normalisation to the whole path, one step after the other. `normalPath`
- * does all steps in one pass.
+ * Reference for `normalPath`, which normalises a path in one pass. This function applies each rewriting step
+ * to the whole path before the next step.
  */
 export function plainPath(path: string): string {
   if (!path.startsWith('/')) return path;

@@ -44,7 +44,7 @@ describe('IPv4 parsers and formatters', () => {
     );
   });
 
-  it('`lastAddress` and `containsPrefix` agree with the arithmetic of the address ranges', () => {
+  it('`lastAddress` returns the last address of a prefix, and `containsPrefix` returns whether one prefix contains all addresses of the other', () => {
     fc.assert(
       fc.property(address, length, address, length, (a, aBits, b, bBits) => {
         const outer = { address: mask(a, aBits), length: aBits };

@@ -81,7 +81,7 @@ describe('`lint`', () => {
     expect(found).toEqual(shadowed ? ['shadowed /1'] : []);
   });
 
-  it('does not report a rule as shadowed by an earlier rule for the same packets if the later rule decides DNS lookups', () => {
+  it('does not report a rule as shadowed by an earlier rule for the same packets if only the later rule decides DNS queries', () => {
     const web = { proto: 'tcp', dst_ports: [443] };
     expect(ruleLines([rule('deny', web), rule('allow', { ...web, dns_hostname: 'a.test' })])).toEqual([]);
     expect(ruleLines([rule('deny', web), rule('allow', web)])).toEqual([]);
@@ -162,7 +162,7 @@ describe('`lint`', () => {
     expect(lines({ source_groups: [wide, group('x', [web], dynamic)] })).toEqual([]);
   });
 
-  it('reports a group as unreachable if earlier groups together decide all packets from its sources', () => {
+  it('reports a group as unreachable if earlier groups together decide all packets from the sources of the group', () => {
     const closed = { default_action: 'deny' };
     const groups = [
       group('10.0.0.0/9', [], closed),
@@ -244,7 +244,7 @@ describe('`lint`', () => {
     expect(lines({ source_groups: [group('x', [rule('allow', inspected)], { sources })] }, own)).toEqual([]);
   });
 
-  it('warns about selectors of an integration that is not resolved', () => {
+  it('warns about a selector if the node does not resolve the integration of the selector', () => {
     const kubernetes = ['a', 'b'].map((integration) => ({ integration, node_selector: {} }));
     const document = { source_groups: [group('x', [], { sources: { kubernetes } })] };
     const [a, b] = [0, 1].map((index) => `selector_unresolved /source_groups/0/sources/kubernetes/${index}`);
@@ -266,13 +266,13 @@ describe('`lint`', () => {
       [],
     ],
     [
-      'the deny under audit is shadowed',
+      'the deny in audit mode is shadowed by an earlier rule',
       [rule('deny', { dst_ports: [80, 81] }), rule('deny', { dst_ports: [80], src_ports: [9] }, { mode: 'audit' })],
       {},
       ['shadowed /1'],
     ],
     [
-      'both are under audit',
+      'both denies are in audit mode',
       [rule('deny', { dst_ports: [80] }), rule('deny', { dst_ports: ['80-81'] })],
       { mode: 'audit' },
       ['audit_falls_through /source_groups/0'],
@@ -284,17 +284,17 @@ describe('`lint`', () => {
       ['audit_before_deny /0'],
     ],
     [
-      'an allow is between them',
+      'an allow rule for all packets is between the two denies',
       [rule('deny', { dst_ports: [80] }, { mode: 'audit' }), rule('allow', {})],
       { default_action: 'deny' },
       [],
     ],
-  ])('warns of an audited deny before an enforced deny if both deny a packet: %s', (_, rules, more, expected) => {
+  ])('warns if an enforced deny follows an audit deny of the same packet: %s', (_, rules, more, expected) => {
     const found = lines({ source_groups: [group('10.0.0.0/8', rules, more)] });
     expect(found.map((line) => line.replace('/source_groups/0/rules', ''))).toEqual(expected);
   });
 
-  it('warns about a deny in audit mode before an enforced deny in a later group only if the two groups share sources', () => {
+  it('warns about a deny in audit mode before an enforced deny in a later group only if both groups have common sources', () => {
     const first = group('10.0.0.0/8', [rule('deny', { dst_ports: [80] }, { mode: 'audit' })]);
     const second = (cidr: string) => group(cidr, [rule('deny', { dst_ports: ['1-99'] })]);
     expect(lines({ source_groups: [first, second('10.1.0.0/16')] })).toEqual([
@@ -319,8 +319,8 @@ describe('`lint`', () => {
 
 /**
  * Returns the pointer of the rule or default that decides a packet. The function shares no code with the
- * tested linter, so a common fault cannot hide. `low` and `high` are source and destination port, or ICMP
- * type and code.
+ * tested linter, because the test could not find a fault in shared code. `low` and `high` are source and
+ * destination port, or ICMP type and code.
  */
 function decides(
   policy: ReturnType<typeof normalise>,
@@ -471,7 +471,7 @@ describe('`lint` of a group in audit mode without a default action', () => {
       'the default of /source_groups/1',
     ],
     [
-      'the default of a later group of some of its sources',
+      'the default of a later group that has some of the same sources',
       {
         default_policy: 'allow',
         source_groups: [audited(), { ...last, sources: { ips: ['10.0.0.7'] }, default_action: 'deny' }],
@@ -479,17 +479,17 @@ describe('`lint` of a group in audit mode without a default action', () => {
       'the default of /source_groups/1',
     ],
     [
-      'default_policy behind a group without a default',
+      'default_policy, after a later group without a default action',
       { default_policy: 'deny', source_groups: [audited(), last] },
       'default_policy',
     ],
-  ])('warns that packets of the group reach the enforced deny: %s', (_, document, to) => {
+  ])('warns that packets that match no rule of the group reach an enforced deny: %s', (_, document, to) => {
     expect(found(document)).toEqual([`/source_groups/0 ${to}`]);
   });
 
   it.each<[string, PolicyConfig]>([
-    ['a default of its own', { default_policy: 'deny', source_groups: [audited({ default_action: 'deny' })] }],
-    ['a policy that allows', { default_policy: 'allow', source_groups: [audited()] }],
+    ['a group with a default action', { default_policy: 'deny', source_groups: [audited({ default_action: 'deny' })] }],
+    ['a policy with default_policy allow', { default_policy: 'allow', source_groups: [audited()] }],
     ['an enforced group', { default_policy: 'deny', source_groups: [audited({ mode: 'enforce' })] }],
     [
       'a rule that matches everything',
@@ -500,7 +500,7 @@ describe('`lint` of a group in audit mode without a default action', () => {
       { default_policy: 'deny', source_groups: [audited(), { ...last, default_action: 'allow' }] },
     ],
     [
-      'a later group under audit',
+      'a later group in audit mode',
       { default_policy: 'deny', source_groups: [audited(), { ...last, mode: 'audit', default_action: 'deny' }] },
     ],
   ])('returns no audit_falls_through warning for %s', (_, document) => {

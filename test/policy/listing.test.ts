@@ -16,7 +16,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ['ranks 1', 'sources', '  0.0.0.0-255.255.255.255 list 0', 'lists', '  list 0: default #0 deny'],
   ],
   [
-    'nothing for an empty group',
+    'no list for a group without rules and without a default action',
     policy([group(['10.0.0.0/8'], [])]),
     ['ranks 1', 'sources', '  0.0.0.0-255.255.255.255 list 0', 'lists', '  list 0: default #0 deny'],
   ],
@@ -58,7 +58,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'no rules behind a group with a default',
+    'no rules of later groups for the sources of a group with a default action',
     policy([
       group(['10.0.0.0/24'], [rule({ protocol: 47 })], { defaultAction: 'deny' }),
       group(['10.0.0.0/8'], [rule({ protocol: 50 })]),
@@ -224,7 +224,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'slices for source ports',
+    'source-port maps for rules with source ports',
     policy([
       group(
         ['10.0.0.1'],
@@ -269,7 +269,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'redirected TCP for TLS rules',
+    'the verdict redirect for the TCP packets of TLS rules',
     policy([group(['10.0.0.1'], [rule({ tls: {}, ports: ['443'] }), rule({ tls: {}, mode: 'audit' }), rule()])]),
     [
       'ranks 4',
@@ -292,7 +292,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'hostname rules in leaves of their own',
+    'separate port maps for hostname rules',
     policy([
       group(
         ['10.0.0.1'],
@@ -338,7 +338,7 @@ const cases: [string, Policy, readonly string[]][] = [
     ],
   ],
   [
-    'each list once for sources of several groups',
+    'one list for source ranges that belong to the same groups',
     policy([
       group(['10.0.0.0/24', '10.0.1.0/24', '10.0.9.0/24'], [rule({ protocol: TCP })]),
       group(['10.0.1.128/25', '10.0.9.0/24'], [rule({ protocol: UDP })]),

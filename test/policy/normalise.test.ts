@@ -104,7 +104,7 @@ describe('`normalise` of a policy document', () => {
     ]);
   });
 
-  it('gives each group, rule and default its own mode, or else the mode of its group, of the envelope or of the record', () => {
+  it('takes a missing mode of a rule from the group, and a missing mode of a group or of the policy default from the envelope or the record', () => {
     const document = (mode?: 'audit'): PolicyConfig => ({
       default_policy: 'Allow',
       source_groups: [

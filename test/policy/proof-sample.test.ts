@@ -19,8 +19,8 @@ function packetsOf(sample: ProofSample): Packet[] {
 }
 
 /**
- * Returns the equivalence class of a packet: one bit for each group that contains the source, and one bit for
- * each rule that matches.
+ * Returns the equivalence class of a packet as a text of bits: one bit for each group (1 if the group
+ * contains the source), and one bit for each rule (1 if the rule matches).
  */
 function characteristics({ groups }: Policy, tried: Packet): string {
   return groups
@@ -34,7 +34,7 @@ function characteristics({ groups }: Policy, tried: Packet): string {
 }
 
 describe('the proof sample of a policy', () => {
-  test('expects the verdict words of the reference evaluator', () => {
+  test('contains for each packet the verdict word of the reference evaluator', () => {
     let packets = 0;
     for (let number = 0; number < 60; number++) {
       const size = number % 10 === 0 ? { groups: 3, rules: 200 } : {};
@@ -50,7 +50,7 @@ describe('the proof sample of a policy', () => {
     expect(packets).toBeGreaterThan(50_000);
   });
 
-  test('has, if the sample is complete, a packet of every equivalence class that 3,000 random packets belong to', () => {
+  test('contains a packet of every equivalence class of 3,000 random packets if the sample is complete', () => {
     let complete = 0;
     for (let number = 0; number < 60; number++) {
       const random = new Random(seed + number * 31);
@@ -69,7 +69,7 @@ describe('the proof sample of a policy', () => {
     expect(complete).toBeGreaterThan(50);
   });
 
-  test('has six packets of each equivalence class, and additional packets just outside the bounds of each rule', () => {
+  test('contains six packets of each equivalence class, and additional packets just outside the bounds of each rule', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443'] });
     const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
     // Sources outside the group give 2 classes. Sources of the group give 2 classes for destinations outside
@@ -79,7 +79,7 @@ describe('the proof sample of a policy', () => {
     expect(sample.expected.length).toBe(9 * 6 + 16);
   });
 
-  test('has packets at both ends of the range of each matcher, and just outside both ends', () => {
+  test('contains packets at both ends of the range of each matcher, and just outside both ends', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443-500'] });
     const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
     const packets = packetsOf(sample);
@@ -99,7 +99,7 @@ describe('the proof sample of a policy', () => {
     expect(other).toEqual(one);
   });
 
-  test('has one packet inside each rule, and is marked incomplete, if the policy has too many equivalence classes', () => {
+  test('contains one packet inside each rule, and is marked incomplete, if the policy has too many equivalence classes', () => {
     const rules = Array.from({ length: 5_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, to: [`10.${index >> 8}.${index & 255}.0/24`], ports: [String(index)] }),
     );
@@ -125,7 +125,7 @@ describe('the proof sample of a policy', () => {
     expect(isSorted(insides(descending(1_000), 5).reverse())).toBe(true);
   });
 
-  test('has fewer packets than the policy has rules if each packet takes the reference evaluator long to decide', () => {
+  test('contains fewer packets than the policy has rules if the reference evaluator needs a long time for each packet', () => {
     const rules = Array.from({ length: 10_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, from: [String(index)], ports: ['53'] }),
     );

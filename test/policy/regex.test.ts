@@ -20,7 +20,7 @@ describe('`compileRegex` and `anchorsOf`', () => {
     expect(compileRegex(source, { caseInsensitive: true })).toEqual({ ok: false, code: 'invalid_regex', fault });
   });
 
-  it('`compileRegex` limits an expression to 1,024 bytes of UTF-8, not 1,024 characters', () => {
+  it('`compileRegex` limits a regular expression to 1,024 bytes of UTF-8, not 1,024 characters', () => {
     expect(compileRegex('é'.repeat(512)).ok).toBe(true);
     expect(compileRegex(`${'é'.repeat(512)}a`)).toEqual({
       ok: false,
@@ -29,13 +29,13 @@ describe('`compileRegex` and `anchorsOf`', () => {
     });
   });
 
-  it('`compileRegex` returns an expression that searches anywhere in a text, in linear time', () => {
+  it('`compileRegex` returns a regular expression that searches anywhere in a text, in linear time', () => {
     const compiled = compileRegex('(a+)+$');
     expect(compiled.ok && compiled.regex.test(`${'a'.repeat(5000)}!`)).toBe(false);
     expect(compiled.ok && compiled.regex.test('bbbaaa')).toBe(true);
   });
 
-  it('`compileRegex` caches case-sensitive and case-insensitive expressions separately', () => {
+  it('`compileRegex` caches case-sensitive and case-insensitive regular expressions separately', () => {
     const [plain, either] = [compileRegex('Abc'), compileRegex('Abc', { caseInsensitive: true })];
     expect([plain.ok && plain.regex.test('aBC'), either.ok && either.regex.test('aBC')]).toEqual([false, true]);
   });
@@ -57,12 +57,12 @@ describe('`compileRegex` and `anchorsOf`', () => {
     ['^[|(]$', true, true],
     ['(^a)(b$)', false, false],
     ['^[]|)]$', true, true],
-  ])('`anchorsOf` %s reports an anchor at the start (%s) and at the end (%s)', (source, start, end) => {
+  ])('`anchorsOf` %s reports whether an anchor is at the start (%s) and the end (%s)', (source, start, end) => {
     expect(anchorsOf(source)).toEqual({ start, end });
   });
 });
 
-describe('the limit of compiled regular expressions in a policy', () => {
+describe('`validatePolicy` with the size limits of compiled regular expressions', () => {
   const fault = (sources: readonly string[]) =>
     validatePolicy(
       {
@@ -93,7 +93,7 @@ describe('the limit of compiled regular expressions in a policy', () => {
   ];
   const http = (request: unknown) => ({ tls: { mode: 'intercept', http: { request } } });
 
-  it.each(EVERYWHERE)('rejects one expression above the instruction limit in the field %s', (pointer, match) => {
+  it.each(EVERYWHERE)('rejects a regular expression above the instruction limit in the field %s', (pointer, match) => {
     const problems = (source: string) =>
       validatePolicy(
         {
@@ -112,18 +112,18 @@ describe('the limit of compiled regular expressions in a policy', () => {
     expect(problems('^(x{1000})$')).toEqual([[`/source_groups/0/rules/0/match/${pointer}`, 'regex_too_large']]);
   });
 
-  it('rejects a policy whose expressions together exceed the limit, and stops compiling expressions there', () => {
+  it('rejects a policy whose regular expressions together exceed the limit, and compiles no more regular expressions', () => {
     const large = (count: number, each: string) => Array.from({ length: count }, (_, at) => `^${at}${each}$`);
     expect(fault(large(100, '(x{980})'))).toEqual([]);
     expect(fault(large(110, '(x{980})'))).toEqual(['too_many /source_groups']);
     const started = performance.now();
-    // If `validatePolicy` compiles all 1,000 expressions instead of stopping at the limit, the call below
-    // takes more than a minute.
+    // If `validatePolicy` compiles all 1,000 regular expressions instead of stopping at the limit, the call
+    // below takes more than a minute.
     expect(fault(large(1_000, '\\pL{1000}'.repeat(100)))).toContain('too_many /source_groups');
     expect(performance.now() - started).toBeLessThan(10_000);
   });
 
-  it('does not apply to a policy that is read from the store', () => {
+  it('accepts a regular expression above the limit if the policy is read from the store', () => {
     const stored = {
       form: 'singleton',
       integrations: undefined,
@@ -143,7 +143,7 @@ describe('the limit of compiled regular expressions in a policy', () => {
     expect(validatePolicy(document, stored)).toEqual([]);
   });
 
-  it.each(evilPatterns())('keeps a search of 64 KiB by the expression %j at 50 ms or below', (source, text) => {
+  it.each(evilPatterns())('allows %j only if a search of 64 KiB of text takes at most 50 ms', (source, text) => {
     const compiled = compileRegex(source);
     if (!compiled.ok || compiled.instructions > LIMITS.regexInstructions) return;
     let best = Number.POSITIVE_INFINITY;
@@ -157,7 +157,7 @@ describe('the limit of compiled regular expressions in a policy', () => {
 });
 
 /**
- * Returns 200 pairs of an expression and a text of 64 KiB. In a backtracking engine each search takes
+ * Returns 200 pairs of a regular expression and a text of 64 KiB. In a backtracking engine each search takes
  * exponential or polynomial time.
  */
 function evilPatterns(): (readonly [string, string])[] {

@@ -59,7 +59,7 @@ describe('rule names', () => {
     expect(identities(ruleNamesOf(policy([])))).toEqual(['202152dc12c15324']);
   });
 
-  test('have equal hit identities for equal names in any position', () => {
+  test('keep the hit identities if groups and rules move and the revision of the policy record changes', () => {
     const before = identities(ruleNamesOfRecord(ruleNamesOf(sample), RECORD));
     const [lan, office] = sample.groups;
     if (lan === undefined || office === undefined) throw new Error('no groups');

@@ -89,7 +89,7 @@ export function icmp(icmpType: number, icmpCode = 0): Packet {
   return packet({ protocol: 1, sourcePort: 0, destinationPort: 0, icmpType, icmpCode });
 }
 
-/** Converts a policy document to the model. The document must be valid. */
+/** Converts a policy document, which must be valid, to the policy model. */
 export function normalise(
   document: PolicyConfig,
   { form, mode, fallback }: { readonly form: Form; readonly mode: EnvelopeMode; readonly fallback: Action },

@@ -140,7 +140,7 @@ describe('`matchTlsBlock`', () => {
     expect(asked).toEqual([null, ['mine']]);
   });
 
-  it('throws for an expression that does not compile', () => {
+  it('throws for a regular expression that does not compile', () => {
     expect(() => matchTlsBlock({ sni: '(' }, { hello, certificate: unasked })).toThrow('does not compile');
   });
 });

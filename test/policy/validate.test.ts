@@ -65,7 +65,7 @@ describe('`validatePolicy` of a match', () => {
       ['invalid_address ~/dst_ips/0: Write an IPv4 address such as "192.0.2.7": a network goes into cidrs.'],
     ],
     [
-      'IPv6',
+      'IPv6 networks and IPv6 addresses',
       { dst_cidrs: ['2001:db8::/32'], dst_ips: ['::1'] },
       {},
       [
@@ -105,7 +105,7 @@ describe('`validatePolicy` of a match', () => {
       [`invalid_regex ~/dns_hostname: ${NOT_REGEX}`],
     ],
     [
-      'a long regex',
+      'a regular expression above 1,024 bytes',
       { dns_hostname: `^${'a'.repeat(1024)}` },
       { dns_hostname: `^${'é'.repeat(511)}` },
       ['regex_too_long ~/dns_hostname: Invalid regular expression: longer than 1024 bytes.'],
@@ -256,7 +256,7 @@ describe('`validatePolicy` of a match', () => {
       ['intercept_needs_http ~/tls: The mode intercept needs http: without it there is nothing to match.'],
     ],
     [
-      'metadata matchers under intercept',
+      'metadata matchers in a TLS block with mode intercept',
       {
         tls: {
           mode: 'intercept',
@@ -286,7 +286,7 @@ describe('`validatePolicy` of a match', () => {
       ['http_empty ~/tls/http: http needs request or response.'],
     ],
     [
-      'an empty SNI expression',
+      'an empty regular expression for the SNI',
       { tls: { sni: '' } },
       { tls: { sni: '.' } },
       ['empty_matcher ~/tls/sni: Invalid regular expression: an empty expression matches everything.'],
@@ -328,7 +328,7 @@ describe('`validatePolicy` of a match', () => {
       ['unknown_field ~/tls/sni/prefix: There is no field "prefix" here.'],
     ],
     [
-      'a wrong part of a name object',
+      'a name object whose fields have wrong types',
       { tls: { sni: { exact: 'a', regex: 1 } } },
       { tls: { sni: { exact: ['a'], regex: '1' } } },
       [
@@ -343,7 +343,7 @@ describe('`validatePolicy` of a match', () => {
       ['invalid_type ~/tls/sni: Must be a string or an array or an object, not a number.'],
     ],
     [
-      'an SNI expression that is not valid RE2',
+      'a regular expression for the SNI that is not valid RE2',
       { tls: { sni: 'a(' } },
       { tls: { sni: 'a()' } },
       [`invalid_regex ~/tls/sni: ${NOT_REGEX}`],
@@ -363,7 +363,7 @@ describe('`validatePolicy` of a match', () => {
       ],
     ],
     [
-      'colons in odd places',
+      'a fingerprint with a colon between the two digits of a byte',
       { tls: { fingerprint_sha256: [`a:b${digest.slice(2)}`] } },
       { tls: {} },
       [
@@ -419,7 +419,7 @@ describe('`validatePolicy` of a match', () => {
       [`empty_matcher ~/tls/http/request/path/prefix/0: ${EMPTY_TEXT}`],
     ],
     [
-      'a path expression that is not valid RE2',
+      'a regular expression for the path that is not valid RE2',
       intercept({ path: { regex: 'a(' } }),
       intercept({ path: { regex: 'a' } }),
       [`invalid_regex ~/tls/http/request/path/regex: ${NOT_REGEX}`],
@@ -445,7 +445,7 @@ describe('`validatePolicy` of a match', () => {
       ['empty_matcher ~/tls/http/request/query/key_values_exact/a~1b: An empty list of values matches nothing.'],
     ],
     [
-      'a query expression that is not valid RE2',
+      'a regular expression for a query value that is not valid RE2',
       intercept({ query: { key_values_regex: { a: 'a(' } } }),
       intercept({ query: { key_values_regex: { a: 'a' } } }),
       [`invalid_regex ~/tls/http/request/query/key_values_regex/a: ${NOT_REGEX}`],
@@ -547,43 +547,43 @@ describe('`validatePolicy` of a document', () => {
       ['invalid_value /source_groups/0/mode: Must be "audit" or "enforce".'],
     ],
     [
-      'no sources',
+      'a group without sources',
       groupWith({}),
       groupWith({ kubernetes: [prod] }),
       ['empty_sources /source_groups/0/sources: A source group needs a source: cidrs, ips or kubernetes.'],
     ],
     [
-      'empty lists of sources',
+      'a group with only empty lists of sources',
       groupWith({ cidrs: [], ips: [], kubernetes: [] }),
       groupWith({ cidrs: ['10.0.0.0/8'], ips: [] }),
       ['empty_sources /source_groups/0/sources: A source group needs a source: cidrs, ips or kubernetes.'],
     ],
     [
-      'sources that are all wrong, with one problem only',
+      'sources of a wrong type, with only one problem',
       groupWith({ cidrs: '10.0.0.0/8' }),
       groupWith({ cidrs: ['0.0.0.0/0'] }),
       ['invalid_type /source_groups/0/sources/cidrs: Must be an array, not a string.'],
     ],
     [
-      'a wrong source',
+      'a source address that is a number',
       groupWith({ ips: [167772161] }),
       groupWith({ ips: ['10.0.0.1'] }),
       ['invalid_type /source_groups/0/sources/ips/0: Must be a string, not a number.'],
     ],
     [
-      'both selectors',
+      'a Kubernetes source with both selectors',
       groupWith({ kubernetes: [{ ...prod, pod_selector: {} }] }),
       groupWith({ kubernetes: [prod] }),
       [`selector_count /source_groups/0/sources/kubernetes/0: ${SELECTOR}`],
     ],
     [
-      'no selector',
+      'a Kubernetes source without a selector',
       groupWith({ kubernetes: [{ integration: 'prod' }] }),
       groupWith({ kubernetes: [{ integration: 'prod', pod_selector: {} }] }),
       [`selector_count /source_groups/0/sources/kubernetes/0: ${SELECTOR}`],
     ],
     [
-      'no integration',
+      'a Kubernetes source without an integration',
       groupWith({ kubernetes: [{ pod_selector: {} }] }),
       groupWith({ kubernetes: [prod] }),
       ['required /source_groups/0/sources/kubernetes/0/integration: This field is required.'],
@@ -595,7 +595,7 @@ describe('`validatePolicy` of a document', () => {
       ['unknown_integration /source_groups/0/sources/kubernetes/0/integration: There is no integration named "Prod".'],
     ],
     [
-      'a bad namespace',
+      'an empty namespace',
       groupWith({ kubernetes: [{ integration: 'prod', pod_selector: { namespace: '' } }] }),
       groupWith({ kubernetes: [{ integration: 'prod', pod_selector: { namespace: 'shop' } }] }),
       [
@@ -603,7 +603,7 @@ describe('`validatePolicy` of a document', () => {
       ],
     ],
     [
-      'a bad label',
+      'an invalid label key and an invalid label value',
       groupWith({ kubernetes: [{ integration: 'prod', node_selector: { match_labels: { 'a/b/c': 'x', ok: '-' } } }] }),
       groupWith({
         kubernetes: [{ integration: 'prod', node_selector: { match_labels: { 'a.b/c': '', constructor: 'x' } } }],
@@ -620,7 +620,7 @@ describe('`validatePolicy` of a document', () => {
       ['id', 'action', 'match'].map((field) => `required ${RULE}/${field}: This field is required.`),
     ],
     [
-      'a wrong action',
+      'an unknown action',
       rule({ action: 'reject' }),
       rule({ action: 'Deny' }),
       [`invalid_action ${RULE}/action: action must be "allow" or "deny".`],

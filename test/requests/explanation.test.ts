@@ -28,7 +28,10 @@ async function ports(draftBudgetMs: number): Promise<ExplainPorts> {
 }
 
 const query = { packet: packet(), hostname: `${'a'.repeat(60)}.${'b'.repeat(60)}.${'a'.repeat(60)}.${'b'.repeat(60)}` };
-/** A draft policy whose hostname expressions together have the maximum size that validation accepts. */
+/**
+ * A draft policy whose hostnames are regular expressions that take the evaluator a long time. Validation
+ * accepts the policy.
+ */
 const costly: PolicyConfig = {
   source_groups: [
     {

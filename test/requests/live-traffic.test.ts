@@ -10,7 +10,7 @@ afterEach(stopSystems);
 const HITS = { groups: [], rules: [], unused: undefined, from: 0, limit: 10 };
 const FLOWS = { filter: anyFlow(), after: null, limit: 10 };
 
-describe('hits and flows of the live traffic', () => {
+describe('requests for the hits and flows of the live traffic', () => {
   test('are refused as feature_unavailable if the configuration has no dataplane section', async () => {
     const { system } = await startSystem({ dataplane: null });
     const { traffic } = system;
@@ -19,7 +19,7 @@ describe('hits and flows of the live traffic', () => {
     expect(answers).toEqual([1, 2, 3].map(() => expect.objectContaining(refused)));
   });
 
-  test('are refused until the dataplane runs, and hits also until the first program is in force', async () => {
+  test('are refused until the dataplane runs, and requests for hits also while the datapath returns no hit report', async () => {
     const datapath = fakeDatapath();
     datapath.on.open = () => {
       throw new Error('not now');
@@ -38,7 +38,7 @@ describe('hits and flows of the live traffic', () => {
     expect(await system.traffic.cutFlows(anyFlow())).toEqual({ cut: 3 });
   });
 
-  test('are counted under the identity of the active policy record, also after a restart, and under a fixed identity without an active record', async () => {
+  test('read hit counters that have the identity of the active policy record, also after a restart, and a fixed identity without an active record', async () => {
     const datapath = fakeDatapath();
     const staged: RuleNames[] = [];
     const given = fakeDatapath();

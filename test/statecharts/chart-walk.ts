@@ -4,8 +4,9 @@ import { getShortestPaths } from 'xstate/graph';
 const PROJECTION_SLOTS = new Set(['context', 'input', 'params', 'output']);
 
 /**
- * Returns the paths of functions inside the configuration of a chart. Only functions that compute a context,
- * an input, parameters or an output may be inline, since XState cannot refer to them by name.
+ * Returns the paths of the inline functions that the configuration of a chart must not contain. Only
+ * functions that compute a context, an input, parameters or an output may be inline, since XState cannot
+ * refer to them by name.
  */
 export function inlineBehaviour(machine: AnyStateMachine): string[] {
   const found: string[] = [];
@@ -43,14 +44,14 @@ export type Walk = {
   readonly input?: unknown;
   readonly events: readonly (EventObject & Readonly<Record<string, unknown>>)[];
   /**
-   * Possible outputs of each invoked actor, by its id. For an actor that is not listed, the only output is
-   * `undefined`.
+   * Possible outputs of each invoked actor, by the id of the actor. For an actor that is not listed, the only
+   * output is `undefined`.
    */
   readonly outputs?: Readonly<Record<string, readonly unknown[]>>;
   readonly errors?: Readonly<Record<string, readonly unknown[]>>;
   /**
-   * Returns those parts of the context that guards read. Two snapshots with the same state and the same key
-   * count as one.
+   * Returns those parts of the context that guards read. The walk treats two snapshots with the same state
+   * and the same key as one snapshot.
    */
   readonly key?: (snapshot: AnyMachineSnapshot) => unknown;
   /**
@@ -122,8 +123,8 @@ export function leavesIn(snapshots: readonly AnyMachineSnapshot[]): string[] {
 }
 
 /**
- * Returns one text `event: leaf, leaf` for each public event: the leaf states of the region in which the
- * chart does not handle the event.
+ * Returns a text `event: leaf, leaf` for each public event that the chart ignores somewhere in the region.
+ * The leaves are the leaf states in which the chart ignores the event.
  */
 export function ignored(
   snapshots: readonly AnyMachineSnapshot[],

@@ -20,7 +20,7 @@ for (const [name, walks] of Object.entries(WALKS)) {
     if (machine === undefined) throw new RangeError(`no walk of ${name}`);
     const snapshots = walks.flatMap(reachable);
 
-    test('names all behaviour in its setup instead of writing it inline', () => {
+    test('refers to actions, guards, delays and actors only by name, and has no inline functions for them', () => {
       expect(inlineBehaviour(machine)).toEqual([]);
     });
 

@@ -32,7 +32,7 @@ describe.each([
   ['DNS proxy', dnsProxyChart],
   ['service plane', servicePlaneChart],
 ])('the %s', (_, chart) => {
-  test('listens again without a back-off when the node gets the address that it lacked', async () => {
+  test('listens again without a back-off when an address is added to the node after EADDRNOTAVAIL', async () => {
     const { actor } = failingOnce(chart, Object.assign(new Error(sentence), { code: 'EADDRNOTAVAIL' }));
     await waitFor(actor, (snapshot) => snapshot.matches({ running: 'serving' }));
     actor.stop();

@@ -34,14 +34,14 @@ function startSwap(stageRequest: string | null) {
   return { actor, published, log, ended };
 }
 
-test('the swap flips immediately after the proof if no stage request started it', async () => {
+test('the swap flips the program immediately after the proof if no stage request started the swap', async () => {
   const { published, log, ended } = startSwap(null);
   expect(await ended()).toEqual({ kind: 'flipped', generation: 2, epoch: 7 });
   expect(log).toEqual(['stage', 'prove', 'flip']);
   expect(published).toEqual([{ type: 'program.proved', generation: 2, proof: PROOF }]);
 });
 
-test('after a stage request the swap flips only on a flip request, and first sends swap.committed', async () => {
+test('after a stage request the swap flips the program only on a flip request, and sends swap.committed before the flip', async () => {
   const { actor, published, log, ended } = startSwap('s');
   await waitFor(actor, (snapshot) => snapshot.matches('staged'));
   actor.send({ type: 'program.flip_requested', id: 'f', generation: 2 });

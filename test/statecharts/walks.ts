@@ -123,7 +123,8 @@ const boundedQueue = ({ context }: { context: PolicyContext }) => context.queue.
 export type NamedWalk = Walk & { readonly regions: Readonly<Record<string, string>> };
 
 /**
- * For each chart, by its id: the walks over its states, and the regions that report the condition of a part.
+ * The walks over the states of each chart, by chart id. `regions` maps each region that reports a readiness
+ * check to the name of the check. The key `''` stands for a chart without regions.
  */
 export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
   node: [

@@ -58,7 +58,7 @@ describe('a policy body that is stored as edits', () => {
     }
   });
 
-  test('needs less than a fifteenth of the write volume of the whole text for an edit of 10 bytes', async () => {
+  test('needs less than 1/15 of the written bytes of the whole text for an edit of 10 bytes', async () => {
     const { kv, written } = watched();
     const policies = await loadPolicyStore(kv, noCopy, () => {});
     const random = new Random(7);
@@ -87,7 +87,7 @@ describe('a policy body that is stored as edits', () => {
     expect(parts.length).toBeLessThanOrEqual(4);
   });
 
-  test('is refused with revision_conflict if the edit starts from another revision than the stored revision', async () => {
+  test('is refused with revision_conflict if an edit names another revision than the stored revision', async () => {
     const policies = await loadPolicyStore(createMemoryStore(), noCopy, () => {});
     const code = (put: PolicyPut, generation: number) =>
       policies.commit({ put, generation }).catch((error: StoreError) => error.code);
@@ -112,8 +112,8 @@ describe('the last-good copy of the active policy', () => {
     opened(dataDir, async ({ policies }) => (await policies.active())?.body.toString());
 
   /**
-   * Stores a body of about 320 KB of random text, and then three edits of the body. `grownBy` and `whole` are
-   * file sizes in bytes.
+   * Stores a body of about 320 KB of random text, and then three edits of the body. `whole` is the size of
+   * the last-good file in bytes before the edits, and `grownBy` the number of bytes that the edits add.
    */
   async function edited(dataDir: string): Promise<{ text: string; grownBy: number; whole: number }> {
     const random = new Random(11);
@@ -135,7 +135,7 @@ describe('the last-good copy of the active policy', () => {
     return { text, ...result };
   }
 
-  test('grows by less than a fiftieth for three small edits, and restores the whole policy if the store is deleted', async () => {
+  test('grows by less than 2 % for three small edits, and restores the whole policy if the store is deleted', async () => {
     const dataDir = temporaryFolder();
     const { text, grownBy, whole } = await edited(dataDir);
     expect(grownBy * 50).toBeLessThan(whole);
@@ -161,7 +161,7 @@ describe('the last-good copy of the active policy', () => {
     }
   });
 
-  test('is restored without a repeated entry at the end of the file', async () => {
+  test('does not change the active policy at the next opening if the last entry of the file is repeated', async () => {
     const dataDir = temporaryFolder();
     const { text } = await edited(dataDir);
     const path = join(dataDir, 'last-good.policy');

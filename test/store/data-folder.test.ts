@@ -103,7 +103,7 @@ describe('the data folder of a node', () => {
     expect(findings[0]?.message).toContain(`the group of ${top} can write to it, and to 1 more places`);
   });
 
-  test('is reported with its path and the error text of the system if the data folder cannot be created', async () => {
+  test('is named in an error, with the error text of the system, if the data folder cannot be created', async () => {
     const file = join(temporaryFolder(), 'file');
     writeFileSync(file, '');
     expect(await open(join(file, 'data'))).toEqual({

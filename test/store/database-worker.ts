@@ -3,7 +3,7 @@ import { WorkerServer } from '#threads/worker-server.js';
 
 export type DatabaseAsks = {
   /**
-   * Opens the database in `folder`, and then writes and iterates until the thread ends. The promise resolves
+   * Opens the database in `folder`, and then writes and reads until the thread ends. The promise resolves
    * after the first write.
    */
   begin(folder: string): Promise<void>;

@@ -19,8 +19,9 @@ type Said =
   | { readonly type: 'acknowledged'; readonly generation: number };
 
 /**
- * Starts a process that commits, kills it `delayMs` after its commit number `acknowledgements`, and returns
- * the messages that the process printed.
+ * Starts a process that commits, and kills it `delayMs` after its message number `acknowledgements`. The
+ * first message is `opened`, and each further message acknowledges one commit. Returns all messages of the
+ * process.
  */
 async function killedWhileCommitting(dataDir: string, acknowledgements: number, delayMs: number): Promise<Said[]> {
   const program = built('test/store/committing-process.js');

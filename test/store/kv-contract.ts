@@ -59,7 +59,7 @@ export function describeKvStore(name: string, make: () => Promise<KvStore>): voi
       expect(await walk({ gte: '', lt: '~' })).toEqual([['a', '2']]);
     });
 
-    it('the store keeps empty values, values of 3 MiB, and values whose buffer the caller changes after the write', async () => {
+    it('the store returns empty values, values of 3 MiB, and the written value if the caller changes the buffer after the write', async () => {
       const large = new Uint8Array(3 * 1024 * 1024).map((_, index) => index * 31);
       const small = bytes('1');
       await store.batch(
@@ -99,7 +99,7 @@ export function describeKvStore(name: string, make: () => Promise<KvStore>): voi
       expect((await walk({ gte: 'k', lt: 'l', limit: 600 })).length).toBe(600);
     });
 
-    it('the store can be closed while an iterator is open or abandoned, and then refuses all calls', async () => {
+    it('the store can be closed while an iterator is open or abandoned, and then refuses `get` and `iterate` with store_closed', async () => {
       await store.put('a', bytes('1'), sync);
       await store.put('b', bytes('2'), sync);
       for await (const [key] of store.iterate({ gte: '', lt: '~' })) {

@@ -10,7 +10,7 @@ export function openMemoryStore(): Promise<Store> {
   return assembleStore(createMemoryStore(), noCopy, memorySeal(), () => {});
 }
 
-/** Seals with a random key that exists only in memory. */
+/** Returns a seal, which encrypts stored secrets. The random key of this seal exists only in memory. */
 export function memorySeal(): Seal {
   const key = randomBytes(32);
   return sealWith(async () => key);

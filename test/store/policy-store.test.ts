@@ -14,7 +14,7 @@ const codeOf = (promise: Promise<unknown>) =>
   );
 
 describe('the policy store', () => {
-  it('returns no policy, no active policy and generation 0 right after its creation', async () => {
+  it('returns no policy, no active policy and generation 0 if the store is new', async () => {
     const policies = await open();
     expect({
       list: await policies.list(),
@@ -131,7 +131,7 @@ describe('the policy store', () => {
     expect(await policies.generation()).toBe(5);
   });
 
-  it('keeps policy and generation if the batch of a commit fails', async () => {
+  it('keeps policy and generation if the database cannot write the batch of a commit', async () => {
     const kv = createMemoryStore();
     const broken: KvStore = { ...kv, batch: () => Promise.reject(new Error('disk')) };
     const before = await open(kv);

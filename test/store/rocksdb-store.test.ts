@@ -25,7 +25,7 @@ const codeOf = (promise: Promise<unknown>): Promise<unknown> =>
 const root = mkdtempSync(join(tmpdir(), 'weir-test-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 describeKvStore('RocksDB store', () => openRocksDbStore(mkdtempSync(join(root, 'db-'))));
-describeKvStore('plain RocksDB store', () => openRocksDbStore(mkdtempSync(join(root, 'db-')), { plain: true }));
+describeKvStore('RocksDB store, plain: true', () => openRocksDbStore(mkdtempSync(join(root, 'db-')), { plain: true }));
 
 async function filled(folder: string): Promise<void> {
   const store = await openRocksDbStore(folder);
@@ -61,7 +61,7 @@ describe('the RocksDB store on disk', () => {
     await store.close();
   });
 
-  it('reports store_damaged for a value that was changed, truncated, or stored under another key', async () => {
+  it('reports store_damaged for a value that was changed, truncated, stored under another key, or written in a newer format', async () => {
     const folder = temporaryFolder();
     await filled(folder);
     const raw = await RocksDb.open(folder, false);
@@ -211,9 +211,10 @@ const entriesOf = async (folder: string, readOnly: boolean) => {
 };
 
 describe('a database folder that the npm package rocksdb 5.2.1 wrote', () => {
-  // The archive has the database folder after two runs: `old-binding-process.js FOLDER 300`, and then
-  // `old-binding-process.js FOLDER on`. The second process was killed after it printed 200.
-  it('opens with all 300 keys on every supported Node.js version, read-only and for writing', async () => {
+  // The archive contains a database folder after two runs of `old-binding-process.js`. The first run wrote
+  // the keys 0 to 299 and closed the database. The second run (argument `on`) wrote the same keys again from
+  // key 0, and a signal killed it after it had printed 200.
+  it('opens with all 300 keys, read-only and for writing', async () => {
     const folder = temporaryFolder();
     execFileSync('tar', ['-xzf', fileURLToPath(new URL('old-binding.tar.gz', import.meta.url)), '-C', folder]);
     expect(await entriesOf(join(folder, 'store'), true)).toBe(300);

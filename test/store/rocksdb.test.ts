@@ -100,7 +100,7 @@ describe('the loader of the RocksDB library', () => {
   const advice =
     'Install the package that librocksdb-dev depends on (Debian 12: librocksdb7.8, Debian 13: librocksdb9.10)';
 
-  it('reports store_unavailable, not a missing library, if the library folder cannot be read', () => {
+  it('reports store_unavailable, not store_library_missing, if the library folder cannot be read', () => {
     const unreadable = `/${'x'.repeat(300)}`;
     expect(refusalOf(unreadable)).toMatch(/^store_unavailable look for librocksdb in \/x+: Error: ENAMETOOLONG/);
   });

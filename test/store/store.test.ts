@@ -84,7 +84,7 @@ describe('the store of a node', () => {
     expect(readdirSync(dataDir).sort()).toEqual(['last-good.policy', 'store']);
   });
 
-  it('moves a database folder that cannot be opened aside, and restores the active policy from the last-good copy', async () => {
+  it('renames a database folder that cannot be opened, and restores the active policy from the last-good copy', async () => {
     const dataDir = temporaryFolder();
     await committed(dataDir);
     writeFileSync(join(dataDir, 'store', 'CURRENT'), 'nonsense');
@@ -144,7 +144,7 @@ describe('the store of a node', () => {
     expect(await inForce(dataDir)).toEqual({ findings: [], generation: 3, active: third });
   });
 
-  it('returns the active policy, not an older policy, if any one database file is damaged', async () => {
+  it('returns the active policy, not an older policy, if one database file is damaged at a random place, cut off or deleted', async () => {
     const origin = temporaryFolder();
     await committed(origin);
     const random = new Random(seedOf(Date.now()));

@@ -64,7 +64,7 @@ describe('the token authority', () => {
     }
   });
 
-  it('refuses a token with the reason expired from the expiry time of the token on', async () => {
+  it('refuses a token with the reason expired as soon as the expiry time of the token is reached', async () => {
     const { authority: tokens, clock } = await authority();
     const { token } = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: 1_000 });
     clock.at = new Date('2026-01-01T00:00:00.999Z');

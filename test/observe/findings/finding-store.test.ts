@@ -235,7 +235,7 @@ describe('`FindingStore`', () => {
     expect(refusal).toBe('query findings: the cursor is not one of a page');
   });
 
-  it('throws a MergeError with the deltas that the store could not write, and keeps the other deltas', async () => {
+  it('throws a MergeError that contains exactly the finding deltas that the failed merge did not store', async () => {
     const kv = createMemoryStore();
     let writes = 0;
     const full: KvStore = {
@@ -260,7 +260,7 @@ describe('`FindingStore`', () => {
     expect((await ask(ledger)).map(({ count }) => count)).toEqual(Array.from({ length: 300 }, () => 1));
   });
 
-  it('throws a MergeError without unmerged deltas if only the removal of old findings failed', async () => {
+  it('throws a MergeError without finding deltas if the merge stored all deltas, and only the removal of old findings failed', async () => {
     const kv = createMemoryStore();
     let removing = false;
     const failing: KvStore = {

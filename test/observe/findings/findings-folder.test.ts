@@ -31,8 +31,8 @@ const codeOf = (promise: Promise<unknown>) =>
   );
 
 /**
- * Starts a process that merges findings, and kills the process `delayMs` after its merge number `from +
- * rounds`. Returns the number of the last merge that the process printed.
+ * Starts a process that merges findings. Kills the process `delayMs` after the process printed the merge
+ * number `from + rounds`. Returns the number of the last merge that the process printed.
  */
 async function killedWhileMerging(folder: string, from: number, rounds: number, delayMs: number): Promise<number> {
   const argv = [built('test/observe/findings/merging-process.js'), folder, String(from)];

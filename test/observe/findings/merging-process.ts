@@ -3,8 +3,8 @@ import { openFindings } from '#observe/findings/findings-folder.js';
 import { seen } from './seen.js';
 
 /**
- * A process that merges 300 findings per round until a signal kills it, and prints the number of each round
- * after its merge.
+ * A process that merges 300 findings per round until a signal kills it. The process prints the number of a
+ * round when the merge of the round is complete.
  */
 const options = { retentionMs: 1_000_000, maxEntries: 1_000, sinks: ['file'], now: () => 500_000 };
 const ledger = openFindings(process.argv[2] ?? '', options, () => {});

@@ -9,7 +9,7 @@ it('`PendingFindings` merges equal findings into one finding', () => {
   expect(pending.take()).toEqual([]);
 });
 
-it('`PendingFindings` counts findings above its limit in a gap', () => {
+it('`PendingFindings` counts findings above the limit of different findings in one finding of type gap', () => {
   const pending = new PendingFindings('api', 2);
   for (let at = 0; at < 10; at++) pending.add(seen({ source: `10.0.0.${at}`, firstMs: at, lastMs: at, count: 3 }));
   const gap = pending.take().at(-1);

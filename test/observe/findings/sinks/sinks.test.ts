@@ -105,7 +105,7 @@ describe('the file sink', () => {
     expect(toldIn(readFileSync(`${options.file.path}.1`, 'utf8')).length).toBe(1);
   });
 
-  it('reports ENOENT as its failure while the folder of the file does not exist', async () => {
+  it('reports a failure with ENOENT while the folder of the file does not exist', async () => {
     const { ledger, states } = await running({
       file: { path: '/nonexistent/findings.jsonl', maxBytes: 100, keep: 1 },
       webhook: null,
@@ -195,7 +195,7 @@ describe('the webhook sink', () => {
     expect(briefly(toldBy(again.received))).toEqual(['10.0.0.7 +1 =1']);
   });
 
-  it('sends a gap with the number of findings that were dropped while the receiver refused deliveries', async () => {
+  it('sends a finding of type gap with the number of findings that the sink dropped while the receiver refused deliveries', async () => {
     const { received, told, url } = await receiver();
     const { answer } = told;
     told.answer = (refusing) => void refusing.writeHead(503).end();
