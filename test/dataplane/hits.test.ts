@@ -371,6 +371,17 @@ describe('a full table of hit entries', () => {
     expect(kernel.flowIn('half_open')?.epoch).toBe(1);
   });
 
+  test('gives entries to all rules of a new policy although an earlier policy left empty entries between others', () => {
+    const named = (letter: string, count: number) => udp(...Array.from({ length: count }, (_, at) => `${letter}${at}`));
+    kernel = loadForTest({ hitCapacity: 80 });
+    activate(named('a', 39));
+    activate(named('b', 39));
+    activate(named('c', 1));
+    activate(named('d', 20));
+    kernel.runPacket(dns);
+    expect(packets()).toMatchObject({ 'clients/d0': 1, 'clients/d19': 0 });
+  });
+
   test('refuses a policy that needs more hit entries or ranks than the table has, and keeps the counters of the policy in force', () => {
     kernel = loadForTest({ hitCapacity: 6, rankCapacity: 8 });
     activate(udp('a', 'b'));

@@ -194,7 +194,7 @@ export class Hits {
    * Returns the time of the last hit of an entry, or of its assignment, as a double. The double rounds the
    * nanoseconds but keeps the order of times.
    */
-  #age(entry: number): number {
+  #lastUsed(entry: number): number {
     const at = entry * WORDS + LAST;
     return u32At(this.#words, at + 1) * 0x1_0000_0000 + u32At(this.#words, at);
   }
@@ -219,16 +219,14 @@ export class Hits {
   /** Frees the unused entries of `hits` whose last hit or assignment is the longest time ago. */
   #makeRoom(entries: Uint32Array, missing: number, activeSlot: number | undefined): void {
     const { used } = this.#inUse(entries, activeSlot);
-    const ages = new Float64Array(this.capacity);
+    const isUnused = (entry: number): boolean => used[entry] === 0 && this.#words[entry * WORDS + LOW] !== 0;
+    const times = new Float64Array(this.capacity);
     let unused = 0;
-    for (let entry = 1; entry < this.capacity; entry++) {
-      const isUnused = used[entry] === 0 && this.#words[entry * WORDS + LOW] !== 0;
-      if (isUnused) ages[unused++] = this.#age(entry);
-    }
+    for (let entry = 1; entry < this.capacity; entry++) if (isUnused(entry)) times[unused++] = this.#lastUsed(entry);
     const wanted = Math.max(this.#index.count + missing + 1 - this.capacity, Math.ceil(this.capacity / FREED_SHARE));
-    const youngest = ages.subarray(0, unused).sort()[Math.min(wanted, unused) - 1] ?? Number.POSITIVE_INFINITY;
+    const latest = times.subarray(0, unused).sort()[Math.min(wanted, unused) - 1] ?? Number.POSITIVE_INFINITY;
     for (let entry = 1, left = wanted; entry < this.capacity && left > 0; entry++) {
-      if (used[entry] !== 0 || this.#age(entry) > youngest) continue;
+      if (!isUnused(entry) || this.#lastUsed(entry) > latest) continue;
       this.#words.fill(0, entry * WORDS, (entry + 1) * WORDS);
       left--;
     }
