@@ -97,7 +97,7 @@ export class Http2Exchange {
 
   /** Resets both streams if they were idle for too long. The session calls this method at every tick. */
   lookAtClock(): void {
-    if (isOpen(this.client) && this.#idleTimeout.over(false) !== null) this.#reset(NGHTTP2_CANCEL, 'idle');
+    if (isOpen(this.client) && this.#idleTimeout.over(false) !== null) this.#reset(NGHTTP2_CANCEL, 'idle', false);
   }
 
   #send(request: Http2Request, step: Step, headers: IncomingHttpHeaders): void {
@@ -186,7 +186,7 @@ export class Http2Exchange {
       trails: mayTrail(step, side),
       open,
       moved: () => this.#idleTimeout.moved(),
-      broken: (fault) => this.#reset(NGHTTP2_PROTOCOL_ERROR, `${side}_${fault}`),
+      broken: (fault) => this.#reset(NGHTTP2_PROTOCOL_ERROR, `${side}_${fault}`, side === 'request'),
       over: () => {
         if (side === 'response') this.#isAnswered = true;
       },
@@ -233,9 +233,11 @@ export class Http2Exchange {
     if (client.endAfterHeaders) client.resume();
   }
 
-  #reset(code: number, reason: RefusedReason | null): void {
-    if (reason !== null) this.ports.refuse(reason);
-    this.client.close(code);
+  /** Resets both streams. `isClientFault`: the reset counts towards the limit of resets of the client. */
+  #reset(code: number, reason: RefusedReason, isClientFault: boolean): void {
+    this.ports.refuse(reason);
+    if (isClientFault) this.client.close(code);
+    else this.#resetClient(code);
     this.#server?.close(code);
   }
 

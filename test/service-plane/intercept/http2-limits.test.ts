@@ -15,6 +15,12 @@ beforeEach(async () => {
     reached++;
     stream.on('error', () => {});
     if (headers[':path'] === '/wait') return;
+    if (headers[':path'] === '/forbidden-trailer') {
+      stream.respond({ ':status': 200 }, { waitForTrailers: true });
+      stream.on('wantTrailers', () => stream.sendTrailers({ 'if-match': '"a"' }));
+      stream.end('ok');
+      return;
+    }
     stream.respond({ ':status': 200 });
     stream.end('ok');
   });
@@ -28,13 +34,14 @@ afterEach(async () => {
 
 const get = (stream: number, ...fields: readonly (readonly [string, string])[]): Buffer =>
   frame(FRAME.headers, END_STREAM | END_HEADERS, stream, block([...GET, ...fields]));
-const wait = (stream: number): Buffer =>
+const getPath = (stream: number, path: string): Buffer =>
   frame(
     FRAME.headers,
     END_STREAM | END_HEADERS,
     stream,
-    block(GET.map(([name, value]) => [name, name === ':path' ? '/wait' : value])),
+    block(GET.map(([name, value]) => [name, name === ':path' ? path : value])),
   );
+const wait = (stream: number): Buffer => getPath(stream, '/wait');
 const code = (value: number): Buffer => {
   const bytes = Buffer.alloc(4);
   bytes.writeUInt32BE(value);
@@ -82,6 +89,16 @@ test('a client whose invalid frames make the service plane reset 1,000 HTTP/2 st
   }
   await isOver();
   expect(reached).toBeLessThanOrEqual(1_200);
+});
+
+test('resets because of a forbidden trailer of the server do not count as resets of the client', async () => {
+  for (let first = 1; first < 2_100; first += 100) {
+    const streams = Array.from({ length: 50 }, (_, index) => first + 2 * index);
+    client.send(...streams.map((stream) => getPath(stream, '/forbidden-trailer')));
+    await expect.poll(() => client.isClosed || client.resetOf(first + 98) !== null).toBe(true);
+  }
+  expect(rig.refused.filter((reason) => reason === 'response_forbidden_trailer').length).toBeGreaterThanOrEqual(1_000);
+  expect(rig.refused).not.toContain('rapid_reset');
 });
 
 test('a client that sends up to 10 MB of CONTINUATION frames without END_HEADERS is disconnected', async () => {
