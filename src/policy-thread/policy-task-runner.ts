@@ -2,7 +2,7 @@ import type { Needs } from '#bus/bus-messages.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { ContainingGroups } from '#policy/check/containing-groups.js';
-import { deleteGroup, type ParsedPolicy, putGroup } from '#policy/check/group-write.js';
+import { deleteGroup, type GroupWriteContext, type ParsedPolicy, putGroup } from '#policy/check/group-write.js';
 import { type GroupPart, type PolicyParts, walkOf } from '#policy/check/policy-parts.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
@@ -84,12 +84,12 @@ class PolicyTaskRunner {
     if (parsed === undefined) return { kind: 'unknown' };
     if ('kind' in parsed) return parsed;
     const { surroundings, integrations, group, body } = work;
-    const context = {
+    const context: GroupWriteContext = {
       ...surroundings,
       ...nodeOf(surroundings),
       integrations: new Set(integrations),
       parseCertificate,
-      holders: this.#containingGroups,
+      containingGroups: this.#containingGroups,
     };
     const write = body === null ? deleteGroup(parsed, group, context) : putGroup(parsed, group, body, context);
     if (write === null) return { kind: 'no_such_group' };
