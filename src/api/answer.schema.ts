@@ -12,17 +12,17 @@ const ProblemSchema = z
     problems: z
       .array(
         z.object({
-          pointer: z.string().describe('RFC 6901 JSON pointer into the body, or `?name` for a query parameter.'),
+          pointer: z.string().describe('An RFC 6901 JSON pointer into the body, or `?name` for a query parameter.'),
           code: z.string(),
           message: z.string(),
         }),
       )
       .optional()
-      .describe('Every problem that was found, not only the first.'),
+      .describe('All problems that were found.'),
   })
   .meta({
     id: 'Problem',
-    description: 'RFC 9457 problem details with one plain sentence in `error`.',
+    description: 'Problem details (RFC 9457) with one plain sentence in `error`.',
     examples: [
       {
         type: typeOf('name_taken'),
@@ -36,7 +36,10 @@ const ProblemSchema = z
 
 export const WarningSchema = z
   .object({ pointer: z.string(), code: z.string(), message: z.string() })
-  .meta({ id: 'Warning', description: 'Something valid that is probably not meant. Never blocks a write.' });
+  .meta({
+    id: 'Warning',
+    description: 'A valid part of the policy that is probably a mistake. A warning never blocks a write.',
+  });
 
 export const ProofSchema = z
   .object({
@@ -44,12 +47,14 @@ export const ProofSchema = z
       .int()
       .min(1)
       .nullable()
-      .describe('Classes of packets that the policy tells apart; null where there are too many to count.'),
+      .describe('The number of packet classes that the policy distinguishes; null if there are too many to count.'),
     checked: z
       .int()
       .min(0)
-      .describe('Packets evaluated by the datapath with the new tables, each with the verdict of the policy.'),
-    complete: z.boolean().describe('Whether a packet of every class was among them.'),
+      .describe(
+        'The number of packets that the datapath evaluated with the new tables; each packet got the verdict of the policy.',
+      ),
+    complete: z.boolean().describe('Whether these packets include one of every class.'),
   })
   .nullable()
   .meta({

@@ -13,14 +13,14 @@ const JSON_LINES = 'application/x-ndjson';
 /**
  * The schema of a JSON Lines response. The response itself is a stream, so its TypeScript type is `Readable`.
  */
-const Lines = z.string().describe('One finding a line.') as unknown as z.ZodType<Readable>;
+const Lines = z.string().describe('One finding per line.') as unknown as z.ZodType<Readable>;
 const USUAL_LIMIT = 100;
 const LINES_AT_ONCE = 1_000;
 
 export const auditResource: Resource = (api, management) => {
   for (const [path, operationId, summary] of [
-    ['/api/v1/audit/findings', 'listFindings', 'Denies that were recorded, of every node'],
-    ['/api/v1/audit/findings/local', 'listLocalFindings', 'Denies that this node recorded'],
+    ['/api/v1/audit/findings', 'listFindings', 'List the findings of every node'],
+    ['/api/v1/audit/findings/local', 'listLocalFindings', 'List the findings of this node'],
   ] as const) {
     api.get(
       path,
@@ -30,8 +30,8 @@ export const auditResource: Resource = (api, management) => {
           tags: ['observation'],
           summary,
           description:
-            'Denies and refused logins; `config_change` and `gap` only where `finding_type` asks for them. Newest first. A page may have fewer findings than `limit`, or none, with others behind it: go on for as long ' +
-            'as there is a `next_cursor`. What is seen again during a walk moves to the front: nothing is shown twice.',
+            'Returns denies and refused logins, the newest first. Findings of the types `config_change` and `gap` are returned only if `finding_type` names these types. ' +
+            'A page can have fewer findings than `limit`, or none, although more pages follow: continue until `next_cursor` is null. A finding that is seen again while you read the pages moves to the front: it is not returned twice, and later pages can omit it.',
           querystring: findingsQuery,
           response: {
             200: {

@@ -10,12 +10,12 @@ import { FEW, few, listOf, oneOrMore } from './query-parameters.js';
 const count = z.int().min(0);
 const FindingSchema = z
   .object({
-    id: z.string().describe('Of this node; the same for as long as the finding is kept.'),
+    id: z.string().describe('Unique on this node. It does not change while the finding is stored.'),
     finding_type: z
       .enum(FINDING_TYPES)
-      .describe('`config_change`: a write of the API. `gap`: events that were lost, at `target`.'),
+      .describe('`config_change`: a write by this API. `gap`: events were lost; `target` names the place.'),
     policy_id: z.string().nullable(),
-    generation: count.nullable().describe('Of the policy that decided last.'),
+    generation: count.nullable().describe('The generation of the policy that made the latest decision.'),
     source_group: z.string().nullable(),
     rule: z.string().nullable(),
     decided_by: z.enum(['rule', 'group_default', 'policy_default']).nullable(),
@@ -28,29 +28,32 @@ const FindingSchema = z
     http: z.object({ method: z.string(), host: z.string(), path: z.string() }).nullable(),
     icmp_type: z.int().min(0).max(255).nullable(),
     icmp_code: z.int().min(0).max(255).nullable(),
-    drop_reason: z.string().nullable().describe('Of `auth_denied`: the error code that was answered.'),
+    drop_reason: z
+      .string()
+      .nullable()
+      .describe('Why the packet was dropped. For `auth_denied`: the error code of the response.'),
     reason: z
       .string()
       .nullable()
-      .describe('Of `tls_deny` and `http_deny`: why, beside what the rule says, such as `no_ca`.'),
+      .describe('For `tls_deny` and `http_deny`: the reason if it is not the rule itself, such as `no_ca`.'),
     effective_action: z.enum(['allow', 'deny']),
     actor: z.string().nullable().describe('Subject of the token.'),
-    operation: z.string().nullable().describe('Operation of this API.'),
-    target: z.string().nullable().describe('What the operation was on: a path.'),
-    remote: z.string().nullable().describe('Address that the request came from.'),
-    status: z.int().nullable().describe('The response to a write.'),
-    etag: z.string().nullable().describe('Of what was written.'),
+    operation: z.string().nullable().describe('The operationId of this API.'),
+    target: z.string().nullable().describe('The path that the operation addressed.'),
+    remote: z.string().nullable().describe('The client address of the request.'),
+    status: z.int().nullable().describe('The HTTP status of the response to a write.'),
+    etag: z.string().nullable().describe('The ETag of the written resource.'),
     first_seen: instant,
     last_seen: instant,
     count: z.int().min(1),
     node_ids: z.array(z.string()),
   })
-  .meta({ id: 'Finding', description: 'Equal denies are merged into one finding with a count.' });
+  .meta({ id: 'Finding', description: 'Equal denies are merged into one finding. `count` is their number.' });
 export const FindingsSchema = z
   .object({
     items: z.array(FindingSchema),
     next_cursor: z.string().nullable(),
-    partial: z.boolean().describe('A node did not answer.'),
+    partial: z.boolean().describe('True if a node did not respond.'),
     node_errors: z.array(z.object({ node_id: z.string(), error: z.string() })),
     nodes_queried: count,
     nodes_responded: count,
@@ -76,7 +79,7 @@ export const findingsQuery = z.strictObject({
   policy_id: names,
   src: networks,
   dst: networks,
-  since: z.iso.datetime(INSTANT).optional().describe('Seen last at this time or later.'),
+  since: z.iso.datetime(INSTANT).optional().describe('Only findings whose `last_seen` is this time or later.'),
   until: z.iso.datetime(INSTANT).optional(),
   limit: z.coerce
     .number(LIMIT)
@@ -85,16 +88,16 @@ export const findingsQuery = z.strictObject({
     .max(1_000, LIMIT)
     .optional()
     .describe(
-      'Of a page, 100 unless told otherwise; of all lines with `format=jsonl`, then without a limit of its own.',
+      'The number of findings in a page (default: 100). With `format=jsonl`: the number of lines (default: no limit).',
     ),
   cursor: z
     .string()
-    .refine((text) => readCursor(text) !== null, { error: 'Must be a cursor that an answer gave.' })
+    .refine((text) => readCursor(text) !== null, { error: 'Must be the `next_cursor` of a response.' })
     .optional(),
   format: z
     .enum(['json', 'jsonl'], { error: 'Must be json or jsonl.' })
     .default('json')
-    .describe('`jsonl`: every finding that matches, one JSON object a line.'),
+    .describe('`jsonl`: all findings that match, one JSON object per line.'),
 });
 
 export function filterOf(query: z.infer<typeof findingsQuery>): FindingFilter {

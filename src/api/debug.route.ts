@@ -9,20 +9,24 @@ import { StatechartReaders } from './statechart-reader.js';
 import { closeWithToken } from './streams.js';
 
 const count = z.int().min(0);
-const state = z.unknown().describe('A state, or an object of regions and their states.');
+const state = z.unknown().describe('The active state: a name, or an object of regions and their states.');
 
 const StatechartSchema = z
   .object({
     name: z.string(),
     session_id: z.string(),
     parent_id: z.string().nullable(),
-    definition: z.record(z.string(), z.unknown()).describe('The configuration of the machine, as XState has it.'),
+    definition: z.record(z.string(), z.unknown()).describe('The configuration of the machine in the format of XState.'),
     status: z.enum(['active', 'done', 'error', 'stopped']),
     value: state,
     tags: z.array(z.string()),
-    context: z.record(z.string(), z.unknown()).describe('What may be seen of it.'),
-    since: instant.describe('When the state was entered.'),
-    recent: z.array(z.object({ time: instant, event: z.string(), value: state })).describe('The latest, oldest first.'),
+    context: z
+      .record(z.string(), z.unknown())
+      .describe('The part of the context that contains no secret and no bulk data.'),
+    since: instant.describe('The time when the actor entered the state.'),
+    recent: z
+      .array(z.object({ time: instant, event: z.string(), value: state }))
+      .describe('The latest events, the oldest first.'),
   })
   .meta({ id: 'Statechart' });
 const StatechartsSchema = z
@@ -30,7 +34,7 @@ const StatechartsSchema = z
     charts: z.array(StatechartSchema),
     readers: z.object({
       open: count,
-      dropped: count.describe('Messages lost because readers were too slow.'),
+      dropped: count.describe('Messages that were dropped because readers were too slow.'),
       cut_off: count.describe('Readers that were disconnected for being too slow.'),
     }),
   })
@@ -45,7 +49,7 @@ export const debugResource: Resource = (api, { debug, tokens }) => {
       schema: {
         operationId: 'getStatecharts',
         tags: ['support'],
-        summary: 'The statecharts of the node, their states and their latest events',
+        summary: 'List the statecharts of the node with their states and latest events',
         querystring: noQuery,
         response: { 200: StatechartsSchema, ...errorAnswers(...errorsOf.read) },
       },
@@ -62,14 +66,14 @@ export const debugResource: Resource = (api, { debug, tokens }) => {
     schema: {
       operationId: 'streamStatecharts',
       tags: ['support'],
-      summary: 'What goes on in the statecharts of the node',
+      summary: 'Stream the events and states of the statecharts of the node',
       description:
-        'A WebSocket with the subprotocol `weir.statecharts.v1`: one JSON object a message, in the form of the Stately inspector. ' +
-        'First an `@xstate.actor` of every actor that runs, then each `@xstate.event` and `@xstate.snapshot` as it happens, ' +
-        'and `{"type":"lost","count":n}` and every actor anew where the reader was too slow.',
+        'A WebSocket with the subprotocol `weir.statecharts.v1`. Each message is one JSON object in the format of the Stately inspector. ' +
+        'The stream begins with an `@xstate.actor` message for each running actor. An `@xstate.event` or `@xstate.snapshot` message then follows for each event. ' +
+        'If the reader was too slow, the stream contains `{"type":"lost","count":n}` and all running actors again.',
       querystring: noQuery,
       response: {
-        101: z.null().describe('The connection is a WebSocket from now on.'),
+        101: z.null().describe('The connection is upgraded to a WebSocket.'),
         ...errorAnswers(...errorsOf.read, 'upgrade_needed'),
       },
     },

@@ -9,8 +9,8 @@ import { noQuery } from './query-parameters.js';
 const NameSchema = z.object({
   hostname: z.string(),
   ips: z.array(z.ipv4()),
-  patterns: z.array(z.string()).describe('The patterns of the policy that the addresses are granted to.'),
-  expires_at: instant.describe('When the grant of the last address ends.'),
+  patterns: z.array(z.string()).describe('The hostname patterns of the policy for which the addresses are granted.'),
+  expires_at: instant.describe('The time when the last grant of these addresses expires.'),
   last_seen: instant,
 });
 const DnsCacheSchema = z.object({ items: z.array(NameSchema) }).meta({ id: 'DnsCache' });
@@ -22,7 +22,7 @@ export const dnsCacheResource: Resource = (api, { lookups }) => {
       schema: {
         operationId: 'getDnsCache',
         tags: ['observation'],
-        summary: 'Names that were looked up, and the addresses granted for them',
+        summary: 'List the names that clients have looked up, and the addresses granted for them',
         querystring: noQuery,
         response: { 200: DnsCacheSchema, ...errorAnswers(...errorsOf.read, 'feature_unavailable') },
       },

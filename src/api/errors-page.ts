@@ -3,17 +3,17 @@ import { ERRORS, PARAMETER_CODES, typeOf } from './errors.js';
 
 const INTRODUCTION = `# Errors
 
-Generated from the tables of the code; a test holds this page equal to them.
+Generated from the tables in the source; a test compares this page with the tables.
 
 Every error of the management API is a problem document of RFC 9457 (\`application/problem+json\`):
 
 | member | is |
 |---|---|
-| \`type\` | \`${typeOf('not_found').replace('not_found', 'CODE')}\`; the code is stable and is what a program should look at |
+| \`type\` | \`${typeOf('not_found').replace('not_found', 'CODE')}\`; the code is stable; programs should test it |
 | \`title\`, \`status\` | the same for every error of one code |
 | \`detail\` | what was wrong with this request |
 | \`error\` | one plain sentence, for people |
-| \`problems\` | where there is more than one thing to say: each with a JSON pointer into the body (or \`?name\` for a query parameter), a code and a sentence |
+| \`problems\` | if there is more than one problem: each with a JSON pointer into the body (or \`?name\` for a query parameter), a code and a sentence |
 `;
 
 /**
@@ -43,17 +43,17 @@ export function errorsPage(dropReasons: Readonly<Record<string, string>>): strin
       [
         'Valid values that are probably a mistake, listed in `warnings`. A warning never blocks a write.',
         '',
-        'Answers without a place for `warnings` carry the header `Weir-Warnings`: the codes of this table, each once,',
-        'with commas between them. It stands on `PUT /api/v1/policy`, `DELETE /api/v1/policies/:id` and',
-        '`DELETE /api/v1/policies/:id/source-groups/:group_id`, and is absent',
-        'where there is nothing to warn of; a write with `?dry_run=true` answers the same warnings with their sentences.',
+        'Responses without a member `warnings` have the header `Weir-Warnings`: the codes of this table, each once,',
+        'separated by commas. `PUT /api/v1/policy`, `DELETE /api/v1/policies/:id` and',
+        '`DELETE /api/v1/policies/:id/source-groups/:group_id` send it, and omit it',
+        'if there is no warning. A write with `?dry_run=true` returns the same warnings with their sentences.',
       ].join('\n'),
       ['code', 'means'],
       lines(WARNING_CODES),
     ),
     section(
       'Drop reasons',
-      'Why the datapath dropped a packet, in metrics and `GET /api/v1/stats`.',
+      'The reasons for which the datapath drops packets, in metrics and `GET /api/v1/stats`.',
       ['reason', 'means'],
       lines(dropReasons),
     ),

@@ -28,47 +28,51 @@ const PacketSchema = z
     policy: draft,
     src: address,
     dst: address,
-    proto: protoSchema.describe('A name or a number; a packet has one, so not `any`.'),
-    src_port: port.optional().describe('Left out: 0, and `reason` says so if a rule looked at it.'),
+    proto: protoSchema.describe('The name or number of one protocol; `any` is not allowed.'),
+    src_port: port.optional().describe('Default: 0. `reason` mentions the default if a rule tests the source port.'),
     dst_port: port.optional().describe('Required for TCP, UDP, UDP-Lite, SCTP and DCCP.'),
     icmp_type: byte.optional().describe('Required for ICMP.'),
-    icmp_code: byte.optional().describe('Left out: 0.'),
+    icmp_code: byte.optional().describe('Default: 0.'),
     interface: z
       .string()
       .min(1)
       .max(15)
       .optional()
       .describe(
-        'The interface that it comes in by. Left out: the one by which the routes of the node lead to its source.',
+        'The interface on which the packet arrives. Default: the interface on which the routes of the node reach the source.',
       ),
     hostname: hostname
       .optional()
-      .describe(
-        'A name as if it had been looked up: the destination counts as granted for it, beside what is granted now.',
-      ),
+      .describe('Assumes that the destination is granted for this name, in addition to the current grants.'),
     sni: z
       .string()
       .max(254)
       .optional()
-      .describe('The name in the hello. Left out: the hello has none, and `unknown` says so where it matters.'),
+      .describe(
+        'The server name in the TLS ClientHello. Default: none; `unknown` lists `sni` if a rule tests the name.',
+      ),
     tls: z
       .strictObject({
         hello: z
           .enum(['plain', 'ech', 'not_tls'])
           .optional()
-          .describe('The first bytes of the client. Left out: a TLS hello without Encrypted Client Hello.'),
+          .describe(
+            'The first bytes that the client sends. Default: a ClientHello without Encrypted Client Hello (`plain`).',
+          ),
         version: z.enum(['1.2', '1.3']).optional(),
         trusted: z
           .boolean()
           .optional()
-          .describe('Whether the chain of the server leads to a trusted certificate. Left out: it does.'),
+          .describe('Whether the certificate chain of the server leads to a trusted certificate. Default: true.'),
         server_dn: z.string().optional(),
         server_san: z.array(z.string()).optional(),
         server_cn: z.string().optional(),
         fingerprint_sha256: z.string().optional(),
       })
       .optional()
-      .describe('Facts about the server. Left out, or version 1.3: its certificate is hidden.'),
+      .describe(
+        'The TLS connection to the server. Without this object, or with version 1.3, the certificate of the server is hidden.',
+      ),
     http: z
       .strictObject({
         method: z.string().optional(),
@@ -78,18 +82,18 @@ const PacketSchema = z
         headers: z.record(z.string(), z.array(z.string())).optional(),
       })
       .optional()
-      .describe('The request on an intercepted connection. Left out: GET / of the name in `sni`, without headers.'),
+      .describe('The request on an intercepted connection. Default: `GET /` to the host in `sni`, without headers.'),
   })
   .meta({
     id: 'ExplainPacket',
-    description: 'Which verdict would this packet get?',
+    description: 'Asks which verdict a packet gets.',
     examples: [{ src: '10.0.0.7', dst: '192.0.2.10', proto: 'tcp', src_port: 40_000, dst_port: 443 }],
   });
 const LookupSchema = z
-  .strictObject({ policy: draft, src: address, query: hostname.describe('The name that is looked up.') })
+  .strictObject({ policy: draft, src: address, query: hostname.describe('The name in the DNS query.') })
   .meta({
     id: 'ExplainLookup',
-    description: 'May this source look this name up?',
+    description: 'Asks whether a source may look up a name.',
     examples: [{ src: '10.0.0.7', query: 'api.example.com' }],
   });
 
@@ -98,9 +102,11 @@ const ExplainedSchema = z
     decision: z
       .enum(['allow', 'deny'])
       .describe(
-        'What the node decides for this now; for a connection that a TLS rule inspects, by what is said of it.',
+        'The decision of the node at this time. For a connection that a TLS rule inspects: the decision for the given `sni`, `tls` and `http`.',
       ),
-    effective_action: z.enum(['allow', 'deny']).describe('Under audit a deny passes.'),
+    effective_action: z
+      .enum(['allow', 'deny'])
+      .describe('In audit mode a denied packet passes, so the effective action is `allow`.'),
     mode: z.enum(['audit', 'enforce']),
     source_group: z.string().nullable(),
     rule: z.string().nullable(),
@@ -114,12 +120,12 @@ const ExplainedSchema = z
           why: z.string(),
         }),
       )
-      .describe('All evaluated groups and rules in order; the deciding one is the last.'),
-    walk_omitted: z.int().min(0).describe('Steps just before the last one that are not listed.'),
+      .describe('All evaluated groups and rules in order. The last one decides.'),
+    walk_omitted: z.int().min(0).describe('The number of steps before the last step that the response omits.'),
     unknown: z
       .array(z.string())
       .describe(
-        'Facts that the question lacks and that would matter, such as `sni` or `interface`; `query`: ask about the lookup. `grants`, `dataplane`: the datapath did not answer.',
+        'Missing facts that can change the decision, such as `sni` or `interface`. `query`: ask about the DNS lookup instead. `grants`, `dataplane`: the datapath did not respond.',
       ),
   })
   .meta({ id: 'Explained' });
@@ -133,7 +139,7 @@ export const explainResource: Resource = (api, management) => {
       schema: {
         operationId: 'explainPolicy',
         tags: ['policy'],
-        summary: 'Why a packet or a lookup is allowed or denied',
+        summary: 'Explain why a packet or a DNS lookup is allowed or denied',
         querystring: noQuery,
         body: z.union([PacketSchema, LookupSchema]),
         response: {
@@ -199,15 +205,13 @@ function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQ
 }
 
 function missing(pointer: string): ApiError {
-  const problems = [
-    { pointer, code: 'required', message: 'A packet of this protocol has one: it is required.' },
-  ] as const;
+  const problems = [{ pointer, code: 'required', message: 'This field is required for this protocol.' }] as const;
   return new ApiError('invalid_request', detailOf(problems), problems);
 }
 
 function addressOf(text: string): number {
   const address = parseAddress(text);
-  if (address === undefined) throw new RangeError('an address that is none was found valid');
+  if (address === undefined) throw new RangeError('the validated address is not an IPv4 address');
   return address;
 }
 

@@ -24,7 +24,8 @@ export const flowsResource: Resource = (api, { traffic }) => {
         operationId: 'listFlows',
         tags: ['observation'],
         summary: 'Live flows of this node',
-        description: 'Ordered by a constant key: flows that start or end do not move others to another page.',
+        description:
+          'The order of flows is fixed. A flow that starts or ends does not move other flows to another page.',
         querystring: flowsQuery,
         response: {
           200: FlowsSchema,
@@ -52,8 +53,8 @@ export const flowsResource: Resource = (api, { traffic }) => {
         tags: ['observation'],
         summary: 'End live flows',
         description:
-          'Their next packets are judged like those of new flows: TCP in the middle of its life is then out of state, unless ' +
-          'flows are being picked up (`dataplane.pickup`).',
+          'The next packet of a removed flow is evaluated like the first packet of a new flow. A TCP packet in the middle of a connection is then out of state, unless ' +
+          'the datapath picks up existing connections (`dataplane.pickup`).',
         querystring: cutQuery,
         response: {
           200: FlowsCutSchema,
@@ -80,8 +81,8 @@ export const flowsResource: Resource = (api, { traffic }) => {
 
 function unclear(all: boolean): ApiError {
   const message = all
-    ? 'Not allowed beside parameters that say which flows.'
-    : 'Missing: no other parameter says which flows.';
+    ? 'Not allowed together with parameters that select flows.'
+    : 'Required if no other parameter selects flows.';
   return new ApiError('invalid_query', `?all: ${message}`, [{ pointer: '?all', code: 'invalid_parameter', message }]);
 }
 

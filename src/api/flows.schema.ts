@@ -19,17 +19,19 @@ const FlowSchema = z
     dst_port: z.int().min(0).max(65_535).nullable(),
     icmp_id: z.int().min(0).max(65_535).nullable(),
     state: z.enum(FLOW_STATES),
-    verdict: z.enum(FLOW_VERDICTS).nullable().describe('Null of a foreign flow.'),
+    verdict: z.enum(FLOW_VERDICTS).nullable().describe('Null for a foreign flow.'),
     decided_by: z
       .enum(['rule', 'group_default', 'policy_default', 'nobody', 'policy_gone'])
       .describe(
-        '`nobody`: a foreign flow. `policy_gone`: of a policy that is no longer known; its next packet is judged.',
+        '`nobody`: the flow is foreign. `policy_gone`: the node no longer knows the policy that decided; the next packet is evaluated again.',
       ),
     source_group: z.string().nullable(),
     rule: z.string().nullable(),
     foreign: z
       .boolean()
-      .describe('The flow came in by an interface that is not policed; only its replies are allowed in.'),
+      .describe(
+        'The first packet arrived on an interface that is not policed. Only replies of this flow may enter through policed interfaces.',
+      ),
     generation: count
       .nullable()
       .describe('The generation of the policy that evaluated the flow; null if an earlier process activated it.'),
@@ -46,14 +48,14 @@ const FlowSchema = z
   .meta({ id: 'Flow' });
 export const FlowsSchema = z
   .object({
-    matched: count.describe('Flows that match, on this page and all others.'),
+    matched: count.describe('The number of flows that match, on all pages.'),
     items: z.array(FlowSchema),
     next_cursor: z.string().nullable(),
   })
   .meta({ id: 'Flows' });
 export const FlowsCutSchema = z
   .object({
-    cut: count.describe('The number of removed flows; in a dry run: of those that would be removed.'),
+    cut: count.describe('The number of flows that were removed; in a dry run, the number that would be removed.'),
     dry_run: z.boolean(),
   })
   .meta({ id: 'FlowsCut' });
@@ -72,7 +74,7 @@ const wordOf =
 const filterParameters = {
   src: addresses,
   dst: addresses,
-  port: ports.describe('Of either side.'),
+  port: ports.describe('The port of either side.'),
   src_port: ports,
   dst_port: ports,
   proto: listOf((text) => {
@@ -94,12 +96,12 @@ export const flowsQuery = z.strictObject({
   limit: pageLimit(100, 1_000),
   cursor: z
     .string()
-    .regex(/^[\w-]{22}$/, 'Must be a cursor that an answer gave.')
+    .regex(/^[\w-]{22}$/, 'Must be the `next_cursor` of a response.')
     .optional(),
 });
 export const cutQuery = z.strictObject({
   ...filterParameters,
-  all: flag.optional().describe('All flows. Without it another parameter must select flows.'),
+  all: flag.optional().describe('Removes all flows. Without `all`, another parameter must select flows.'),
   dry_run: flag.optional(),
 });
 

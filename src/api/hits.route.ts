@@ -14,29 +14,31 @@ const HitSchema = z
     source_group: z.string().nullable(),
     rule: z.string().nullable(),
     packets: count.describe(
-      'Denied ones too, and both ways of the flows that it allowed. A TLS connection or an HTTP request that the service ' +
-        'plane decided by it counts as one, and so does a DNS lookup.',
+      'Packets that the rule allowed, in both directions of their flows, and packets that it denied. Each TLS connection or HTTP request ' +
+        'that the service plane decided by the rule adds one, and so does each DNS lookup.',
     ),
-    bytes: count.describe('Bytes of packets only: decided connections, requests and lookups add none.'),
+    bytes: count.describe('Bytes of packets. Connections, requests and lookups add no bytes.'),
     last_hit: instant.nullable(),
     unused: z.boolean(),
-    unused_since: instant.nullable().describe('When it began to be counted, where it was never hit since.'),
+    unused_since: instant
+      .nullable()
+      .describe('The time when counting began for a rule without hits. Null if the rule has hits.'),
   })
   .meta({ id: 'Hit' });
 const HitsSchema = z
   .object({
-    policy_id: z.string().nullable().describe('Null while no policy is active: then the fallback decides.'),
+    policy_id: z.string().nullable().describe('Null if no policy is active; `policy.fallback` then decides.'),
     revision: z.int().min(1).nullable(),
     generation: count,
-    since: instant.describe('When this node began to count; a restart or an upgrade does not begin anew.'),
-    items: z.array(HitSchema).describe('In the order of the policy.'),
+    since: instant.describe('The time when this node began to count. A restart or an upgrade does not reset it.'),
+    items: z.array(HitSchema).describe('Rules and defaults in the order of the policy.'),
     next_cursor: z.string().nullable(),
   })
   .meta({
     id: 'Hits',
     description:
-      'What the policy in force was hit by: packets up to the moment of the answer; connections, requests and lookups ' +
-      'up to a quarter of a second before.',
+      'The hits of the active policy. Packets are counted up to the time of the response; connections, requests and lookups ' +
+      'up to 250 ms before it.',
   });
 
 const hitsQuery = z.strictObject({
@@ -46,7 +48,7 @@ const hitsQuery = z.strictObject({
   limit: pageLimit(1_000, 1_000),
   cursor: z
     .string()
-    .regex(/^\d{1,16}\.\d{1,10}$/, 'Must be a cursor that an answer gave.')
+    .regex(/^\d{1,16}\.\d{1,10}$/, 'Must be the `next_cursor` of a response.')
     .optional(),
 });
 
@@ -57,11 +59,11 @@ export const hitsResource: Resource = (api, { traffic }) => {
       schema: {
         operationId: 'getPolicyHits',
         tags: ['policy'],
-        summary: 'Packets, bytes and last hit of each rule and default',
+        summary: 'List packets, bytes and the last hit of each rule and default',
         description:
-          'Of the policy in force. A rule keeps its count while its policy, its group and its own id stay the same: over ' +
-          'writes, restarts and upgrades, and where it is removed and comes back. A connection that is inspected counts for ' +
-          'the rule that decides it, not for the TLS rule that handed it to the service plane.',
+          'Returns the hits of the active policy. A rule keeps its count while its id, its group and its policy keep their ids: across ' +
+          'writes, restarts and upgrades, and if the rule is removed and added again. An inspected connection counts for ' +
+          'the rule that decides it, not for the TLS rule that redirected it to the service plane.',
         querystring: hitsQuery,
         response: {
           200: HitsSchema,
@@ -88,7 +90,7 @@ export const hitsResource: Resource = (api, { traffic }) => {
 };
 
 function stale(): ApiError {
-  const message = 'Another policy came into force since this cursor was given: begin without one.';
+  const message = 'Another policy was activated after this cursor was issued: begin again without a cursor.';
   return new ApiError('invalid_query', message, [{ pointer: '?cursor', code: 'invalid_parameter', message }]);
 }
 

@@ -38,7 +38,7 @@ const IntegrationCreateSchema = z
   .strictObject({ name: nameSchema, ...writable })
   .meta({ id: 'IntegrationCreate', examples: [{ name: 'prod', ...writeExample }] });
 const IntegrationReplaceSchema = z
-  .strictObject({ name: nameSchema.optional().describe('Left out, or the name of the path.'), ...writable })
+  .strictObject({ name: nameSchema.optional().describe('Must be the name in the path, or absent.'), ...writable })
   .meta({ id: 'IntegrationReplace', examples: [writeExample] });
 
 const shownMembers = {
@@ -56,13 +56,13 @@ const IntegrationSchema = z
   .meta({ id: 'Integration', description: 'A Kubernetes integration; its token is never shown.' });
 const WrittenIntegrationSchema = z
   .object({ ...shownMembers, warnings: z.array(WarningSchema), dry_run: dryRunMember })
-  .meta({ id: 'WrittenIntegration', description: 'An integration as it was written.' });
+  .meta({ id: 'WrittenIntegration', description: 'The integration as it was written.' });
 const IntegrationListSchema = z.object({ items: z.array(IntegrationSchema) }).meta({ id: 'IntegrationList' });
 
 const UNRESOLVED = {
   pointer: '',
   code: 'selector_unresolved',
-  message: 'The integration is stored; selectors that name it resolve to no address yet.',
+  message: 'The integration is stored. Selectors that name it do not resolve to addresses yet.',
 };
 
 const PATH = '/api/v1/integrations';
@@ -91,7 +91,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         operationId: 'createIntegration',
         tags: ['integrations'],
         summary: 'Add an integration',
-        description: 'A dry run returns 200, without a Location.',
+        description: 'A dry run returns 200 without the header `Location`.',
         querystring: dryRunQuery,
         body: IntegrationCreateSchema,
         response: {
@@ -194,7 +194,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
       schema: {
         operationId: 'deleteIntegration',
         tags: ['integrations'],
-        summary: 'Delete an integration that the active policy does not name',
+        summary: 'Delete an integration that the active policy does not use',
         params: byName,
         querystring: dryRunQuery,
         response: {

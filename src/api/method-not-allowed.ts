@@ -23,11 +23,13 @@ export function createNotFound(api: Api): (request: FastifyRequest) => never {
       const hint =
         shorter !== path && allowedAt(shorter).size > 0
           ? `write it without the slash at its end: ${shown(shorter)}`
-          : 'the paths are in /openapi/service-v1.json, and /ready says how the node is';
+          : 'the paths are in /openapi/service-v1.json, and /ready reports the state of the node';
       throw new ApiError('no_such_path', `${shown(path)} is not a path of this API; ${hint}`);
     }
     const allow = [...allowed].sort().join(', ');
-    throw new ApiError('method_not_allowed', `${method} is not allowed here; ${allow} is`, [], { allow });
+    throw new ApiError('method_not_allowed', `${method} is not allowed for this path; allowed: ${allow}`, [], {
+      allow,
+    });
   };
 }
 

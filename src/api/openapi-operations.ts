@@ -4,17 +4,24 @@ type Transformed = { readonly schema: FastifySchema; readonly url: string };
 type Answer = { description: string; headers?: Readonly<Record<string, unknown>> };
 type Operation = { readonly responses: Record<string, Answer> };
 
-const IF_MATCH = { type: 'string', description: 'Write only if the stored ETag is one of these; else 412.' };
-const IF_NONE_MATCH = { type: 'string', enum: ['*'], description: 'Write only if there is none yet; else 412.' };
-const UNLESS = { type: 'string', description: 'Answer 304 if the stored ETag is one of these.' };
+const IF_MATCH = {
+  type: 'string',
+  description: 'Writes only if the stored ETag is in this list; otherwise the response is 412.',
+};
+const IF_NONE_MATCH = {
+  type: 'string',
+  enum: ['*'],
+  description: 'Writes only if the resource does not exist yet; otherwise the response is 412.',
+};
+const UNLESS = { type: 'string', description: 'The response is 304 if the stored ETag is in this list.' };
 
 const header = (description: string, type = 'string') => ({ description, schema: { type } });
 const HEADERS = {
-  ETag: header('Names this revision; the same in every view of it.'),
+  ETag: header('The entity tag of this revision. All views of the revision have the same tag.'),
   Location: header('Path of what was created.'),
-  'Weir-Generation': header('The policy generation in force.', 'integer'),
-  'Weir-Warnings': header('Codes of warnings, where the body has no place for them.'),
-  'WWW-Authenticate': header('Which credentials are needed.'),
+  'Weir-Generation': header('The generation of the active policy.', 'integer'),
+  'Weir-Warnings': header('The codes of warnings, if the body has no member `warnings`.'),
+  'WWW-Authenticate': header('The required credentials.'),
   'Retry-After': header('Seconds to wait.', 'integer'),
 };
 

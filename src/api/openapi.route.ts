@@ -13,10 +13,10 @@ const TAGS = {
   policy: 'The active policy, in singleton form.',
   policies: 'Stored policies, in envelope form.',
   settings: 'Settings of the node or cluster.',
-  integrations: 'Where dynamic sources come from.',
+  integrations: 'The Kubernetes clusters that resolve dynamic sources.',
   tokens: 'Who may use this API.',
-  observation: 'What the node does and sees.',
-  support: 'Help for those who help.',
+  observation: 'Readiness, statistics, findings and live traffic.',
+  support: 'Support dumps and statecharts.',
 };
 
 /**
@@ -33,7 +33,7 @@ export function openapiResource(version: string): FastifyPluginAsync {
           title: 'Weir management API',
           version,
           description:
-            'Enforces network traffic policy on a node. This document describes the running version and is no ' +
+            'Enforces network policies on a node. This document describes the running version and is not a ' +
             'long-term compatibility contract; new optional members may be added.',
           license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
         },
@@ -45,7 +45,7 @@ export function openapiResource(version: string): FastifyPluginAsync {
               type: 'http',
               scheme: 'bearer',
               bearerFormat: 'JWT',
-              description: 'A token of `weir token create`.',
+              description: 'A token from `weir token create`.',
             },
           },
         },

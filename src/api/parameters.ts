@@ -29,6 +29,6 @@ function problemsOf(issue: z.core.$ZodIssue, schema: z.ZodType, values: unknown,
   const name = String(issue.path[0]);
   const taken = issue.code === 'invalid_union' || issue.code === 'custom';
   const repeated = Array.isArray((values as Record<string, unknown>)[name]) && !taken;
-  const message = repeated ? 'This parameter is given once.' : issue.message;
+  const message = repeated ? 'This parameter must be given once only.' : issue.message;
   return [{ pointer: `${mark}${name}`, code: 'invalid_parameter', message }];
 }

@@ -9,14 +9,14 @@ import { dryRunMember, dryRunQuery, noQuery } from './query-parameters.js';
 
 const shownMembers = {
   enabled: z.boolean(),
-  source: z.enum(['local', 'cluster']).nullable().describe('`null` while the built-in default applies.'),
+  source: z.enum(['local', 'cluster']).nullable().describe('Null while the built-in default applies.'),
 };
 const WrittenPerformanceModeSchema = z
   .object({ ...shownMembers, dry_run: dryRunMember })
-  .meta({ id: 'WrittenPerformanceMode', description: 'Performance mode as it was written.' });
+  .meta({ id: 'WrittenPerformanceMode', description: 'The performance mode as it was written.' });
 const PerformanceModeSchema = z.object(shownMembers).meta({
   id: 'PerformanceMode',
-  description: 'Gates audit findings and wiretap; verdicts do not depend on it.',
+  description: 'Enables audit findings and the wiretap. Verdicts do not depend on it.',
   examples: [{ enabled: true, source: null }],
 });
 const PerformanceModeWriteSchema = z
@@ -34,7 +34,7 @@ export const performanceModeResource: Resource = (api, { performanceMode }) => {
       schema: {
         operationId: 'getPerformanceMode',
         tags: ['settings'],
-        summary: 'Whether performance mode is enabled',
+        summary: 'Get the performance mode',
         querystring: noQuery,
         response: { 200: PerformanceModeSchema, 304: empty, ...errorAnswers(...errorsOf.read, 'store_unavailable') },
       },

@@ -55,7 +55,7 @@ export const policiesResource: Resource = (api, { policies }) => {
       schema: {
         operationId: 'listPolicies',
         tags: ['policies'],
-        summary: 'Every stored policy, without the bodies',
+        summary: 'List the stored policies, without their bodies',
         querystring: noQuery,
         response: { 200: PolicyListSchema, ...errorAnswers(...errorsOf.read, 'store_unavailable') },
       },
@@ -99,7 +99,7 @@ export const policiesResource: Resource = (api, { policies }) => {
       schema: {
         operationId: 'getPolicy',
         tags: ['policies'],
-        summary: 'One stored policy',
+        summary: 'Get a stored policy',
         params: byId,
         querystring: noQuery,
         response: readAnswers,
@@ -149,7 +149,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         tags: ['policies'],
         summary: 'Delete a stored policy',
         description:
-          'Deleting the active one leaves none active: `policy.fallback` decides, and the header `Weir-Warnings` says so.',
+          'If the active policy is deleted, no policy is active: `policy.fallback` decides, and the header `Weir-Warnings` contains a warning.',
         params: byId,
         querystring: dryRunQuery,
         response: {
@@ -185,10 +185,10 @@ export const policiesResource: Resource = (api, { policies }) => {
       schema: {
         operationId: 'activatePolicy',
         tags: ['policies'],
-        summary: 'Put a stored policy in force without rewriting it',
+        summary: 'Activate a stored policy without rewriting it',
         description:
-          'The record keeps its revision, and so its ETag. The policy that was active is kept, and the answer says so. ' +
-          'Nothing changes where the policy is active already.',
+          'The record keeps its revision and its ETag. The previously active policy stays stored, and a warning in the response names it. ' +
+          'If the policy is active already, nothing changes.',
         params: byId,
         querystring: dryRunQuery,
         response: {
@@ -225,7 +225,7 @@ export const policiesResource: Resource = (api, { policies }) => {
       schema: {
         operationId: 'getPolicyByName',
         tags: ['policies'],
-        summary: 'One stored policy, by its name',
+        summary: 'Get a stored policy by its name',
         params: byName,
         querystring: noQuery,
         response: readAnswers,
@@ -246,7 +246,7 @@ export const policiesResource: Resource = (api, { policies }) => {
       schema: {
         operationId: 'putPolicyByName',
         tags: ['policies'],
-        summary: 'Create or replace the policy of this name',
+        summary: 'Create or replace the policy with this name',
         params: byNewName,
         querystring: recordWriteQuery,
         body: z.union([envelopeSchema, policySchema]),

@@ -19,8 +19,8 @@ export const policyResource: Resource = (api, { policies }) => {
       schema: {
         operationId: 'getActivePolicy',
         tags: ['policy'],
-        summary: 'The active policy in singleton form',
-        description: 'An empty PolicyConfig with the ETag `"none"` while no policy is active.',
+        summary: 'Get the active policy in singleton form',
+        description: 'If no policy is active, the response is an empty PolicyConfig with the ETag `"none"`.',
         querystring: noQuery,
         response: { 200: policySchema, 304: empty, ...errorAnswers(...errorsOf.read, 'store_unavailable') },
       },
@@ -43,8 +43,8 @@ export const policyResource: Resource = (api, { policies }) => {
         tags: ['policy'],
         summary: 'Write the active policy in singleton form',
         description:
-          'Keeps the mode of the active record. With none active it writes the record named `default` in mode `enforce`. ' +
-          'Codes of warnings are in the header `Weir-Warnings`; a dry run answers with the record and the warnings.',
+          'The active record keeps its mode. If no policy is active, the record named `default` is written with the mode `enforce`. ' +
+          'The header `Weir-Warnings` contains the codes of warnings; a dry run returns the record and the warnings.',
         querystring: policyWriteQuery,
         body: policySchema,
         response: { 200: z.union([policySchema, DryRunSchema]), ...errorAnswers(...WRITE_ERRORS) },

@@ -7,12 +7,15 @@ import { dryRunQuery, flag } from './query-parameters.js';
 const recordMembers = {
   id: z.string().meta({ format: 'uuid' }),
   name: z.string().nullable(),
-  form: z.enum(['envelope', 'singleton']).describe('The form that it was written in.'),
+  form: z.enum(['envelope', 'singleton']).describe('The form in which the policy was written.'),
   mode: envelopeModeSchema,
-  revision: z.int().min(1).describe('Counts the writes of this record; the ETag is made of id and revision.'),
+  revision: z
+    .int()
+    .min(1)
+    .describe('The number of writes of this record. The ETag consists of the id and the revision.'),
   created_at: instant,
   updated_at: instant,
-  updated_by: z.string().describe('Subject of the token that wrote it last.'),
+  updated_by: z.string().describe('The subject of the token that made the latest write.'),
   active: z.boolean().describe('At most one record is active.'),
 };
 const recordExample = {
@@ -33,10 +36,10 @@ const PolicyRecordSchema = z
   .meta({ id: 'PolicyRecord', description: 'A stored policy without its body.', examples: [recordExample] });
 export const PolicyListSchema = z
   .object({ items: z.array(PolicyRecordSchema) })
-  .meta({ id: 'PolicyList', description: 'Every stored policy, without the bodies.' });
+  .meta({ id: 'PolicyList', description: 'All stored policies, without their bodies.' });
 export const StoredPolicySchema = z.object({ ...recordMembers, policy: storedPolicySchema }).meta({
   id: 'StoredPolicy',
-  description: 'A stored policy. Its values come back as they were sent.',
+  description: 'A stored policy. Values are returned as the client sent them.',
   examples: [{ ...recordExample, policy: policyExample }],
 });
 export const WrittenPolicySchema = z
@@ -44,7 +47,7 @@ export const WrittenPolicySchema = z
   .meta({
     id: 'WrittenPolicy',
     description:
-      'The record as it was written. When this is answered, the next packet is judged by it if it is active.',
+      'The record as it was written. If the policy is active, the next packet after this response is evaluated with it.',
     examples: [
       {
         ...recordExample,
@@ -59,7 +62,7 @@ export const DryRunSchema = z
     ...recordMembers,
     dry_run: z.literal(true),
     warnings: z.array(WarningSchema),
-    program_lines: z.int().min(0).describe('Size of the compiled program.'),
+    program_lines: z.int().min(0).describe('The size of the compiled policy, in cache lines of 64 bytes.'),
     proof: ProofSchema,
     policy: storedPolicySchema,
   })
@@ -69,21 +72,21 @@ export const WrittenGroupSchema = z
   .meta({
     id: 'WrittenSourceGroup',
     description:
-      'The record of the policy, and the group as it was written. When this is answered, the next packet is judged by it if the policy is active.',
+      'The record of the policy, and the group as it was written. If the policy is active, the next packet after this response is evaluated with it.',
   });
 export const DryGroupSchema = z
   .object({
     ...recordMembers,
     dry_run: z.literal(true),
     warnings: z.array(WarningSchema),
-    program_lines: z.int().min(0).describe('Size of the compiled program.'),
+    program_lines: z.int().min(0).describe('The size of the compiled policy, in cache lines of 64 bytes.'),
     proof: ProofSchema,
-    source_group: storedGroupSchema.nullable().describe('Null if the policy would be removed.'),
+    source_group: storedGroupSchema.nullable().describe('Null if the write would remove the policy.'),
   })
   .meta({ id: 'SourceGroupDryRun', description: 'The record that the write would have stored; nothing was changed.' });
 
 export const policyWriteQuery = dryRunQuery.extend({
-  activate: flag.optional().describe('`false` stores without activating.'),
+  activate: flag.optional().describe('`false` stores the policy without activating it.'),
 });
 
 /** Query parameters of a write to a stored policy that the path selects by name or id. */
@@ -92,7 +95,7 @@ export const recordWriteQuery = policyWriteQuery.extend({
     .enum(['envelope', 'singleton'], { error: 'Must be envelope or singleton.' })
     .default('envelope')
     .describe(
-      '`singleton`: the body is a PolicyConfig whose groups have modes. The record keeps its mode; a new one is enforced.',
+      '`singleton`: the body is a PolicyConfig whose groups have modes. An existing record keeps its mode; a new record gets the mode `enforce`.',
     ),
 });
 

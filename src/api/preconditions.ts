@@ -31,7 +31,7 @@ export function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag
     throw new ApiError('precondition_failed', withRemedy(found));
   }
   if (ifNoneMatch !== undefined && etag !== null) {
-    throw new ApiError('precondition_failed', withRemedy(`there is one already, its ETag is ${etag}`));
+    throw new ApiError('precondition_failed', withRemedy(`the resource exists already; its ETag is ${etag}`));
   }
 }
 

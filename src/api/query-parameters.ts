@@ -47,7 +47,7 @@ export const noQuery = z.strictObject({});
 export const dryRunQuery = z.strictObject({
   dry_run: flag
     .optional()
-    .describe('Do everything up to the commit, and change nothing. The role `readonly` may use it too.'),
+    .describe('Performs all steps before the commit, and changes nothing. The role `readonly` may use it too.'),
 });
 /**
  * Returns whether a request asks for a dry run. The guard calls this function before the query is validated.
@@ -58,7 +58,7 @@ export const isDryRun = ({ query }: FastifyRequest): boolean => {
   return asked === '' || asked === 'true';
 };
 /** The member `dry_run` in the response to a dry run. */
-export const dryRunMember = z.literal(true).optional().describe('Present in the answer to a dry run.');
+export const dryRunMember = z.literal(true).optional().describe('Present in the response to a dry run.');
 
 /** The error message for an empty segment in a request path. */
-export const NOT_EMPTY = 'Must not be empty; a path of a collection has no slash at its end.';
+export const NOT_EMPTY = 'Must not be empty; the path of a collection does not end with a slash.';

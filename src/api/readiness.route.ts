@@ -21,7 +21,7 @@ const CheckSchema = z
   });
 const ReadinessSchema = z
   .object({ ready: z.boolean(), checks: z.array(CheckSchema) })
-  .meta({ id: 'Readiness', description: 'Every readiness check, in a fixed order.' });
+  .meta({ id: 'Readiness', description: 'All readiness checks, in a fixed order.' });
 
 export const readinessResource: Resource = (api, management) => {
   api.get(
@@ -32,10 +32,10 @@ export const readinessResource: Resource = (api, management) => {
         operationId: 'getReadiness',
         tags: ['observation'],
         summary: 'Readiness, check by check',
-        description: 'As text with one line a check with `?verbose` or `Accept: text/plain`.',
+        description: 'With `?verbose` or `Accept: text/plain` the response is text with one line per check.',
         querystring: z.strictObject({
           verbose: flag.optional().describe('Answer as text.'),
-          exclude: oneOrMore.optional().describe('Exclude this check; may be repeated.'),
+          exclude: oneOrMore.optional().describe('Excludes this check; may be repeated.'),
         }),
         response: {
           200: {

@@ -68,8 +68,8 @@ function parseBody(bytes: Uint8Array | null, meant: (body: unknown) => z.ZodType
 
 const isEmpty = (bytes: Uint8Array | null): bytes is null => bytes === null || bytes.length === 0;
 const emptyBody = () =>
-  new ApiError('invalid_body', 'The body is empty; JSON is needed.', [
-    { pointer: '', code: 'required', message: 'The body is empty; JSON is needed.' },
+  new ApiError('invalid_body', 'The body is empty; JSON is required.', [
+    { pointer: '', code: 'required', message: 'The body is empty; JSON is required.' },
   ]);
 
 /**

@@ -48,11 +48,11 @@ export function checkHeaders({ raw }: FastifyRequest, headerCount: number): void
  */
 export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string>): void {
   const host = hostnameOf(request.headers.host ?? '');
-  if (host === null) throw new ApiError('host_refused', 'the Host header does not hold a host name or an address');
+  if (host === null) throw new ApiError('host_refused', 'the Host header does not contain a host name or an address');
   if (hosts.has(host) || LOOPBACK.includes(host)) return;
   if (isIP(host) !== 0 && host === request.socket.localAddress?.replace(/^::ffff:/, '')) return;
   const remedy = 'use the address that the node listens on, or add the name to api.allowed_hosts';
-  throw new ApiError('host_refused', `this node does not go by the name ${host}: ${remedy}`);
+  throw new ApiError('host_refused', `${host} is not a name of this node: ${remedy}`);
 }
 
 /**

@@ -17,8 +17,8 @@ const path = z.object({
   group_id: z.string().min(1, NOT_EMPTY).describe('Id of the source group, percent-encoded.'),
 });
 const POINTERS =
-  'Pointers of problems and warnings are into the body; those about other groups begin with `/policy` and are into the ' +
-  'record, as `GET /api/v1/policies/:id` answers it.';
+  'Pointers of problems and warnings refer to the body. Pointers about other groups begin with `/policy` and refer to the ' +
+  'record that `GET /api/v1/policies/:id` returns.';
 
 /**
  * Reads and writes one source group of a stored policy. A write gives the same result as a write of the whole
@@ -31,8 +31,9 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
       schema: {
         operationId: 'getSourceGroup',
         tags: ['policies'],
-        summary: 'One source group of a stored policy',
-        description: 'As it was sent, so that it can be changed and put back. The ETag is that of the policy.',
+        summary: 'Get one source group of a stored policy',
+        description:
+          'Returns the group as it was sent, so that a client can change it and write it back. The ETag is the ETag of the policy.',
         params: path,
         querystring: noQuery,
         response: {
@@ -63,10 +64,10 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
         tags: ['policies'],
         summary: 'Write one source group of a stored policy, and activate the policy unless its mode is `disabled`',
         description:
-          'Replaces the group of this id in its place, or puts a new one behind the others, where its `priority` says when it ' +
-          'is walked. The policy gets a new revision; the rest of it stays as it is. The body has the form of the policy: ' +
-          'with a `mode` in the singleton form, without in the envelope form. Its `id` is that of the path, or left out. ' +
-          `If-Match takes the ETag of the policy; If-None-Match \`*\` writes only a group that is not there yet. ${POINTERS}`,
+          'Replaces the group with this id at its position, or appends a new group; `priority` determines when a new group ' +
+          'is evaluated. The policy gets a new revision, and all other groups stay unchanged. The body has the form of the policy: ' +
+          'with a `mode` in the singleton form, without a `mode` in the envelope form. Its `id` is the id in the path, or absent. ' +
+          `If-Match compares the ETag of the policy; If-None-Match \`*\` writes only a group that does not exist yet. ${POINTERS}`,
         params: path,
         querystring: policyWriteQuery,
         body: z.union([groupSchema, envelopeGroupSchema]),
@@ -101,8 +102,8 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
         tags: ['policies'],
         summary: 'Remove one source group of a stored policy, and activate the policy unless its mode is `disabled`',
         description:
-          'The policy gets a new revision; the rest of it stays as it is. Groups without `priority` that stand behind the ' +
-          `removed one move up by one place. Codes of warnings are in the header \`Weir-Warnings\`. ${POINTERS}`,
+          'The policy gets a new revision, and all other groups stay unchanged. Groups without `priority` after the ' +
+          `removed group move up by one position. The header \`Weir-Warnings\` contains the codes of warnings. ${POINTERS}`,
         params: path,
         querystring: policyWriteQuery,
         response: {

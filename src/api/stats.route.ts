@@ -10,25 +10,27 @@ const byVerdict = z.object({ allow: count, deny: count, audit: count });
 
 const StatsSchema = z
   .object({
-    generation: count.describe('The policy generation in force; 0 before the first.'),
+    generation: count.describe('The generation of the active policy; 0 before the first activation.'),
     dataplane: z.object({
       active_flows: count,
       forwarding: z
         .object({ way: z.enum(['stack', 'direct']), reason: z.string() })
         .nullable()
-        .describe('How passed packets are forwarded now, and why; null without a dataplane.'),
+        .describe('How the node forwards passed packets at this time, and the reason. Null without a dataplane.'),
       routes_copied: z
         .boolean()
-        .describe('Whether packets that open a flow go by a copy of the routes, and the kernel is not asked for them.'),
+        .describe(
+          'Whether the datapath reads the route of a new flow from its copy of the routes instead of asking the kernel.',
+        ),
       packets: byVerdict,
       bytes: byVerdict,
       inspected: z
         .object({ handed: packetsAndBytes, joined: packetsAndBytes })
         .describe(
-          'Of connections that are inspected: handed to the service plane, and forwarded after it has left them.',
+          'Packets of inspected connections. `handed`: redirected to the service plane. `joined`: forwarded in the kernel after splicing.',
         ),
       non_ipv4_passed: packetsAndBytes.describe(
-        'Passed without a verdict, by `dataplane.non_ipv4`: forwarded IPv6, and what is neither IP nor ARP.',
+        'Packets that passed without a verdict because of `dataplane.non_ipv4`: forwarded IPv6, and protocols other than IP and ARP.',
       ),
       drops: z.record(z.string(), count).describe('Packets by drop reason.'),
       flows_opened: count,
@@ -37,7 +39,7 @@ const StatsSchema = z
       refusing: z
         .array(z.enum(['flow_table_full', 'flow_share']))
         .describe(
-          'Why the flow table refused new flows in the last seconds: it was full, or a source had its share of it. Empty: it refused none.',
+          'Why the flow table refused new flows in the last seconds: the table was full, or a source had used its share. Empty if no flow was refused.',
         ),
       grants_refused: count.describe(
         'Addresses that were not learned because the grant table was full. They stay denied.',
@@ -69,7 +71,7 @@ const StatsSchema = z
       .object({
         ...byVerdict.shape,
         intercepted: count,
-        connections: count.describe('That the service plane has now.'),
+        connections: count.describe('Current connections of the service plane.'),
         refused: z
           .record(z.string(), count)
           .describe(
@@ -78,12 +80,14 @@ const StatsSchema = z
         upstream_ca_fault: z
           .string()
           .nullable()
-          .describe('Why upstream_ca cannot be read; the certificates read before stay in use. Null: no fault.'),
+          .describe(
+            'Why `upstream_ca` cannot be read; the certificates that were read before stay in use. Null if there is no fault.',
+          ),
         join_fault: z
           .string()
           .nullable()
           .describe(
-            'What keeps connections from being left to the datapath: a capability that is missing, as a rule. They are carried by the node’s sockets then. Null: nothing.',
+            'Why connections cannot be spliced in the kernel, usually a missing capability. The sockets of the node then carry these connections. Null if there is no fault.',
           ),
       })
       .describe('Redirected connections. Those counted by verdict were decided without reading their requests.'),
@@ -116,7 +120,7 @@ export const statsResource: Resource = (api, management) => {
       schema: {
         operationId: 'getStats',
         tags: ['observation'],
-        summary: 'Compact runtime snapshot',
+        summary: 'Get the counters of the node',
         querystring: noQuery,
         response: { 200: StatsSchema, ...errorAnswers(...errorsOf.read) },
       },

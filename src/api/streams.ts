@@ -14,8 +14,8 @@ const PING_MS = 30_000;
 const LOOK_MS = 15_000;
 const GOODBYE_MS = 1_000;
 const CLOSES: Readonly<Record<Parameters<Sink['close']>[0], readonly [code: number, reason: string]>> = {
-  too_slow: [1008, 'nothing was read for a minute'],
-  too_many: [1013, 'too many readers ask for something else each'],
+  too_slow: [1008, 'the reader has read nothing for one minute'],
+  too_many: [1013, 'too many readers with different filters'],
   going_away: [1001, 'the node ends this stream'],
   performance_mode_disabled: [4503, 'performance mode was disabled'],
   token_ended: [4401, 'the token was revoked or has expired'],

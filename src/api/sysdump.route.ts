@@ -13,8 +13,8 @@ export const sysdumpResource: Resource = (api, { support }) => {
         tags: ['support'],
         summary: 'Collect a support dump of every node',
         description:
-          'Holds no secret. It is sent while it is collected; `manifest.json` is the last file, and says what every other must be: ' +
-          'without it the archive is not whole.',
+          'The dump contains no secrets. The node sends the archive while it collects the dump. `manifest.json` is the last file and lists all other files: ' +
+          'an archive without it is incomplete.',
         querystring: noQuery,
         response: {
           200: {

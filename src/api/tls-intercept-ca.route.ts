@@ -11,17 +11,20 @@ import { dryRunMember, dryRunQuery, noQuery } from './query-parameters.js';
 const PEM = '-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n';
 const shownMembers = {
   subject: z.string(),
-  fingerprint_sha256: z.string().describe('Of the DER: 64 hex digits in lower case.'),
+  fingerprint_sha256: z.string().describe('SHA-256 of the certificate in DER: 64 lower-case hex digits.'),
   not_before: instant,
   not_after: instant,
-  cert_pem: z.string().describe('The certificate of the CA, without those above it.'),
+  cert_pem: z.string().describe('The certificate of the CA, without the certificates of its issuers.'),
   revision: z.int().min(1),
   updated_at: instant,
   updated_by: z.string(),
 };
 const CaSchema = z
   .object(shownMembers)
-  .meta({ id: 'TlsInterceptCa', description: 'The CA that signs intercepted connections. Its key is never shown.' });
+  .meta({
+    id: 'TlsInterceptCa',
+    description: 'The CA that signs certificates for intercepted connections. The API never returns its key.',
+  });
 const WrittenCaSchema = z
   .object({ ...shownMembers, warnings: z.array(WarningSchema), dry_run: dryRunMember })
   .meta({ id: 'WrittenTlsInterceptCa', description: 'The intercept CA as it was written.' });
@@ -30,8 +33,12 @@ const CaWriteSchema = z
     cert_pem: z
       .string()
       .max(65_536)
-      .describe('The certificate of the CA, followed by those above it, starting with its issuer.'),
-    key_pem: z.string().max(16_384).describe('Its private key, not encrypted: RSA, or EC.').meta({ writeOnly: true }),
+      .describe('The certificate of the CA, followed by the certificates of its issuers in order.'),
+    key_pem: z
+      .string()
+      .max(16_384)
+      .describe('The private key of the CA, not encrypted: RSA or EC.')
+      .meta({ writeOnly: true }),
   })
   .meta({
     id: 'TlsInterceptCaWrite',
@@ -108,7 +115,7 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
       schema: {
         operationId: 'deleteTlsInterceptCa',
         tags,
-        summary: 'Remove the intercept CA; connections that it would sign for fail from then on',
+        summary: 'Remove the intercept CA; connections that a rule intercepts then fail',
         querystring: dryRunQuery,
         response: {
           204: empty,
@@ -134,8 +141,8 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
       schema: {
         operationId: 'generateTlsInterceptCa',
         tags,
-        summary: 'Make a new intercept CA, in place of the one that there is',
-        description: 'A dry run checks the preconditions, makes nothing, and returns 204.',
+        summary: 'Generate a new intercept CA, which replaces the current one',
+        description: 'A dry run checks the preconditions, generates nothing, and returns 204.',
         querystring: dryRunQuery,
         response: {
           201: CaSchema,
@@ -165,7 +172,7 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
       schema: {
         operationId: 'getTlsInterceptCaCertificate',
         tags,
-        summary: 'The certificate of the intercept CA, to install on clients',
+        summary: 'Get the certificate of the intercept CA, to install on clients',
         querystring,
         response: {
           200: { description: 'PEM.', content: { 'application/x-pem-file': { schema: z.string() } } },

@@ -47,8 +47,8 @@ export const tokensResource: Resource = (api, { tokens }) => {
       schema: {
         operationId: 'listTokens',
         tags: ['tokens'],
-        summary: 'Every token that was issued',
-        description: 'With the role `readonly`: the token that asks, alone.',
+        summary: 'List the issued tokens',
+        description: 'With the role `readonly`, the response contains only the token of the request.',
         querystring: noQuery,
         response: { 200: TokenListSchema, ...errorAnswers(...errorsOf.read) },
       },

@@ -30,11 +30,11 @@ export const wiretapResource: Resource = (api, management) => {
       tags: ['observation'],
       summary: 'Live traffic observation',
       description:
-        'A WebSocket upgrade with the subprotocol `weir.wiretap.v1`, or Server-Sent Events. Each frame is one JSON message, or ' +
+        'A WebSocket with the subprotocol `weir.wiretap.v1`, or Server-Sent Events. Each frame contains one JSON message or ' +
         'an array of them; `docs/wiretap.md` describes them.',
       querystring: wiretapQuery,
       response: {
-        101: z.null().describe('The connection is a WebSocket from now on.'),
+        101: z.null().describe('The connection is upgraded to a WebSocket.'),
         200: { description: 'Server-Sent Events.', content: { 'text/event-stream': { schema: z.string() } } },
         ...errorAnswers(...errorsOf.read, 'upgrade_needed', 'performance_mode_disabled', 'feature_unavailable'),
       },
@@ -45,7 +45,7 @@ export const wiretapResource: Resource = (api, management) => {
     },
     handler: async (request, reply) => {
       if (!(request.headers.accept ?? '').includes('text/event-stream')) {
-        throw new ApiError('upgrade_needed', 'ask for text/event-stream, or for an upgrade to a WebSocket');
+        throw new ApiError('upgrade_needed', 'send `Accept: text/event-stream`, or request an upgrade to a WebSocket');
       }
       eventStream(reply, streamFor(request));
       return reply;

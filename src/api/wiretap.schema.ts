@@ -28,7 +28,7 @@ export const wiretapQuery = z.strictObject({
     return 'range' in parsed ? parsed.range : undefined;
   }, 'Must be a port, or a range such as 8000-8100.')
     .refine(few, FEW)
-    .describe('Of either side.'),
+    .describe('The port of either side.'),
   proto: listOf((text) => {
     const protocol = parseProtocol(/^\d{1,3}$/.test(text) ? Number(text) : text);
     return protocol === 'any' ? undefined : protocol;
@@ -36,18 +36,22 @@ export const wiretapQuery = z.strictObject({
   hostname: listOf((text) => {
     const name = text.toLowerCase().replace(/\.$/, '');
     return HOSTNAME.test(name) ? name : undefined;
-  }, 'Must be a name, or *. and a name.')
+  }, 'Must be a name, or `*.` before a name.')
     .refine(few, FEW)
-    .describe('Looked up, in a TLS hello, the host of a request, or granted for an address of either side.'),
+    .describe(
+      'A name in a DNS query, in a TLS ClientHello or in an HTTP request, or a name for which an address of either side is granted.',
+    ),
   group: oneOrMore.optional().refine(few, FEW),
   rule: oneOrMore.optional().refine(few, FEW),
   verdict: listOf(wordOf(WIRETAP_VERDICTS), `Must be one of ${WIRETAP_VERDICTS.join(', ')}.`),
   type: listOf(wordOf(WIRETAP_TYPES), `Must be one of ${WIRETAP_TYPES.join(', ')}.`),
   replay: z
     .string()
-    .regex(DURATION, 'Must be a time such as 10s or 500ms.')
+    .regex(DURATION, 'Must be a duration such as 10s or 500ms.')
     .optional()
-    .describe('What was seen in this last time comes first. At most `wiretap.replay` of the configuration.'),
+    .describe(
+      'The stream begins with the messages of this last period, such as `10s`. The maximum is `wiretap.replay` of the configuration.',
+    ),
 });
 type WiretapQuery = z.infer<typeof wiretapQuery>;
 

@@ -201,7 +201,7 @@ test('a restarted node loads the stored intercept CA, and reports the CA as unre
   const third = await begin();
   expect(third.material).toEqual({
     kind: 'unreadable',
-    reason: `read ${join(dataDir, 'seal.key')}: there is no such file`,
+    reason: `read ${join(dataDir, 'seal.key')}: the file does not exist`,
   });
   expect(await third.setting.read()).toEqual(view);
   expect((await third.setting.generate({ author: 'ops' })).kind).toBe('written');

@@ -37,7 +37,7 @@ test('docs/errors.md describes the response header Weir-Warnings', () => {
 describe('explain request', () => {
   const packet = { src: '10.0.0.7', dst: '192.0.2.10' };
   const asking = async (body: object) => (await told('POST', '/api/v1/policy/explain', { body })).problems;
-  const NEEDED = 'A packet of this protocol has one: it is required.';
+  const NEEDED = 'This field is required for this protocol.';
 
   test.each(['tcp', 'UDP', 33, 132, 136])(
     'for the protocol %s is refused without a destination port',
@@ -85,7 +85,7 @@ describe('detail text of an error', () => {
     ['PUT', '/api/v1/policy'],
   ])('for %s %s without a body says only that the body is empty', async (method, path) => {
     const { detail } = await told(method, path, { headers: { 'content-type': 'application/json' } });
-    expect(detail).toBe('The body is empty; JSON is needed.');
+    expect(detail).toBe('The body is empty; JSON is required.');
   });
   test('contains "the body" if the JSON pointer of the problem is empty', async () => {
     expect((await told('PUT', '/api/v1/settings/performance-mode', { body: '[]' })).detail).toBe(
@@ -106,7 +106,7 @@ describe('detail text of an error', () => {
   });
   test('for a refused Host header names the host and the configuration key api.allowed_hosts', async () => {
     expect((await told('GET', '/health', { headers: { host: 'gw.example:8080' } })).detail).toBe(
-      'this node does not go by the name gw.example: use the address that the node listens on, or add the name to api.allowed_hosts',
+      'gw.example is not a name of this node: use the address that the node listens on, or add the name to api.allowed_hosts',
     );
   });
   test('for status 415 names the required content type', async () => {
@@ -114,7 +114,10 @@ describe('detail text of an error', () => {
     expect(detail).toContain('`Content-Type: application/json`');
   });
   test.each([
-    ['/', '/ is not a path of this API; the paths are in /openapi/service-v1.json, and /ready says how the node is'],
+    [
+      '/',
+      '/ is not a path of this API; the paths are in /openapi/service-v1.json, and /ready reports the state of the node',
+    ],
     [
       '/api/v1/policy/',
       '/api/v1/policy/ is not a path of this API; write it without the slash at its end: /api/v1/policy',
@@ -135,10 +138,14 @@ test.each([
   [
     'GET',
     '/api/v1/policies/',
-    'invalid_parameter /id: Must not be empty; a path of a collection has no slash at its end.',
+    'invalid_parameter /id: Must not be empty; the path of a collection does not end with a slash.',
   ],
   ['POST', '/api/v1/policies?dry_run=1', 'invalid_parameter ?dry_run: Must be true or false.'],
-  ['POST', '/api/v1/policies?dry_run=true&dry_run=true', 'invalid_parameter ?dry_run: This parameter is given once.'],
+  [
+    'POST',
+    '/api/v1/policies?dry_run=true&dry_run=true',
+    'invalid_parameter ?dry_run: This parameter must be given once only.',
+  ],
   [
     'POST',
     '/api/v1/policies?dryrun',

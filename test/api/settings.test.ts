@@ -102,7 +102,7 @@ describe('routes of Kubernetes integrations', () => {
     {
       pointer: '',
       code: 'selector_unresolved',
-      message: 'The integration is stored; selectors that name it resolve to no address yet.',
+      message: 'The integration is stored. Selectors that name it do not resolve to addresses yet.',
     },
   ];
 

@@ -80,8 +80,8 @@ describe('GET /api/v1/policy/hits', () => {
   });
 
   test.each([
-    ['?cursor=6.20', 'Another policy came into force since this cursor was given: begin without one.'],
-    ['?cursor=x', '?cursor: Must be a cursor that an answer gave.'],
+    ['?cursor=6.20', 'Another policy was activated after this cursor was issued: begin again without a cursor.'],
+    ['?cursor=x', '?cursor: Must be the `next_cursor` of a response.'],
     ['?limit=1001', '?limit: Must be a whole number from 1 to 1000.'],
     ['?grup=x', '?grup: There is no parameter "grup" here (did you mean "group"?).'],
   ])('refuses the query %s with 400', async (query, detail) => {
@@ -92,7 +92,7 @@ describe('GET /api/v1/policy/hits', () => {
 
   test('returns 503 while no dataplane runs', async () => {
     const { ask, node } = await rig();
-    node.reads.hits = refusal('dataplane_unavailable', 'the dataplane is not running at the moment; see /ready');
+    node.reads.hits = refusal('dataplane_unavailable', 'the dataplane is not running; see /ready');
     const answer = await ask('GET', '/api/v1/policy/hits');
     expect([answer.statusCode, answer.json().type]).toEqual([503, 'urn:weir:error:dataplane_unavailable']);
   });
@@ -226,7 +226,7 @@ describe('GET /api/v1/flows', () => {
     ['proto=256', '?proto: Must be tcp, udp, icmp, or a number from 0 to 255.'],
     ['verdict=deny', '?verdict: Must be one of allow, audit, redirect.'],
     ['min_bytes=many', '?min_bytes: Must be a number of bytes.'],
-    ['cursor=abc', '?cursor: Must be a cursor that an answer gave.'],
+    ['cursor=abc', '?cursor: Must be the `next_cursor` of a response.'],
   ])('refuses the query %s with 400', async (query, detail) => {
     const { ask } = await rig();
     const answer = await ask('GET', `/api/v1/flows?${query}`);
@@ -256,10 +256,10 @@ describe('DELETE /api/v1/flows', () => {
   });
 
   test.each([
-    ['', '?all: Missing: no other parameter says which flows.'],
-    ['?dry_run', '?all: Missing: no other parameter says which flows.'],
-    ['?all=false', '?all: Missing: no other parameter says which flows.'],
-    ['?all&src=10.0.0.1', '?all: Not allowed beside parameters that say which flows.'],
+    ['', '?all: Required if no other parameter selects flows.'],
+    ['?dry_run', '?all: Required if no other parameter selects flows.'],
+    ['?all=false', '?all: Required if no other parameter selects flows.'],
+    ['?all&src=10.0.0.1', '?all: Not allowed together with parameters that select flows.'],
     ['?srk=10.0.0.1', '?srk: There is no parameter "srk" here (did you mean "src"?).'],
   ])('removes no flow and returns 400 if the query is %j', async (query, detail) => {
     const { ask, node } = await rig();

@@ -70,7 +70,7 @@ test('a wiretap client over WebSocket receives frames as text, and the reason wh
   expect(await first).toBe('{"type":"flow"}');
   const end = new Promise((resolve) => socket.once('close', (code, reason) => resolve([code, reason.toString()])));
   taps[0]?.sink.close('too_slow');
-  expect(await end).toEqual([1_008, 'nothing was read for a minute']);
+  expect(await end).toEqual([1_008, 'the reader has read nothing for one minute']);
   await expect.poll(closed).toBe(1);
 });
 
