@@ -16,32 +16,34 @@ const problemSchema = z.object({
  * advice is about HTTP.
  */
 const FIXES: Readonly<Record<string, string>> = {
-  malformed_request: 'see that --server names a Weir node, and that no proxy changes what is sent to it',
-  invalid_url: 'correct the name or id that was given',
-  invalid_query: 'correct the flags that are named; --help of the command shows what they take',
+  malformed_request: 'check that --server names a Weir node, and that no proxy changes the request',
+  invalid_url: 'correct the name or the id',
+  invalid_query: 'correct the flags in the message; --help of the command shows the valid values',
   invalid_header: 'give --if-match as `weir policy get` shows the ETag',
-  invalid_body: 'correct the file at the place that is named',
-  invalid_request: 'correct what is named; --help of the command shows what its flags take',
-  invalid_policy: 'correct every problem that is named; all of them are listed',
-  token_in_query: 'give the token with --token-file or WEIR_TOKEN, and revoke the one that was sent',
+  invalid_body: 'correct the file at the place in the message',
+  invalid_request: 'correct the value in the message; --help of the command shows the valid values',
+  invalid_policy: 'correct all listed problems; the list is complete',
+  token_in_query: 'give the token with --token-file or WEIR_TOKEN, and revoke the token that was sent',
   unauthenticated: 'give a token with --token-file or WEIR_TOKEN',
   invalid_token: 'give another token with --token-file or WEIR_TOKEN; `weir token create` makes one',
   forbidden: 'give the token of an admin with --token-file or WEIR_TOKEN',
   host_refused: 'give --server with the address that the node listens on, or add the name to `api.allowed_hosts`',
   origin_refused: 'give --server with the address that the node listens on',
-  no_such_path: 'use the `weir` command of the version that the node has; `weir --version` shows that of this one',
+  no_such_path:
+    'use the `weir` command of the same version as the node; `weir --version` shows the version of this command',
   method_not_allowed:
-    'use the `weir` command of the version that the node has; `weir --version` shows that of this one',
-  unsupported_media_type: 'see that no proxy changes what is sent to the node',
-  upgrade_needed: 'use the `weir` command of the version that the node has; `weir --version` shows that of this one',
+    'use the `weir` command of the same version as the node; `weir --version` shows the version of this command',
+  unsupported_media_type: 'check that no proxy changes the requests to the node',
+  upgrade_needed:
+    'use the `weir` command of the same version as the node; `weir --version` shows the version of this command',
   performance_mode_disabled: 'run `weir performance-mode on` first',
-  precondition_failed: 'read it again with `weir policy get`, bring the change over, and give its new ETag',
-  invalid_ca: 'correct what is named above; `openssl x509 -text` and `openssl pkey -text` show what the files hold',
-  not_found: '`weir policy list` shows what there is',
+  precondition_failed: 'read the policy again with `weir policy get`, repeat the change, and give the new ETag',
+  invalid_ca: 'correct the problems above; `openssl x509 -text` and `openssl pkey -text` show the content of the files',
+  not_found: '`weir policy list` shows the stored policies',
   name_taken: 'give another --name; `weir policy list` shows the names',
   already_exists: 'give --replace',
-  would_deactivate: 'leave --no-activate out, or store it under another --name',
-  cannot_activate: 'write it with `weir policy apply`, with the mode audit or enforce',
+  would_deactivate: 'omit --no-activate, or store the policy under another --name',
+  cannot_activate: 'write the policy with `weir policy apply` in the mode audit or enforce',
   capacity_exceeded: 'make the policy smaller; the message names the table, the need and the limit',
   url_too_long: 'give a shorter name or id',
   headers_too_large: 'give a shorter token or ETag',
@@ -52,7 +54,7 @@ const FIXES: Readonly<Record<string, string>> = {
   dataplane_unavailable: 'try again once `weir status` shows the node ready',
   feature_unavailable: 'configure the part; `weir status` shows the checks of the node',
   proof_failed:
-    'this is a defect of the service: report it with the policy and the packet that the message names; `weir sysdump` collects the rest',
+    'this is a bug of Weir: report it with the policy, the packet in the message, and the output of `weir sysdump`',
 };
 
 /** Maps query parameters and body members to the flag that sets them, where the names of both differ. */

@@ -28,7 +28,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
   const ca = program.command('ca').description('the CA that signs intercepted connections');
 
   remote(ca.command('show'))
-    .description('show the subject of the CA, and how long it is valid')
+    .description('show the subject and the validity of the CA')
     .action(async (options: Output) => {
       const shown = await fetched(options, terminal);
       print(terminal, options.output, shown, () => textOf(shown));
@@ -65,7 +65,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
     });
 
   remote(ca.command('remove'))
-    .description('remove the CA: intercepted connections fail from then on')
+    .description('remove the CA; connections that a rule intercepts then fail')
     .action(async (options: Output) => {
       await createClient(options, terminal).request(PATH, { method: 'DELETE' }).catch(inOwnWords);
       print(terminal, options.output, { removed: true }, () => 'the intercept CA is removed\n');
@@ -90,11 +90,11 @@ function inOwnWords(refused: unknown): never {
   const code = refused instanceof RefusedError ? refused.code : undefined;
   switch (code) {
     case 'precondition_failed': {
-      const fix = 'give --replace, and give clients the certificate of the new one';
-      throw new CliError('there is an intercept CA already', { cause: refused, fix, code });
+      const fix = 'give --replace, and install the certificate of the new CA on clients';
+      throw new CliError('an intercept CA exists already', { cause: refused, fix, code });
     }
     case 'not_found': {
-      const fix = '`weir ca generate` makes one, `weir ca install` takes one that was made elsewhere';
+      const fix = '`weir ca generate` generates a CA; `weir ca install` installs a CA that was made elsewhere';
       throw new CliError('there is no intercept CA', { cause: refused, fix, code });
     }
     default:

@@ -73,7 +73,7 @@ export function createClient(options: ServerOptions, { environment }: Terminal, 
       ? cause
       : new UnreachableError(`${server.origin} cannot be reached: ${whyUnreached(cause)}`, {
           cause,
-          fix: 'see that the node runs there; --server, WEIR_SERVER or --config name another address',
+          fix: 'check that the node runs at this address; --server, WEIR_SERVER or --config give another address',
         });
   const exchange: Client['exchange'] = async (path, { method = 'GET', body, headers = {}, accept = [] } = {}) => {
     let response: Response;
@@ -114,7 +114,7 @@ export function createClient(options: ServerOptions, { environment }: Terminal, 
         throw unreachable(cause);
       }
       const { body } = response;
-      if (body === null) throw new CliError(`${server.origin} answered with nothing`);
+      if (body === null) throw new CliError(`${server.origin} sent an empty response`);
       return body;
     },
     async download(path) {
@@ -142,7 +142,7 @@ function serverUrl(text: string): URL {
     throw new CliError(`${text} is not the URL of a server, such as ${DEFAULT_SERVER}`);
   }
   if (url.protocol === 'http:' && !isLoopback(url.hostname.replace(/^\[|\]$/g, ''))) {
-    throw new CliError(`${text} would carry the token in the clear: use https, or a server on this machine`);
+    throw new CliError(`${text} would send the token without encryption: use https, or a server on this machine`);
   }
   return url;
 }

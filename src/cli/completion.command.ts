@@ -21,14 +21,14 @@ const TIMEOUT_MS = 1_000;
 export function addCompletionCommands(program: Command, terminal: Terminal): void {
   program
     .command('completion')
-    .description('a script that completes this command in a shell, such as in `eval "$(weir completion bash)"`')
+    .description('print a script that completes this command in a shell, such as `eval "$(weir completion bash)"`')
     .addArgument(new Argument('<shell>', 'for which shell').choices(Object.keys(SCRIPTS)))
     .action((shell: Shell) => terminal.out(SCRIPTS[shell](shapeOf(program))));
 
   program
     .command(COMPLETE, { hidden: true })
     .addArgument(new Argument('<kind>').choices(NODE_VALUES))
-    .argument('[words...]', 'the command line so far; its last word is completed')
+    .argument('[words...]', 'the command line to complete; its last word is completed')
     .action(async (kind: NodeValue, words: readonly string[]) => {
       const asked = { prefix: words.at(-1) ?? '', groups: valuesIn(words, '--group') };
       try {

@@ -56,7 +56,7 @@ function local(command: Command): Command {
 function placeOf({ config, pinPath }: Options, { environment }: Terminal) {
   const dataplane = config === undefined ? null : loadConfig(config, environment).dataplane;
   if (config !== undefined && dataplane === null && pinPath === undefined) {
-    throw new CliError(`${config} has no dataplane section; --pin-path names what is pinned`);
+    throw new CliError(`${config} has no dataplane section; give the folder of the pins with --pin-path`);
   }
   const place = { pinPath: pinPath ?? dataplane?.pinPath ?? DEFAULT_PIN_PATH };
   if (dataplane === null) return place;

@@ -21,8 +21,8 @@ const cacheSchema = z.object({
 /** Adds the command `weir dns-cache`. */
 export function addDnsCacheCommand(program: Command, terminal: Terminal): void {
   remote(program.command('dns-cache'))
-    .description('list the names that were looked up, and the addresses granted for them')
-    .option('--name <text>', 'only names that contain this')
+    .description('list the names that clients have looked up, and the addresses granted for them')
+    .option('--name <text>', 'only names that contain this text')
     .action(async ({ name = '', ...options }: Output & { name?: string }) => {
       const answer = parseReply(cacheSchema, await createClient(options, terminal).request('/api/v1/dns-cache'));
       const items = answer.items.filter(({ hostname }) => hostname.includes(name.toLowerCase()));

@@ -14,9 +14,9 @@ type ErrorForm = 'table' | 'json' | 'yaml';
 export const OWN_CODES = {
   usage: 'wrongly called',
   unreachable: 'no node answered',
-  no_token: 'there is no token to send: its file cannot be read, or holds none',
+  no_token: 'there is no token to send: the token file cannot be read, or contains no token',
   invalid_config: 'the configuration file is not valid; `problems` has the key in `pointer`, the place in `where`',
-  failed: 'anything else; `message` says what',
+  failed: 'any other error; see `message`',
 } as const;
 
 /**

@@ -7,6 +7,6 @@ export const EXIT_CODES = {
   1: 'not done, or not answered',
   2: 'wrongly called',
   3:
-    'the answer is no: `weir policy diff` found differences, `weir status` found the node not ready, or ' +
+    'the result is negative: `weir policy diff` found differences, the node of `weir status` is not ready, or ' +
     '`weir dataplane status` found an interface that is not policed',
 } as const;

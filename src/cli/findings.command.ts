@@ -52,7 +52,7 @@ export function addFindingsCommand(program: Command, terminal: Terminal): void {
     .option('--dst <cidr...>', 'sent to these addresses')
     .option(
       '--since <time>',
-      'seen since then: a time in UTC such as 2026-01-31T12:00:00Z, or a duration such as 10m',
+      'seen since this time: a time in UTC such as 2026-01-31T12:00:00Z, or a duration such as 10m',
       instant,
     )
     .option('--until <time>', 'seen until this time, in the same form', instant)
@@ -124,7 +124,7 @@ async function follow({ client, path, filters, options, terminal }: Following): 
   while (!interruption.aborted) {
     const items = await read(client, path, { ...filters, since }, most, terminal);
     if (most > options.limit && items.length === most)
-      terminal.err(`more than ${most} were seen in one round; the others are left out\n`);
+      terminal.err(`more than ${most} findings were seen in one request; the others are not shown\n`);
     most = MOST_IN_A_ROUND;
     const fresh = items.filter((item) => known.get(identityOf(item)) !== item.count).reverse();
     // Print absolute times: the printed lines remain on the screen, where relative times would become wrong.

@@ -55,13 +55,13 @@ function startFailure(failure: unknown, { node, api }: Config): unknown {
     case 'store_locked':
       return new CliError(`another weir process uses the data folder ${node.dataDir}`, { cause: failure });
     case 'EADDRINUSE': {
-      const message = `the address ${listenAddress(api)} is in use: end what uses it, or change api.listen`;
+      const message = `the address ${listenAddress(api)} is in use: end the process that uses it, or change api.listen`;
       return new CliError(message, { cause: failure });
     }
     case 'EACCES': {
       if ((failure as NodeJS.ErrnoException).syscall !== 'listen') return failure;
       const message = `the API cannot listen on ${listenAddress(api)}: ${reasonOf(failure)}`;
-      const fix = 'ports below 1024 need CAP_NET_BIND_SERVICE; or change api.listen';
+      const fix = 'grant CAP_NET_BIND_SERVICE for ports below 1024, or change api.listen';
       return new CliError(message, { cause: failure, fix });
     }
     default:

@@ -11,9 +11,9 @@ const modeSchema = z.object({ enabled: z.boolean(), source: z.string().nullable(
 export function addPerformanceModeCommand(program: Command, terminal: Terminal): void {
   remote(program.command('performance-mode'))
     .description(
-      'whether findings and wiretap are served; off, the kernel sends no events. Verdicts do not depend on it',
+      'show or set the performance mode: on, findings and wiretap are available; off, the kernel sends no events. Verdicts do not depend on it',
     )
-    .addArgument(new Argument('[state]', 'what it is to be; left out, say what it is').choices(['on', 'off']))
+    .addArgument(new Argument('[state]', 'the new mode; without it, the current mode is shown').choices(['on', 'off']))
     .action(async (state: 'on' | 'off' | undefined, options: Output) => {
       const client = createClient(options, terminal);
       const answer =

@@ -48,7 +48,7 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
     const done = await Promise.race([tour(topology, node), interrupted]);
     if (done !== 'interrupted' && stay) {
       whereToLook(topology, node);
-      print('\nCtrl-C ends the quick start and removes everything that it made.');
+      print('\nCtrl-C ends the quick start and removes everything that it has created.');
       await interrupted;
     }
     return 0;
@@ -70,7 +70,7 @@ async function apiOnly(sentences: readonly string[]): Promise<number> {
   print('Weir cannot enforce here:');
   for (const sentence of sentences) print(`   ${sentence}`);
   print(
-    '\nThe API runs without a dataplane: policies are checked, stored and explained, and answered with `not_enforced`.',
+    '\nThe API runs without a dataplane: it checks, stores and explains policies; each write returns the warning `not_enforced`.',
   );
   const folder = await temporaryFolder('api');
   try {
@@ -115,7 +115,7 @@ async function tour(topology: Topology, node: NodeProcess): Promise<void> {
   await firstLine(server);
   await node.ready({ except: ['policy_ready'] });
 
-  step(1, 'No policy yet: what no rule allows is dropped.');
+  step(1, 'No policy yet: the node drops forwarded traffic.');
   await expectLine(topology, ['connect', ADDRESSES.server, '80'], 'refused ETIMEDOUT');
   result('client → server:80: no answer');
 
@@ -132,14 +132,14 @@ async function tour(topology: Topology, node: NodeProcess): Promise<void> {
   await lines.until((line) => line === 'pong 3', 'three numbers come back');
   result('open; 1, 2, 3 came back: the flow passes');
 
-  step(4, 'Another port of the same server was never allowed.');
+  step(4, 'No rule allows another port of the same server.');
   await expectLine(topology, ['connect', ADDRESSES.server, '81'], 'refused ETIMEDOUT');
   result('client → server:81: no answer');
 
-  step(5, 'The policy is changed over HTTP: port 80 goes, port 81 comes.');
+  step(5, 'The policy is changed over HTTP: port 81 is allowed instead of port 80.');
   await put(node, policy([81]));
   await lines.until((line) => line.startsWith('silent'), 'the flow dies');
-  result('the same flow, still open on both ends, is dead: no number comes back');
+  result('the flow is still open on both ends, but its packets are dropped: no number comes back');
   await expectLine(topology, ['connect', ADDRESSES.server, '81'], 'open');
   result('client → server:81: open');
 
@@ -194,7 +194,7 @@ function lineReader(child: ReturnType<Topology['client']['start']>) {
 }
 
 function whereToLook(topology: Topology, node: NodeProcess): void {
-  print('\nWhere to look on, from another terminal:');
+  print('\nTo look further, in another terminal:');
   print(`   export WEIR_SERVER=${node.url} WEIR_TOKEN=$(cat ${node.folder}/data/admin.token)`);
   print('   curl -H "Authorization: Bearer $WEIR_TOKEN" $WEIR_SERVER/api/v1/policy');
   print('   curl $WEIR_SERVER/ready; curl $WEIR_SERVER/openapi/service-v1.json');

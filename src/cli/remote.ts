@@ -41,8 +41,7 @@ export function serialised(form: 'json' | 'yaml', value: unknown): string {
 
 export function parseReply<T>(schema: z.ZodType<T>, answer: unknown): T {
   const parsed = schema.safeParse(answer);
-  if (!parsed.success)
-    throw new CliError('the server answered with something else than was asked for; is it a Weir node?');
+  if (!parsed.success) throw new CliError('the server sent an unexpected response; is it a Weir node?');
   return parsed.data;
 }
 

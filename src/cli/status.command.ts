@@ -41,9 +41,7 @@ const DEFAULT_WAIT = '60s';
 /** Adds the command `weir status`. */
 export function addStatusCommand(program: Command, terminal: Terminal, end: End): void {
   remote(program.command('status'))
-    .description(
-      'readiness, the policy in force, and the numbers of a node at a glance; ends with 3 while it is not ready',
-    )
+    .description('show readiness, the active policy and statistics of a node; exits with 3 while the node is not ready')
     .option('--wait', 'until the node is ready')
     .option('--timeout <duration>', `how long to wait (default: ${DEFAULT_WAIT})`, duration)
     .action(async (options: Output & { wait?: true; timeout?: number }) => {
@@ -67,7 +65,10 @@ function text({ readiness, policy, stats }: Status, style: Style): string {
   const dropped = Object.values(dataplane.drops).reduce((sum, count) => sum + count, 0);
   const facts = [
     ['node', ready ? style.good('ready') : style.bad(`not ready: ${failing} of ${checks.length} checks fail`)],
-    ['policy', policy === null ? style.warn('none is active: policy.fallback decides') : policyLine(policy, stats)],
+    [
+      'policy',
+      policy === null ? style.warn('no policy is active: policy.fallback decides') : policyLine(policy, stats),
+    ],
     ['packets', `${verdicts(dataplane.packets)}  dropped ${dropped}`],
     ['flows', `${dataplane.active_flows} live  ${dataplane.flows_opened} opened  ${dataplane.flows_closed} closed`],
     ['forwarding', dataplane.forwarding === null ? '-' : `${dataplane.forwarding.way}: ${dataplane.forwarding.reason}`],

@@ -63,7 +63,7 @@ export class ArchiveCheck {
   async end(): Promise<CheckedArchive> {
     this.#gunzip.end();
     await this.#read;
-    if (this.#manifest === undefined) throw new Error('it ends before its manifest');
+    if (this.#manifest === undefined) throw new Error('the archive ends before its manifest');
     const { nodes } = manifestSchema.parse(JSON.parse(this.#manifest.toString('utf8')));
     const entries = nodes.flatMap(({ folder, ...node }) =>
       node.entries.map((entry) => ({ ...entry, path: `${folder}/${entry.name}` })),
@@ -72,10 +72,10 @@ export class ArchiveCheck {
       const file = this.#files.get(path);
       this.#files.delete(path);
       if (size === 0 ? file !== undefined : file?.size !== size || file.sha256 !== sha256)
-        throw new Error(`${path} is not what the manifest says`);
+        throw new Error(`${path} differs from its entry in the manifest`);
     }
     const [unknown] = this.#files.keys();
-    if (unknown !== undefined) throw new Error(`the manifest does not know ${unknown}`);
+    if (unknown !== undefined) throw new Error(`the manifest does not list ${unknown}`);
     return { entries };
   }
 

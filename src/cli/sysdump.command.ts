@@ -26,7 +26,7 @@ export function addSysdumpCommand(program: Command, terminal: Terminal): void {
           await Promise.all([sink.write(chunk), check.write(chunk)]);
         }
       } catch (cause) {
-        throw new CliError(`${target} is not whole: ${reasonOf(cause)}`, {
+        throw new CliError(`${target} is incomplete: ${reasonOf(cause)}`, {
           cause,
         });
       } finally {
@@ -61,7 +61,7 @@ async function newFile(path: string, cancel: () => void): Promise<Sink> {
   } catch (cause) {
     cancel();
     const exists = (cause as NodeJS.ErrnoException).code === 'EEXIST';
-    const why = exists ? 'there is such a file already: remove it, or name another with --output' : reasonOf(cause);
+    const why = exists ? 'the file exists already: remove it, or name another file with --output' : reasonOf(cause);
     throw new CliError(`${path} cannot be written: ${why}`, { cause });
   }
   return {
@@ -74,7 +74,7 @@ async function whole(check: ArchiveCheck, target: string): Promise<CheckedArchiv
   try {
     return await check.end();
   } catch (cause) {
-    throw new CliError(`${target} is not whole: ${reasonOf(cause)}`, { cause });
+    throw new CliError(`${target} is incomplete: ${reasonOf(cause)}`, { cause });
   }
 }
 
@@ -84,13 +84,15 @@ function summaryOf(target: string, bytes: number, { entries }: CheckedArchive): 
     ({ path, outcome, error }) => `${path}: ${OUTCOMES[outcome] ?? outcome}${error === null ? '' : `: ${error}`}\n`,
   );
   const files = entries.filter(({ size }) => size > 0).length;
-  return [...lines, `${target === '-' ? 'the dump' : target} is whole: ${files} files, ${sizeText(bytes)}\n`].join('');
+  return [...lines, `${target === '-' ? 'the dump' : target} is complete: ${files} files, ${sizeText(bytes)}\n`].join(
+    '',
+  );
 }
 
 const OUTCOMES: Readonly<Record<string, string>> = {
-  cut: 'too long, the rest is left out',
+  cut: 'too long; the rest is left out',
   failed: 'could not be collected',
-  timed_out: 'took too long, the rest is left out',
+  timed_out: 'took too long; the rest is left out',
 };
 
 function sizeText(bytes: number): string {

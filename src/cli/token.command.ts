@@ -77,7 +77,7 @@ async function unknownToken(id: string, client: Client): Promise<CliError> {
   const { items } = parseReply(listSchema, await client.request(PATH));
   const valid = items.filter((item) => item.revoked_at === null).map((item) => `${item.id} (${item.subject})`);
   return new CliError(`there is no token with the id ${id}`, {
-    fix: `there are: ${valid.join(', ')}`,
+    fix: `valid tokens: ${valid.join(', ')}`,
     code: 'not_found',
   });
 }

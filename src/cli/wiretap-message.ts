@@ -44,7 +44,7 @@ export const frameSchema = z.union([messageSchema.transform((message) => [messag
 /** Formats a wiretap message as one line of text. */
 export function wiretapLine(message: WiretapMessage, style: Style): string {
   if (message.type === 'lost')
-    return style.lost(`${message.count ?? 0} messages lost (${message.where ?? 'not said where'})`);
+    return style.lost(`${message.count ?? 0} messages lost (${message.where ?? 'place unknown'})`);
   const verdict = message.verdict ?? '-';
   const cells = [
     style.dim((message.time ?? '').slice('2026-01-31T'.length, -1).padEnd('12:00:00.000'.length)),

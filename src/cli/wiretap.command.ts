@@ -38,7 +38,7 @@ export function addWiretapCommand(program: Command, terminal: Terminal): void {
     .option('--group <group...>', 'evaluated in these source groups')
     .option('--rule <rule...>', 'decided by these rules')
     .option('--verdict <verdict...>', 'allow, deny, audit or redirect')
-    .option('--replay <duration>', 'start this long ago, such as 10s')
+    .option('--replay <duration>', 'begin with the messages of this last period, such as 10s')
     .action(async (options: Options) => {
       await listen(createClient(options, terminal), options, terminal);
     });
@@ -66,7 +66,7 @@ async function listen(client: Client, options: Options, terminal: Terminal): Pro
     try {
       const path = pathOf(options, hasBegun ? undefined : options.replay);
       const chunks = await client.stream(path, 'text/event-stream', interruption);
-      if (hasBegun) terminal.err(style.lost('the stream goes on; what happened in between is not in it\n'));
+      if (hasBegun) terminal.err(style.lost('the stream continues; messages of the interruption are missing\n'));
       hasBegun = true;
       beganMs = performance.now();
       await show(chunks, options, terminal, style);
@@ -76,7 +76,8 @@ async function listen(client: Client, options: Options, terminal: Terminal): Pro
     }
     if (interruption.aborted) return;
     if (performance.now() - beganMs > LONGEST_PAUSE_MS) waitMs = FIRST_PAUSE_MS;
-    if (waitMs === FIRST_PAUSE_MS) terminal.err(style.lost(`the stream from ${client.origin} ended; trying again\n`));
+    if (waitMs === FIRST_PAUSE_MS)
+      terminal.err(style.lost(`the stream from ${client.origin} ended; connecting again\n`));
     await pause(waitMs, interruption);
     waitMs = Math.min(waitMs * 2, LONGEST_PAUSE_MS);
   }

@@ -51,7 +51,7 @@ describe('weir ca', () => {
     const { code, err } = await run(['ca', 'generate', '--server', url], ENVIRONMENT);
     expect([code, err]).toEqual([
       1,
-      'weir: there is an intercept CA already\n  → give --replace, and give clients the certificate of the new one\n',
+      'weir: an intercept CA exists already\n  → give --replace, and install the certificate of the new CA on clients\n',
     ]);
   });
 
@@ -93,7 +93,7 @@ describe('weir ca', () => {
     expect(await run(words, ENVIRONMENT)).toEqual({
       code: 1,
       out: '',
-      err: 'weir: there is no intercept CA\n  → `weir ca generate` makes one, `weir ca install` takes one that was made elsewhere\n',
+      err: 'weir: there is no intercept CA\n  → `weir ca generate` generates a CA; `weir ca install` installs a CA that was made elsewhere\n',
     });
     expect(asked.map(({ method }) => method)).toEqual(['DELETE', 'DELETE']);
   });

@@ -227,7 +227,7 @@ ok  policy_ready  active  2 h ago  generation 7
     const { code, out } = await run(['status', '--server', url], TOKEN);
     expect([code, out.split('\n').slice(0, 2)]).toEqual([
       3,
-      ['node        not ready: 1 of 2 checks fail', 'policy      none is active: policy.fallback decides'],
+      ['node        not ready: 1 of 2 checks fail', 'policy      no policy is active: policy.fallback decides'],
     ]);
     expect(out).toContain('\nFAILS  dns_allowlist  needed_but_absent  2 h ago  a rule names a host\n');
     const again = await serverThatAnswers(unready, ok(stats), ok({ items: [record] }));

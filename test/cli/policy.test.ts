@@ -279,7 +279,7 @@ describe('weir policy apply', () => {
     );
     expect([code, out]).toEqual([
       0,
-      'office (enforce), revision 3: nothing is wrong with it, and nothing was changed\nproved by 24 packets of 6 classes\n',
+      'office (enforce), revision 3: valid; nothing was changed\nproved by 24 packets of 6 classes\n',
     ]);
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policies/by-name/office?dry_run=true']);
   });
@@ -493,7 +493,7 @@ describe('weir policy activate', () => {
     const { url, asked } = await serverThatAnswers(list, ok({ ...activated, dry_run: true, program_lines: 9 }));
     const words = ['policy', 'activate', 'home', '--dry-run', '--if-match', 'p-3.2', '--server', url];
     expect((await run(words, TOKEN)).out).toBe(
-      'home (enforce), revision 3: nothing is wrong with it, and nothing was changed\nproved by 24 packets of 6 classes\n',
+      'home (enforce), revision 3: valid; nothing was changed\nproved by 24 packets of 6 classes\n',
     );
     expect(asked[1]).toMatchObject({ path: '/api/v1/policies/p-3/activate?dry_run=true', ifMatch: '"p-3.2"' });
   });

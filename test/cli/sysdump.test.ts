@@ -58,7 +58,7 @@ describe('weir sysdump', () => {
     expect(err).toBe(`       5 B  node-a/a.txt
        4 B  node-a/c.txt
 ${/.*manifest[.]json\n/.exec(err)?.[0] ?? ''}node-a/b.txt: could not be collected: read it: ENOENT
-FILE is whole: 2 files, ${bytes.length} B
+FILE is complete: 2 files, ${bytes.length} B
 `);
   });
 
@@ -67,22 +67,22 @@ FILE is whole: 2 files, ${bytes.length} B
       'ends with a broken connection',
       (bytes: Buffer) => bytes.subarray(0, 100),
       { breaksOff: true },
-      /^weir: FILE is not whole: terminated$/,
+      /^weir: FILE is incomplete: terminated$/,
     ],
     [
       'is truncated',
       (bytes: Buffer) => bytes.subarray(0, -20),
       {},
-      /^weir: FILE is not whole: unexpected end of file$/,
+      /^weir: FILE is incomplete: unexpected end of file$/,
     ],
-    ['is not a gzip archive', () => Buffer.from('<html>'), {}, /^weir: FILE is not whole: incorrect header check$/],
-    ['is empty', () => Buffer.alloc(0), {}, /^weir: FILE is not whole: /],
+    ['is not a gzip archive', () => Buffer.from('<html>'), {}, /^weir: FILE is incomplete: incorrect header check$/],
+    ['is empty', () => Buffer.alloc(0), {}, /^weir: FILE is incomplete: /],
     [
       'is altered',
       (bytes: Buffer) =>
         gzipSync(Buffer.from(gunzipSync(bytes).toString('latin1').replace('first', 'worst'), 'latin1')),
       {},
-      /^weir: FILE is not whole: node-a\/a[.]txt is not what the manifest says$/,
+      /^weir: FILE is incomplete: node-a\/a[.]txt differs from its entry in the manifest$/,
     ],
     [
       'has no manifest',
@@ -91,7 +91,7 @@ FILE is whole: 2 files, ${bytes.length} B
         return gzipSync(Buffer.concat([tar.subarray(0, tar.lastIndexOf('weir-sysdump-')), Buffer.alloc(1_024)]));
       },
       {},
-      /^weir: FILE is not whole: it ends before its manifest$/,
+      /^weir: FILE is incomplete: the archive ends before its manifest$/,
     ],
   ])('exits with 1 if the downloaded archive %s', async (_, change, options, said) => {
     const { code, err } = await fetched(change(await archive()), options);
@@ -106,7 +106,7 @@ FILE is whole: 2 files, ${bytes.length} B
     const { code, err } = await run(['sysdump', '--server', url, '--output', file], { WEIR_TOKEN: 't' });
     expect([code, err, readFileSync(file, 'utf8')]).toEqual([
       1,
-      `weir: ${file} cannot be written: there is such a file already: remove it, or name another with --output\n`,
+      `weir: ${file} cannot be written: the file exists already: remove it, or name another file with --output\n`,
       'precious',
     ]);
   });

@@ -125,7 +125,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     [
       'refuses a JSON response that is not a list of tokens',
       { status: 200, body: { hello: 1 } },
-      'the server answered with something else than was asked for; is it a Weir node?',
+      'the server sent an unexpected response; is it a Weir node?',
     ],
   ];
   it.each(failures)('list %s', async (_, answer, sentence) => {
@@ -163,7 +163,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     const { code, err } = await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' });
     expect({ code, err }).toEqual({
       code: 1,
-      err: `weir: ${url} cannot be reached: unexpected redirect\n  → see that the node runs there; --server, WEIR_SERVER or --config name another address\n`,
+      err: `weir: ${url} cannot be reached: unexpected redirect\n  → check that the node runs at this address; --server, WEIR_SERVER or --config give another address\n`,
     });
     expect(asked.length).toBe(1);
   });
@@ -172,14 +172,14 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(await run(['token', 'list', '--server', 'http://192.0.2.1:8080'], { WEIR_TOKEN: 't' })).toEqual({
       code: 1,
       out: '',
-      err: 'weir: http://192.0.2.1:8080 would carry the token in the clear: use https, or a server on this machine\n',
+      err: 'weir: http://192.0.2.1:8080 would send the token without encryption: use https, or a server on this machine\n',
     });
   });
 
   it('list reports an unreachable server, a missing token or an invalid URL in one sentence', async () => {
     const { url } = await serverThatAnswers({ status: 200, body: {} });
     const { url: unused } = await closedServer();
-    const advice = 'see that the node runs there; --server, WEIR_SERVER or --config name another address';
+    const advice = 'check that the node runs at this address; --server, WEIR_SERVER or --config give another address';
     const told = [
       await run(['token', 'list', '--server', unused], { WEIR_TOKEN: 't' }),
       await run(['token', 'list', '--server', url.replace('http', 'https')], { WEIR_TOKEN: 't' }),
@@ -215,8 +215,8 @@ describe('API errors that the command line prints', () => {
       problems,
     },
   });
-  const unclear = 'Missing: no other parameter says which flows.';
-  const both = 'Not allowed beside parameters that say which flows.';
+  const unclear = 'Required if no other parameter selects flows.';
+  const both = 'Not allowed together with parameters that select flows.';
   const dash = 'Must be a port, or a range such as 8000-8100.';
 
   it.each<[string[], Answer, string]>([
@@ -242,7 +242,7 @@ describe('API errors that the command line prints', () => {
     ],
     [
       ['findings', '--policy', 'x'],
-      refused('invalid_query', problem('?policy_id', 'This parameter is given once.')),
+      refused('invalid_query', problem('?policy_id', 'This parameter must be given once only.')),
       '--policy: This flag is given once.',
     ],
     [
@@ -410,7 +410,7 @@ describe('weir command line', () => {
     expect(await run(['config', 'check', file])).toEqual({
       code: 1,
       out: '',
-      err: `${file}:2:16: api.listen: 0.0.0.0 can be reached from elsewhere, and there is no api.tls: tokens would travel in the clear\n`,
+      err: `${file}:2:16: api.listen: 0.0.0.0 is not a loopback address, and there is no api.tls: clients would send tokens without encryption\n`,
     });
     expect((await run(['config', 'check', file], { WEIR_API__LISTEN: '127.0.0.1:80' })).code).toBe(0);
   });
@@ -490,7 +490,7 @@ describe('weir command line', () => {
     expect(await run(['run', '--config', file])).toEqual({
       code: 1,
       out: '',
-      err: `weir: the address ${address} is in use: end what uses it, or change api.listen\n`,
+      err: `weir: the address ${address} is in use: end the process that uses it, or change api.listen\n`,
     });
     const store = await openStore(folder, () => {});
     onTestFinished(() => store.close());

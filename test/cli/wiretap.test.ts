@@ -168,10 +168,7 @@ describe('weir wiretap', () => {
   it('exits with 1 if the stream contains an invalid message', async () => {
     const { url } = await wiretapThatSends({ frames: [{ hello: 1 }], after: 'stay' });
     const { code, err } = await run(['wiretap', '--server', url], TOKEN);
-    expect([code, err]).toEqual([
-      1,
-      'weir: the server answered with something else than was asked for; is it a Weir node?\n',
-    ]);
+    expect([code, err]).toEqual([1, 'weir: the server sent an unexpected response; is it a Weir node?\n']);
   });
 
   describe('in a separate process', () => {

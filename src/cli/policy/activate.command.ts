@@ -16,7 +16,7 @@ export function addActivateCommand(policy: Command, terminal: Terminal): void {
     .argument('[policy-name]', 'the name of the policy')
     .option('--id <policy-id>', 'the policy of this id')
     .option('--dry-run', 'check, compile and prove the policy; change nothing')
-    .option('--if-match <etag>', 'only if the policy has this ETag, as `weir policy get` shows it')
+    .option('--if-match <etag>', 'only if the policy has this ETag, which `weir policy get` shows')
     .option('--wait', 'until the node is ready')
     .option('--timeout <duration>', `how long to wait (default: ${DEFAULT_WAIT})`, duration)
     .action(async (name: string | undefined, options: Options) => {

@@ -90,7 +90,7 @@ function sentence({ record, dry_run: dry, generation, etag, proof }: Applied): s
   const { mode, revision, active } = record;
   const what = `${labelOf(record)} (${mode}), revision ${revision}`;
   const lines = dry
-    ? [`${what}: nothing is wrong with it, and nothing was changed`]
+    ? [`${what}: valid; nothing was changed`]
     : [`${what}: ${active ? `in force, generation ${generation ?? 0}` : 'stored, not active'}`, `ETag ${etag ?? '-'}`];
   if (proof !== null) {
     const { classes: found } = proof;

@@ -40,7 +40,7 @@ export function addApplyCommand(policy: Command, terminal: Terminal): void {
     .option('--name <policy-name>', 'write it under this name')
     .addOption(new Option('--mode <mode>', 'write it with this mode').choices(['disabled', 'audit', 'enforce']))
     .option('--dry-run', 'check, compile and prove the policy; change nothing')
-    .option('--if-match <etag>', 'only if the replaced policy has this ETag, as `weir policy get` shows it')
+    .option('--if-match <etag>', 'only if the replaced policy has this ETag, which `weir policy get` shows')
     .option('--replace', 'replace the active policy even if the file does not name it')
     .option('--no-activate', 'only store it')
     .option('--wait', 'until the node is ready')
@@ -83,7 +83,9 @@ async function put(
   const written = headersOf(answer.headers);
   const record = (await listPolicies(client)).find((one) => etagOf(one) === written.etag);
   if (record === undefined)
-    throw new CliError('the policy was written, and replaced by somebody else at once; `weir policy list` shows it');
+    throw new CliError(
+      'the policy was written, and another client replaced it at once; `weir policy list` shows the current policies',
+    );
   // The response in singleton form contains only the codes of warnings. Request a dry run of the same policy,
   // whose response contains the messages.
   const codes = answer.headers.get('weir-warnings')?.split(', ') ?? [];

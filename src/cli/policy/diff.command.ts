@@ -35,7 +35,7 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
       const same = isSame(difference);
       const compared = stored === null ? null : labelOf(stored);
       print(terminal, options.output, { compared_with: compared, same, ...difference }, () => {
-        if (same) return `${source.label} says what ${compared ?? 'no policy'} says\n`;
+        if (same) return `${source.label} has the same content as ${compared ?? 'no policy'}\n`;
         return differenceText(difference, styleOf(terminal));
       });
       if (!same) end(DIFFERENT);

@@ -61,7 +61,9 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
     .option('--interface <name>', 'the interface on which the packet arrives')
     .option('--hostname <hostname>', 'assume that the destination was looked up by this name')
     .option('--sni <name>', 'the server name in the TLS ClientHello')
-    .addOption(new Option('--hello <kind>', 'what the client sends first').choices(['plain', 'ech', 'not_tls']))
+    .addOption(
+      new Option('--hello <kind>', 'the first bytes that the client sends').choices(['plain', 'ech', 'not_tls']),
+    )
     .option('--method <method>', 'the method of the HTTP request')
     .option('--path <url-path>', 'the path of the HTTP request, with the query')
     .option('--header <header>', 'a header of the HTTP request, as "Name: value"; may be repeated', collected)
@@ -113,11 +115,11 @@ function questionOf({
   };
   if (query !== undefined) {
     if (proto !== undefined || Object.values(packet).some((value) => value !== undefined))
-      throw new CliError('--query asks about a lookup, which has a source and a name only', { exitCode: 2 });
+      throw new CliError('--query explains a DNS lookup, which has only a source and a name', { exitCode: 2 });
     return { src, query };
   }
   if (dst === undefined)
-    throw new CliError('what is to be explained? Give --dst for a packet, or --query for a lookup', { exitCode: 2 });
+    throw new CliError('give --dst to explain a packet, or --query to explain a DNS lookup', { exitCode: 2 });
   const meant = proto ?? (dstPort === undefined ? undefined : 'tcp');
   if (meant === undefined) throw new CliError('give --proto: tcp, udp, icmp, or a number', { exitCode: 2 });
   return { src, ...packet, proto: /^\d+$/.test(meant) ? Number(meant) : meant };
@@ -160,7 +162,7 @@ function text(
     step.rule ?? '-',
     step.why,
   ]);
-  const missing = unknown.length === 0 ? '' : `\nnot given, and would matter: ${unknown.join(', ')}`;
+  const missing = unknown.length === 0 ? '' : `\nnot given, and can change the decision: ${unknown.join(', ')}`;
   // Insert the number of omitted steps before the last row: the last row is the step that decided.
   if (omitted > 0) rows.splice(-1, 0, ['', `… ${omitted} more`, '', '']);
   return `${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}\n\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`;

@@ -37,11 +37,11 @@ export async function findRecord(client: Client, { id, name }: Which): Promise<P
     wanted === undefined ? record.id === id : record.name?.toLowerCase() === wanted,
   );
   if (found !== undefined) return found;
-  const fix = records.length === 0 ? 'no policy is stored' : `there are: ${records.map(labelOf).join(', ')}`;
+  const fix = records.length === 0 ? 'no policy is stored' : `stored policies: ${records.map(labelOf).join(', ')}`;
   throw new CliError(`there is no policy ${name === undefined ? `with the id ${id ?? ''}` : `named ${name}`}`, { fix });
 }
 
-const bothGiven = () => new CliError('a name and --id are two ways to say the same: give one of them', { exitCode: 2 });
+const bothGiven = () => new CliError('give either a name or --id, not both', { exitCode: 2 });
 
 /**
  * Returns a stored policy with its text. Returns null if the active policy is requested but no policy is

@@ -18,7 +18,7 @@ export async function readSource(file: string, terminal: Terminal): Promise<Sour
   } catch (cause) {
     throw new CliError(`${label} cannot be read: ${reasonOf(cause)}`, { cause });
   }
-  if (text.trim() === '') throw new CliError(`${label} is empty`, { fix: 'an empty policy is written {}' });
+  if (text.trim() === '') throw new CliError(`${label} is empty`, { fix: 'write {} for an empty policy' });
   try {
     return { ...readPolicyText(text), label };
   } catch (cause) {

@@ -76,8 +76,8 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
     .description('delete a stored policy; if no policy is active, policy.fallback decides')
     .option('--id <policy-id>', 'the policy of this id')
     .option('--name <policy-name>', 'the policy of this name')
-    .option('--if-match <etag>', 'only if the policy has this ETag, as `weir policy get` shows it')
-    .option('--dry-run', 'only print what would be done')
+    .option('--if-match <etag>', 'only if the policy has this ETag, which `weir policy get` shows')
+    .option('--dry-run', 'only show what would be deleted')
     .action(async (options: Output & Which & { ifMatch?: string; dryRun?: true }) => {
       if (options.id === undefined && options.name === undefined)
         throw new CliError('which policy? Give --id or --name; `weir policy list` shows them', { exitCode: 2 });

@@ -19,7 +19,7 @@ type Consent = {
 /** The name of the policy that a write in singleton form creates if no policy is active. */
 const DEFAULT_NAME = 'default';
 const FIX =
-  'give --replace to go on, or --name to say which policy is written; `weir policy diff` shows what would change';
+  'give --replace to continue, or --name to choose the policy to write; `weir policy diff` shows what would change';
 
 /**
  * Asks the user before a document replaces an active policy that the document does not name; a dry run only
@@ -41,7 +41,7 @@ export async function consentTo(
   const does = write.form === 'envelope' ? 'take its place' : 'replace it';
   const fact = `the policy ${labelOf(active)} is active, and ${source.label} would ${does}`;
   if (options.dryRun === true) {
-    terminal.err(`${styleOf(terminal).warn('warning:')} ${fact}; without a dry run this needs --replace\n`);
+    terminal.err(`${styleOf(terminal).warn('warning:')} ${fact}; without --dry-run this needs --replace\n`);
     return undefined;
   }
   if (terminal.ask === null || options.file === '-') throw new CliError(fact, { fix: FIX });

@@ -77,14 +77,14 @@ function wrapped(
 ): Write {
   if (name === undefined)
     throw wrong(
-      `${label} is in singleton form: it is put in an envelope by --name and --mode together`,
-      'give --name too, or leave --mode out to write the active policy',
+      `${label} is in singleton form: --name and --mode together convert it to an envelope`,
+      'give --name too, or omit --mode to write the active policy',
     );
   const groups: readonly unknown[] = Array.isArray(value.source_groups) ? value.source_groups : [];
   if (groups.some((group) => typeof group === 'object' && group !== null && 'mode' in group))
     throw wrong(
-      `the groups in ${label} have modes of their own, and in an envelope they have that of the envelope`,
-      'take `mode` out of the groups, or leave --name and --mode out',
+      `the groups in ${label} have modes; groups in an envelope have no mode`,
+      'remove `mode` from the groups, or omit --name and --mode',
     );
   const body = `{"mode":${JSON.stringify(mode)},"name":${JSON.stringify(name)},"policy":${json}}`;
   return { path: byName(name), parameters: [], body, form: 'envelope', prefix: '/policy' };
