@@ -20,32 +20,32 @@ import {
 
 const mutualTls = (peer: string) =>
   z.strictObject({
-    ca: path(`PEM file of the authorities that the ${peer} must be signed by.`),
-    cert: path('PEM file of this node’s certificate chain.'),
-    key: path('PEM file of its private key.'),
+    ca: path(`PEM file with the CA certificates that must have signed the certificate of the ${peer}.`),
+    cert: path('PEM file with the certificate chain of this node.'),
+    key: path('PEM file with the private key of this node.'),
   });
 
 const node = z
   .strictObject({
-    id: text('Name of this node: in findings, in the cluster, in logs.').prefault(hostname).meta({
-      description: 'Name of this node: in findings, in the cluster, in logs.',
+    id: text('Name of this node in findings, in the cluster and in logs.').prefault(hostname).meta({
+      description: 'Name of this node in findings, in the cluster and in logs.',
       form: 'text',
       shown: 'the host name',
     }),
     data_dir: absolutePath(
-      'Folder of the store, the keys of tokens and of the seal, and the admin token. Made with mode 0700. The start is refused if every user can write to it or to a folder above without the sticky bit, or if it, what is in it or a folder above belongs to another user than root and that of the process. A folder that its group can write to is warned of.',
+      'Folder of the store, of the keys for tokens and for the seal, and of the admin token. The node creates it with mode 0700. The node does not start if all users can write to this folder, or to a parent folder without the sticky bit; or if this folder, its content or a parent folder belongs to a user other than root and the user of the process. The node logs a warning if the group of a folder can write to it.',
     ).prefault('/var/lib/weir'),
   })
   .prefault({})
-  .meta({ description: 'The name of this node and the folder of its data.' });
+  .meta({ description: 'The name and the data folder of this node.' });
 
 const log = z
   .strictObject({
     level: oneOf(
       ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
-      'The lowest level that is written.',
+      'The lowest level that is logged.',
     ).prefault('info'),
-    format: oneOf(['json', 'pretty'], 'One JSON object per line, or lines for people.').prefault('json'),
+    format: oneOf(['json', 'pretty'], 'One JSON object per line (`json`), or formatted text.').prefault('json'),
   })
   .prefault({})
   .meta({ description: 'The log, on standard output.' });
@@ -57,8 +57,8 @@ const api = z
     ).prefault('127.0.0.1:8080'),
     tls: z
       .strictObject({
-        cert: path('PEM file of the certificate chain.'),
-        key: path('PEM file of the private key.'),
+        cert: path('PEM file with the certificate chain.'),
+        key: path('PEM file with the private key.'),
       })
       .nullable()
       .prefault(null)
@@ -70,19 +70,19 @@ const api = z
     requests_per_second: whole(
       1,
       1_000_000,
-      'Requests allowed per client address; further ones get the response 429.',
+      'Requests allowed per client address; further requests get the response 429.',
     ).prefault(500),
     failed_logins_per_minute: whole(
       1,
       10_000,
-      'Requests with an invalid token allowed per client address; further ones get the response 429.',
+      'Requests with an invalid token allowed per client address; further requests get the response 429.',
     ).prefault(10),
     request_timeout: duration('1s', '10m', 'Time in which a request must arrive completely.').prefault('15s'),
     max_connections: whole(1, 65_535, 'Maximum number of open connections.').prefault(1000),
     max_connections_per_source: whole(
       1,
       65_535,
-      'Of these, connections of one client address; one more is closed at once. All clients behind a reverse proxy are one address.',
+      'Maximum number of these connections per client address; the node closes further connections at once. All clients behind a reverse proxy have one address.',
     ).prefault(500),
   })
   .prefault({})
@@ -92,17 +92,20 @@ const idle = (about: string, prefault: string) => duration('1s', '168h', about).
 
 const timeouts = z
   .strictObject({
-    tcp_opening: idle('TCP before the end of its handshake.', '60s'),
-    tcp_established: idle('Longer than the two hours after which hosts send their first keep-alive.', '3h'),
+    tcp_opening: idle('A TCP flow before the end of its handshake.', '60s'),
+    tcp_established: idle(
+      'An established TCP flow. The default is longer than two hours, after which hosts send the first keep-alive.',
+      '3h',
+    ),
     tcp_half_closed: idle('One side has closed.', '10m'),
-    tcp_closing: idle('Both sides have closed, or one has reset the connection.', '10s'),
+    tcp_closing: idle('A TCP flow that both sides have closed, or that one side has reset.', '10s'),
     udp: idle('UDP without a reply.', '30s'),
     udp_replied: idle('UDP with a reply.', '180s'),
     icmp: idle('ICMP queries.', '30s'),
     other: idle('Other protocols.', '10m'),
   })
   .prefault({})
-  .meta({ description: 'How long a flow without packets is kept.' });
+  .meta({ description: 'The time after which the datapath removes a flow without packets.' });
 
 const dataplane = z
   .strictObject({
@@ -112,57 +115,57 @@ const dataplane = z
       .refine((names) => new Set(names).size === names.length, { error: 'names an interface twice' })
       .meta({
         description:
-          'Interfaces whose incoming traffic is filtered. A name may end in `*`. Name both sides of a gateway, but of one that translates addresses (masquerade, DNAT) the inside only: by the outside, what is for an address of the node is not judged, and what becomes of it is not forwarded. NAT beside an outside interface that is named fails `dataplane_config`. Names count at every moment: an interface that gets such a name is policed at once, and one that loses it is not policed any more.',
+          'Interfaces whose incoming traffic is filtered. A name may end with `*`. Name both sides of a gateway. If the gateway translates addresses (masquerade, DNAT), name only the inside interfaces: packets that arrive outside have an address of the node as destination, so the policy does not apply to them, and the node does not forward them. NAT at a named interface fails the check `dataplane_config`. The node follows changes of names: it polices an interface as soon as the interface gets a matching name, and stops when the interface loses the name.',
         form: 'list of interface names of at most 15 characters',
       }),
     non_ipv4: oneOf(
       ['drop', 'pass'],
-      'The action for forwarded IPv6 and other EtherTypes. ARP always passes, and so does IPv6 of the node itself without police_local.',
+      'The action for forwarded IPv6 and other EtherTypes. ARP always passes. IPv6 to and from the node itself passes unless `police_local` is set.',
     ).prefault('drop'),
     reverse_path: oneOf(
       ['strict', 'loose', 'off'],
-      'Whether a packet’s source must route back through its interface (`strict`), through any (`loose`), or need not. ' +
-        'Where the node does not forward, this is left to the stack’s `rp_filter`.',
+      'Whether the route to the source of a packet must lead through the interface on which the packet arrived (`strict`), through any interface (`loose`), or is not checked (`off`). ' +
+        'On interfaces that do not forward, `rp_filter` of the network stack applies instead.',
     ).prefault('strict'),
     police_local: flag(
-      'Whether packets to and from the node itself are filtered too, if they come in or go out by one of `interfaces`.',
+      'Whether packets to and from the node itself are filtered too, if they arrive or leave on one of `interfaces`.',
     ).prefault(false),
     forwarding: oneOf(
       ['auto', 'stack', 'direct'],
-      'How what passes goes on: by the network `stack`, or `direct` to the interface that the routes name, which is faster than a node without a filter, and skips netfilter and IPsec. `auto` is direct as long as nobody else has a say in forwarded packets, and follows who comes and goes: nftables and tc at once, everything else within a second, in the worst case within three.',
+      'How passed packets are forwarded. `stack`: by the network stack. `direct`: to the interface of the route, which is faster than a node without a filter, and bypasses netfilter and IPsec. `auto`: direct while no third-party hook (nftables, iptables, tc, IPsec) processes forwarded packets, otherwise by the stack. The node detects changes of nftables and tc at once, and other changes within one second, at most three.',
     ).prefault('auto'),
     pickup: duration(
       '0s',
       '1h',
-      'How long after a first attach a TCP packet in the middle of a connection is judged as if it opened it.',
+      'The time after the first attach during which a TCP packet in the middle of a connection is evaluated as if it opened the connection.',
     ).prefault('120s'),
     flow_capacity: whole(
       1024,
       16_777_216,
-      'Minimum number of flows that the flow table can hold. Those that nobody has answered yet take what is free, and make room for new ones; the others stay, and a table that is full of them refuses new flows.',
+      'Minimum number of flows that the flow table can hold. Flows without a reply use free entries, and new flows replace them. Flows with a reply stay; a table that is full of them refuses new flows.',
     ).prefault(131_072),
     flow_share: fraction(
       0.001,
       1,
-      'Part of `flow_capacity` that the established flows of one source address may take once the table is half full. As the table fills up further, the limit shrinks with what is free, so that many sources together leave room for others. Above it new flows of that source are refused; its established flows stay. `1`: no limit. Raise it where one address stands for many clients.',
+      'The share of `flow_capacity` that the established flows of one source address may use once the table is half full. The limit shrinks with the free space of the table, so that many sources together leave room for others. Above the limit, new flows of that source are refused; its established flows stay. `1`: no limit. Raise the share if one address represents many clients.',
     ).prefault(0.125),
     program_capacity: whole(
       8_192,
       8_388_608,
-      'Lines of 64 bytes that a policy may take; a write that needs more is refused. Two tables of 8192 lines grow to 65536, 524288, 4194304 and 8388608 as policies need it, and then take 8, 64, 512 and 1024 MiB together.',
+      'The number of 64-byte cache lines that a compiled policy may use; a write that needs more is refused. The datapath has two tables of 8192 lines, which grow to 65536, 524288, 4194304 and 8388608 lines if a policy needs it. Both tables together then take 8, 64, 512 or 1024 MiB.',
     ).prefault(4_194_304),
     timeouts,
     grant_capacity: whole(
       1024,
       4_194_304,
-      'Maximum number of addresses that are learned for hostname rules. Further addresses are not learned, and stay denied.',
+      'Maximum number of addresses that the node learns for hostname rules. Further addresses are not learned and stay denied.',
     ).prefault(262_144),
     mark_mask: mask(2, 'Bits of the packet mark that Weir uses. All other bits are kept.').prefault(0x00f0_0000).meta({
       description: 'Bits of the packet mark that Weir uses. All other bits are kept.',
       form: '32-bit mask with 2 bits or more',
       shown: '`0x00f00000`',
     }),
-    pin_path: absolutePath('Folder in a BPF file system where programs, links and maps are pinned.').prefault(
+    pin_path: absolutePath('Folder in a BPF file system in which programs, links and maps are pinned.').prefault(
       '/sys/fs/bpf/weir',
     ),
   })
@@ -178,13 +181,13 @@ const policy = z
     activation_timeout: duration(
       '100ms',
       '10m',
-      'A policy write that is not active after this time is abandoned and gets the response 503.',
+      'If a policy cannot be activated within this time, the write is abandoned with the response 503.',
     ).prefault('5s'),
-    file: path('YAML or JSON file that is loaded as the policy, and loaded again when it changes.')
+    file: path('YAML or JSON file that the node loads as the policy, at its start and whenever the file changes.')
       .nullable()
       .prefault(null)
       .meta({
-        description: 'YAML or JSON file that is loaded as the policy, and loaded again when it changes.',
+        description: 'YAML or JSON file that the node loads as the policy, at its start and whenever the file changes.',
         form: 'path or `null`',
       }),
   })
@@ -207,60 +210,62 @@ const dns = z
       .array(listenAddress('An address.', { addressOnly: true }).refine(isIpv4, { error: NOT_IPV4 }))
       .min(1, 'must have at least one address')
       .meta({ description: 'Resolvers for allowed names.', form: 'list of `address:port`' }),
-    transparent: flag('Whether the proxy also receives lookups that clients send to other resolvers.').prefault(false),
+    transparent: flag('Whether the proxy also receives DNS queries that clients send to other resolvers.').prefault(
+      false,
+    ),
     denied_response: oneOf(['nxdomain', 'refused'], 'Response code for a denied name.').prefault('nxdomain'),
     min_grant: duration('1s', '24h', 'Minimum time for which a learned address is granted.').prefault('60s'),
-    max_grant: duration('1s', '24h', 'The longest.').prefault('24h'),
+    max_grant: duration('1s', '24h', 'Maximum time for which a learned address is granted.').prefault('24h'),
     upstream_order: oneOf(
       ['listed', 'fastest'],
-      'Which of the upstreams that answer is asked first: the one that is `listed` first, or the `fastest` of late. The next one is asked where it has not answered after 0.4 s.',
+      'Which responding upstream is queried first: the first in the list (`listed`), or the upstream with the lowest recent response time (`fastest`). If it does not respond within 0.4 s, the next upstream is queried.',
     ).prefault('listed'),
     cache_size: whole(1, 4_096, 'Size of the answer cache in MiB. Answers are kept for their TTL.').prefault(64),
     serve_stale: duration(
       '0s',
       '72h',
-      'For how long after its time a kept answer is given where no upstream answers (RFC 8767). `0s`: never.',
+      'How long after its expiry a cached answer is served if no upstream responds (RFC 8767). `0s`: never.',
     ).prefault('0s'),
     rebind_protection: flag(
-      'Whether addresses that IANA’s registry of special-purpose addresses (RFC 6890) does not call globally reachable are left out of answers for public names, such as 10.0.0.0/8, 100.64.0.0/10 and the prefixes for documentation; and the node’s own, loopback, link-local, multicast and reserved ones out of all answers. Names under `internal`, `local` and `home.arpa` are not public. Each is a finding, and the client is told by an extended error.',
+      'Rebind protection. The proxy removes addresses from answers for public names if the IANA registry of special-purpose addresses (RFC 6890) does not list them as globally reachable, such as 10.0.0.0/8, 100.64.0.0/10 and the documentation prefixes. It removes the addresses of the node and loopback, link-local, multicast and reserved addresses from all answers. Names under `internal`, `local` and `home.arpa` are not public. Each removal is a finding, and the client receives an extended DNS error.',
     ).prefault(true),
     rebind_allow: z.array(namePattern('A name.')).prefault([]).meta({
       description:
-        'Names that may be at such addresses all the same; never at the node’s own, loopback, link-local, multicast and reserved ones.',
-      form: 'list of names, each with `*.` before it or not',
+        'Names that may have special-purpose addresses. Addresses of the node and loopback, link-local, multicast and reserved addresses are removed also for these names.',
+      form: 'list of names, or of names after `*.`',
     }),
   })
   .optional()
   .meta({
     description:
-      'The DNS proxy: clients that ask it may connect to what the names that the policy allows lead to. Without it rules with a hostname match nothing.',
+      'The DNS proxy. A client that looks up an allowed name through the proxy may connect to the addresses of the name. Without this section, rules with a hostname match nothing.',
   });
 
 const servicePlane = z
   .strictObject({
-    listen: listenAddress('Address of this node on which redirected connections arrive. No other service may use it.', {
-      addressOnly: true,
-    })
+    listen: listenAddress(
+      'Address of this node to which the datapath redirects connections. No other service may use it.',
+      {
+        addressOnly: true,
+      },
+    )
       .refine(isIpv4, { error: NOT_IPV4 })
       .prefault('127.0.0.1:15001'),
     workers: whole(1, 64, 'Number of inspection threads. Each connection belongs to one thread.').prefault(2),
     max_connections: whole(
       16,
       1_000_000,
-      'Maximum number of connections per thread. Further ones are reset; in audit mode the same number again passes without inspection.',
+      'Maximum number of connections per thread. Further connections are reset; in audit mode, up to the same number again pass without inspection.',
     ).prefault(32_768),
     max_connections_per_source: whole(
       1,
       1_000_000,
-      'Connections of one source address that one thread has at once, of `max_connections`; the kernel spreads connections evenly over `workers`. Further connections are treated as those above `max_connections`. Clients behind one translated address are one source.',
+      'Maximum number of simultaneous connections of one source address per thread, within `max_connections`; the kernel distributes connections evenly over `workers`. Further connections are treated like connections above `max_connections`. Clients behind one translated address are one source.',
     ).prefault(4_096),
-    upstream_ca: text(
-      '`system`, or a PEM file with the CA certificates that must have signed the certificates of servers.',
-    )
+    upstream_ca: text('The CA certificates that the node trusts for servers: `system`, or a PEM file.')
       .prefault('system')
       .meta({
-        description:
-          '`system`, or a PEM file with the CA certificates that must have signed the certificates of servers.',
+        description: 'The CA certificates that the node trusts for servers: `system`, or a PEM file.',
         form: '`system` or path',
       }),
     denied_http: z
@@ -272,7 +277,7 @@ const servicePlane = z
   .optional()
   .meta({
     description:
-      'TLS and HTTP inspection: connections that reach a TLS rule are judged by what they say. Without it they fail.',
+      'TLS and HTTP inspection: the service plane decides connections that match a TLS rule by their TLS and HTTP attributes. Without this section, these connections fail.',
   });
 
 const cluster = z
@@ -296,14 +301,14 @@ const cluster = z
       .meta({ description: 'Prefix of every key in etcd.', form: 'text' }),
     seal_key_file: path('File of the key that seals the intercept CA.').nullable().prefault(null).meta({
       description:
-        'File of the key that seals the intercept CA: 32 random bytes in base64, for its user alone. Without it the CA stays on its node, sealed with `seal.key` of the data folder.',
+        'File with the key that seals the intercept CA: 32 random bytes in base64, readable only by the user of the process. Without it, the CA stays on this node, sealed with `seal.key` in the data folder.',
       form: 'path or `null`',
     }),
   })
   .optional()
   .meta({
     description:
-      'Several nodes with one policy. This build accepts the section and does not run the part yet: it says so in `/ready`.',
+      'Several nodes with one policy. This build accepts the section but does not run a cluster yet; `/ready` reports this.',
   });
 
 const findings = z
@@ -312,12 +317,14 @@ const findings = z
     max_entries: whole(
       1_000,
       10_000_000,
-      'Maximum number of findings. Above it those that were last seen longest ago are removed.',
+      'Maximum number of findings. Above it, the findings that were last seen longest ago are removed.',
     ).prefault(100_000),
     file: z
       .strictObject({
-        path: absolutePath('The file, of mode 0600. Full ones are `path.1`, `path.2` and so on, the newest first.'),
-        max_size: whole(1, 4_096, 'Size in MiB above which a new file is started.').prefault(64),
+        path: absolutePath(
+          'The file, with mode 0600. Full files are renamed to `path.1`, `path.2` and so on; `path.1` is the newest.',
+        ),
+        max_size: whole(1, 4_096, 'Size in MiB at which a new file is started.').prefault(64),
         keep: whole(1, 1_000, 'Number of full files that are kept.').prefault(5),
       })
       .nullable()
@@ -326,12 +333,14 @@ const findings = z
     webhook: z
       .strictObject({
         url: webUrl('URL to which changes are sent, by POST as a JSON array. Redirects are not followed.'),
-        secret_file: path('File with the secret for the signature of requests, in the header `Weir-Signature`.'),
+        secret_file: path(
+          'File with the secret that signs requests; the header `Weir-Signature` contains the signature.',
+        ),
         timeout: duration('100ms', '60s', 'Time limit of one request.').prefault('5s'),
       })
       .nullable()
       .prefault(null)
-      .meta({ description: 'Sends every change of a finding to a URL. Failed deliveries are repeated.' }),
+      .meta({ description: 'Sends every change of a finding to a URL. The node repeats failed deliveries.' }),
   })
   .prefault({})
   .meta({
@@ -340,7 +349,11 @@ const findings = z
 
 const wiretap = z
   .strictObject({
-    replay: duration('0s', '10m', 'How far back a wiretap reader can start.').prefault('30s'),
+    replay: duration(
+      '0s',
+      '10m',
+      'The period before the start of a wiretap stream from which a reader can request messages.',
+    ).prefault('30s'),
   })
   .prefault({})
   .meta({ description: 'The live view of traffic.' });

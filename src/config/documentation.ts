@@ -27,18 +27,18 @@ export function configurationDocument(): string {
 }
 
 const INTRODUCTION = [
-  'One YAML file, given to `weir run --config FILE`; `weir config check FILE` says what is wrong with one. An annotated',
+  'A node reads one YAML file, `weir run --config FILE`. `weir config check FILE` prints all problems of a file. An annotated',
   'example is [`examples/weir.yaml`](../examples/weir.yaml).',
   '',
-  '- Keys that are not listed here are refused, and every problem of a file is reported at once, with its line.',
-  `- \`\${NAME}\` in a value is replaced by that environment variable; one that is not set is refused. \`$\${\` stands for\n  \`\${\`. Inside \`{ }\` and \`[ ]\` YAML wants such a value in quotes.`,
-  '- The environment variable `WEIR_SECTION__KEY` takes the place of `section.key`, as in `WEIR_API__LISTEN` or',
+  '- Keys that are not listed here are refused. All problems of a file are reported together, each with its line.',
+  `- \`\${NAME}\` in a value is replaced by that environment variable; a variable that is not set is refused. \`$\${\` stands for\n  \`\${\`. Inside \`{ }\` and \`[ ]\`, YAML requires quotes around such a value.`,
+  '- The environment variable `WEIR_SECTION__KEY` overrides `section.key`, as in `WEIR_API__LISTEN` or',
   '  `WEIR_DATAPLANE__INTERFACES=lan0,wan0`: lists are separated by commas. Deeper keys have more parts:',
   '  `WEIR_API__TLS__CERT`.',
   '- Durations are written `500ms`, `60s`, `5m`, `2h` or `30d`.',
-  '- A file that a key names is a regular file or a link to one. A FIFO, a device or a directory is refused. A secret has',
+  '- A file that a key names must be a regular file or a link to a regular file, not a FIFO, a device or a directory. A secret has',
   '  at most 64 KiB, the configuration 1 MiB, certificates and keys of TLS 16 MiB, and `policy.file` 64 MiB.',
-  '- A section that is left out and has no defaults is a part that does not run.',
+  '- If a section without defaults is missing, its part of the node does not run.',
 ];
 
 type Leaf = { readonly keys: readonly string[]; readonly schema: z.core.$ZodType };
@@ -74,7 +74,9 @@ function aboutOf(schema: z.core.$ZodType): string {
 }
 
 function presenceOf(schema: z.core.$ZodType): string {
-  return schema instanceof z.ZodOptional ? 'Left out, the part does not run.' : 'Left out, the defaults hold.';
+  return schema instanceof z.ZodOptional
+    ? 'Without this section, the part does not run.'
+    : 'Without this section, the defaults apply.';
 }
 
 function defaultOf(schema: z.core.$ZodType): string {

@@ -83,7 +83,7 @@ function problem(
 function contradictions({ api, dns }: Config, source: Source): ConfigProblem[] {
   const problems: ConfigProblem[] = [];
   if (api.tls === null && !isLoopback(api.listen.host)) {
-    const message = `${api.listen.host} can be reached from elsewhere, and there is no api.tls: tokens would travel in the clear`;
+    const message = `${api.listen.host} is not a loopback address, and there is no api.tls: clients would send tokens without encryption`;
     problems.push(problem('insecure_bind', ['api', 'listen'], message, source));
   }
   if (dns !== null && dns.minGrantMs > dns.maxGrantMs) {
@@ -121,8 +121,8 @@ function unusableFiles({ api: { tls } }: Config, source: Source): ConfigProblem[
   const refused = (name: 'cert' | 'key', message: string) =>
     problem('invalid_value', ['api', 'tls', name], message, source);
   const problems = [
-    ...(isTaken({ cert }) ? [] : [refused('cert', `${tls.cert} holds no certificate in PEM`)]),
-    ...(isTaken({ key }) ? [] : [refused('key', `${tls.key} holds no private key in PEM without a passphrase`)]),
+    ...(isTaken({ cert }) ? [] : [refused('cert', `${tls.cert} contains no certificate in PEM`)]),
+    ...(isTaken({ key }) ? [] : [refused('key', `${tls.key} contains no private key in PEM without a passphrase`)]),
   ];
   if (problems.length > 0 || isTaken({ cert, key })) return problems;
   return [refused('key', `${tls.key} is not the key of the certificate in ${tls.cert}`)];

@@ -156,9 +156,9 @@ export function interfacePattern(about: string) {
 
 function interfaceProblem(value: string): string | undefined {
   if (value.length === 0 || value.length > 15) return 'must be an interface name of 1 to 15 characters';
-  if (value === '*') return 'names every interface, loopback too: put the beginning of a name before the *';
-  if (/\*(?!$)/.test(value)) return 'may have a * at its end only';
-  if (/[\s/:]|[^\x21-\x7e]/.test(value) || value === '.' || value === '..') return 'is not a name of an interface';
+  if (value === '*') return 'matches every interface, loopback included: put the beginning of a name before the *';
+  if (/\*(?!$)/.test(value)) return 'may have a * only at its end';
+  if (/[\s/:]|[^\x21-\x7e]/.test(value) || value === '.' || value === '..') return 'is not a valid interface name';
   return undefined;
 }
 

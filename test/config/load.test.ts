@@ -232,9 +232,9 @@ log:
       'invalid_value weir.yaml:4:11: api.listen: must be `host:port`, such as 127.0.0.1:8080',
       'invalid_value weir.yaml:6:20: api.request_timeout: must be a duration such as 500ms, 60s, 5m or 2h',
       'unknown_key weir.yaml:5:3: api.lsten: there is no such key',
-      'invalid_value weir.yaml:8:22: dataplane.interfaces.1: may have a * at its end only',
+      'invalid_value weir.yaml:8:22: dataplane.interfaces.1: may have a * only at its end',
       'invalid_value weir.yaml:8:31: dataplane.interfaces.2: must be an interface name of 1 to 15 characters',
-      'invalid_value weir.yaml:8:54: dataplane.interfaces.3: names every interface, loopback too: put the beginning of a name before the *',
+      'invalid_value weir.yaml:8:54: dataplane.interfaces.3: matches every interface, loopback included: put the beginning of a name before the *',
       'invalid_value weir.yaml:9:13: dataplane.non_ipv4: must be one of drop, pass',
       'invalid_value weir.yaml:13:17: dataplane.police_local: must be true or false',
       'invalid_value weir.yaml:10:18: dataplane.flow_capacity: must be a whole number from 1024 to 16777216',
@@ -342,7 +342,7 @@ dataplane:
     (listen) => {
       const host = listen.replace(/:\d+$/, '').replace(/[[\]]/g, '');
       expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([
-        `insecure_bind weir.yaml:2:16: api.listen: ${host} can be reached from elsewhere, and there is no api.tls: tokens would travel in the clear`,
+        `insecure_bind weir.yaml:2:16: api.listen: ${host} is not a loopback address, and there is no api.tls: clients would send tokens without encryption`,
       ]);
     },
   );
@@ -406,11 +406,11 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
       problemsOf(`version: 1\napi:\n  tls:\n    cert: ${certificate}\n    key: ${itsKey}\n`);
     expect(told(cert, key)).toEqual([]);
     expect(told(text, text)).toEqual([
-      `invalid_value weir.yaml:4:11: api.tls.cert: ${text} holds no certificate in PEM`,
-      `invalid_value weir.yaml:5:10: api.tls.key: ${text} holds no private key in PEM without a passphrase`,
+      `invalid_value weir.yaml:4:11: api.tls.cert: ${text} contains no certificate in PEM`,
+      `invalid_value weir.yaml:5:10: api.tls.key: ${text} contains no private key in PEM without a passphrase`,
     ]);
     expect(told(cert, locked)).toEqual([
-      `invalid_value weir.yaml:5:10: api.tls.key: ${locked} holds no private key in PEM without a passphrase`,
+      `invalid_value weir.yaml:5:10: api.tls.key: ${locked} contains no private key in PEM without a passphrase`,
     ]);
     expect(told(cert, other)).toEqual([
       `invalid_value weir.yaml:5:10: api.tls.key: ${other} is not the key of the certificate in ${cert}`,
