@@ -129,7 +129,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       const { host, port: wanted } = config.api.listen;
       await listenOnceThere(
         () => api.listen({ host, port: wanted }),
-        ({ message }) => log.warn({ host }, `the API listens once the node has its address: ${message}`),
+        ({ message }) => log.warn({ host }, `the API cannot listen until the node has this address: ${message}`),
         stopping.signal,
       );
       const bound = api.server.address() as AddressInfo | null;
@@ -150,7 +150,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
   } finally {
     await store.close();
   }
-  log.info(config.dataplane === null ? 'stopped' : 'stopped; the kernel goes on enforcing what was in force');
+  log.info(config.dataplane === null ? 'stopped' : 'stopped; the kernel continues to enforce the last policy');
   return 0;
 }
 
@@ -257,7 +257,7 @@ function logFacts(system: System, log: Logger): void {
       case 'policy.activated':
         log.info(
           { generation: message.generation, policy: message.record?.id ?? null },
-          message.record === null ? 'no policy is active: the fallback decides' : 'policy in force',
+          message.record === null ? 'no policy is active: policy.fallback decides' : 'policy in force',
         );
         break;
       case 'dataplane.enforcing':

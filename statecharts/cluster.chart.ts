@@ -22,13 +22,14 @@ export const clusterChart = setup({
         choosing: { always: [{ guard: 'isConfigured', target: 'unserved' }, { target: 'alone' }] },
         alone: {
           tags: 'cluster:ready',
-          meta: { part: 'cluster', detail: 'not configured: this node is alone' },
+          meta: { part: 'cluster', detail: 'not configured: this node runs without a cluster' },
         },
         unserved: {
           tags: 'cluster:failed',
           meta: {
             part: 'cluster',
-            detail: 'the configuration has a cluster section, which this build does not serve: this node is alone',
+            detail:
+              'the configuration has a cluster section, which this build does not support: this node runs without a cluster',
           },
         },
       },
@@ -45,7 +46,8 @@ export const clusterChart = setup({
           tags: 'policy_replication:failed',
           meta: {
             part: 'policy_replication',
-            detail: 'the configuration has a cluster section, which this build does not serve: nothing is replicated',
+            detail:
+              'the configuration has a cluster section, which this build does not support: policies are not replicated',
           },
         },
       },

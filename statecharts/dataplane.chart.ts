@@ -164,7 +164,7 @@ const dataplane = setup({
 
 const REFUSALS: Readonly<Record<FlowRefusal, string>> = {
   flow_table_full: 'the flow table is full and refuses new flows (dataplane.flow_capacity)',
-  flow_share: 'the flow table refuses new flows of sources that have their share of it (dataplane.flow_share)',
+  flow_share: 'the flow table refuses new flows of sources that have used their share (dataplane.flow_share)',
 };
 
 /**
@@ -195,7 +195,7 @@ const withheld = ({ context: { adopted, desired } }: InContext): Published => ({
           generation: desired.generation,
           refusal: refusal(
             'dataplane_unavailable',
-            `the kernel enforces generation ${adopted}, and the newest in the data folder is ${desired.generation}: it is another folder, or an older copy; what the kernel enforces stays in force until a policy is written`,
+            `the kernel enforces generation ${adopted}, but the newest generation in the data folder is ${desired.generation}: the data folder is another folder or an older copy. The kernel enforces its policy until a policy is written`,
           ),
         },
 });
@@ -368,7 +368,7 @@ export const dataplaneChart = dataplane.createMachine({
     },
     probing: {
       tags: `${part}:starting`,
-      meta: { part, detail: 'looking at what this kernel and this user can do' },
+      meta: { part, detail: 'probing the features of the kernel and the capabilities of the process' },
       invoke: {
         id: 'probe',
         src: 'probe',
@@ -388,7 +388,7 @@ export const dataplaneChart = dataplane.createMachine({
     },
     opening: {
       tags: `${part}:starting`,
-      meta: { part, detail: 'loading the programs, adopting what is pinned' },
+      meta: { part, detail: 'loading the BPF programs and adopting pinned maps' },
       invoke: {
         id: 'open',
         src: 'open',
@@ -404,7 +404,7 @@ export const dataplaneChart = dataplane.createMachine({
     },
     attaching: {
       tags: `${part}:starting`,
-      meta: { part, detail: 'attaching to the interfaces and making the guard' },
+      meta: { part, detail: 'attaching to the interfaces and installing the guard' },
       invoke: {
         id: 'attach',
         src: 'attach',
@@ -459,7 +459,7 @@ export const dataplaneChart = dataplane.createMachine({
       states: {
         attached: {
           tags: `${part}:starting`,
-          meta: { part, detail: 'attached; waiting for the first program' },
+          meta: { part, detail: 'attached; waiting for the first policy' },
           initial: 'idle',
           states: {
             idle: {
@@ -474,7 +474,7 @@ export const dataplaneChart = dataplane.createMachine({
         },
         keeping: {
           tags: `${part}:ready`,
-          meta: { part, detail: 'enforcing the policy that was found in the kernel' },
+          meta: { part, detail: 'enforcing the policy that the kernel already had' },
           initial: 'idle',
           states: {
             idle: {
@@ -492,7 +492,7 @@ export const dataplaneChart = dataplane.createMachine({
         },
         loading: {
           tags: `${part}:starting`,
-          meta: { part, detail: 'putting the first program in force' },
+          meta: { part, detail: 'activating the first policy' },
           invoke: {
             id: 'swap',
             src: 'swap',
@@ -533,7 +533,7 @@ export const dataplaneChart = dataplane.createMachine({
       tags: `${part}:degraded`,
       meta: {
         part,
-        detail: 'the datapath is opened again soon; what is pinned in the kernel goes on enforcing',
+        detail: 'the datapath will be opened again soon; the pinned programs continue to enforce',
       },
       entry: ['countAttempt', { type: 'publish', params: lost }, 'loseDatapath'],
       always: { guard: 'attemptsExhausted', target: 'failed' },
@@ -543,18 +543,18 @@ export const dataplaneChart = dataplane.createMachine({
       tags: `${part}:failed`,
       meta: {
         part,
-        detail: 'the datapath could not be opened; what is pinned in the kernel goes on enforcing',
+        detail: 'the datapath could not be opened; pinned programs continue to enforce',
       },
       after: { failedRetry: 'opening' },
     },
     unsupported: {
       tags: `${part}:failed`,
-      meta: { part, detail: 'this machine lacks what the dataplane needs' },
+      meta: { part, detail: 'this machine does not meet the requirements of the dataplane' },
       entry: { type: 'publish', params: lost },
     },
     closing: {
       tags: `${part}:failed`,
-      meta: { part, detail: 'letting go of the datapath, which goes on enforcing' },
+      meta: { part, detail: 'closing the datapath; the pinned programs continue to enforce' },
       invoke: {
         id: 'close',
         src: 'close',
@@ -566,7 +566,7 @@ export const dataplaneChart = dataplane.createMachine({
     },
     closed: {
       tags: `${part}:failed`,
-      meta: { part, detail: 'closed; what is pinned in the kernel goes on enforcing' },
+      meta: { part, detail: 'closed; the pinned programs continue to enforce' },
       entry: [
         { type: 'publish', params: ({ context }) => flipAnswered(context.flipRequest, CLOSED) },
         { type: 'publish', params: { message: { type: 'dataplane.closed' } } },

@@ -70,13 +70,14 @@ export const dnsProxyChart = setup({
     part,
     need: 'dns',
     details: {
-      needed_but_absent: 'the active policy needs it: hostname rules match nothing, since no address is learned',
+      needed_but_absent:
+        'not configured, but the active policy has hostname rules: they match nothing, because no address is learned',
       binding: 'binding its sockets',
-      backing_off: 'not listening; tried again soon',
-      awaiting_policy: 'no policy is in force yet: every lookup fails',
-      connecting: 'learned addresses are not in reach yet: lookups that bring some fail',
-      disconnected: 'learned addresses are not in reach: lookups that bring some fail',
-      awaiting_dataplane: 'the dataplane does not enforce: lookups that bring addresses fail',
+      backing_off: 'not listening; the proxy tries again soon',
+      awaiting_policy: 'no policy is active yet: every lookup fails',
+      connecting: 'the grants in the kernel are not accessible yet: lookups whose addresses need grants fail',
+      disconnected: 'the grants in the kernel are not accessible: lookups whose addresses need grants fail',
+      awaiting_dataplane: 'the dataplane does not enforce: lookups whose addresses need grants fail',
     },
     notePolicy: { type: 'noteLookups', params: ({ event }: { event: PolicyActivated }) => event },
     use: { type: 'use', params: ({ context }: { context: DnsProxyContext }) => context },
@@ -92,11 +93,11 @@ export const dnsProxyChart = setup({
     states: {
       without_upstreams: {
         tags: `${part}:degraded`,
-        meta: { part, detail: 'no upstream answers; what is kept is still answered' },
+        meta: { part, detail: 'no upstream responds; the proxy serves answers from its cache' },
       },
       answering: {
         tags: `${part}:ready`,
-        meta: { part, detail: 'lookups are judged, and what they bring is learned' },
+        meta: { part, detail: 'the proxy decides lookups and grants the addresses of allowed names' },
       },
     },
   }),

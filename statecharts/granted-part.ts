@@ -189,7 +189,7 @@ export function grantedStates<
     },
     disabled: {
       tags: `${part}:disabled`,
-      meta: { part, detail: 'not configured, and the active policy does not need it' },
+      meta: { part, detail: 'not configured; the active policy does not need it' },
       on: { 'policy.activated': { guard: isNeeded(true), target: 'needed_but_absent' } },
     },
     needed_but_absent: {

@@ -81,12 +81,12 @@ export const interfacesChart = setup({
       tags: `${part}:failed`,
       meta: {
         part,
-        detail: 'the configuration has no dataplane section: policies are stored, and nothing enforces them',
+        detail: 'the configuration has no dataplane section: policies are stored but not enforced',
       },
     },
     unresolved: {
       tags: `${part}:starting`,
-      meta: { part, detail: 'the interfaces are not known before the datapath is attached' },
+      meta: { part, detail: 'the datapath is not attached yet' },
       entry: 'clearTrouble',
     },
     deciding: {
@@ -111,12 +111,12 @@ export const interfacesChart = setup({
       states: {
         configured: {
           tags: `${part}:ready`,
-          meta: { part, detail: 'every configured interface carries the datapath' },
+          meta: { part, detail: 'the datapath is attached to every configured interface' },
           entry: 'clearTrouble',
         },
         refused: {
           tags: `${part}:failed`,
-          meta: { part, detail: 'a configured interface cannot be policed as it is' },
+          meta: { part, detail: 'a configured interface cannot be policed' },
           entry: 'nameFaults',
         },
         interface_missing: {
@@ -142,7 +142,7 @@ export const interfacesChart = setup({
         },
         reattach_failed: {
           tags: `${part}:failed`,
-          meta: { part, detail: 'attaching again failed; tried again soon' },
+          meta: { part, detail: 'attaching again failed; the node tries again soon' },
           after: { reattachBackoff: 'reattaching' },
         },
       },
@@ -152,7 +152,7 @@ export const interfacesChart = setup({
 
 const missingNames = ({ missing, renamed }: InterfacesContext): string =>
   missing
-    .map((name) => (renamed[name] === undefined ? name : `${name} (is called ${renamed[name]} now, and not policed)`))
+    .map((name) => (renamed[name] === undefined ? name : `${name} (renamed to ${renamed[name]}, not policed)`))
     .join(', ');
 
 const faultsOf = (context: InterfacesContext): string =>

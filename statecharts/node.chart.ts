@@ -198,7 +198,7 @@ export const nodeChart = node.createMachine({
       states: {
         starting: {
           tags: 'draining:ready',
-          meta: { part: 'draining', detail: 'starting; the stored policy is not in force yet' },
+          meta: { part: 'draining', detail: 'starting; the stored policy is not active yet' },
           on: {
             'policy.activated': {
               target: 'running',
@@ -213,7 +213,7 @@ export const nodeChart = node.createMachine({
         },
         draining: {
           tags: 'draining:failed',
-          meta: { part: 'draining', detail: 'shutting down; the datapath is left in place' },
+          meta: { part: 'draining', detail: 'shutting down; the datapath continues to enforce' },
           initial: 'finishing_writes',
           on: { 'shutdown.requested': {} },
           states: {
@@ -231,7 +231,7 @@ export const nodeChart = node.createMachine({
         },
         stopped: {
           tags: 'draining:failed',
-          meta: { part: 'draining', detail: 'stopped; the datapath is left in place' },
+          meta: { part: 'draining', detail: 'stopped; the datapath continues to enforce' },
           on: { 'shutdown.requested': {} },
         },
       },

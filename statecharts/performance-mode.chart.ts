@@ -159,12 +159,12 @@ export const performanceModeChart = performanceMode.createMachine({
     choosing: { always: [{ guard: 'isEnabled', target: 'enabled' }, { target: 'disabled' }] },
     enabled: {
       tags: 'performance_mode:ready',
-      meta: { part: 'performance_mode', detail: 'audit findings and wiretap are served' },
+      meta: { part: 'performance_mode', detail: 'audit findings and wiretap are available' },
       ...writable,
     },
     disabled: {
       tags: 'performance_mode:disabled',
-      meta: { part: 'performance_mode', detail: 'audit findings and wiretap answer 503' },
+      meta: { part: 'performance_mode', detail: 'audit findings and wiretap return 503' },
       ...writable,
     },
   },

@@ -164,11 +164,12 @@ const policy = setup({
 type InContext = { readonly context: PolicyContext };
 type Published = { readonly message: Message | null };
 
-const DRAINING = refusal('draining', 'the node is shutting down and takes no more writes');
+const DRAINING = refusal('draining', 'the node is shutting down and accepts no writes');
 const NOT_YET: Warning = {
   pointer: '',
   code: 'not_enforced',
-  message: 'The policy is stored, but the dataplane was lost meanwhile; it is enforced as soon as that is back.',
+  message:
+    'The policy is stored, but the dataplane failed meanwhile; the policy is enforced as soon as the dataplane runs again.',
 };
 
 const answered = (waiting: Waiting | null | undefined, outcome: PolicyOutcome): Published => ({
@@ -177,7 +178,7 @@ const answered = (waiting: Waiting | null | undefined, outcome: PolicyOutcome): 
 const expired = ({ activationTimeoutMs, trouble }: PolicyContext): Refusal =>
   refusal(
     'activation_timeout',
-    `the policy was not in force within ${activationTimeoutMs} ms; nothing was changed${
+    `the policy could not be activated within ${activationTimeoutMs} ms; nothing was changed${
       trouble[part] === undefined ? '' : ` (${trouble[part]})`
     }`,
   );
@@ -254,7 +255,7 @@ export const policyChart = policy.createMachine({
       states: {
         replaying: {
           tags: `${part}:starting`,
-          meta: { part, detail: 'putting the stored policy in force' },
+          meta: { part, detail: 'activating the stored policy' },
           initial: 'reading',
           ...replayEnding,
           states: {
@@ -304,7 +305,7 @@ export const policyChart = policy.createMachine({
         },
         backing_off: {
           tags: `${part}:failed`,
-          meta: { part, detail: 'the stored policy could not be put in force; tried again soon' },
+          meta: { part, detail: 'the stored policy could not be activated; the node tries again soon' },
           entry: 'countAttempt',
           after: { replayBackoff: 'replaying' },
         },
@@ -333,16 +334,16 @@ export const policyChart = policy.createMachine({
           meta: {
             part,
             detail:
-              'the active policy has selectors that were never resolved: their denies match every source, their allows none',
+              'the active policy has selectors that were never resolved: their deny rules match every source, their allow rules match none',
           },
         },
         none_active: {
           tags: `${part}:ready`,
-          meta: { part, detail: 'no policy is active; the configured fallback decides' },
+          meta: { part, detail: 'no policy is active; policy.fallback decides' },
         },
         never_activated: {
           tags: `${part}:failed`,
-          meta: { part, detail: 'no policy was ever activated; the configured fallback decides' },
+          meta: { part, detail: 'no policy was ever activated; policy.fallback decides' },
         },
       },
     },

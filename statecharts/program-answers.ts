@@ -7,9 +7,9 @@ import { refusal } from './refusal.js';
  * chart and the swap chart publish.
  */
 
-export const UNUSABLE = refusal('dataplane_unavailable', 'the dataplane does not enforce at the moment; see /ready');
-export const BUSY = refusal('dataplane_unavailable', 'the dataplane is putting another program in force');
-export const LOST = refusal('dataplane_unavailable', 'the dataplane was lost while it was asked');
+export const UNUSABLE = refusal('dataplane_unavailable', 'the dataplane does not enforce; see /ready');
+export const BUSY = refusal('dataplane_unavailable', 'the dataplane is activating another policy');
+export const LOST = refusal('dataplane_unavailable', 'the dataplane failed during the request');
 export const CLOSED = refusal('dataplane_unavailable', 'the dataplane is closed');
 
 type Published = { readonly message: Message | null };

@@ -103,12 +103,12 @@ export const servicePlaneChart = setup({
     part,
     need: 'servicePlane',
     details: {
-      needed_but_absent: 'the active policy needs it: connections that reach a TLS rule fail',
+      needed_but_absent: 'not configured, but the active policy has TLS rules: connections that match them fail',
       binding: 'starting its threads',
-      backing_off: 'not listening: connections that reach a TLS rule fail; tried again soon',
-      awaiting_policy: 'no policy is in force yet: every connection is reset',
-      connecting: 'what names are granted is not in reach yet: of rules with a hostname only denies match',
-      disconnected: 'what names are granted is not in reach: of rules with a hostname only denies match',
+      backing_off: 'not listening: connections that match a TLS rule fail; the service plane tries again soon',
+      awaiting_policy: 'no policy is active yet: every connection is reset',
+      connecting: 'the grants of hostnames are not accessible yet: of rules with a hostname, only deny rules match',
+      disconnected: 'the grants of hostnames are not accessible: of rules with a hostname, only deny rules match',
       awaiting_dataplane: 'the dataplane does not enforce: no connection is redirected',
     },
     notePolicy: { type: 'noteInspection', params: ({ event }: { event: PolicyActivated }) => event },
@@ -139,7 +139,7 @@ export const servicePlaneChart = setup({
         meta: {
           part,
           detail:
-            'connections that reach a TLS rule are judged by what they say; upstream_ca cannot be read now, and servers are verified by what it held before',
+            'connections that match a TLS rule are inspected; upstream_ca cannot be read, and servers are verified with the certificates read before',
         },
       },
       inspecting_without_joining: {
@@ -147,12 +147,12 @@ export const servicePlaneChart = setup({
         meta: {
           part,
           detail:
-            'connections that reach a TLS rule are judged by what they say; none can be left to the datapath, join_fault in the stats says why',
+            'connections that match a TLS rule are inspected; they cannot be spliced in the kernel, and join_fault in the stats gives the reason',
         },
       },
       inspecting: {
         tags: `${part}:ready`,
-        meta: { part, detail: 'connections that reach a TLS rule are judged by what they say' },
+        meta: { part, detail: 'connections that match a TLS rule are inspected' },
       },
     },
   }),

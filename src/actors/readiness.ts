@@ -91,14 +91,14 @@ function childOf(snapshot: PartSnapshot | undefined, child: string): PartSnapsho
 export function conditionOf(name: CheckName, snapshot: PartSnapshot | undefined, ended?: string): Condition {
   if (snapshot === undefined || snapshot.status !== 'active') {
     const reason = ended === undefined ? '' : `: ${ended}`;
-    return { name, ok: false, state: 'down', detail: `its actor ended and is started again${reason}` };
+    return { name, ok: false, state: 'down', detail: `the actor of this part failed and is restarted${reason}` };
   }
   const description = Object.entries(snapshot.getMeta()).find(
     ([, meta]) => (meta as ReadinessMeta | undefined)?.part === name,
   );
   const standing = standingOf(name, snapshot);
   if (description === undefined || standing === undefined)
-    throw new Error(`the chart of ${name} says nothing about it`);
+    throw new Error(`the statechart of ${name} has no state for this check`);
   const [path, meta] = description as [string, ReadinessMeta];
   const ok = standing === 'ready' || standing === 'disabled';
   const more = ok ? snapshot.context.notices?.[name] : snapshot.context.trouble?.[name];

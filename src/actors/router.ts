@@ -57,7 +57,7 @@ function isActive(actor: AnyActorRef): boolean {
 }
 
 function refuse(bus: Bus<Message>, message: Message, recipient: Recipient): void {
-  const outcome = refusal('feature_unavailable', `the ${recipient} actor ended and is being started again`);
+  const outcome = refusal('feature_unavailable', `the ${recipient} actor failed and is being restarted`);
   switch (message.type) {
     case 'policy.write_requested':
     case 'performance_mode.write_requested':

@@ -313,7 +313,7 @@ export function createSystem(ports: SystemPorts): System {
     performanceMode: {
       read: async () => {
         const actor = partOf('performanceMode');
-        if (actor === undefined) throw new Error('read the performance mode: its actor ended and is started again');
+        if (actor === undefined) throw new Error('read the performance mode: the actor failed and is being restarted');
         const options = { timeout: FIRST_READ_TIMEOUT_MS };
         const isKnown = (snapshot: AnyMachineSnapshot) => !snapshot.matches('reading');
         const snapshot = (await waitFor(actor, isKnown, options)) as AnyMachineSnapshot;

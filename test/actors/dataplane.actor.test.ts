@@ -29,7 +29,7 @@ describe('dataplane actor', () => {
         name: 'policy_ready',
         ok: false,
         state: 'never_activated',
-        detail: 'no policy was ever activated; the configured fallback decides',
+        detail: 'no policy was ever activated; policy.fallback decides',
         since: '2026-01-01T00:00:00.000Z',
       },
     ]);
@@ -48,7 +48,7 @@ describe('dataplane actor', () => {
         ok: false,
         state: 'backing_off',
         detail:
-          'the stored policy could not be put in force; tried again soon: the kernel enforces generation 7, and the newest in the data folder is 0: it is another folder, or an older copy; what the kernel enforces stays in force until a policy is written',
+          'the stored policy could not be activated; the node tries again soon: the kernel enforces generation 7, but the newest generation in the data folder is 0: the data folder is another folder or an older copy. The kernel enforces its policy until a policy is written',
         since: '2026-01-01T00:00:00.000Z',
       },
     ]);
@@ -87,7 +87,7 @@ describe('dataplane actor', () => {
       name: 'dataplane_running',
       ok: false,
       state: 'backing_off',
-      detail: 'the datapath is opened again soon; what is pinned in the kernel goes on enforcing: SIGSEGV',
+      detail: 'the datapath will be opened again soon; the pinned programs continue to enforce: SIGSEGV',
       since: '2026-01-01T00:00:00.000Z',
     });
     expect(stateOf('dataplane_config')).toBe('unresolved');
@@ -115,7 +115,7 @@ describe('dataplane actor', () => {
     expect(await written).toEqual({
       kind: 'refused',
       code: 'dataplane_unavailable',
-      detail: 'the dataplane was lost while it was asked',
+      detail: 'the dataplane failed during the request',
     });
     expect(system.readiness().checks[0]?.state).toBe('backing_off');
   });
@@ -129,7 +129,7 @@ describe('dataplane actor', () => {
     await until('policy_ready', 'backing_off');
     expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'prove 0']);
     expect(system.readiness().checks[2]?.detail).toBe(
-      'the stored policy could not be put in force; tried again soon: ICMP type 8 code 0 from 0.0.0.1 to 0.0.0.2: the policy says deny by the default policy, and the compiled tables say an invalid verdict',
+      'the stored policy could not be activated; the node tries again soon: ICMP type 8 code 0 from 0.0.0.1 to 0.0.0.2: the policy gives deny by the default policy, and the compiled tables give an invalid verdict',
     );
     delete datapath.on.prove;
     await until('policy_ready', 'never_activated');
@@ -159,8 +159,8 @@ describe('dataplane actor', () => {
         .checks.slice(0, 3)
         .map(({ state, detail }) => [state, detail]),
     ).toEqual([
-      ['unsupported', 'this machine lacks what the dataplane needs: Run as root, or grant CAP_BPF.'],
-      ['unresolved', 'the interfaces are not known before the datapath is attached'],
+      ['unsupported', 'this machine does not meet the requirements of the dataplane: Run as root, or grant CAP_BPF.'],
+      ['unresolved', 'the datapath is not attached yet'],
       ['unenforced', 'the stored policy waits for the dataplane: Run as root, or grant CAP_BPF.'],
     ]);
     expect(await system.policies.write(singleton('lan'))).toEqual(refusedAs('dataplane_unavailable'));
@@ -187,7 +187,7 @@ describe('dataplane actor', () => {
     datapath.tell({ type: 'interface_renamed', interface: 'lan0', to: 'old0', policed: false });
     await until('dataplane_config', 'interface_missing');
     expect(system.readiness().checks[1]?.detail).toBe(
-      'no interface has this name: lan0 (is called old0 now, and not policed)',
+      'no interface has this name: lan0 (renamed to old0, not policed)',
     );
     datapath.interfaces = ['lan0', 'wan0'];
     datapath.tell({ type: 'interface_appeared', interface: 'lan0' });
@@ -205,7 +205,7 @@ describe('dataplane actor', () => {
     datapath.log.length = 0;
     datapath.tell({ type: 'refusals_changed', refusing: ['flow_share'] });
     const share =
-      'degraded: the flow table refuses new flows of sources that have their share of it (dataplane.flow_share)';
+      'degraded: the flow table refuses new flows of sources that have used their share (dataplane.flow_share)';
     expect(running()).toMatchObject({ ok: true, state: 'enforcing', detail: `enforcing; ${share}` });
     datapath.tell({ type: 'refusals_changed', refusing: ['flow_table_full', 'flow_share'] });
     expect(running()?.detail).toBe(
@@ -233,7 +233,7 @@ describe('dataplane actor', () => {
     datapath.tell({ type: 'link_lost', interface: 'lan0' });
     await until('dataplane_config', 'reattach_failed');
     expect(system.readiness().checks[1]?.detail).toBe(
-      'attaching again failed; tried again soon: attach to lan0: EPERM',
+      'attaching again failed; the node tries again soon: attach to lan0: EPERM',
     );
     expect(system.readiness().checks[0]?.state).toBe('enforcing');
   });
@@ -257,7 +257,7 @@ describe('dataplane actor', () => {
     await until('dataplane_config', 'configured');
     expect(system.readiness().checks[1]).toMatchObject({
       ok: true,
-      detail: 'every configured interface carries the datapath',
+      detail: 'the datapath is attached to every configured interface',
     });
   });
 });

@@ -48,8 +48,11 @@ test('a readiness check reports the state `down` if the actor behind the check d
   actor.send({ type: 'bug' });
   expect(actor.getSnapshot().hasTag('dns_allowlist:ready')).toBe(true);
   const down = { name: 'dns_allowlist', ok: false, state: 'down' };
-  expect(conditionIn(actor, 'bug')).toEqual({ ...down, detail: 'its actor ended and is started again: bug' });
-  expect(conditionOf('dns_allowlist', undefined)).toEqual({ ...down, detail: 'its actor ended and is started again' });
+  expect(conditionIn(actor, 'bug')).toEqual({ ...down, detail: 'the actor of this part failed and is restarted: bug' });
+  expect(conditionOf('dns_allowlist', undefined)).toEqual({
+    ...down,
+    detail: 'the actor of this part failed and is restarted',
+  });
 });
 
 test('the field `since` of a readiness check is the time of the last state change, not of the last request', () => {

@@ -99,7 +99,7 @@ test('the router refuses a request to an actor that is being restarted, instead 
     outcome: {
       kind: 'refused',
       code: 'feature_unavailable',
-      detail: 'the policy actor ended and is being started again',
+      detail: 'the policy actor failed and is being restarted',
     },
   });
 });

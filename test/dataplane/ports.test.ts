@@ -21,7 +21,7 @@ test.each(['bond', 'team', 'vrf', 'bridge', 'openvswitch'])(
   'a policed interface that is a port of a %s is refused, and the message names both interfaces',
   (kind) => {
     expect(faults('eth0', link(2, 'eth0', '', { master: 3 }), link(3, 'up0', kind))).toEqual([
-      `eth0 is a port of ${kind} up0: name up0, or take eth0 out of it`,
+      `eth0 is a port of ${kind} up0: put up0 into dataplane.interfaces instead, or remove eth0 from it`,
     ]);
     expect(faults('up0', link(2, 'eth0', '', { master: 3 }), link(3, 'up0', kind))).toEqual([]);
   },
@@ -32,7 +32,7 @@ test('a VLAN interface on top of a bridge port is accepted, and a VLAN interface
   expect(faults('eth0.5', bridge, port, link(4, 'eth0.5', 'vlan', { lower: 2 }))).toEqual([]);
   expect(faults('br0.5', bridge, port, link(4, 'br0.5', 'vlan', { lower: 3 }))).toEqual([]);
   expect(faults('eth0.5', bridge, port, link(4, 'eth0.5', 'vlan', { lower: 2, master: 3 }))).toEqual([
-    'eth0.5 is a port of bridge br0: name br0, or take eth0.5 out of it',
+    'eth0.5 is a port of bridge br0: put br0 into dataplane.interfaces instead, or remove eth0.5 from it',
   ]);
 });
 
@@ -40,13 +40,15 @@ test.each(['macvlan', 'macvtap', 'ipvlan', 'ipvtap'])(
   'a policed interface with a %s on top is refused, and policing the upper interface is accepted',
   (kind) => {
     const links = [link(2, 'eth0', ''), link(4, 'tap0', kind, { lower: 2 })];
-    expect(faults('eth0', ...links)).toEqual([`eth0 gives frames to ${kind} tap0, unjudged: remove it`]);
+    expect(faults('eth0', ...links)).toEqual([
+      `eth0 gives frames to ${kind} tap0 before the datapath sees them: remove it`,
+    ]);
     expect(faults('tap0', ...links)).toEqual([]);
   },
 );
 
 test('a policed interface whose master is in another network namespace is refused', () => {
   expect(faults('eth0', link(2, 'eth0', '', { master: 9 }))).toEqual([
-    'eth0 is a port of another interface: name that, or take eth0 out of it',
+    'eth0 is a port of another interface: put that interface into dataplane.interfaces instead, or remove eth0 from it',
   ]);
 });

@@ -41,7 +41,10 @@ policy:
 
 test('weir policy apply puts a policy file in force, and weir policy get returns a file that apply accepts again', async () => {
   const before = await cli(['status']);
-  expect([before.code, before.out.split('\n')[1]]).toEqual([3, 'policy      none is active: policy.fallback decides']);
+  expect([before.code, before.out.split('\n')[1]]).toEqual([
+    3,
+    'policy      no policy is active: policy.fallback decides',
+  ]);
   expect(await rig.tcp(80)).toMatch(/^(refused|silent|timeout|error)/);
 
   const file = fileWith('office.yaml', policy(80));

@@ -131,7 +131,7 @@ test('a second `weir run` in the same network namespace exits with an error, and
       code: 1,
       stderr: expect.stringMatching(
         new RegExp(
-          `^weir: process ${rig.node.pid} \\(.*\\) polices this network namespace: end it first \\(kill \\d+\\)\\n$`,
+          `^weir: process ${rig.node.pid} \\(.*\\) polices this network namespace: stop that process first \\(kill \\d+\\)\\n$`,
         ),
       ) as string,
     });
@@ -205,7 +205,7 @@ test('weir dataplane detach fails while a node runs; after the node has stopped,
   const refused = await command('detach');
   expect({ code: refused.code, stdout: refused.stdout }).toEqual({ code: 1, stdout: '' });
   expect(refused.stderr).toMatch(
-    /^weir: process \d+ \(.*\) polices this network namespace: end it first \(kill \d+\)\n$/,
+    /^weir: process \d+ \(.*\) polices this network namespace: stop that process first \(kill \d+\)\n$/,
   );
   expect(await rig.tcp(80)).toBe('refused ETIMEDOUT');
 

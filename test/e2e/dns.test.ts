@@ -276,6 +276,6 @@ test('while no upstream answers, DNS queries for allowed names that are not cach
   const { state, detail } = checks.find(({ name }) => name === 'dns_allowlist') ?? { state: '', detail: '' };
   expect([state, detail]).toEqual([
     'without_upstreams',
-    `no upstream answers; what is kept is still answered: ${ADDRESSES.server}:53`,
+    `no upstream responds; the proxy serves answers from its cache: ${ADDRESSES.server}:53`,
   ]);
 });

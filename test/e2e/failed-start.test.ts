@@ -51,6 +51,6 @@ it('a node without CAP_NET_BIND_SERVICE for its API port ends with an error that
     1,
     '',
     'weir: the API cannot listen on 127.0.0.1:83: permission denied\n' +
-      '  → ports below 1024 need CAP_NET_BIND_SERVICE; or change api.listen\n',
+      '  → grant CAP_NET_BIND_SERVICE for ports below 1024, or change api.listen\n',
   ]);
 });

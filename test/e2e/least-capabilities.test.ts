@@ -140,7 +140,7 @@ describe('readiness names the missing capability', () => {
       const sentences = missing.map((name) => ` The capability CAP_${name} is missing: run as root, or grant it.`);
       await expect
         .poll(() => detailOf('dataplane_running'), { timeout: 15_000 })
-        .toBe(`this machine lacks what the dataplane needs:${sentences.join('')}`);
+        .toBe(`this machine does not meet the requirements of the dataplane:${sentences.join('')}`);
     },
   );
 

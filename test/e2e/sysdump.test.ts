@@ -154,7 +154,7 @@ test('weir sysdump writes a complete archive that only the owner of the file can
   const empty = ['dataplane/grants.jsonl', 'dns/names.jsonl'];
   expect([...files.keys()]).toEqual([...COMPLETE.filter((name) => !empty.includes(name)), 'manifest.json']);
   expect(said).toMatch(/^ +\d+ B {2}node-a\/build[.]json\n/);
-  expect(said).toMatch(/dump[.]tar[.]gz is whole: 28 files, [\d.]+ KiB\n$/);
+  expect(said).toMatch(/dump[.]tar[.]gz is complete: 28 files, [\d.]+ KiB\n$/);
 
   expect(jsonIn(files, 'policy/active.json')).toEqual(policy('web'));
   expect(files.get('policy/program.txt')?.text).toContain('tcp/80 #0 allow');
@@ -187,7 +187,7 @@ test('weir sysdump writes a complete archive that only the owner of the file can
   const again = await run(words, environment);
   expect([again.code, again.err]).toEqual([
     1,
-    `weir: ${output} cannot be written: there is such a file already: remove it, or name another with --output\n`,
+    `weir: ${output} cannot be written: the file exists already: remove it, or name another file with --output\n`,
   ]);
 });
 

@@ -176,7 +176,9 @@ describe('the datapath of a node between client and server', () => {
     const second = new LocalDatapath(options());
     const elsewhere = new LocalDatapath(options({ pinPath: `${topology.pinPath}-other` }));
     for (const refused of [() => second.open(), () => detach(topology.pinPath), () => elsewhere.open()]) {
-      expect(refused).toThrow(/^process \d+ \(.*\) polices this network namespace: end it first \(kill \d+\)$/);
+      expect(refused).toThrow(
+        /^process \d+ \(.*\) polices this network namespace: stop that process first \(kill \d+\)$/,
+      );
     }
     rmSync(`${topology.pinPath}-other`, { recursive: true, force: true });
     datapath.close();
@@ -191,7 +193,7 @@ describe('the datapath of a node between client and server', () => {
     datapath.close();
     const elsewhere = new LocalDatapath(options({ pinPath: `${topology.pinPath}-other` }));
     expect(() => elsewhere.open()).toThrow(
-      `lan0 is policed by what another node left pinned in ${topology.pinPath}: make that dataplane.pin_path, or remove it with weir dataplane detach --pin-path ${topology.pinPath}`,
+      `lan0 is policed by the datapath of another node, pinned in ${topology.pinPath}: set dataplane.pin_path to that folder, or remove the datapath with weir dataplane detach --pin-path ${topology.pinPath}`,
     );
     detach(topology.pinPath);
     expect(elsewhere.open()).toEqual({ adopted: false, inForce: null });

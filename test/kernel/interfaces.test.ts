@@ -133,7 +133,7 @@ describe('interfaces that appear and vanish while a node runs', () => {
     await expect.poll(() => config().state, soon).toBe('configured');
     expect(isLinked(ifindex)).toBe(true);
     await ip('link', 'set', 'dmz0', 'name', 'spare');
-    await expect.poll(config, soon).toEqual(missing('dmz0 (is called spare now, and not policed)'));
+    await expect.poll(config, soon).toEqual(missing('dmz0 (renamed to spare, not policed)'));
     await expect.poll(() => isLinked(ifindex), soon).toBe(false);
     await ip('link', 'del', 'spare');
     expect(comings()).toEqual([
@@ -196,13 +196,13 @@ describe('readiness of a node that translates addresses', () => {
 
   test('fails while an nftables NAT rule for a policed interface exists, and names the chain and the interface', async () => {
     await start('allow', { interfaces: ['lan0', 'wan0'] });
-    const configured = { state: 'configured', detail: 'every configured interface carries the datapath' };
+    const configured = { state: 'configured', detail: 'the datapath is attached to every configured interface' };
     await expect.poll(config, soon).toEqual(configured);
     await translate();
     await expect.poll(config, soon).toEqual({
       state: 'refused',
       detail:
-        'a configured interface cannot be policed as it is: nftables chain ip mine post translates addresses at wan0, which is not supported: take wan0 out of dataplane.interfaces, or remove the rules',
+        'a configured interface cannot be policed: nftables chain ip mine post translates addresses at wan0, which is not supported: remove wan0 from dataplane.interfaces, or remove the rules',
     });
     expect(running()).toBe('enforcing');
     await topology.node.must('nft', 'delete', 'table', 'ip', 'mine');
@@ -215,7 +215,7 @@ describe('readiness of a node that translates addresses', () => {
     await expect.poll(config, soon).toEqual({
       state: 'configured',
       detail:
-        'every configured interface carries the datapath; the node forwards what comes in by wan0 without a policy: dataplane.interfaces does not name it',
+        'the datapath is attached to every configured interface; the node forwards packets from wan0 without a policy: dataplane.interfaces does not contain it',
     });
     await expect.poll(reaches, { timeout: 5_000 }).toBe(true);
   });
@@ -270,8 +270,11 @@ describe('a policed interface that is a bridge port', () => {
   };
   const refused = (...ports: string[]) => ({
     state: 'refused',
-    detail: `a configured interface cannot be policed as it is: ${ports
-      .map((port) => `${port} is a port of bridge br0: name br0, or take ${port} out of it`)
+    detail: `a configured interface cannot be policed: ${ports
+      .map(
+        (port) =>
+          `${port} is a port of bridge br0: put br0 into dataplane.interfaces instead, or remove ${port} from it`,
+      )
       .join('; ')}`,
   });
 
@@ -364,14 +367,17 @@ describe('a policed interface that is a bridge port', () => {
     await start('allow', { interfaces: ['lan0', 'wan0'] });
     await expect.poll(() => config().state, soon).toBe('configured');
     await ip('link', 'add', 'mac0', 'link', 'lan0', 'type', 'macvlan', 'mode', 'bridge');
-    const detail = 'a configured interface cannot be policed as it is: lan0 gives frames to';
+    const detail = 'a configured interface cannot be policed: lan0 gives frames to';
     await expect
       .poll(config, soon)
-      .toEqual({ state: 'refused', detail: `${detail} macvlan mac0, unjudged: remove it` });
+      .toEqual({ state: 'refused', detail: `${detail} macvlan mac0 before the datapath sees them: remove it` });
     await ip('link', 'set', 'mac0', 'netns', topology.client.name);
     await expect
       .poll(config, soon)
-      .toEqual({ state: 'refused', detail: expect.stringMatching(`^${detail} macvlan_handle_frame.*, unjudged$`) });
+      .toEqual({
+        state: 'refused',
+        detail: expect.stringMatching(`^${detail} macvlan_handle_frame.* before the datapath sees them$`),
+      });
     expect(await reaches()).toBe(true);
     await topology.client.must('ip', 'link', 'del', 'mac0');
     // The kernel sends no notification when a macvlan in another network namespace vanishes, so only the
@@ -392,7 +398,7 @@ describe('a policed interface that is a bridge port', () => {
       await expect.poll(config, soon).toEqual({
         state: 'refused',
         detail:
-          'a configured interface cannot be policed as it is: lan0 is a port of bridge br1: name br1, or take lan0 out of it',
+          'a configured interface cannot be policed: lan0 is a port of bridge br1: put br1 into dataplane.interfaces instead, or remove lan0 from it',
       });
       expect(await crossing(['other'])).toEqual([]);
     } finally {

@@ -42,7 +42,7 @@ describe('the review of a node reports NAT on a policed outside interface as a f
   test('and names the nftables chain and the interface', () => {
     sh(nft('oifname "wan0" masquerade'));
     expect(review(BOTH).faults).toEqual([
-      `${CHAIN} translates addresses at wan0, which is not supported: take wan0 out of dataplane.interfaces, or remove the rules`,
+      `${CHAIN} translates addresses at wan0, which is not supported: remove wan0 from dataplane.interfaces, or remove the rules`,
     ]);
   });
 
@@ -122,7 +122,7 @@ describe('the review of a node reports NAT on a policed outside interface as a f
 
 describe('the review of a node warns about an interface that forwards and is not policed', () => {
   const warning = (names: string): string =>
-    `the node forwards what comes in by ${names} without a policy: dataplane.interfaces does not name it`;
+    `the node forwards packets from ${names} without a policy: dataplane.interfaces does not contain it`;
 
   test('while the interface is up and has an address or a route', () => {
     expect(review(BOTH).warnings).toEqual([]);

@@ -10,7 +10,7 @@ class UnsupportedInterface extends Error {
   override readonly name = 'UnsupportedInterface';
   readonly code = 'unsupported_interface';
   constructor(readonly interfaceName: string) {
-    super(`${interfaceName} is not an Ethernet interface, and the datapath reads nothing else`);
+    super(`${interfaceName} is not an Ethernet interface; the datapath supports only Ethernet`);
   }
 }
 

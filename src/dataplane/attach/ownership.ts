@@ -74,7 +74,7 @@ export class Ownership {
       holder === undefined
         ? ['another process', '']
         : [`process ${holder.pid} (${holder.command})`, ` (kill ${holder.pid})`];
-    throw new OtherProcess(`${who} ${does}: end it first${how}`);
+    throw new OtherProcess(`${who} ${does}: stop that process first${how}`);
   }
 }
 

@@ -58,7 +58,7 @@ export class Pins {
         if (polices(join(folder, link))) {
           const namespace = name.slice('links-'.length);
           throw new OwnedElsewhere(
-            `the pins in ${this.path} police network namespace ${namespace} and this is ${networkNamespace()}: run this there, or use another pin_path`,
+            `the pins in ${this.path} police network namespace ${namespace}, and this process runs in ${networkNamespace()}: run it there, or use another pin_path`,
           );
         }
       }

@@ -38,7 +38,7 @@ export function probe(objectPath: string, pinPath: string): Missing[] {
   need(
     'preempt_rt',
     !/PREEMPT_RT/.test(version()),
-    'The kernel is one of PREEMPT_RT, which the datapath is not made for.',
+    'The kernel is built with PREEMPT_RT, which the datapath does not support.',
   );
   need(
     'btf',
@@ -47,17 +47,17 @@ export function probe(objectPath: string, pinPath: string): Missing[] {
   );
   const fileSystems = existsSync('/proc/filesystems') ? readFileSync('/proc/filesystems', 'utf8') : '';
   const hasBpfFs = /\tbpf$/m.test(fileSystems);
-  need('bpffs', hasBpfFs, 'The kernel has no BPF file system, so nothing can be pinned.');
+  need('bpffs', hasBpfFs, 'The kernel has no BPF file system, so the datapath cannot be pinned.');
   if (hasBpfFs && !isAdministrator) {
     need(
       'CAP_SYS_ADMIN',
       isBpfFileSystem(pinPath),
-      `No BPF file system is mounted where ${pinPath} is: mount it, or grant the capability CAP_SYS_ADMIN.`,
+      `No BPF file system is mounted at ${pinPath}: mount it, or grant the capability CAP_SYS_ADMIN.`,
     );
     need(
       'CAP_SYS_ADMIN',
       !lacksLayouts(pinPath),
-      `An earlier build pinned the maps in ${pinPath}, and the kernel describes them to CAP_SYS_ADMIN only: grant it for this start, the later ones go without.`,
+      `An earlier build pinned the maps in ${pinPath}, and the kernel describes these maps only to processes with CAP_SYS_ADMIN: grant the capability for this start; later starts do not need it.`,
     );
   }
   need('libbpf', loads(libbpf), 'The library libbpf.so.1 is not installed (Debian: apt-get install libbpf1).');

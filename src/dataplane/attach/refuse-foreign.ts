@@ -16,12 +16,12 @@ export function refuseOtherNodes(pinPath: string, policed: readonly Interface[],
       if (path === pinPath || mapSetOf(program, sets) !== undefined) continue;
       if (path !== undefined) {
         throw new OwnedElsewhere(
-          `${found.name} is policed by what another node left pinned in ${path}: make that dataplane.pin_path, or remove it with weir dataplane detach --pin-path ${path}`,
+          `${found.name} is policed by the datapath of another node, pinned in ${path}: set dataplane.pin_path to that folder, or remove the datapath with weir dataplane detach --pin-path ${path}`,
         );
       }
       if (by === 'tcx' && !held.includes(program.id)) {
         throw new OwnedElsewhere(
-          `${found.name} is policed by program ${program.id} of another node, whose pins are not in /sys/fs/bpf: detach that first`,
+          `${found.name} is policed by program ${program.id} of another node, whose pins are not in /sys/fs/bpf: detach that program first`,
         );
       }
     }

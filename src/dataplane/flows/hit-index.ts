@@ -57,6 +57,6 @@ export class HitIndex {
     for (; this.#next < this.capacity; this.#next++) {
       if (this.words[this.#next * WORDS + LOW] === 0) return this.#next;
     }
-    throw new Error('the entries of hits are all taken, though there was room');
+    throw new Error('no entry of the map hits is free');
   }
 }

@@ -18,7 +18,7 @@ const DIRECT_FOR_NS = 3_000_000_000n;
  */
 export const DIRECT_ALWAYS = 0xffff_ffff_ffff_ffffn;
 
-const UNSEEN: ForwardingNow = { way: 'stack', reason: 'third-party hooks were not looked for yet' };
+const UNSEEN: ForwardingNow = { way: 'stack', reason: 'the node has not looked for third-party hooks yet' };
 const CONFIGURED: Readonly<Record<'stack' | 'direct', ForwardingNow>> = {
   stack: { way: 'stack', reason: 'as configured' },
   direct: { way: 'direct', reason: 'as configured' },

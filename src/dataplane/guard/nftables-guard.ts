@@ -73,7 +73,7 @@ export class Guard {
         lines: sourceGuard(GUARD_TABLE, check),
         stands: () => sourceGuardStands(GUARD_TABLE, check),
         warning:
-          'this kernel has no nft_socket or nft_fib: a lookup with a forged source can reach the DNS proxy by an interface that is not policed or does not forward, unless rp_filter is set there',
+          'this kernel has no nft_socket or nft_fib: a DNS query with a forged source can reach the DNS proxy through an interface that is not policed or does not forward, unless rp_filter is set on that interface',
       },
     ];
   }

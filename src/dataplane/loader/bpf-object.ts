@@ -131,7 +131,7 @@ export class BpfObject {
     const size = new BigUint64Array(1);
     const value = libbpf().bpf_map__initial_value(this.#map('.rodata.settings'), size);
     if (value === null || size[0] !== BigInt(SETTINGS_BYTES)) {
-      throw new Error(`${this.path} was not built from these sources: its settings have ${size[0]} bytes`);
+      throw new Error(`${this.path} was built from other sources: its settings have ${size[0]} bytes`);
     }
     new Uint8Array(memoryAt(value, SETTINGS_BYTES)).set(encodeSettings(settings));
   }

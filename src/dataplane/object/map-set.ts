@@ -19,7 +19,7 @@ const SET_OF_LAYOUT_1 = /^maps-[0-9a-f]{12}$/;
 const FILLING = 'filling-';
 
 const NEEDS_SYS_ADMIN =
-  'an earlier build of Weir pinned these maps, and the kernel describes them to CAP_SYS_ADMIN only: start this build once with that capability';
+  'an earlier build of Weir pinned these maps, and the kernel describes them only to processes with CAP_SYS_ADMIN: start this build once with that capability';
 
 /**
  * File descriptors of the BPF maps and programs in one folder of pins, by the name of the pin. The folder

@@ -24,15 +24,18 @@ export function portFaults(
     if (link !== undefined && link.master !== 0) {
       const master = links.find((found) => found.ifindex === link.master);
       const called = master === undefined ? 'another interface' : `${master.kind} ${master.name}`.trim();
-      return [`${name} is a port of ${called}: name ${master?.name ?? 'that'}, or take ${name} out of it`];
+      const instead = master?.name ?? 'that interface';
+      return [
+        `${name} is a port of ${called}: put ${instead} into dataplane.interfaces instead, or remove ${name} from it`,
+      ];
     }
     const taps = links.filter(({ lower, kind }) => lower === ifindex && TAPS.has(kind));
     if (taps.length > 0) {
       return [
-        `${name} gives frames to ${taps.map((tap) => `${tap.kind} ${tap.name}`).join(', ')}, unjudged: remove it`,
+        `${name} gives frames to ${taps.map((tap) => `${tap.kind} ${tap.name}`).join(', ')} before the datapath sees them: remove it`,
       ];
     }
     const receiver = receivers.find(({ kind, id }) => kind === 'receiver' && id === ifindex);
-    return receiver === undefined ? [] : [`${name} gives frames to ${receiver.symbol}, unjudged`];
+    return receiver === undefined ? [] : [`${name} gives frames to ${receiver.symbol} before the datapath sees them`];
   });
 }

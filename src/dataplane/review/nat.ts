@@ -57,7 +57,7 @@ export function natFaults(policed: readonly Interface[]): string[] {
 
 function sentence(where: string, met: readonly Interface[]): string {
   const names = met.map(({ name }) => name).join(', ');
-  return `${where} translates addresses at ${names}, which is not supported: take ${names} out of dataplane.interfaces, or remove the rules`;
+  return `${where} translates addresses at ${names}, which is not supported: remove ${names} from dataplane.interfaces, or remove the rules`;
 }
 
 function outsideInterfaces(): ReadonlySet<number> {

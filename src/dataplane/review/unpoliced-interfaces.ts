@@ -32,7 +32,7 @@ export function unnamedWarnings(policed: readonly Interface[], links: readonly L
   if (names.length === 0) return [];
   const more = names.length > MOST_NAMES ? ` and ${names.length - MOST_NAMES} more` : '';
   const listed = `${names.slice(0, MOST_NAMES).join(', ')}${more}`;
-  return [`the node forwards what comes in by ${listed} without a policy: dataplane.interfaces does not name it`];
+  return [`the node forwards packets from ${listed} without a policy: dataplane.interfaces does not contain it`];
 }
 
 function forwards(name: string): boolean {

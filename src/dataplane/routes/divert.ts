@@ -63,7 +63,7 @@ export function diversionFaults(markMask: number, interfaces: readonly string[])
     .filter(routesElsewhere)
     .map(
       ({ preference }) =>
-        `ip rule ${preference} comes before rule ${NUMBER} and takes packets that are redirected to the node: give it a preference above ${NUMBER}`,
+        `ip rule ${preference} precedes rule ${NUMBER} and matches packets that the datapath redirects to the node: give it a preference above ${NUMBER}`,
     );
 }
 

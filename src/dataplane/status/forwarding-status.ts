@@ -30,8 +30,7 @@ export function forwardingOf(
   if (until === DIRECT_ALWAYS) return { way: 'direct', reason: 'as configured' };
   if (until > process.hrtime.bigint()) return ALONE;
   if (!looks) return { way: 'stack', reason: 'no process looks for third-party hooks' };
-  if (configured === undefined)
-    return { way: 'stack', reason: 'a third-party hook was found; pass --config to see which' };
+  if (configured === undefined) return { way: 'stack', reason: 'a third-party hook was found; --config shows which' };
   const program = new ThirdPartyProgram();
   try {
     const ingress = hooks.filter(({ direction }) => direction === 'ingress');
@@ -48,7 +47,7 @@ export function forwardingOf(
       },
       program,
     );
-    return { way: 'stack', reason: other ?? 'third-party hooks were not looked for yet' };
+    return { way: 'stack', reason: other ?? 'the node has not looked for third-party hooks yet' };
   } finally {
     program.close();
   }
