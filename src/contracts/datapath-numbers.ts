@@ -41,12 +41,12 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   malformed: 'A header is invalid or truncated.',
   non_ipv4:
     'Forwarded IPv6, or neither IP nor ARP, and `dataplane.non_ipv4` is `drop`. With `police_local` also IPv6 of the node itself.',
-  vlan_tagged: 'The frame carries a VLAN tag where the hook sees it; police the VLAN interface instead.',
+  vlan_tagged: 'The frame has a VLAN tag at the hook; police the VLAN interface instead.',
   fragment: 'A later fragment of a datagram whose first fragment was not seen, was denied, or is older than 30 s.',
   spoofed_source:
-    'The source does not route back through the interface it came in by (`dataplane.reverse_path`), or is not a valid source address.',
-  no_policy: 'No policy was ever in force on this node, not even the fallback: it is starting for the first time.',
-  policy_deny: 'A rule, a default action or the default policy denied it.',
+    'No route to the source leads through the interface on which the packet arrived (`dataplane.reverse_path`), or the source address is invalid.',
+  no_policy: 'This node starts for the first time: neither a policy nor the fallback is active yet.',
+  policy_deny: 'A rule, a default action or the default policy denied the packet.',
   service_plane_absent: 'A TLS rule matched, and the service plane, which decides such connections, is not running.',
   out_of_state: 'A TCP packet that opens no connection and belongs to none; see `dataplane.pickup`.',
   flow_table_full: 'The flow table has no room for a new flow; raise `dataplane.flow_capacity`.',
@@ -55,18 +55,18 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   program_damaged: 'An index in the compiled policy is out of bounds. This is a bug: please report it.',
   tcp_flags: 'An invalid combination of TCP flags, such as SYN and FIN, or no flag at all.',
   fragment_overlap:
-    'A fragment overlaps another one of its datagram, or the datagram has two ends, or data behind its end.',
+    'A fragment overlaps another fragment of its datagram, or the datagram has two ends, or data after its end.',
   fragment_tiny: 'A first fragment that ends before the ports or flags of its datagram.',
   icmp_redirect: 'An ICMP redirect that would have been forwarded; routers send redirects only to their neighbours.',
   source_route: 'The packet has an IP option for source routing (RFC 791, 3.1).',
-  dns_proxy_absent: 'A diverted lookup (`dns.transparent`) while the DNS proxy is not running.',
+  dns_proxy_absent: 'A DNS query that `dns.transparent` diverts, while the DNS proxy is not running.',
   not_inspected:
-    'A TLS rule matched a connection that was opened before the rule, which the service plane cannot take over.',
+    'A TLS rule matched a connection that was opened before the rule was active; the service plane cannot take it over.',
   node_uninspected:
-    'A TLS rule matched a connection of the node itself or to it (`dataplane.police_local`): those cannot be inspected.',
+    'A TLS rule matched a connection from or to the node itself (`dataplane.police_local`); the service plane cannot inspect it.',
   loopback: 'The source or destination is in 127.0.0.0/8, which no packet on a network may have (RFC 1122, 3.2.1.3).',
   flow_share:
-    'The flow table is more than half full, and the source has used its share of it; raise `dataplane.flow_share` or `dataplane.flow_capacity`.',
+    'The flow table is more than half full, and the source has used its share; raise `dataplane.flow_share` or `dataplane.flow_capacity`.',
 };
 
 /** The values of `enum priority` in `bpf/weir.h`. The ingress hook writes them to `skb->priority`. */

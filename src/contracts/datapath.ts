@@ -389,6 +389,6 @@ export class CapacityExceeded extends Error {
 export class ProofFailed extends Error {
   readonly code = 'proof_failed';
   constructor(readonly mismatch: ProofMismatch) {
-    super('the compiled tables do not judge a packet as the policy says');
+    super('the compiled tables give a packet another verdict than the policy');
   }
 }

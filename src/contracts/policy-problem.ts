@@ -12,20 +12,20 @@ export type WarningCode = keyof typeof WARNING_CODES;
 /** Every problem code and its meaning; `docs/errors.md` is generated from this table. */
 export const PROBLEM_CODES = {
   invalid_utf8: 'The body is not valid UTF-8.',
-  invalid_json: 'The body is not JSON; the message names line and column.',
+  invalid_json: 'The body is not JSON; the message names the line and the column.',
   duplicate_key: 'An object names the same key twice.',
   too_deep: 'Objects and arrays are nested deeper than 32.',
   invalid_type: 'The value has the wrong JSON type.',
   required: 'A required field is missing.',
   unknown_field: 'The field is not part of the specification.',
-  invalid_value: 'The value is not one of the words that are allowed here.',
+  invalid_value: 'The value is not one of the allowed words.',
   out_of_range: 'The number is outside its bounds.',
-  too_many: 'A limit on the number of groups or rules, or on the size of all regular expressions, is passed.',
-  more_problems: 'The document has more problems than one answer lists.',
+  too_many: 'The policy exceeds a limit: the number of groups or rules, or the size of all regular expressions.',
+  more_problems: 'The document has more problems than one response lists.',
   invalid_name: 'A policy name is 1 to 253 printable characters after trimming.',
   empty_id: 'An id is empty.',
   duplicate_id: 'Two groups, or two rules of one group, have the same id.',
-  id_mismatch: 'The id of the group is not the one that the path names.',
+  id_mismatch: 'The id of the group differs from the id in the path.',
   mode_required: 'In the singleton form every source group has a mode.',
   mode_not_allowed: 'In the envelope form the envelope has the mode, and a source group has none.',
   empty_sources: 'The effective source set of a source group is empty.',
@@ -59,7 +59,7 @@ export const PROBLEM_CODES = {
 
 /** Every warning code and its meaning; `docs/errors.md` is generated from this table. */
 export const WARNING_CODES = {
-  host_bits: 'A network has bits set behind its prefix; they are ignored.',
+  host_bits: 'A network has bits set after its prefix; these bits are ignored.',
   never_matches: 'No packet can satisfy all matchers of the rule.',
   shadowed: 'An earlier rule decides every packet that the rule could match.',
   unreachable_group: 'Earlier groups decide every packet of these sources.',
@@ -67,22 +67,24 @@ export const WARNING_CODES = {
   audit_falls_through:
     'A group under audit has no default_action, and an enforced default denies packets that its rules do not match.',
   inspection_widened:
-    'A wider allow behind an allow rule with TLS or HTTP matchers passes all connections that these do not match.',
+    'A wider allow rule after an allow rule with TLS or HTTP matchers passes all connections that these matchers do not match.',
   hostname_never_matches: 'No name can match the regular expression of dns_hostname.',
   audit_before_deny: 'A deny under audit lets packets pass that a later enforced deny would drop.',
   tls_without_ports: 'A TLS rule without dst_ports redirects every TCP connection to its destinations.',
-  deny_by_name: 'A deny by name knows only the addresses that were looked up through the DNS proxy.',
-  dns_off: 'A hostname rule matches nothing while the DNS proxy is off.',
-  service_plane_off: 'Connections that reach a TLS rule fail while the service plane is off.',
-  node_uninspected: 'A TLS rule is about connections of the node itself, or to it, which cannot be inspected.',
+  deny_by_name: 'A deny rule by name matches only addresses that clients looked up through the DNS proxy.',
+  dns_off: 'The DNS proxy is not configured: a hostname rule matches nothing.',
+  service_plane_off: 'The service plane is not configured: connections that match a TLS rule fail.',
+  node_uninspected: 'A TLS rule matches connections from or to the node itself, which cannot be inspected.',
   selector_unresolved:
     'A Kubernetes selector was never resolved. Until it is, denies of its group match every source, and allows match only static sources.',
   no_effect: 'A field has no effect in this place.',
-  not_enforced: 'The policy is stored, and nothing on this node enforces it.',
-  activity_taken: 'Another record was active and is not active any more.',
-  audit_kept: 'The record keeps its mode, audit: packets that no rule decides are only recorded, not denied.',
-  no_intercept_ca: 'A rule intercepts TLS, and the node has no intercept CA: connections that reach it are reset.',
-  ca_not_valid_yet: 'The intercept CA is not valid yet: until then connections that it would sign for fail.',
-  ca_bound_to_names: 'The intercept CA may sign for some names alone: clients refuse the others.',
+  not_enforced: 'The policy is stored, but nothing on this node enforces it.',
+  activity_taken: 'The previously active policy is no longer active.',
+  audit_kept: 'The record keeps the mode audit: packets that no rule decides are recorded, not denied.',
+  no_intercept_ca:
+    'A rule intercepts TLS, and the node has no intercept CA: connections that match the rule are reset.',
+  ca_not_valid_yet: 'The intercept CA is not valid yet: intercepted connections fail until its validity begins.',
+  ca_bound_to_names:
+    'The name constraints of the intercept CA permit only some names: clients reject certificates for other names.',
   none_active: 'No policy is active: the fallback decides for every packet.',
 } as const;

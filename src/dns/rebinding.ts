@@ -9,7 +9,7 @@ import { labelsOf, type NameKey } from './wire/name.js';
  * zones may have private addresses.
  */
 const PRIVATE_ZONES: readonly (readonly string[])[] = [['local'], ['internal'], ['home', 'arpa']];
-const NEVER = ': allowed only without dns.rebind_protection';
+const NEVER = '; allowed only without dns.rebind_protection';
 const OWN_ADDRESSES_LAST_MS = 10_000;
 
 /**
@@ -39,7 +39,7 @@ export class Rebinding {
       const block = specialBlockOf(address);
       if (block === null) return null;
       if (block.isNeverRemote) return `${block.name}${NEVER}`;
-      return this.#isTrusted(name) ? null : `${block.name}: allowed only for names in dns.rebind_allow`;
+      return this.#isTrusted(name) ? null : `${block.name}; allowed only for names in dns.rebind_allow`;
     };
   }
 

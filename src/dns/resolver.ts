@@ -329,7 +329,7 @@ const REMOVALS: Readonly<Record<Removal, string>> = {
   hint: 'address hints',
   beyond_128: 'addresses beyond the first 128',
   other_name: 'addresses of other names',
-  signature: 'signatures over these',
+  signature: 'signatures of changed records',
 };
 
 /** Builds the Extended DNS Error that tells the client which records the proxy removed from the answer. */

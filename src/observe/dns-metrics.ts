@@ -6,36 +6,36 @@ import type { DnsStats } from './stats.js';
  * and the metrics with labels have no samples.
  */
 export function dnsMetrics({ gauge, counter }: Families) {
-  const queries = counter('weir_dns_queries_total', 'Lookups evaluated, by the verdict of the policy.', 'verdict');
+  const queries = counter('weir_dns_queries_total', 'DNS queries evaluated, by the verdict of the policy.', 'verdict');
   const answers = counter(
     'weir_dns_failures_total',
-    'Lookups without an answer: `nxdomain_policy`, the policy denies the name; `nxdomain_upstream`, the name does not exist; `servfail`, no upstream answered or no address could be granted.',
+    'DNS queries with an error response: `nxdomain_policy`, the policy denies the name; `nxdomain_upstream`, the name does not exist; `servfail`, no upstream responded or no address could be granted.',
     'kind',
   );
   const refused = counter(
     'weir_dns_refused_total',
-    'Messages that were refused, records that were removed from answers, and addresses that were not granted, by reason.',
+    'Messages that the proxy refused, records that it removed from answers, and addresses that it did not grant, by reason.',
     'reason',
   );
-  const grants = counter('weir_dns_grants_total', 'Addresses granted to patterns of the policy.');
+  const grants = counter('weir_dns_grants_total', 'Addresses granted for hostname patterns of the policy.');
   const learning = gauge(
     'weir_dns_learning_wait_seconds',
-    'How long recent answers waited until their addresses were granted in the dataplane.',
+    'How long recent answers waited for the grants of their addresses in the datapath.',
     'quantile',
   );
   const cache = counter(
     'weir_dns_cache_lookups_total',
-    'Lookups in the answer cache, by whether it had an answer.',
+    'DNS queries that the proxy looked up in its cache: `hit` or `miss`.',
     'outcome',
   );
   const entries = gauge('weir_dns_cache_entries', 'Answers in the cache.');
   const bytes = gauge('weir_dns_cache_bytes', 'Approximate size of the cache in bytes.');
-  const upstreams = gauge('weir_dns_upstreams', 'Upstreams, by whether they responded recently.', 'state');
+  const upstreams = gauge('weir_dns_upstreams', 'Upstreams, by whether they have responded recently.', 'state');
   const asked = counter('weir_dns_upstream_queries_total', 'Queries sent to upstreams.');
   const silent = counter('weir_dns_upstream_timeouts_total', 'Queries that an upstream did not answer in time.');
   const latency = gauge(
     'weir_dns_upstream_latency_seconds',
-    'Recent response time of upstreams: of the `fastest` and of the `slowest` that responds.',
+    'Recent response time of the `fastest` and of the `slowest` upstream that responds.',
     'which',
   );
   const all = [latency, queries, answers, refused, grants, learning, cache, entries, bytes, upstreams, asked, silent];

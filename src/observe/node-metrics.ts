@@ -8,7 +8,7 @@ import type { NodeStats, ReadinessReport } from './stats.js';
 export function nodeMetrics({ gauge, counter }: Families) {
   const ready = gauge('weir_ready', '1 while every readiness check passes.');
   const check = gauge('weir_readiness_check', '1 while this readiness check passes.', 'check');
-  const up = gauge('weir_stats_up', '1 if the counters of the node could be read for this scrape.');
+  const up = gauge('weir_stats_up', '1 if the node could read its counters for this scrape.');
   const generation = gauge('weir_policy_generation', 'Generation of the active policy.');
   const direct = gauge(
     'weir_dataplane_direct',
@@ -31,15 +31,15 @@ export function nodeMetrics({ gauge, counter }: Families) {
     'Packets of inspected connections: `handed` to the service plane, or `joined`: forwarded in the kernel after splicing.',
     'way',
   );
-  const inspectedBytes = counter('weir_dataplane_inspected_bytes_total', 'And their bytes.', 'way');
+  const inspectedBytes = counter('weir_dataplane_inspected_bytes_total', 'Bytes of packets of inspected connections, by `way` as above.', 'way');
   const passedUnjudged = counter(
     'weir_dataplane_non_ipv4_packets_total',
     'Packets of forwarded IPv6, and of protocols other than IP and ARP, that passed because of `dataplane.non_ipv4`.',
   );
-  const passedUnjudgedBytes = counter('weir_dataplane_non_ipv4_bytes_total', 'And their bytes.');
+  const passedUnjudgedBytes = counter('weir_dataplane_non_ipv4_bytes_total', 'Bytes of packets that passed because of `dataplane.non_ipv4`.');
   const drops = counter('weir_dataplane_drops_total', 'Packets dropped, by drop reason.', 'reason');
   const dropBytes = counter('weir_dataplane_drop_bytes_total', 'Bytes dropped, by drop reason.', 'reason');
-  const eventsSent = counter('weir_events_sent_total', 'Events that the dataplane sent, read or not.');
+  const eventsSent = counter('weir_events_sent_total', 'Events that the datapath sent, whether or not they were read.');
   const eventsLost = counter(
     'weir_events_lost_total',
     'Events of the dataplane that were lost: `ring`, the ring buffer was full; `source_share`, the source exceeded its share of events.',

@@ -74,7 +74,7 @@ export function createWorkMetrics(): WorkMetrics {
   for (const outcome of ['written', 'deleted', 'checked']) writes.inc({ outcome }, 0);
   const phases = histogram(
     'weir_policy_phase_duration_seconds',
-    'Time that a policy took: `write`, the whole as its caller waits; in it `compile` (read, validate, compile), `stage` (fill the idle tables and prove them) and `flip` (put in force); besides `locate` (find a group) and `explain`.',
+    'Duration of work on policies. `write`: the whole write, which includes `compile` (read, validate, compile), `stage` (fill the idle tables and prove them) and `flip` (activate). Other phases: `locate` (find a group) and `explain`.',
     [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     'phase',
   );

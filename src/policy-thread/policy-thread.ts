@@ -108,8 +108,8 @@ export function createPolicyThread({
       };
     },
     async perform(work, { transfer = false, signal } = {}) {
-      if (signal?.aborted === true) throw new PolicyThreadFailed('the work was given up before it began');
-      const abort = (): void => void end('the policy thread was ended: the work was given up');
+      if (signal?.aborted === true) throw new PolicyThreadFailed('the request was cancelled before it began');
+      const abort = (): void => void end('the policy thread was ended: the request was cancelled');
       signal?.addEventListener('abort', abort, { once: true });
       const began = performance.now();
       try {

@@ -88,7 +88,7 @@ async function prepareGroupWrite(
   signal: AbortSignal,
 ): Promise<PreparedWrite | Refusal> {
   const { existing } = located;
-  if (existing === null) throw new Error('a source group is written in a policy that there is');
+  if (existing === null) throw new Error('a source group can be written only in an existing policy');
   const { form, mode } = existing;
   const prepared = await prepareGroup(ports, existing, { group, write, key: keyOf(located, at) }, signal);
   switch (prepared.kind) {
@@ -131,9 +131,9 @@ async function prepareGroup(
   const known = await thread.perform({ ...work, base: { key: base, text: null } }, { signal });
   if (known.kind !== 'unknown') return known;
   const stored = await policies.get(existing.id);
-  if (stored === null) throw new Error(`the policy ${existing.id} is gone from the store`);
+  if (stored === null) throw new Error(`the policy ${existing.id} is missing in the store`);
   const prepared = await thread.perform({ ...work, base: { key: base, text: storedText(stored) } }, { signal });
-  if (prepared.kind === 'unknown') throw new Error('the policy thread does not know a policy that came along');
+  if (prepared.kind === 'unknown') throw new Error('the policy thread does not have the text of the policy');
   return prepared;
 }
 
@@ -211,7 +211,7 @@ async function prepareActivation(
   if (prepared.kind === 'unreadable') {
     const problems = prepared.problems.map(inRecord(text));
     const { detail } = refusalOfText({ ...prepared, problems });
-    return { ...refusal('cannot_activate', `the stored policy is not valid any more: ${detail}`), problems };
+    return { ...refusal('cannot_activate', `the stored policy is no longer valid: ${detail}`), problems };
   }
   const decision = decideActivation(stored, located.active, at);
   return preparedWrite(ports, write, decision, prepared, prepared.warnings.map(inRecord(text)));
@@ -303,7 +303,7 @@ export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Pro
   if (prepared.kind !== 'prepared') throw new Error(`read the stored policy: ${refusalOfText(prepared).detail}`);
   const { sample } = prepared;
   if (prepared.program === null || sample === null)
-    throw new Error('read the stored policy: it is active and disabled at once');
+    throw new Error('read the stored policy: the active policy has the mode disabled');
   const program = ofRecord(prepared.program, stored.record);
   return {
     inForce: inForceBy(stored.record, generation, prepared, program),

@@ -35,11 +35,11 @@ export function refusalWithoutBody(write: PolicyWrite, { existing, active }: Loc
   if (ifMatch !== undefined && !matchesTag(ifMatch, etag))
     return refusal('precondition_failed', etag === null ? 'there is none to match' : `the ETag is ${etag}`);
   if (ifNoneMatch !== undefined && seen !== null && write.sourceGroup === undefined)
-    return refusal('precondition_failed', `there is one already, its ETag is ${etagOf(seen)}`);
+    return refusal('precondition_failed', `the policy exists already; its ETag is ${etagOf(seen)}`);
   if (storesPolicy(write) && !write.activate && existing?.active === true)
     return refusal(
       'would_deactivate',
-      'the policy is active: storing it without activating it would leave another text in force than the one stored',
+      'the policy is active: with activate=false, the active text and the stored text would differ',
     );
   return null;
 }
@@ -57,9 +57,9 @@ export function storesPolicy({ operation, sourceGroup }: PolicyWrite): boolean {
  */
 export function refusalOfGroup({ operation, ifMatch, ifNoneMatch }: PolicyWrite, created: boolean): Refusal | null {
   if (operation === 'put' && ifNoneMatch !== undefined && !created)
-    return refusal('precondition_failed', 'there is such a source group already');
+    return refusal('precondition_failed', 'the source group exists already');
   if (created && ifMatch?.trim() === '*')
-    return refusal('precondition_failed', 'there is no such source group to match');
+    return refusal('precondition_failed', 'the source group does not exist, so If-Match cannot match');
   return null;
 }
 
@@ -106,7 +106,7 @@ export function nameAfter({ existing, nameOfNew }: Located, name: string | null)
  */
 export function refusalOfName(target: PolicyTarget, name: string | null): Refusal | null {
   if (target.by !== 'name' || name === null || sameName(target.name, name)) return null;
-  const message = `The name must be ${target.name.trim()}, as in the path, or left out; a write by id renames a policy.`;
+  const message = `The name must be ${target.name.trim()}, as in the path, or absent. To rename a policy, write it by its id.`;
   return {
     ...refusal('invalid_policy', `/name: ${message}`),
     problems: [{ pointer: '/name', code: 'invalid_name', message }],
@@ -215,24 +215,24 @@ const AUDIT_KEPT: Warning = {
   pointer: '/default_policy',
   code: 'audit_kept',
   message:
-    'The active record keeps its mode, audit: a deny of default_policy or policy.fallback is recorded and passes. Write the record with mode enforce to deny.',
+    'The active record keeps the mode audit: packets that default_policy or policy.fallback denies are recorded and pass. To deny them, write the record with the mode enforce.',
 };
 
 const NONE_ACTIVE: Warning = {
   pointer: '',
   code: 'none_active',
-  message: 'No policy is active from now on: there are no groups, and policy.fallback decides.',
+  message: 'No policy is active now: there are no source groups, and policy.fallback decides.',
 };
 
 function activityTaken({ id, name }: PolicyRecord): Warning {
-  const message = `The policy ${name ?? id} was active and is not any longer; it is kept.`;
+  const message = `The policy ${name ?? id} is no longer active; it stays stored.`;
   return { pointer: '', code: 'activity_taken', message };
 }
 
 export const NO_INTERCEPT_CA: Warning = {
   pointer: '',
   code: 'no_intercept_ca',
-  message: 'A rule intercepts TLS, and this node has no intercept CA: connections that reach such a rule are reset.',
+  message: 'A rule intercepts TLS, and this node has no intercept CA: connections that match such a rule are reset.',
 };
 export const NOT_ENFORCED: Warning = {
   pointer: '',

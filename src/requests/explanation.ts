@@ -86,7 +86,7 @@ export async function explainPolicy(
       return signal?.aborted === true
         ? refusal(
             'too_costly',
-            `the question was given up after ${budgetMs} ms: use a smaller draft, or fewer expressions`,
+            `the explanation was cancelled after ${budgetMs} ms: use a smaller draft, or fewer regular expressions`,
           )
         : refusal('feature_unavailable', failure.message);
     }
@@ -114,7 +114,7 @@ async function explainDraft(
       return { ...refusal('invalid_policy', 'the draft is not valid'), problems };
     }
     case 'unknown':
-      throw new Error('the policy thread does not know a draft that came along');
+      throw new Error('the policy thread does not have the text of the draft');
   }
 }
 

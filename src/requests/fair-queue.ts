@@ -37,7 +37,7 @@ export class FairQueue {
   #turn(subject: string): Promise<void> {
     const own = this.#waiting.get(subject) ?? [];
     if (own.length >= this.mostPerSubject) {
-      throw new QueueFull(`${own.length} requests of this subject wait already`);
+      throw new QueueFull(`${own.length} requests of this token subject are waiting already`);
     }
     this.#waiting.set(subject, own);
     return new Promise((begin) => {

@@ -62,9 +62,9 @@ export function integrationsOver(store: IntegrationStore, inUse: () => readonly 
       orRefusal(async () => {
         const names = inUse();
         if (names === null)
-          return refusal('feature_unavailable', 'which integrations the stored policy names is not known yet');
+          return refusal('feature_unavailable', 'the node has not read yet which integrations the stored policy uses');
         if (names.includes(name))
-          return refusal('integration_in_use', `the active policy names the integration ${name}`);
+          return refusal('integration_in_use', `the active policy uses the integration ${name}`);
         const removed = dryRun ? (await store.get(name)) !== null : await store.remove(name, expectedRevision);
         return removed ? { kind: 'deleted' } : refusal('not_found', `there is no integration named ${name}`);
       }),

@@ -28,9 +28,15 @@ export type Traffic = {
   arrival(source: number): Promise<Arrival | Refusal>;
 };
 
-const ABSENT = refusal('feature_unavailable', 'the configuration has no dataplane section: nothing is judged here');
-const NOT_RUNNING = refusal('dataplane_unavailable', 'the dataplane is not running at the moment; see /ready');
-const NOTHING_YET = refusal('dataplane_unavailable', 'nothing was put in force since this process began; see /ready');
+const ABSENT = refusal(
+  'feature_unavailable',
+  'the configuration has no dataplane section: this node classifies no packets',
+);
+const NOT_RUNNING = refusal('dataplane_unavailable', 'the dataplane is not running; see /ready');
+const NOTHING_YET = refusal(
+  'dataplane_unavailable',
+  'no policy was activated since the start of this process; see /ready',
+);
 
 /**
  * Creates access to the traffic of a datapath; `datapath` is null on a node without a dataplane. `isEngaged`

@@ -18,14 +18,8 @@ export type NodeLookups = {
   setWanted(wanted: boolean): void;
 };
 
-const ABSENT = refusal(
-  'feature_unavailable',
-  'the configuration has no dns section: no name is looked up on this node',
-);
-const NOT_RUNNING = refusal(
-  'feature_unavailable',
-  'the DNS proxy of this node is not running at the moment; see /ready',
-);
+const ABSENT = refusal('feature_unavailable', 'the configuration has no dns section: this node has no DNS proxy');
+const NOT_RUNNING = refusal('feature_unavailable', 'the DNS proxy of this node is not running; see /ready');
 
 /**
  * Creates access to a DNS proxy; `proxy` is null on a node without a DNS proxy. `isServing` returns whether

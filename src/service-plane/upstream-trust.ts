@@ -96,7 +96,7 @@ function contextOf(authorities: string | readonly string[]): SecureContext {
 function authoritiesIn(path: string): string {
   const pem = readBoundedSync(path, MOST_BYTES.certificates).toString();
   // Check this, because Node uses its own list of root certificates if `ca` contains no certificate.
-  if (!isCertificate(pem)) throw new Error(`read ${path}: it holds no certificate`);
+  if (!isCertificate(pem)) throw new Error(`read ${path}: the file contains no readable PEM certificate`);
   return pem;
 }
 

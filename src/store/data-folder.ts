@@ -21,7 +21,7 @@ const HARM = 'could replace the keys and policies of this node';
  */
 export async function makeDataFolder(dataDir: string, onFinding: FindingListener): Promise<void> {
   await attempt(`make the data folder ${dataDir}`, () => mkdir(dataDir, { recursive: true, mode: 0o700 }));
-  await attempt(`look at the data folder ${dataDir}`, async () => {
+  await attempt(`check the data folder ${dataDir}`, async () => {
     const real = await realpath(dataDir);
     const { mode } = await lstat(real);
     const shared: string[] = [];
@@ -67,12 +67,15 @@ function isSharedWithGroup(path: string, stats: Stats, unless: number): boolean 
 function checkOwner(path: string, { uid }: Stats): void {
   const own = process.getuid?.() ?? ROOT;
   if (uid === own || uid === ROOT) return;
-  throw new StoreError('data_dir_exposed', `${path} belongs to user ${uid}, who ${HARM}; run chown -h ${own} ${path}`);
+  throw new StoreError(
+    'data_dir_exposed',
+    `${path} belongs to the user ${uid}, who ${HARM}; run chown -h ${own} ${path}`,
+  );
 }
 
 function checkOthers(path: string, stats: Stats): void {
   if (!isOpenTo(OTHERS.write, stats)) return;
-  throw new StoreError('data_dir_exposed', `every user can write to ${path}, and so ${HARM}; run chmod o-w ${path}`);
+  throw new StoreError('data_dir_exposed', `every user can write to ${path}, and ${HARM}; run chmod o-w ${path}`);
 }
 
 /**

@@ -68,17 +68,17 @@ class KvPolicyStore implements PolicyStore {
 
     if (head === null) {
       if (copy === null)
-        throw new StoreError('store_damaged', 'the store has no valid head, and there is no copy of it');
+        throw new StoreError('store_damaged', 'the store has no valid head, and there is no last-good copy');
       await this.#restore(copy);
       this.#onFinding({
         code: 'head_damaged',
-        message: `the store does not say which policy is active; generation ${copy.head.generation} of the last-good copy is taken`,
+        message: `the store does not contain which policy is active; generation ${copy.head.generation} of the last-good copy is used`,
       });
     } else if (copy !== null && copy.head.generation > head.generation) {
       await this.#restore(copy);
       this.#onFinding({
         code: 'store_behind',
-        message: `the store is at generation ${head.generation} and has lost what came after it; generation ${copy.head.generation} of the last-good copy is taken`,
+        message: `the store is at generation ${head.generation} and has lost later generations; generation ${copy.head.generation} of the last-good copy is used`,
       });
     } else if (await this.#activeIsDamaged()) {
       if (copy !== null && copy.head.generation === head.generation && copy.head.active === head.active) {
@@ -198,7 +198,7 @@ class KvPolicyStore implements PolicyStore {
     }
     if (activate !== undefined) {
       if (!nextRows.has(activate))
-        throw new StoreError('revision_conflict', `activate policy ${activate}: there is none`);
+        throw new StoreError('revision_conflict', `activate policy ${activate}: the policy does not exist`);
       active = activate;
     }
 

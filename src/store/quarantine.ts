@@ -9,5 +9,5 @@ import type { StoreFinding } from './store-finding.js';
 export async function quarantine(folder: string, { message }: StoreError): Promise<StoreFinding> {
   const aside = `${folder}.damaged-${new Date().toISOString().replaceAll(':', '')}`;
   await rename(folder, aside);
-  return { code: 'store_quarantined', message: `${message}; its files are kept in ${aside}` };
+  return { code: 'store_quarantined', message: `${message}; the damaged files are kept in ${aside}` };
 }

@@ -36,7 +36,8 @@ export function fileSeal(path: string, isGiven: boolean): Seal {
   return sealWith(async (purpose) => {
     const key = await readKey(path);
     if (key !== null) return key;
-    if (isGiven || purpose === 'open') throw new StoreError('seal_key_missing', `read ${path}: there is no such file`);
+    if (isGiven || purpose === 'open')
+      throw new StoreError('seal_key_missing', `read ${path}: the file does not exist`);
     const made = randomBytes(KEY_BYTES);
     await writeDurably(path, `${made.toString('base64')}\n`);
     return made;
@@ -63,7 +64,9 @@ export function sealWith(keyFor: (purpose: 'seal' | 'open') => Promise<Buffer>):
         decipher.setAuthTag(bytes.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES));
         return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES + TAG_BYTES)), decipher.final()]);
       } catch (cause) {
-        throw new StoreError('seal_broken', `unseal ${about}: it was sealed with another key, or changed`, { cause });
+        throw new StoreError('seal_broken', `unseal ${about}: the value was sealed with another key, or was changed`, {
+          cause,
+        });
       }
     },
   };
@@ -74,7 +77,7 @@ async function readKey(path: string): Promise<Buffer | null> {
   try {
     const { mode } = await stat(path);
     if ((mode & 0o077) !== 0)
-      throw new StoreError('seal_key_exposed', `read ${path}: others may read this key; run chmod 600 ${path}`);
+      throw new StoreError('seal_key_exposed', `read ${path}: other users can read this key; run chmod 600 ${path}`);
     text = (await readBounded(path, MOST_BYTES.secret)).toString();
   } catch (cause) {
     if (cause instanceof StoreError) throw cause;
@@ -83,6 +86,6 @@ async function readKey(path: string): Promise<Buffer | null> {
   }
   const key = Buffer.from(text, 'base64');
   if (key.length !== KEY_BYTES || !/^[A-Za-z0-9+/]{43}=\s*$/.test(text))
-    throw new StoreError('seal_key_invalid', `read ${path}: it does not hold 32 bytes in base64`);
+    throw new StoreError('seal_key_invalid', `read ${path}: the file does not contain 32 bytes in base64`);
   return key;
 }

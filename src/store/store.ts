@@ -88,7 +88,7 @@ async function reopen(folder: string, error: unknown, onFinding: FindingListener
     }
     case 'store_no_space': {
       const kv = await openRocksDbStore(folder, { readOnly: true }).catch(() => Promise.reject(error));
-      onFinding({ code: 'store_read_only', message: `${error.message}; it is open for reading only` });
+      onFinding({ code: 'store_read_only', message: `${error.message}; the store is open for reading only` });
       return kv;
     }
     default:

@@ -196,15 +196,15 @@ async function signingKey(path: string): Promise<KeyObject> {
   }
   const { mode } = await stat(path);
   if ((mode & 0o077) !== 0) {
-    throw new StoreError('token_key_exposed', `read ${path}: others may read this key; run chmod 600 ${path}`);
+    throw new StoreError('token_key_exposed', `read ${path}: other users can read this key; run chmod 600 ${path}`);
   }
   try {
     const key = createPrivateKey(pem);
     if (key.asymmetricKeyType === 'ed25519') return key;
   } catch (cause) {
-    throw new StoreError('token_key_invalid', `read ${path}: it holds no private key`, { cause });
+    throw new StoreError('token_key_invalid', `read ${path}: the file contains no private key`, { cause });
   }
-  throw new StoreError('token_key_invalid', `read ${path}: it holds no Ed25519 key`);
+  throw new StoreError('token_key_invalid', `read ${path}: the file contains no Ed25519 key`);
 }
 
 /**

@@ -347,7 +347,7 @@ describe('rebind protection', () => {
     const upstream = await answering(a(NAME, '10.1.2.3'), a(NAME, '9.9.9.9'));
     const rig = await startProxy([upstream], { rebindAllow: [] });
     const ask = (): Promise<Buffer> => exchange(rig.at, query(NAME, 'A', { additionals: [edns()] }));
-    const text = 'rebind protection: 10.1.2.3 is private_use: allowed only for names in dns.rebind_allow';
+    const text = 'rebind protection: 10.1.2.3 is private_use; allowed only for names in dns.rebind_allow';
     expect(extendedErrors(await ask())).toEqual([{ code: BLOCKED, text }]);
     expect(extendedErrors(await ask())).toEqual([{ code: BLOCKED, text }]);
     expect(extendedErrors(await exchange(rig.at, query(NAME)))).toEqual([]);
@@ -358,7 +358,7 @@ describe('rebind protection', () => {
         source: 0x7f000001,
         hostname: NAME,
         address: 0x0a010203,
-        reason: 'private_use: allowed only for names in dns.rebind_allow',
+        reason: 'private_use; allowed only for names in dns.rebind_allow',
         generation: 1,
         count: 3,
         lastMs: expect.any(Number),
@@ -368,9 +368,9 @@ describe('rebind protection', () => {
   });
 
   test.each([
-    ['a loopback address', '127.9.9.9', 'loopback: allowed only without dns.rebind_protection'],
-    ['a documentation address', '192.0.2.1', 'documentation: allowed only for names in dns.rebind_allow'],
-    ['a benchmarking address', '198.18.0.1', 'benchmarking: allowed only for names in dns.rebind_allow'],
+    ['a loopback address', '127.9.9.9', 'loopback; allowed only without dns.rebind_protection'],
+    ['a documentation address', '192.0.2.1', 'documentation; allowed only for names in dns.rebind_allow'],
+    ['a benchmarking address', '198.18.0.1', 'benchmarking; allowed only for names in dns.rebind_allow'],
   ])('reports the removal of %s with the reason for the removal', async (_, address, reason) => {
     const rig = await startProxy([await answering(a(NAME, address))], { rebindAllow: [] });
     expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);

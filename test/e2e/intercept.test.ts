@@ -151,7 +151,7 @@ test('while the file upstream_ca contains no certificate, the earlier CA certifi
   const soon = { timeout: 5_000 };
   await writeFile(rig.rootFile, 'nothing');
   await expect.poll(standing, soon).toEqual([200, 'inspecting_by_older_authorities']);
-  expect(await fault()).toBe(`read ${rig.rootFile}: the file contains no certificate`);
+  expect(await fault()).toBe(`read ${rig.rootFile}: the file contains no readable PEM certificate`);
   expect((await fetch('/')).stdout.split('\n').at(-1)).toBe('200');
   await writeFile(rig.rootFile, rig.certificates.rootPem);
   await expect.poll(standing, soon).toEqual([200, 'inspecting']);

@@ -52,7 +52,7 @@ const EVERY_PART: NodeStats = {
     responsesAudit: 28,
     connections: 29,
     refused: { 'upstream_untrusted:expired': 30, no_ca: 31, server_unreachable: 32, too_many_connections: 33 },
-    upstreamCaFault: 'it holds no certificate',
+    upstreamCaFault: 'the file contains no readable PEM certificate',
     spliceFault: 'CAP_NET_RAW missing',
   },
   observer: {

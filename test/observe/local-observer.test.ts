@@ -84,7 +84,7 @@ test('`LocalObserver` names the rule of a denied DNS query right after an activa
 });
 
 test('`LocalObserver` makes a finding with name, address and reason for an address that the rebind protection removed', async () => {
-  const reason = 'private_use: allowed only for names in dns.rebind_allow';
+  const reason = 'private_use; allowed only for names in dns.rebind_allow';
   const seen = {
     source: 0x0a000001,
     hostname: 'nas.example.com',

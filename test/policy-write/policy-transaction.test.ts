@@ -204,7 +204,7 @@ describe('a failed policy write, or a dry run, leaves datapath and store unchang
       throw new ProofFailed({ packet, expected: verdictWord(0, 'allow', false), found: verdictWord(1, 'deny', false) });
     };
     const detail =
-      'TCP from 10.0.0.1:40000 to 192.0.2.1:443: the policy says allow by rule web of group lan, and the compiled tables say deny by the default policy';
+      'TCP from 10.0.0.1:40000 to 192.0.2.1:443: the policy gives allow by rule web of group lan, and the compiled tables give deny by the default policy';
     expect(await running.system.policies.write(singleton('lan'))).toEqual({
       kind: 'refused',
       code: 'proof_failed',
@@ -268,7 +268,7 @@ describe('a failed policy write, or a dry run, leaves datapath and store unchang
     const late = {
       kind: 'refused',
       code: 'activation_timeout',
-      detail: 'the policy was not in force within 50 ms; nothing was changed',
+      detail: 'the policy could not be activated within 50 ms; nothing was changed',
     };
     expect(first).toEqual(late);
     expect(second).toEqual(late);

@@ -129,7 +129,7 @@ describe('`explain`', () => {
     expect(explain(given, { packet: packet(), hostname: 'api.example.com' }).rule).toBe('api');
     expect(explain(given, { packet: packet(), hostname: 'other.example' }).walk).toEqual([
       { source_group: 'office', rule: 'api', matched: false, why: 'other.example does not match api.example.com' },
-      { source_group: null, rule: null, matched: true, why: 'nothing decided before, and the default is deny' },
+      { source_group: null, rule: null, matched: true, why: 'no group decides, and the default is deny' },
     ]);
   });
 
@@ -415,10 +415,10 @@ describe('`explain`', () => {
       walk: [
         office('other', 'api.example.com does not match other.example'),
         office('net', 'it has destinations and no hostname, so it does not decide lookups'),
-        office('web', 'it denies only a part of the traffic, so it does not deny the lookup'),
+        office('web', 'it denies only a part of the traffic to the name, so it does not deny the lookup'),
         office('ping', 'it has no hostname and allows neither TCP nor UDP port 53'),
         { source_group: 'empty', rule: null, matched: false, why: 'it has neither rules nor a default action' },
-        { source_group: null, rule: null, matched: true, why: 'nothing decided before, and the default is deny' },
+        { source_group: null, rule: null, matched: true, why: 'no group decides, and the default is deny' },
       ],
       walk_omitted: 0,
       unknown: [],
@@ -434,7 +434,7 @@ describe('`explain`', () => {
       source_group: null,
       rule: null,
       matched: true,
-      why: 'nothing decided before, and the default is deny',
+      why: 'no group decides, and the default is deny',
     });
   });
 

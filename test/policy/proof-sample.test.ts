@@ -147,15 +147,15 @@ test('`mismatchSentence` names the packet, the expected and the found verdict, a
   );
   const sentence = (expected: number, found: number) =>
     mismatchSentence({ packet: packet(), expected, found }, ruleNames);
-  const start = 'TCP from 10.0.0.1:40000 to 192.0.2.1:443: the policy says';
+  const start = 'TCP from 10.0.0.1:40000 to 192.0.2.1:443: the policy gives';
   expect(sentence(verdictWord(1, 'redirect', true), verdictWord(2, 'deny', false))).toBe(
-    `${start} redirect by rule ssh of group lan, and the compiled tables say deny by the default action of group lan`,
+    `${start} redirect by rule ssh of group lan, and the compiled tables give deny by the default action of group lan`,
   );
   expect(sentence(verdictWord(3, 'audit', true), verdictWord(9, 'allow', false))).toBe(
-    `${start} audit by the default policy, and the compiled tables say allow by a rank that the policy does not have (9)`,
+    `${start} audit by the default policy, and the compiled tables give allow by a rank that the policy does not have (9)`,
   );
   const silent = { ...packet({ protocol: 47 }), sourcePort: 0, destinationPort: 0 };
   expect(mismatchSentence({ packet: silent, expected: verdictWord(0, 'allow', false), found: 0 }, ruleNames)).toBe(
-    'protocol 47 from 10.0.0.1 to 192.0.2.1: the policy says allow by rule web of group lan, and the compiled tables say an invalid verdict',
+    'protocol 47 from 10.0.0.1 to 192.0.2.1: the policy gives allow by rule web of group lan, and the compiled tables give an invalid verdict',
   );
 });

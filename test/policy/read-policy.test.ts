@@ -58,7 +58,7 @@ describe('`readPolicy`', () => {
         {
           pointer: '/policy/source_groups/0/sources/cidrs/0',
           code: 'host_bits',
-          message: 'Bits behind the prefix are ignored: this is 10.0.0.0/8.',
+          message: 'Bits after the prefix are ignored: this is 10.0.0.0/8.',
         },
       ],
     });

@@ -253,7 +253,7 @@ describe('`validatePolicy` of a match', () => {
       'intercept without http',
       { tls: { mode: 'intercept' } },
       { tls: {} },
-      ['intercept_needs_http ~/tls: The mode intercept needs http: without it there is nothing to match.'],
+      ['intercept_needs_http ~/tls: The mode intercept requires http: without http there is nothing to match.'],
     ],
     [
       'metadata matchers in a TLS block with mode intercept',
@@ -727,7 +727,7 @@ describe('`validatePolicy` of a document', () => {
           ],
         }),
       ),
-    ).toEqual(['too_many /source_groups: A policy has at most 100000 rules, this one has 100001.']);
+    ).toEqual(['too_many /source_groups: A policy has at most 100000 rules; this policy has 100001.']);
     const groups = Array.from({ length: 100_001 }, (_, id) => ({ id: `${id}`, ...group }));
     expect(lines(problemsOf({ source_groups: groups }))).toEqual([
       'too_many /source_groups: A policy has at most 100000 source groups.',
@@ -798,7 +798,7 @@ describe('`validateEnvelope`', () => {
   it('reports one problem for all fields that only a stored record has', () => {
     const record = { id: 'x', form: 'envelope', revision: 3, created_at: '', updated_at: '', updated_by: '' };
     expect(check({ ...record, active: true, warnings: [], mode: 'audit', name: 'a', policy: {}, extra: 1 })).toEqual([
-      'unknown_field /id: Only responses have id, form, revision, created_at, updated_at, updated_by, active, warnings: send only mode, name and policy.',
+      'unknown_field /id: Only responses contain id, form, revision, created_at, updated_at, updated_by, active, warnings: send only mode, name and policy.',
       'unknown_field /extra: There is no field "extra" here.',
     ]);
   });
@@ -811,14 +811,14 @@ describe('`validateEnvelope`', () => {
 
   it('rejects an envelope whose groups have a mode, and returns pointers into the body', () => {
     expect(check({ mode: 'enforce', policy: { source_groups: [{ ...group, mode: 'audit' }, group] } })).toEqual([
-      'mode_not_allowed /policy/source_groups/0/mode: In the envelope form a source group has no mode; the mode of the envelope holds for it.',
+      'mode_not_allowed /policy/source_groups/0/mode: In the envelope form a source group has no mode; the mode of the envelope applies.',
       'duplicate_id /policy/source_groups/1/id: Another source group has this id: /policy/source_groups/0.',
     ]);
   });
 
   it.each([['   '], ['a\nb'], ['a\u200bb'], ['x'.repeat(254)]])('rejects an envelope with the name %j', (name) => {
     expect(check({ mode: 'enforce', name, policy: {} })).toEqual([
-      'invalid_name /name: A name is 1 to 253 printable characters; blanks around it are left out.',
+      'invalid_name /name: A name has 1 to 253 printable characters; white space around it is removed.',
     ]);
   });
 });

@@ -57,7 +57,7 @@ test('after a service-plane thread ends with an error, pending calls reject, wat
 test('an upstream_ca file without a certificate is reported once for all threads, also to a later watcher; the repair of the file is reported once', async () => {
   await plane.open();
   writeFileSync(upstreamCa, 'nothing');
-  const fault = `read ${upstreamCa}: it holds no certificate`;
+  const fault = `read ${upstreamCa}: the file contains no readable PEM certificate`;
   const soon = { timeout: 5_000 };
   await expect.poll(() => changes, soon).toEqual([{ type: 'upstream_ca_changed', fault }]);
   await expect.poll(async () => (await plane.stats()).upstreamCaFault, soon).toBe(fault);
@@ -70,7 +70,7 @@ test('an upstream_ca file without a certificate is reported once for all threads
 
 test('the service plane does not open if the upstream_ca file contains no certificate', async () => {
   writeFileSync(upstreamCa, 'nothing');
-  await expect(plane.open()).rejects.toThrow('it holds no certificate');
+  await expect(plane.open()).rejects.toThrow('the file contains no readable PEM certificate');
   writeFileSync(upstreamCa, rootPem);
   await plane.open();
   expect(await plane.stats()).toMatchObject({ connections: 0 });

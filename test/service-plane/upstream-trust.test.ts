@@ -106,7 +106,7 @@ describe('the upstream_ca file', () => {
     writeFileSync(source, 'nothing');
     clock.ms = 4_000;
     expect(await judged(trust, certificates.good)).toBe('trusted');
-    expect(trust.fault()).toBe(`read ${source}: it holds no certificate`);
+    expect(trust.fault()).toBe(`read ${source}: the file contains no readable PEM certificate`);
     writeFileSync(source, certificates.rootPem);
     utimesSync(source, 1, 1);
     clock.ms = 6_000;
@@ -117,7 +117,7 @@ describe('the upstream_ca file', () => {
   it.each(['', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'])(
     'makes createUpstreamTrust throw if it contains no certificate, because Node would otherwise use its built-in root certificates',
     (content) => {
-      expect(() => trustIn(content)).toThrow('it holds no certificate');
+      expect(() => trustIn(content)).toThrow('the file contains no readable PEM certificate');
     },
   );
 });

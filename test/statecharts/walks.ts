@@ -291,7 +291,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         { type: 'dataplane.closed' },
         { type: 'service_plane.ca_changed', hasCa: true, fault: null },
         { type: 'service_plane.ca_changed', hasCa: false, fault: 'its key cannot be unsealed' },
-        { type: 'service_plane.upstream_ca_changed', fault: 'the file contains no certificate' },
+        { type: 'service_plane.upstream_ca_changed', fault: 'the file contains no readable PEM certificate' },
         { type: 'service_plane.upstream_ca_changed', fault: null },
         { type: 'service_plane.joining_changed', fault: 'CAP_NET_RAW missing' },
         { type: 'service_plane.joining_changed', fault: null },

@@ -70,7 +70,7 @@ describe('the data folder of a node', () => {
     const path = placeOf(place);
     chownSync(path, STRANGER, 0);
     const { failed } = await open(place.data);
-    expect(failed).toContain(`${path} belongs to user ${STRANGER}`);
+    expect(failed).toContain(`${path} belongs to the user ${STRANGER}`);
   });
 
   test('is refused if a symbolic link to the folder belongs to another user, or if every user can write to a folder on the path', async () => {
@@ -83,7 +83,7 @@ describe('the data folder of a node', () => {
     expect((await open(link)).failed).toContain(`every user can write to ${top}`);
     chmodSync(top, 0o755);
     lchownSync(link, STRANGER, 0);
-    expect((await open(link)).failed).toContain(`${link} belongs to user ${STRANGER}`);
+    expect((await open(link)).failed).toContain(`${link} belongs to the user ${STRANGER}`);
   });
 
   test('is opened although every user can write to a file inside, if other users cannot enter the data folder', async () => {

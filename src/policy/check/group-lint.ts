@@ -67,7 +67,7 @@ function lintCidrs(cidrs: readonly string[] = [], at: () => string, warnings: Wa
   for (let index = 0; index < cidrs.length; index++) {
     const parsed = parseCidr(cidrs[index] ?? '');
     if (parsed?.hostBits !== true) continue;
-    const message = `Bits behind the prefix are ignored: this is ${formatPrefix(parsed.prefix)}.`;
+    const message = `Bits after the prefix are ignored: this is ${formatPrefix(parsed.prefix)}.`;
     warnings.add(`${at()}/${index}`, 'host_bits', message);
   }
 }
@@ -81,7 +81,8 @@ function lintRule(rule: Rule, group: Group, context: LintContext, warnings: Warn
   for (const { pointer: at, source, whole } of expressionsOf(rule)) {
     const { start, end } = anchorsOf(source);
     if (start && (end || !whole)) continue;
-    const message = 'This expression is searched for anywhere in the text; begin it with ^ and end it with $.';
+    const message =
+      'This regular expression matches anywhere in the text; begin it with ^ and end it with $ to match the whole text.';
     warnings.add(at, 'unanchored_regex', message);
   }
   if (hostname !== undefined) lintHostname(rule, context, warnings);
@@ -92,12 +93,12 @@ function lintRule(rule: Rule, group: Group, context: LintContext, warnings: Warn
     warnings.add(`${pointer}/match/tls`, 'tls_without_ports', message);
   }
   if (!context.servicePlane) {
-    const message = 'The service plane is off: connections that reach this rule fail.';
+    const message = 'The service plane is not configured: connections that match this rule fail.';
     warnings.add(`${pointer}/match/tls`, 'service_plane_off', message);
   }
   if (isOfNode(rule, group, context)) {
     const message =
-      'Only connections of the node itself, or to it, reach this rule. They cannot be inspected: they fail, or pass without inspection under audit.';
+      'This rule matches only connections from or to the node itself, which cannot be inspected. They fail, or pass without inspection in audit mode.';
     warnings.add(`${pointer}/match/tls`, 'node_uninspected', message);
   }
 }
@@ -119,11 +120,13 @@ function lintHostname({ action, pointer, hostname }: Rule, { dns }: LintContext,
     warnings.add(`${pointer}/match/dns_hostname`, 'hostname_never_matches', message);
   }
   if (!dns) {
-    const message = 'The DNS proxy is off: no address is granted for this name, and the rule matches nothing.';
+    const message =
+      'The DNS proxy is not configured: no address is granted for this name, and the rule matches nothing.';
     warnings.add(`${pointer}/match/dns_hostname`, 'dns_off', message);
   }
   if (action === 'deny') {
-    const message = 'A deny by name is best effort: it knows only addresses that were looked up through the DNS proxy.';
+    const message =
+      'A deny rule by name is best effort: it matches only addresses that clients looked up through the DNS proxy.';
     warnings.add(`${pointer}/match/dns_hostname`, 'deny_by_name', message);
   }
 }

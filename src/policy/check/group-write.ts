@@ -159,7 +159,7 @@ function checkTotals(others: readonly GroupPart[], value: unknown, problems: Pro
   const own = (value as { readonly rules?: unknown } | null)?.rules;
   const rules = others.reduce((sum, { group }) => sum + group.rules.length, Array.isArray(own) ? own.length : 0);
   if (rules > LIMITS.rules) {
-    const message = `A policy has at most ${LIMITS.rules} rules, with this group it would have ${rules}.`;
+    const message = `A policy has at most ${LIMITS.rules} rules; with this group it would have ${rules}.`;
     problems.add('/rules', 'too_many', message);
   }
 }

@@ -31,14 +31,14 @@ export function lint(
   }
   for (const { group, warnings: own } of walkOf(groups)) warnings.addAll(group.pointer, own.rules);
   for (const { pointer, by } of shadowedRules(policy, unreachable, containingGroups)) {
-    warnings.add(pointer, 'shadowed', `This rule can never match: ${by} decides all its packets before.`);
+    warnings.add(pointer, 'shadowed', `This rule can never match: ${by} decides all its packets first.`);
   }
   for (const { pointer, behind } of auditOverlaps(policy)) {
-    const message = `This deny is under audit, so it lets packets pass that ${behind} would deny.`;
+    const message = `This deny is in audit mode, so it lets packets pass that ${behind} would deny.`;
     warnings.add(pointer, 'audit_before_deny', message);
   }
   for (const { pointer, to } of auditFallThroughs(policy)) {
-    const message = `This group is under audit and has no default_action: packets that none of its rules match can reach ${to}, which is enforced and denies them.`;
+    const message = `This group is in audit mode and has no default_action: packets that match none of its rules can reach ${to}, which is enforced and denies them.`;
     warnings.add(pointer, 'audit_falls_through', message);
   }
   for (const { pointer, by } of widenedInspections(policy)) {

@@ -21,7 +21,7 @@ export function validateExpression(
   }
   expressions.instructions += compiled.instructions;
   if (compiled.instructions > LIMITS.regexInstructions && context.isStored !== true) {
-    const message = `This expression compiles to ${compiled.instructions} instructions; ${LIMITS.regexInstructions} are allowed. Use smaller repetitions or an exact list.`;
+    const message = `This regular expression compiles to ${compiled.instructions} instructions; ${LIMITS.regexInstructions} are allowed. Use smaller repetitions or an exact list.`;
     problems.add(at, 'regex_too_large', message);
   }
   return compiled;
@@ -31,4 +31,4 @@ export function isOverPolicy(instructions: number): boolean {
   return instructions > LIMITS.policyInstructions;
 }
 
-export const TOO_MANY_INSTRUCTIONS = `The expressions of a policy have at most ${LIMITS.policyInstructions} instructions together: use exact lists, or fewer expressions.`;
+export const TOO_MANY_INSTRUCTIONS = `All regular expressions of a policy together may have at most ${LIMITS.policyInstructions} instructions: use exact lists, or fewer expressions.`;

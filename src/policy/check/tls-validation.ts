@@ -37,7 +37,11 @@ function validateMode(tls: Intact<TlsMatchConfig>, at: string, { problems, damag
     return;
   }
   if (tls.http === undefined && !damaged.has(tls)) {
-    problems.add(at, 'intercept_needs_http', 'The mode intercept needs http: without it there is nothing to match.');
+    problems.add(
+      at,
+      'intercept_needs_http',
+      'The mode intercept requires http: without http there is nothing to match.',
+    );
   }
   for (const field of METADATA) {
     const matcher = tls[field];

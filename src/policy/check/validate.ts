@@ -75,7 +75,7 @@ export function trimName(name: string): string {
   return name.trim();
 }
 
-export const NAME_RULE = `A name is 1 to ${LIMITS.nameLength} printable characters; blanks around it are left out.`;
+export const NAME_RULE = `A name has 1 to ${LIMITS.nameLength} printable characters; white space around it is removed.`;
 
 /**
  * Whether a name is valid for a policy (D5). Without surrounding white space, a valid name has 1 to
@@ -122,7 +122,7 @@ function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonl
   const [first, ...others] = shape.filter(isOfRecord);
   if (first === undefined) return shape;
   const names = [first, ...others].map(({ path }) => String(path[0])).join(', ');
-  const message = `Only responses have ${names}: send only mode, name and policy.`;
+  const message = `Only responses contain ${names}: send only mode, name and policy.`;
   return [{ ...first, message }, ...shape.filter((problem) => !isOfRecord(problem))];
 }
 
@@ -139,7 +139,7 @@ function aboutMode(problem: ShapeProblem, depth: number): ShapeProblem {
     return { path, code: 'mode_required', message: 'In the singleton form a source group needs a mode.' };
   }
   if (code !== 'unknown_field') return problem;
-  const message = 'In the envelope form a source group has no mode; the mode of the envelope holds for it.';
+  const message = 'In the envelope form a source group has no mode; the mode of the envelope applies.';
   return { path, code: 'mode_not_allowed', message };
 }
 
@@ -162,7 +162,7 @@ function validateConfig(config: Intact<PolicyConfig>, at: string, validation: Va
     rules += group.rules?.length ?? 0;
   }
   if (rules > LIMITS.rules) {
-    const message = `A policy has at most ${LIMITS.rules} rules, this one has ${rules}.`;
+    const message = `A policy has at most ${LIMITS.rules} rules; this policy has ${rules}.`;
     problems.add(`${at}/source_groups`, 'too_many', message);
   }
   validateInstructions(`${at}/source_groups`, validation);

@@ -11,7 +11,11 @@ const ADDRESS = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}$';
 const CIDR = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}(/[0-9]{1,2})?$';
 
 const regex = () =>
-  z.string().meta({ description: `RE2 expression, at most ${MAX_REGEX_BYTES} bytes, searched unanchored.` });
+  z
+    .string()
+    .meta({
+      description: `A regular expression in RE2 syntax, at most ${MAX_REGEX_BYTES} bytes. It matches anywhere in the text unless it is anchored.`,
+    });
 const strings = () => z.array(z.string());
 const listsByKey = () => z.record(z.string(), strings());
 const regexByKey = () => z.record(z.string(), regex());
@@ -25,7 +29,11 @@ const actionSchema = z.string().meta({
 
 const modeSchema = z
   .enum(['audit', 'enforce'])
-  .meta({ id: 'Mode', description: 'Under audit a deny passes and is recorded.', examples: ['enforce'] });
+  .meta({
+    id: 'Mode',
+    description: 'In the mode audit, a denied packet passes and is recorded.',
+    examples: ['enforce'],
+  });
 
 export const envelopeModeSchema = z
   .enum(['disabled', 'audit', 'enforce'])
@@ -37,7 +45,7 @@ const prioritySchema = z
   .max(LIMITS.priority)
   .meta({
     id: 'Priority',
-    description: 'Lower is earlier. Left out, the place in the list counts, beginning with 0.',
+    description: 'Lower priorities are evaluated first. Default: the index in the list, beginning with 0.',
     examples: [10],
   });
 
@@ -62,18 +70,18 @@ const byte = () => z.int().min(0).max(255);
 
 const nameMatchObjectSchema = z
   .strictObject({
-    exact: strings().optional().meta({ description: 'Exact names, compared without regard to case.' }),
+    exact: strings().optional().meta({ description: 'Exact names, compared case-insensitively.' }),
     regex: regex().optional(),
   })
   .meta({
     id: 'NameMatch',
-    description: 'Exact names, an expression, or both.',
+    description: 'Exact names, a regular expression, or both.',
     examples: [{ exact: ['api.example.com'] }],
   });
 
 const tlsNameMatchSchema = z.union([regex(), strings(), nameMatchObjectSchema]).meta({
   id: 'TlsNameMatch',
-  description: 'A single RE2 expression, a list of exact names, or an object of which all parts must hold.',
+  description: 'A regular expression in RE2 syntax, a list of exact names, or an object whose parts must all match.',
   examples: ['^api\\.example\\.com$', ['api.example.com'], { exact: ['api.example.com'], regex: '^api' }],
 });
 
@@ -84,17 +92,17 @@ const headerMatchSchema = z
     exact: listsByKey().optional().meta({ description: 'Header name to the list of its permitted values.' }),
     regex: regexByKey()
       .optional()
-      .meta({ description: 'Header name to an RE2 expression that is searched in its value.' }),
+      .meta({ description: 'Header name to a regular expression (RE2) that is searched in its value.' }),
   })
   .meta({
     id: 'HeaderMatch',
-    description: 'All kinds that are given must hold. Header names are compared without regard to case.',
+    description: 'All given fields must match. Header names are compared case-insensitively.',
     examples: [{ require_present: ['x-request-id'], exact: { 'content-type': ['application/json'] } }],
   });
 
 const httpRequestSchema = z
   .strictObject({
-    host: nameMatchObjectSchema.optional().meta({ description: 'Any of the kinds that are given must hold.' }),
+    host: nameMatchObjectSchema.optional().meta({ description: 'At least one of the given fields must match.' }),
     methods: strings().optional().meta({ description: 'HTTP methods, in any case.' }),
     path: z
       .strictObject({
@@ -103,7 +111,7 @@ const httpRequestSchema = z
         regex: regex().optional(),
       })
       .optional()
-      .meta({ description: 'Any of the kinds that are given must hold.' }),
+      .meta({ description: 'At least one of the given fields must match.' }),
     query: z
       .strictObject({
         keys_present: strings().optional().meta({ description: 'Parameters that must be present.' }),
@@ -112,21 +120,21 @@ const httpRequestSchema = z
           .meta({ description: 'Parameter to the list of its permitted values.' }),
         key_values_regex: regexByKey()
           .optional()
-          .meta({ description: 'Parameter to an RE2 expression that is searched in its value.' }),
+          .meta({ description: 'Parameter to a regular expression (RE2) that is searched in its value.' }),
       })
       .optional()
-      .meta({ description: 'All kinds that are given must hold; keys and values are compared decoded.' }),
+      .meta({ description: 'All given fields must match. Keys and values are compared after decoding.' }),
     headers: headerMatchSchema.optional(),
   })
   .meta({
     id: 'HttpRequestPolicyConfig',
-    description: 'Matchers on a request; all that are given must hold.',
+    description: 'Matchers for a request; all given matchers must match.',
     examples: [{ methods: ['GET'], path: { prefix: ['/v1/'] } }],
   });
 
 const httpResponseSchema = z.strictObject({ headers: headerMatchSchema.optional() }).meta({
   id: 'HttpResponsePolicyConfig',
-  description: 'Matchers on the headers of a response.',
+  description: 'Matchers for the headers of a response.',
   examples: [{ headers: { deny_present: ['x-internal'] } }],
 });
 
@@ -141,14 +149,17 @@ const httpMatchSchema = z
 const tlsMatchSchema = z
   .strictObject({
     mode: z.enum(['metadata', 'intercept']).optional().meta({ description: 'Left out: metadata.' }),
-    sni: tlsNameMatchSchema.optional().meta({ description: 'The server name in the hello of the client.' }),
-    server_dn: z.string().optional().meta({ description: 'Distinguished name of the subject as in RFC 4514.' }),
+    sni: tlsNameMatchSchema.optional().meta({ description: 'The server name in the TLS ClientHello.' }),
+    server_dn: z
+      .string()
+      .optional()
+      .meta({ description: 'The distinguished name of the subject, in the notation of RFC 4514.' }),
     server_san: tlsNameMatchSchema
       .optional()
-      .meta({ description: 'Any DNS name of the subject alternative names of the certificate of the server.' }),
+      .meta({ description: 'Any DNS name in the subject alternative names of the server certificate.' }),
     server_cn: tlsNameMatchSchema
       .optional()
-      .meta({ description: 'Any common name of the subject of the certificate.' }),
+      .meta({ description: 'Any common name in the subject of the certificate.' }),
     fingerprint_sha256: z
       .array(z.string().meta({ pattern: '^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$' }))
       .optional()
@@ -158,13 +169,15 @@ const tlsMatchSchema = z
       .meta({ description: 'Certificates in PEM that replace the roots of the system for this rule.' }),
     tls13_uninspectable: actionSchema.optional().meta({
       description:
-        'Decides where everything visible matches and the certificate is hidden by TLS 1.3 or by resumption. Default: deny.',
+        'The action if all visible attributes match, and TLS 1.3 or session resumption hides the certificate. Default: deny.',
     }),
-    http: httpMatchSchema.optional().meta({ description: 'Matchers on requests and responses. Needs mode intercept.' }),
+    http: httpMatchSchema
+      .optional()
+      .meta({ description: 'Matchers for requests and responses. Requires the mode intercept.' }),
   })
   .meta({
     id: 'TlsMatchConfig',
-    description: 'Matchers on a TLS connection. An empty object matches any TLS.',
+    description: 'Matchers for a TLS connection. An empty object matches every TLS connection.',
     examples: [{ sni: ['api.example.com'] }, { mode: 'intercept', http: { request: { methods: ['GET'] } } }],
   });
 
@@ -173,17 +186,17 @@ const ruleMatchSchema = z
     dst_cidrs: z
       .array(z.string().meta({ pattern: CIDR }))
       .optional()
-      .meta({ description: 'Destination networks. A bare address counts as /32.' }),
+      .meta({ description: 'Destination networks. An address without a prefix length is a /32.' }),
     dst_ips: z
       .array(z.string().meta({ pattern: ADDRESS }))
       .optional()
-      .meta({ description: 'Destination addresses. The union with dst_cidrs holds.' }),
+      .meta({ description: 'Destination addresses, in addition to dst_cidrs.' }),
     dns_hostname: z
       .string()
       .optional()
       .meta({
         description:
-          'A name, "*." before a name, "*", or else an RE2 expression. Matches the addresses granted for it.',
+          'A name, "*." before a name, "*", or a regular expression in RE2 syntax. Matches the addresses that are granted for these names.',
         examples: ['*.example.com'],
       }),
     proto: protoSchema
@@ -198,21 +211,25 @@ const ruleMatchSchema = z
       .optional()
       .meta({ description: 'Destination ports. For TCP, UDP, UDP-Lite, SCTP and DCCP only.' }),
     icmp_types: z.array(byte()).optional().meta({
-      description: 'ICMP types. With proto icmp and without types and codes: 0, 3, 8, 11 and 12.',
+      description: 'ICMP types. Default with proto icmp and without icmp_codes: 0, 3, 8, 11 and 12.',
     }),
-    icmp_codes: z.array(byte()).optional().meta({ description: 'ICMP codes, tested independently of the types.' }),
-    tls: tlsMatchSchema.optional().meta({ description: 'Matchers on TLS and HTTP. Matches TCP only.' }),
+    icmp_codes: z
+      .array(byte())
+      .optional()
+      .meta({ description: 'ICMP codes. They are tested independently of the types.' }),
+    tls: tlsMatchSchema
+      .optional()
+      .meta({ description: 'Matchers for TLS and HTTP. A rule with this field matches only TCP.' }),
   })
   .meta({
     id: 'RuleMatchConfig',
-    description:
-      'Selects the traffic of a rule. All matchers that are given must hold. An empty object matches every packet.',
+    description: 'Selects the traffic of a rule. All given matchers must match. An empty object matches every packet.',
     examples: [{ dst_cidrs: ['192.0.2.0/24'], proto: 'tcp', dst_ports: [443, '8000-8100'] }],
   });
 
 const idSchema = z
   .string()
-  .meta({ minLength: 1, description: 'Unique in its list. Findings, hits and explain name it.' });
+  .meta({ minLength: 1, description: 'Unique in its list. Findings, hits and explanations refer to this id.' });
 
 const ruleSchema = z
   .strictObject({
@@ -256,7 +273,7 @@ const sourcesSchema = z
     cidrs: z
       .array(z.string().meta({ pattern: CIDR }))
       .optional()
-      .meta({ description: 'Source networks. A bare address counts as /32.' }),
+      .meta({ description: 'Source networks. An address without a prefix length is a /32.' }),
     ips: z
       .array(z.string().meta({ pattern: ADDRESS }))
       .optional()
@@ -265,7 +282,7 @@ const sourcesSchema = z
   })
   .meta({
     id: 'SourcesConfig',
-    description: 'The sources of a group: the union of all that is given, never empty.',
+    description: 'The sources of a group: the union of all given fields. At least one source is required.',
     examples: [{ cidrs: ['10.0.0.0/8'], ips: ['192.0.2.7'] }],
   });
 
@@ -274,30 +291,30 @@ const groupFields = {
   sources: sourcesSchema,
   rules: z.array(ruleSchema).optional().meta({ description: 'Default: none.' }),
   default_action: actionSchema.optional().meta({
-    description: 'Decides where no rule of the group matches. Left out: the walk goes on with the next group.',
+    description: 'Decides if no rule of the group matches. Default: the evaluation continues with the next group.',
   }),
 };
 const groupExample = { id: 'office', sources: { cidrs: ['10.0.0.0/8'] }, default_action: 'deny' };
 
 export const groupSchema = z.strictObject({ id: idSchema, mode: modeSchema, ...groupFields }).meta({
   id: 'SourceGroupConfig',
-  description: 'A population of sources and its rules, in the singleton form: with a mode.',
+  description: 'A set of sources and its rules in the singleton form, with a mode.',
   examples: [{ ...groupExample, mode: 'enforce' }],
 });
 
 export const envelopeGroupSchema = z.strictObject({ id: idSchema, ...groupFields }).meta({
   id: 'EnvelopeSourceGroupConfig',
-  description: 'A population of sources and its rules, in the envelope form: the envelope has the mode.',
+  description: 'A set of sources and its rules in the envelope form; the envelope has the mode.',
   examples: [groupExample],
 });
 
 export const storedGroupSchema = z.strictObject({ id: idSchema, mode: modeSchema.optional(), ...groupFields }).meta({
   id: 'StoredSourceGroupConfig',
-  description: 'A source group as it was written; it has a mode if its policy was written in the singleton form.',
+  description: 'A source group as it was written. It has a mode if its policy was written in the singleton form.',
   examples: [groupExample],
 });
 
-const DEFAULT_POLICY = 'Decides for a packet that no group decided for. Left out: the fallback of the node.';
+const DEFAULT_POLICY = 'Decides for packets that no group decides. Default: `policy.fallback` of the node.';
 const GROUPS = 'At most 100,000, with at most 100,000 rules together. Default: none.';
 
 /** The schema of the body of `PUT /api/v1/policy`. */
@@ -342,11 +359,13 @@ export const envelopeSchema = z
     name: z
       .string()
       .optional()
-      .meta({ description: `1 to ${LIMITS.nameLength} printable characters, trimmed, unique without regard to case.` }),
+      .meta({
+        description: `1 to ${LIMITS.nameLength} printable characters. White space around the name is removed. Unique, compared case-insensitively.`,
+      }),
     policy: envelopePolicySchema,
   })
   .meta({
     id: 'PolicyEnvelope',
-    description: 'A policy with its mode and name.',
+    description: 'A policy with its mode and its name.',
     examples: [{ mode: 'enforce', name: 'default', policy: { default_policy: 'deny', source_groups: [groupExample] } }],
   });

@@ -76,10 +76,10 @@ export function explainConnection(
     step,
     verdict: step.mode === 'audit' ? 'audit' : 'deny',
     special:
-      step.mode === 'audit' ? `${reason}, so it passes without inspection, under audit` : `${reason}, so it is reset`,
+      step.mode === 'audit' ? `${reason}, so in audit mode it passes without inspection` : `${reason}, so it is reset`,
     unknown: [],
   });
-  if (plane === 'absent') return uninspected(itemAt(steps, 0), 'nothing inspects connections on this node');
+  if (plane === 'absent') return uninspected(itemAt(steps, 0), 'the service plane of this node is not configured');
   const facts = factsOf(question);
   const decision = decideConnection(steps, facts);
   if (decision.kind === 'needs_certificate') throw new Error('the certificate of a question is seen or hidden');

@@ -252,7 +252,7 @@ function walkTo(
       return finish(group.id, null, `no rule of the group matches, and its default action is ${group.defaultAction}`);
     if (group.rules.length === 0) pass(group.id, null, () => 'it has neither rules nor a default action');
   }
-  return finish(null, null, `nothing decided before, and the default is ${policy.default.action}`);
+  return finish(null, null, `no group decides, and the default is ${policy.default.action}`);
 }
 
 const UNRESOLVED = 'the selectors of its group were never resolved, so it allows nothing from this source';
@@ -291,7 +291,7 @@ function lookupSentence(found: LookupMismatch, rule: Rule, name: string): string
     case 'destination_without_hostname':
       return 'it has destinations and no hostname, so it does not decide lookups';
     case 'deny_has_other_matchers':
-      return 'it denies only a part of the traffic, so it does not deny the lookup';
+      return 'it denies only a part of the traffic to the name, so it does not deny the lookup';
     case 'neither_tcp_nor_udp_port_53':
       return 'it has no hostname and allows neither TCP nor UDP port 53';
   }

@@ -38,32 +38,35 @@ export function decideByNode(packet: Packet, ingress: string | undefined, node: 
   if (ingress !== undefined && node.arrival !== null && !node.arrival.policed.includes(ingress))
     return nodeDecision(
       'allow',
-      `packets that arrive by ${ingress} are not policed: dataplane.interfaces does not name it`,
+      `packets that arrive on ${ingress} are not policed: dataplane.interfaces does not contain it`,
     );
   if (isLoopback(source) || isLoopback(destination))
-    return nodeDecision('deny', '127.0.0.0/8 does not come from the wire: such a packet is dropped in every mode');
+    return nodeDecision(
+      'deny',
+      'a packet from the network must not have an address in 127.0.0.0/8: it is dropped in every mode',
+    );
   if (source >>> 0 >= FIRST_MULTICAST)
     return nodeDecision(
       'deny',
-      `no host has the source ${formatAddress(source)}: such a packet is dropped as spoofed_source`,
+      `${formatAddress(source)} is not a valid source address: the packet is dropped as spoofed_source`,
     );
   const isSent = isOf(source) && ingress === undefined;
   if (!isSent && node.flow?.isCurrent === true) return ofFlow(node.flow);
   const spoofing = isSent ? null : spoofingReason(source, ingress, node);
-  if (spoofing !== null) return nodeDecision('deny', `${spoofing}: such a packet is dropped as spoofed_source`);
+  if (spoofing !== null) return nodeDecision('deny', `${spoofing}: the packet is dropped as spoofed_source`);
   if (!isSent && !isOf(destination) && isLookup(packet)) {
     if (node.diverts === 'absent')
       return nodeDecision(
         'deny',
-        'dns.transparent diverts lookups, and no DNS proxy listens: dropped as dns_proxy_absent',
+        'dns.transparent diverts DNS queries, and the DNS proxy does not listen: the packet is dropped as dns_proxy_absent',
       );
     if (node.diverts === 'proxy') {
-      const reason = 'dns.transparent hands lookups of every server to the DNS proxy, which answers by the name';
+      const reason = 'dns.transparent diverts DNS queries to the DNS proxy, which decides by the name';
       return { ...nodeDecision('allow', reason), unknown: ['query'] };
     }
   }
   if (node.policesNode || !(isOf(source) || isOf(destination))) return null;
-  return nodeDecision('allow', 'packets from and to the node are not policed, because dataplane.police_local is false');
+  return nodeDecision('allow', 'packets from and to the node are not policed because dataplane.police_local is false');
 }
 
 /**
@@ -82,9 +85,13 @@ export function nodeEffects(packet: Packet, ingress: string | undefined, node: E
       ? ['this node has no dataplane section, so nothing enforces it and the packet passes']
       : []),
     ...(isElsewhere && ingress === undefined && typeof by === 'object'
-      ? [`the source is reached by ${by.interface}, which is not policed: packets that arrive there are not classified`]
+      ? [
+          `the route to the source leads through ${by.interface}, which is not policed: packets that arrive there are not classified`,
+        ]
       : []),
-    ...(flow === null ? [] : ['a flow of these addresses and ports is open, and its next packet is classified again']),
+    ...(flow === null
+      ? []
+      : ['a flow with these addresses and ports is open, and its next packet is classified again']),
   ];
   const unknown = [...(dataplane === 'away' ? ['dataplane'] : []), ...(lacksInterface ? ['interface'] : [])];
   return { reasons, unknown };
@@ -95,7 +102,7 @@ function ofFlow({ isReply, verdict, group, rule }: OpenFlow): NodeDecision {
     rule !== null ? `rule ${rule} of source group ${group ?? ''}` : group !== null ? `source group ${group}` : null;
   const decidedBy =
     verdict === null ? 'no policy decided it' : by === null ? 'a default allowed it' : `${by} allowed it`;
-  const side = isReply ? 'The packet is a reply in a flow' : 'A flow of these addresses and ports';
+  const side = isReply ? 'The packet is a reply in a flow' : 'A flow with these addresses and ports';
   const reason = `${side} that is open: ${decidedBy}, and the packets of an open flow pass without a new decision`;
   return { ...nodeDecision('allow', reason), mode: verdict === 'audit' ? 'audit' : 'enforce', group, rule };
 }
@@ -110,7 +117,7 @@ function spoofingReason(
   if (arrival.by === 'nowhere') return `no route leads to the source ${formatAddress(source)}`;
   if (reversePath === 'loose' || ingress === undefined || arrival.by === 'unknown') return null;
   const { interface: by } = arrival.by;
-  return by === ingress ? null : `packets of ${formatAddress(source)} arrive by ${by}, and not by ${ingress}`;
+  return by === ingress ? null : `packets from ${formatAddress(source)} arrive on ${by}, not on ${ingress}`;
 }
 
 const isLookup = ({ protocol, destinationPort }: Packet): boolean =>

@@ -32,7 +32,9 @@ export class CompileTooLarge extends Error {
     readonly need: number,
     readonly limit: number,
   ) {
-    super(`compile the policy: ${table} grew past the limit: at least ${need} are needed, and ${limit} are allowed`);
+    super(
+      `compile the policy: ${table} exceeds its limit: at least ${need} entries are needed, and ${limit} are allowed`,
+    );
   }
 }
 

@@ -11,7 +11,7 @@ import { deciderAt } from '#policy/model/rule-names.js';
  * policy, and the decision of the datapath.
  */
 export function mismatchSentence({ packet, expected, found }: ProofMismatch, ruleNames: RuleNames): string {
-  return `${packetText(packet)}: the policy says ${decisionText(expected, ruleNames)}, and the compiled tables say ${decisionText(found, ruleNames)}`;
+  return `${packetText(packet)}: the policy gives ${decisionText(expected, ruleNames)}, and the compiled tables give ${decisionText(found, ruleNames)}`;
 }
 
 function packetText({ source, destination, protocol, ...packet }: Packet): string {

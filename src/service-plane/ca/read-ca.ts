@@ -49,9 +49,10 @@ const TRIED: Readonly<Partial<Record<UntrustedReason, string>>> = {
   not_yet_valid: 'A certificate of the chain is not valid yet.',
   weak_signature: 'A certificate of the chain is signed with a digest that is too weak, such as SHA-1.',
   weak_key: 'A certificate of the chain has a key that is too short.',
-  wrong_purpose: 'May not sign for servers: its extended key usage or its chain forbids it.',
+  wrong_purpose:
+    'The CA may not sign server certificates: its extended key usage, or a certificate of its chain, forbids this.',
   not_a_ca: 'A certificate of the chain may not sign certificates.',
-  path_too_long: 'Must not be below a certificate whose path length allows no CA below it.',
+  path_too_long: 'A certificate above the CA has a path length that permits no further CA below it.',
   bad_signature: 'A certificate of the chain is not signed by the next certificate.',
 };
 const OTHERWISE = 'A client that trusts this CA rejects the certificates that it signs.';
@@ -61,7 +62,7 @@ type Read = { readonly pem: string; readonly read: X509Certificate };
 function readChain(text: string): { readonly certificates: readonly [Read, ...Read[]] } | { readonly fault: string } {
   const blocks = certificatesIn(text);
   if (blocks.length === 0 || outsideCertificates(text).trim() !== '')
-    return { fault: 'Must be a certificate in PEM, followed by the certificates above it, and nothing else.' };
+    return { fault: 'Must be a certificate in PEM, followed by the certificates of its issuers, and nothing else.' };
   if (blocks.length > MOST_CERTIFICATES) return { fault: `Must be at most ${MOST_CERTIFICATES} certificates.` };
   let certificates: Read[];
   try {
@@ -76,7 +77,7 @@ function readChain(text: string): { readonly certificates: readonly [Read, ...Re
   const isInOrder = above.every(({ read }, at) => certificates[at]?.read.checkIssued(read) === true);
   return isInOrder
     ? { certificates: [first, ...above] }
-    : { fault: 'Must have the CA first, and after each certificate its issuer.' };
+    : { fault: 'Must begin with the CA; each certificate must be followed by its issuer.' };
 }
 
 function faultsOf(certificate: X509Certificate, key: KeyObject, ca: InterceptCa, now: Date): CaFault[] {

@@ -89,7 +89,9 @@ describe('readCa accepts a CA', () => {
 describe('readCa rejects a CA', () => {
   const cert = (message: string) => ({ pointer: '/cert_pem', message });
   const key = (message: string) => ({ pointer: '/key_pem', message });
-  const NO_CERTIFICATE = cert('Must be a certificate in PEM, followed by the certificates above it, and nothing else.');
+  const NO_CERTIFICATE = cert(
+    'Must be a certificate in PEM, followed by the certificates of its issuers, and nothing else.',
+  );
   const NO_CA =
     'Must be the certificate of a CA: basic constraints with CA:TRUE, and keyCertSign if it has a key usage.';
   const NO_KEY = key('Must be one private key in PEM, and nothing else.');
@@ -180,7 +182,7 @@ describe('readCa and the issuer certificates of a CA', () => {
   it('rejects a certificate that is not the issuer of the CA, and an issuer whose path length permits no CA below it', async () => {
     const { rootPem, intermediatePem, intermediateKeyPem, beyondPem } = certificates;
     expect(await read({ cert: intermediatePem + own.cert, key: intermediateKeyPem })).toEqual([
-      { pointer: '/cert_pem', message: 'Must have the CA first, and after each certificate its issuer.' },
+      { pointer: '/cert_pem', message: 'Must begin with the CA; each certificate must be followed by its issuer.' },
     ]);
     expect(await read({ cert: beyondPem + rootPem, key: intermediateKeyPem })).toEqual([
       {
