@@ -34,12 +34,10 @@ const ProblemSchema = z
     ],
   });
 
-export const WarningSchema = z
-  .object({ pointer: z.string(), code: z.string(), message: z.string() })
-  .meta({
-    id: 'Warning',
-    description: 'A valid part of the policy that is probably a mistake. A warning never blocks a write.',
-  });
+export const WarningSchema = z.object({ pointer: z.string(), code: z.string(), message: z.string() }).meta({
+  id: 'Warning',
+  description: 'A valid part of the policy that is probably a mistake. A warning never blocks a write.',
+});
 
 export const ProofSchema = z
   .object({

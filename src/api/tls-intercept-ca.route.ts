@@ -19,12 +19,10 @@ const shownMembers = {
   updated_at: instant,
   updated_by: z.string(),
 };
-const CaSchema = z
-  .object(shownMembers)
-  .meta({
-    id: 'TlsInterceptCa',
-    description: 'The CA that signs certificates for intercepted connections. The API never returns its key.',
-  });
+const CaSchema = z.object(shownMembers).meta({
+  id: 'TlsInterceptCa',
+  description: 'The CA that signs certificates for intercepted connections. The API never returns its key.',
+});
 const WrittenCaSchema = z
   .object({ ...shownMembers, warnings: z.array(WarningSchema), dry_run: dryRunMember })
   .meta({ id: 'WrittenTlsInterceptCa', description: 'The intercept CA as it was written.' });

@@ -20,7 +20,9 @@ const OF_PROCESS = /^weir_(process|nodejs)_/;
 export function metricsPage(families: readonly MetricFamily[]): string {
   const own = families.filter(({ name }) => !OF_PROCESS.test(name));
   const ofProcess = families.filter(({ name }) => OF_PROCESS.test(name));
-  return [INTRODUCTION, ...section('Metrics of the node', own), ...section('Metrics of the process', ofProcess)].join('\n');
+  return [INTRODUCTION, ...section('Metrics of the node', own), ...section('Metrics of the process', ofProcess)].join(
+    '\n',
+  );
 }
 
 function section(title: string, families: readonly MetricFamily[]): string[] {

@@ -31,12 +31,19 @@ export function nodeMetrics({ gauge, counter }: Families) {
     'Packets of inspected connections: `handed` to the service plane, or `joined`: forwarded in the kernel after splicing.',
     'way',
   );
-  const inspectedBytes = counter('weir_dataplane_inspected_bytes_total', 'Bytes of packets of inspected connections, by `way` as above.', 'way');
+  const inspectedBytes = counter(
+    'weir_dataplane_inspected_bytes_total',
+    'Bytes of packets of inspected connections, by `way` as above.',
+    'way',
+  );
   const passedUnjudged = counter(
     'weir_dataplane_non_ipv4_packets_total',
     'Packets of forwarded IPv6, and of protocols other than IP and ARP, that passed because of `dataplane.non_ipv4`.',
   );
-  const passedUnjudgedBytes = counter('weir_dataplane_non_ipv4_bytes_total', 'Bytes of packets that passed because of `dataplane.non_ipv4`.');
+  const passedUnjudgedBytes = counter(
+    'weir_dataplane_non_ipv4_bytes_total',
+    'Bytes of packets that passed because of `dataplane.non_ipv4`.',
+  );
   const drops = counter('weir_dataplane_drops_total', 'Packets dropped, by drop reason.', 'reason');
   const dropBytes = counter('weir_dataplane_drop_bytes_total', 'Bytes dropped, by drop reason.', 'reason');
   const eventsSent = counter('weir_events_sent_total', 'Events that the datapath sent, whether or not they were read.');

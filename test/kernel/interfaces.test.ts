@@ -372,12 +372,10 @@ describe('a policed interface that is a bridge port', () => {
       .poll(config, soon)
       .toEqual({ state: 'refused', detail: `${detail} macvlan mac0 before the datapath sees them: remove it` });
     await ip('link', 'set', 'mac0', 'netns', topology.client.name);
-    await expect
-      .poll(config, soon)
-      .toEqual({
-        state: 'refused',
-        detail: expect.stringMatching(`^${detail} macvlan_handle_frame.* before the datapath sees them$`),
-      });
+    await expect.poll(config, soon).toEqual({
+      state: 'refused',
+      detail: expect.stringMatching(`^${detail} macvlan_handle_frame.* before the datapath sees them$`),
+    });
     expect(await reaches()).toBe(true);
     await topology.client.must('ip', 'link', 'del', 'mac0');
     // The kernel sends no notification when a macvlan in another network namespace vanishes, so only the

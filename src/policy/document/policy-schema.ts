@@ -11,11 +11,9 @@ const ADDRESS = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}$';
 const CIDR = '^[0-9]{1,3}(\\.[0-9]{1,3}){3}(/[0-9]{1,2})?$';
 
 const regex = () =>
-  z
-    .string()
-    .meta({
-      description: `A regular expression in RE2 syntax, at most ${MAX_REGEX_BYTES} bytes. It matches anywhere in the text unless it is anchored.`,
-    });
+  z.string().meta({
+    description: `A regular expression in RE2 syntax, at most ${MAX_REGEX_BYTES} bytes. It matches anywhere in the text unless it is anchored.`,
+  });
 const strings = () => z.array(z.string());
 const listsByKey = () => z.record(z.string(), strings());
 const regexByKey = () => z.record(z.string(), regex());
@@ -27,13 +25,11 @@ const actionSchema = z.string().meta({
   examples: ['allow', 'deny'],
 });
 
-const modeSchema = z
-  .enum(['audit', 'enforce'])
-  .meta({
-    id: 'Mode',
-    description: 'In the mode audit, a denied packet passes and is recorded.',
-    examples: ['enforce'],
-  });
+const modeSchema = z.enum(['audit', 'enforce']).meta({
+  id: 'Mode',
+  description: 'In the mode audit, a denied packet passes and is recorded.',
+  examples: ['enforce'],
+});
 
 export const envelopeModeSchema = z
   .enum(['disabled', 'audit', 'enforce'])
