@@ -509,8 +509,8 @@ struct bench_request {
 	__u32 source_mask;
 	__u32 destination_base;
 	__u32 destination_mask;
-	__u32 leaf_key_base;
-	__u32 leaf_key_mask;
+	__u32 port_map_key_base;
+	__u32 port_map_key_mask;
 	__u32 checksum;
 	__u32 reserved;
 	__u64 elapsed_ns;

@@ -24,7 +24,7 @@ static long bench_one(__u32 index, struct bench_state *state)
 	struct bench_request *request = &state->request;
 	__u32 source = request->source_base + (next_random(&state->random) & request->source_mask);
 	__u32 destination = request->destination_base + (next_random(&state->random) & request->destination_mask);
-	__u32 key = request->leaf_key_base + (next_random(&state->random) & request->leaf_key_mask);
+	__u32 key = request->port_map_key_base + (next_random(&state->random) & request->port_map_key_mask);
 	__u32 slot = request->slot & 1;
 
 	state->checksum += request->keys_only ? source ^ destination ^ key

@@ -15,7 +15,7 @@ __noinline __u32 classify_with(const struct packet *packet, __u32 active_word, b
 		return 0;
 	source = reply ? packet->destination : packet->source;
 	destination = reply ? packet->source : packet->destination;
-	key = reply ? leaf_key_of_opener(packet) : leaf_key(packet);
+	key = reply ? port_map_key_of_opener(packet) : port_map_key(packet);
 	port = reply ? packet->destination_port : packet->source_port;
 	/* The fast path computed `prefetched` from the packet's addresses without a swap, so these results are
 	 * not valid for a reply. It computed the verdict word without expired grants, so the function uses that

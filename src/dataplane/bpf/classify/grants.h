@@ -208,7 +208,7 @@ __noinline __u32 named_word(__u32 slot_and_flags, __u32 place, __u32 destination
 
 	if (!line)
 		return 0;
-	if (search_leaf(image, line->words[2 * (place & 7) + 1], keys, keys >> 32) >= word)
+	if (search_port_map(image, line->words[2 * (place & 7) + 1], keys, keys >> 32) >= word)
 		return word;
 	where |= line->words[2 * (place & 7)];
 	grant = find_grant(destination);

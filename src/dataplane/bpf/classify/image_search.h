@@ -8,7 +8,7 @@
 #define MAX_DEPTH 5
 #define FIRST_HALF 6
 #define HALF_KEYS 4
-#define LINES_OF_LEAVES 4
+#define LINES_OF_PORT_MAPS 4
 
 /* Returns 1 if `key` <= x, else 0. The caller passes x + 1 as `above`. The asm barrier stops clang from
  * compiling the subtraction to a conditional jump, so that the search has no branches.
@@ -97,11 +97,11 @@ static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 
 }
 
 /* Returns the value that the tree `ref` (cache line << 3 | depth) has for x, or 0 if the program image is
- * damaged; 0 is never a valid value. If `leaves` is not NONE, the function also prefetches four cache lines
- * of port maps, from cache line `leaves` + 4 * n on. n is the cache line at the bottom of the tree that has
- * the value.
+ * damaged; 0 is never a valid value. If `port_maps` is not NONE, the function also prefetches four cache
+ * lines of port maps, from cache line `port_maps` + 4 * n on. n is the cache line at the bottom of the tree
+ * that has the value.
  */
-static __always_inline __u32 search_tree(struct image image, __u32 ref, __u32 x, __u32 leaves)
+static __always_inline __u32 search_tree(struct image image, __u32 ref, __u32 x, __u32 port_maps)
 {
 	__u64 above = (__u64)x + 1;
 	__u32 index = ref >> 3;
@@ -122,10 +122,10 @@ static __always_inline __u32 search_tree(struct image image, __u32 ref, __u32 x,
 			below = last;
 		index = (line->words[0] >> 4) + below;
 	}
-	if (leaves != NONE) {
+	if (port_maps != NONE) {
 #pragma unroll
-		for (int i = 0; i < LINES_OF_LEAVES; i++)
-			prefetch(image, leaves + LINES_OF_LEAVES * index + i);
+		for (int i = 0; i < LINES_OF_PORT_MAPS; i++)
+			prefetch(image, port_maps + LINES_OF_PORT_MAPS * index + i);
 	}
 	line = line_at(image, index);
 	if (!line)
@@ -138,13 +138,13 @@ __noinline __u32 search(__u32 slot, __u32 ref, __u32 x)
 	return search_tree(image_of(slot), ref, x, NONE);
 }
 
-static __always_inline __u32 search_leaf(struct image image, __u32 leaf, __u32 leaf_key, __u32 source_port)
+static __always_inline __u32 search_port_map(struct image image, __u32 port_map, __u32 port_map_key, __u32 source_port)
 {
 	__u32 found;
 
-	if (leaf == NONE)
+	if (port_map == NONE)
 		return NO_MATCH;
-	found = search_tree(image, leaf, leaf_key, NONE);
+	found = search_tree(image, port_map, port_map_key, NONE);
 	if (found & SLICE)
 		found = search(image.slot, found & ~SLICE, source_port);
 	return found;

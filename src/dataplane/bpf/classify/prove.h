@@ -34,7 +34,7 @@ static long prove_one(__u32 index, const __u32 *slot)
 	/* If the fast path gives another verdict word, set the word to 0. The expected results never contain 0,
 	 * so the proof then fails.
 	 */
-	near = first_blocks_word(image, list, asked->destination, (__u64)asked->source_port << 32 | leaf_key(&packet));
+	near = first_blocks_word(image, list, asked->destination, (__u64)asked->source_port << 32 | port_map_key(&packet));
 	if (is_decided(near) && near != asked->word)
 		asked->word = 0;
 	return 0;

@@ -6,7 +6,7 @@
 #include "grants.h"
 
 #define AUDITED 8
-#define MAX_SEGMENTS 7
+#define MAX_RULE_BLOCKS 7
 
 #define HEADER_SOURCES 5
 #define HEADER_BEHIND_LISTS 6
@@ -15,9 +15,9 @@
  * src/dataplane/image/program-image.ts.
  */
 #define LINES_BEHIND_LIST 6
-#define LIST_LEAVES 14
+#define LIST_PORT_MAPS 14
 #define NAMED_SHIFT 8
-#define SEGMENT_NAMED 0x80000000U
+#define RULE_BLOCK_NAMED 0x80000000U
 
 static __always_inline __u32 slot_of(__u32 active_word)
 {
@@ -60,44 +60,44 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 	return index;
 }
 
-/* Returns the lowest verdict word of rule block number `segment`, without the hostname rules of the block.
- * The bit SEGMENT_NAMED in the result means that the block has hostname rules. If `segment` is not below the
+/* Returns the lowest verdict word of rule block number `block`, without the hostname rules of the block.
+ * The bit RULE_BLOCK_NAMED in the result means that the block has hostname rules. If `block` is not below the
  * number of rule blocks, the result is the default verdict word. `keys` is source port << 32 | port-map key.
  */
-static __always_inline __u32 find_word(struct image image, __u32 index, __u32 segment, __u32 destination,
+static __always_inline __u32 find_word(struct image image, __u32 index, __u32 block, __u32 destination,
 				       __u64 keys)
 {
-	__u32 count, tree, wildcard, leaves, other, word = NO_MATCH;
+	__u32 count, tree, wildcard, port_maps, other, word = NO_MATCH;
 	struct line *list = line_at(image, index);
 
 	if (!list)
 		return 0;
 	count = list->words[0] & 0xff;
 	/* Without the barrier, clang replaces the first comparison by a comparison with the constant 7. The
-	 * verifier of Linux 6.1 then derives no bound of `segment`.
+	 * verifier of Linux 6.1 then derives no bound of `block`.
 	 */
-	asm volatile("" : "+r"(segment));
-	if (segment >= MAX_SEGMENTS || segment >= count)
+	asm volatile("" : "+r"(block));
+	if (block >= MAX_RULE_BLOCKS || block >= count)
 		return list->words[1];
-	tree = list->words[2 + 2 * segment];
-	wildcard = list->words[3 + 2 * segment];
+	tree = list->words[2 + 2 * block];
+	wildcard = list->words[3 + 2 * block];
 	if (tree != NONE) {
-		leaves = segment == 0 && count < MAX_SEGMENTS ? list->words[LIST_LEAVES] : NONE;
-		tree = search_tree(image, tree, destination, leaves);
-		word = search_leaf(image, tree, keys, keys >> 32);
+		port_maps = block == 0 && count < MAX_RULE_BLOCKS ? list->words[LIST_PORT_MAPS] : NONE;
+		tree = search_tree(image, tree, destination, port_maps);
+		word = search_port_map(image, tree, keys, keys >> 32);
 	}
 	if (wildcard != NONE) {
-		other = search_leaf(image, wildcard, keys, keys >> 32);
+		other = search_port_map(image, wildcard, keys, keys >> 32);
 		if (other < word)
 			word = other;
 	}
-	return list->words[0] >> (NAMED_SHIFT + segment) & 1 ? word | SEGMENT_NAMED : word;
+	return list->words[0] >> (NAMED_SHIFT + block) & 1 ? word | RULE_BLOCK_NAMED : word;
 }
 
 /* Searches one rule block like `find_word`. Not inlined, so that the BPF program has only one copy of the
  * search for these callers. `place` is cache line of the rule list << 3 | number of the rule block.
  */
-__noinline __u32 segment_word(__u32 slot, __u32 place, __u32 destination, __u64 keys)
+__noinline __u32 rule_block_word(__u32 slot, __u32 place, __u32 destination, __u64 keys)
 {
 	return find_word(image_of(slot & ~LOOKUP_FLAGS), place >> 3, place & 7, destination, keys);
 }
@@ -111,30 +111,30 @@ static __always_inline __u32 first_blocks_word(struct image image, __u32 list, _
 	__u32 word = find_word(image, list, 0, destination, keys);
 
 	if (word == NO_MATCH)
-		word = segment_word(image.slot, list << 3 | 1, destination, keys);
+		word = rule_block_word(image.slot, list << 3 | 1, destination, keys);
 	return word;
 }
 
 static __always_inline bool is_decided(__u32 word)
 {
-	return !(word & SEGMENT_NAMED) && word != NO_MATCH;
+	return !(word & RULE_BLOCK_NAMED) && word != NO_MATCH;
 }
 
 /* Returns the verdict word of a packet by the rule list at cache line `list`, or 0 if the program image is
  * damaged. `slot` is the program slot, with EXPIRED_TOO or WITHOUT_GRANTS as flags.
  */
-static __always_inline __u32 classify(__u32 slot, __u32 list, __u32 destination, __u32 leaf_key, __u32 source_port)
+static __always_inline __u32 classify(__u32 slot, __u32 list, __u32 destination, __u32 port_map_key, __u32 source_port)
 {
-	__u64 keys = (__u64)source_port << 32 | leaf_key;
+	__u64 keys = (__u64)source_port << 32 | port_map_key;
 
 #pragma nounroll
-	for (__u32 segment = 0; segment <= MAX_SEGMENTS; segment++) {
-		__u32 word = segment_word(slot, list << 3 | segment, destination, keys);
+	for (__u32 block = 0; block <= MAX_RULE_BLOCKS; block++) {
+		__u32 word = rule_block_word(slot, list << 3 | block, destination, keys);
 
-		if (word & SEGMENT_NAMED)
-			word = slot & WITHOUT_GRANTS ? word & ~SEGMENT_NAMED
-						     : named_word(slot, list << 3 | segment, destination, keys,
-								  word & ~SEGMENT_NAMED);
+		if (word & RULE_BLOCK_NAMED)
+			word = slot & WITHOUT_GRANTS ? word & ~RULE_BLOCK_NAMED
+						     : named_word(slot, list << 3 | block, destination, keys,
+								  word & ~RULE_BLOCK_NAMED);
 		if (word != NO_MATCH)
 			return word;
 	}

@@ -5,7 +5,7 @@
 /* Sets the next hop of the packet, for direct forwarding (next_hop.h). Uses the next hop that the entry in
  * `joins` has stored if it is fresh (`is_fresh`), and otherwise looks up the route.
  */
-static __always_inline void find_way(struct __sk_buff *skb, struct packet *packet, struct join *join, __u64 now)
+static __always_inline void find_next_hop(struct __sk_buff *skb, struct packet *packet, struct join *join, __u64 now)
 {
 	struct way *way = is_fresh(join->hop, now) ? way_of(join->hop) : 0;
 
@@ -62,7 +62,7 @@ __noinline enum outcome forward_spliced(struct __sk_buff *skb, struct packet *pa
 	in_force = bpf_map_lookup_elem(&active, &first);
 	if (!in_force || !is_sent_directly(in_force, now))
 		return pass(skb, COUNT_JOINED);
-	find_way(skb, packet, join, now);
+	find_next_hop(skb, packet, join, now);
 	pass(skb, COUNT_JOINED);
 	/* Here send only a packet of merged segments (GSO) directly. The function `deliver` sends a packet of one
 	 * segment directly.

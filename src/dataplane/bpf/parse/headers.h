@@ -224,7 +224,7 @@ static __always_inline enum drop_reason parse(struct __sk_buff *skb, struct pack
 	return header == sizeof(*ip) ? DROP_NONE : check_options(skb, header - sizeof(*ip));
 }
 
-static __always_inline __u32 leaf_key(const struct packet *packet)
+static __always_inline __u32 port_map_key(const struct packet *packet)
 {
 	__u32 low16 = packet->protocol == IPPROTO_ICMP ? packet->icmp_type << 8 | packet->icmp_code
 						       : packet->destination_port;
@@ -235,7 +235,7 @@ static __always_inline __u32 leaf_key(const struct packet *packet)
 /* Returns the port-map key of the packet to which this packet is the reply. The key contains the source port
  * of the reply, or the ICMP type of the query.
  */
-static __always_inline __u32 leaf_key_of_opener(const struct packet *packet)
+static __always_inline __u32 port_map_key_of_opener(const struct packet *packet)
 {
 	__u32 low16 = packet->source_port;
 
