@@ -119,7 +119,7 @@ function bodyRows(): readonly Row[] {
   ];
 }
 
-function judgeRows(): readonly Row[] {
+function decisionRows(): readonly Row[] {
   const request = new RequestHeadReader().push(tool) as RequestHead;
   const withQuery = { ...config, query: { key_values_exact: { x: ['1'] } } };
   const [plain = 0, query = 0] = rates([
@@ -146,6 +146,6 @@ export const httpBench: Bench = {
     ...headRows('a small head', tool),
     ...headRows("a browser's head", browser),
     ...bodyRows(),
-    ...judgeRows(),
+    ...decisionRows(),
   ],
 };

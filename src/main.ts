@@ -35,7 +35,7 @@ import { createPolicyThread } from '#policy-thread/policy-thread.js';
 import { type InterceptCaSetting, interceptCaOver } from '#requests/intercept-ca.js';
 import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
-import { listenOnceThere } from '#sockets/address-change.js';
+import { listenOnceThere } from '#sockets/address-changes.js';
 import { connectionLimit } from '#sockets/connection-limit.js';
 import { openStore } from '#store/store.js';
 import { type Authority, createAuthority } from '#store/token-store.js';

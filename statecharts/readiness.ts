@@ -16,7 +16,7 @@ export type CheckName = (typeof CHECKS)[number];
  * or `disabled`.
  */
 export const CONDITIONS = ['ready', 'disabled', 'starting', 'degraded', 'failed', 'needed_but_absent'] as const;
-export type Standing = (typeof CONDITIONS)[number];
+export type ConditionName = (typeof CONDITIONS)[number];
 
 /**
  * The names of the parts whose condition a chart reports. Performance mode is such a part, but the readiness
@@ -28,7 +28,7 @@ export type PartName = CheckName | 'performance_mode';
  * A readiness tag of a state: the name of a part and its condition. If a region of a chart reports a part,
  * each of its states must have exactly one tag of that part.
  */
-export type ReadinessTag = `${PartName}:${Standing}`;
+export type ReadinessTag = `${PartName}:${ConditionName}`;
 
 /**
  * The metadata of a state with a readiness tag: the text that the readiness report shows while the chart is

@@ -1,7 +1,7 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Datapath } from '#contracts/datapath.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
-import { AddressChanges } from '#sockets/address-change.js';
+import { AddressChanges } from '#sockets/address-changes.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 
 /**

@@ -3,9 +3,9 @@ import {
   CHECKS,
   type CheckName,
   CONDITIONS,
+  type ConditionName,
   type PartName,
   type ReadinessMeta,
-  type Standing,
   type Troubles,
 } from '#statecharts/readiness.js';
 
@@ -63,7 +63,7 @@ const CHECK_SOURCE: Readonly<Record<CheckName, { readonly actor: Part | 'node'; 
  * The states of a check, such as `ready` or `failed`, from the worst to the best. If a chart has tags for two
  * states of a check, the check has the worse state.
  */
-const WORST_FIRST: readonly Standing[] = [...CONDITIONS].reverse();
+const WORST_FIRST: readonly ConditionName[] = [...CONDITIONS].reverse();
 
 /** Returns the results of the eight readiness checks in the order of the specification. */
 export function conditionsOf(view: NodeView): Condition[] {
@@ -96,7 +96,7 @@ export function conditionOf(name: CheckName, snapshot: PartSnapshot | undefined,
   const description = Object.entries(snapshot.getMeta()).find(
     ([, meta]) => (meta as ReadinessMeta | undefined)?.part === name,
   );
-  const standing = standingOf(name, snapshot);
+  const standing = conditionNameOf(name, snapshot);
   if (description === undefined || standing === undefined)
     throw new Error(`the statechart of ${name} has no state for this check`);
   const [path, meta] = description as [string, ReadinessMeta];
@@ -110,7 +110,7 @@ export function conditionOf(name: CheckName, snapshot: PartSnapshot | undefined,
   };
 }
 
-function standingOf(part: PartName, snapshot: PartSnapshot): Standing | undefined {
+function conditionNameOf(part: PartName, snapshot: PartSnapshot): ConditionName | undefined {
   return WORST_FIRST.find((standing) => snapshot.hasTag(`${part}:${standing}` as never));
 }
 

@@ -2,7 +2,7 @@ import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Datapath } from '#contracts/datapath.js';
 import type { InterceptCaSetting } from '#requests/intercept-ca.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
-import { AddressChanges } from '#sockets/address-change.js';
+import { AddressChanges } from '#sockets/address-changes.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 
 /** The service plane, and the intercept CA that signs its leaf certificates. */

@@ -31,7 +31,7 @@ import { arrivalOf, grantedFor, openFlowOf, type Traffic, trafficOver } from '#r
 import { lookupsOver, type NodeLookups } from '#requests/node-lookups.js';
 import { describePolicy, type PolicyDescription } from '#requests/policy-description.js';
 import { readGroup } from '#requests/read-group.js';
-import { type Inspecting, inspectingOver } from '#requests/service-plane-state.js';
+import { type ServicePlaneState, servicePlaneStateOver } from '#requests/service-plane-state.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
 import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext } from '#statecharts/policy.chart.js';
@@ -140,7 +140,7 @@ export type System = {
   setFlowsWanted(wanted: boolean): Promise<void>;
   readonly traffic: Traffic;
   readonly lookups: NodeLookups;
-  readonly inspecting: Inspecting;
+  readonly inspecting: ServicePlaneState;
   /** The recorded state transitions of all actors. The record contains no secrets. */
   readonly debug: Statecharts;
   /** Returns the XState snapshots of all running actors; the key is the name of the actor. */
@@ -335,7 +335,7 @@ export function createSystem(ports: SystemPorts): System {
     datapathStats: async () => (dataplane !== null && isEngaged() ? dataplane.datapath.stats() : null),
     traffic,
     lookups: lookupsOver(dns, isAnswering),
-    inspecting: inspectingOver(servicePlane?.plane ?? null, isServing),
+    inspecting: servicePlaneStateOver(servicePlane?.plane ?? null, isServing),
     takeEvents: (taker) => dataplane?.datapath.takeEvents(taker),
     setFlowsWanted: (wanted) => events.setFlowsWanted(wanted),
     debug: recorder,

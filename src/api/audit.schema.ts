@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { FINDING_TYPES, LISTED_TYPES } from '#observe/findings/finding.js';
 import type { FindingFilter, FindingPage } from '#observe/findings/finding-filter.js';
 import { shownFinding } from '#observe/findings/finding-json.js';
-import { readCursor } from '#observe/findings/keys.js';
+import { readCursor } from '#observe/findings/index-keys.js';
 import { readNetwork } from '#observe/findings/network-filter.js';
 import { instant } from './answer.schema.js';
 import { FEW, few, listOf, oneOrMore } from './query-parameters.js';

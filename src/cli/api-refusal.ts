@@ -22,7 +22,7 @@ const FIXES: Readonly<Record<string, string>> = {
   invalid_header: 'give --if-match as `weir policy get` shows the ETag',
   invalid_body: 'correct the file at the place in the message',
   invalid_request: 'correct the value in the message; --help of the command shows the valid values',
-  invalid_policy: 'correct all listed problems; the list is complete',
+  invalid_policy: 'correct everything that the message lists; the list is complete',
   token_in_query: 'give the token with --token-file or WEIR_TOKEN, and revoke the token that was sent',
   unauthenticated: 'give a token with --token-file or WEIR_TOKEN',
   invalid_token: 'give another token with --token-file or WEIR_TOKEN; `weir token create` makes one',
@@ -38,7 +38,8 @@ const FIXES: Readonly<Record<string, string>> = {
     'use the `weir` command of the same version as the node; `weir --version` shows the version of this command',
   performance_mode_disabled: 'run `weir performance-mode on` first',
   precondition_failed: 'read the policy again with `weir policy get`, repeat the change, and give the new ETag',
-  invalid_ca: 'correct the problems above; `openssl x509 -text` and `openssl pkey -text` show the content of the files',
+  invalid_ca:
+    'correct the files as the message says; `openssl x509 -text` and `openssl pkey -text` show the content of the files',
   not_found: '`weir policy list` shows the stored policies',
   name_taken: 'give another --name; `weir policy list` shows the names',
   already_exists: 'give --replace',

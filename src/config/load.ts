@@ -121,14 +121,14 @@ function unusableFiles({ api: { tls } }: Config, source: Source): ConfigProblem[
   const refused = (name: 'cert' | 'key', message: string) =>
     problem('invalid_value', ['api', 'tls', name], message, source);
   const problems = [
-    ...(isTaken({ cert }) ? [] : [refused('cert', `${tls.cert} contains no certificate in PEM`)]),
-    ...(isTaken({ key }) ? [] : [refused('key', `${tls.key} contains no private key in PEM without a passphrase`)]),
+    ...(isAccepted({ cert }) ? [] : [refused('cert', `${tls.cert} contains no certificate in PEM`)]),
+    ...(isAccepted({ key }) ? [] : [refused('key', `${tls.key} contains no private key in PEM without a passphrase`)]),
   ];
-  if (problems.length > 0 || isTaken({ cert, key })) return problems;
+  if (problems.length > 0 || isAccepted({ cert, key })) return problems;
   return [refused('key', `${tls.key} is not the key of the certificate in ${tls.cert}`)];
 }
 
-function isTaken(options: SecureContextOptions): boolean {
+function isAccepted(options: SecureContextOptions): boolean {
   try {
     createSecureContext(options);
     return true;

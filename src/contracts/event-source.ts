@@ -22,13 +22,17 @@ export type EventSource = {
  * the first event for which the reader needs it.
  */
 export type EventFact =
-  | { readonly kind: 'rule_names'; readonly placed: PlacedRuleNames }
+  | { readonly kind: 'rule_names'; readonly placed: FlippedRuleNames }
   | { readonly kind: 'interfaces'; readonly names: ReadonlyMap<number, string> };
 
 /**
  * The rule names of a compiled policy that was written to a slot. `entries` contains the index in the map
  * `hits` of each rank of that policy.
  */
-export type Placed = { readonly ruleNames: RuleNames; readonly generation: number; readonly entries: Uint32Array };
+export type StagedRuleNames = {
+  readonly ruleNames: RuleNames;
+  readonly generation: number;
+  readonly entries: Uint32Array;
+};
 /** The rule names of a compiled policy that is or was in force, and its epoch. */
-export type PlacedRuleNames = Placed & { readonly epoch: number };
+export type FlippedRuleNames = StagedRuleNames & { readonly epoch: number };

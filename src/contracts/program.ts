@@ -63,7 +63,7 @@ export type Program = {
 export const MAX_RULE_BLOCKS = 7;
 export const NONE = 0xffff_ffff;
 export const SOURCE_PORT_MAP = 0x8000_0000;
-export const MAP = 0x8000_0000;
+export const DESTINATION_MAP = 0x8000_0000;
 
 /**
  * Returns the key of a packet in a port map. `low16` is the destination port. For ICMP, it is type << 8 |

@@ -32,7 +32,7 @@ export type CachedAnswer = {
   readonly rebound: readonly RemovedAddress[];
   /**
    * `grantedBy`: the sequence number of the lookup tables under which the proxy last granted `addresses`.
-   * `grantedUntil`: the time when that grant ends. `Learning` writes both fields.
+   * `grantedUntil`: the time when that grant ends. `AnswerGrants` writes both fields.
    */
   grantedBy: number;
   grantedUntil: number;
@@ -40,7 +40,7 @@ export type CachedAnswer = {
    * The grant request in progress; null if there is none. `by`: the sequence number of the lookup tables with
    * which the request was made. `waiting`: the callbacks of the clients that wait for the end of the request.
    */
-  asking: { readonly by: number; readonly waiting: ((isInForce: boolean) => void)[] } | null;
+  grantRequest: { readonly by: number; readonly waiting: ((isInForce: boolean) => void)[] } | null;
 };
 
 /**

@@ -71,7 +71,7 @@ export class Granter implements Sender {
       done('none');
       return;
     }
-    if (isAwaited) this.hurry();
+    if (isAwaited) this.flushSoon();
     this.#pending.push({ patterns, addresses, expiryNs, done });
   }
 
@@ -79,7 +79,7 @@ export class Granter implements Sender {
    * Sends the collected requests at the end of the current pump iteration. Call this method when a client
    * starts to wait for a request that had `isAwaited` false.
    */
-  hurry(): void {
+  flushSoon(): void {
     if (this.#isToBeFlushed) return;
     this.#isToBeFlushed = true;
     this.pump.hasToSend(this);

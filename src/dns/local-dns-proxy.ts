@@ -4,16 +4,16 @@ import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { Descriptors } from '#sockets/descriptors.js';
 import { Pump } from '#sockets/pump.js';
-import { RouteNotifications } from '#sockets/route-news.js';
+import { RouteNotifications } from '#sockets/route-notifications.js';
 import { DecidedHits } from '#threads/decided-hits.js';
 import { AnswerCache } from './answer-cache.js';
+import { AnswerGrants } from './answer-grants.js';
 import { nowMs } from './clock.js';
 import { Counts } from './dns-counts.js';
 import type { DnsOptions, Endpoint, ListenAt } from './dns-options.js';
 import type { DnsStats } from './dns-proxy.js';
 import { Granter } from './granter.js';
 import { KnownNames } from './known-names.js';
-import { Learning } from './learning.js';
 import { Rebinding } from './rebinding.js';
 import { RecentWaits } from './recent-waits.js';
 import { Resolver } from './resolver.js';
@@ -64,7 +64,7 @@ export class LocalDnsProxy {
     this.resolver = new Resolver(options, {
       upstreams: this.#upstreams,
       cache: this.#cache,
-      learning: new Learning(options, this.granter, this.#known, counts, this.#waits),
+      answerGrants: new AnswerGrants(options, this.granter, this.#known, counts, this.#waits),
       rebinding: this.#rebinding,
       counts,
       sightings: this.#sightings,

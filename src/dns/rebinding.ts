@@ -15,7 +15,7 @@ const OWN_ADDRESSES_LAST_MS = 10_000;
 /**
  * Selects the addresses that the proxy must remove from an answer (N3). If a public name had a private
  * address, a web page from the internet could connect to machines of the local network. The node's own
- * addresses and blocks with `isNeverRemote` are removed from answers for every name.
+ * addresses and blocks with `isAlwaysRemoved` are removed from answers for every name.
  */
 export class Rebinding {
   #own: ReadonlySet<number> = new Set();
@@ -38,7 +38,7 @@ export class Rebinding {
       if (own.has(address)) return `own_address${NEVER}`;
       const block = specialBlockOf(address);
       if (block === null) return null;
-      if (block.isNeverRemote) return `${block.name}${NEVER}`;
+      if (block.isAlwaysRemoved) return `${block.name}${NEVER}`;
       return this.#isTrusted(name) ? null : `${block.name}; allowed only for names in dns.rebind_allow`;
     };
   }

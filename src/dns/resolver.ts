@@ -5,17 +5,17 @@ import { LookupIndex } from '#policy/evaluate/lookup-index.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { DecidedHits } from '#threads/decided-hits.js';
 import type { AnswerCache, CachedAnswer, RemovedAddress } from './answer-cache.js';
+import type { AnswerGrants } from './answer-grants.js';
 import { nowMs } from './clock.js';
 import type { Counts } from './dns-counts.js';
 import type { DnsOptions } from './dns-options.js';
 import { ExpiringMap } from './expiring-map.js';
 import { InFlight } from './in-flight.js';
-import type { Learning } from './learning.js';
 import type { Rebinding } from './rebinding.js';
 import type { SeenLookupCounter } from './seen-lookups.js';
 import { UDP_PAYLOAD } from './upstream/udp-socket.js';
 import type { Upstreams } from './upstream/upstreams.js';
-import { addressesOf, chainOf, keepsFor } from './wire/address-chain.js';
+import { addressesOf, cacheSecondsOf, chainOf } from './wire/address-chain.js';
 import type { Message } from './wire/dns-message.js';
 import { CLASS, EXTENDED_ERROR, OPTION, RCODE, TYPE } from './wire/dns-numbers.js';
 import { type Query, readQuery } from './wire/dns-query.js';
@@ -34,7 +34,7 @@ type ActiveLookups = Pick<Lookups, 'generation' | 'patterns'> & { readonly index
 type ResolverParts = {
   readonly upstreams: Upstreams;
   readonly cache: AnswerCache;
-  readonly learning: Learning;
+  readonly answerGrants: AnswerGrants;
   readonly rebinding: Rebinding;
   readonly counts: Counts;
   readonly sightings: SeenLookupCounter;
@@ -120,41 +120,41 @@ export class Resolver {
     done(respondError(query, isRefused ? RCODE.refused : RCODE.nxdomain, { extendedError }));
   }
 
-  #lookUp(asker: PendingClient): void {
-    const { query } = asker;
+  #lookUp(client: PendingClient): void {
+    const { query } = client;
     const question = questionOf(query);
     const cookie = optionsOf(query);
     const now = nowMs();
     const kept = cookie.length > 0 ? undefined : this.parts.cache.fresh(question, now);
     if (kept !== undefined) {
       this.parts.counts.cacheHits++;
-      this.#finish(kept, asker, now);
+      this.#finish(kept, client, now);
       return;
     }
     this.parts.counts.cacheMisses++;
-    if (!this.#inFlight.enter(asker.source)) {
+    if (!this.#inFlight.enter(client.source)) {
       this.parts.counts.refuse('too_many_in_flight');
-      this.#fail(query, EXTENDED_ERROR.other, 'too many lookups at once', asker.done);
+      this.#fail(query, EXTENDED_ERROR.other, 'too many lookups at once', client.done);
       return;
     }
     if (cookie.length > 0) {
-      this.#ask(query, cookie, (outcome) => this.#settle(question, outcome, [asker]));
+      this.#queryUpstreams(query, cookie, (outcome) => this.#settle(question, outcome, [client]));
       return;
     }
     const waiting = this.#inProgress.get(question);
     if (waiting !== undefined) {
-      waiting.push(asker);
+      waiting.push(client);
       return;
     }
-    const askers = [asker];
-    this.#inProgress.set(question, askers);
-    this.#ask(query, [], (outcome) => {
+    const clients = [client];
+    this.#inProgress.set(question, clients);
+    this.#queryUpstreams(query, [], (outcome) => {
       this.#inProgress.delete(question);
-      this.#settle(question, outcome, askers);
+      this.#settle(question, outcome, clients);
     });
   }
 
-  #ask(query: Query, options: readonly EdnsOption[], then: (message: Message | null) => void): void {
+  #queryUpstreams(query: Query, options: readonly EdnsOption[], then: (message: Message | null) => void): void {
     const { name, key, type, class: of, edns } = query;
     const upstreamQuery = {
       name,
@@ -169,19 +169,19 @@ export class Resolver {
     this.parts.upstreams.ask(upstreamQuery, then);
   }
 
-  #settle(question: string, message: Message | null, askers: readonly PendingClient[]): void {
+  #settle(question: string, message: Message | null, clients: readonly PendingClient[]): void {
     const now = nowMs();
-    const [first] = askers;
+    const [first] = clients;
     if (first === undefined) return;
-    for (const { source } of askers) this.#inFlight.leave(source);
+    for (const { source } of clients) this.#inFlight.leave(source);
     const cookies = message?.edns?.options.filter(({ code }) => code === OPTION.cookie) ?? [];
     if (message === null || (message.rcode !== RCODE.noerror && message.rcode !== RCODE.nxdomain)) {
       const stale = this.parts.cache.stale(question, now);
-      for (const asker of askers) {
-        if (stale !== undefined) this.#finish(stale, asker, now);
+      for (const client of clients) {
+        if (stale !== undefined) this.#finish(stale, client, now);
         else if (message === null)
-          this.#fail(asker.query, EXTENDED_ERROR.noReachableAuthority, 'no upstream answered', asker.done);
-        else this.#relay(message, asker, askers.length === 1 ? cookies : []);
+          this.#fail(client.query, EXTENDED_ERROR.noReachableAuthority, 'no upstream answered', client.done);
+        else this.#relay(message, client, clients.length === 1 ? cookies : []);
       }
       return;
     }
@@ -199,9 +199,9 @@ export class Resolver {
       removals.add(why);
     });
     const found = addressesOf(rest, chain);
-    // Use `message`, not `rest`. If `rest` has no addresses left, `keepsFor` would treat it as a negative
-    // answer, whose caching time comes from its SOA record.
-    const seconds = Math.min(keepsFor(message, chain), this.#longest);
+    // Use `message`, not `rest`. If `rest` has no addresses left, `cacheSecondsOf` would treat it as a
+    // negative answer, whose caching time comes from its SOA record.
+    const seconds = Math.min(cacheSecondsOf(message, chain), this.#longest);
     const kept: CachedAnswer = {
       template: templateOf(rest),
       key: first.query.key,
@@ -212,23 +212,23 @@ export class Resolver {
       rebound,
       grantedBy: 0,
       grantedUntil: 0,
-      asking: null,
+      grantRequest: null,
     };
     if (seconds > 0) this.parts.cache.keep(question, kept);
-    for (const asker of askers) this.#finish(kept, asker, now, askers.length === 1 ? cookies : []);
+    for (const client of clients) this.#finish(kept, client, now, clients.length === 1 ? cookies : []);
   }
 
   /**
    * Sends the response to the client as soon as the addresses of the answer are granted. Sends SERVFAIL if
    * the grant fails.
    */
-  #finish(kept: CachedAnswer, asker: PendingClient, now: number, options: readonly EdnsOption[] = []): void {
+  #finish(kept: CachedAnswer, client: PendingClient, now: number, options: readonly EdnsOption[] = []): void {
     const active = this.#active;
     if (active === null) return;
     const patternsOf = (key: NameKey): readonly string[] =>
       active.index.matching(key).flatMap((at) => active.patterns[at] ?? []);
-    this.parts.learning.ensure(kept, patternsOf, this.#number, now, (isInForce) => {
-      const { query, limit, done } = asker;
+    this.parts.answerGrants.ensure(kept, patternsOf, this.#number, now, (isInForce) => {
+      const { query, limit, done } = client;
       if (!isInForce) {
         this.#fail(query, EXTENDED_ERROR.other, 'the addresses could not be granted', done);
         return;
@@ -240,7 +240,7 @@ export class Resolver {
         : kept.filtered === null
           ? options
           : [...options, kept.filtered];
-      for (const left of kept.rebound) this.parts.sightings.rebound(asker.source, kept.key, left, active.generation);
+      for (const left of kept.rebound) this.parts.sightings.rebound(client.source, kept.key, left, active.generation);
       done(
         respond(kept.template, query, {
           // Do not reduce the TTLs of an expired answer by its age, because they could become 0. `ttlCap`

@@ -3,10 +3,10 @@ import { parseCidr } from '#policy/model/ipv4.js';
 import { covers } from '#policy/model/prefix-covers.js';
 
 /**
- * A special-purpose address block. `isNeverRemote`: the rebinding protection removes addresses of this block
- * from answers for every name, not only for public names. `name` is a text for findings.
+ * A special-purpose address block. `isAlwaysRemoved`: the rebinding protection removes addresses of this
+ * block from answers for every name, not only for public names. `name` is a text for findings.
  */
-export type SpecialBlock = { readonly name: string; readonly isNeverRemote: boolean };
+export type SpecialBlock = { readonly name: string; readonly isAlwaysRemoved: boolean };
 
 const NEVER_REMOTE = [
   ['0.0.0.0/8', 'this_network'],
@@ -50,9 +50,9 @@ export function specialBlockOf(address: number): SpecialBlock | null {
 
 function blocks(
   list: readonly (readonly [text: string, name: string])[],
-  isNeverRemote: boolean,
+  isAlwaysRemoved: boolean,
 ): readonly (SpecialBlock & { readonly prefix: Prefix })[] {
-  return list.flatMap(([text, name]) => prefixes(text).map((prefix) => ({ prefix, name, isNeverRemote })));
+  return list.flatMap(([text, name]) => prefixes(text).map((prefix) => ({ prefix, name, isAlwaysRemoved })));
 }
 
 function prefixes(...texts: readonly string[]): readonly Prefix[] {

@@ -1,9 +1,9 @@
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { SeenConnection, SeenConnections } from '#contracts/seen-connection.js';
 import { formatAddress } from '#policy/model/ipv4.js';
+import { emptyIdentity } from './findings/empty-identity.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
-import { emptyIdentity } from './findings/no-decider.js';
 import type { RuleNameResolver } from './rule-name-resolver.js';
 
 /**
@@ -67,7 +67,7 @@ export class DeniedConnections {
 
   #add(seen: SeenConnection): void {
     const { source, sni, http } = seen;
-    const less = lessOf(seen);
+    const less = coarseKeyOf(seen);
     const key = `${less} ${seen.destination} ${seen.destinationPort} ${JSON.stringify([sni, http])}`;
     const known = this.#detailed.get(key);
     const ofSource = this.#ofSource.get(source) ?? 0;
@@ -139,6 +139,6 @@ function again(pending: Pending, { atMs }: SeenConnection): void {
  * Returns the key of the coarse finding of an event. The key contains no destination, hostname or path: a
  * client can produce any number of these values, and a finding for each would need unbounded memory.
  */
-function lessOf({ kind, source, generation, decider, verdict, reason }: SeenConnection): string {
+function coarseKeyOf({ kind, source, generation, decider, verdict, reason }: SeenConnection): string {
   return `${kind} ${source} ${generation} ${verdict} ${JSON.stringify([decider, reason])}`;
 }

@@ -6,9 +6,9 @@ import { VERDICT_NUMBER, verdictOf } from '#contracts/verdict-word.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_TYPE } from '#dataplane/events/event.js';
 import { formatAddress } from '#policy/model/ipv4.js';
+import { emptyIdentity } from './findings/empty-identity.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
-import { emptyIdentity } from './findings/no-decider.js';
 import type { RuleNameResolver } from './rule-name-resolver.js';
 import { AT, startOf, wide } from './wiretap/event-record.js';
 

@@ -81,7 +81,7 @@ export class LocalObserver {
     const known = { ruleNameResolver: this.#ruleNameResolver, names: this.#names, surroundings: this.#surroundings };
     this.hub = new WiretapHub(known, output, replayMs);
     this.#mergeLater(MERGE_MS);
-    this.lookAtWanted();
+    this.reportWanted();
   }
 
   /** Closes the previous source of kernel events, and reads kernel events from `source` from now on. */
@@ -118,7 +118,7 @@ export class LocalObserver {
    * Calls `wanted` of the output if the hub now needs other optional events than at the previous call. Call
    * this method after each change of the wiretap readers.
    */
-  lookAtWanted(): void {
+  reportWanted(): void {
     const { wantsFlows: flows, wantsLookups: lookups, wantsConnections: connections } = this.hub;
     const wanted = { flows, lookups, connections };
     if (isDeepStrictEqual(wanted, this.#wanted)) return;

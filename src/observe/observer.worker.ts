@@ -22,17 +22,17 @@ const parent = new WorkerServer<ObserverRequests, ToObserver, FromObserver>('the
 const options = workerData as ObserverOptions;
 
 const { nodeId, dataDir, findings, replayMs } = options;
-const ledger = openFindings(
+const store = openFindings(
   join(dataDir, 'findings'),
   { retentionMs: findings.retentionMs, maxEntries: findings.maxEntries, sinks: sinkNames(findings) },
   ({ code, message }) => parent.send({ kind: 'trouble', code, message }),
 );
-const sinks = createSinks(ledger.outbox, findings, nodeId, ({ name, failure }) => {
+const sinks = createSinks(store.outbox, findings, nodeId, ({ name, failure }) => {
   if (failure !== null) parent.send({ kind: 'trouble', code: 'findings_not_delivered', message: failure });
   else parent.send({ kind: 'relief', code: 'findings_delivered', message: `findings reach the ${name} again` });
 });
 const observer = new LocalObserver(
-  ledger,
+  store,
   {
     frame: (frame) => parent.send({ kind: 'frame', frame }, [frame.bytes.buffer]),
     refused: (reader) => parent.send({ kind: 'refused', reader }),
@@ -60,11 +60,11 @@ function receive(message: ToObserver): void {
       return;
     case 'open':
       observer.hub.open(message.reader, message.filter, message.sinceMs);
-      observer.lookAtWanted();
+      observer.reportWanted();
       return;
     case 'closed':
       observer.hub.close(message.reader);
-      observer.lookAtWanted();
+      observer.reportWanted();
       return;
     case 'more':
       observer.hub.more(message.reader);
@@ -76,12 +76,12 @@ function receive(message: ToObserver): void {
 
 parent.serve(
   {
-    findings: (query) => ledger.query(query),
+    findings: (query) => store.query(query),
     stats: () => ({ ...observer.counts(), sinks: sinks.states.map(({ failure: _, ...counts }) => counts) }),
     close: async () => {
       await observer.close();
       await sinks.close();
-      await ledger.close();
+      await store.close();
     },
   },
   receive,

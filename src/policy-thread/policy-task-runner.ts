@@ -3,7 +3,7 @@ import type { Policy } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { ContainingGroups } from '#policy/check/containing-groups.js';
 import { deleteGroup, type GroupWriteContext, type ParsedPolicy, putGroup } from '#policy/check/group-write.js';
-import { type GroupPart, type PolicyParts, walkOf } from '#policy/check/policy-parts.js';
+import { type GroupPart, inEvaluationOrder, type PolicyParts } from '#policy/check/policy-parts.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
@@ -40,19 +40,19 @@ const KEPT_POLICIES = 2;
  * include the policy text.
  */
 export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => PolicyResult<W> {
-  const workshop = new PolicyTaskRunner();
+  const runner = new PolicyTaskRunner();
   const perform = (work: PolicyWork): PolicyResult<PolicyWork> => {
     switch (work.kind) {
       case 'prepare':
-        return workshop.prepare(work);
+        return runner.prepare(work);
       case 'prepare_group':
-        return workshop.prepareGroup(work);
+        return runner.prepareGroup(work);
       case 'locate_group':
-        return workshop.locateGroup(work);
+        return runner.locateGroup(work);
       case 'explain':
-        return workshop.explain(work);
+        return runner.explain(work);
       case 'describe':
-        return workshop.describe(work);
+        return runner.describe(work);
     }
   };
   return perform as <W extends PolicyWork>(work: W) => PolicyResult<W>;
@@ -182,7 +182,7 @@ class PolicyTaskRunner {
    */
   #inspected(policy: Policy, parts: readonly GroupPart[]): Inspected | null {
     if (!factsOfGroups(policy.groups).some(({ hasTls, hasHostname }) => hasTls || hasHostname)) return null;
-    const texts = walkOf(parts).map(({ text }) => {
+    const texts = inEvaluationOrder(parts).map(({ text }) => {
       if (text === undefined) throw new Error('a policy that was read has the texts of its groups');
       return text;
     });

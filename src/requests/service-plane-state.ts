@@ -3,7 +3,7 @@ import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { ServicePlane, ServicePlaneStats } from '#service-plane/service-plane.js';
 
 /** Access to the statistics and decided connections of the service plane. */
-export type Inspecting = {
+export type ServicePlaneState = {
   /** Returns the statistics of the service plane; null while the plane is not open. */
   stats(): Promise<ServicePlaneStats | null>;
   /**
@@ -18,7 +18,7 @@ export type Inspecting = {
  * Creates access to a service plane; `plane` is null on a node without a service plane. `isServing` returns
  * whether the plane is open.
  */
-export function inspectingOver(plane: ServicePlane | null, isServing: () => boolean): Inspecting {
+export function servicePlaneStateOver(plane: ServicePlane | null, isServing: () => boolean): ServicePlaneState {
   return {
     stats: async () => (plane !== null && isServing() ? plane.stats().catch(() => null) : null),
     setWanted: (wanted) => plane?.setAllowedWanted(wanted),

@@ -40,7 +40,7 @@ type QueriedServer = { readonly server: Socket; readonly held: Buffer };
 const NO_CLIENT_BYTES: ClientBytes = { hello: NO_BYTES, body: NO_BYTES, behind: NO_BYTES };
 
 /** An established connection that already has a verdict. */
-type Live = {
+type EstablishedConnection = {
   /**
    * Evaluates the connection again with the rules and defaults of a new policy (`steps`). Returns false if
    * the connection must be reset.
@@ -55,7 +55,7 @@ type Live = {
 export class Connection {
   #facts: TlsFacts = { hello: UNREAD, certificate: { kind: 'unasked' } };
   #server: Socket | null = null;
-  #live: Live | null = null;
+  #live: EstablishedConnection | null = null;
   /** The generation of the policy from which `#steps()` last returned rules and defaults. */
   #generation = 0;
   #isOver = false;
@@ -152,7 +152,7 @@ export class Connection {
    * Makes each later policy change evaluate the connection again by `live`. If the policy has already
    * changed, evaluates the connection now.
    */
-  #goLive(live: Live): void {
+  #goLive(live: EstablishedConnection): void {
     this.#live = live;
     if (this.#generation !== this.plane.evaluator.generation) void this.decideAgain();
   }
@@ -291,7 +291,7 @@ export class Connection {
   }
 
   /** Evaluates a forwarded connection again by the ClientHello and the certificate that are already known. */
-  readonly #decided: Live = {
+  readonly #decided: EstablishedConnection = {
     decideAgain: (steps, facts) => {
       // A certificate that Weir has not requested counts as unreadable, because the handshake is over and
       // Weir can no longer request it.

@@ -43,7 +43,7 @@ function spliceBy(point: SpliceOffload): void {
 
 // This thread runs no event loop: it waits in `epoll_wait` for its sockets and for the eventfd.
 for (;;) {
-  const ended = splicer.turn(WAIT_MS);
+  const ended = splicer.poll(WAIT_MS);
   if (ended.length > 0) port.postMessage(ended);
   if (performance.now() >= lookAt) {
     lookAt = performance.now() + LOOK_MS;

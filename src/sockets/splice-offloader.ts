@@ -4,7 +4,7 @@ import { libc } from '#libc/libc.js';
 import { takeObject } from '#libc/object-handle.js';
 import type { Descriptors } from './descriptors.js';
 import { RawSocket } from './raw-socket.js';
-import { type Pair, type SpliceMeans, SplicePair, takeAndReset } from './splice-pair.js';
+import { type SocketPair, type SpliceMeans, SplicePair, takeAndReset } from './splice-pair.js';
 import { SpliceTable } from './splice-table.js';
 
 /**
@@ -54,7 +54,7 @@ export class SpliceOffloader {
     this.renew();
   }
 
-  begin(id: number, pair: Pair): SplicePair | null {
+  begin(id: number, pair: SocketPair): SplicePair | null {
     return SplicePair.begin(this.#means, id, pair);
   }
 

@@ -21,7 +21,7 @@ export type SpliceMeans = {
   readonly endedMs: number;
 };
 /** The descriptors of the two sockets of a spliced connection: to the client and to the server. */
-export type Pair = { readonly client: number; readonly server: number };
+export type SocketPair = { readonly client: number; readonly server: number };
 
 /** A spliced connection during its offload to the datapath, and afterwards. */
 export class SplicePair {
@@ -44,7 +44,7 @@ export class SplicePair {
    * they stop sending. Returns null in three cases: the two connections cannot be offloaded (`readEndpoint`,
    * `areAlike`), direct forwarding is off, or the BPF map is full.
    */
-  static begin(means: SpliceMeans, id: number, pair: Pair): SplicePair | null {
+  static begin(means: SpliceMeans, id: number, pair: SocketPair): SplicePair | null {
     const client = readEndpoint(pair.client);
     const server = readEndpoint(pair.server);
     if (client === null || server === null || !areAlike(client, server)) return null;
@@ -70,7 +70,7 @@ export class SplicePair {
    * If no data is in transit, closes both sockets and makes the datapath forward the connection. Returns
    * false if data is still in transit or the kernel refuses the close; the sockets then stay open.
    */
-  tryNow(pair: Pair): boolean {
+  tryNow(pair: SocketPair): boolean {
     const { table } = this.means;
     if (table.hold(this.#there) !== JOINED.at_rest) return false;
     if (!closeSilently(pair.client)) {

@@ -40,7 +40,7 @@ const JOIN_TIMEOUT_MS = 2_000;
 const JOIN_TURN_MS = 1;
 const JOIN_AT_ONCE = 64;
 
-type Pair = {
+type SplicedPair = {
   readonly sides: readonly [SplicedSide, SplicedSide];
   readonly ways: readonly [SplicedDirection, SplicedDirection];
   /** The number of moved bytes at which the next offload attempt begins. */
@@ -60,7 +60,7 @@ export class Splicer {
   readonly #epoll: number;
   readonly #events = new Uint8Array(EVENTS * EVENT_BYTES);
   readonly #view = new DataView(this.#events.buffer);
-  readonly #pairs = new Map<number, Pair>();
+  readonly #pairs = new Map<number, SplicedPair>();
   readonly #busy = new Set<number>();
   readonly #attempts = new Map<number, Attempt>();
   #spliceOffloader: SpliceOffloader | null = null;
@@ -118,7 +118,7 @@ export class Splicer {
    * Waits up to `waitMs` for events of the sockets or of the eventfd, and moves a limited number of bytes.
    * Returns the ids of ended connections.
    */
-  turn(waitMs: number): readonly number[] {
+  poll(waitMs: number): readonly number[] {
     const timeoutMs = this.#busy.size > 0 ? 0 : this.#attempts.size > 0 ? JOIN_TURN_MS : waitMs;
     const count = libc.epoll_wait(this.#epoll, this.#events, EVENTS, timeoutMs);
     for (let event = 0; event < count; event++) this.#noteEvents(event * EVENT_BYTES);
@@ -155,7 +155,7 @@ export class Splicer {
     if (there.moved + back.moved >= pair.joinAfter) this.#beginToJoin(id, pair);
   }
 
-  #beginToJoin(id: number, pair: Pair): void {
+  #beginToJoin(id: number, pair: SplicedPair): void {
     if (this.#spliceOffloader === null || !this.#pairs.has(id) || this.#attempts.size >= JOIN_AT_ONCE) return;
     pair.joinAfter = Number.POSITIVE_INFINITY;
     if (pair.ways.some(({ hasEnded }) => hasEnded)) return;
@@ -186,7 +186,7 @@ export class Splicer {
     }
   }
 
-  #isAtRest(id: number, { ways, sides }: Pair): boolean {
+  #isAtRest(id: number, { ways, sides }: SplicedPair): boolean {
     return !this.#busy.has(id) && ways.every(({ isAtRest }) => isAtRest) && sides.every(({ fd }) => isIdle(fd));
   }
 
@@ -199,7 +199,7 @@ export class Splicer {
    * Hands the connection over to the datapath. Returns false if the datapath does not accept the connection
    * yet.
    */
-  #leave(id: number, pair: Pair, join: SplicePair): boolean {
+  #leave(id: number, pair: SplicedPair, join: SplicePair): boolean {
     // Remove the descriptors from the record before `tryNow` closes them. After the close, the kernel may
     // give the same number to another owner immediately.
     for (const { fd } of pair.sides) this.#descriptors.release(fd);
@@ -215,7 +215,7 @@ export class Splicer {
     return true;
   }
 
-  #remove(id: number, { sides, ways }: Pair, close: (fd: number) => void): void {
+  #remove(id: number, { sides, ways }: SplicedPair, close: (fd: number) => void): void {
     this.#pairs.delete(id);
     this.#busy.delete(id);
     for (const way of ways) way.drop();
@@ -238,7 +238,7 @@ export class Splicer {
   }
 }
 
-function socketsOf({ sides: [client, server] }: Pair): { readonly client: number; readonly server: number } {
+function socketsOf({ sides: [client, server] }: SplicedPair): { readonly client: number; readonly server: number } {
   return { client: client.fd, server: server.fd };
 }
 

@@ -38,7 +38,7 @@ function load(options: Parameters<typeof loadForTest>[0] = {}): void {
   kernel = loadForTest({ denyEvents: UNBOUNDED, flowEvents: UNBOUNDED, ...options });
   kernel.slots.setEventsWanted(ALL_EVENTS);
 }
-const earMaps = () => ({
+const eventReaderMaps = () => ({
   events: kernel.object.mapFd('events'),
   ringBytes: kernel.object.describe('events').maxEntries,
   counters: kernel.object.mapFd('counters'),
@@ -58,7 +58,7 @@ const number = expect.any(Number) as number;
 
 /** Returns the events of the ring buffer. `timeNs` is 0 in each event, since times differ between runs. */
 function observed(): Observation[] {
-  const ring = new EventRing(earMaps().events, earMaps().ringBytes);
+  const ring = new EventRing(eventReaderMaps().events, eventReaderMaps().ringBytes);
   try {
     return [...new EventBatch(packed(ring.take(1_000)))].map((observation) => {
       expect(observation.timeNs).toBeGreaterThan(0);
@@ -224,7 +224,7 @@ test('the datapath drops a million denied packets while no process reads events,
   kernel.activate(denyAll);
   const { run, length } = repeated(datagram);
   expect(run.run(length, 1_000_000)).toBe(DROPPED);
-  const ring = new EventRing(earMaps().events, earMaps().ringBytes);
+  const ring = new EventRing(eventReaderMaps().events, eventReaderMaps().ringBytes);
   const read = ring.take(UNBOUNDED).length / RECORD_BYTES;
   ring.unmap();
   const { drop_policy_deny, events_lost = 0, events_suppressed = 0, ...others } = kernel.counted();
@@ -239,7 +239,7 @@ test('each event in the ring buffer is intact while two threads write and one th
   load();
   kernel.activate(denyAll);
   const sources = [CLIENT, CLIENT + 1];
-  const ring = new EventRing(earMaps().events, earMaps().ringBytes);
+  const ring = new EventRing(eventReaderMaps().events, eventReaderMaps().ringBytes);
   const found = new Map<number, number>();
   const latest = new Map<number, number>();
   const take = (): number => {
@@ -273,7 +273,7 @@ test('each event in the ring buffer is intact while two threads write and one th
   const read = [...found.values()].reduce((sum, count) => sum + count, 0);
   expect([...found.keys()].sort()).toEqual(sources);
   expect(read + events_lost).toBe(400_000);
-  expect(read * RECORD_BYTES).toBeGreaterThan(3 * earMaps().ringBytes);
+  expect(read * RECORD_BYTES).toBeGreaterThan(3 * eventReaderMaps().ringBytes);
 });
 
 test('`EventReader` sends at most eight batches to a slow consumer, and the next batch has the number of lost events', () => {
@@ -282,7 +282,7 @@ test('`EventReader` sends at most eight batches to a slow consumer, and the next
   const sent: PackedEvents[] = [];
   let taken = 0;
   const reader = new EventReader(
-    earMaps(),
+    eventReaderMaps(),
     { postMessage: (batch) => void sent.push(batch as PackedEvents) },
     () => taken,
   );

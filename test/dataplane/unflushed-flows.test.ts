@@ -3,7 +3,7 @@ import { OPENED_SHIFT } from '#contracts/datapath-numbers.js';
 import { IPPROTO, type Policy } from '#contracts/policy-model.js';
 import { FLOW_BYTES, FLOW_OFFSETS, readFlow } from '#dataplane/abi/flow.js';
 import { HIT_REF_BYTES } from '#dataplane/abi/hit.js';
-import { completeFlow, settlingOffsets } from '#dataplane/flows/flow-completion.js';
+import { completeFlow, completionOffsets } from '#dataplane/flows/flow-completion.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { MappedFlows } from '#dataplane/flows/mapped-flows.js';
 import { describeMap, mapShape } from '#dataplane/loader/bpf-fd.js';
@@ -118,7 +118,7 @@ test('`completeFlow` in user space stores the same rule and opening time in flow
   if (flow === undefined || tally === undefined) throw new Error('there is no table of flows');
   const fd = kernel.object.mapFd('rank_hits');
   const ranks = new MappedMemory('rank_hits', fd, mapShape(fd).maxEntries * HIT_REF_BYTES);
-  const offsets = settlingOffsets(withTally(flow, tally));
+  const offsets = completionOffsets(withTally(flow, tally));
   const completed = views().map((view) => {
     if (offsets !== undefined) completeFlow(view, offsets, ranks.words);
     return readFlow(view);

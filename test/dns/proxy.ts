@@ -6,8 +6,8 @@ import { LocalDnsProxy } from '#dns/local-dns-proxy.js';
 import { compile } from '#policy/compile/compile.js';
 import { parseHostname } from '#policy/model/hostname.js';
 import { group, policy, rule } from '#test/policy/sample.js';
+import { FakeGrantReceiver } from './fake-grant-receiver.js';
 import type { FakeUpstream } from './fake-upstream.js';
-import { Grantor } from './grantor.js';
 import { endpoint } from './loopback.js';
 import { opened } from './opened.js';
 
@@ -55,7 +55,7 @@ export function dnsOptions(
 export type Rig = {
   readonly at: Endpoint;
   readonly proxy: LocalDnsProxy;
-  readonly grantor: Grantor;
+  readonly grantor: FakeGrantReceiver;
   /** The addresses of the resolvers that are alive, recorded at each change. */
   readonly alive: (readonly string[])[];
   /** The counters of refused messages and records, by reason. */
@@ -76,7 +76,7 @@ export async function startProxy(
   const proxy = new LocalDnsProxy(all, (now) => alive.push(now));
   opened(() => proxy.close());
   await proxy.open();
-  const grantor = new Grantor();
+  const grantor = new FakeGrantReceiver();
   proxy.granter.use(grantor.port);
   if (lookups !== null) proxy.resolver.use(lookups);
   const [at = { host: '', port: 0 }] = all.listen;

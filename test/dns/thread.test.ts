@@ -5,8 +5,8 @@ import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import type { DnsChange, DnsProxy } from '#dns/dns-proxy.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
 import { lookUp } from './client.js';
+import { FakeGrantReceiver } from './fake-grant-receiver.js';
 import { alwaysAt, FakeUpstream } from './fake-upstream.js';
-import { Grantor } from './grantor.js';
 import { endpoint } from './loopback.js';
 import { opened } from './opened.js';
 import { allowing, dnsOptions } from './proxy.js';
@@ -46,7 +46,7 @@ describe('DNS proxy thread', () => {
     await heard(proxy);
     expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);
     expect((await proxy.stats()).refused).toEqual({ not_granted: 1 });
-    const grantor = new Grantor();
+    const grantor = new FakeGrantReceiver();
     proxy.grantBy(grantor.port);
     await heard(proxy);
     expect(await lookUp(at, NAME)).toEqual(GOOD);
@@ -80,7 +80,7 @@ describe('DNS proxy thread', () => {
   test('reports its unexpected end once, rejects pending calls, and can then be opened again at the same address', async () => {
     const { proxy, changes, at } = await threaded();
     await proxy.open();
-    const first = new Grantor();
+    const first = new FakeGrantReceiver();
     proxy.grantBy(first.port);
     await heard(proxy);
     proxy.use(DEADLY);
@@ -89,7 +89,7 @@ describe('DNS proxy thread', () => {
     await expect(proxy.names()).rejects.toThrow('the DNS proxy is not open');
     proxy.use(ONLY);
     await proxy.open();
-    const grantor = new Grantor();
+    const grantor = new FakeGrantReceiver();
     proxy.grantBy(grantor.port);
     await heard(proxy);
     expect(await lookUp(at, NAME)).toEqual(GOOD);

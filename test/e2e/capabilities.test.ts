@@ -2,7 +2,7 @@ import { afterEach, expect, test } from 'vitest';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
-import { carryBoth, Talkers } from './talkers.js';
+import { carryBoth, Talkers } from './tcp-peers.js';
 
 const PORT = 443;
 const MB = 1_000_000;

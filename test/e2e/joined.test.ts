@@ -3,8 +3,8 @@ import { ADDRESSES, type Topology } from '#cli/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
-import type { Answer } from './talker.js';
-import { carry, carryBoth, type Ends, Talkers } from './talkers.js';
+import type { Answer } from './tcp-peer.js';
+import { carry, carryBoth, type Ends, Talkers } from './tcp-peers.js';
 
 const PORT = 443;
 const MB = 1_000_000;

@@ -8,7 +8,7 @@ import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { DNS_SECTION, data, dig, startUpstream } from './names.js';
 import { policyOf } from './rig.js';
-import { Talkers } from './talkers.js';
+import { Talkers } from './tcp-peers.js';
 
 /** The capabilities that docs/capabilities.md lists, without the prefix CAP_. */
 const LEAST = ['NET_ADMIN', 'BPF', 'PERFMON', 'NET_RAW', 'NET_BIND_SERVICE'];

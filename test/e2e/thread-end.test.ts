@@ -11,8 +11,8 @@ import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { endThread } from './end-thread.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
-import type { Answer } from './talker.js';
-import { carryBoth, Talkers } from './talkers.js';
+import type { Answer } from './tcp-peer.js';
+import { carryBoth, Talkers } from './tcp-peers.js';
 
 const PORTS = { joined: 443, spliced: 444, intercepted: 445, denied: 446 } as const;
 const MB = 1_000_000;

@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createTopology, type Topology } from '#cli/topology.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
-import { attachTcx } from '#dataplane/attach/hook.js';
+import { attachTcx } from '#dataplane/attach/attach-program.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { attachTcx } from '#dataplane/attach/hook.js';
+import { attachTcx } from '#dataplane/attach/attach-program.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { networkNamespace } from '#dataplane/attach/ownership.js';
 import { pin } from '#dataplane/loader/bpf-fd.js';

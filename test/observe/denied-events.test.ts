@@ -3,7 +3,7 @@ import { IPPROTO } from '#contracts/policy-model.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { DeniedEvents, findingsOfLookups } from '#observe/denied-events.js';
-import { emptyIdentity } from '#observe/findings/no-decider.js';
+import { emptyIdentity } from '#observe/findings/empty-identity.js';
 import { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { ruleNamesOf } from '#policy/model/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';

@@ -126,10 +126,10 @@ test('`LocalObserver` names the rule of a denied connection, and counts denials 
 test('`LocalObserver` requests allowed events only while the filter of a reader can match allowed events', () => {
   const none = { sources: [], destinations: [], ports: [], protocols: [], hostnames: [], groups: [], rules: [] };
   observer.hub.open(1, { ...none, verdicts: [], types: ['http'] }, 0);
-  observer.lookAtWanted();
+  observer.reportWanted();
   observer.hub.open(2, { ...none, verdicts: ['deny'], types: ['tls'] }, 0);
   observer.hub.close(1);
-  observer.lookAtWanted();
+  observer.reportWanted();
   expect(said).toEqual(['wanted false false false', 'wanted false false true', 'wanted false false false']);
 });
 

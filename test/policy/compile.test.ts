@@ -9,7 +9,7 @@ import { classify } from '#policy/evaluate/classify.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { listing } from '#policy/explain/listing.js';
 import { CompileTooLarge } from '#policy/model/budget.js';
-import { outcomeAt, places } from '#policy/model/rank.js';
+import { outcomeAt, rankOwners } from '#policy/model/rank.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
@@ -99,7 +99,7 @@ describe('`compile`', () => {
     for (let seed = 0; seed < 60; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
       const { portMaps: leaves, sourcePortMaps: slices, lists } = compile(given);
-      const found = places(given);
+      const found = rankOwners(given);
       const words = [...leaves.values, ...slices.values, ...lists.defaults].filter((value) => value < NO_MATCH);
       for (const value of words) {
         const { verdict, audited } = outcomeAt(given, found[rankOf(value)] ?? { kind: 'policy_default' });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type ReadContext, readPolicy } from '#policy/check/read-policy.js';
-import { singletonView } from '#policy/document/view.js';
+import { singletonView } from '#policy/document/singleton-view.js';
 
 const context: ReadContext = {
   form: 'singleton',

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { RuleNames } from '#contracts/rule-names.js';
 import { compile } from '#policy/compile/compile.js';
-import { places } from '#policy/model/rank.js';
+import { rankOwners } from '#policy/model/rank.js';
 import { deciderAt, ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { Random } from '#test/seed.js';
 import { generatePolicy } from './generate.js';
@@ -37,7 +37,7 @@ describe('rule names', () => {
     for (let number = 0; number < 50; number++) {
       const given = generatePolicy(random);
       const { ruleNames, ranks } = compile(given);
-      const named = places(given).map((place) => {
+      const named = rankOwners(given).map((place) => {
         const { id = '', rules = [] } = given.groups[place.kind === 'policy_default' ? -1 : place.group] ?? {};
         if (place.kind === 'policy_default') return place;
         return place.kind === 'rule'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Policy } from '#contracts/policy-model.js';
-import { policyOf, walkOf } from '#policy/check/policy-parts.js';
+import { inEvaluationOrder, policyOf } from '#policy/check/policy-parts.js';
 import { readPolicy as readText } from '#policy/check/read-policy.js';
 import { PolicyWriter, readPolicy } from '#service-plane/policy-image.js';
 
@@ -29,7 +29,7 @@ function through(groups: readonly GroupInput[], before: Policy | null = null, mo
   const read = readText(body, { ...context, integrations: undefined, parseCertificate: () => undefined });
   if (!read.ok) throw new Error(JSON.stringify(read.problems));
   const { parts } = read.parsed;
-  const texts = walkOf(parts.groups).map(({ text }) => text ?? new Uint8Array(0));
+  const texts = inEvaluationOrder(parts.groups).map(({ text }) => text ?? new Uint8Array(0));
   const policy = policyOf(parts, 'deny');
   return { policy, there: readPolicy(new PolicyWriter().write(policy, texts), before) };
 }

@@ -19,7 +19,7 @@ import {
 } from './applied.js';
 import { etagOf, listPolicies } from './policy-records.js';
 import { atLines, placed, readSource } from './policy-source.js';
-import { consentTo } from './replacement.js';
+import { confirmReplacement } from './replacement.js';
 import { type Overrides, type Write, writeOf } from './write.js';
 
 type Options = Output &
@@ -49,7 +49,7 @@ export function addApplyCommand(policy: Command, terminal: Terminal): void {
       const client = createClient(options, terminal);
       const source = await readSource(options.file, terminal);
       const write = writeOf(source, options);
-      const seen = await consentTo(write, source, options, client, terminal);
+      const seen = await confirmReplacement(write, source, options, client, terminal);
       const etag = options.ifMatch ?? seen;
       const applied = await put(client, write, etag, options).catch((error: unknown) => {
         throw error instanceof RefusedError ? atLines(error, source, write.prefix) : error;

@@ -26,7 +26,7 @@ const FIX =
  * prints a warning. Throws if the user declines or cannot be asked. Resolves with the ETag that the replaced
  * policy must still have at the write; undefined if any ETag is accepted.
  */
-export async function consentTo(
+export async function confirmReplacement(
   write: Write,
   source: Source,
   options: Consent,

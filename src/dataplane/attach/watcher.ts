@@ -23,8 +23,8 @@ export class Watcher {
   #diversionReportedLost = false;
   #pinsReportedLost = false;
   /**
-   * The last result of the configuration review that `reviewed` or `lookAtReview` received; undefined before
-   * the first call of `reviewed`.
+   * The last result of the configuration review that `reviewed` or `changesOfReview` received; undefined
+   * before the first call of `reviewed`.
    */
   #review: Review | undefined;
   #refusing: readonly FlowRefusal[] = [];
@@ -40,7 +40,7 @@ export class Watcher {
   /**
    * Returns a change for each policed interface that appeared, vanished or was renamed since the last check.
    */
-  lookAtNames({ all, policed }: FoundInterfaces): DatapathChange[] {
+  changesOfNames({ all, policed }: FoundInterfaces): DatapathChange[] {
     const known = this.#known;
     if (known === undefined) return [];
     const changes: DatapathChange[] = [];
@@ -64,7 +64,7 @@ export class Watcher {
     return changes;
   }
 
-  lookAtLinks(policed: readonly Interface[], isHeld: (policed: Interface) => boolean): DatapathChange[] {
+  changesOfLinks(policed: readonly Interface[], isHeld: (policed: Interface) => boolean): DatapathChange[] {
     const lost = policed.filter(
       (found) => this.#known?.has(found.name) === true && !this.#reportedNames.has(found.name) && !isHeld(found),
     );
@@ -72,13 +72,13 @@ export class Watcher {
     return lost.map(({ name }) => ({ type: 'link_lost', interface: name }));
   }
 
-  lookAtGuard(stands: boolean): DatapathChange[] {
+  changesOfGuard(stands: boolean): DatapathChange[] {
     if (stands || this.#guardReportedLost || this.#known === undefined) return [];
     this.#guardReportedLost = true;
     return [{ type: 'guard_lost' }];
   }
 
-  lookAtPins(lost: readonly string[]): DatapathChange[] {
+  changesOfPins(lost: readonly string[]): DatapathChange[] {
     if (lost.length === 0 || this.#pinsReportedLost || this.#known === undefined) return [];
     this.#pinsReportedLost = true;
     return [{ type: 'pins_lost', pins: lost }];
@@ -88,19 +88,19 @@ export class Watcher {
     this.#review = review;
   }
 
-  lookAtReview(review: Review): DatapathChange[] {
+  changesOfReview(review: Review): DatapathChange[] {
     if (this.#review === undefined || isDeepStrictEqual(review, this.#review)) return [];
     this.#review = review;
     return [{ type: 'review_changed' }];
   }
 
-  lookAtRefusals(refusing: readonly FlowRefusal[]): DatapathChange[] {
+  changesOfRefusals(refusing: readonly FlowRefusal[]): DatapathChange[] {
     if (isDeepStrictEqual(refusing, this.#refusing)) return [];
     this.#refusing = refusing;
     return [{ type: 'refusals_changed', refusing }];
   }
 
-  lookAtDiversion(stands: boolean): DatapathChange[] {
+  changesOfDiversion(stands: boolean): DatapathChange[] {
     if (stands || this.#diversionReportedLost || this.#known === undefined) return [];
     this.#diversionReportedLost = true;
     return [{ type: 'diversion_lost' }];

@@ -11,7 +11,7 @@ import {
 } from '#dataplane/loader/bpf-fd.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { mapSetsIn, type PinnedMaps } from '#dataplane/object/map-set.js';
-import { clsactProgram, tcxPrograms } from './hook.js';
+import { clsactProgram, tcxPrograms } from './attach-program.js';
 import type { Interface } from './interfaces.js';
 
 const BPF_FS = '/sys/fs/bpf';

@@ -1,6 +1,6 @@
 import { itemAt, u8At, u32At } from '#arrays/read.js';
 
-import type { Placed, PlacedRuleNames } from '#contracts/event-source.js';
+import type { FlippedRuleNames, StagedRuleNames } from '#contracts/event-source.js';
 import type { RuleNames } from '#contracts/rule-names.js';
 
 /**
@@ -15,25 +15,25 @@ const FORMER_RANKS = 1 << 20;
  * former policies because flows may still refer to their rules.
  */
 export class RuleNameHistory {
-  #staged: Placed | undefined;
+  #staged: StagedRuleNames | undefined;
   /** Rule names, newest first; element 0 belongs to the policy in force. */
-  #flipped: PlacedRuleNames[] = [];
+  #flipped: FlippedRuleNames[] = [];
   #finder: Finder | undefined;
 
-  get inForce(): PlacedRuleNames | undefined {
+  get inForce(): FlippedRuleNames | undefined {
     return this.#flipped[0];
   }
 
   /** The rule names of the policy in force and of former policies, oldest first. */
-  get placed(): readonly PlacedRuleNames[] {
+  get placed(): readonly FlippedRuleNames[] {
     return this.#flipped.toReversed();
   }
 
-  get staged(): Placed | undefined {
+  get staged(): StagedRuleNames | undefined {
     return this.#staged;
   }
 
-  stage(placed: Placed): void {
+  stage(placed: StagedRuleNames): void {
     this.#staged = placed;
   }
 
@@ -51,8 +51,8 @@ export class RuleNameHistory {
    * Adds the rule names of a policy that is in force from the given epoch on. Removes the oldest rule names
    * beyond the limits `FORMER` (policies) and `FORMER_RANKS` (ranks).
    */
-  place(placed: PlacedRuleNames): void {
-    const kept: PlacedRuleNames[] = [placed];
+  place(placed: FlippedRuleNames): void {
+    const kept: FlippedRuleNames[] = [placed];
     let ranks = 0;
     for (const former of this.#flipped) {
       ranks += former.entries.length;
@@ -94,11 +94,11 @@ export class RuleNameHistory {
  * index.
  */
 export class Finder {
-  readonly #ruleNameHistory: readonly Placed[];
+  readonly #ruleNameHistory: readonly StagedRuleNames[];
   readonly #ruleNamesOf: Uint8Array;
   readonly #rankOf: Uint32Array;
 
-  constructor(ruleNameHistory: readonly Placed[]) {
+  constructor(ruleNameHistory: readonly StagedRuleNames[]) {
     this.#ruleNameHistory = ruleNameHistory;
     let highest = 0;
     for (const { entries } of ruleNameHistory) for (const entry of entries) if (entry > highest) highest = entry;

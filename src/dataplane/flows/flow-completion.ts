@@ -27,7 +27,7 @@ type Offsets = Readonly<Record<(typeof FIELDS)[number], number>>;
  * Returns the offsets of the fields in `FIELDS` in a layout of flows. Returns undefined if a field is
  * missing. Fields are missing in layout versions before 4, whose flows are always complete.
  */
-export function settlingOffsets({ fields }: StructLayout): Offsets | undefined {
+export function completionOffsets({ fields }: StructLayout): Offsets | undefined {
   const found = FIELDS.map((name) => [name, fields[name]?.offset] as const);
   return found.some(([, offset]) => offset === undefined) ? undefined : (Object.fromEntries(found) as Offsets);
 }

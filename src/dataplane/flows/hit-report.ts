@@ -1,7 +1,7 @@
 import { u32At } from '#arrays/read.js';
 import { textFinder } from '#arrays/texts.js';
 import type { Hit, HitQuery, HitReport } from '#contracts/datapath.js';
-import type { Placed } from '#contracts/event-source.js';
+import type { StagedRuleNames } from '#contracts/event-source.js';
 import type { RuleNames } from '#contracts/rule-names.js';
 import { deciderAt } from '#policy/model/rule-names.js';
 import type { Hits } from './hits.js';
@@ -12,7 +12,7 @@ import type { Moment } from './moment.js';
  */
 export function hitReport(
   hits: Hits,
-  { ruleNames, generation, entries }: Placed,
+  { ruleNames, generation, entries }: StagedRuleNames,
   query: HitQuery,
   moment: Moment,
 ): HitReport {

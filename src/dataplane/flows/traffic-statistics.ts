@@ -45,7 +45,7 @@ export class TrafficStatistics {
    * True if the flow table may contain flows that the idle slot decided, and whose counters the datapath has
    * not flushed since the flip.
    */
-  #unsettled = true;
+  #needsFlush = true;
 
   /**
    * `ruleNameHistory` is the history of the predecessor if this object took over the predecessor's maps, else
@@ -104,7 +104,7 @@ export class TrafficStatistics {
    */
   expectFlip(): void {
     if (this.ruleNameHistory.staged === undefined) throw new Error('nothing is staged');
-    this.#unsettled = true;
+    this.#needsFlush = true;
   }
 
   /**
@@ -114,12 +114,12 @@ export class TrafficStatistics {
    * packet; after the sweep, waits for flushes that still run.
    */
   flushIdleSlot(): void {
-    if (!this.#unsettled) return;
+    if (!this.#needsFlush) return;
     const { isGraceDue } = this.#slots;
     this.#slots.awaitIdle();
     this.#flowSweep.sweep();
     if (isGraceDue) awaitGracePeriod();
-    this.#unsettled = false;
+    this.#needsFlush = false;
   }
 
   /**

@@ -1,4 +1,4 @@
-import { CLSACT } from '#dataplane/attach/hook.js';
+import { CLSACT } from '#dataplane/attach/attach-program.js';
 import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
 
 const RTM_NEWTFILTER = 44;

@@ -1,7 +1,7 @@
 import type { DatapathChange, ForwardingNow } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { Slots } from '#dataplane/activate/slots.js';
-import type { Hooks } from '#dataplane/attach/hooks.js';
+import type { Hooks } from '#dataplane/attach/interface-hooks.js';
 import type { Guard } from '#dataplane/guard/nftables-guard.js';
 import { isOutOfDescriptors } from '#libc/kernel-failure.js';
 import { thirdPartyFilter } from './third-party-filters.js';

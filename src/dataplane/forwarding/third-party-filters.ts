@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { ReversePath } from '#contracts/datapath-numbers.js';
-import { tcxPrograms } from '#dataplane/attach/hook.js';
+import { tcxPrograms } from '#dataplane/attach/attach-program.js';
 import { type Interface, listInterfaces } from '#dataplane/attach/interfaces.js';
 import { legacyTables } from '#dataplane/guard/legacy-tables.js';
 import { baseChains } from '#dataplane/guard/nftables.js';

@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
 
-import { MAP, NONE, type Program } from '#contracts/program.js';
+import { DESTINATION_MAP, NONE, type Program } from '#contracts/program.js';
 import type { Lines } from './cache-lines.js';
 import { addTree, type Resolver } from './tree.js';
 import type { Trees } from './trees.js';
@@ -23,7 +23,7 @@ export function nameTrees(
   const resolver: Resolver = {
     resolve(from, to) {
       for (let at = from; at < to; at++) {
-        const trees = u32At(lines.words, at) < MAP ? portMaps : destinations;
+        const trees = u32At(lines.words, at) < DESTINATION_MAP ? portMaps : destinations;
         trees.resolve(at, at + 1);
       }
     },

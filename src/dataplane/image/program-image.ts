@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#contracts/datapath-numbers.js';
-import { MAP, MAX_RULE_BLOCKS, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/program.js';
+import { DESTINATION_MAP, MAX_RULE_BLOCKS, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { Lines } from './cache-lines.js';
 import { nameTrees } from './name-trees.js';
 import { addTree } from './tree.js';
@@ -21,7 +21,7 @@ export const HEADER = {
   generationLow: 3,
   generationHigh: 4,
   sources: 5,
-  behindLists: 6,
+  prefetchesLists: 6,
   hasNames: 7,
 } as const;
 
@@ -56,7 +56,7 @@ export function layout(program: Program, lines = new Lines()): Image {
   lines.add(1);
   const sourcePortMaps = new Trees(lines, program.sourcePortMaps, SOURCE_PORT_MAP);
   const portMaps = new Trees(lines, program.portMaps, 0, sourcePortMaps.isEmpty ? undefined : sourcePortMaps);
-  const destinations = new Trees(lines, program.destinations, MAP, portMaps);
+  const destinations = new Trees(lines, program.destinations, DESTINATION_MAP, portMaps);
   const names = nameTrees(lines, program, portMaps, destinations);
   const lists = addLists(lines, program, { portMaps, destinations, names });
   const averageLines = lines.count / Math.max(1, lists.length);
@@ -73,7 +73,7 @@ export function layout(program: Program, lines = new Lines()): Image {
   lines.set(0, HEADER.generationLow, 0);
   lines.set(0, HEADER.generationHigh, 0);
   lines.set(0, HEADER.sources, root);
-  lines.set(0, HEADER.behindLists, lines.count < CACHED_LINES || averageLines > 4 * LINES_BEHIND_LIST ? 0 : 1);
+  lines.set(0, HEADER.prefetchesLists, lines.count < CACHED_LINES || averageLines > 4 * LINES_BEHIND_LIST ? 0 : 1);
   lines.set(0, HEADER.hasNames, program.names.length > 0 ? 1 : 0);
   return { words: lines.toWords(), lines: lines.count };
 }

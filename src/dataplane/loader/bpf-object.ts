@@ -33,7 +33,7 @@ export const MAPS = [
 ] as const;
 export type MapName = (typeof MAPS)[number];
 /** BPF maps that Weir does not pin, so the datapath of a later process cannot take them over. */
-type OwnMapName = 'proof' | 'others' | 'routes';
+type UnpinnedMapName = 'proof' | 'others' | 'routes';
 /** BPF maps of layout version 2, in which half-open flows had a flow table of their own. */
 export type OldMapName = 'half_open' | 'half_open_tallies';
 export type ProgramName =
@@ -140,7 +140,7 @@ export class BpfObject {
     check(`load ${this.path}`, libbpf().bpf_object__load(this.#pointer), () => this.#verifierLog());
   }
 
-  mapFd(name: MapName | OwnMapName): number {
+  mapFd(name: MapName | UnpinnedMapName): number {
     return check(`find map ${name}`, libbpf().bpf_map__fd(this.#map(name)));
   }
 
@@ -164,7 +164,7 @@ export class BpfObject {
     return this.#btf;
   }
 
-  #map(name: MapName | OwnMapName | '.rodata.settings'): bigint {
+  #map(name: MapName | UnpinnedMapName | '.rodata.settings'): bigint {
     const map = libbpf().bpf_object__find_map_by_name(this.#pointer, name);
     if (map === null) throw new KernelFailure(`find map ${name} in ${this.path}`, 2);
     return map;

@@ -1,5 +1,5 @@
 import type { Interface } from '#dataplane/attach/interfaces.js';
-import type { Link } from '#dataplane/attach/links.js';
+import type { Link } from '#dataplane/attach/netlink-interfaces.js';
 import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js';
 
 /**

@@ -1,7 +1,7 @@
 import type { Review } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
-import type { Hooks } from '#dataplane/attach/hooks.js';
-import { type Link, listLinks } from '#dataplane/attach/links.js';
+import type { Hooks } from '#dataplane/attach/interface-hooks.js';
+import { type Link, listLinks } from '#dataplane/attach/netlink-interfaces.js';
 import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js';
 import type { Guard } from '#dataplane/guard/nftables-guard.js';
 import { diversionFaults } from '#dataplane/routes/divert.js';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Interface } from '#dataplane/attach/interfaces.js';
-import type { Link } from '#dataplane/attach/links.js';
+import type { Link } from '#dataplane/attach/netlink-interfaces.js';
 import { hasRoute } from '#dataplane/routes/routes.js';
 import { NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
 

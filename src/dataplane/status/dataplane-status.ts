@@ -104,7 +104,7 @@ const MAP_TYPES: Readonly<Record<number, string>> = {
  * Maps whose reported capacity is half of their entries. `rank_hits` has one half for each slot. `flows` has
  * twice as many entries as flows for which it guarantees room.
  */
-const HALF_OF_IT: ReadonlySet<MapName> = new Set(['rank_hits', 'flows']);
+const HALF_CAPACITY_MAPS: ReadonlySet<MapName> = new Set(['rank_hits', 'flows']);
 
 export type StatusOptions = {
   readonly pinPath: string;
@@ -196,7 +196,7 @@ function mapsOf(set: PinnedMaps): MapStatus[] {
       id: set.id(name),
       type: MAP_TYPES[type] ?? `${type}`,
       entries: entries[name] ?? null,
-      capacity: name === 'program' ? set.slotLines() : HALF_OF_IT.has(name) ? maxEntries / 2 : maxEntries,
+      capacity: name === 'program' ? set.slotLines() : HALF_CAPACITY_MAPS.has(name) ? maxEntries / 2 : maxEntries,
       bytes: Number(/^memlock:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${set.fd(name)}`, 'utf8'))?.[1] ?? 0),
     };
   });

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { detachClsact } from '#dataplane/attach/hook.js';
+import { detachClsact } from '#dataplane/attach/attach-program.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { Ownership } from '#dataplane/attach/ownership.js';
 import { Pins } from '#dataplane/attach/pins.js';

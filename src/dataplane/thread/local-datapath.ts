@@ -17,13 +17,13 @@ import {
   type Staged,
 } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
-import type { PlacedRuleNames } from '#contracts/event-source.js';
+import type { FlippedRuleNames } from '#contracts/event-source.js';
 import type { Arrival } from '#contracts/explain-facts.js';
 import type { DecidedHit } from '#contracts/grant-messages.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
-import { Hooks } from '#dataplane/attach/hooks.js';
+import { Hooks } from '#dataplane/attach/interface-hooks.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { Ownership } from '#dataplane/attach/ownership.js';
 import { Pins } from '#dataplane/attach/pins.js';
@@ -88,7 +88,7 @@ export class LocalDatapath {
    * `flip` calls this function with the rule names of a policy before it puts the policy in force. So
    * consumers of events know the names before the first event of the policy.
    */
-  announce: (placed: PlacedRuleNames) => void = () => {};
+  announce: (placed: FlippedRuleNames) => void = () => {};
 
   constructor(options: DatapathOptions) {
     this.#options = options;
@@ -111,7 +111,7 @@ export class LocalDatapath {
       this.#pins.refuseOthers();
       refuseOtherNodes(this.#pins.path, this.#hooks.interfaces().policed, this.#hooks.attachedPrograms());
       this.#guard.acceptEarlier();
-      this.#upgrade = this.#succeed();
+      this.#upgrade = this.#createUpgrade();
     } catch (error) {
       this.close();
       throw error;
@@ -130,7 +130,7 @@ export class LocalDatapath {
     };
   }
 
-  #succeed(): Upgrade {
+  #createUpgrade(): Upgrade {
     return new Upgrade(
       this.#objectOptions,
       this.#options.programCapacity,
@@ -154,7 +154,7 @@ export class LocalDatapath {
     const { policed } = interfaces;
     const { attachments, failures } = this.#putOnHooks(policed);
     this.#hooks.prune();
-    this.#unreported.push(...this.#watcher.lookAtNames(interfaces));
+    this.#unreported.push(...this.#watcher.changesOfNames(interfaces));
     this.#watcher.attached(policed);
     if (this.#isOnHooks(policed)) upgrade.advance(() => this.#switchHooks());
     if (!upgrade.awaitsFlip) this.#guardOwnOnly();
@@ -332,7 +332,7 @@ export class LocalDatapath {
   }
 
   /** Returns the rule names of the former policies and, as the last element, of the policy in force. */
-  placed(): readonly PlacedRuleNames[] {
+  placed(): readonly FlippedRuleNames[] {
     return this.#statisticsOf().ruleNameHistory.placed;
   }
 
@@ -342,15 +342,15 @@ export class LocalDatapath {
     this.#upgrade.loaded.routes.look();
     // Each check stores its changes in `#unreported` before the next check runs. The watcher reports each
     // loss only once, so a loss would go unreported if a later check threw an error.
-    if (at.links) this.#lookAtInterfaces(this.#upgrade);
-    if (at.links || at.others) this.#lookAtReview();
-    this.#unreported.push(...this.#watcher.lookAtRefusals(this.#statisticsOf().refusing()));
-    if (at.links) this.#unreported.push(...this.#watcher.lookAtPins(this.#upgrade.lostPins()));
-    if (at.guard) this.#unreported.push(...this.#watcher.lookAtGuard(this.#guard.stands()));
+    if (at.links) this.#reportInterfaces(this.#upgrade);
+    if (at.links || at.others) this.#reportReview();
+    this.#unreported.push(...this.#watcher.changesOfRefusals(this.#statisticsOf().refusing()));
+    if (at.links) this.#unreported.push(...this.#watcher.changesOfPins(this.#upgrade.lostPins()));
+    if (at.guard) this.#unreported.push(...this.#watcher.changesOfGuard(this.#guard.stands()));
     if (at.others) {
       this.#unreported.push(...this.#forwarding.look(this.#upgrade.loaded.slots));
       if (this.#diverts()) {
-        this.#unreported.push(...this.#watcher.lookAtDiversion(diversionStands(this.#options.markMask)));
+        this.#unreported.push(...this.#watcher.changesOfDiversion(diversionStands(this.#options.markMask)));
       }
     }
     const unreported = this.#unreported;
@@ -448,9 +448,9 @@ export class LocalDatapath {
       throw failures[0] ?? new Error('switch the hooks: a hook still holds another program');
   }
 
-  #lookAtReview(): void {
+  #reportReview(): void {
     try {
-      this.#unreported.push(...this.#watcher.lookAtReview(this.#review()));
+      this.#unreported.push(...this.#watcher.changesOfReview(this.#review()));
     } catch (error) {
       // The kernel's lists changed during each attempt to read them, so there is no result now. The next
       // call of `look` reads them again.
@@ -458,14 +458,14 @@ export class LocalDatapath {
     }
   }
 
-  #lookAtInterfaces({ programs }: Upgrade): void {
+  #reportInterfaces({ programs }: Upgrade): void {
     const own = programIds(programs);
     const directions = this.#hooks.directions();
     const interfaces = this.#hooks.interfaces();
     const isAttached = (found: Interface): boolean =>
       directions.every((direction) => this.#hooks.attachedProgram(found, direction)?.programId === own[direction]);
-    this.#unreported.push(...this.#watcher.lookAtNames(interfaces));
-    this.#unreported.push(...this.#watcher.lookAtLinks(interfaces.policed, isAttached));
+    this.#unreported.push(...this.#watcher.changesOfNames(interfaces));
+    this.#unreported.push(...this.#watcher.changesOfLinks(interfaces.policed, isAttached));
   }
 }
 

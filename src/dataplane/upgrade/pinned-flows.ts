@@ -1,6 +1,6 @@
 import type { StructLayout } from '#dataplane/abi/btf.js';
 import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/abi/flow.js';
-import { completeFlow, settlingOffsets } from '#dataplane/flows/flow-completion.js';
+import { completeFlow, completionOffsets } from '#dataplane/flows/flow-completion.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { batchesOf } from '#dataplane/loader/map-batches.js';
 import type { PinnedMaps } from '#dataplane/object/map-set.js';
@@ -67,7 +67,7 @@ function* linesOf(set: PinnedMaps, names: Lines, marked: boolean | undefined): G
   const ranks = mapped(set, 'rank_hits');
   const record = new Uint8Array(flow.valueSize + tally.valueSize);
   const view = new DataView(record.buffer);
-  const offsets = settlingOffsets(withTally(flow.value, tally.value));
+  const offsets = completionOffsets(withTally(flow.value, tally.value));
   const isHalfOpen = (): boolean => (view.getUint8(flags) & FLOW_HALF_OPEN) !== 0;
   const key = (): string => record.subarray(0, use).join();
   const read = (line: number): boolean => {

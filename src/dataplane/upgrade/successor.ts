@@ -35,7 +35,7 @@ export type Inheritance = {
   readonly superfluous: readonly PinnedMaps[];
 };
 
-const ITS_OWN: ReadonlySet<MapName> = new Set(['active', 'predecessors', 'layouts']);
+const NEVER_SHARED_MAPS: ReadonlySet<MapName> = new Set(['active', 'predecessors', 'layouts']);
 const OF_THE_POLICY: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
 const OF_FLOWS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals', 'flow_shares'];
 /**
@@ -117,7 +117,7 @@ function adoptable(
 /** Returns the file descriptors of those maps in force that the new datapath can share, by map name. */
 function shared(inForce: PinnedMaps | undefined, wanted: ReadonlyMap<MapName, MapDescription>): Map<MapName, number> {
   if (inForce === undefined) return new Map();
-  const equal = new Set(MAPS.filter((name) => !ITS_OWN.has(name) && isAsWanted(inForce, name, wanted)));
+  const equal = new Set(MAPS.filter((name) => !NEVER_SHARED_MAPS.has(name) && isAsWanted(inForce, name, wanted)));
   if (!isOfThisLayout(inForce)) return fdsOf(inForce, LEARNED.every((name) => equal.has(name)) ? LEARNED : []);
   // Share all flow maps or none of them, because the same hash seed places the entries in all of them.
   if (!OF_FLOWS.every((name) => equal.has(name))) for (const name of OF_FLOWS) equal.delete(name);

@@ -55,7 +55,7 @@ export class TcpConnection {
   }
 
   /** Whether new queries must use another connection. */
-  get isTaken(): boolean {
+  get isUnavailable(): boolean {
     return this.#isClosed || this.#isSilent || this.#sent.size >= IN_FLIGHT;
   }
 

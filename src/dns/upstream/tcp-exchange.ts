@@ -56,7 +56,7 @@ export class TcpExchange {
   }
 
   #connected(): TcpConnection | null {
-    if (this.#current?.isTaken === false) return this.#current;
+    if (this.#current?.isUnavailable === false) return this.#current;
     this.#current?.retire();
     try {
       this.#current = new TcpConnection(this.to, this.mark, this.onStray);

@@ -63,7 +63,7 @@ export class Upstreams {
    * every query waits for the same time `STEP_MS` before it is sent to the next resolver.
    */
   readonly #queries = new ExpiringMap<number, UpstreamQueryInProgress>();
-  #lastRace = 0;
+  #lastQuery = 0;
   #probedAt = 0;
 
   constructor(
@@ -92,14 +92,14 @@ export class Upstreams {
   }
 
   close(): void {
-    for (const race of this.#queries.values()) this.#end(race, null);
+    for (const query of this.#queries.values()) this.#end(query, null);
     for (const upstream of this.#all) upstream.close();
   }
 
   ask(asked: UpstreamQuery, onOutcome: OnOutcome): void {
-    const race = new UpstreamQueryInProgress(++this.#lastRace, asked, this.#order(), nowMs(), onOutcome);
-    this.#queries.set(race.number, race);
-    this.#step(race);
+    const query = new UpstreamQueryInProgress(++this.#lastQuery, asked, this.#order(), nowMs(), onOutcome);
+    this.#queries.set(query.number, query);
+    this.#step(query);
   }
 
   /**
@@ -108,14 +108,18 @@ export class Upstreams {
    */
   tick(): void {
     const now = nowMs();
-    for (let race = this.#queries.oldest(); race !== undefined && race.nextAt <= now; race = this.#queries.oldest()) {
-      race.wait();
-      if (race.isOverdue) this.#end(race, race.refusal);
+    for (
+      let query = this.#queries.oldest();
+      query !== undefined && query.nextAt <= now;
+      query = this.#queries.oldest()
+    ) {
+      query.wait();
+      if (query.isOverdue) this.#end(query, query.refusal);
       else {
-        for (const each of race.attempts.slice(-1)) if (!each.isOver) each.by.countTimeout();
-        this.#queries.delete(race.number);
-        this.#queries.set(race.number, race);
-        this.#step(race);
+        for (const each of query.attempts.slice(-1)) if (!each.isOver) each.by.countTimeout();
+        this.#queries.delete(query.number);
+        this.#queries.set(query.number, query);
+        this.#step(query);
       }
     }
     if (now - this.#probedAt >= PROBE_EVERY_MS) {
@@ -125,33 +129,33 @@ export class Upstreams {
   }
 
   /**
-   * Sends the query to the next resolver in `race.order`; after the last resolver, starts again with the
+   * Sends the query to the next resolver in `query.order`; after the last resolver, starts again with the
    * first.
    */
-  #step(race: UpstreamQueryInProgress): void {
-    const by = race.order[race.attempts.length % race.order.length];
+  #step(query: UpstreamQueryInProgress): void {
+    const by = query.order[query.attempts.length % query.order.length];
     if (by === undefined) return;
     const attempt = by.ask(
-      race.asked,
+      query.asked,
       (message) => {
         entry.isOver = true;
-        this.#answered(race, message);
+        this.#answered(query, message);
       },
       () => {
         entry.isOver = true;
-        this.#failed(race);
+        this.#failed(query);
       },
     );
     const entry = { by, attempt, isOver: false };
-    race.attempts.push(entry);
+    query.attempts.push(entry);
   }
 
-  #answered(race: UpstreamQueryInProgress, message: Message): void {
-    if (race.isOver) return;
-    if (!isRefusal(message)) this.#end(race, message);
+  #answered(query: UpstreamQueryInProgress, message: Message): void {
+    if (query.isOver) return;
+    if (!isRefusal(message)) this.#end(query, message);
     else {
-      race.refusal = message;
-      this.#failed(race);
+      query.refusal = message;
+      this.#failed(query);
     }
   }
 
@@ -159,18 +163,18 @@ export class Upstreams {
    * Handles the failure of a query at one resolver. Sends the query to the next resolver that has not
    * received it. If the query failed at every resolver, the query ends.
    */
-  #failed(race: UpstreamQueryInProgress): void {
-    if (race.isOver) return;
-    if (race.attempts.length < race.order.length) this.#step(race);
-    else if (race.attempts.every(({ isOver }) => isOver)) this.#end(race, race.refusal);
+  #failed(query: UpstreamQueryInProgress): void {
+    if (query.isOver) return;
+    if (query.attempts.length < query.order.length) this.#step(query);
+    else if (query.attempts.every(({ isOver }) => isOver)) this.#end(query, query.refusal);
   }
 
-  #end(race: UpstreamQueryInProgress, message: Message | null): void {
-    if (race.isOver) return;
-    race.isOver = true;
-    this.#queries.delete(race.number);
-    for (const { attempt, isOver } of race.attempts) if (!isOver) attempt.forget();
-    race.onOutcome(message);
+  #end(query: UpstreamQueryInProgress, message: Message | null): void {
+    if (query.isOver) return;
+    query.isOver = true;
+    this.#queries.delete(query.number);
+    for (const { attempt, isOver } of query.attempts) if (!isOver) attempt.forget();
+    query.onOutcome(message);
   }
 
   #order(): readonly Upstream[] {

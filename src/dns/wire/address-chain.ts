@@ -39,7 +39,7 @@ export type Chain = {
 export function addressesOf(message: Message, chain = chainOf(message)): Found {
   const { answers } = message;
   const addresses: { address: number; ttl: number }[] = [];
-  if (mayBring(message, chain)) {
+  if (mayHaveAddresses(message, chain)) {
     const owner = new OwnerKey(message, chain);
     for (const record of answers) {
       if (record.type !== TYPE.a || record.class !== CLASS.in) continue;
@@ -53,10 +53,10 @@ export function addressesOf(message: Message, chain = chainOf(message)): Found {
 
 /** Returns the owner names whose A records `addressesOf` uses. */
 export function ownersOfAddresses(message: Message, chain: Chain): readonly NameKey[] {
-  return mayBring(message, chain) ? chain.names : [];
+  return mayHaveAddresses(message, chain) ? chain.names : [];
 }
 
-function mayBring({ question, rcode }: Message, { complete }: Chain): boolean {
+function mayHaveAddresses({ question, rcode }: Message, { complete }: Chain): boolean {
   const asked = question.class === CLASS.in && (question.type === TYPE.a || question.type === TYPE.any);
   return asked && complete && rcode === RCODE.noerror;
 }
@@ -68,7 +68,7 @@ function mayBring({ question, rcode }: Message, { complete }: Chain): boolean {
  * - 0, do not cache: an error, a truncated answer, an incomplete CNAME chain, or a negative answer without an
  *   SOA record.
  */
-export function keepsFor(message: Message, chain = chainOf(message)): number {
+export function cacheSecondsOf(message: Message, chain = chainOf(message)): number {
   if (message.rcode !== RCODE.noerror && message.rcode !== RCODE.nxdomain) return 0;
   if (!chain.complete) return 0;
   const last = itemAt(chain.names, chain.names.length - 1);

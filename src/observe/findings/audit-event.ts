@@ -1,5 +1,5 @@
+import { emptyIdentity } from './empty-identity.js';
 import type { FindingDelta, WriteResponse } from './finding.js';
-import { emptyIdentity } from './no-decider.js';
 
 /**
  * A request to the management API that becomes a finding: a refused request, or a successful write. An audit

@@ -5,7 +5,7 @@ import { createTurns } from '#store/write-queue.js';
 import type { FindingDelta } from './finding.js';
 import type { FindingPage, FindingQuery } from './finding-filter.js';
 import { findingId, merged } from './finding-id.js';
-import { indexesOf, placeOf, readPlace, rowKey, TIME, timeKey } from './keys.js';
+import { indexesOf, readSortKey, rowKey, sortKeyOf, TIME, timeKey } from './index-keys.js';
 import { type Change, type Outbox, type OutboxEnds, OutboxLog } from './outbox.js';
 import { findPage } from './page.js';
 
@@ -85,10 +85,10 @@ export async function openFindingStore(kv: KvStore, options: FindingStoreOptions
     throw new StoreError('store_damaged', message);
   }
   const log = await OutboxLog.open(kv, options.sinks, options.outboxEntries ?? OUTBOX_ENTRIES, state);
-  return new Ledger(kv, options, now, state, log);
+  return new KvFindingStore(kv, options, now, state, log);
 }
 
-class Ledger implements FindingStore {
+class KvFindingStore implements FindingStore {
   readonly outbox: Outbox;
   readonly #kv: KvStore;
   readonly #options: FindingStoreOptions;
@@ -172,7 +172,7 @@ class Ledger implements FindingStore {
       const row = rows[at] ?? null;
       const before = changed.get(id)?.finding ?? (row === null ? undefined : decodeJson<FindingDelta>(row));
       const after = merged(before, delta);
-      const place = placeOf(after.lastMs, id);
+      const place = sortKeyOf(after.lastMs, id);
       operations.push(putJson(rowKey(id), after), ...placed(after, place, before, id));
       changed.set(id, { finding: { ...after, id }, newCount: delta.count + (changed.get(id)?.newCount ?? 0) });
       if (before === undefined) count += 1;
@@ -225,7 +225,7 @@ class Ledger implements FindingStore {
   }
 
   async #remove(places: readonly string[]): Promise<void> {
-    const ids = places.map((place) => readPlace(place).id);
+    const ids = places.map((place) => readSortKey(place).id);
     const rows = await this.#kv.getMany(ids.map(rowKey));
     const operations = ids.flatMap((id, at): KvOperation[] => {
       const row = rows[at] ?? null;
@@ -254,7 +254,7 @@ function placed(after: FindingDelta, place: string, before: FindingDelta | undef
   const indexes = indexesOf(after);
   const puts = indexes.map((index): KvOperation => ({ type: 'put', key: index + place, value: NOTHING }));
   if (before === undefined) return puts;
-  const old = placeOf(before.lastMs, id);
+  const old = sortKeyOf(before.lastMs, id);
   return [...puts, ...indexes.map((index): KvOperation => ({ type: 'delete', key: index + old }))];
 }
 

@@ -23,7 +23,7 @@ class FindingsFolder implements FindingStore {
   readonly #onFinding: FindingListener;
   readonly #listeners = new Set<() => void>();
   #opening: Promise<FindingStore> | undefined;
-  #ledger: FindingStore | undefined;
+  #store: FindingStore | undefined;
   /**
    * Resolves when the previous database is closed. `#opened` waits for this promise, because RocksDB locks an
    * open database.
@@ -38,9 +38,9 @@ class FindingsFolder implements FindingStore {
   }
 
   readonly outbox: FindingStore['outbox'] = {
-    read: (sink, limit) => this.#with((ledger) => ledger.outbox.read(sink, limit)),
-    acknowledge: (sink, next) => this.#with((ledger) => ledger.outbox.acknowledge(sink, next)),
-    standing: (sink) => this.#ledger?.outbox.standing(sink) ?? { waiting: 0, dropped: 0 },
+    read: (sink, limit) => this.#with((store) => store.outbox.read(sink, limit)),
+    acknowledge: (sink, next) => this.#with((store) => store.outbox.acknowledge(sink, next)),
+    standing: (sink) => this.#store?.outbox.standing(sink) ?? { waiting: 0, dropped: 0 },
     watch: (listener) => {
       this.#listeners.add(listener);
       return () => this.#listeners.delete(listener);
@@ -48,15 +48,15 @@ class FindingsFolder implements FindingStore {
   };
 
   get count(): number {
-    return this.#ledger?.count ?? 0;
+    return this.#store?.count ?? 0;
   }
 
-  query: FindingStore['query'] = (query) => this.#with((ledger) => ledger.query(query));
+  query: FindingStore['query'] = (query) => this.#with((store) => store.query(query));
 
   merge: FindingStore['merge'] = async (deltas) => {
     let left = deltas;
-    const mergeLeft = (ledger: FindingStore) =>
-      ledger.merge(left).catch((error: unknown) => {
+    const mergeLeft = (store: FindingStore) =>
+      store.merge(left).catch((error: unknown) => {
         if (error instanceof MergeError) left = error.unmerged;
         throw error;
       });
@@ -79,15 +79,15 @@ class FindingsFolder implements FindingStore {
    * Runs `use` on the open store. If `use` throws `store_damaged`, moves the database aside and runs `use`
    * once more on a new, empty database.
    */
-  async #with<T>(use: (ledger: FindingStore) => Promise<T>): Promise<T> {
-    const ledger = await this.#open();
+  async #with<T>(use: (store: FindingStore) => Promise<T>): Promise<T> {
+    const store = await this.#open();
     try {
-      return await use(ledger);
+      return await use(store);
     } catch (error) {
       if (!(error instanceof StoreError) || error.code !== 'store_damaged') throw error;
       // Several calls may find the database damaged at the same time. Only the first of them closes the store
       // and moves the folder aside.
-      if (this.#ledger === ledger) void this.#leave(async () => this.#onFinding(await quarantine(this.#folder, error)));
+      if (this.#store === store) void this.#leave(async () => this.#onFinding(await quarantine(this.#folder, error)));
       return use(await this.#open());
     }
   }
@@ -103,16 +103,16 @@ class FindingsFolder implements FindingStore {
 
   async #opened(): Promise<FindingStore> {
     await this.#leaving;
-    const ledger = await this.#reallyOpen().catch(async (error: unknown) => {
+    const store = await this.#reallyOpen().catch(async (error: unknown) => {
       if (!(error instanceof StoreError) || error.code !== 'store_damaged') throw error;
       this.#onFinding(await quarantine(this.#folder, error));
       return this.#reallyOpen();
     });
-    ledger.outbox.watch(() => {
+    store.outbox.watch(() => {
       for (const listener of this.#listeners) listener();
     });
-    this.#ledger = ledger;
-    return ledger;
+    this.#store = store;
+    return store;
   }
 
   async #reallyOpen(): Promise<FindingStore> {
@@ -128,10 +128,10 @@ class FindingsFolder implements FindingStore {
   #leave(then: () => Promise<void> = async () => {}): Promise<void> {
     const opening = this.#opening;
     this.#opening = undefined;
-    this.#ledger = undefined;
+    this.#store = undefined;
     this.#leaving = this.#leaving.then(async () => {
-      const ledger = await opening?.catch(() => undefined);
-      await ledger?.close().catch(() => undefined);
+      const store = await opening?.catch(() => undefined);
+      await store?.close().catch(() => undefined);
       await then().catch(() => undefined);
     });
     return this.#leaving;

@@ -1,5 +1,5 @@
+import { emptyIdentity } from './empty-identity.js';
 import type { FindingDelta } from './finding.js';
-import { emptyIdentity } from './no-decider.js';
 
 /**
  * Returns a finding of type `gap`. The finding reports that the component `where` lost `count` events between

@@ -1,5 +1,5 @@
 import type { KvStore } from '#store/store-types.js';
-import { readPlace } from './keys.js';
+import { readSortKey } from './index-keys.js';
 
 const FIRST_PAGE = 32;
 const LARGEST_PAGE = 256;
@@ -59,8 +59,8 @@ class IndexPart {
   get estimate(): number {
     const [first, last] = [this.#page[0], this.#page.at(-1)];
     if (this.#ended || first === undefined || last === undefined) return this.#page.length;
-    const covered = 1 + readPlace(first).lastMs - readPlace(last).lastMs;
-    const all = 1 + readPlace(first).lastMs - Math.max(0, readPlace(this.#range.to).lastMs);
+    const covered = 1 + readSortKey(first).lastMs - readSortKey(last).lastMs;
+    const all = 1 + readSortKey(first).lastMs - Math.max(0, readSortKey(this.#range.to).lastMs);
     return this.#page.length * Math.max(1, all / covered);
   }
 }

@@ -160,7 +160,7 @@ export class OutboxLog {
 
   #positionOf(sink: string): number {
     const position = this.#sinks.get(sink);
-    if (position === undefined) throw new RangeError(`the ledger was not opened with a sink ${sink}`);
+    if (position === undefined) throw new RangeError(`the store was not opened with a sink ${sink}`);
     return position;
   }
 }

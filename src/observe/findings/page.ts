@@ -2,8 +2,8 @@ import { decodeJson } from '#store/json-value.js';
 import type { KvStore } from '#store/store-types.js';
 import type { Finding, FindingDelta } from './finding.js';
 import { type FindingPage, type FindingQuery, fits } from './finding-filter.js';
+import { cursorOf, indexesFor, readCursor, readSortKey, rowKey, TIME, timeKey } from './index-keys.js';
 import { IndexWalk, type PlaceRange } from './index-walk.js';
-import { cursorOf, indexesFor, readCursor, readPlace, rowKey, TIME, timeKey } from './keys.js';
 
 /**
  * The approximate maximum number of findings that one query examines, which takes some tens of milliseconds.
@@ -23,7 +23,7 @@ export async function findPage(kv: KvStore, { filter, limit, cursor }: FindingQu
   let last: string | undefined;
   for (let left = LOOKED_AT; left > 0 && items.length < limit && !walk.ended; left -= ROWS_AT_ONCE) {
     const places = await walk.take(ROWS_AT_ONCE);
-    const rows = await kv.getMany(places.map((place) => rowKey(readPlace(place).id)));
+    const rows = await kv.getMany(places.map((place) => rowKey(readSortKey(place).id)));
     for (const [at, place] of places.entries()) {
       const finding = findingAt(place, rows[at] ?? null);
       last = place;
@@ -61,7 +61,7 @@ function rangeOf(sinceMs: number | null, untilMs: number | null, cursor: string 
  */
 function findingAt(place: string, row: Uint8Array | null): Finding | null {
   if (row === null) return null;
-  const { lastMs, id } = readPlace(place);
+  const { lastMs, id } = readSortKey(place);
   const finding = decodeJson<FindingDelta>(row);
   return finding.lastMs === lastMs ? { ...finding, id } : null;
 }

@@ -4,7 +4,7 @@ import { containsAll } from '#policy/model/rule-coverage.js';
 import { sameSources } from '#policy/model/same-sources.js';
 import { PrefixIndex } from './prefix-index.js';
 
-const MAX_HOLDERS = 8;
+const MAX_CONTAINING = 8;
 
 type Found = {
   readonly groups: readonly Group[];
@@ -20,7 +20,7 @@ export class ContainingGroups {
   #latest: Found | undefined;
 
   /**
-   * Maps the index of a group to at most `MAX_HOLDERS` earlier groups that contain all its sources. These
+   * Maps the index of a group to at most `MAX_CONTAINING` earlier groups that contain all its sources. These
    * groups have rules, and a packet can reach them. The search is bounded, so some containing groups may be
    * missing.
    */
@@ -31,32 +31,32 @@ export class ContainingGroups {
       sameSources(known.groups, groups) &&
       known.unreachable.size === unreachable.size &&
       [...unreachable].every((group) => known.unreachable.has(group));
-    const containing = isKnown ? known.containing : holdersOf(groups, unreachable);
+    const containing = isKnown ? known.containing : containingGroupsOf(groups, unreachable);
     this.#latest = { groups, unreachable, containing };
     return containing;
   }
 }
 
-function holdersOf(groups: readonly Group[], unreachable: ReadonlySet<number>): Found['containing'] {
+function containingGroupsOf(groups: readonly Group[], unreachable: ReadonlySet<number>): Found['containing'] {
   const found = new Map<number, readonly number[]>();
   const index = new PrefixIndex(groups.length);
   for (const [number, { sources, rules, dynamic }] of groups.entries()) {
     if (unreachable.has(number)) continue;
-    const containing = dynamic ? [] : holding(groups, number, index);
+    const containing = dynamic ? [] : groupsContaining(groups, number, index);
     if (containing.length > 0) found.set(number, containing);
     if (rules.length > 0) for (const source of sources) index.add(source, 0, number);
   }
   return found;
 }
 
-function holding(groups: readonly Group[], number: number, index: PrefixIndex): readonly number[] {
+function groupsContaining(groups: readonly Group[], number: number, index: PrefixIndex): readonly number[] {
   const { sources } = itemAt(groups, number);
   const containing: number[] = [];
   const [first] = sources;
   if (first === undefined) return containing;
   index.find(first, 0, (candidate) => {
     if (containing.includes(candidate) || !containsAll(itemAt(groups, candidate).sources, sources)) return false;
-    return containing.push(candidate) === MAX_HOLDERS;
+    return containing.push(candidate) === MAX_CONTAINING;
   });
   return containing;
 }

@@ -3,11 +3,11 @@ import type { Warning } from '#contracts/policy-problem.js';
 import { auditFallThroughs } from './audit-fall-through.js';
 import { auditOverlaps } from './audit-overlap.js';
 import type { ContainingGroups } from './containing-groups.js';
-import { widenedInspections } from './inspection-lint.js';
-import { type GroupPart, walkOf } from './policy-parts.js';
+import { type GroupPart, inEvaluationOrder } from './policy-parts.js';
 import { unreachableGroups } from './reach.js';
 import { shadowedRules } from './shadow.js';
 import { WarningList } from './warning-list.js';
+import { widenedInspections } from './widened-inspection.js';
 
 /**
  * Finds valid elements of a policy that are probably mistakes (D16). Warnings at the JSON pointer `first`
@@ -29,7 +29,7 @@ export function lint(
     const message = 'No packet reaches this group: earlier groups decide for all its sources.';
     warnings.add(policy.groups[index]?.pointer ?? '', 'unreachable_group', message);
   }
-  for (const { group, warnings: own } of walkOf(groups)) warnings.addAll(group.pointer, own.rules);
+  for (const { group, warnings: own } of inEvaluationOrder(groups)) warnings.addAll(group.pointer, own.rules);
   for (const { pointer, by } of shadowedRules(policy, unreachable, containingGroups)) {
     warnings.add(pointer, 'shadowed', `This rule can never match: ${by} decides all its packets first.`);
   }

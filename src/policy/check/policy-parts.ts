@@ -79,7 +79,7 @@ export function renumbered(groups: readonly GroupPart[]): GroupPart[] {
 export function policyOf(parts: PolicyParts, fallback: Action): Policy {
   const mode = recordMode(parts.mode);
   return {
-    groups: walkOf(parts.groups).map(({ group }) => group),
+    groups: inEvaluationOrder(parts.groups).map(({ group }) => group),
     default:
       parts.defaultPolicy === undefined
         ? { action: fallback, mode, from: 'fallback' }
@@ -91,7 +91,7 @@ export function policyOf(parts: PolicyParts, fallback: Action): Policy {
  * Returns the groups sorted by ascending priority (D3). A group without a priority has its index in the list
  * as priority. Groups with equal priority keep their order.
  */
-export function walkOf(groups: readonly GroupPart[]): readonly GroupPart[] {
+export function inEvaluationOrder(groups: readonly GroupPart[]): readonly GroupPart[] {
   if (groups.every(({ priority }) => priority === undefined)) return groups;
   return groups
     .map((part, index) => ({ part, order: part.priority ?? index }))

@@ -1,7 +1,7 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u32At } from '#arrays/read.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
-import { MAP, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/program.js';
+import { DESTINATION_MAP, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import { Budget } from '#policy/model/budget.js';
 import { NameTable } from './name-table.js';
@@ -74,7 +74,7 @@ export class ProgramTables {
     if (names.length === 0) return number;
     const numbered = names.map(({ pattern, portMap }) => ({
       name: this.names.number(pattern),
-      portMap: portMap < MAP ? portMapAt(portMaps, portMap) : portMap + firstMap,
+      portMap: portMap < DESTINATION_MAP ? portMapAt(portMaps, portMap) : portMap + firstMap,
     }));
     this.names.add(
       number,
@@ -99,7 +99,7 @@ export class ProgramTables {
 
   private addPortMaps(cells: Uint32Array, ends: number, words: RuleWords, shared: boolean): PortMapNumbers {
     const count = u32At(cells, RULE_BLOCK.portMaps);
-    const intervals = u32At(cells, RULE_BLOCK.leafIntervals);
+    const intervals = u32At(cells, RULE_BLOCK.portMapIntervals);
     const first = ends + count;
     const sourcePortMapEnds = first + 2 * intervals;
     const base = this.portMaps.count;

@@ -1,7 +1,7 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u32At } from '#arrays/read.js';
 import type { Prefix, Rule } from '#contracts/policy-model.js';
-import { MAP, NONE } from '#contracts/program.js';
+import { DESTINATION_MAP, NONE } from '#contracts/program.js';
 import type { Budget } from '#policy/model/budget.js';
 import { keyRanges } from './key-ranges.js';
 import { PortMapStack, RulePortMaps } from './port-map-stack.js';
@@ -179,7 +179,7 @@ export class RuleBlockCompiler implements NestingVisitor {
     for (const rule of rules) count = this.addMemberships(rule, count);
     this.budget.steps(count * STEPS_OF_A_MEMBER);
     const map = this.destinationMap(count);
-    return map === NONE ? NONE : MAP + map;
+    return map === NONE ? NONE : DESTINATION_MAP + map;
   }
 }
 

@@ -38,7 +38,7 @@ export const RULE_BLOCK = {
   maps: 3,
   destinations: 4,
   portMaps: 5,
-  leafIntervals: 6,
+  portMapIntervals: 6,
   sourcePortMaps: 7,
   length: 8,
 } as const;
@@ -77,7 +77,7 @@ export function packed(parts: RuleBlockParts, names: readonly NamedPortMap[], us
   cells[RULE_BLOCK.maps] = ends.length;
   cells[RULE_BLOCK.destinations] = starts.length;
   cells[RULE_BLOCK.portMaps] = portMaps.count;
-  cells[RULE_BLOCK.leafIntervals] = portMaps.cells.length / 2;
+  cells[RULE_BLOCK.portMapIntervals] = portMaps.cells.length / 2;
   cells[RULE_BLOCK.sourcePortMaps] = kept.size;
   let at: number = RULE_BLOCK.length;
   const put = (array: Uint32Array, from: number, to: number): void => {

@@ -1,7 +1,7 @@
 import { u32At } from '#arrays/read.js';
 import type { IntervalPool } from '#contracts/interval-map.js';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
-import { MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
+import { DESTINATION_MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import { valueAt } from './interval-search.js';
 
@@ -26,7 +26,8 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
     );
     if (wordOf(program, u32At(ruleBlocks.named, ruleBlock), key, packet.sourcePort) < best) {
       for (const found of namePortMaps(program, ruleBlock, names)) {
-        const portMap = found < MAP ? found : searchMap(destinations, found - MAP, packet.destination);
+        const portMap =
+          found < DESTINATION_MAP ? found : searchMap(destinations, found - DESTINATION_MAP, packet.destination);
         best = Math.min(best, wordOf(program, portMap, key, packet.sourcePort));
       }
     }

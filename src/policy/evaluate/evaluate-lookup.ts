@@ -1,6 +1,6 @@
 import { type Action, IPPROTO, type Mode, type Policy, type Range, type Rule } from '#contracts/policy-model.js';
 import { matchesHostname } from '#policy/model/hostname.js';
-import type { Place } from '#policy/model/rank.js';
+import type { RankOwner } from '#policy/model/rank.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
 
 /** The result for a DNS lookup. A lookup is never redirected, and only a deny can be audited. */
@@ -10,7 +10,7 @@ export type LookupOutcome = { readonly verdict: 'allow' | 'deny' | 'audit'; read
  * The decision about a DNS lookup. `place` is the rule or default that decided the lookup, and `rank` is its
  * rank.
  */
-export type LookupDecision = LookupOutcome & { readonly rank: number; readonly place: Place };
+export type LookupDecision = LookupOutcome & { readonly rank: number; readonly place: RankOwner };
 
 /**
  * The reference evaluator for DNS lookups (D11): decides whether `source` may look up `name`. `name` is a
@@ -18,7 +18,7 @@ export type LookupDecision = LookupOutcome & { readonly rank: number; readonly p
  */
 export function evaluateLookup(policy: Policy, source: number, name: string | readonly string[]): LookupDecision {
   let rank = 0;
-  const decidedBy = (place: Place, action: Action, mode: Mode): LookupDecision => ({
+  const decidedBy = (place: RankOwner, action: Action, mode: Mode): LookupDecision => ({
     rank,
     place,
     ...lookupOutcome(action, mode),

@@ -1,5 +1,5 @@
 import { type Grants, noGrants, type Packet, type Policy } from '#contracts/policy-model.js';
-import { type Outcome, outcomeAt, type Place } from '#policy/model/rank.js';
+import { type Outcome, outcomeAt, type RankOwner } from '#policy/model/rank.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
 import { mismatch } from './mismatch.js';
 
@@ -7,7 +7,7 @@ import { mismatch } from './mismatch.js';
  * The decision about a packet. `place` is the rule or default that decided the packet, and `rank` is its
  * rank.
  */
-export type Decision = Outcome & { readonly rank: number; readonly place: Place };
+export type Decision = Outcome & { readonly rank: number; readonly place: RankOwner };
 
 /**
  * The reference evaluator of packets. It visits the groups and their rules one after the other (D3). Tests
@@ -15,7 +15,7 @@ export type Decision = Outcome & { readonly rank: number; readonly place: Place 
  */
 export function evaluate(policy: Policy, packet: Packet, grants: Grants = noGrants): Decision {
   let rank = 0;
-  const decidedBy = (place: Place): Decision => ({ rank, place, ...outcomeAt(policy, place) });
+  const decidedBy = (place: RankOwner): Decision => ({ rank, place, ...outcomeAt(policy, place) });
   for (const [group, candidate] of policy.groups.entries()) {
     const { rules, defaultAction } = candidate;
     const scope = scopeOf(candidate, packet.source);

@@ -8,7 +8,7 @@ import { type Mismatch, mismatch } from '#policy/evaluate/mismatch.js';
 import { matchTlsBlock } from '#policy/evaluate/tls-block.js';
 import { matchesHostname } from '#policy/model/hostname.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import type { Place } from '#policy/model/rank.js';
+import type { RankOwner } from '#policy/model/rank.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
 import { type ConnectionFacts, explainConnection, factsOf } from './explain-connection.js';
 import { protocolText } from './listing.js';
@@ -112,7 +112,7 @@ function explainPacket(policy: Policy, query: Extract<ExplainQuery, { packet: Pa
   const isOfNode = node.own.includes(packet.source) || node.own.includes(packet.destination);
   const plane = isOfNode ? 'absent' : node.plane;
   const connection = isRedirected ? explainConnection(policy, packet, grants, question, plane) : null;
-  const place = connection === null ? first : placeOf(policy, connection.step.decider);
+  const place = connection === null ? first : rankOwnerOf(policy, connection.step.decider);
   const verdict = connection?.verdict ?? opened;
   for (const member of connection?.unknown ?? []) unknown.add(member);
   const explained = explanation(policy, place, verdict, packet.source, steps, (rule, decides) => {
@@ -134,7 +134,7 @@ function explainPacket(policy: Policy, query: Extract<ExplainQuery, { packet: Pa
   return { ...explained, ...passes, reason: reasons.join('; '), unknown: [...unknown, ...effects.unknown] };
 }
 
-function placeOf({ groups }: Policy, decider: Decider): Place {
+function rankOwnerOf({ groups }: Policy, decider: Decider): RankOwner {
   if (decider.kind === 'policy_default') return decider;
   const group = groups.findIndex(({ id }) => id === decider.group);
   if (decider.kind === 'group_default') return { kind: 'group_default', group };
@@ -156,7 +156,7 @@ function tlsSentence(tls: TlsMatchConfig, question: ConnectionFacts): string {
  * Whether the decision depends on the source port of the packet: a rule up to the deciding rule compares the
  * source port.
  */
-function looksAtSourcePort(policy: Policy, place: Place, packet: Packet, grants: Grants): boolean {
+function looksAtSourcePort(policy: Policy, place: RankOwner, packet: Packet, grants: Grants): boolean {
   const last = place.kind === 'policy_default' ? policy.groups.length - 1 : place.group;
   return policy.groups.slice(0, last + 1).some((group, index) => {
     const scope = scopeOf(group, packet.source);
@@ -171,7 +171,7 @@ function looksAtSourcePort(policy: Policy, place: Place, packet: Packet, grants:
 
 function explanation(
   policy: Policy,
-  place: Place,
+  place: RankOwner,
   verdict: Verdict,
   source: number,
   steps: number,
@@ -194,7 +194,7 @@ function explanation(
   };
 }
 
-function decider(policy: Policy, place: Place, group: Group | undefined, rule: Rule | undefined): string {
+function decider(policy: Policy, place: RankOwner, group: Group | undefined, rule: Rule | undefined): string {
   switch (place.kind) {
     case 'rule':
       return `rule ${rule?.id} of source group ${group?.id} is the first that matches:`;
@@ -222,7 +222,7 @@ function consequence(verdict: Verdict): string {
 
 function walkTo(
   policy: Policy,
-  place: Place,
+  place: RankOwner,
   source: number,
   limit: number,
   why: (rule: Rule, decides: boolean) => string,

@@ -1,6 +1,6 @@
 import type { IntervalPool, Intervals } from '#contracts/interval-map.js';
 import { IPPROTO } from '#contracts/policy-model.js';
-import { MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
+import { DESTINATION_MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { isAudited, NO_MATCH, rankOf, verdictOf } from '#contracts/verdict-word.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
@@ -77,7 +77,7 @@ function nameLines({ names }: Program): readonly string[] {
 }
 
 function portMapText(portMap: number): string {
-  return portMap < MAP ? `port map ${portMap}` : `destination map ${portMap - MAP}`;
+  return portMap < DESTINATION_MAP ? `port map ${portMap}` : `destination map ${portMap - DESTINATION_MAP}`;
 }
 
 type RangeText = (low: number, end: number | undefined) => string;

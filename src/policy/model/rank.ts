@@ -5,14 +5,14 @@ import type { Policy, Rule, Verdict } from '#contracts/policy-model.js';
  * each group, then the default of that group, and finally the policy default. If several match a packet, the
  * lowest rank decides.
  */
-export type Place =
+export type RankOwner =
   | { readonly kind: 'rule'; readonly group: number; readonly rule: number }
   | { readonly kind: 'group_default'; readonly group: number }
   | { readonly kind: 'policy_default' };
 
 /** Returns the rules and defaults of a policy. The index of an element is its rank. */
-export function places(policy: Policy): Place[] {
-  const found: Place[] = [];
+export function rankOwners(policy: Policy): RankOwner[] {
+  const found: RankOwner[] = [];
   for (const [group, { rules, defaultAction }] of policy.groups.entries()) {
     for (let rule = 0; rule < rules.length; rule++) found.push({ kind: 'rule', group, rule });
     if (defaultAction !== undefined) found.push({ kind: 'group_default', group });
@@ -27,7 +27,7 @@ export function places(policy: Policy): Place[] {
  */
 export type Outcome = { readonly verdict: Verdict; readonly audited: boolean };
 
-export function outcomeAt(policy: Policy, place: Place): Outcome {
+export function outcomeAt(policy: Policy, place: RankOwner): Outcome {
   switch (place.kind) {
     case 'rule': {
       const rule = policy.groups[place.group]?.rules[place.rule];

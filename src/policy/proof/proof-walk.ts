@@ -5,7 +5,7 @@ import { verdictWord } from '#contracts/verdict-word.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
 import { ranksOf } from '#policy/model/group-change.js';
 import { mask } from '#policy/model/ipv4.js';
-import { outcomeAt, type Place } from '#policy/model/rank.js';
+import { outcomeAt, type RankOwner } from '#policy/model/rank.js';
 import type { SourceIndex } from '#policy/model/source-index.js';
 import { isInScope, type Scope } from '#policy/model/source-scope.js';
 
@@ -78,7 +78,7 @@ export class ReferenceWalk {
     return table;
   }
 
-  #word(place: Place, rank: number): number {
+  #word(place: RankOwner, rank: number): number {
     const { verdict, audited } = outcomeAt(this.policy, place);
     return verdictWord(rank, verdict, audited);
   }

@@ -89,7 +89,7 @@ export class Http1Session {
    * server link of a session that rests between requests back to the pool. The interceptor calls this method
    * at every tick.
    */
-  lookAtClock(): void {
+  checkTimeouts(): void {
     if (this.#tunnel !== null) return;
     if (this.isIdle && this.#idleTimeout.isResting) this.#server.drop(true);
     const reason = this.#idleTimeout.over(this.#heads.isInside);

@@ -72,7 +72,7 @@ export class Http2Exchange {
    * True if the client's stream was reset, but not by `#resetClient`: the client cancelled the request or
    * violated the protocol, or `#reset` closed the stream.
    */
-  get isTakenBack(): boolean {
+  get isClientReset(): boolean {
     return this.client.rstCode !== NGHTTP2_NO_ERROR && !this.#wasReset;
   }
 
@@ -96,7 +96,7 @@ export class Http2Exchange {
   }
 
   /** Resets both streams if they were idle for too long. The session calls this method at every tick. */
-  lookAtClock(): void {
+  checkTimeouts(): void {
     if (isOpen(this.client) && this.#idleTimeout.over(false) !== null) this.#reset(NGHTTP2_CANCEL, 'idle', false);
   }
 

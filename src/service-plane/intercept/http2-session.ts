@@ -49,8 +49,8 @@ export class Http2Session {
    * Checks the idle timeouts of the session and its requests: resets idle requests, and sends GOAWAY if the
    * session was idle for too long. The interceptor calls this method at every tick.
    */
-  lookAtClock(): void {
-    for (const exchange of this.#exchanges) exchange.lookAtClock();
+  checkTimeouts(): void {
+    for (const exchange of this.#exchanges) exchange.checkTimeouts();
     if (this.#exchanges.size === 0 && this.#idleTimeout.over(false) !== null) this.#goAway();
   }
 
@@ -112,12 +112,12 @@ export class Http2Session {
   #over(exchange: Http2Exchange): void {
     this.#exchanges.delete(exchange);
     this.#idleTimeout.moved();
-    if (exchange.isTakenBack) this.#countReset();
+    if (exchange.isClientReset) this.#countReset();
     if (this.#exchanges.size === 0 && this.#client.closed) this.#limitFarewell();
   }
 
   /**
-   * Counts a request for which `isTakenBack` is true. At `RESETS` such requests within `RESETS_MS`, closes
+   * Counts a request for which `isClientReset` is true. At `RESETS` such requests within `RESETS_MS`, closes
    * the client's connection.
    */
   #countReset(): void {

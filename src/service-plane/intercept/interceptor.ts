@@ -112,8 +112,8 @@ export class Interceptor {
 
   #tick(): void {
     this.#clock.tick++;
-    for (const session of this.#sessions) session.lookAtClock();
-    this.#pool.lookAtClock();
+    for (const session of this.#sessions) session.checkTimeouts();
+    this.#pool.checkTimeouts();
   }
 }
 
@@ -191,8 +191,8 @@ class Session implements InterceptedSession {
     this.#secure?.destroy();
   }
 
-  lookAtClock(): void {
-    this.#http?.lookAtClock();
+  checkTimeouts(): void {
+    this.#http?.checkTimeouts();
   }
 
   /**

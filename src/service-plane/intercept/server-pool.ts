@@ -46,7 +46,7 @@ export class ServerPool {
   }
 
   /** Closes links that were unused for too long. The interceptor calls this at every tick. */
-  lookAtClock(): void {
+  checkTimeouts(): void {
     const { tick } = this.clock;
     for (const { link, since } of [...this.#idle.values()].flat()) if (tick - since > IDLE_TICKS) this.#drop(link);
   }

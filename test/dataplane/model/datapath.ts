@@ -74,7 +74,7 @@ export class Model {
   }
 
   see(frame: Frame): Answer {
-    return new Sight(this, this.#datagrams, frame).answer();
+    return new FrameRun(this, this.#datagrams, frame).answer();
   }
 
   get epoch(): number {
@@ -149,7 +149,7 @@ function isDiscovery({ bytes, length }: Frame): boolean {
 /**
  * Handles one frame: returns the verdict and the packet mark, and updates flows and counters of the model.
  */
-class Sight {
+class FrameRun {
   #mark: number;
   #word = 0;
 

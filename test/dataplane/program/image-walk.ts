@@ -1,7 +1,7 @@
 import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { IPPROTO } from '#contracts/policy-model.js';
-import { MAP, NONE, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
+import { DESTINATION_MAP, NONE, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
 
@@ -47,7 +47,9 @@ export function walkImage(
   const second = counted < 0x100 ? undefined : words.subarray(list.byteOffset / 4 + LINE_WORDS);
   const nameWord = (tree: number, name: number): number => {
     const found = search(tree, name + 1);
-    return leaf(found !== NONE && found >= MAP ? search(found - MAP, packet.destination) : found);
+    return leaf(
+      found !== NONE && found >= DESTINATION_MAP ? search(found - DESTINATION_MAP, packet.destination) : found,
+    );
   };
   for (let segment = 0; segment < (counted & 0xff); segment++) {
     const tree = list[2 + 2 * segment] ?? NONE;

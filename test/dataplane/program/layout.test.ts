@@ -44,7 +44,7 @@ describe('the program image (a compiled policy as cache lines)', () => {
       generationLow: 0,
       generationHigh: 0,
       sources: header.sources,
-      behindLists: 0,
+      prefetchesLists: 0,
       hasNames: 0,
     });
     expect(image.words.length).toBe(image.lines * LINE_WORDS);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { addressesOf, type Found, keepsFor } from '#dns/wire/address-chain.js';
+import { addressesOf, cacheSecondsOf, type Found } from '#dns/wire/address-chain.js';
 import { type Message, readMessage } from '#dns/wire/dns-message.js';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
 import { keyOf } from '#dns/wire/name.js';
@@ -136,7 +136,7 @@ describe('addressesOf', () => {
   });
 });
 
-describe('keepsFor', () => {
+describe('cacheSecondsOf', () => {
   const answers = [cname('a.test', 'b.test', 30), a('b.test', 1, 20)];
   const nothing = [soa('test', 100, 50)];
 
@@ -171,6 +171,6 @@ describe('keepsFor', () => {
       { answers: [cname('a.test', 'b.test', 30)], type: TYPE.any },
     ],
   ])('returns how long a cache may keep an answer: %s, %i seconds', (_, seconds, raw) => {
-    expect(keepsFor(answer(raw))).toBe(seconds);
+    expect(cacheSecondsOf(answer(raw))).toBe(seconds);
   });
 });

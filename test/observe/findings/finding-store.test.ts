@@ -14,7 +14,7 @@ import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { Model } from './ledger-model.js';
+import { Model } from './finding-store-model.js';
 import { ANY, seen } from './seen.js';
 
 const prefix = (text: string) => readNetwork(text) ?? { address: 0, length: 0 };

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { converse } from './conversation.js';
 import { nodeView } from './llhttp.js';
 import { MESSAGES } from './messages.js';
+import { differenceFromNode } from './node-parser-comparison.js';
 import { bytesOf, cutsOf } from './pieces.js';
-import { differenceFromNode } from './second-opinion.js';
 import { SMUGGLING } from './smuggling.js';
 
 const HOST = 'Host: a.test\r\n';

@@ -96,7 +96,7 @@ export async function createHttp1Rig(before: (link: ServerLink) => Promise<void>
     },
     rest: (ticks) => {
       clock.tick += ticks;
-      sessionOfClient?.lookAtClock();
+      sessionOfClient?.checkTimeouts();
     },
     close: async () => {
       for (const one of [client, link.socket, ...given.map(({ socket: idle }) => idle), ...servers]) one.destroy();

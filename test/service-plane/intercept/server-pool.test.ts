@@ -35,10 +35,10 @@ test('ServerPool closes an unused link after ten to fifteen seconds', async () =
   const { link } = await linkOf('a');
   pool.give(link);
   clock.tick = 2;
-  pool.lookAtClock();
+  pool.checkTimeouts();
   expect(link.socket.destroyed).toBe(false);
   clock.tick = 3;
-  pool.lookAtClock();
+  pool.checkTimeouts();
   expect([link.socket.destroyed, pool.take('a')]).toEqual([true, null]);
 });
 

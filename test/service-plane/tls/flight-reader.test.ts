@@ -3,9 +3,9 @@ import type { ConnectionOptions, TlsOptions } from 'node:tls';
 import { afterAll, describe, expect, it } from 'vitest';
 import { type FlightFacts, type FlightFault, FlightReader } from '#service-plane/tls/flight-reader.js';
 import { AUTHORITY, Issuer } from '../certificate/issued.js';
+import { read, split } from './chunks.js';
 import { recordFlight } from './flight.js';
 import { extension, message, record, records, u8, u16, vector8, vector16, vector24 } from './hello-bytes.js';
-import { read, split } from './pushed.js';
 
 const issuer = new Issuer();
 afterAll(() => issuer.close());

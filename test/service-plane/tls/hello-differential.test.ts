@@ -6,10 +6,10 @@ import type { ClientHello, HelloFacts } from '#contracts/tls-facts.js';
 import { HelloReader } from '#service-plane/tls/hello-reader.js';
 import { Random, seedOf } from '#test/seed.js';
 import { Issuer } from '../certificate/issued.js';
+import { read } from './chunks.js';
 import { alpnOf, echOf, extension, hello, sniOf, versionsOf } from './hello-bytes.js';
 import { anySplit, mutant } from './mutant.js';
 import { serverNameByOpenssl } from './openssl-view.js';
-import { read } from './pushed.js';
 import { helloOfNode, helloOfProgram } from './recorded-hello.js';
 
 const factsOf = (bytes: Uint8Array): HelloFacts | null => new HelloReader().push(bytes);

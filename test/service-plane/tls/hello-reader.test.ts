@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { HelloFacts, HelloFault } from '#contracts/tls-facts.js';
 import { HelloReader } from '#service-plane/tls/hello-reader.js';
+import { read, split } from './chunks.js';
 import {
   alpnOf,
   echOf,
@@ -18,7 +19,6 @@ import {
   vector16,
   versionsOf,
 } from './hello-bytes.js';
-import { read, split } from './pushed.js';
 
 const factsOf = (bytes: Uint8Array): HelloFacts | null => read(new HelloReader(), [bytes]);
 const ofExtensions = (...extensions: readonly Uint8Array[]): HelloFacts | null => factsOf(hello(...extensions));

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { AnswerReader } from '#service-plane/tls/answer-reader.js';
 import { mayFollow } from '#service-plane/tls/second-hello.js';
+import { split } from './chunks.js';
 import {
   alpnOf,
   echOf,
@@ -18,7 +19,6 @@ import {
   vector16,
   versionsOf,
 } from './hello-bytes.js';
-import { split } from './pushed.js';
 import { RETRY, retryOf } from './retry.js';
 
 const HEADER = 4;

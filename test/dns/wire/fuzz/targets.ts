@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { addressesOf, keepsFor } from '#dns/wire/address-chain.js';
+import { addressesOf, cacheSecondsOf } from '#dns/wire/address-chain.js';
 import { type Message, readMessage } from '#dns/wire/dns-message.js';
 import { readQuery, writeQuery } from '#dns/wire/dns-query.js';
 import { withoutUnenforceable } from '#dns/wire/record-filter.js';
@@ -78,7 +78,7 @@ function workOn(message: Message): void {
   const sound =
     addresses.length <= message.answers.length &&
     chain.length <= 17 &&
-    keepsFor(message) >= 0 &&
+    cacheSecondsOf(message) >= 0 &&
     again.message === left &&
     !('fault' in read) &&
     read.answers.length === left.answers.length;

@@ -3,8 +3,8 @@ import { BodyReader } from '#service-plane/http/body-reader.js';
 import type { Framing } from '#service-plane/http/fields.js';
 import { Random } from '#test/seed.js';
 import { converse } from '../conversation.js';
+import { differenceFromNode } from '../node-parser-comparison.js';
 import { readResponse } from '../pieces.js';
-import { differenceFromNode } from '../second-opinion.js';
 import { cut, mutant } from './mutation.js';
 
 type Failure = { readonly number: number; readonly seed: number; readonly bytes: string; readonly what: string };

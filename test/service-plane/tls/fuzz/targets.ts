@@ -5,8 +5,8 @@ import { FlightReader } from '#service-plane/tls/flight-reader.js';
 import { HelloReader } from '#service-plane/tls/hello-reader.js';
 import { mayFollow } from '#service-plane/tls/second-hello.js';
 import type { Target } from '#test/fuzz-campaign.js';
+import { read } from '../chunks.js';
 import { anySplit, mutant } from '../mutant.js';
-import { read } from '../pushed.js';
 import { RETRY } from '../retry.js';
 import type { Seeds } from './seeds.js';
 

@@ -18,13 +18,13 @@ const asked: Packet = { ...udp, source: at(ADDRESSES.client), destination: at(AD
 let topology: Topology;
 let leave: () => void;
 let kernel: Loaded;
-type Door = { readonly ifindex: number; readonly mac: readonly number[] };
-let lan: Door;
-let wan: Door;
+type PolicedInterface = { readonly ifindex: number; readonly mac: readonly number[] };
+let lan: PolicedInterface;
+let wan: PolicedInterface;
 beforeAll(async () => {
   topology = await createTopology('sent');
   leave = enterNamespace(topology.node.name);
-  const door = async (device: string): Promise<Door> => {
+  const door = async (device: string): Promise<PolicedInterface> => {
     const shown = await topology.node.must('ip', '-j', 'link', 'show', device);
     const [{ address }] = JSON.parse(shown) as [{ readonly address: string }];
     return {

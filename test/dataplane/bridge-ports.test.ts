@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Link } from '#dataplane/attach/links.js';
+import type { Link } from '#dataplane/attach/netlink-interfaces.js';
 import { portFaults } from '#dataplane/review/bridge-ports.js';
 
 /**

@@ -22,7 +22,7 @@ const GRID_PART = 1 / 15;
 const GREATEST_GRID_MS = 8_000;
 
 /** Grants the addresses of DNS answers to the patterns that match the queried name (D12). */
-export class Learning {
+export class AnswerGrants {
   constructor(
     private readonly options: Pick<DnsOptions, 'minGrantMs' | 'maxGrantMs'>,
     private readonly granter: Granter,
@@ -69,18 +69,18 @@ export class Learning {
     }
     const isInForce = isKnown && kept.grantedUntil > now + IN_FORCE_FOR_MS;
     if (isInForce) done(true);
-    if (kept.asking?.by === by) {
+    if (kept.grantRequest?.by === by) {
       if (isInForce) return;
-      kept.asking.waiting.push(done);
-      this.granter.hurry();
+      kept.grantRequest.waiting.push(done);
+      this.granter.flushSoon();
       return;
     }
     const until = Math.min(onGrid(wanted, gridFor(wanted - now)), this.#latest(now));
     const addresses = kept.addresses.map(({ address }) => address);
     const asking = { by, waiting: isInForce ? [] : [done] };
-    kept.asking = asking;
+    kept.grantRequest = asking;
     const settle = (granted: Granted): void => {
-      if (kept.asking === asking) kept.asking = null;
+      if (kept.grantRequest === asking) kept.grantRequest = null;
       if (granted === 'all') {
         kept.grantedBy = by;
         kept.grantedUntil = until;

@@ -1,5 +1,5 @@
 import { Descriptors } from './descriptors.js';
-import { RouteNotifications } from './route-news.js';
+import { RouteNotifications } from './route-notifications.js';
 
 const LOOK_MS = 100;
 

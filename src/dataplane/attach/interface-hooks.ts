@@ -2,7 +2,14 @@ import type { Attachment } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { matchesInterface } from '#contracts/datapath-options.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
-import { attachClsact, attachTcx, clsactProgram, detachClsact, isTcxUnsupported, tcxProgram } from './hook.js';
+import {
+  attachClsact,
+  attachTcx,
+  clsactProgram,
+  detachClsact,
+  isTcxUnsupported,
+  tcxProgram,
+} from './attach-program.js';
 import { type Interface, isEthernet, listInterfaces } from './interfaces.js';
 import type { Pins } from './pins.js';
 

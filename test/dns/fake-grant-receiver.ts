@@ -5,7 +5,7 @@ import { opened } from './opened.js';
 type Grant = { readonly pattern: string; readonly addresses: number[]; readonly expiryNs: number };
 
 /** A fake datapath thread that replies to grant requests of the DNS proxy as a test specifies. */
-export class Grantor {
+export class FakeGrantReceiver {
   /** All requested grants, in order of arrival. */
   readonly asked: Grant[] = [];
   /** The hits that the DNS proxy has reported, in order of arrival. */

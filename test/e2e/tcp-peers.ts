@@ -5,21 +5,21 @@ import { ADDRESSES, type Topology } from '#cli/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { helloOfNode } from '#test/service-plane/tls/recorded-hello.js';
 import type { Rig } from './rig.js';
-import { digestOf, Talker } from './talker.js';
+import { digestOf, TcpPeer } from './tcp-peer.js';
 
 const MB = 1_000_000;
 /** After this number of bytes, the datapath takes over a spliced connection. */
 const ENOUGH = 4 * MB;
 
 type Inside = Topology['client'];
-export type Ends = { readonly client: Talker; readonly server: Talker };
+export type Ends = { readonly client: TcpPeer; readonly server: TcpPeer };
 
 /**
  * Controls a client process and a server process. They have one connection at a time, through the node, to
  * `port` of the server. The client first sends a recorded ClientHello.
  */
 export class Talkers {
-  readonly #talkers: Talker[] = [];
+  readonly #talkers: TcpPeer[] = [];
   #ownPort = 20_000;
 
   private constructor(
@@ -77,15 +77,15 @@ export class Talkers {
     return (await node.must('ss', '-Htn', 'state', 'connected', 'exclude', 'time-wait', ours)) === '';
   };
 
-  #talker(inside: Inside): Talker {
-    const made = new Talker(inside.start('python3', ['-u', ...Talker.words]));
+  #talker(inside: Inside): TcpPeer {
+    const made = new TcpPeer(inside.start('python3', ['-u', ...TcpPeer.words]));
     this.#talkers.push(made);
     return made;
   }
 }
 
 /** Sends `count` bytes from one end to the other, and checks that the bytes arrive unchanged. */
-export async function carry(from: Talker, to: Talker, count: number, seed: number): Promise<void> {
+export async function carry(from: TcpPeer, to: TcpPeer, count: number, seed: number): Promise<void> {
   const sent = from.must('send', count, seed);
   expect(await to.must('take', count)).toEqual({ took: count, digest: digestOf(count, seed), end: 'open' });
   await sent;

@@ -56,7 +56,7 @@ for line in sys.stdin:
 
 export type Answer = Readonly<Record<string, unknown>>;
 
-export class Talker {
+export class TcpPeer {
   readonly #waiting: ((answer: Answer) => void)[] = [];
 
   constructor(private readonly child: ChildProcess) {

@@ -15,11 +15,11 @@ export const rowKey = (id: string): string => `finding/${id}`;
  * Returns the place of a finding: its sort key in every index. The newest finding sorts first; findings of
  * the same millisecond sort by id.
  */
-export function placeOf(lastMs: number, id: string): string {
+export function sortKeyOf(lastMs: number, id: string): string {
   return `${timeKey(lastMs)}/${id}`;
 }
 
-export function readPlace(place: string): { readonly lastMs: number; readonly id: string } {
+export function readSortKey(place: string): { readonly lastMs: number; readonly id: string } {
   return { lastMs: LATEST_MS - Number.parseInt(place.slice(0, 12), 16), id: place.slice(13) };
 }
 
@@ -62,7 +62,7 @@ const ENTRIES = Object.entries(FIELDS);
 
 /**
  * Returns the key prefixes of all indexes that contain the finding. An index key consists of this prefix and
- * the finding's sort key (`placeOf`).
+ * the finding's sort key (`sortKeyOf`).
  */
 export function indexesOf(finding: FindingDelta): string[] {
   const indexes = [TIME];

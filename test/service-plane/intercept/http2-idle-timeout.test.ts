@@ -21,7 +21,7 @@ afterEach(() => rig.close());
 
 function pass(ticks: number): void {
   rig.clock.tick += ticks;
-  for (const session of rig.sessions) session.lookAtClock();
+  for (const session of rig.sessions) session.checkTimeouts();
 }
 
 test('an HTTP/2 request that is idle for more than five minutes is reset at client and server, while another request continues', async () => {
