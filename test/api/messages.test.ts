@@ -31,7 +31,7 @@ test('docs/errors.md lists every problem code that occurs in the sources', () =>
 });
 
 test('docs/errors.md describes the response header Weir-Warnings', () => {
-  expect(errorsPage({})).toContain('carry the header `Weir-Warnings`: the codes of this table');
+  expect(errorsPage({})).toContain('have the header `Weir-Warnings`: the codes of this table');
 });
 
 describe('explain request', () => {

@@ -262,7 +262,7 @@ describe('weir policy apply', () => {
     expect(asked.map(({ path, body }) => [path, JSON.parse(body)])).toEqual([
       ['/api/v1/policies/by-name/home', { mode: 'audit', name: 'home', policy: config }],
     ]);
-    expect((await run([...words, '--mode', 'audit'], TOKEN)).err).toContain('→ give --name too, or leave --mode out');
+    expect((await run([...words, '--mode', 'audit'], TOKEN)).err).toContain('→ give --name too, or omit --mode');
     expect((await run([...words, '--name', 'home'], TOKEN)).code).toBe(0);
     expect(asked[1]).toMatchObject({
       path: '/api/v1/policies/by-name/home?form=singleton',
@@ -454,7 +454,7 @@ describe('weir policy apply while another policy is active', () => {
     const refused = { type: 'urn:weir:error:precondition_failed', error: 'The stored ETag is another.' };
     const { url } = await serverThatAnswers(ok({ items: [plain] }), { status: 412, body: refused });
     const { code, err } = await run([...words(singletonFile), '--server', url], TOKEN);
-    expect([code, err]).toEqual([1, expect.stringContaining('→ read it again')]);
+    expect([code, err]).toEqual([1, expect.stringContaining('→ read the policy again')]);
   });
 });
 
@@ -499,10 +499,10 @@ describe('weir policy activate', () => {
   });
 
   it.each([
-    [['nowhere'], 1, /^weir: there is no policy named nowhere\n {2}→ there are: office, home\n$/],
+    [['nowhere'], 1, /^weir: there is no policy named nowhere\n {2}→ stored policies: office, home\n$/],
     [['--id', 'p-9'], 1, /^weir: there is no policy with the id p-9\n/],
     [[], 2, /^weir: which policy\?/],
-    [['home', '--id', 'p-3'], 2, /give one of them/],
+    [['home', '--id', 'p-3'], 2, /give either a name or --id, not both/],
   ])('with the arguments %j exits with an error text of one sentence', async (which, code, sentence) => {
     const { url, asked } = await serverThatAnswers(list);
     const told = await run(['policy', 'activate', ...which, '--server', url], TOKEN);
@@ -542,7 +542,7 @@ describe('weir policy diff', () => {
     const file = fileWith(same);
     expect(await run(['policy', 'diff', '-f', file, '--server', url], TOKEN)).toEqual({
       code: 0,
-      out: `${file} says what office says\n`,
+      out: `${file} has the same content as office\n`,
       err: '',
     });
   });
@@ -654,7 +654,7 @@ The rule matches.
     ];
     const said = ['--sni', 'a.test', '--method', 'POST', '--path', '/a?b=c&b=d', '--header', 'Host: a.test'];
     const { out } = await run([...words, ...said, '--header', 'X-A: 1:2'], TOKEN);
-    expect(out).toContain('not given, and would matter: tls.server_cn, http.headers\n');
+    expect(out).toContain('not given, and can change the decision: tls.server_cn, http.headers\n');
     expect(JSON.parse(asked[0]?.body ?? '')).toEqual({
       ...{ src: '10.0.0.7', dst: '192.0.2.1', proto: 'tcp', dst_port: 443, sni: 'a.test' },
       http: { method: 'POST', host: 'a.test', path: '/a', query: { b: ['c', 'd'] }, headers: { 'x-a': ['1:2'] } },

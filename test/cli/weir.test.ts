@@ -97,7 +97,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(await run(['token', 'revoke', 'ci', '--server', url], { WEIR_TOKEN: 't' })).toEqual({
       code: 1,
       out: '',
-      err: 'weir: there is no token with the id ci\n  → there are: admin-file-1 (admin), 0b0e (ci)\n',
+      err: 'weir: there is no token with the id ci\n  → valid tokens: admin-file-1 (admin), 0b0e (ci)\n',
     });
   });
 
@@ -223,12 +223,12 @@ describe('API errors that the command line prints', () => {
     [
       ['flows', 'cut'],
       refused('invalid_query', problem('?all', unclear)),
-      '--all: Missing: no other flag says which flows.',
+      '--all: Required if no other flag selects flows.',
     ],
     [
       ['flows', 'cut', '--all', '--src', '10.0.0.7'],
       refused('invalid_query', problem('?all', both)),
-      '--all: Not allowed beside flags that say which flows.',
+      '--all: Not allowed together with flags that select flows.',
     ],
     [
       ['flows', 'list', '--src-port', 'x', '--min-bytes', 'y'],
@@ -243,7 +243,7 @@ describe('API errors that the command line prints', () => {
     [
       ['findings', '--policy', 'x'],
       refused('invalid_query', problem('?policy_id', 'This parameter must be given once only.')),
-      '--policy: This flag is given once.',
+      '--policy: This flag must be given once only.',
     ],
     [
       ['wiretap', '--replay', '1h'],

@@ -150,7 +150,7 @@ describe('weir wiretap', () => {
     );
     const { code, out, err } = await until(3, ['wiretap', '--replay', '10s', '--server', url]);
     expect([code, out]).toEqual([0, `${LINES[0]}\n${LINES[3]}\n${LINES[1]}\n`]);
-    expect(err.split('\n').filter((line) => line.startsWith('the stream goes on'))).toHaveLength(2);
+    expect(err.split('\n').filter((line) => line.startsWith('the stream continues'))).toHaveLength(2);
     expect(asked.map((path) => path.includes('replay'))).toEqual([true, false, false, false]);
   });
 

@@ -63,13 +63,13 @@ test('weir policy apply puts a policy file in force, and weir policy get returns
   const again = fileWith('again.yaml', out);
   expect(await cli(['policy', 'diff', '-f', again])).toEqual({
     code: 0,
-    out: `${again} says what office says\n`,
+    out: `${again} has the same content as office\n`,
     err: '',
   });
   const etag = /ETag: (.+)/.exec(out)?.[1] ?? '';
   expect((await cli(['policy', 'apply', '-f', again, '--if-match', etag])).code).toBe(0);
   const stale = await cli(['policy', 'apply', '-f', '-', '--if-match', etag], out);
-  expect([stale.code, stale.err]).toEqual([1, expect.stringContaining('read it again with `weir policy get`')]);
+  expect([stale.code, stale.err]).toEqual([1, expect.stringContaining('read the policy again with `weir policy get`')]);
 });
 
 test('weir policy diff, explain and apply --dry-run show the effect of another policy and change nothing', async () => {

@@ -118,7 +118,7 @@ test('GET /api/v1/flows lists an open flow with the deciding rule and the interf
   expect((await explained({ ...back, dst_port: 45_679 }))[0]).toBe('deny');
   expect(await explained({ src_port: 5, interface: 'wan0' })).toEqual([
     'deny',
-    expect.stringContaining('arrive by lan0, and not by wan0'),
+    expect.stringContaining('arrive on lan0, not on wan0'),
   ]);
   expect((await explained({ src_port: 5, interface: 'lan0' }))[0]).toBe('allow');
   expect(await explained({ src: '198.51.100.7' })).toEqual(['deny', expect.stringContaining('no route leads to')]);

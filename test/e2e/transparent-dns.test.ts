@@ -125,7 +125,7 @@ describe('the routing of redirected DNS queries', () => {
   test('is reported as faulty by GET /ready while an earlier routing rule of another program matches the redirected packets', async () => {
     await on('rule add pref 100 fwmark 0x200000/0x200000 lookup main');
     try {
-      await expect.poll(config, { timeout: 10_000 }).toMatch(/^false .*: ip rule 100 comes before rule 8353/);
+      await expect.poll(config, { timeout: 10_000 }).toMatch(/^false .*: ip rule 100 precedes rule 8353/);
       expect(await unanswered()).toEqual(['none', 'none']);
     } finally {
       await on('rule del pref 100');

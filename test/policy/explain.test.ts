@@ -268,7 +268,7 @@ describe('`explain`', () => {
       'deny',
       'deny',
       [],
-      /arrive by lan0, and not by wan0: .* spoofed_source$/,
+      /arrive on lan0, not on wan0: .* spoofed_source$/,
     ],
     [
       'a packet that arrives by another interface, with reverse_path loose',
@@ -288,7 +288,7 @@ describe('`explain`', () => {
       'allow',
       'allow',
       [],
-      /dataplane.interfaces does not name it/,
+      /dataplane.interfaces does not contain it/,
     ],
     [
       'a source whose route leads to an interface without policy',

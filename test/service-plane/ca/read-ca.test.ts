@@ -152,7 +152,7 @@ describe('readCa rejects a CA', () => {
     [['basicConstraints=critical,CA:true', 'keyUsage=critical,digitalSignature'], NO_CA],
     [
       [...SIGNS, 'extendedKeyUsage=clientAuth'],
-      'May not sign for servers: its extended key usage or its chain forbids it.',
+      'The CA may not sign server certificates: its extended key usage, or a certificate of its chain, forbids this.',
     ],
   ])('with the extensions %j', async (extensions, message) => {
     expect(await read(root({ extensions }))).toEqual([cert(message)]);
@@ -187,7 +187,7 @@ describe('readCa and the issuer certificates of a CA', () => {
     expect(await read({ cert: beyondPem + rootPem, key: intermediateKeyPem })).toEqual([
       {
         pointer: '/cert_pem',
-        message: 'Must not be below a certificate whose path length allows no CA below it.',
+        message: 'A certificate above the CA has a path length that permits no further CA below it.',
       },
     ]);
     expect(new X509Certificate(beyondPem).ca).toBe(true);
