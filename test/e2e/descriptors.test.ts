@@ -53,7 +53,7 @@ describe('connections of other processes', () => {
     const { node } = rig;
     const most = 600;
     await limit(most);
-    const child = from().start('python3', ['-c', SILENT, ...at, String(most)]);
+    const child = from().start('/usr/bin/python3', ['-c', SILENT, ...at, String(most)]);
     try {
       expect(await firstLine(child)).toBe('open');
       const used = (): number => readdirSync(`/proc/${node.pid}/fd`).length;

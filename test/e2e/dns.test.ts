@@ -217,7 +217,7 @@ for number in range(20):
     rig.topology.server.must('ip', 'route', 'replace', `${ADDRESSES.nodeLan}/32`, 'via', by, 'dev', device);
   const attack = async (source: string): Promise<number> => {
     const before = await asked();
-    await rig.topology.server.must('python3', '-c', ATTACK, source);
+    await rig.topology.server.must('/usr/bin/python3', '-c', ATTACK, source);
     // The DNS proxy reads datagrams in order. So it has handled all forged queries when it answers this
     // query.
     await ask('other.example.org');

@@ -32,7 +32,7 @@ for port in range(20000, 20000 + ${ports}):
         if port > 20000 + ${CAPACITY} / 2 + 5: break
     s.close()
 print(answered)`;
-  return Number(await rig.topology.client.must('python3', '-c', script));
+  return Number(await rig.topology.client.must('/usr/bin/python3', '-c', script));
 };
 const running = async () => {
   const reply = await rig.node.request('GET', '/ready');

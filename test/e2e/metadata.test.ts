@@ -38,7 +38,7 @@ test('the server receives an inspected connection from the address and port of t
 import socket
 s=socket.socket(); s.setsockopt(1,2,1); s.bind(('0.0.0.0',444)); s.listen(5); print('up',flush=True)
 c,a=s.accept(); print(a[0],a[1],flush=True); c.recv(10); c.close()`;
-  const listening = server.start('python3', ['-c', program]);
+  const listening = server.start('/usr/bin/python3', ['-c', program]);
   let said = '';
   listening.stdout?.on('data', (chunk: Buffer) => {
     said += chunk.toString();
@@ -67,7 +67,7 @@ test('a connection without TLS or without a server name matches a deny rule with
 import socket
 s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(b'hello'); print(s.recv(100))`;
   const echoed = async (): Promise<boolean> =>
-    (await rig.topology.client.run('python3', '-c', program)).stdout.includes('hello');
+    (await rig.topology.client.run('/usr/bin/python3', '-c', program)).stdout.includes('hello');
   const plain = (block: Readonly<Record<string, unknown>>) => ({ match: { proto: 'tcp', dst_ports: [80], ...block } });
   await rig.put(policyOf([plain({ tls: {} }), plain({})]));
   expect(await echoed()).toBe(true);
@@ -88,7 +88,7 @@ try:
     while s.recv(100): pass
     print('end')
 except ConnectionError: print('reset')`;
-  const echoed = async (): Promise<string> => (await rig.topology.client.run('python3', '-c', program)).stdout.trim();
+  const echoed = async (): Promise<string> => (await rig.topology.client.run('/usr/bin/python3', '-c', program)).stdout.trim();
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80], tls: { sni: [SERVER_NAME] } } }]));
   expect(await echoed()).toBe('reset');
 });
@@ -220,7 +220,7 @@ async function silent(count: number): Promise<ChildProcess> {
 import socket,sys
 held=[socket.create_connection(('10.77.2.2',443)) for _ in range(${count})]
 print('open',flush=True); sys.stdin.read()`;
-  const child = rig.topology.client.start('python3', ['-c', program]);
+  const child = rig.topology.client.start('/usr/bin/python3', ['-c', program]);
   expect(await firstLine(child)).toBe('open');
   return child;
 }

@@ -154,7 +154,7 @@ except TimeoutError: print('silent')
 `;
 
 export async function send(rig: Pick<Rig, 'topology'>, port: number, { first, next, size = 0 }: Sent): Promise<string> {
-  const child = rig.topology.client.start('python3', ['-c', SENDING, ADDRESSES.server, String(port)]);
+  const child = rig.topology.client.start('/usr/bin/python3', ['-c', SENDING, ADDRESSES.server, String(port)]);
   let said = '';
   child.stdout?.on('data', (chunk: Buffer) => {
     said += chunk.toString();

@@ -50,7 +50,7 @@ async function silent(
   [host, port]: readonly [string, number],
   count: number,
 ): Promise<number> {
-  const child = rig.topology[from].start('python3', ['-c', SILENT, source, host, String(port), String(count)]);
+  const child = rig.topology[from].start('/usr/bin/python3', ['-c', SILENT, source, host, String(port), String(count)]);
   children.push(child);
   return Number(await firstLine(child));
 }

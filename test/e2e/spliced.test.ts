@@ -38,7 +38,7 @@ beforeAll(async () => {
   const hello = await helloOfNode({ servername: SERVER_NAME });
   helloFile = join(rig.node.folder, 'hello');
   await writeFile(helloFile, hello);
-  const child = rig.topology.server.start('python3', ['-c', SPLICED_ENDS, 'serve', String(PORT), `${hello.length}`]);
+  const child = rig.topology.server.start('/usr/bin/python3', ['-c', SPLICED_ENDS, 'serve', String(PORT), `${hello.length}`]);
   await firstLine(child);
   server = new Lines(child);
   await rig.put(policyOf([tls(SERVER_NAME)]));
@@ -49,11 +49,11 @@ afterAll(() => rig?.remove());
 const tls = (sni: string) => ({ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [sni] } } });
 function dial(what: string, count = 0, times = 1): Lines {
   const words = ['dial', ADDRESSES.server, PORT, helloFile, what, count, times].map(String);
-  return new Lines(rig.topology.client.start('python3', ['-c', SPLICED_ENDS, ...words]));
+  return new Lines(rig.topology.client.start('/usr/bin/python3', ['-c', SPLICED_ENDS, ...words]));
 }
 async function digest(count: number, of: 'client' | 'server'): Promise<string> {
   const words = ['-c', SPLICED_ENDS, 'digest', String(count), of === 'client' ? '1' : '2'];
-  return (await rig.topology.client.must('python3', ...words)).trim();
+  return (await rig.topology.client.must('/usr/bin/python3', ...words)).trim();
 }
 const NOTHING = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
 const rssMb = (): number =>

@@ -78,7 +78,7 @@ export class Talkers {
   };
 
   #talker(inside: Inside): TcpPeer {
-    const made = new TcpPeer(inside.start('python3', ['-u', ...TcpPeer.words]));
+    const made = new TcpPeer(inside.start('/usr/bin/python3', ['-u', ...TcpPeer.words]));
     this.#talkers.push(made);
     return made;
   }

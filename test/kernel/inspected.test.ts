@@ -39,7 +39,7 @@ beforeAll(async () => {
   datapath = openDatapath(datapathOptions(topology.pinPath, { servicePlane: LISTEN }));
   await datapath.open();
   await datapath.attach();
-  const listening = topology.server.start('python3', ['-u', '-c', SERVER]);
+  const listening = topology.server.start('/usr/bin/python3', ['-u', '-c', SERVER]);
   await new Promise((resolve) => listening.stdout?.once('data', resolve));
   server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, carry);
   await new Promise<void>((resolve) => {
@@ -80,7 +80,7 @@ function carry(socket: Socket): void {
 }
 
 const dial = async (port: number): Promise<string> =>
-  (await topology.client.run('python3', '-c', client(port))).stdout.trim();
+  (await topology.client.run('/usr/bin/python3', '-c', client(port))).stdout.trim();
 
 test("an inspected connection passes through sockets of the node, and both peers see each other's address and port", async () => {
   expect(await dial(41_000)).toBe(`${ADDRESSES.client}:41000 hello`);

@@ -136,7 +136,7 @@ describe.each<[string, Partial<DatapathOptions>]>([
  */
 async function converse(from: End, to: End, address: string): Promise<() => Promise<boolean>> {
   port++;
-  const served = topology[to].start('python3', [
+  const served = topology[to].start('/usr/bin/python3', [
     '-uc',
     `
 import socket
@@ -148,7 +148,7 @@ while True:
     s.sendall(data)`,
   ]);
   await firstLine(served);
-  const asking = topology[from].start('python3', [
+  const asking = topology[from].start('/usr/bin/python3', [
     '-uc',
     `
 import socket, sys

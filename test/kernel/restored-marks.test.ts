@@ -35,7 +35,7 @@ s.bind(('0.0.0.0', 4242)); s.settimeout(${patience})
 s.sendto(b'ping 1', ('${ADDRESSES.server}', ${ALLOWED}))
 try: print(s.recv(100).decode())
 except socket.timeout: print('silent')`;
-  return (await node.topology.client.must('python3', '-c', script)).trim();
+  return (await node.topology.client.must('/usr/bin/python3', '-c', script)).trim();
 }
 
 /**
