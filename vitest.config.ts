@@ -5,8 +5,17 @@ const shared = {
   ssr: { resolve: { conditions: ['weir-source'] } },
 };
 
-/** Tests that measure time or own the network of the machine run alone, after the others. */
-const alone = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts'];
+/** Tests of whole nodes and of network namespaces. They start after the others, which use both CPUs. */
+const machine = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts'];
+/**
+ * Tests of code without threads, sockets and time limits. The files of one worker share its modules, because
+ * loading the modules takes longer than most of these tests.
+ */
+const pure = [
+  'test/{config,deploy,docs,policy,policy-write,statecharts}/**/*.test.ts',
+  'test/dns/wire/**/*.test.ts',
+  'test/service-plane/{certificate,http,tls}/**/*.test.ts',
+];
 
 export default defineConfig({
   test: {
@@ -16,9 +25,23 @@ export default defineConfig({
       {
         ...shared,
         test: {
+          name: 'pure',
+          include: pure,
+          execArgv: ['--conditions=development', '--conditions=weir-source'],
+          testTimeout: 30_000,
+          hookTimeout: 60_000,
+          pool: 'forks',
+          isolate: false,
+          maxWorkers: 2,
+          sequence: { groupOrder: 0 },
+        },
+      },
+      {
+        ...shared,
+        test: {
           name: 'parts',
           include: ['test/**/*.test.ts'],
-          exclude: alone,
+          exclude: [...machine, ...pure],
           execArgv: ['--conditions=development', '--conditions=weir-source'],
           testTimeout: 30_000,
           hookTimeout: 60_000,
@@ -31,13 +54,12 @@ export default defineConfig({
         ...shared,
         test: {
           name: 'machine',
-          include: alone,
+          include: machine,
           execArgv: ['--conditions=development', '--conditions=weir-source'],
           testTimeout: 120_000,
           hookTimeout: 120_000,
           pool: 'forks',
-          maxWorkers: 1,
-          fileParallelism: false,
+          maxWorkers: 2,
           sequence: { groupOrder: 1 },
         },
       },

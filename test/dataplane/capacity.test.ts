@@ -36,7 +36,7 @@ test('a program slot has at most MAX_SLOT_LINES cache lines, and a configuration
   );
 });
 
-test('the BPF maps that count hits have at most 2,097,152 entries, even if a policy has more rules', () => {
+test('the map hits, and each slot of the map rank_hits, has at most 2,097,152 entries, even if a policy has more rules', () => {
   const { rankCapacity, hitCapacity } = capacityFor({ lines: 1, ranks: 1e8, hits: 1e8 }, undefined, 8_192);
   expect([rankCapacity, hitCapacity]).toEqual([2_097_152, 2_097_152]);
 });

@@ -213,8 +213,9 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } predecessors SEC(".maps");
 
-/* The layouts of all maps of this datapath as JSON. The next process reads the text to migrate flows, hits
- * and grants; no BPF program reads it.
+/* The layouts of all maps of this datapath as JSON. The next process compares them with its own layouts to
+ * decide which maps both datapaths can share, and converts flows, fragments and hits of the other maps. No
+ * BPF program reads the text.
  */
 struct layouts {
 	char text[32 << 10];

@@ -272,8 +272,9 @@ export class Upgrade {
   }
 
   /**
-   * Copies the grants of the earlier datapath if its map `grants` has another size. If the size is equal,
-   * both datapaths share that map, and no copy is needed.
+   * Copies the grants of the earlier datapath if both datapaths share the map `patterns` but not the map
+   * `grants`, for example because its size differs. Without a shared map `patterns`, the numbers of patterns
+   * differ, so the grants are not copied.
    */
   #inheritGrants(): void {
     const { inForce } = this.#inheritance;
