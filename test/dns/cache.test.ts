@@ -67,8 +67,8 @@ describe('limits of DNS queries in flight', () => {
     expect(said(decode(await greedy.receive()))).toEqual(['SERVFAIL']);
     greedy.close();
     expect(rig.refused()).toEqual({ too_many_in_flight: 1 });
-    // The proxy repeats the 2,000 queries every 380 ms. Such a burst can overflow the receive buffer of the fake
-    // resolver, so the client asks again like a stub resolver.
+    // The proxy repeats the 2,000 queries every 380 ms. Such a burst can overflow the receive buffer of the
+    // fake resolver, so the client asks again like a stub resolver.
     await expect.poll(() => lookUp(rig.at, NAME), { timeout: 10_000 }).toEqual(GOOD);
   });
 

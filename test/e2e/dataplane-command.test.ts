@@ -194,7 +194,9 @@ test('a node whose data folder was deleted still enforces the policy in the kern
     ({ name }) => name === 'policy_ready',
   );
   expect(check?.ok).toBe(false);
-  expect(check?.detail).toContain('the kernel enforces generation 1, but the newest generation in the data folder is 0');
+  expect(check?.detail).toContain(
+    'the kernel enforces generation 1, but the newest generation in the data folder is 0',
+  );
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
   await rig.node.ready();
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['refused ETIMEDOUT', 'open']);

@@ -62,7 +62,7 @@ test('a rule with server_cn decides TLS 1.2 connections by the server certificat
   expect(await passes('-tls1_3')).toBe(true);
 });
 
-test('a connection without TLS or without a server name matches a deny rule with tls, but no allow rule with tls', async () => {
+test('a connection without TLS matches a deny rule with tls, but no allow rule with tls; a connection without a server name matches a deny rule with sni', async () => {
   const program = `
 import socket
 s=socket.create_connection(('10.77.2.2',80)); s.settimeout(4); s.sendall(b'hello'); print(s.recv(100))`;
@@ -88,7 +88,8 @@ try:
     while s.recv(100): pass
     print('end')
 except ConnectionError: print('reset')`;
-  const echoed = async (): Promise<string> => (await rig.topology.client.run('/usr/bin/python3', '-c', program)).stdout.trim();
+  const echoed = async (): Promise<string> =>
+    (await rig.topology.client.run('/usr/bin/python3', '-c', program)).stdout.trim();
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80], tls: { sni: [SERVER_NAME] } } }]));
   expect(await echoed()).toBe('reset');
 });

@@ -38,7 +38,13 @@ beforeAll(async () => {
   const hello = await helloOfNode({ servername: SERVER_NAME });
   helloFile = join(rig.node.folder, 'hello');
   await writeFile(helloFile, hello);
-  const child = rig.topology.server.start('/usr/bin/python3', ['-c', SPLICED_ENDS, 'serve', String(PORT), `${hello.length}`]);
+  const child = rig.topology.server.start('/usr/bin/python3', [
+    '-c',
+    SPLICED_ENDS,
+    'serve',
+    String(PORT),
+    `${hello.length}`,
+  ]);
   await firstLine(child);
   server = new Lines(child);
   await rig.put(policyOf([tls(SERVER_NAME)]));

@@ -184,7 +184,13 @@ async function knock(): Promise<{ stop(): Promise<number> }> {
     'nft',
     `add table ip seen; add chain ip seen in { type filter hook prerouting priority -400; }; add rule ip seen in ${count}`,
   );
-  const child = client.start('/usr/bin/python3', ['-c', KNOCKING, ADDRESSES.server, String(PORTS.denied), spliced.helloFile]);
+  const child = client.start('/usr/bin/python3', [
+    '-c',
+    KNOCKING,
+    ADDRESSES.server,
+    String(PORTS.denied),
+    spliced.helloFile,
+  ]);
   await firstLine(child);
   const ended = once(child, 'exit');
   return {

@@ -2,8 +2,9 @@ import { emptyIdentity } from './empty-identity.js';
 import type { FindingDelta, WriteResponse } from './finding.js';
 
 /**
- * A request to the management API that becomes a finding: a refused request, or a successful write. An audit
- * event never contains a request body, a token, or a response header other than the ETag.
+ * A request to the management API that becomes a finding: a request with an invalid token, a request after
+ * too many failed logins, a request refused with status 403, or a successful write. An audit event never
+ * contains a request body, a token, or a response header other than the ETag.
  */
 export type AuditEvent = AuthDenied | ConfigChange;
 
