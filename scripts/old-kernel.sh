@@ -5,6 +5,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+case "$PWD" in
+  /tmp/* | /run/*)
+    echo "old-kernel: move the repository out of $PWD: the virtual machine has its own /tmp and /run." >&2
+    exit 1
+    ;;
+esac
 bash scripts/setup.sh --old-kernel
 files=("$@")
 [ "${#files[@]}" -gt 0 ] || files=(test/dataplane/variants.test.ts test/dataplane/flows.test.ts)

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { FLOW_BYTES, FLOW_OFFSETS } from '#dataplane/abi/flow.js';
+import { FLOW_BYTES, FLOW_OFFSETS, FLOW_STRUCT_BYTES } from '#dataplane/abi/flow.js';
 import { describeMap } from '#dataplane/loader/bpf-fd.js';
 import { withTally } from '#dataplane/upgrade/flow-conversion.js';
 import { FlowMigration } from '#dataplane/upgrade/flow-migration.js';
@@ -37,14 +37,18 @@ function read(into: DataView): void {
   new Uint8Array(into.buffer, into.byteOffset, FLOW_BYTES).set(record);
 }
 
-function establishAndCarry(): void {
+function establish(kernel: Loaded): void {
   for (const [given, tcpFlags] of [
     [web, TCP.syn],
     [back(web), TCP.syn | TCP.ack],
     [web, TCP.ack],
   ] as const) {
-    before.runPacket(given, { tcpFlags });
+    kernel.runPacket(given, { tcpFlags });
   }
+}
+
+function establishAndCarry(): void {
+  establish(before);
   read(carrier.flow);
   expect(carrier.carry('flows')).toBe(true);
 }
@@ -64,6 +68,30 @@ test('a second copy of a flow keeps a state that changed in the new datapath, an
   carrier.carryAgain(read);
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_reset', packets: [3n, 2n] }]);
 });
+
+test.each([
+  ['is new in the new datapath', false, [2n, 1n], [3n, 1n]],
+  ['exists in the new datapath', true, [4n, 2n], [5n, 2n]],
+])(
+  'the packet counts are right if a flow is flushed between the reads of its counters and of its statistics, and %s',
+  (_, exists, first, second) => {
+    establish(before);
+    if (exists) establish(after);
+    read(carrier.flow);
+    const counters = new Uint8Array(carrier.flow.buffer, carrier.flow.byteOffset, FLOW_STRUCT_BYTES).slice();
+    before.runPacket(web, { tcpFlags: TCP.ack });
+    read(carrier.flow);
+    new Uint8Array(carrier.flow.buffer, carrier.flow.byteOffset).set(counters);
+    expect(carrier.carry('flows')).toBe(!exists);
+    expect(after.flowsIn('flows')).toMatchObject([{ packets: first }]);
+    carrier.carryAgain(read);
+    expect(after.flowsIn('flows')).toMatchObject([{ packets: second }]);
+    // `before` has counted its packets as hits in its own map, so `after` counts only its own packets.
+    after.sweep();
+    const hits = after.trafficStatistics.hits({ groups: [], rules: [], unused: undefined, from: 0, limit: 10 });
+    expect(hits?.items.find(({ decider }) => decider.kind === 'rule')?.packets).toBe(exists ? 3n : 0n);
+  },
+);
 
 test('migrated flows count towards the flow limit of their source', () => {
   const from = (sourcePort: number, source = web.source) => ({ ...web, source, sourcePort });

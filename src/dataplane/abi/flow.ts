@@ -94,6 +94,15 @@ const STATES = new Map<number, FlowState>(
   (Object.entries(FLOW_STATE) as [FlowState, number][]).map(([name, number]) => [number, name]),
 );
 
+/**
+ * Returns how much a 32-bit counter of a flow has grown since the value `folded`, which the last flush stored.
+ * The result is negative if `folded` was read after a flush, and the counter before this flush
+ * (`since_flush` of `bpf/report/counters.h`).
+ */
+export function sinceFlush(counter: number, folded: number): number {
+  return (counter - folded) | 0;
+}
+
 export function readFlow(view: DataView, at = 0): Flow {
   const u32 = (offset: number): number => view.getUint32(at + offset, true);
   const u64 = (offset: number): bigint => view.getBigUint64(at + offset, true);
@@ -103,7 +112,7 @@ export function readFlow(view: DataView, at = 0): Flow {
   const [low, high] = [u32(FLOW_KEY_OFFSETS.low_address), u32(FLOW_KEY_OFFSETS.high_address)];
   const [lowPort, highPort] = [u16(FLOW_KEY_OFFSETS.low_port), u16(FLOW_KEY_OFFSETS.high_port)];
   const total = (of: 'packets' | 'bytes', side: 0 | 1): bigint => {
-    const more = (u32(FLOW_OFFSETS[of] + 4 * side) - u32(FLOW_OFFSETS[`folded_${of}`] + 4 * side)) >>> 0;
+    const more = sinceFlush(u32(FLOW_OFFSETS[of] + 4 * side), u32(FLOW_OFFSETS[`folded_${of}`] + 4 * side));
     return u64(FLOW_OFFSETS[`total_${of}`] + 8 * side) + BigInt(more);
   };
   return {

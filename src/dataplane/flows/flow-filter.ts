@@ -3,7 +3,7 @@ import type { FlowFilter } from '#contracts/datapath.js';
 import { FLOW_STATE, FLOW_STATES } from '#contracts/datapath-numbers.js';
 import { PORT_PROTOCOLS, type Prefix, type Range } from '#contracts/policy-model.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
-import { FLOW_KEY_OFFSETS, FLOW_OFFSETS } from '#dataplane/abi/flow.js';
+import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, sinceFlush } from '#dataplane/abi/flow.js';
 import { mask } from '#policy/model/ipv4.js';
 
 /** Tests the undecoded flow (`struct flow`, then `struct tally`) that begins at index `at` of `words`. */
@@ -106,7 +106,7 @@ function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
 
 function bytesOf(words: Uint32Array, at: number, side: 0 | 1): number {
   const total = at + TOTAL_BYTES + 2 * side;
-  const more = (u32At(words, at + BYTES + side) - u32At(words, at + FOLDED_BYTES + side)) >>> 0;
+  const more = sinceFlush(u32At(words, at + BYTES + side), u32At(words, at + FOLDED_BYTES + side));
   return u32At(words, total + 1) * 0x1_0000_0000 + u32At(words, total) + more;
 }
 

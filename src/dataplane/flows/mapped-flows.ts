@@ -6,6 +6,8 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { completeFlow } from './flow-completion.js';
 
 const WORDS = FLOW_STRUCT_BYTES / 4;
+/** A flush takes nanoseconds, and a flow is flushed at most some times a second. */
+const MAX_TRIES = 3;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const ADDRESSES = FLOW_KEY_OFFSETS.low_address / 4;
 const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
@@ -36,15 +38,21 @@ export class MappedFlows {
     const at = line * WORDS;
     const flows = this.#flows.words;
     if (u32At(flows, at + USE) >>> 16 !== KEY_USED) return false;
-    for (let word = 0; word < WORDS; word++) {
-      into[word] = u32At(flows, at + word);
-      into[WORDS + word] = u32At(this.#tallies.words, at + word);
-    }
+    for (let word = 0; word < WORDS; word++) into[word] = u32At(flows, at + word);
+    for (let tries = 0; tries < MAX_TRIES && !this.#copyTally(at, into); tries++);
     if (![ADDRESSES, ADDRESSES + 1, PORTS, USE].every((word) => flows[at + word] === into[word])) return false;
     // A tally is rarely incomplete here, since the first flush of a flow's counters completes it.
     if (isZero(into, OPENED_NS) || isZero(into, HIT)) {
       completeFlow(new DataView(into.buffer, into.byteOffset), FLOW_OFFSETS, this.#ranks.words);
     }
+    return true;
+  }
+
+  /** Copies the `struct tally` at a word of the map. Returns false if a flush changed it during the copy. */
+  #copyTally(at: number, into: Uint32Array): boolean {
+    const tallies = this.#tallies.words;
+    for (let word = 0; word < WORDS; word++) into[WORDS + word] = u32At(tallies, at + word);
+    for (let word = 0; word < WORDS; word++) if (u32At(tallies, at + word) !== into[WORDS + word]) return false;
     return true;
   }
 

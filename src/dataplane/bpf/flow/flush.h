@@ -63,11 +63,8 @@ __noinline int flush_owned(struct flow *flow, struct tally *tally, __u64 now_ns)
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
 		__u32 seen = READ_ONCE(flow->packets[side]), seen_bytes = READ_ONCE(flow->bytes[side]);
-		/* Signed differences: the fast path adds to the counters by a plain store, which can overwrite an atomic
-		 * addition of another CPU. A counter can then be lower than at the last flush.
-		 */
-		__s64 more_packets = (__s32)(seen - tally->folded_packets[side]);
-		__s64 more_bytes = (__s32)(seen_bytes - tally->folded_bytes[side]);
+		__s64 more_packets = since_flush(seen, tally->folded_packets[side]);
+		__s64 more_bytes = since_flush(seen_bytes, tally->folded_bytes[side]);
 
 		tally->folded_packets[side] = seen;
 		tally->folded_bytes[side] = seen_bytes;

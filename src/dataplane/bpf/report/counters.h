@@ -22,6 +22,16 @@ static __always_inline __u32 packets_of(const struct __sk_buff *skb)
 	return size && skb->len > size + headers ? (skb->len - headers + size - 1) / size : 1;
 }
 
+/* Returns how much a 32-bit counter of a flow has grown since the value `folded`, which the last flush stored.
+ * The result is negative if the counter is lower than `folded`. The fast path adds to the counter by a plain
+ * store, which can overwrite the atomic addition of another CPU. A migrated flow can also have a counter that
+ * was read before a flush, and a `folded` that was read after this flush.
+ */
+static __always_inline __s64 since_flush(__u32 counter, __u32 folded)
+{
+	return (__s32)(counter - folded);
+}
+
 static __always_inline void count_many(__u32 index, __u64 packets, __u64 bytes)
 {
 	struct counter *counter = bpf_map_lookup_elem(&counters, &index);

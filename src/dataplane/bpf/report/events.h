@@ -195,8 +195,8 @@ __noinline int report_flow(const struct flow *flow, const struct tally *tally, e
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
 		event->packets[side] =
-			tally->total_packets[side] + (__u32)(flow->packets[side] - tally->folded_packets[side]);
-		event->bytes[side] = tally->total_bytes[side] + (__u32)(flow->bytes[side] - tally->folded_bytes[side]);
+			tally->total_packets[side] + since_flush(flow->packets[side], tally->folded_packets[side]);
+		event->bytes[side] = tally->total_bytes[side] + since_flush(flow->bytes[side], tally->folded_bytes[side]);
 	}
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;

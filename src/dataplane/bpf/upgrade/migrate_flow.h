@@ -38,8 +38,8 @@ static __always_inline void merge_counts(__u32 slot, const struct flow *from, co
 	swapped = (into->flags ^ from->flags) & FLOW_OPENED_BY_HIGH;
 #pragma unroll
 	for (int side = 0; side < 2; side++) {
-		__u32 more_packets = from->packets[side] - more->folded_packets[side];
-		__u32 more_bytes = from->bytes[side] - more->folded_bytes[side];
+		__s64 more_packets = since_flush(from->packets[side], more->folded_packets[side]);
+		__s64 more_bytes = since_flush(from->bytes[side], more->folded_bytes[side]);
 
 		if (flush == FLUSH_OWNED) {
 			sum->total_packets[(side ^ swapped) & 1] += more->total_packets[side] + more_packets;
