@@ -1,13 +1,24 @@
-import { defineConfig } from 'vitest/config';
+import { fileURLToPath } from 'node:url';
+import { defineConfig, type UserWorkspaceConfig } from 'vitest/config';
 
-const shared = {
-  resolve: { conditions: ['weir-source'] },
-  ssr: { resolve: { conditions: ['weir-source'] } },
-};
+const root = fileURLToPath(new URL('.', import.meta.url));
+/**
+ * Tests import the built code, which Node loads directly. Vitest compiles only the test files and their
+ * helpers.
+ */
+export const builtCode = {
+  resolve: { alias: [{ find: /^#test\/(.*)\.js$/, replacement: `${root}test/$1.ts` }] },
+  test: {
+    execArgv: ['--conditions=development', '--enable-source-maps'],
+    pool: 'forks' as const,
+    maxWorkers: 2,
+    server: { deps: { external: [/\/dist\//] } },
+  },
+} satisfies UserWorkspaceConfig;
 
 /**
- * Tests of whole nodes and of network namespaces. They run one at a time after the others: with two workers,
- * a test that counts lost packets failed once.
+ * Tests of whole nodes and of network namespaces. They run one file at a time, after the others: most of them
+ * start several processes, so two files at a time take as long, and miss more time limits.
  */
 const machine = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts'];
 /**
@@ -26,44 +37,39 @@ export default defineConfig({
     reporters: ['default'],
     projects: [
       {
-        ...shared,
+        ...builtCode,
         test: {
+          ...builtCode.test,
           name: 'pure',
           include: pure,
-          execArgv: ['--conditions=development', '--conditions=weir-source'],
           testTimeout: 30_000,
           hookTimeout: 60_000,
-          pool: 'forks',
           isolate: false,
-          maxWorkers: 2,
           sequence: { groupOrder: 0 },
         },
       },
       {
-        ...shared,
+        ...builtCode,
         test: {
+          ...builtCode.test,
           name: 'parts',
           include: ['test/**/*.test.ts'],
           exclude: [...machine, ...pure],
-          execArgv: ['--conditions=development', '--conditions=weir-source'],
           testTimeout: 30_000,
           hookTimeout: 60_000,
-          pool: 'forks',
-          maxWorkers: 2,
           sequence: { groupOrder: 0 },
         },
       },
       {
-        ...shared,
+        ...builtCode,
         test: {
+          ...builtCode.test,
           name: 'machine',
           include: machine,
-          execArgv: ['--conditions=development', '--conditions=weir-source'],
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
-          pool: 'forks',
           maxWorkers: 1,
           fileParallelism: false,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
           sequence: { groupOrder: 1 },
         },
       },

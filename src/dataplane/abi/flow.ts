@@ -95,9 +95,9 @@ const STATES = new Map<number, FlowState>(
 );
 
 /**
- * Returns how much a 32-bit counter of a flow has grown since the value `folded`, which the last flush stored.
- * The result is negative if `folded` was read after a flush, and the counter before this flush
- * (`since_flush` of `bpf/report/counters.h`).
+ * Returns by how much a 32-bit counter of a flow has grown since the last flush, which stored `folded`. The
+ * result is negative if `folded` was read after a flush, and the counter before this flush (`since_flush` of
+ * `bpf/report/counters.h`).
  */
 export function sinceFlush(counter: number, folded: number): number {
   return (counter - folded) | 0;

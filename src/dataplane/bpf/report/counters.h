@@ -22,8 +22,8 @@ static __always_inline __u32 packets_of(const struct __sk_buff *skb)
 	return size && skb->len > size + headers ? (skb->len - headers + size - 1) / size : 1;
 }
 
-/* Returns how much a 32-bit counter of a flow has grown since the value `folded`, which the last flush stored.
- * The result is negative if the counter is lower than `folded`. The fast path adds to the counter by a plain
+/* Returns by how much a 32-bit counter of a flow has grown since the last flush, which stored `folded`. The
+ * result is negative if the counter is lower than `folded`. The fast path adds to the counter by a plain
  * store, which can overwrite the atomic addition of another CPU. A migrated flow can also have a counter that
  * was read before a flush, and a `folded` that was read after this flush.
  */
