@@ -16,7 +16,7 @@ export const builtCode = {
   },
 } satisfies UserWorkspaceConfig;
 
-/** Tests of whole nodes and of network namespaces. They run after the others, and have longer time limits. */
+/** Tests of whole nodes and of network namespaces. They run one file at a time, after the others. */
 const machine = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts'];
 /**
  * Tests of code without threads, sockets and time limits. The files of one worker share its modules, because
@@ -63,6 +63,8 @@ export default defineConfig({
           ...builtCode.test,
           name: 'machine',
           include: machine,
+          maxWorkers: 1,
+          fileParallelism: false,
           testTimeout: 120_000,
           hookTimeout: 120_000,
           sequence: { groupOrder: 1 },

@@ -41,9 +41,9 @@ function steadyFlow({ client }: Topology, mode: 'connect' | 'connect-udp'): Stea
 }
 
 describe.each([
-  ['root', undefined, ['SIGKILL']],
-  ['another user', 65_534, ['SIGTERM', 'SIGKILL']],
-] as const)('a node that runs as %s without CAP_SYS_ADMIN', (_, user, signals) => {
+  ['root', undefined],
+  ['another user', 65_534],
+])('a node that runs as %s without CAP_SYS_ADMIN', (_, user) => {
   let rig: InspectedRig;
   afterEach(() => rig?.remove());
 
@@ -101,7 +101,7 @@ describe.each([
       await talkers.joined();
       await talkers.end();
     };
-    for (const signal of signals) {
+    for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
       await node.end(signal);
       await node.restart();
       await serves();

@@ -13,7 +13,7 @@ import { compileVariants, makeEarlierGuard, startLayout1, type Variants } from '
  * Number of runs of a takeover that each test kills, each at a random bpf system call. With WEIR_CUTS=all, a
  * test kills one run at each bpf system call.
  */
-const CUTS = 2;
+const CUTS = 3;
 const NEVER = 60_000;
 const processFile = join(fileURLToPath(new URL('../..', import.meta.url)), 'dist/test/kernel/successor-process.js');
 

@@ -6,7 +6,7 @@ import { openStore } from '#store/store.js';
 import { built } from '#threads/built-file.js';
 import { temporaryFolder } from './temporary-folder.js';
 
-const ROUNDS = 15;
+const ROUNDS = 30;
 
 type Said =
   | {

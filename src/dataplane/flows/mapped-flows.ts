@@ -6,7 +6,7 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { completeFlow } from './flow-completion.js';
 
 const WORDS = FLOW_STRUCT_BYTES / 4;
-/** A flush takes nanoseconds, and a flow is flushed at most some times a second. */
+/** Maximum number of copies of one `struct tally`. A flush during a copy makes another copy necessary. */
 const MAX_TRIES = 3;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const ADDRESSES = FLOW_KEY_OFFSETS.low_address / 4;
