@@ -190,7 +190,7 @@ module.exports = {
       '^src/cli/',
       [
         ...['^src/config/', '^src/files/', '^src/main[.]ts$', '^src/api/errors[.]ts$'],
-        '^src/policy/document/json-schema[.]ts$',
+        ...['^src/policy/document/json-schema[.]ts$', '^src/threads/built-file[.]ts$'],
       ],
       'The command line is a client of the API. It starts main, and reads the table of errors and the schema of policies.',
     ),

@@ -16,8 +16,10 @@ export const builtCode = {
   },
 } satisfies UserWorkspaceConfig;
 
-/** Tests of whole nodes and of network namespaces. They run one file at a time, after the others. */
+/** Tests of whole nodes and of network namespaces. */
 const machine = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts'];
+/** Tests of whole nodes that must respond within one second. They run one file at a time. */
+const timed = ['test/kernel/interfaces.test.ts'];
 /**
  * Tests of code without threads, sockets and time limits. The files of one worker share its modules, because
  * loading the modules takes longer than most of these tests.
@@ -63,11 +65,21 @@ export default defineConfig({
           ...builtCode.test,
           name: 'machine',
           include: machine,
-          maxWorkers: 1,
-          fileParallelism: false,
+          exclude: timed,
           testTimeout: 120_000,
           hookTimeout: 120_000,
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        ...builtCode,
+        test: {
+          ...builtCode.test,
+          name: 'timed',
+          include: timed,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+          sequence: { groupOrder: 2 },
         },
       },
     ],

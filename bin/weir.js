@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 let cli;
 try {
-  cli = await import('../dist/src/cli/weir.js');
+  cli = await import('../dist/node/weir.js');
 } catch (error) {
   if (error?.code !== 'ERR_MODULE_NOT_FOUND') throw error;
   console.error(`weir: this copy is not built or not complete; run npm run setup first (${error.message})`);

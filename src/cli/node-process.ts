@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { chown, readFile, rm, writeFile } from 'node:fs/promises';
 import type { Server } from 'node:net';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { built } from '#threads/built-file.js';
 import { relayFromLoopback } from './relay.js';
 import { type Topology, temporaryFolder } from './topology.js';
 
@@ -49,10 +49,8 @@ type Reply = {
   readonly body: unknown;
 };
 
-const here = fileURLToPath(new URL('.', import.meta.url));
-const distFolder = here.includes('/dist/') ? here : join(here, '../../dist/src/cli/');
-export const program = (name: 'relay' | 'tour-traffic'): string => join(distFolder, `${name}.js`);
-const weir = join(distFolder, '../../../bin/weir.js');
+export const program = (name: 'relay' | 'tour-traffic'): string => built(`node/${name}.js`);
+const weir = built('../bin/weir.js');
 
 const REQUEST_TIMEOUT_MS = 60_000;
 const POLL_TIMEOUT_MS = 3_000;

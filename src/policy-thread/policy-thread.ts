@@ -63,7 +63,7 @@ export function createPolicyThread({
 
   const start = (): WorkerClient<PolicyThreadRequests> => {
     const given = {
-      entry: 'src/policy-thread/policy.worker.js',
+      entry: 'node/policy.worker.js',
       name: 'the policy thread',
       resourceLimits: { maxOldGenerationSizeMb: maxHeapMiB, maxYoungGenerationSizeMb: YOUNG_HEAP_MIB },
       holdsProcess: false,

@@ -49,7 +49,7 @@ export class PlaneThread {
     const died = (reason: string): void => this.#died(reason);
     this.#thread = new WorkerClient(
       {
-        entry: 'src/service-plane/service-plane.worker.js',
+        entry: 'node/service-plane.worker.js',
         name: 'a thread of the service plane',
         workerData: { ...given, splices: { port: port1, handover, thread: number } } satisfies PlaneWorkerData,
         transferList: [port1],
@@ -58,7 +58,7 @@ export class PlaneThread {
     );
     this.#splicer = new WorkerClient(
       {
-        entry: 'src/service-plane/splice.worker.js',
+        entry: 'node/splice.worker.js',
         name: 'a splicing thread',
         workerData: { port: port2, handover, thread: number } satisfies SplicerWorkerData,
         transferList: [port2],

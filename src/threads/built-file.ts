@@ -1,14 +1,11 @@
-import { fileURLToPath } from 'node:url';
+import { createRequire } from 'node:module';
+import { dirname } from 'node:path';
 
-const here = fileURLToPath(new URL('.', import.meta.url));
-const marker = '/dist/src/threads/';
-const root = here.endsWith(marker)
-  ? here.slice(0, -marker.length)
-  : fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '');
+const root = dirname(createRequire(import.meta.url).resolve('weir/package.json'));
 
 /**
- * Returns the absolute path of a file in the build folder `dist`. Worker threads run built code, even if the
- * parent thread runs TypeScript sources.
+ * Returns the absolute path of a file in the build folder `dist`. The result does not depend on the place of
+ * the caller: a bundle (`dist/node`), a compiled module (`dist/src`) or a TypeScript source.
  */
 export function built(path: string): string {
   return `${root}/dist/${path}`;

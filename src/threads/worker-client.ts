@@ -11,7 +11,7 @@ import type {
 } from './thread-messages.js';
 
 export type WorkerClientOptions = Pick<WorkerOptions, 'workerData' | 'transferList' | 'resourceLimits'> & {
-  /** The path of the thread's entry file, relative to the build folder. */
+  /** The path of the entry file of the thread, relative to the build folder `dist`. */
   readonly entry: string;
   /** The name of the thread in error messages. */
   readonly name: string;

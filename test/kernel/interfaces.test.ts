@@ -73,7 +73,7 @@ const config = (): { state: string | undefined; detail: string | undefined } => 
   return { state, detail };
 };
 const missing = (names: string) => ({ state: 'interface_missing', detail: `no interface has this name: ${names}` });
-const soon = { timeout: 1_000, interval: 1 };
+const soon = { timeout: 1_000, interval: 10 };
 
 const ip = (...args: string[]): Promise<string> => topology.node.must('ip', ...args);
 /** Adds a veth pair: one end on the node, the other end in the network namespace of the server. */

@@ -125,7 +125,7 @@ class DatapathThread implements Datapath {
       options: this.#options,
       eventsWanted: this.#eventsWanted,
     };
-    const given = { entry: 'src/dataplane/thread/datapath.worker.js', name: "the datapath's thread", workerData };
+    const given = { entry: 'node/datapath.worker.js', name: "the datapath's thread", workerData };
     return new WorkerClient(given, {
       received: (message) => {
         if (message.kind === 'change') this.#tell(message.change);
