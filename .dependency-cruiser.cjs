@@ -92,6 +92,19 @@ module.exports = {
       'The store is an edge; RocksDB is a library like libc.',
     ),
     only(
+      'etcd-client-imports-files',
+      '^src/cluster/etcd/',
+      ['^src/files/'],
+      'A client of etcd, which knows no policy.',
+    ),
+    {
+      name: 'one-door-to-etcd',
+      severity: 'error',
+      comment: 'Only the etcd client speaks gRPC.',
+      from: { pathNot: '^src/cluster/etcd/' },
+      to: { path: 'node_modules/(@grpc|@bufbuild)/' },
+    },
+    only(
       'service-plane-evaluates-policies',
       '^src/service-plane/',
       ['^src/contracts/', '^src/policy/(model|evaluate)/', '^src/files/', '^src/sockets/', '^src/threads/'],

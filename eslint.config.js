@@ -1,7 +1,7 @@
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['dist/', 'node_modules/', 'docs/', '.weir/', '**/*.js', '**/*.cjs'] },
+  { ignores: ['dist/', 'node_modules/', 'docs/', 'src/cluster/etcd/generated/', '.weir/', '**/*.js', '**/*.cjs'] },
   {
     files: ['**/*.ts'],
     extends: [tseslint.configs.recommendedTypeChecked],

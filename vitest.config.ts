@@ -18,8 +18,10 @@ export const builtCode = {
 
 /** Tests of whole nodes and of network namespaces. */
 const machine = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts'];
-/** Tests of whole nodes that must respond within one second. They run one file at a time. */
-const timed = ['test/kernel/interfaces.test.ts'];
+/**
+ * Tests of whole nodes and of etcd members with time limits of about a second. They run one file at a time.
+ */
+const timed = ['test/kernel/interfaces.test.ts', 'test/cluster/**/*.test.ts'];
 /**
  * Tests of code without threads, sockets and time limits. The files of one worker share its modules, because
  * loading the modules takes longer than most of these tests.
@@ -53,7 +55,7 @@ export default defineConfig({
           ...builtCode.test,
           name: 'parts',
           include: ['test/**/*.test.ts'],
-          exclude: [...machine, ...pure],
+          exclude: [...machine, ...timed, ...pure],
           testTimeout: 30_000,
           hookTimeout: 60_000,
           sequence: { groupOrder: 0 },
@@ -77,6 +79,8 @@ export default defineConfig({
           ...builtCode.test,
           name: 'timed',
           include: timed,
+          maxWorkers: 1,
+          fileParallelism: false,
           testTimeout: 120_000,
           hookTimeout: 120_000,
           sequence: { groupOrder: 2 },

@@ -10,7 +10,7 @@ import ts from 'typescript';
 const MAX_COLUMNS = 110;
 const SUBJECT = /(?:^|[.!?:;][*_]*\s+)["'*`]*(?:Who|Whoever|What|Nobody)(?:'s)?\b/;
 /** Files that are not checked, because their text is generated or comes from outside the project. */
-const FOREIGN = /^(LICENSE|package-lock\.json|docs\/statecharts\/)/;
+const FOREIGN = /^(LICENSE|package-lock\.json|docs\/statecharts\/|src\/cluster\/etcd\/generated\/)/;
 
 /** One line of text of a comment or page, or one test name. `line` is the line number in the file, from 1. */
 type Prose = { readonly line: number; readonly text: string; readonly isComment: boolean };

@@ -1,0 +1,215 @@
+import { setTimeout } from 'node:timers/promises';
+import { create } from '@bufbuild/protobuf';
+import { Metadata } from '@grpc/grpc-js';
+import type { Observable } from 'rxjs';
+import { EtcdError } from './etcd-error.js';
+import type {
+  Deadline,
+  EtcdOptions,
+  KeyRange,
+  RangeResult,
+  Transaction,
+  TransactionResult,
+  WatchBatch,
+} from './etcd-types.js';
+import { isFaultOfMember, showsFaultOfMember } from './failure.js';
+import {
+  Auth,
+  AuthenticateRequestSchema,
+  KV,
+  LeaseGrantRequestSchema,
+  LeaseRevokeRequestSchema,
+  Lease as LeaseService,
+  RangeRequestSchema,
+} from './generated/etcd_pb.js';
+import { Lease } from './lease.js';
+import { type Member, membersOf } from './member.js';
+import { Members } from './members.js';
+import { entryOf, rangeOf, transactionRequest, transactionResult } from './messages.js';
+import { type Method, methodOf } from './methods.js';
+import type { Streams } from './streams.js';
+import { watchRange } from './watch.js';
+
+const RANGE = methodOf(KV.method.range);
+const TXN = methodOf(KV.method.txn);
+const GRANT = methodOf(LeaseService.method.leaseGrant);
+const REVOKE = methodOf(LeaseService.method.leaseRevoke);
+const AUTHENTICATE = methodOf(Auth.method.authenticate);
+/** The largest response of one read in entries. A longer range is read in pages of the same revision. */
+const PAGE_ENTRIES = 500n;
+
+const READ: Deadline = { withinMs: 3_000 };
+/** How long a read waits for one member before it goes to the next. */
+const READ_ATTEMPT_MS = 500;
+/** The pause before a read is repeated, for example while etcd elects a leader. */
+const READ_PAUSE_MS = 20;
+
+/**
+ * A client of one etcd cluster. It uses one member at a time. A read goes to the next member if a member does
+ * not respond. A write is sent once: if no response comes, it fails with `outcome_unknown`, and the caller
+ * finds out what happened.
+ */
+export class EtcdClient {
+  readonly #members: Members;
+  readonly #user: EtcdOptions['user'];
+  #token: Promise<string> | null = null;
+
+  readonly #streams: Streams = {
+    open: async (method) => {
+      const deadline = Date.now() + READ.withinMs;
+      const member = await this.#members.connected(deadline);
+      return { member, stream: member.stream(method, await this.#metadata(member, deadline)) };
+    },
+    leave: (member) => this.#members.leave(member),
+    onLeave: (listener) => this.#members.onLeave(listener),
+  };
+
+  constructor(options: EtcdOptions) {
+    this.#members = new Members(membersOf(options));
+    this.#user = options.user;
+  }
+
+  /** The endpoint of the member that the client uses; null if it has no connection. */
+  get member(): string | null {
+    return this.#members.current;
+  }
+
+  /**
+   * Reads a range linearizably: the result contains every write that ended before the read began. Throws
+   * `compacted` if etcd removes the revision of a long range during the read.
+   */
+  async range(range: KeyRange, { withinMs }: Deadline = READ): Promise<RangeResult> {
+    const deadline = Date.now() + withinMs;
+    const entries: RangeResult['entries'][number][] = [];
+    let revision = 0n;
+    let from = range.from;
+    for (;;) {
+      const request = create(RangeRequestSchema, { ...rangeOf({ from, to: range.to }), limit: PAGE_ENTRIES, revision });
+      const page = await this.#read('read etcd', RANGE, request, deadline);
+      if (revision === 0n) revision = page.header?.revision ?? 0n;
+      entries.push(...page.kvs.map(entryOf));
+      const last = entries.at(-1);
+      if (!page.more || last === undefined) return { revision, entries };
+      from = `${last.key}\0`;
+    }
+  }
+
+  /**
+   * Applies a transaction. It is sent once. Throws `outcome_unknown` if it was sent, and no response came
+   * within `withinMs` or before the member was lost.
+   */
+  async transact(transaction: Transaction, { withinMs }: Deadline): Promise<TransactionResult> {
+    const deadline = Date.now() + withinMs;
+    const writes = [...transaction.apply, ...(transaction.otherwise ?? [])].some(({ type }) => !type.startsWith('get'));
+    const request = transactionRequest(transaction);
+    const result = writes
+      ? await this.#authorized(deadline, (member, metadata) =>
+          member.call(TXN, request, { kind: 'write', operation: 'write etcd', metadata, deadline }),
+        )
+      : await this.#read('read etcd', TXN, request, deadline);
+    return transactionResult(result);
+  }
+
+  /**
+   * Emits the changes of a range, beginning with the revision `from`. Ends with an `EtcdError`: `compacted`
+   * if etcd no longer has the revision, `denied` without the permission to read, otherwise `unavailable`. After
+   * an error, read the range again and watch from the revision of that read.
+   */
+  watch(range: KeyRange, from: bigint): Observable<WatchBatch> {
+    return watchRange(this.#streams, range, from);
+  }
+
+  /**
+   * Grants a lease of `ttlSeconds`, and keeps it alive until it is revoked. Throws like `transact`, except
+   * that a lease whose grant has an unknown outcome ends by itself.
+   */
+  async lease(ttlSeconds: number, { withinMs }: Deadline): Promise<Lease> {
+    const deadline = Date.now() + withinMs;
+    const operation = 'grant a lease';
+    const request = create(LeaseGrantRequestSchema, { TTL: BigInt(ttlSeconds) });
+    const sentAt = performance.now();
+    const { ID } = await this.#authorized(deadline, (member, metadata) =>
+      member.call(GRANT, request, { kind: 'write', operation, metadata, deadline }),
+    );
+    return new Lease(this.#streams, ID, { ttlMs: ttlSeconds * 1_000, sentAt }, (within) => this.#revoke(ID, within));
+  }
+
+  /** Closes all connections. Pending requests fail. */
+  close(): void {
+    this.#members.close();
+  }
+
+  async #revoke(ID: bigint, { withinMs }: Deadline): Promise<void> {
+    const deadline = Date.now() + withinMs;
+    const request = create(LeaseRevokeRequestSchema, { ID });
+    await this.#authorized(deadline, (member, metadata) =>
+      member.call(REVOKE, request, { kind: 'write', operation: 'revoke a lease', metadata, deadline }),
+    );
+  }
+
+  async #read<Request, Response>(
+    operation: string,
+    method: Method<Request, Response>,
+    request: Request,
+    deadline: number,
+  ): Promise<Response> {
+    for (;;) {
+      const attempt = Math.min(deadline, Date.now() + READ_ATTEMPT_MS);
+      try {
+        return await this.#authorized(deadline, (member, metadata) =>
+          member.call(method, request, { kind: 'read', operation, metadata, deadline: attempt }),
+        );
+      } catch (failure) {
+        if (!(failure instanceof EtcdError) || !isFaultOfMember(failure.code) || Date.now() >= deadline) throw failure;
+        await setTimeout(READ_PAUSE_MS);
+      }
+    }
+  }
+
+  /**
+   * Runs a request at the member in use. If etcd no longer accepts the token of the user, logs in and runs
+   * the request again: etcd did not apply it.
+   */
+  async #authorized<Response>(
+    deadline: number,
+    act: (member: Member, metadata: Metadata) => Promise<Response>,
+  ): Promise<Response> {
+    for (let attempt = 1; ; attempt++) {
+      const member = await this.#members.connected(deadline);
+      const token = this.#token;
+      try {
+        return await act(member, await this.#metadata(member, deadline));
+      } catch (failure) {
+        if (!(failure instanceof EtcdError)) throw failure;
+        if (showsFaultOfMember(failure)) this.#members.leave(member);
+        if (failure.code !== 'denied' || token === null || attempt > 1) throw failure;
+        if (this.#token === token) this.#token = null;
+      }
+    }
+  }
+
+  /** A member without a leader refuses requests with `hasleader` at once. */
+  async #metadata(member: Member, deadline: number): Promise<Metadata> {
+    const metadata = new Metadata();
+    metadata.set('hasleader', 'true');
+    if (this.#user === null) return metadata;
+    this.#token ??= this.#logIn(member, this.#user, deadline);
+    try {
+      metadata.set('token', await this.#token);
+    } catch (failure) {
+      this.#token = null;
+      throw failure;
+    }
+    return metadata;
+  }
+
+  async #logIn(
+    member: Member,
+    { name, password }: NonNullable<EtcdOptions['user']>,
+    deadline: number,
+  ): Promise<string> {
+    const request = create(AuthenticateRequestSchema, { name, password });
+    const call = { kind: 'read', operation: 'log in to etcd', metadata: new Metadata(), deadline } as const;
+    return (await member.call(AUTHENTICATE, request, call)).token;
+  }
+}

@@ -1,0 +1,122 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  type ChannelCredentials,
+  Client,
+  type ClientDuplexStream,
+  type ClientUnaryCall,
+  credentials,
+  Metadata,
+} from '@grpc/grpc-js';
+import { reasonOf } from '#files/system-failure.js';
+import { EtcdError } from './etcd-error.js';
+import type { EtcdOptions } from './etcd-types.js';
+import { etcdErrorOf, type RequestKind } from './failure.js';
+import { KV, RangeRequestSchema } from './generated/etcd_pb.js';
+import { type Method, methodOf } from './methods.js';
+
+/** Options of gRPC: no retries, no proxy, a connection of its own for each channel, no limit on messages. */
+const CHANNEL_OPTIONS = {
+  'grpc.enable_retries': 0,
+  'grpc.enable_http_proxy': 0,
+  'grpc.use_local_subchannel_pool': 1,
+  'grpc.max_receive_message_length': -1,
+  'grpc.max_send_message_length': -1,
+  'grpc.initial_reconnect_backoff_ms': 100,
+  'grpc.min_reconnect_backoff_ms': 100,
+  'grpc.max_reconnect_backoff_ms': 2_000,
+};
+
+export type Call = {
+  readonly kind: RequestKind;
+  /** The operation in error messages. */
+  readonly operation: string;
+  readonly metadata: Metadata;
+  /** The time at which the call fails, as `Date.now()`. */
+  readonly deadline: number;
+};
+
+/**
+ * A member of etcd. Requests and watches have a connection each, because a response of several MiB delays a
+ * watch on the same connection.
+ */
+export class Member {
+  readonly #requests: Client;
+  readonly #streams: Client;
+  /** The pending requests, with the times at which they were sent. */
+  readonly #pending = new Map<ClientUnaryCall, number>();
+
+  constructor(
+    readonly endpoint: string,
+    channelCredentials: ChannelCredentials,
+  ) {
+    const { host } = new URL(endpoint);
+    this.#requests = new Client(host, channelCredentials, CHANNEL_OPTIONS);
+    this.#streams = new Client(host, channelCredentials, CHANNEL_OPTIONS);
+  }
+
+  /** Connects if there is no connection. Rejects at the deadline. No request is sent. */
+  connected(deadline: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#requests.waitForReady(deadline, (failure) => (failure === undefined ? resolve() : reject(failure)));
+    });
+  }
+
+  /**
+   * Returns the reason why there is no connection. Reads a key, because gRPC reports the reason only for a
+   * request.
+   */
+  async fault(deadline: number): Promise<string> {
+    const call = { kind: 'read', operation: 'connect', metadata: new Metadata(), deadline } as const;
+    try {
+      await this.call(methodOf(KV.method.range), create(RangeRequestSchema, { key: Uint8Array.of(0) }), call);
+      return `connect at ${this.endpoint}: connected too late`;
+    } catch (failure) {
+      return reasonOf(failure);
+    }
+  }
+
+  call<Request, Response>(method: Method<Request, Response>, request: Request, call: Call): Promise<Response> {
+    const { kind, operation, metadata, deadline } = call;
+    return new Promise((resolve, reject) => {
+      const done = this.#requests.makeUnaryRequest(
+        method.path,
+        method.encode,
+        method.decode,
+        request,
+        metadata,
+        { deadline },
+        (failure, response) => {
+          this.#pending.delete(done);
+          if (failure !== null) reject(etcdErrorOf(failure, `${operation} at ${this.endpoint}`, kind));
+          else if (response === undefined) reject(new EtcdError('outcome_unknown', `${operation}: no response`));
+          else resolve(response);
+        },
+      );
+      this.#pending.set(done, performance.now());
+    });
+  }
+
+  stream<Request, Response>(
+    method: Method<Request, Response>,
+    metadata: Metadata,
+  ): ClientDuplexStream<Request, Response> {
+    return this.#streams.makeBidiStreamRequest(method.path, method.encode, method.decode, metadata);
+  }
+
+  /** Ends the pending requests that were sent before a time. The outcome of pending writes is unknown. */
+  abandon(sentBefore = Number.POSITIVE_INFINITY): void {
+    for (const [call, sentAt] of this.#pending) if (sentAt < sentBefore) call.cancel();
+  }
+
+  close(): void {
+    this.abandon();
+    this.#requests.close();
+    this.#streams.close();
+  }
+}
+
+export function membersOf({ endpoints, tls }: EtcdOptions): readonly Member[] {
+  const channelCredentials =
+    tls === null ? credentials.createInsecure() : credentials.createSsl(tls.ca, tls.key, tls.cert);
+  return endpoints.map((endpoint) => new Member(endpoint, channelCredentials));
+}

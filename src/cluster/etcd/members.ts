@@ -1,0 +1,91 @@
+import { EtcdError } from './etcd-error.js';
+import type { Member } from './member.js';
+
+/** How long a member is tried before the next member is tried as well. */
+const NEXT_AFTER_MS = 250;
+/** How long the client waits for the reason why a member cannot be reached. */
+const FAULT_MS = 100;
+
+/**
+ * The members of etcd, and the member that this client uses. The client stays with a member until a request
+ * or the heartbeat of a watch shows a fault of the member.
+ */
+export class Members {
+  readonly #members: readonly Member[];
+  /** The time of the last fault of each member. */
+  readonly #faults = new Map<Member, number>();
+  readonly #leftListeners = new Set<(member: Member) => void>();
+  #current: Member | null = null;
+  #isClosed = false;
+
+  constructor(members: readonly Member[]) {
+    this.#members = members;
+  }
+
+  get current(): string | null {
+    return this.#current?.endpoint ?? null;
+  }
+
+  /**
+   * Returns the member that the client uses, with a connection. If it has none, tries the members one after
+   * the other: first the members whose last fault is the longest ago. Throws `unavailable` at the deadline.
+   */
+  async connected(deadline: number): Promise<Member> {
+    if (this.#isClosed) throw new EtcdError('closed', 'the etcd client is closed');
+    const current = this.#current;
+    if (current !== null) {
+      try {
+        await current.connected(Math.min(deadline, Date.now() + NEXT_AFTER_MS));
+        return current;
+      } catch {
+        this.leave(current);
+      }
+    }
+    for (;;) {
+      for (const member of this.#inOrder()) {
+        if (this.#isClosed) throw new EtcdError('closed', 'the etcd client is closed');
+        const left = deadline - Date.now();
+        if (left <= 0) throw await this.#unavailable();
+        try {
+          await member.connected(Date.now() + Math.min(left, NEXT_AFTER_MS));
+          this.#current ??= member;
+          return this.#current;
+        } catch {
+          // Try the next member. This member continues to connect.
+        }
+      }
+    }
+  }
+
+  /** Stops the use of a member: its pending requests fail, and the next request goes to another member. */
+  leave(member: Member): void {
+    this.#faults.set(member, performance.now());
+    if (this.#current !== member) return;
+    this.#current = null;
+    member.abandon();
+    for (const listener of this.#leftListeners) listener(member);
+  }
+
+  /**
+   * Calls the listener when the client stops the use of a member. Returns a function that removes the
+   * listener.
+   */
+  onLeave(listener: (member: Member) => void): () => void {
+    this.#leftListeners.add(listener);
+    return () => void this.#leftListeners.delete(listener);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const member of this.#members) member.close();
+  }
+
+  async #unavailable(): Promise<EtcdError> {
+    const faults = await Promise.all(this.#members.map((member) => member.fault(Date.now() + FAULT_MS)));
+    return new EtcdError('unavailable', `no member of etcd can be reached: ${faults.join('; ')}`);
+  }
+
+  #inOrder(): readonly Member[] {
+    return this.#members.toSorted((a, b) => (this.#faults.get(a) ?? 0) - (this.#faults.get(b) ?? 0));
+  }
+}

@@ -1,0 +1,18 @@
+import type { ClientDuplexStream } from '@grpc/grpc-js';
+import type { Member } from './member.js';
+import type { Method } from './methods.js';
+
+/** Opens streams at the member of etcd that a client uses. */
+export type Streams = {
+  /** Throws `unavailable` if no member can be reached. */
+  open<Request, Response>(
+    method: Method<Request, Response>,
+  ): Promise<{ readonly member: Member; readonly stream: ClientDuplexStream<Request, Response> }>;
+  /** Stops the use of a member after a fault. */
+  leave(member: Member): void;
+  /**
+   * Calls the listener when the client stops the use of a member. Returns a function that removes the
+   * listener.
+   */
+  onLeave(listener: (member: Member) => void): () => void;
+};

@@ -1,0 +1,121 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { type ClientDuplexStream, type ServiceError, status } from '@grpc/grpc-js';
+import { Observable, type Subscriber } from 'rxjs';
+import { EtcdError } from './etcd-error.js';
+import type { KeyChange, KeyRange, WatchBatch } from './etcd-types.js';
+import { Watch, type WatchRequest, WatchRequestSchema, type WatchResponse } from './generated/etcd_pb.js';
+import type { Member } from './member.js';
+import { changeOf, rangeOf } from './messages.js';
+import { methodOf } from './methods.js';
+import type { Streams } from './streams.js';
+
+const WATCH = methodOf(Watch.method.watch);
+/**
+ * A watch asks its member for a sign of life every `BEAT_MS` milliseconds. After `MISSED_BEATS` requests
+ * without a response, the client stops the use of the member.
+ */
+const BEAT_MS = 200;
+const MISSED_BEATS = 5;
+/**
+ * After an election, the new leader applies within this time in milliseconds what it received from the old
+ * leader. Requests that are still pending may be lost, and etcd ends them only after seven seconds.
+ */
+const ELECTION_GRACE_MS = 200;
+
+const requestOf = (request: MessageInitShape<typeof WatchRequestSchema>['requestUnion']): WatchRequest =>
+  create(WatchRequestSchema, request === undefined ? {} : { requestUnion: request });
+
+/**
+ * Watches a range from a revision on. A member that is silent, that has no leader or that ends the stream
+ * ends the watch with an error. A silent watch and a watch without changes look the same, so the member must
+ * respond to requests for progress.
+ */
+export function watchRange(streams: Streams, range: KeyRange, from: bigint): Observable<WatchBatch> {
+  return new Observable((subscriber) => {
+    let end = (): void => {};
+    streams.open(WATCH).then(
+      ({ member, stream }) => {
+        if (subscriber.closed) stream.cancel();
+        else end = follow({ streams, member, stream }, range, from, subscriber);
+      },
+      (failure: unknown) => subscriber.error(failure),
+    );
+    return () => end();
+  });
+}
+
+type Opened = {
+  readonly streams: Streams;
+  readonly member: Member;
+  readonly stream: ClientDuplexStream<WatchRequest, WatchResponse>;
+};
+
+/** Follows an open stream until it fails. Returns a function that ends it. */
+function follow(opened: Opened, range: KeyRange, from: bigint, subscriber: Subscriber<WatchBatch>): () => void {
+  const { streams, member, stream } = opened;
+  let unanswered = 0;
+  let changes: KeyChange[] = [];
+  let term = 0n;
+
+  const fail = (error: EtcdError): void => {
+    if (subscriber.closed) return;
+    if (error.code === 'unavailable') streams.leave(member);
+    subscriber.error(error);
+  };
+  const beat = setInterval(() => {
+    if (unanswered >= MISSED_BEATS) {
+      fail(
+        new EtcdError('unavailable', `watch etcd: ${member.endpoint} did not respond for ${BEAT_MS * MISSED_BEATS} ms`),
+      );
+      return;
+    }
+    unanswered += 1;
+    stream.write(requestOf({ case: 'progressRequest', value: {} }));
+  }, BEAT_MS);
+  const forget = streams.onLeave((left) => {
+    if (left === member)
+      subscriber.error(new EtcdError('unavailable', `watch etcd: ${member.endpoint} is not used any more`));
+  });
+
+  stream.on('data', (response: WatchResponse) => {
+    unanswered = 0;
+    const { revision = 0n, raftTerm = 0n } = response.header ?? {};
+    if (term !== 0n && raftTerm > term) {
+      const sentBefore = performance.now();
+      setTimeout(() => member.abandon(sentBefore), ELECTION_GRACE_MS);
+    }
+    term = raftTerm;
+    if (response.canceled) {
+      fail(endOf(response, `watch etcd at ${member.endpoint}`, from));
+      return;
+    }
+    changes.push(...response.events.map(changeOf));
+    if (response.fragment || changes.length === 0) return;
+    const batch = { revision, changes };
+    changes = [];
+    subscriber.next(batch);
+  });
+  stream.on('error', (failure: ServiceError) => {
+    const denied = failure.code === status.UNAUTHENTICATED || failure.code === status.PERMISSION_DENIED;
+    const message = `watch etcd at ${member.endpoint}: ${failure.details}`;
+    fail(new EtcdError(denied ? 'denied' : 'unavailable', message, { cause: failure }));
+  });
+  stream.on('end', () => fail(new EtcdError('unavailable', `watch etcd: ${member.endpoint} ended the watch`)));
+  stream.write(requestOf({ case: 'createRequest', value: { ...rangeOf(range), startRevision: from, fragment: true } }));
+
+  return () => {
+    clearInterval(beat);
+    forget();
+    stream.cancel();
+  };
+}
+
+/** Returns the error for a watch that its member canceled. */
+function endOf({ compactRevision, cancelReason }: WatchResponse, operation: string, from: bigint): EtcdError {
+  if (compactRevision > 0n) {
+    const message = `${operation}: revision ${from} was compacted; ${compactRevision} is the oldest revision`;
+    return new EtcdError('compacted', message);
+  }
+  const code = cancelReason.includes('permission denied') ? 'denied' : 'unavailable';
+  return new EtcdError(code, `${operation}: ${cancelReason}`);
+}

@@ -1,0 +1,282 @@
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { EtcdOptions } from '#cluster/etcd/etcd-types.js';
+
+const CLIENT_PORT = 2379;
+const PEER_PORT = 2380;
+const ROOT = 'root';
+/** The user of Weir in etcd: the common name of its client certificate. */
+const USER = 'weir';
+const NEW_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
+
+type Member = {
+  readonly name: string;
+  readonly namespace: string;
+  readonly address: string;
+  process: ChildProcess | null;
+};
+
+/**
+ * Real etcd members with mutual TLS and authentication. Each member has a network namespace of its own, so
+ * that the links between members, or from clients to a member, can be cut. Clients run in the namespace
+ * `namespace`, which has a bridge to the members:
+ *
+ *     clients 10.79.0.254 ── bridge ── 10.79.0.1 m1, 10.79.0.2 m2, 10.79.0.3 m3
+ */
+export class EtcdCluster {
+  readonly folder = mkdtempSync(join(tmpdir(), 'weir-etcd-'));
+  readonly members: readonly Member[];
+  readonly #log: number;
+
+  private constructor(
+    readonly namespace: string,
+    size: number,
+    /** Further arguments of each etcd process. */
+    readonly more: readonly string[],
+  ) {
+    this.members = Array.from({ length: size }, (_, index) => ({
+      name: `m${index + 1}`,
+      namespace: `${namespace}-m${index + 1}`,
+      address: `10.79.0.${index + 1}`,
+      process: null,
+    }));
+    this.#log = openSync(join(this.folder, 'etcd.log'), 'a');
+  }
+
+  /**
+   * Starts the members, creates the user `weir` with access to the keys below `/weir/`, and enables
+   * authentication.
+   */
+  static async start(name: string, size = 3, more: readonly string[] = []): Promise<EtcdCluster> {
+    const cluster = new EtcdCluster(`weir-${name}`, size, more);
+    try {
+      cluster.#makeNamespaces();
+      cluster.#makeCertificates();
+      for (const member of cluster.members) cluster.startMember(member.name);
+      await cluster.healthy();
+      cluster.#enableAuthentication();
+      return cluster;
+    } catch (failure) {
+      await cluster.remove();
+      throw failure;
+    }
+  }
+
+  get endpoints(): readonly string[] {
+    return this.members.map(({ address }) => `https://${address}:${CLIENT_PORT}`);
+  }
+
+  /** The options of a client with the certificate of the user `weir`. */
+  get options(): EtcdOptions {
+    return { endpoints: this.endpoints, tls: this.#tls(USER), user: null };
+  }
+
+  /** A valid client certificate without a common name, which names no user. */
+  get anonymousTls(): NonNullable<EtcdOptions['tls']> {
+    return this.#tls('member');
+  }
+
+  /** Returns the certificate of a CA that signed no certificate of this cluster. */
+  otherCa(): Buffer {
+    this.#selfSigned('other');
+    return readFileSync(join(this.folder, 'other.pem'));
+  }
+
+  endpointOf(name: string): string {
+    return `https://${this.#member(name).address}:${CLIENT_PORT}`;
+  }
+
+  runs(name: string): boolean {
+    const child = this.#member(name).process;
+    return child !== null && child.exitCode === null && child.signalCode === null;
+  }
+
+  followers(): readonly string[] {
+    const leader = this.leader();
+    return this.members.map(({ name }) => name).filter((name) => name !== leader);
+  }
+
+  /** Runs etcdctl as the user root. */
+  etcdctl(...args: string[]): string {
+    const file = (name: string) => join(this.folder, name);
+    return inNamespace(
+      this.namespace,
+      'etcdctl',
+      `--endpoints=${this.endpoints.join()}`,
+      ...[`--cacert=${file('ca.pem')}`, `--cert=${file(`${ROOT}.pem`)}`, `--key=${file(`${ROOT}.key`)}`],
+      ...args,
+    );
+  }
+
+  startMember(name: string): void {
+    const member = this.#member(name);
+    const file = (suffix: string) => join(this.folder, suffix);
+    const client = `https://${member.address}:${CLIENT_PORT}`;
+    const peer = ({ address }: Member) => `https://${address}:${PEER_PORT}`;
+    member.process = spawn(
+      'nsenter',
+      [
+        `--net=/run/netns/${member.namespace}`,
+        'etcd',
+        ...['--name', name, '--data-dir', file(name)],
+        ...['--listen-client-urls', client, '--advertise-client-urls', client],
+        ...['--listen-peer-urls', peer(member), '--initial-advertise-peer-urls', peer(member)],
+        ...['--initial-cluster', this.members.map((each) => `${each.name}=${peer(each)}`).join()],
+        ...['--client-cert-auth', '--trusted-ca-file', file('ca.pem')],
+        ...['--cert-file', file('member.pem'), '--key-file', file('member.key')],
+        ...['--peer-client-cert-auth', '--peer-trusted-ca-file', file('ca.pem')],
+        ...['--peer-cert-file', file('member.pem'), '--peer-key-file', file('member.key')],
+        ...this.more,
+      ],
+      { stdio: ['ignore', this.#log, this.#log] },
+    );
+  }
+
+  /** Sends a signal to the process of a member. After SIGKILL, waits until the process has ended. */
+  async signal(name: string, signal: NodeJS.Signals): Promise<void> {
+    const { process: child } = this.#member(name);
+    if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill(signal);
+    if (signal === 'SIGKILL') await ended;
+  }
+
+  /** Drops all packets between clients and a member, until `mend`. */
+  cut(name: string): void {
+    this.#drop(name, 'input', `tcp dport ${CLIENT_PORT}`);
+    this.cutResponses(name);
+  }
+
+  /** Drops the packets that a member sends to clients, until `mend`. */
+  cutResponses(name: string): void {
+    this.#drop(name, 'output', `tcp sport ${CLIENT_PORT}`);
+  }
+
+  /** Drops all packets between a member and the other members, until `mend`. */
+  isolate(name: string): void {
+    for (const chain of ['input', 'output'] as const)
+      for (const side of ['sport', 'dport']) this.#drop(name, chain, `tcp ${side} ${PEER_PORT}`);
+  }
+
+  /** Restores all links. */
+  mend(): void {
+    for (const { namespace } of this.members) inNamespace(namespace, 'nft', 'flush ruleset');
+  }
+
+  /** Returns the name of the member that leads. */
+  leader(): string {
+    const status = JSON.parse(this.etcdctl('endpoint', 'status', '-w', 'json')) as {
+      readonly Endpoint: string;
+      readonly Status: { readonly leader: number; readonly header: { readonly member_id: number } };
+    }[];
+    const leading = status.find(({ Status }) => Status.leader === Status.header.member_id);
+    const found = this.members.find(({ address }) => leading?.Endpoint.includes(`${address}:`));
+    if (found === undefined) throw new Error('no member of etcd leads');
+    return found.name;
+  }
+
+  /** Waits until every member that runs responds. */
+  async healthy(): Promise<void> {
+    for (const until = Date.now() + 20_000; ; ) {
+      try {
+        this.etcdctl('endpoint', 'health', '--command-timeout=1s');
+        return;
+      } catch (failure) {
+        if (Date.now() > until)
+          throw new Error(`etcd does not start: ${readFileSync(join(this.folder, 'etcd.log'), 'utf8').slice(-2_000)}`, {
+            cause: failure,
+          });
+        await pause(100);
+      }
+    }
+  }
+
+  async remove(): Promise<void> {
+    for (const { name, process: child } of this.members) {
+      child?.kill('SIGCONT');
+      await this.signal(name, 'SIGKILL');
+    }
+    closeSync(this.#log);
+    for (const namespace of [this.namespace, ...this.members.map((each) => each.namespace)])
+      spawnSync('ip', ['netns', 'del', namespace]);
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  #member(name: string): Member {
+    const member = this.members.find((each) => each.name === name);
+    if (member === undefined) throw new Error(`there is no member ${name}`);
+    return member;
+  }
+
+  #drop(name: string, chain: 'input' | 'output', match: string): void {
+    const base = `add table inet cut; add chain inet cut ${chain} { type filter hook ${chain} priority 0; }`;
+    inNamespace(this.#member(name).namespace, 'nft', `${base}; add rule inet cut ${chain} ${match} drop`);
+  }
+
+  #makeNamespaces(): void {
+    const ip = (...words: string[]) => execFileSync('ip', words, { stdio: ['ignore', 'ignore', 'pipe'] });
+    const inClients = (...words: string[]) => inNamespace(this.namespace, 'ip', ...words);
+    ip('netns', 'add', this.namespace);
+    inClients('link', 'add', 'bridge', 'type', 'bridge');
+    inClients('address', 'add', '10.79.0.254/24', 'dev', 'bridge');
+    for (const each of ['lo', 'bridge']) inClients('link', 'set', each, 'up');
+    for (const { name, namespace, address } of this.members) {
+      ip('netns', 'add', namespace);
+      inClients('link', 'add', name, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', namespace);
+      inClients('link', 'set', name, 'master', 'bridge', 'up');
+      inNamespace(namespace, 'ip', 'address', 'add', `${address}/24`, 'dev', 'eth0');
+      for (const each of ['lo', 'eth0']) inNamespace(namespace, 'ip', 'link', 'set', each, 'up');
+    }
+  }
+
+  #makeCertificates(): void {
+    this.#selfSigned('ca');
+    const addresses = this.members.map(({ address }) => `IP:${address}`).join();
+    // The members use their certificate as servers, and as clients of each other. A certificate without a
+    // common name names no user of etcd.
+    const subjects = { member: '/O=etcd', [ROOT]: `/CN=${ROOT}`, [USER]: `/CN=${USER}` };
+    const signed = '-CA ca.pem -CAkey ca.key -CAcreateserial -days 30'.split(' ');
+    for (const [name, subject] of Object.entries(subjects)) {
+      writeFileSync(join(this.folder, `${name}.ext`), `subjectAltName=${addresses}\n`);
+      this.#openssl('req', ...NEW_KEY, ...`-keyout ${name}.key -out ${name}.csr -subj ${subject}`.split(' '));
+      this.#openssl('x509', '-req', ...`-in ${name}.csr -extfile ${name}.ext -out ${name}.pem`.split(' '), ...signed);
+    }
+  }
+
+  #selfSigned(name: string): void {
+    const words = `-x509 -days 30 -keyout ${name}.key -out ${name}.pem -subj /CN=${name}`;
+    this.#openssl('req', ...NEW_KEY, ...words.split(' '));
+  }
+
+  #openssl(...words: string[]): void {
+    execFileSync('openssl', words, { cwd: this.folder, stdio: 'pipe' });
+  }
+
+  #tls(name: string): NonNullable<EtcdOptions['tls']> {
+    const pem = (file: string) => readFileSync(join(this.folder, file));
+    return { ca: pem('ca.pem'), cert: pem(`${name}.pem`), key: pem(`${name}.key`) };
+  }
+
+  #enableAuthentication(): void {
+    this.etcdctl('user', 'add', ROOT, '--no-password');
+    this.etcdctl('user', 'grant-role', ROOT, ROOT);
+    this.etcdctl('role', 'add', USER);
+    this.etcdctl('role', 'grant-permission', USER, '--prefix=true', 'readwrite', '/weir/');
+    this.etcdctl('user', 'add', USER, '--no-password');
+    this.etcdctl('user', 'grant-role', USER, USER);
+    this.etcdctl('auth', 'enable');
+  }
+}
+
+/** Runs a command in a network namespace. Returns its standard output. */
+function inNamespace(namespace: string, command: string, ...args: string[]): string {
+  return execFileSync('nsenter', [`--net=/run/netns/${namespace}`, command, ...args], {
+    encoding: 'utf8',
+    env: { ...process.env, ETCDCTL_API: '3' },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+}
