@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -30,7 +30,8 @@ type Member = {
 export class EtcdCluster {
   readonly folder = mkdtempSync(join(tmpdir(), 'weir-etcd-'));
   readonly members: readonly Member[];
-  readonly #log: number;
+  readonly #log: string;
+  #electedAt = Number.NaN;
 
   private constructor(
     readonly namespace: string,
@@ -44,7 +45,7 @@ export class EtcdCluster {
       address: `10.79.0.${index + 1}`,
       process: null,
     }));
-    this.#log = openSync(join(this.folder, 'etcd.log'), 'a');
+    this.#log = join(this.folder, 'etcd.log');
   }
 
   /**
@@ -84,6 +85,11 @@ export class EtcdCluster {
   otherCa(): Buffer {
     this.#selfSigned('other');
     return readFileSync(join(this.folder, 'other.pem'));
+  }
+
+  /** The time at which a member last reported the end of an election, as `performance.now()`. */
+  get electedAt(): number {
+    return this.#electedAt;
   }
 
   endpointOf(name: string): string {
@@ -132,8 +138,14 @@ export class EtcdCluster {
         ...['--peer-cert-file', file('member.pem'), '--peer-key-file', file('member.key')],
         ...this.more,
       ],
-      { stdio: ['ignore', this.#log, this.#log] },
+      { stdio: ['ignore', 'pipe', 'pipe'] },
     );
+    for (const stream of [member.process.stdout, member.process.stderr]) {
+      stream?.setEncoding('utf8').on('data', (text: string) => {
+        appendFileSync(this.#log, text);
+        if (text.includes('elected leader')) this.#electedAt = performance.now();
+      });
+    }
   }
 
   /** Sends a signal to the process of a member. After SIGKILL, waits until the process has ended. */
@@ -187,7 +199,7 @@ export class EtcdCluster {
         return;
       } catch (failure) {
         if (Date.now() > until)
-          throw new Error(`etcd does not start: ${readFileSync(join(this.folder, 'etcd.log'), 'utf8').slice(-2_000)}`, {
+          throw new Error(`etcd does not start: ${readFileSync(this.#log, 'utf8').slice(-2_000)}`, {
             cause: failure,
           });
         await pause(100);
@@ -200,7 +212,6 @@ export class EtcdCluster {
       child?.kill('SIGCONT');
       await this.signal(name, 'SIGKILL');
     }
-    closeSync(this.#log);
     for (const namespace of [this.namespace, ...this.members.map((each) => each.namespace)])
       spawnSync('ip', ['netns', 'del', namespace]);
     rmSync(this.folder, { recursive: true, force: true });

@@ -112,8 +112,8 @@ export class EtcdClient {
 
   /**
    * Emits the changes of a range, beginning with the revision `from`. Ends with an `EtcdError`: `compacted`
-   * if etcd no longer has the revision, `denied` without the permission to read, otherwise `unavailable`. After
-   * an error, read the range again and watch from the revision of that read.
+   * if etcd no longer has the revision, `denied` without the permission to read, otherwise `unavailable`.
+   * After an error, read the range again and watch from the revision of that read.
    */
   watch(range: KeyRange, from: bigint): Observable<WatchBatch> {
     return watchRange(this.#streams, range, from);

@@ -17,9 +17,11 @@ const WATCH = methodOf(Watch.method.watch);
 const BEAT_MS = 200;
 const MISSED_BEATS = 5;
 /**
- * After an election, the new leader applies within this time in milliseconds what it received from the old
- * leader. Requests that are still pending may be lost, and etcd ends them only after seven seconds.
+ * etcd loses requests around an election without a notice, and ends them only after seven seconds. So the
+ * client ends, at these times in milliseconds after an election, the requests that are older than
+ * `ELECTION_GRACE_MS`.
  */
+const ELECTION_CHECKS_MS = [200, 500, 800, 1_100];
 const ELECTION_GRACE_MS = 200;
 
 const requestOf = (request: MessageInitShape<typeof WatchRequestSchema>['requestUnion']): WatchRequest =>
@@ -81,8 +83,8 @@ function follow(opened: Opened, range: KeyRange, from: bigint, subscriber: Subsc
     unanswered = 0;
     const { revision = 0n, raftTerm = 0n } = response.header ?? {};
     if (term !== 0n && raftTerm > term) {
-      const sentBefore = performance.now();
-      setTimeout(() => member.abandon(sentBefore), ELECTION_GRACE_MS);
+      for (const delay of ELECTION_CHECKS_MS)
+        setTimeout(() => member.abandon(performance.now() - ELECTION_GRACE_MS), delay);
     }
     term = raftTerm;
     if (response.canceled) {
