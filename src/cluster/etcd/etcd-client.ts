@@ -154,11 +154,11 @@ export class EtcdClient {
     deadline: number,
   ): Promise<Response> {
     for (;;) {
-      const attempt = Math.min(deadline, Date.now() + READ_ATTEMPT_MS);
       try {
-        return await this.#authorized(deadline, (member, metadata) =>
-          member.call(method, request, { kind: 'read', operation, metadata, deadline: attempt }),
-        );
+        return await this.#authorized(deadline, (member, metadata) => {
+          const attempt = Math.min(deadline, Date.now() + READ_ATTEMPT_MS);
+          return member.call(method, request, { kind: 'read', operation, metadata, deadline: attempt });
+        });
       } catch (failure) {
         if (!(failure instanceof EtcdError) || !isFaultOfMember(failure.code) || Date.now() >= deadline) throw failure;
         await setTimeout(READ_PAUSE_MS);
@@ -210,6 +210,11 @@ export class EtcdClient {
   ): Promise<string> {
     const request = create(AuthenticateRequestSchema, { name, password });
     const call = { kind: 'read', operation: 'log in to etcd', metadata: new Metadata(), deadline } as const;
-    return (await member.call(AUTHENTICATE, request, call)).token;
+    try {
+      return (await member.call(AUTHENTICATE, request, call)).token;
+    } catch (failure) {
+      if (!(failure instanceof EtcdError) || failure.code !== 'timed_out') throw failure;
+      throw new EtcdError('unavailable', failure.message, { cause: failure });
+    }
   }
 }

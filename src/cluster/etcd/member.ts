@@ -67,11 +67,12 @@ export class Member {
    */
   async fault(deadline: number): Promise<string> {
     const call = { kind: 'read', operation: 'connect', metadata: new Metadata(), deadline } as const;
+    const late = `connect at ${this.endpoint}: connected too late`;
     try {
       await this.call(methodOf(KV.method.range), create(RangeRequestSchema, { key: Uint8Array.of(0) }), call);
-      return `connect at ${this.endpoint}: connected too late`;
+      return late;
     } catch (failure) {
-      return reasonOf(failure);
+      return failure instanceof EtcdError && failure.code === 'denied' ? late : reasonOf(failure);
     }
   }
 
@@ -88,7 +89,8 @@ export class Member {
         (failure, response) => {
           this.#pending.delete(done);
           if (failure !== null) reject(etcdErrorOf(failure, `${operation} at ${this.endpoint}`, kind));
-          else if (response === undefined) reject(new EtcdError('outcome_unknown', `${operation}: no response`));
+          else if (response === undefined)
+            reject(new EtcdError(kind === 'write' ? 'outcome_unknown' : 'timed_out', `${operation}: no response`));
           else resolve(response);
         },
       );

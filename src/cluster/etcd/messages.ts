@@ -52,7 +52,7 @@ function requestOf(operation: Operation): MessageInitShape<typeof RequestOpSchem
     case 'put': {
       const { key, value, lease = 0n } = operation;
       return {
-        request: { case: 'requestPut', value: { key: bytesOf(key), value: value, lease } },
+        request: { case: 'requestPut', value: { key: bytesOf(key), value, lease } },
       };
     }
     case 'delete':
