@@ -61,6 +61,7 @@ function follow(opened: Opened, range: KeyRange, from: bigint, subscriber: Subsc
 
   const fail = (error: EtcdError): void => {
     if (subscriber.closed) return;
+    forget();
     if (error.code === 'unavailable') streams.leave(member);
     subscriber.error(error);
   };
