@@ -96,7 +96,9 @@ export class Lease {
         });
         this.#stream = stream;
         this.#sent = [];
-        stream.on('data', ({ TTL }: LeaseKeepAliveResponse) => this.#renewed(TTL));
+        stream.on('data', ({ TTL }: LeaseKeepAliveResponse) => {
+          if (this.#stream === stream) this.#renewed(TTL);
+        });
         stream.on('error', lose);
         stream.on('end', lose);
         this.#renew();
@@ -110,6 +112,7 @@ export class Lease {
   #renewed(ttl: bigint): void {
     const sentAt = this.#sent.shift();
     if (ttl <= 0n) this.#stop('etcd does not know it any more');
+    else if (!this.isValid) this.#stop('etcd did not renew it in time');
     else if (sentAt !== undefined) this.#validUntil = sentAt + this.#ttlMs;
   }
 
