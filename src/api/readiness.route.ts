@@ -12,6 +12,7 @@ const CheckSchema = z
     state: z.string().describe("The state of the part's statechart."),
     detail: z.string(),
     since: instant,
+    excluded: z.literal(true).optional().describe('Present if `exclude` names this check; `ready` ignores the check.'),
   })
   .meta({
     id: 'ReadinessCheck',
@@ -20,7 +21,10 @@ const CheckSchema = z
     ],
   });
 const ReadinessSchema = z
-  .object({ ready: z.boolean(), checks: z.array(CheckSchema) })
+  .object({
+    ready: z.boolean().describe('Whether every check passes, apart from the excluded checks.'),
+    checks: z.array(CheckSchema),
+  })
   .meta({ id: 'Readiness', description: 'All readiness checks, in a fixed order.' });
 
 export const readinessResource: Resource = (api, management) => {
@@ -35,16 +39,22 @@ export const readinessResource: Resource = (api, management) => {
         description: 'With `?verbose` or `Accept: text/plain` the response is text with one line per check.',
         querystring: z.strictObject({
           verbose: flag.optional().describe('Answer as text.'),
-          exclude: oneOrMore.optional().describe('Excludes this check; may be repeated.'),
+          exclude: oneOrMore
+            .transform((lists) => lists.flatMap((list) => list.split(',')))
+            .optional()
+            .describe(
+              'Names of checks, separated by commas, that `ready` and the status of the response ignore; may be repeated.',
+            )
+            .meta({ examples: ['cluster,policy_replication'] }),
         }),
         response: {
           200: {
-            description: 'Every check passes.',
+            description: 'Every check that is not excluded passes.',
             content: { 'application/json': { schema: ReadinessSchema }, 'text/plain': { schema: z.string() } },
           },
           ...errorAnswers(...errorsOf.public),
           503: {
-            description: 'A check fails.',
+            description: 'A check that is not excluded fails.',
             content: { 'application/json': { schema: ReadinessSchema }, 'text/plain': { schema: z.string() } },
           },
         },
@@ -52,7 +62,7 @@ export const readinessResource: Resource = (api, management) => {
     },
     async (request, reply) => {
       const { verbose, exclude = [] } = request.query;
-      const report = without(management.readiness(), exclude);
+      const report = excluding(management.readiness(), exclude);
       reply.code(report.ready ? 200 : 503);
       if (verbose || prefersText(request.headers.accept))
         return reply.type('text/plain; charset=utf-8').send(asText(report));
@@ -61,26 +71,39 @@ export const readinessResource: Resource = (api, management) => {
   );
 };
 
-function without(report: ReadinessReport, excluded: readonly string[]): ReadinessReport {
+type ShownCheck = Check & { readonly excluded?: true };
+type ShownReport = { readonly ready: boolean; readonly checks: readonly ShownCheck[] };
+
+/** Marks the checks of the names `excluded`, and computes `ready` without them. */
+function excluding(report: ReadinessReport, excluded: readonly string[]): ShownReport {
   if (excluded.length === 0) return report;
-  const unknown = excluded.filter((name) => !report.checks.some((check) => check.name === name));
-  if (unknown.length > 0) {
-    throw new ApiError('invalid_query', `no readiness check is named ${unknown.join(', ')}`, [
-      { pointer: '?exclude', code: 'invalid_parameter', message: `No readiness check is named ${unknown.join(', ')}.` },
-    ]);
-  }
-  const checks = report.checks.filter(({ name }) => !excluded.includes(name));
-  return { ready: checks.every(({ ok }) => ok), checks };
+  const names = report.checks.map(({ name }) => name);
+  const unknown = [...new Set(excluded)].filter((name) => !names.includes(name));
+  if (unknown.length > 0) throw unknownCheck(unknown, names);
+  const isExcluded = ({ name }: Check): boolean => excluded.includes(name);
+  return {
+    ready: report.checks.every((check) => check.ok || isExcluded(check)),
+    checks: report.checks.map((check) => (isExcluded(check) ? { ...check, excluded: true } : check)),
+  };
+}
+
+function unknownCheck(unknown: readonly string[], names: readonly string[]): ApiError {
+  const which = unknown.map((name) => JSON.stringify(name)).join(', ');
+  const message = `No readiness check is named ${which}. The checks are ${names.join(', ')}.`;
+  return new ApiError('invalid_query', `no readiness check is named ${which}`, [
+    { pointer: '?exclude', code: 'invalid_parameter', message },
+  ]);
 }
 
 function prefersText(accept: string | undefined): boolean {
   return accept !== undefined && /\btext\/plain\b/.test(accept) && !/\bapplication\/json\b/.test(accept);
 }
 
-function asText({ ready, checks }: ReadinessReport): string {
+function asText({ ready, checks }: ShownReport): string {
   return [...checks.map(line), ready ? 'ready' : 'not ready', ''].join('\n');
 }
 
-function line({ name, ok, state, detail }: Check): string {
-  return ok ? `[+]${name} ok` : `[-]${name} failed: ${state}${detail === '' ? '' : `: ${detail}`}`;
+function line({ name, ok, state, detail, excluded }: ShownCheck): string {
+  const which = excluded ? `${name} excluded:` : name;
+  return ok ? `[+]${which} ok` : `[-]${which} failed: ${state}${detail === '' ? '' : `: ${detail}`}`;
 }

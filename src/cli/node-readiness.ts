@@ -7,27 +7,41 @@ import { parseReply } from './remote.js';
 const readinessSchema = z.object({
   ready: z.boolean(),
   checks: z.array(
-    z.object({ name: z.string(), ok: z.boolean(), state: z.string(), detail: z.string(), since: z.string() }),
+    z.object({
+      name: z.string(),
+      ok: z.boolean(),
+      state: z.string(),
+      detail: z.string(),
+      since: z.string(),
+      excluded: z.literal(true).optional(),
+    }),
   ),
 });
 export type Readiness = z.infer<typeof readinessSchema>;
 
 const POLL_MS = 250;
 
-export async function readReadiness(client: Client): Promise<Readiness> {
-  return parseReply(readinessSchema, await client.request('/ready', { accept: [503] }));
+/** Reads the readiness report. `excluded`: names of checks, separated by commas, that `ready` must ignore. */
+export async function readReadiness(client: Client, excluded?: string): Promise<Readiness> {
+  const query = excluded === undefined ? '' : `?exclude=${encodeURIComponent(excluded)}`;
+  return parseReply(readinessSchema, await client.request(`/ready${query}`, { accept: [503] }));
 }
 
 /**
  * Requests readiness reports until the node is ready, `timeoutMs` has passed or `signal` aborts. Returns the
  * last report. Throws if the node does not respond by then, or refuses the request.
  */
-export async function waitUntilReady(client: Client, timeoutMs: number, signal: AbortSignal): Promise<Readiness> {
+export async function waitUntilReady(
+  client: Client,
+  timeoutMs: number,
+  signal: AbortSignal,
+  excluded?: string,
+): Promise<Readiness> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
     const isLast = performance.now() + POLL_MS >= deadline || signal.aborted;
     try {
-      const report = await readReadiness(client);
+      const report = await readReadiness(client, excluded);
       if (report.ready || isLast) return report;
     } catch (error) {
       const isFinal = error instanceof RefusedError && error.status < 500;
@@ -37,10 +51,10 @@ export async function waitUntilReady(client: Client, timeoutMs: number, signal: 
   }
 }
 
-/** Returns the failed checks as one line of text. */
+/** Returns the failed checks as one line of text, without the excluded checks. */
 export function failingChecks({ checks }: Readiness): string {
   return checks
-    .filter(({ ok }) => !ok)
+    .filter(({ ok, excluded }) => !ok && !excluded)
     .map(({ name, state, detail }) => `${name} ${state}${detail === '' ? '' : ` (${detail})`}`)
     .join('; ');
 }

@@ -44,12 +44,18 @@ export function addStatusCommand(program: Command, terminal: Terminal, end: End)
     .description('show readiness, the active policy and statistics of a node; exits with 3 while the node is not ready')
     .option('--wait', 'until the node is ready')
     .option('--timeout <duration>', `how long to wait (default: ${DEFAULT_WAIT})`, duration)
-    .action(async (options: Output & { wait?: true; timeout?: number }) => {
+    .option('--exclude <names>', 'readiness checks that do not count, separated by commas')
+    .action(async (options: Output & { wait?: true; timeout?: number; exclude?: string }) => {
       const client = createClient(options, terminal);
       const readiness =
         options.wait === undefined
-          ? await readReadiness(client)
-          : await waitUntilReady(client, options.timeout ?? duration(DEFAULT_WAIT), terminal.interruption());
+          ? await readReadiness(client, options.exclude)
+          : await waitUntilReady(
+              client,
+              options.timeout ?? duration(DEFAULT_WAIT),
+              terminal.interruption(),
+              options.exclude,
+            );
       const stats = parseReply(statsSchema, await client.request('/api/v1/stats'));
       const policy = (await listPolicies(client)).find(({ active }) => active) ?? null;
       const status: Status = { readiness, policy, stats };
@@ -60,7 +66,7 @@ export function addStatusCommand(program: Command, terminal: Terminal, end: End)
 
 function text({ readiness, policy, stats }: Status, style: Style): string {
   const { ready, checks } = readiness;
-  const failing = checks.filter(({ ok }) => !ok).length;
+  const failing = checks.filter(({ ok, excluded }) => !ok && !excluded).length;
   const { dataplane, dns, tls, http } = stats;
   const dropped = Object.values(dataplane.drops).reduce((sum, count) => sum + count, 0);
   const facts = [
@@ -77,8 +83,8 @@ function text({ readiness, policy, stats }: Status, style: Style): string {
     ['http', `${verdicts(http)}  responses denied ${http.responses_deny}`],
     ['fullest', fullest(dataplane.maps)],
   ];
-  const rows = checks.map(({ name, ok, state, since, detail }) => [
-    ok ? style.good('ok') : style.bad('FAILS'),
+  const rows = checks.map(({ name, ok, state, since, detail, excluded }) => [
+    ok ? style.good('ok') : excluded ? style.warn('excluded') : style.bad('FAILS'),
     name,
     state,
     relativeTime(since),

@@ -42,15 +42,62 @@ describe('readiness route', () => {
     ]);
   });
 
-  test('ignores readiness checks that the query excludes, and refuses a query that excludes an unknown readiness check', async () => {
+  test.each([
+    'exclude=dns_allowlist,cluster',
+    'exclude=cluster&exclude=dns_allowlist',
+    'exclude=dns_allowlist&exclude=cluster,cluster',
+  ])(
+    'with ?%s computes `ready` and the status without the named checks, and marks them in the response',
+    async (query) => {
+      const node = fakeManagement();
+      const cluster = { name: 'cluster', ok: false, state: 'lost', detail: '', since: SINCE };
+      node.reads.readiness = { ready: false, checks: [...FAILING.checks, cluster] };
+      const { ask } = await rig({}, node);
+      const answer = await ask('GET', `/ready?${query}`, { token: null });
+      expect([answer.statusCode, answer.json()]).toEqual([
+        200,
+        {
+          ready: true,
+          checks: [FAILING.checks[0], { ...FAILING.checks[1], excluded: true }, { ...cluster, excluded: true }],
+        },
+      ]);
+    },
+  );
+
+  test('stays not ready while a check fails that the query does not exclude', async () => {
     const { ask } = await failing();
-    const answer = await ask('GET', '/ready?exclude=dns_allowlist');
-    expect([answer.statusCode, answer.json()]).toEqual([200, { ready: true, checks: [FAILING.checks[0]] }]);
-    expect((await ask('GET', '/ready?exclude=dns_allowlist&exclude=dataplane_running')).json()).toEqual({
-      ready: true,
-      checks: [],
-    });
-    expect((await ask('GET', '/ready?exclude=dns')).json().problems[0].pointer).toBe('?exclude');
+    const answer = await ask('GET', '/ready?exclude=dataplane_running');
+    expect([answer.statusCode, answer.json()]).toEqual([
+      503,
+      { ready: false, checks: [{ ...FAILING.checks[0], excluded: true }, FAILING.checks[1]] },
+    ]);
+  });
+
+  test('marks the excluded checks in plain text', async () => {
+    const { ask } = await failing();
+    const answer = await ask('GET', '/ready?verbose&exclude=dns_allowlist,dataplane_running');
+    expect([answer.statusCode, answer.body]).toEqual([
+      200,
+      '[+]dataplane_running excluded: ok\n[-]dns_allowlist excluded: failed: needed_but_absent: a rule names a host\nready\n',
+    ]);
+  });
+
+  test('refuses a query that excludes an unknown check, and lists the names of the checks', async () => {
+    const { ask } = await failing();
+    const answer = await ask('GET', '/ready?exclude=dns,dns_allowlist,');
+    expect([answer.statusCode, answer.json()]).toEqual([
+      400,
+      expect.objectContaining({
+        type: expect.stringMatching(/invalid_query$/) as string,
+        problems: [
+          {
+            pointer: '?exclude',
+            code: 'invalid_parameter',
+            message: 'No readiness check is named "dns", "". The checks are dataplane_running, dns_allowlist.',
+          },
+        ],
+      }),
+    ]);
   });
 });
 

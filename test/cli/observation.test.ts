@@ -235,6 +235,18 @@ ok  policy_ready  active  2 h ago  generation 7
     expect([json.code, JSON.parse(json.out)]).toEqual([3, { readiness: unready.body, policy: record, stats }]);
   });
 
+  it('with --exclude sends the names of the checks to the node, and shows an excluded check that fails', async () => {
+    const answer = ok({ ready: true, checks: [check, { ...failing, excluded: true }] });
+    const { url, asked } = await serverThatAnswers(answer, ok(stats), ok({ items: [record] }));
+    const { code, out } = await run(['status', '--exclude', 'dns_allowlist,cluster', '--server', url], TOKEN);
+    expect([code, asked[0]?.path, out.split('\n')[0]]).toEqual([
+      0,
+      '/ready?exclude=dns_allowlist%2Ccluster',
+      'node        ready',
+    ]);
+    expect(out).toContain('\nexcluded  dns_allowlist  needed_but_absent  2 h ago  a rule names a host\n');
+  });
+
   it('with --wait repeats the readiness request until the node responds and is ready', async () => {
     const { url, asked } = await serverThatAnswers(
       { status: 502, body: '' },
