@@ -286,8 +286,20 @@ const cluster = z
       endpoints: z
         .array(url('A URL.'))
         .min(1, 'must have at least one URL')
-        .meta({ description: 'The members of etcd.', form: 'list of URLs' }),
-      tls: mutualTls('members of etcd').nullable().prefault(null).meta({ description: 'Mutual TLS towards etcd.' }),
+        .meta({ description: 'The members of etcd. All URLs are `https`, or all are `http`.', form: 'list of URLs' }),
+      tls: mutualTls('members of etcd')
+        .nullable()
+        .prefault(null)
+        .meta({ description: 'Mutual TLS towards etcd. Required for `https`, not allowed for `http`.' }),
+      user: text('A name.').nullable().prefault(null).meta({
+        description:
+          'Name with which the node logs in to etcd. Requires `password_file`. Without it, the node does not log in; etcd can take the name from the client certificate.',
+        form: 'text or `null`',
+      }),
+      password_file: path('A file.').nullable().prefault(null).meta({
+        description: 'File with the password of `user`. Requires `user`.',
+        form: 'path or `null`',
+      }),
     }),
     peer: z.strictObject({
       listen: listenAddress('Address on which other nodes reach this node.'),

@@ -105,7 +105,12 @@ type ServicePlaneConfig = {
 };
 
 type ClusterConfig = {
-  readonly etcd: { readonly endpoints: readonly string[]; readonly tls: MutualTlsFiles | null };
+  readonly etcd: {
+    readonly endpoints: readonly string[];
+    readonly tls: MutualTlsFiles | null;
+    /** The user with which the node logs in; null if it does not log in with a password. */
+    readonly user: { readonly name: string; readonly passwordFile: string } | null;
+  };
   readonly peer: { readonly listen: ListenAddress; readonly advertise: ListenAddress; readonly tls: MutualTlsFiles };
   readonly prefix: string;
   readonly sealKeyFile: string | null;
@@ -177,7 +182,12 @@ export function configOf(parsed: ParsedConfig): Config {
     cluster:
       cluster === undefined
         ? null
-        : { etcd: cluster.etcd, peer: cluster.peer, prefix: cluster.prefix, sealKeyFile: cluster.seal_key_file },
+        : {
+            etcd: etcdOf(cluster.etcd),
+            peer: cluster.peer,
+            prefix: cluster.prefix,
+            sealKeyFile: cluster.seal_key_file,
+          },
   });
 }
 
@@ -189,6 +199,15 @@ function findingsOf({ retention, max_entries, file, webhook }: ParsedConfig['fin
     webhook:
       webhook === null ? null : { url: webhook.url, secretFile: webhook.secret_file, timeoutMs: webhook.timeout },
   };
+}
+
+function etcdOf({
+  endpoints,
+  tls,
+  user,
+  password_file: passwordFile,
+}: NonNullable<ParsedConfig['cluster']>['etcd']): ClusterConfig['etcd'] {
+  return { endpoints, tls, user: user === null || passwordFile === null ? null : { name: user, passwordFile } };
 }
 
 function timeoutsOf(idle: NonNullable<ParsedConfig['dataplane']>['timeouts']): FlowTimeouts {

@@ -76,6 +76,8 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'cluster.etcd.tls.ca': true,
   'cluster.etcd.tls.cert': true,
   'cluster.etcd.tls.key': true,
+  'cluster.etcd.user': true,
+  'cluster.etcd.password_file': true,
   'cluster.peer.listen': true,
   'cluster.peer.advertise': true,
   'cluster.peer.tls.ca': true,

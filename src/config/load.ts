@@ -46,7 +46,12 @@ export function parseConfig(yaml: string, name: string, environment: Environment
   }
   const config = configOf(parsed.data);
   const missing = missingFiles(config, source);
-  problems.push(...contradictions(config, source), ...missing, ...notPinnable(config, source));
+  problems.push(
+    ...contradictions(config, source),
+    ...etcdContradictions(parsed.data, source),
+    ...missing,
+    ...notPinnable(config, source),
+  );
   if (missing.length === 0) problems.push(...unusableFiles(config, source));
   if (problems.length > 0) throw new ConfigError(problems);
   return { config, disclosed: disclose(source, parsed.data) };
@@ -90,6 +95,29 @@ function contradictions({ api, dns }: Config, source: Source): ConfigProblem[] {
     problems.push(problem('invalid_value', ['dns', 'min_grant'], 'must not be longer than dns.max_grant', source));
   }
   return problems;
+}
+
+function etcdContradictions({ cluster }: z.output<typeof configSchema>, source: Source): ConfigProblem[] {
+  if (cluster === undefined) return [];
+  const { endpoints, tls, user, password_file: passwordFile } = cluster.etcd;
+  const isEncrypted = endpoints.map((endpoint) => /^https:/i.test(endpoint));
+  const refused = (name: keyof typeof cluster.etcd, message: string): ConfigProblem[] => [
+    problem('invalid_value', ['cluster', 'etcd', name], message, source),
+  ];
+  const ofTls = (): ConfigProblem[] => {
+    if (new Set(isEncrypted).size > 1) return refused('endpoints', 'must be all https or all http');
+    if (isEncrypted[0] && tls === null) return refused('endpoints', 'must not be https without cluster.etcd.tls');
+    if (!isEncrypted[0] && tls !== null) return refused('tls', 'must not be given if cluster.etcd.endpoints are http');
+    return [];
+  };
+  const ofUser = (): ConfigProblem[] => {
+    if (user !== null && passwordFile === null)
+      return refused('user', 'must not be given without cluster.etcd.password_file');
+    if (user === null && passwordFile !== null)
+      return refused('password_file', 'must not be given without cluster.etcd.user');
+    return [];
+  };
+  return [...ofTls(), ...ofUser()];
 }
 
 const BPF_FILE_SYSTEM = 0xcafe_4a11;
@@ -146,6 +174,7 @@ function missingFiles({ api, findings, servicePlane, cluster }: Config, source: 
     ['cluster.etcd.tls.ca', cluster?.etcd.tls?.ca],
     ['cluster.etcd.tls.cert', cluster?.etcd.tls?.cert],
     ['cluster.etcd.tls.key', cluster?.etcd.tls?.key],
+    ['cluster.etcd.password_file', cluster?.etcd.user?.passwordFile],
     ['cluster.peer.tls.ca', cluster?.peer.tls.ca],
     ['cluster.peer.tls.cert', cluster?.peer.tls.cert],
     ['cluster.peer.tls.key', cluster?.peer.tls.key],

@@ -49,3 +49,29 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], rebind_allow: [*id
     undefined,
   ]);
 });
+
+test('the disclosed configuration shows the user of etcd and the path of the password file, but not the password', () => {
+  const folder = temporaryFolder();
+  const [file, password, pem] = ['weir.yaml', 'password', 'any.pem'].map((name) => join(folder, name)) as [
+    string,
+    string,
+    string,
+  ];
+  writeFileSync(password, 'planted-password');
+  writeFileSync(pem, '');
+  writeFileSync(
+    file,
+    `
+version: 1
+cluster:
+  etcd: { endpoints: ["http://10.0.0.1:2379"], user: weir, password_file: ${password} }
+  peer: { listen: 0.0.0.0:7946, advertise: a:7946, tls: { ca: ${pem}, cert: ${pem}, key: ${pem} } }
+`,
+  );
+  const { config, disclosed } = readConfig(file, {});
+  expect(JSON.stringify([config, disclosed])).not.toContain('planted-password');
+  expect([disclosed['cluster.etcd.user'], disclosed['cluster.etcd.password_file']]).toEqual([
+    { from: 'file', value: 'weir' },
+    { from: 'file', value: password },
+  ]);
+});

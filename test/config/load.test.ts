@@ -124,7 +124,11 @@ findings:
 wiretap: { replay: 1m }
 service_plane: { listen: 127.0.0.1:15001, upstream_ca: ${pem}, denied_http: 403 }
 cluster:
-  etcd: { endpoints: ["https://10.0.0.1:2379"], tls: { ca: ${pem}, cert: ${pem}, key: ${pem} } }
+  etcd:
+    endpoints: ["https://10.0.0.1:2379"]
+    tls: { ca: ${pem}, cert: ${pem}, key: ${pem} }
+    user: weir
+    password_file: ${pem}
   peer: { listen: 0.0.0.0:7946, advertise: node-a.local:7946, tls: { ca: ${pem}, cert: ${pem}, key: ${pem} } }
   prefix: /other
   seal_key_file: ${pem}
@@ -190,7 +194,11 @@ cluster:
         deniedHttp: '403',
       },
       cluster: {
-        etcd: { endpoints: ['https://10.0.0.1:2379'], tls: { ca: pem, cert: pem, key: pem } },
+        etcd: {
+          endpoints: ['https://10.0.0.1:2379'],
+          tls: { ca: pem, cert: pem, key: pem },
+          user: { name: 'weir', passwordFile: pem },
+        },
         peer: {
           listen: { host: '0.0.0.0', port: 7946 },
           advertise: { host: 'node-a.local', port: 7946 },
@@ -386,6 +394,54 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
       'file_missing weir.yaml:2:21: api.tls.cert: /no/cert.pem: no such file or directory',
       'file_missing weir.yaml:2:40: api.tls.key: /no/key.pem: no such file or directory',
     ]);
+  });
+
+  describe('of a cluster', () => {
+    const pem = new URL('../../package.json', import.meta.url).pathname;
+    const mutual = `{ ca: ${pem}, cert: ${pem}, key: ${pem} }`;
+    const cluster = (...etcd: readonly string[]): string =>
+      ['version: 1', 'cluster:', `  peer: { listen: 0.0.0.0:1, advertise: a:1, tls: ${mutual} }`, '  etcd:', ...etcd]
+        .map((line, at) => (at < 4 ? line : `    ${line}`))
+        .join('\n');
+
+    it('has no user and no TLS towards etcd by default', () => {
+      expect(parse(cluster('endpoints: ["http://10.0.0.1:2379"]')).cluster?.etcd).toEqual({
+        endpoints: ['http://10.0.0.1:2379'],
+        tls: null,
+        user: null,
+      });
+    });
+
+    it('is refused if only one of `user` and `password_file` of etcd is given, or if the password file is missing', () => {
+      const at = (...lines: readonly string[]) => problemsOf(cluster('endpoints: ["http://a:2379"]', ...lines));
+      expect(at('user: weir')).toEqual([
+        'invalid_value weir.yaml:6:11: cluster.etcd.user: must not be given without cluster.etcd.password_file',
+      ]);
+      expect(at(`password_file: ${pem}`)).toEqual([
+        'invalid_value weir.yaml:6:20: cluster.etcd.password_file: must not be given without cluster.etcd.user',
+      ]);
+      expect(at('user: weir', 'password_file: /no/password')).toEqual([
+        'file_missing weir.yaml:7:20: cluster.etcd.password_file: /no/password: no such file or directory',
+      ]);
+      expect(at('user: ""', 'password_file: ""')).toEqual([
+        'invalid_value weir.yaml:6:11: cluster.etcd.user: must not be empty',
+        'invalid_value weir.yaml:7:20: cluster.etcd.password_file: must not be empty',
+      ]);
+    });
+
+    it('is refused if the endpoints of etcd mix http and https, or contradict `tls`', () => {
+      const at = (...lines: readonly string[]) => problemsOf(cluster(...lines));
+      expect(at('endpoints: ["https://a:2379", "http://b:2379"]', `tls: ${mutual}`)).toEqual([
+        'invalid_value weir.yaml:5:5: cluster.etcd.endpoints: must be all https or all http',
+      ]);
+      expect(at('endpoints: ["HTTPS://a:2379", "https://b:2379"]')).toEqual([
+        'invalid_value weir.yaml:5:5: cluster.etcd.endpoints: must not be https without cluster.etcd.tls',
+      ]);
+      expect(at('endpoints: ["http://a:2379"]', `tls: ${mutual}`)).toEqual([
+        'invalid_value weir.yaml:6:5: cluster.etcd.tls: must not be given if cluster.etcd.endpoints are http',
+      ]);
+      expect(at('endpoints: ["https://a:2379", "HTTPS://b:2379"]', `tls: ${mutual}`)).toEqual([]);
+    });
   });
 
   it('is refused if the API certificate or key is not PEM, or if the key does not match the certificate', () => {
