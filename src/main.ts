@@ -382,6 +382,7 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
     findings: { nodeId: config.node.id, query: (query) => observer.findings(query).catch(unread) },
     record: (event) => observer.record(auditDelta(event, Date.now())),
     readiness,
+    inForceSince: () => system.inForceSince(),
     stats,
     metrics,
     debug: system.debug,

@@ -40,6 +40,12 @@ export type DataplaneContext = DataplaneInput & {
   readonly desired: Desired | null;
   readonly inForce: { readonly generation: number; readonly epoch: number } | null;
   /**
+   * Unix time in milliseconds since when the kernel enforces the generation in force. It stays here when the
+   * datapath is lost, because the kernel continues to enforce. Null if nothing is in force, or if the time is
+   * not known.
+   */
+  readonly inForceSinceMs: number | null;
+  /**
    * The generation of the policy that this process found in force in the kernel; 0 if no policy was in
    * force.
    */
@@ -66,6 +72,12 @@ type DataplaneEvent =
    */
   | { readonly type: 'datapath.lost'; readonly reason: string };
 
+/**
+ * The policy that `open` found in force in the kernel. `generation` is 0 if none is in force. `sinceMs` is
+ * null if none is in force, or if the time is not known.
+ */
+export type Adopted = { readonly generation: number; readonly sinceMs: number | null };
+
 const MAX_ATTEMPTS = 5;
 const part = 'dataplane_running';
 
@@ -79,8 +91,8 @@ const dataplane = setup({
   },
   actors: {
     probe: fromPromise<readonly Missing[]>(notProvided('probe')),
-    /** Opens the datapath. Resolves with the generation of the policy in force in the kernel. */
-    open: fromPromise<{ generation: number }>(notProvided('open')),
+    /** Opens the datapath. Resolves with the generation and the time of the policy in force in the kernel. */
+    open: fromPromise<Adopted>(notProvided('open')),
     attach: fromPromise<Attached>(notProvided('attach')),
     watch: fromCallback<EventObject>(notProvided('watch')),
     close: fromPromise<void>(notProvided('close')),
@@ -102,11 +114,16 @@ const dataplane = setup({
       flipRequest,
     })),
     noteInForce: assign((_, { output }: { output: SwapOutput }) =>
-      output.kind === 'flipped' ? { inForce: { generation: output.generation, epoch: output.epoch } } : {},
+      output.kind === 'flipped'
+        ? { inForce: { generation: output.generation, epoch: output.epoch }, inForceSinceMs: output.sinceMs }
+        : {},
     ),
     forgetFlipRequest: assign({ flipRequest: null }),
     giveUpDesired: assign({ desired: null }),
-    noteAdopted: assign((_, params: { generation: number }) => ({ adopted: params.generation })),
+    noteAdopted: assign((_, { generation, sinceMs }: Adopted) => ({
+      adopted: generation,
+      inForceSinceMs: sinceMs,
+    })),
     loseDatapath: assign({ inForce: null, notices: {} }),
     noteRefusals: assign((_, { change }: { change: DatapathChange }) => ({
       notices: change.type === 'refusals_changed' ? refusalNotices(change.refusing) : {},
@@ -209,6 +226,7 @@ const enforcing = ({ context: { inForce } }: InContext): Published => ({
 const attached = ({ context: { desired } }: InContext): Published => ({
   message: desired === null ? { type: 'dataplane.attached' } : null,
 });
+const adopted = ({ generation }: Adopted): Published => ({ message: { type: 'dataplane.adopted', generation } });
 const lost = ({ context }: InContext): Published => ({
   message: { type: 'dataplane.lost', reason: context.trouble[part] ?? '' },
 });
@@ -315,6 +333,7 @@ export const dataplaneChart = dataplane.createMachine({
     ...input,
     desired: null,
     inForce: null,
+    inForceSinceMs: null,
     adopted: 0,
     flipRequest: null,
     attempts: 0,
@@ -396,7 +415,7 @@ export const dataplaneChart = dataplane.createMachine({
           target: 'attaching',
           actions: [
             { type: 'noteAdopted', params: ({ event }) => event.output },
-            { type: 'publish', params: ({ event }) => ({ message: { type: 'dataplane.adopted', ...event.output } }) },
+            { type: 'publish', params: ({ event }) => adopted(event.output) },
           ],
         },
         onError: failing,

@@ -1,5 +1,6 @@
 import { assign, fromPromise, sendParent, setup } from 'xstate';
 import type { Message, RequestMessage } from '#bus/bus-messages.js';
+import type { Flipped } from '#contracts/datapath.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, SampleOrPromise } from '#contracts/proof-types.js';
 import { codeOf, notProvided, sentenceOf } from './failure.js';
@@ -17,7 +18,7 @@ export type SwapInput = {
   readonly stageRequest: string | null;
 };
 export type SwapOutput =
-  | { readonly kind: 'flipped'; readonly generation: number; readonly epoch: number }
+  | ({ readonly kind: 'flipped'; readonly generation: number } & Flipped)
   | { readonly kind: 'unstaged' }
   /**
    * `refused`: staging or the proof failed, and the former policy stays in force. `lost`: a flip or unstage
@@ -69,7 +70,7 @@ const swap = setup({
      * Rejects with the code `proof_failed` if a verdict differs.
      */
     prove: fromPromise<Proof, Desired>(notProvided('prove')),
-    flip: fromPromise<{ epoch: number }>(notProvided('flip')),
+    flip: fromPromise<Flipped>(notProvided('flip')),
     unstage: fromPromise<void>(notProvided('unstage')),
   },
   actions: {
@@ -89,8 +90,8 @@ const swap = setup({
     noteUnstage: assign((_, params: { id: string }) => ({ stageRequest: null, unstageRequest: params.id })),
     noteSuperseded: assign({ isSuperseded: true }),
     forgetStageRequest: assign({ stageRequest: null }),
-    noteFlipped: assign(({ context }, { epoch }: { epoch: number }) => ({
-      output: { kind: 'flipped' as const, generation: context.target.generation, epoch },
+    noteFlipped: assign(({ context }, { epoch, sinceMs }: Flipped) => ({
+      output: { kind: 'flipped' as const, generation: context.target.generation, epoch, sinceMs },
     })),
     noteRefused: assign((_, { failure }: { failure: unknown }) => ({ output: { kind: 'refused' as const, failure } })),
     noteLost: assign((_, { failure }: { failure: unknown }) => ({ output: { kind: 'lost' as const, failure } })),

@@ -6,7 +6,7 @@ import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
 import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
-import { dataplaneChart } from '#statecharts/dataplane.chart.js';
+import { type Adopted, dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { type Attached, interfacesChart } from '#statecharts/interfaces.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { type Desired, swapChart } from '#statecharts/swap.chart.js';
@@ -51,14 +51,14 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
       interfaces: interfacesChart.provide({ actors: { attach } }),
       swap: swapChart.provide({ actions: { publish }, actors: swapActors(datapath) }),
       probe: fromPromise(() => datapath().probe()),
-      open: fromPromise<{ generation: number }>(async () => {
+      open: fromPromise<Adopted>(async () => {
         const { inForce } = await datapath()
           .open()
           .catch((failure: unknown) => {
             ports?.openFailed?.(failure);
             throw failure;
           });
-        return { generation: inForce?.generation ?? 0 };
+        return { generation: inForce?.generation ?? 0, sinceMs: inForce?.sinceMs ?? null };
       }),
       watch: fromCallback<EventObject>(({ sendBack }) =>
         datapath().watch((change) => {

@@ -32,6 +32,7 @@ import { lookupsOver, type NodeLookups } from '#requests/node-lookups.js';
 import { describePolicy, type PolicyDescription } from '#requests/policy-description.js';
 import { readGroup } from '#requests/read-group.js';
 import { type ServicePlaneState, servicePlaneStateOver } from '#requests/service-plane-state.js';
+import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
 import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext } from '#statecharts/policy.chart.js';
@@ -126,6 +127,11 @@ export type System = {
   };
   readonly integrations: Integrations;
   readiness(): ReadinessReport;
+  /**
+   * Returns the time since when the kernel enforces the generation in force, also if an earlier process put
+   * it in force: ISO 8601, UTC. Null if nothing is in force, or if the time is not known.
+   */
+  inForceSince(): string | null;
   /** Returns the counters of the datapath; null while the datapath is not open. */
   datapathStats(): Promise<DatapathStats | null>;
   /**
@@ -331,6 +337,10 @@ export function createSystem(ports: SystemPorts): System {
     readiness: () => {
       const seen = view();
       return reportOf(conditionsOf(seen), supervisedPartsOf(seen), (name) => times.since(name));
+    },
+    inForceSince: () => {
+      const sinceMs = (snapshotOf('dataplane')?.context as DataplaneContext | undefined)?.inForceSinceMs ?? null;
+      return sinceMs === null ? null : new Date(sinceMs).toISOString();
     },
     datapathStats: async () => (dataplane !== null && isEngaged() ? dataplane.datapath.stats() : null),
     traffic,

@@ -80,6 +80,11 @@ export type Management = {
   /** Records an API event as a finding. Returns immediately and never throws. */
   record(event: AuditEvent): void;
   readiness(): ReadinessReport;
+  /**
+   * Returns the time since when the kernel enforces the generation in force: ISO 8601, UTC. Null if nothing
+   * is in force, or if the time is not known.
+   */
+  inForceSince(): string | null;
   stats(): Promise<NodeStats>;
   readonly metrics: Metrics;
   readonly debug: Statecharts;

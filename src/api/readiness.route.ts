@@ -23,6 +23,11 @@ const CheckSchema = z
 const ReadinessSchema = z
   .object({
     ready: z.boolean().describe('Whether every check passes, apart from the excluded checks.'),
+    in_force_since: instant
+      .nullable()
+      .describe(
+        'The time since when the kernel enforces the generation in force. A restart of the node does not change it. Null if nothing is in force, if the node has not opened the datapath yet, or if an earlier build of Weir activated the generation.',
+      ),
     checks: z.array(CheckSchema),
   })
   .meta({ id: 'Readiness', description: 'All readiness checks, in a fixed order.' });
@@ -66,7 +71,11 @@ export const readinessResource: Resource = (api, management) => {
       reply.code(report.ready ? 200 : 503);
       if (verbose || prefersText(request.headers.accept))
         return reply.type('text/plain; charset=utf-8').send(asText(report));
-      return reply.type('application/json; charset=utf-8').send({ ready: report.ready, checks: [...report.checks] });
+      return reply.type('application/json; charset=utf-8').send({
+        ready: report.ready,
+        in_force_since: management.inForceSince(),
+        checks: [...report.checks],
+      });
     },
   );
 };

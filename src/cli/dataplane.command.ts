@@ -93,6 +93,7 @@ function text(status: DataplaneStatus): string {
         ? 'nothing'
         : `generation ${inForce.generation}, epoch ${inForce.epoch}, layout ${inForce.layout}, image ${inForce.imageSha256.slice(0, 12)}`,
     ],
+    ...(inForce?.since == null ? [] : [['since', inForce.since] as [string, string]]),
     ['guard', guardStands === null ? 'not known without --config' : guardStands ? 'stands' : 'MISSING or changed'],
     ...(forwarding === null ? [] : [['forwarding', `${forwarding.way}: ${forwarding.reason}`] as [string, string]]),
     ...(sweep === null

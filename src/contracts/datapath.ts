@@ -48,7 +48,7 @@ export type Datapath = {
    * Puts the staged program in force by one store to the map `active`. Resolves after the store; the RCU
    * grace period continues in the background.
    */
-  flip(): Promise<{ readonly epoch: number }>;
+  flip(): Promise<Flipped>;
   /** Discards the program in the staged slot. */
   unstage(): Promise<void>;
   /**
@@ -132,11 +132,21 @@ export type Missing = { readonly what: string; readonly sentence: string };
 export type Adoption = {
   readonly adopted: boolean;
   /**
-   * Generation and SHA-256 (hex) of the program in force. Null if no datapath was adopted, or if no program
-   * was ever put in force in the adopted datapath.
+   * Generation, time and SHA-256 (hex) of the program in force. Null if no datapath was adopted, or if no
+   * program was ever put in force in the adopted datapath.
    */
-  readonly inForce: { readonly generation: number; readonly imageSha256: string } | null;
+  readonly inForce: (Enforced & { readonly imageSha256: string }) | null;
 };
+/**
+ * The generation in force, and the Unix time in milliseconds since when the kernel enforces it. The time is
+ * null if the build that activated the generation did not record it.
+ */
+export type Enforced = { readonly generation: number; readonly sinceMs: number | null };
+/**
+ * The result of a flip. `sinceMs`: Unix time in milliseconds since when the kernel enforces the generation.
+ * It is earlier than the flip if the generation was already in force.
+ */
+export type Flipped = { readonly epoch: number; readonly sinceMs: number };
 export type Attachment = {
   readonly interface: string;
   readonly ifindex: number;

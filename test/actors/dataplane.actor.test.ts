@@ -2,12 +2,14 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { withoutInterface } from '#actors/dataplane.actor.js';
 import { ProofFailed } from '#contracts/datapath.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { fakeDatapath } from './fake-datapath.js';
+import { FLIPPED_AT, fakeDatapath } from './fake-datapath.js';
 import { singleton, startSystem, stopSystems } from './running-system.js';
 
 afterEach(stopSystems);
 
 const refusedAs = (code: string) => expect.objectContaining({ kind: 'refused', code });
+
+const ADOPTED_SINCE = Date.UTC(2025, 11, 31);
 
 const PING = {
   source: 1,
@@ -37,7 +39,7 @@ describe('dataplane actor', () => {
 
   test('keeps the program of an earlier process in force if the generation of the program is newer than the data folder, until a policy is activated', async () => {
     const datapath = fakeDatapath();
-    datapath.left = { generation: 7, imageSha256: '' };
+    datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     const { until, system, stateOf } = await startSystem({ datapath });
     await until('policy_ready', 'backing_off');
     expect(datapath.log).toEqual(['open', 'attach']);
@@ -63,9 +65,22 @@ describe('dataplane actor', () => {
     expect(stateOf('dataplane_running')).toBe('enforcing');
   });
 
+  test('states since when the kernel enforces: of the adopted program first, and of its own program after the flip', async () => {
+    const datapath = fakeDatapath();
+    datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
+    const { until, system } = await startSystem({ datapath });
+    expect(system.inForceSince()).toBe(null);
+    await until('policy_ready', 'backing_off');
+    expect(system.inForceSince()).toBe('2025-12-31T00:00:00.000Z');
+    await system.policies.write(singleton('lan'));
+    expect(system.inForceSince()).toBe(new Date(FLIPPED_AT).toISOString());
+    datapath.tell({ type: 'worker_died', reason: 'SIGSEGV' });
+    expect(system.inForceSince()).toBe(new Date(FLIPPED_AT).toISOString());
+  });
+
   test('keeps the program of an earlier process in force if the proof of a newly written policy fails', async () => {
     const datapath = fakeDatapath();
-    datapath.left = { generation: 7, imageSha256: '' };
+    datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     datapath.on.prove = () => {
       throw new ProofFailed({ packet: PING, expected: verdictWord(0, 'deny', false), found: 0 });
     };

@@ -35,6 +35,9 @@ export type FakeDatapath = Datapath & {
 };
 type Hook = (() => Promise<void> | void) | undefined;
 
+/** The time that every flip of the fake returns: Unix time in milliseconds. */
+export const FLIPPED_AT = Date.UTC(2026, 0, 2);
+
 export function fakeDatapath(): FakeDatapath {
   const listeners = new Set<(change: DatapathChange) => void>();
   let staged: number | null = null;
@@ -85,7 +88,7 @@ export function fakeDatapath(): FakeDatapath {
       await fake.on.flip?.();
       inForce = staged;
       epoch++;
-      return { epoch };
+      return { epoch, sinceMs: FLIPPED_AT };
     },
     unstage: async () => {
       fake.log.push('unstage');

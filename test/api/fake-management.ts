@@ -70,6 +70,7 @@ export type FakeManagement = Management & {
     stored: StoredPolicy | null;
     performanceMode: PerformanceMode;
     readiness: ReadinessReport;
+    inForceSince: string | null;
     hits: Awaited<ReturnType<Traffic['hits']>>;
     flows: Awaited<ReturnType<Traffic['flows']>>;
     /** The arguments of the queries for hits, flows and findings, in order of arrival. */
@@ -93,6 +94,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     stored: STORED,
     performanceMode: { enabled: true, source: null, revision: 0 },
     readiness: READY,
+    inForceSince: SINCE,
     hits: { policy: RECORD, generation: 7, sinceMs: Date.parse(SINCE), items: [], next: null },
     flows: { matched: 0, items: [], next: null },
     asked: [],
@@ -247,6 +249,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       recorded.push(event);
     },
     readiness: () => reads.readiness,
+    inForceSince: () => reads.inForceSince,
     debug: { charts: () => [], actors: () => [], recent: () => [], watch: () => () => {} },
     support: { begin: () => 'closed' },
     stats: async () => STATS,

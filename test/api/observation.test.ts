@@ -20,11 +20,15 @@ describe('readiness route', () => {
   test('returns every readiness check, with status 200 if all checks pass and status 503 if a check fails', async () => {
     const { ask } = await rig();
     const good = await ask('GET', '/ready', { token: null });
-    expect([good.statusCode, good.json(), good.headers['cache-control']]).toEqual([200, READY, 'no-store']);
+    expect([good.statusCode, good.json(), good.headers['cache-control']]).toEqual([
+      200,
+      { ...READY, in_force_since: SINCE },
+      'no-store',
+    ]);
     const bad = await (await failing()).ask('GET', '/ready', { token: null });
     expect([bad.statusCode, bad.json(), bad.headers['content-type']]).toEqual([
       503,
-      FAILING,
+      { ...FAILING, in_force_since: SINCE },
       'application/json; charset=utf-8',
     ]);
   });
@@ -58,18 +62,30 @@ describe('readiness route', () => {
         200,
         {
           ready: true,
+          in_force_since: SINCE,
           checks: [FAILING.checks[0], { ...FAILING.checks[1], excluded: true }, { ...cluster, excluded: true }],
         },
       ]);
     },
   );
 
+  test('has null for the time of the policy in force if nothing is in force', async () => {
+    const node = fakeManagement();
+    node.reads.inForceSince = null;
+    const { ask } = await rig({}, node);
+    expect((await ask('GET', '/ready')).json()).toEqual({ ...READY, in_force_since: null });
+  });
+
   test('stays not ready while a check fails that the query does not exclude', async () => {
     const { ask } = await failing();
     const answer = await ask('GET', '/ready?exclude=dataplane_running');
     expect([answer.statusCode, answer.json()]).toEqual([
       503,
-      { ready: false, checks: [{ ...FAILING.checks[0], excluded: true }, FAILING.checks[1]] },
+      {
+        ready: false,
+        in_force_since: SINCE,
+        checks: [{ ...FAILING.checks[0], excluded: true }, FAILING.checks[1]],
+      },
     ]);
   });
 

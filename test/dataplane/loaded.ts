@@ -173,7 +173,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     flip: () => flipProgram({ ...loaded, trafficStatistics }),
     activate(program: Program, generation = 1): number {
       stageProgram({ ...loaded, trafficStatistics }, program, generation);
-      return flipProgram({ ...loaded, trafficStatistics });
+      return flipProgram({ ...loaded, trafficStatistics }).epoch;
     },
     /** Puts the compiled policy that is already in the idle slot in force. Each call begins a new epoch. */
     switchSlot(): void {

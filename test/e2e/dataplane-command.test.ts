@@ -25,7 +25,7 @@ type Status = {
   readonly hooks: readonly { interface: string; direction: string; by: string; pinPath: string }[];
   readonly unpoliced: readonly string[];
   readonly guardStands: boolean;
-  readonly inForce: { readonly generation: number; readonly epoch: number } | null;
+  readonly inForce: { readonly generation: number; readonly epoch: number; readonly since: string } | null;
   readonly maps: readonly { name: string; entries: number | null; capacity: number; bytes: number }[];
   readonly drops: Readonly<Record<string, { readonly packets: number }>>;
 };
@@ -78,6 +78,20 @@ test('weir dataplane status reports the hooks, the guard and the policy generati
   expect(stdout).toContain(`in force    generation 1, epoch 2, layout ${LAYOUT_VERSION}`);
   await rig.node.restart();
   await rig.node.ready();
+});
+
+test('/ready and weir dataplane status give the same time of the policy in force, also after a restart of the node', async () => {
+  const inForceSince = async () =>
+    ((await rig.node.request('GET', '/ready')).body as { in_force_since: string | null }).in_force_since;
+  const before = (await status()).inForce;
+  expect(before?.since).toMatch(/^20.*Z$/);
+  expect(await inForceSince()).toBe(before?.since);
+  await rig.node.end('SIGTERM');
+  await rig.node.restart();
+  await rig.node.ready();
+  const after = (await status()).inForce;
+  expect(after?.epoch).toBeGreaterThan(before?.epoch ?? Number.NaN);
+  expect([after?.since, await inForceSince()]).toEqual([before?.since, before?.since]);
 });
 
 /**

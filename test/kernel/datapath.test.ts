@@ -1,10 +1,11 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, rmSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { networkNamespace } from '#dataplane/attach/ownership.js';
 import { MAPS } from '#dataplane/loader/bpf-object.js';
+import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
@@ -93,10 +94,10 @@ describe('the datapath of a node between client and server', () => {
     ]);
     expect(await reaches()).toBe(false);
     datapath.stage(allowAll, 1);
-    expect(datapath.flip()).toEqual({ epoch: 1 });
+    expect(datapath.flip().epoch).toBe(1);
     expect(await reaches()).toBe(true);
     datapath.stage(denyAll, 2);
-    expect(datapath.flip()).toEqual({ epoch: 2 });
+    expect(datapath.flip().epoch).toBe(2);
     expect(await reaches()).toBe(false);
     datapath.stage(auditAll, 3);
     datapath.flip();
@@ -157,18 +158,43 @@ describe('the datapath of a node between client and server', () => {
   test('enforces the policy while no process runs, and the next process takes over the policy and the flows', async () => {
     start().attach();
     datapath.stage(allowAll, 7);
-    datapath.flip();
+    const { sinceMs } = datapath.flip();
     expect(await reaches()).toBe(true);
     datapath.close();
     expect(await reaches()).toBe(true);
 
     const second = new LocalDatapath(options());
-    expect(second.open()).toEqual({ adopted: true, inForce: { generation: 7, imageSha256: imageSha256(allowAll) } });
+    expect(second.open()).toEqual({
+      adopted: true,
+      inForce: { generation: 7, imageSha256: imageSha256(allowAll), sinceMs },
+    });
     expect(second.stats().activeFlows).toBe(2);
     second.attach();
     expect(await reaches()).toBe(true);
     expect(second.stats().verdicts.allow.packets).toBe(6n);
     second.close();
+  });
+
+  test('keeps the time since when the kernel enforces a generation until another generation is in force', () => {
+    start().attach();
+    const before = Date.now();
+    datapath.stage(allowAll, 7);
+    const { sinceMs } = datapath.flip();
+    expect(sinceMs).toBeGreaterThanOrEqual(before);
+    expect(sinceMs).toBeLessThanOrEqual(Date.now());
+    datapath.close();
+
+    vi.useFakeTimers({ toFake: ['Date'], now: sinceMs + 60_000 });
+    try {
+      start().attach();
+      datapath.stage(allowAll, 7);
+      expect(datapath.flip()).toEqual({ epoch: 2, sinceMs });
+      expect(dataplaneStatus({ pinPath: topology.pinPath }).inForce?.since).toBe(new Date(sinceMs).toISOString());
+      datapath.stage(allowAll, 8);
+      expect(datapath.flip()).toEqual({ epoch: 3, sinceMs: sinceMs + 60_000 });
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   test('can be opened and detached only by one process at a time', async () => {

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
 import { firstLine, program } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { Flipped } from '#contracts/datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import type { Policy } from '#contracts/policy-model.js';
 import { FLOW_BYTES, readFlow } from '#dataplane/abi/flow.js';
@@ -51,7 +52,7 @@ export type ProbedNode = {
   start(more?: Partial<DatapathOptions>): LocalDatapath;
   datapath(): LocalDatapath;
   /** Stages and proves a policy, and puts the policy in force. */
-  putInForce(policy: Policy, generation: number): { readonly epoch: number };
+  putInForce(policy: Policy, generation: number): Flipped;
   mapSets(): string[];
   startProbes(): Promise<void>;
   endProbes(): Promise<Outcome>;

@@ -63,7 +63,8 @@ describe('the datapath thread', () => {
     expect(await datapath.stage(allowAll, 5)).toEqual({ lines: 3, capacityLines: 1_024 });
     const sample = sampleOf(defaultOnly('allow'));
     expect(await datapath.prove(sample)).toEqual({ classes: 1, checked: 6, complete: true });
-    expect(await datapath.flip()).toEqual({ epoch: 1 });
+    const { epoch, sinceMs } = await datapath.flip();
+    expect(epoch).toBe(1);
     expect(await reaches()).toBe(true);
     await datapath.stage(denyAll, 6);
     const refused = await datapath.prove(sample).catch((failure: unknown) => failure);
@@ -82,7 +83,7 @@ describe('the datapath thread', () => {
     await datapath.close();
     expect(await datapath.open()).toEqual({
       adopted: true,
-      inForce: { generation: 5, imageSha256: imageSha256(allowAll) },
+      inForce: { generation: 5, imageSha256: imageSha256(allowAll), sinceMs },
     });
   });
 
@@ -152,7 +153,7 @@ test('after the process was killed, the BPF programs still enforce the policy, p
   try {
     expect(await datapath.open()).toEqual({
       adopted: true,
-      inForce: { generation: 3, imageSha256: expect.any(String) },
+      inForce: { generation: 3, imageSha256: expect.any(String), sinceMs: expect.any(Number) },
     });
     expect(await datapath.stats()).toEqual(
       expect.objectContaining({ flowsOpened: 1n, flowsClosed: 0n, activeFlows: 1 }),

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { firstLine, program } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
@@ -155,6 +155,22 @@ test.each([
   expect(second.learned()[0]?.expiresAtNs[0]).toBe(learned[0]?.expiresAtNs[0]);
 });
 
+test.each([
+  ['a grown policy table', {}, 4_000],
+  ['a flow table of another size', { flowCapacity: 131_072 }, 0],
+])('a restart with %s keeps the time since when the kernel enforces the generation', (_, more, destinations) => {
+  node.start().attach();
+  const { sinceMs } = node.putInForce(small, 1);
+  node.datapath().close();
+  vi.useFakeTimers({ toFake: ['Date'], now: sinceMs + 60_000 });
+  try {
+    node.start(more).attach();
+    expect(node.putInForce(policyOf(destinations), 1).sinceMs).toBe(sinceMs);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
 test('flows are converted for a build with another layout of struct flow, and back, without packet loss', async () => {
   await startWith(medium);
   for (const objectPath of [variants.shiftedFlows, builtObject]) {
@@ -194,12 +210,12 @@ test('a datapath with map layout 1 (an early build) enforces its policy until th
   const datapath = node.start();
   expect(datapath.open()).toEqual({
     adopted: true,
-    inForce: { generation: 41, imageSha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string },
+    inForce: { generation: 41, imageSha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string, sinceMs: null },
   });
   datapath.attach();
   await traffic(300);
   expect(datapath.stats()).toEqual(expect.objectContaining({ generation: 0, flowsOpened: 0n }));
-  expect(node.putInForce(medium, 42)).toEqual({ epoch: 6 });
+  expect(node.putInForce(medium, 42)).toEqual({ epoch: 6, sinceMs: expect.any(Number) as number });
   await traffic(300);
   expect(datapath.stats().activeFlows).toBeGreaterThan(100);
   expect(new Guard({ interfaces: ['lan0', 'wan0'], markMask: MARK_MASK, reversePath: 'strict' }).stands()).toBe(true);

@@ -185,12 +185,15 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     input,
     events: dataplaneEvents,
     outputs: {
-      open: [{ generation: 0 }, { generation: 2 }],
+      open: [
+        { generation: 0, sinceMs: null },
+        { generation: 2, sinceMs: 5 },
+      ],
       probe: [[], [{ what: 'CAP_BPF', sentence: 'Run as root.' }]],
       attach: ATTACHED,
       swap: [
-        { kind: 'flipped', generation: 1, epoch: 1 },
-        { kind: 'flipped', generation: 2, epoch: 2 },
+        { kind: 'flipped', generation: 1, epoch: 1, sinceMs: 5 },
+        { kind: 'flipped', generation: 2, epoch: 2, sinceMs: 6 },
         { kind: 'refused', failure: new Error('EBUSY') },
         { kind: 'refused', failure: Object.assign(new Error('too large'), { code: 'capacity_exceeded' }) },
         { kind: 'unstaged' },
@@ -239,7 +242,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     outputs: {
       stage: [{ lines: 3 }],
       prove: [{ classes: 1, checked: 2, complete: true }],
-      flip: [{ epoch: 2 }],
+      flip: [{ epoch: 2, sinceMs: 6 }],
     },
     errors: { prove: [new Error('EBUSY'), Object.assign(new Error('a packet'), { code: 'proof_failed' })] },
     key: (({ context }: { context: { isSuperseded: boolean; target: { generation: number } } }) => [

@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto';
-import { CapacityExceeded, type EventsWanted } from '#contracts/datapath.js';
+import { u32At } from '#arrays/read.js';
+import { CapacityExceeded, type Enforced, type EventsWanted, type Flipped } from '#contracts/datapath.js';
 import { EVENTS_WANTED, IMAGE_MAGIC, LAYOUT_VERSION, LINE_BYTES, LINE_WORDS } from '#contracts/datapath-numbers.js';
+import { UNSET } from '#dataplane/image/cache-lines.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
@@ -84,19 +86,27 @@ export class Slots {
   }
 
   /**
-   * Returns the generation, the size in cache lines and the SHA-256 digest of the image in force (a compiled
-   * policy as the BPF programs read it). The digest does not depend on the generation. Returns null if no
-   * image is in force.
+   * Returns the generation in force with its time, the size in cache lines and the SHA-256 digest of the
+   * image in force (a compiled policy as the BPF programs read it). The digest depends neither on the
+   * generation nor on the time. Returns null if no image is in force.
    */
-  inForce(): { readonly generation: number; readonly lines: number; readonly imageSha256: string } | null {
+  inForce(): (Enforced & { readonly lines: number; readonly imageSha256: string }) | null {
     const header = this.#headerInForce();
     if (header === null) return null;
-    const { base, lines, generation } = header;
+    const { base, lines, generation, sinceMs } = header;
     const first = this.#program.words.slice(base * LINE_WORDS, (base + 1) * LINE_WORDS);
     first[HEADER.generationLow] = 0;
     first[HEADER.generationHigh] = 0;
+    // The image of another layout has no time, and other fields in its place.
+    if (first[HEADER.layoutVersion] === LAYOUT_VERSION) first.fill(UNSET, HEADER.sinceLow, HEADER.sinceHigh + 1);
     const rest = this.#program.words.subarray((base + 1) * LINE_WORDS, (base + lines) * LINE_WORDS);
-    return { generation, lines, imageSha256: sha256(first, rest) };
+    return { generation, sinceMs, lines, imageSha256: sha256(first, rest) };
+  }
+
+  /** Returns the generation in force with its time; null if no image is in force. */
+  enforced(): Enforced | null {
+    const header = this.#headerInForce();
+    return header === null ? null : { generation: header.generation, sinceMs: header.sinceMs };
   }
 
   sizeInForce(): { readonly generation: number; readonly lines: number } {
@@ -124,15 +134,25 @@ export class Slots {
     this.#staged = false;
   }
 
-  /** Puts the filled slot in force by one atomic store of the active word. Returns the new epoch. */
-  flip(): number {
+  /**
+   * Puts the filled slot in force by one atomic store of the active word. Returns the new epoch, and the time
+   * since when the kernel enforces the generation. A generation that is already in force, for example after
+   * a restart of the process, keeps its time. `before` is the generation that the kernel enforced until now,
+   * also if it is in force in the predecessor.
+   */
+  flip(before: Enforced | null = this.enforced()): Flipped {
     if (!this.#staged) throw new Error('nothing is staged');
     const epoch = this.nextEpoch;
+    const base = this.idleSlot * this.slotLines;
+    const words = this.#program.words.subarray(base * LINE_WORDS, (base + 1) * LINE_WORDS);
+    const sinceMs = (before?.generation === generationIn(words) ? before.sinceMs : null) ?? Date.now();
+    words[HEADER.sinceLow] = sinceMs % 0x1_0000_0000;
+    words[HEADER.sinceHigh] = Math.floor(sinceMs / 0x1_0000_0000);
     this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
     Atomics.store(this.#active.words, ACTIVE.word, epoch * 2 + this.idleSlot);
     this.#staged = false;
     this.#graceDue = true;
-    return epoch;
+    return { epoch, sinceMs };
   }
 
   /**
@@ -233,16 +253,27 @@ export class Slots {
     return Atomics.load(this.#active.words, ACTIVE.word);
   }
 
-  #headerInForce(): { base: number; lines: number; generation: number } | null {
+  #headerInForce(): (Enforced & { base: number; lines: number }) | null {
     const word = this.#word();
     if (word === 0) return null;
     const base = (word & 1) * this.slotLines;
     // The first five 32-bit words of an image have the same meaning in every layout version. So this code can
     // also read the image of an earlier build.
-    const [magic, , lines = 0, low = 0, high = 0] = this.#program.words.subarray(base * LINE_WORDS);
+    const words = this.#program.words.subarray(base * LINE_WORDS, (base + 1) * LINE_WORDS);
+    const [magic, , lines = 0] = words;
     if (magic !== IMAGE_MAGIC || lines > this.slotLines) return null;
-    return { base, lines, generation: high * 0x1_0000_0000 + low };
+    return { base, lines, generation: generationIn(words), sinceMs: sinceIn(words) };
   }
+}
+
+function generationIn(header: Uint32Array): number {
+  return u32At(header, HEADER.generationHigh) * 0x1_0000_0000 + u32At(header, HEADER.generationLow);
+}
+
+function sinceIn(header: Uint32Array): number | null {
+  const high = u32At(header, HEADER.sinceHigh);
+  if (u32At(header, HEADER.layoutVersion) !== LAYOUT_VERSION || high === UNSET) return null;
+  return high * 0x1_0000_0000 + u32At(header, HEADER.sinceLow);
 }
 
 function sha256(...parts: readonly Uint32Array[]): string {

@@ -1,7 +1,7 @@
 import { u32At } from '#arrays/read.js';
 import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 
-const UNSET = 0xffff_ffff;
+export const UNSET = 0xffff_ffff;
 const HALF_WORDS = LINE_WORDS / 2;
 /**
  * Number of cache lines that are initialized in advance, because one large `fill` is faster than many small

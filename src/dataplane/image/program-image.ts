@@ -9,7 +9,8 @@ import { Trees } from './trees.js';
 /**
  * A compiled policy in the format that the BPF programs read: cache lines of 64 bytes. References are line
  * numbers from the start of the slot, so that a policy has the same image in either slot. Line 0 is the
- * header; its generation is 0 until `Slots.fill` writes it.
+ * header; its generation is 0 until `Slots.fill` writes it, and its time is unset until `Slots.flip`
+ * writes it.
  */
 export type Image = { readonly words: Uint32Array<ArrayBuffer>; readonly lines: number };
 
@@ -23,6 +24,12 @@ export const HEADER = {
   sources: 5,
   prefetchesLists: 6,
   hasNames: 7,
+  /**
+   * Unix time in milliseconds since when the kernel enforces the generation of this image. The BPF programs
+   * do not read it. Both words are unset in an image of a build that did not write the time.
+   */
+  sinceLow: 8,
+  sinceHigh: 9,
 } as const;
 
 /**

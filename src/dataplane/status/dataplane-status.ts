@@ -71,6 +71,11 @@ type HookStatus = {
 type InForce = {
   readonly epoch: number;
   readonly generation: number;
+  /**
+   * The time since when the kernel enforces the generation: ISO 8601, UTC. Null if the build that activated
+   * the generation did not record it.
+   */
+  readonly since: string | null;
   readonly imageSha256: string;
   readonly layout: number;
 };
@@ -180,8 +185,9 @@ function policyIn(set: PinnedMaps): InForce | null {
   return set.inspect((slots) => {
     const found = slots.inForce();
     if (found === null) return null;
-    const { generation, imageSha256 } = found;
-    return { epoch: slots.epoch, generation, imageSha256, layout: slots.layoutVersion };
+    const { generation, imageSha256, sinceMs } = found;
+    const since = sinceMs === null ? null : new Date(sinceMs).toISOString();
+    return { epoch: slots.epoch, generation, since, imageSha256, layout: slots.layoutVersion };
   });
 }
 

@@ -4,6 +4,7 @@ import {
   type DatapathChange,
   type DatapathStats,
   type EventsWanted,
+  type Flipped,
   type FlowPage,
   type FlowQuery,
   type Grant,
@@ -126,7 +127,10 @@ export class LocalDatapath {
     const inForce = this.#upgrade.inForce();
     return {
       adopted,
-      inForce: inForce === null ? null : { generation: inForce.generation, imageSha256: inForce.imageSha256 },
+      inForce:
+        inForce === null
+          ? null
+          : { generation: inForce.generation, imageSha256: inForce.imageSha256, sinceMs: inForce.sinceMs },
     };
   }
 
@@ -217,7 +221,7 @@ export class LocalDatapath {
     return { classes, checked: expected.length, complete };
   }
 
-  flip(): { readonly epoch: number } {
+  flip(): Flipped {
     const upgrade = this.#opened();
     const { slots, grants } = upgrade.loaded;
     const changesHands = upgrade.awaitsFlip;
@@ -227,12 +231,12 @@ export class LocalDatapath {
     const trafficStatistics = this.#statisticsOf();
     const { staged } = trafficStatistics.ruleNameHistory;
     if (staged !== undefined) this.announce({ ...staged, epoch: slots.nextEpoch });
-    const epoch = flipProgram({ slots, grants, trafficStatistics });
+    const flipped = flipProgram({ slots, grants, trafficStatistics }, upgrade.enforced());
     if (changesHands) {
       upgrade.complete(() => this.#putOnHooks(this.#hooks.interfaces().policed));
       this.#guardOwnOnly();
     }
-    return { epoch };
+    return flipped;
   }
 
   /**

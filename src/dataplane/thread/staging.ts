@@ -1,3 +1,4 @@
+import type { Flipped } from '#contracts/datapath.js';
 import type { Program } from '#contracts/program.js';
 import type { Slots } from '#dataplane/activate/slots.js';
 import type { Placement } from '#dataplane/flows/hits.js';
@@ -43,12 +44,12 @@ export function stageProgram(
   trafficStatistics.stage(placement, generation);
 }
 
-/** Puts the staged policy in force. Returns the new epoch. */
-export function flipProgram({ slots, grants, trafficStatistics }: Loaded): number {
+/** Puts the staged policy in force. `before`: see `Slots.flip`. */
+export function flipProgram({ slots, grants, trafficStatistics }: Loaded, before = slots.enforced()): Flipped {
   const filled = slots.idleSlot;
   trafficStatistics.expectFlip();
-  const epoch = slots.flip();
+  const flipped = slots.flip(before);
   grants.activated(filled);
-  trafficStatistics.ruleNameHistory.flip(epoch);
-  return epoch;
+  trafficStatistics.ruleNameHistory.flip(flipped.epoch);
+  return flipped;
 }

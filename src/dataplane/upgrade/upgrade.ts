@@ -1,3 +1,4 @@
+import type { Enforced } from '#contracts/datapath.js';
 import { learnFrom } from '#dataplane/grants/mapped-grants.js';
 import { mapId, mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
@@ -90,11 +91,14 @@ export class Upgrade {
     return this.#present.bridge !== undefined && this.loaded.slots.epoch === 0;
   }
 
-  /**
-   * Returns generation and digest of the image by which the datapath classifies packets now; null if no
-   * policy is in force.
-   */
-  inForce(): { readonly generation: number; readonly imageSha256: string } | null {
+  /** Returns the generation by which the datapath classifies packets now; null if no policy is in force. */
+  enforced(): Enforced | null {
+    if (!this.awaitsFlip) return this.loaded.slots.enforced();
+    return this.#inheritance.inForce?.inspect((slots) => slots.enforced()) ?? null;
+  }
+
+  /** Like `enforced`, with the digest of the image. */
+  inForce(): (Enforced & { readonly imageSha256: string }) | null {
     if (!this.awaitsFlip) return this.loaded.slots.inForce();
     return this.#inheritance.inForce?.inspect((slots) => slots.inForce()) ?? null;
   }
