@@ -8,12 +8,15 @@ export type PolicyRow = Omit<PolicyRecord, 'active'> & { readonly body_sha256: s
 
 /**
  * The state of the policy store that belongs to no single policy: the generation, the id of the active
- * policy, and whether a policy was ever active.
+ * policy, and whether a policy was ever active. `sequence` counts all commits, and `commit` is the id of the
+ * last commit; a head that an older build wrote lacks both.
  */
 export type PolicyHead = {
   readonly generation: number;
   readonly active: string | null;
   readonly ever_activated: boolean;
+  readonly sequence?: number;
+  readonly commit?: string;
 };
 
 export function rowOf(record: PolicyRecord, bodySha256: string): PolicyRow {

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
 import { decodeJson, putJson, under } from './json-value.js';
@@ -5,7 +6,7 @@ import type { LastGood, LastGoodFile } from './last-good.js';
 import { type PolicyHead, type PolicyRow, recordOf, rowOf } from './policy-row.js';
 import { StoreError } from './store-error.js';
 import type { FindingListener } from './store-finding.js';
-import type { KvOperation, KvStore, PolicyCommit, PolicyStore } from './store-types.js';
+import type { KvOperation, KvStore, PolicyCommit, PolicyPlan, PolicyStore, SharedStore } from './store-types.js';
 import { createTurns } from './write-queue.js';
 
 const HEAD = 'head';
@@ -21,18 +22,31 @@ type State = {
   readonly rows: ReadonlyMap<string, PolicyRow>;
 };
 
+/** `body`: the write of the policy's body; undefined if the commit writes no policy. */
+type Plan = PolicyPlan & { readonly body: BodyWrite | WholeBodyWrite | undefined };
+
+/** The commits of a cluster, which go to the shared store and come back to every node. */
+export type SharedCommits = Pick<SharedStore, 'applied'> & {
+  /**
+   * Writes a commit to the shared store. Resolves when `applied` has emitted the commit on this node. Throws
+   * `revision_conflict` if another node has committed since.
+   */
+  commit(plan: PolicyPlan): Promise<void>;
+};
+
 /**
  * Loads the policies and compares them with the last-good copy. Repairs the store from the copy in three
  * cases: the head is damaged, the copy has a higher generation, or the active policy is damaged and the copy
  * has the same generation. In all other cases a damaged active policy stays damaged, and `active` throws
- * `store_damaged`.
+ * `store_damaged`. With `shared`, commits go to the cluster, and `kv` is the replica of this node.
  */
 export async function loadPolicyStore(
   kv: KvStore,
   lastGood: LastGoodFile,
   onFinding: FindingListener,
+  shared: SharedCommits | null = null,
 ): Promise<PolicyStore> {
-  const store = new KvPolicyStore(kv, lastGood, onFinding);
+  const store = new KvPolicyStore(kv, lastGood, onFinding, shared);
   await store.load();
   return store;
 }
@@ -42,7 +56,10 @@ class KvPolicyStore implements PolicyStore {
   readonly #bodies: Bodies;
   readonly #lastGood: LastGoodFile;
   readonly #onFinding: FindingListener;
+  readonly #shared: SharedCommits | null;
   readonly #inTurn = createTurns();
+  /** The plans of changes that were planned before their commit. */
+  readonly #plans = new WeakMap<PolicyCommit, Promise<Plan>>();
   /** Ids of policies whose stored record is damaged. */
   readonly #damaged = new Set<string>();
   /**
@@ -52,14 +69,19 @@ class KvPolicyStore implements PolicyStore {
   readonly #restored = new Map<string, Uint8Array>();
   #state: State = { head: { generation: 0, active: null, ever_activated: false }, rows: new Map() };
 
-  constructor(kv: KvStore, lastGood: LastGoodFile, onFinding: FindingListener) {
+  /** Whether the last-good copy is older than the active policy. */
+  #copyIsOld = false;
+
+  constructor(kv: KvStore, lastGood: LastGoodFile, onFinding: FindingListener, shared: SharedCommits | null) {
     this.#kv = kv;
+    this.#shared = shared;
     this.#bodies = new Bodies(kv);
     this.#lastGood = lastGood;
     this.#onFinding = onFinding;
   }
 
   async load(): Promise<void> {
+    this.#shared?.applied.subscribe((operations) => this.#follow(operations));
     const rows = await this.#loadRows();
     const head = await this.#loadHead();
     const copy = await this.#lastGood.read();
@@ -127,6 +149,10 @@ class KvPolicyStore implements PolicyStore {
     return active === null ? null : this.get(active);
   }
 
+  async plan(change: PolicyCommit): Promise<PolicyPlan> {
+    return this.#planned(change);
+  }
+
   commit(change: PolicyCommit): Promise<void> {
     return this.#inTurn(() => this.#commit(change));
   }
@@ -163,7 +189,27 @@ class KvPolicyStore implements PolicyStore {
     return this.#state.head.ever_activated;
   }
 
-  async #commit({ put, activate, deactivate, remove, generation }: PolicyCommit): Promise<void> {
+  async #commit(change: PolicyCommit): Promise<void> {
+    const { put } = change;
+    const before = put === undefined ? undefined : this.#state.rows.get(put.record.id);
+    const plan = await this.#planned(change);
+    if (this.#shared !== null) await this.#shared.commit(plan);
+    else {
+      await this.#kv.batch(plan.operations, { sync: true });
+      this.#adopt(plan.operations);
+    }
+    if (this.#copyIsOld) await this.#copyActive(put, before, plan.body);
+  }
+
+  #planned(change: PolicyCommit): Promise<Plan> {
+    const known = this.#plans.get(change);
+    if (known !== undefined) return known;
+    const planned = this.#planOf(change);
+    this.#plans.set(change, planned);
+    return planned;
+  }
+
+  async #planOf({ put, activate, deactivate, remove, generation }: PolicyCommit): Promise<Plan> {
     const { head, rows } = this.#state;
     if (generation < head.generation) {
       throw new StoreError(
@@ -171,15 +217,11 @@ class KvPolicyStore implements PolicyStore {
         `commit generation ${generation}: the store is at generation ${head.generation}`,
       );
     }
-    const nextRows = new Map(rows);
     const operations: KvOperation[] = [];
     let active = head.active !== null && (head.active === deactivate || head.active === remove) ? null : head.active;
     let body: BodyWrite | WholeBodyWrite | undefined;
 
-    if (remove !== undefined) {
-      nextRows.delete(remove);
-      operations.push({ type: 'delete', key: policyKey(remove) });
-    }
+    if (remove !== undefined) operations.push({ type: 'delete', key: policyKey(remove) });
     if (put !== undefined) {
       const { record } = put;
       const stored = rows.get(record.id);
@@ -190,28 +232,58 @@ class KvPolicyStore implements PolicyStore {
         );
       }
       body = await this.#bodyOf(put, stored);
-      const row = rowOf(record, body.sha256);
-      nextRows.set(row.id, row);
-      operations.push(...body.operations, ...writesOf(row));
+      operations.push(...body.operations, ...writesOf(rowOf(record, body.sha256)));
       if (record.active) active = record.id;
       else if (active === record.id) active = null;
     }
     if (activate !== undefined) {
-      if (!nextRows.has(activate))
+      const isStored = activate === put?.record.id || (rows.has(activate) && activate !== remove);
+      if (!isStored)
         throw new StoreError('revision_conflict', `activate policy ${activate}: the policy does not exist`);
       active = activate;
     }
-
-    const next: PolicyHead = { generation, active, ever_activated: head.ever_activated || active !== null };
+    const next: PolicyHead = {
+      generation,
+      active,
+      ever_activated: head.ever_activated || active !== null,
+      sequence: (head.sequence ?? 0) + 1,
+      commit: randomUUID(),
+    };
     operations.push(putJson(HEAD, next));
-    await this.#kv.batch(operations, { sync: true });
-    this.#state = { head: next, rows: nextRows };
-    if (put !== undefined) this.#damaged.delete(put.record.id);
-    if (remove !== undefined) this.#damaged.delete(remove);
-    if (next.generation !== head.generation || next.active !== head.active || put?.record.id === next.active) {
-      const before = put === undefined ? undefined : rows.get(put.record.id);
-      await this.#copyActive(put, before, body);
+    return { head: next, operations, body };
+  }
+
+  /** Takes over a batch of the cluster. */
+  #follow(operations: readonly KvOperation[]): void {
+    this.#adopt(operations);
+    if (this.#copyIsOld) {
+      void this.#inTurn(async () => {
+        if (this.#copyIsOld) await this.#copyActive();
+      });
     }
+  }
+
+  /** Takes over the head and the records of a batch that is stored. */
+  #adopt(operations: readonly KvOperation[]): void {
+    const { head: before, rows: rowsBefore } = this.#state;
+    let head = before;
+    const rows = new Map(rowsBefore);
+    for (const operation of operations) {
+      const { key } = operation;
+      if (key === HEAD && operation.type === 'put') head = decodeJson<PolicyHead>(operation.value);
+      if (!key.startsWith('policy/')) continue;
+      const id = key.slice('policy/'.length);
+      this.#damaged.delete(id);
+      if (operation.type === 'put') rows.set(id, decodeJson<PolicyRow>(operation.value));
+      else rows.delete(id);
+    }
+    this.#state = { head, rows };
+    const active = head.active ?? '';
+    this.#copyIsOld ||=
+      head.generation !== before.generation ||
+      head.active !== before.active ||
+      rows.get(active)?.body_sha256 !== rowsBefore.get(active)?.body_sha256 ||
+      rows.get(active)?.revision !== rowsBefore.get(active)?.revision;
   }
 
   /**
@@ -239,6 +311,7 @@ class KvPolicyStore implements PolicyStore {
    * failure: the commit to the store has already succeeded.
    */
   async #copyActive(put?: PolicyPut, before?: PolicyRow, body?: BodyWrite | WholeBodyWrite): Promise<void> {
+    this.#copyIsOld = false;
     const { head, rows } = this.#state;
     const row = head.active === null ? undefined : rows.get(head.active);
     try {
@@ -246,7 +319,7 @@ class KvPolicyStore implements PolicyStore {
         await this.#lastGood.write({ head, active: null });
         return;
       }
-      const isPut = put?.record.id === row.id;
+      const isPut = put?.record.id === row.id && put.record.revision === row.revision;
       if (isPut && 'edit' in put && before !== undefined) {
         const { edit } = put;
         if (await this.#lastGood.append({ head, row, of: before.body_sha256, edit })) return;

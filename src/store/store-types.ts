@@ -1,5 +1,7 @@
 import type { KeyObject } from 'node:crypto';
+import type { Observable } from 'rxjs';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import type { PolicyHead } from './policy-row.js';
 
 /**
  * A key-value store that orders its entries by the UTF-8 bytes of their keys. Its methods report each failure
@@ -28,6 +30,21 @@ export type KvStore = {
    * further calls of `close` do nothing.
    */
   close(): Promise<void>;
+};
+
+/**
+ * The key-value store that the nodes of a cluster share. Reads come from the replica of this node, and work
+ * without etcd. A write resolves when the replica contains it. Throws `revision_conflict` if another node has
+ * changed a written key that this replica does not contain yet, and `store_unavailable` without etcd.
+ */
+export type SharedStore = KvStore & {
+  /**
+   * Emits each batch that the replica of this node has stored, with the writes of all nodes in the order of
+   * etcd.
+   */
+  readonly applied: Observable<readonly KvOperation[]>;
+  /** Emits true when the replica equals etcd after a connect, and false when the connection is lost. */
+  readonly connected: Observable<boolean>;
 };
 
 /** With `sync`, the promise resolves only after the disk has stored the write. */
@@ -65,6 +82,11 @@ export type PolicyStore = {
    */
   commit(change: PolicyCommit): Promise<void>;
   /**
+   * Returns the operations of a commit without writing them. A later `commit` of the same object writes these
+   * operations. Throws like `commit`.
+   */
+  plan(change: PolicyCommit): Promise<PolicyPlan>;
+  /**
    * Returns all revisions of a policy, newest first. The revisions remain after the policy is removed.
    * Returns an empty list if the id was never used.
    */
@@ -80,6 +102,9 @@ export type PolicyStore = {
   /** Returns whether any policy was ever active on this node (D27). */
   everActivated(): Promise<boolean>;
 };
+
+/** A commit as operations of the key-value store, with the head that they write. */
+export type PolicyPlan = { readonly head: PolicyHead; readonly operations: readonly KvOperation[] };
 
 export type PolicyCommit = {
   /** The policy to write. If its `record.active` is true, the policy becomes the active policy. */

@@ -303,6 +303,7 @@ function bound(policies: Store['policies'], target: Store['policies']): Store['p
     slice: (...place) => target.slice(...place),
     generation: () => target.generation(),
     everActivated: () => target.everActivated(),
+    plan: (change) => target.plan(change),
     commit: (change) => policies.commit(change),
   };
 }
