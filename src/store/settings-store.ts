@@ -1,12 +1,33 @@
+import { map, NEVER } from 'rxjs';
 import { decodeJson, encodeJson } from './json-value.js';
-import type { KvStore, SettingsStore } from './store-types.js';
+import { createRevisedWrites } from './revised-writes.js';
+import { changesOf } from './shared-changes.js';
+import type { KvStore, SettingsStore, SharedStore } from './store-types.js';
 
-export function createSettingsStore(kv: KvStore): SettingsStore {
+const keyOf = (setting: string) => `setting/${setting}`;
+
+/** `shared` is the store `kv` if the nodes of a cluster share it, and null on a single node. */
+export function createSettingsStore(kv: KvStore, shared: Pick<SharedStore, 'applied'> | null = null): SettingsStore {
+  const revised = createRevisedWrites(kv, shared);
+  const get = async (key: string): Promise<unknown> => {
+    const bytes = await kv.get(keyOf(key));
+    return bytes === null ? null : decodeJson<unknown>(bytes);
+  };
   return {
-    async get(key) {
-      const bytes = await kv.get(`setting/${key}`);
-      return bytes === null ? null : decodeJson<unknown>(bytes);
-    },
-    put: (key, value) => kv.put(`setting/${key}`, encodeJson(value), { sync: true }),
+    source: shared === null ? 'local' : 'cluster',
+    get,
+    put: (key, value) => kv.put(keyOf(key), encodeJson(value), { sync: true }),
+    update: (key, expected, next) =>
+      revised(keyOf(key), expected, async (once) => {
+        const value = next(await get(key));
+        await once.put(keyOf(key), encodeJson(value), { sync: true });
+        return value;
+      }),
+    changed: (key) =>
+      shared === null
+        ? NEVER
+        : changesOf(shared, (changed) => changed === keyOf(key)).pipe(
+            map((operation) => (operation.type === 'put' ? decodeJson<unknown>(operation.value) : null)),
+          ),
   };
 }

@@ -35,7 +35,8 @@ export type KvStore = {
 /**
  * The key-value store that the nodes of a cluster share. Reads come from the replica of this node, and work
  * without etcd. A write resolves when the replica contains it. Throws `revision_conflict` if another node has
- * changed a written key that this replica does not contain yet, and `store_unavailable` without etcd.
+ * changed a written key that this replica does not contain yet, and `store_unavailable` without etcd. Keys
+ * that begin with `local/` are not shared: the replica neither writes nor deletes them (`localPart`).
  */
 export type SharedStore = KvStore & {
   /**
@@ -118,11 +119,25 @@ export type PolicyCommit = {
   readonly generation: number;
 };
 
-/** Settings of the node: one JSON value per key. */
+/** Settings of the node or of its cluster: one JSON value per key. */
 export type SettingsStore = {
+  /** Where the settings are stored: on this node, or in the store that the nodes of a cluster share. */
+  readonly source: 'local' | 'cluster';
   /** Returns null if there is no setting with this key. */
   get(key: string): Promise<unknown>;
   put(key: string, value: unknown): Promise<void>;
+  /**
+   * Writes the value that `next` returns for the stored value, and resolves with it. `next` gets null if
+   * there is no setting with this key. If another node changes the setting meanwhile, `next` is called once
+   * more with the changed value; if the client expects the revision `expected`, the promise rejects with
+   * `revision_conflict` instead. An error that `next` throws rejects the promise.
+   */
+  update<T>(key: string, expected: number | undefined, next: (stored: unknown) => T): Promise<T>;
+  /**
+   * Emits the new value after each change of a setting in the shared store, by this node or by another node;
+   * null after a removal. Never emits on a single node.
+   */
+  changed(key: string): Observable<unknown>;
 };
 
 /** The connection to a Kubernetes API server (D38). Weir's own API never returns `service_account_token`. */

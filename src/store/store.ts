@@ -3,7 +3,8 @@ import { makeDataFolder } from './data-folder.js';
 import { createIntegrationStore } from './integration-store.js';
 import { createInterceptCaStore } from './intercept-ca-store.js';
 import { type LastGoodFile, lastGoodFile } from './last-good.js';
-import { loadPolicyStore } from './policy-store.js';
+import { localPart } from './local-part.js';
+import { loadPolicyStore, type SharedCommits } from './policy-store.js';
 import { quarantine } from './quarantine.js';
 import { openRocksDbStore } from './rocksdb-store.js';
 import { fileSeal, type Seal } from './seal.js';
@@ -16,6 +17,7 @@ import type {
   KvStore,
   PolicyStore,
   SettingsStore,
+  SharedStore,
   TokenStore,
 } from './store-types.js';
 import { timedWrites, type WriteListener } from './timed-writes.js';
@@ -32,6 +34,12 @@ export type Store = {
 };
 
 /**
+ * The store that the nodes of a cluster share. `seals`: whether all nodes have the same sealing key, so that
+ * secrets can be shared.
+ */
+export type Shared = { readonly store: SharedStore; readonly commits: SharedCommits; readonly seals: boolean };
+
+/**
  * Opens the store in the node's data folder: `store/` (RocksDB) and `last-good.policy`.
  * - If the store is too damaged to open, its folder is renamed. A new store is created from the last-good
  *   copy.
@@ -40,6 +48,8 @@ export type Store = {
  *   after every write.
  * - The private key of the intercept CA is sealed with the key in `sealKeyFile`, by default `seal.key` in the
  *   data folder.
+ * - `share` returns the shared store of a cluster, whose replica is in the store that it receives. Null on a
+ *   single node.
  * - Throws `data_dir_exposed`, `store_locked`, `store_no_space`, `store_library_missing`, `store_unavailable`
  *   or `store_damaged`.
  */
@@ -48,34 +58,48 @@ export async function openStore(
   onFinding: FindingListener,
   onWrite: WriteListener = () => {},
   sealKeyFile: string | null = null,
+  share: ((kv: KvStore) => Shared) | null = null,
 ): Promise<Store> {
   const folder = join(dataDir, 'store');
   await makeDataFolder(dataDir, onFinding);
   const kv = await openRocksDbStore(folder).catch((error: unknown) => reopen(folder, error, onFinding));
+  let shared: Shared | null = null;
   try {
     const seal = fileSeal(sealKeyFile ?? join(dataDir, 'seal.key'), sealKeyFile !== null);
     const lastGood = lastGoodFile(join(dataDir, 'last-good.policy'));
-    return await assembleStore(timedWrites(kv, onWrite), lastGood, seal, onFinding);
+    const timed = timedWrites(kv, onWrite);
+    shared = share?.(timed) ?? null;
+    return await assembleStore(timed, lastGood, seal, onFinding, shared);
   } catch (error) {
+    await shared?.store.close();
     await kv.close();
     throw error;
   }
 }
 
-/** Builds the parts of a node's store on the key-value store `kv`. `close` of the result closes `kv`. */
+/**
+ * Builds the parts of a node's store on the key-value store `kv`. With `shared`, `kv` contains the replica of
+ * the shared store. `close` of the result closes the shared store and `kv`.
+ */
 export async function assembleStore(
   kv: KvStore,
   lastGood: LastGoodFile,
   seal: Seal,
   onFinding: FindingListener,
+  shared: Shared | null,
 ): Promise<Store> {
+  const store = shared?.store ?? null;
+  const caPlace = shared === null ? kv : shared.seals ? shared.store : localPart(kv);
   return {
-    policies: await loadPolicyStore(kv, lastGood, onFinding),
-    settings: createSettingsStore(kv),
-    integrations: createIntegrationStore(kv),
-    interceptCa: createInterceptCaStore(kv, seal),
+    policies: await loadPolicyStore(kv, lastGood, onFinding, shared?.commits ?? null),
+    settings: createSettingsStore(store ?? kv, store),
+    integrations: createIntegrationStore(store ?? kv),
+    interceptCa: createInterceptCaStore(caPlace, seal),
     tokens: createTokenStore(kv),
-    close: () => kv.close(),
+    close: async () => {
+      await store?.close();
+      await kv.close();
+    },
   };
 }
 

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { LastGoodFile } from '#store/last-good.js';
 import { type Seal, sealWith } from '#store/seal.js';
 import { assembleStore, type Store } from '#store/store.js';
 import { StoreError } from '#store/store-error.js';
@@ -6,9 +7,11 @@ import type { KvOperation, KvRange, KvStore } from '#store/store-types.js';
 
 /** Opens a store whose content exists only in memory. */
 export function openMemoryStore(): Promise<Store> {
-  const noCopy = { read: async () => null, write: async () => {}, append: async () => true };
-  return assembleStore(createMemoryStore(), noCopy, memorySeal(), () => {});
+  return assembleStore(createMemoryStore(), NO_COPY, memorySeal(), () => {}, null);
 }
+
+/** A last-good copy that is never stored. */
+export const NO_COPY: LastGoodFile = { read: async () => null, write: async () => {}, append: async () => true };
 
 /** Returns a seal, which encrypts stored secrets. The random key of this seal exists only in memory. */
 export function memorySeal(): Seal {

@@ -1,0 +1,72 @@
+import { firstValueFrom, race, timer } from 'rxjs';
+import { changesOf } from './shared-changes.js';
+import { StoreError } from './store-error.js';
+import type { KvStore, SharedStore } from './store-types.js';
+import { createTurns } from './write-queue.js';
+
+type Writes = Pick<KvStore, 'put' | 'delete'>;
+
+/**
+ * Runs `write`, which reads the value under `key` and then puts or deletes it once. Calls run one after the
+ * other. If another node changes the key between the read and the write, the write throws
+ * `revision_conflict`. `expected` is the revision that the client expects. If it is undefined, a conflict makes
+ * `write` run once more, on the value of the other node.
+ */
+type RevisedWrite = <T>(key: string, expected: number | undefined, write: (kv: Writes) => Promise<T>) => Promise<T>;
+
+/**
+ * The time in milliseconds to wait for the change of another node that was in conflict with a write. A
+ * connected replica receives such a change within milliseconds.
+ */
+const CHANGE_WAIT_MS = 1_000;
+
+/** `shared` is the store `kv` if the nodes of a cluster share it, and null on a single node. */
+export function createRevisedWrites(kv: KvStore, shared: Pick<SharedStore, 'applied'> | null): RevisedWrite {
+  const inTurn = createTurns();
+  if (shared === null) return (_key, _expected, write) => inTurn(() => write(kv));
+
+  return (key, expected, write) =>
+    inTurn(async () => {
+      const changes = changesOf(shared, (changed) => changed === key);
+      let count = 0;
+      const counting = changes.subscribe(() => {
+        count += 1;
+      });
+      try {
+        const before = count;
+        try {
+          return await write(unless(kv, key, () => count !== before));
+        } catch (error) {
+          if (!isConflict(error) || expected !== undefined) throw error;
+        }
+        if (count === before) await firstValueFrom(race(changes, timer(CHANGE_WAIT_MS)));
+        const now = count;
+        return await write(unless(kv, key, () => count !== now));
+      } finally {
+        counting.unsubscribe();
+      }
+    });
+}
+
+/**
+ * Returns writes that throw `revision_conflict` if `isChanged` returns true. The shared store compares a
+ * written key only with the replica at the time of the write, so it would overwrite a change that arrived
+ * after the caller had read the value.
+ */
+function unless(kv: KvStore, key: string, isChanged: () => boolean): Writes {
+  const check = (): void => {
+    if (isChanged()) throw new StoreError('revision_conflict', `write ${key}: another node has changed the value`);
+  };
+  return {
+    put: async (...put) => {
+      check();
+      await kv.put(...put);
+    },
+    delete: async (...removal) => {
+      check();
+      await kv.delete(...removal);
+    },
+  };
+}
+
+const isConflict = (error: unknown): boolean => error instanceof StoreError && error.code === 'revision_conflict';

@@ -1,0 +1,170 @@
+import { firstValueFrom } from 'rxjs';
+import { describe, expect, it } from 'vitest';
+import { generateCa } from '#service-plane/ca/generate-ca.js';
+import { interceptCaOf } from '#service-plane/ca/intercept-ca.js';
+import { assembleStore } from '#store/store.js';
+import type { StoreError } from '#store/store-error.js';
+import type { KvStore } from '#store/store-types.js';
+import { type FakeNode, FakeSharedStore } from './fake-shared-store.js';
+import { describeKvStore } from './kv-contract.js';
+import { createMemoryStore, memorySeal, NO_COPY } from './memory-store.js';
+import { storedPolicy } from './stored-policy.js';
+
+const codeOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => 'done',
+    (error: StoreError) => error.code,
+  );
+
+describeKvStore('fake shared store with one node', async () => {
+  const node = await new FakeSharedStore().nodeOf();
+  return { ...bound(node), close: () => node.kv.close() };
+});
+
+const bound = (node: FakeNode): KvStore => ({
+  get: (key) => node.get(key),
+  getMany: (keys) => node.getMany(keys),
+  put: (key, value) => node.put(key, value),
+  delete: (key) => node.delete(key),
+  batch: (operations) => node.batch(operations),
+  iterate: (range) => node.iterate(range),
+  close: () => node.close(),
+});
+
+const SEAL = memorySeal();
+
+async function nodeOf(shared: FakeSharedStore, seals = true) {
+  const node = await shared.nodeOf();
+  const store = await assembleStore(node.kv, NO_COPY, SEAL, () => {}, { store: node, commits: node.commits, seals });
+  return { node, store };
+}
+
+describe('the store of a node in a cluster', () => {
+  it('contains the policy that another node has committed, and refuses a commit over a newer one', async () => {
+    const shared = new FakeSharedStore();
+    const a = await nodeOf(shared);
+    const b = await nodeOf(shared);
+    const put = storedPolicy({ id: 'p', name: 'edge' }, '{}');
+    await a.store.policies.commit({ put, generation: 1 });
+    await b.node.settled();
+    expect([await b.store.policies.active(), await b.store.policies.generation()]).toEqual([put, 1]);
+
+    b.node.hold();
+    await a.store.policies.commit({ put: storedPolicy({ id: 'q', name: 'q' }, '{}'), generation: 2 });
+    const late = b.store.policies.commit({ put: storedPolicy({ id: 'r', name: 'r' }, '{}'), generation: 2 });
+    expect(await codeOf(late)).toBe('revision_conflict');
+    expect(shared.keys('policy/')).toEqual(['policy/p', 'policy/q']);
+  });
+
+  it('reads settings and integrations of other nodes from its replica, also without etcd, and then writes none', async () => {
+    const shared = new FakeSharedStore();
+    const a = await nodeOf(shared);
+    const b = await nodeOf(shared);
+    await a.store.settings.put('performance_mode', { enabled: false });
+    await b.node.settled();
+    b.node.disconnect();
+    expect([await b.store.settings.get('performance_mode'), b.store.settings.source]).toEqual([
+      { enabled: false },
+      'cluster',
+    ]);
+    expect(await codeOf(b.store.settings.put('performance_mode', { enabled: true }))).toBe('store_unavailable');
+    expect(shared.json('setting/performance_mode')).toEqual({ enabled: false });
+  });
+
+  it('keeps an intercept CA on its node without a common sealing key, also when the replica is read again', async () => {
+    const shared = new FakeSharedStore();
+    const { node, store } = await nodeOf(shared, false);
+    const { certPem, key } = generateCa({ commonName: 'own', days: 1 });
+    const record = await store.interceptCa.put(interceptCaOf(certPem, '', key), 'ops');
+    node.disconnect();
+    await node.connect();
+    expect([await store.interceptCa.get(), shared.keys()]).toEqual([record, []]);
+  });
+
+  it('shares an intercept CA with a common sealing key, and another node can open its key', async () => {
+    const shared = new FakeSharedStore();
+    const a = await nodeOf(shared);
+    const b = await nodeOf(shared);
+    const { certPem, key } = generateCa({ commonName: 'common', days: 1 });
+    const record = await a.store.interceptCa.put(interceptCaOf(certPem, '', key), 'ops');
+    await b.node.settled();
+    expect((await b.store.interceptCa.key(record)).equals(key)).toBe(true);
+    expect(await b.store.interceptCa.get()).toEqual(record);
+  });
+
+  it('closes the shared store and the local store', async () => {
+    const { node, store } = await nodeOf(new FakeSharedStore());
+    await store.close();
+    expect(await codeOf(node.kv.get('a'))).toBe('store_closed');
+    expect(node.isConnected).toBe(false);
+  });
+});
+
+describe('a setting in a cluster', () => {
+  const count = (stored: unknown): number => ((stored as number | null) ?? 0) + 1;
+
+  it('emits each change of this and of another node, and null after a removal', async () => {
+    const shared = new FakeSharedStore();
+    const a = await nodeOf(shared);
+    const b = await nodeOf(shared);
+    const seen: unknown[] = [];
+    b.store.settings.changed('x').subscribe((value) => seen.push(value));
+    await a.store.settings.put('x', 1);
+    await a.store.settings.put('y', 1);
+    await b.store.settings.put('x', 2);
+    await a.node.delete('setting/x');
+    await b.node.settled();
+    expect(seen).toEqual([1, 2, null]);
+  });
+
+  it('is updated on the value of another node if that node was faster and the client expects no revision', async () => {
+    const shared = new FakeSharedStore();
+    const a = await nodeOf(shared);
+    const b = await nodeOf(shared);
+    b.node.hold();
+    await a.store.settings.update('x', undefined, count);
+    const updated = b.store.settings.update('x', undefined, count);
+    await new Promise(setImmediate);
+    await b.node.release();
+    expect([await updated, shared.json('setting/x')]).toEqual([2, 2]);
+  });
+
+  it('is not updated if another node was faster and the client expects a revision', async () => {
+    const shared = new FakeSharedStore();
+    const a = await nodeOf(shared);
+    const b = await nodeOf(shared);
+    b.node.hold();
+    await a.store.settings.update('x', 0, count);
+    expect(await codeOf(b.store.settings.update('x', 0, count))).toBe('revision_conflict');
+  });
+
+  it('is not overwritten if a change of another node arrives between the read and the write', async () => {
+    const shared = new FakeSharedStore();
+    const a = await nodeOf(shared);
+    const b = await nodeOf(shared);
+    let release: () => void = () => {};
+    const slow = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const read = b.node.kv.get;
+    b.node.kv.get = async (key) => {
+      const value = await read(key);
+      await slow;
+      return value;
+    };
+    const updated = b.store.settings.update('x', 0, count);
+    await a.store.settings.put('x', 7);
+    await b.node.settled();
+    release();
+    expect(await codeOf(updated)).toBe('revision_conflict');
+    expect(shared.json('setting/x')).toBe(7);
+  });
+
+  it('never emits on a single node', async () => {
+    const store = await assembleStore(createMemoryStore(), NO_COPY, SEAL, () => {}, null);
+    const emitted = firstValueFrom(store.settings.changed('x'));
+    await store.settings.put('x', 1);
+    expect(await Promise.race([emitted, 'nothing'])).toBe('nothing');
+    expect(store.settings.source).toBe('local');
+  });
+});
