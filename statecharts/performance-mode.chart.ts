@@ -1,4 +1,4 @@
-import { assign, fromPromise, setup } from 'xstate';
+import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
 import type { Message, PerformanceMode, PerformanceModeWrite, RequestMessage } from '#bus/bus-messages.js';
 import type { Refusal } from '#bus/policy-requests.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
@@ -7,8 +7,13 @@ import { refusal, refusalOf } from './refusal.js';
 
 type Waiting = { readonly id: string; readonly write: PerformanceModeWrite };
 
+/** The setting was changed in the store of the cluster, by this node or by another one. Null: it was removed. */
+type SettingChanged = { readonly type: 'setting.changed'; readonly mode: PerformanceMode | null };
+
 export type PerformanceModeContext = {
   readonly mode: PerformanceMode;
+  /** The latest performance mode of the cluster that is not in force here yet; null if there is none. */
+  readonly followed: PerformanceMode | null;
   readonly queue: readonly Waiting[];
   readonly attempts: number;
   readonly trouble: Troubles;
@@ -19,7 +24,7 @@ const BUILT_IN: PerformanceMode = { enabled: true, source: null, revision: 0 };
 const performanceMode = setup({
   types: {
     context: {} as PerformanceModeContext,
-    events: {} as RequestMessage<'performance_mode.write'>,
+    events: {} as RequestMessage<'performance_mode.write'> | SettingChanged,
     tags: {} as ReadinessTag,
     meta: {} as ReadinessMeta,
   },
@@ -27,7 +32,11 @@ const performanceMode = setup({
     /** Reads the stored performance mode; null if it was never written. */
     read: fromPromise<PerformanceMode | null>(notProvided('read')),
     /** Stores the performance mode. Resolves with the performance mode that is stored afterwards. */
-    write: fromPromise<PerformanceMode, { write: PerformanceModeWrite; revision: number }>(notProvided('write')),
+    write: fromPromise<PerformanceMode, { write: PerformanceModeWrite }>(notProvided('write')),
+    /** Puts a performance mode of the cluster in force on this node. Resolves with this performance mode. */
+    follow: fromPromise<PerformanceMode, { mode: PerformanceMode }>(notProvided('follow')),
+    /** Sends `setting.changed` after each change of the setting in the store of the cluster. */
+    watch: fromCallback<EventObject>(notProvided('watch')),
   },
   actions: {
     publish: (_, _params: { message: Message }) => {},
@@ -40,11 +49,23 @@ const performanceMode = setup({
       attempts: 0,
       trouble: {},
     })),
+    noteFollowed: assign((_, params: { mode: PerformanceMode | null }) => ({ followed: params.mode ?? BUILT_IN })),
+    forgetFollowed: assign({ followed: null }),
+    /**
+     * Stops this actor with the error of a child, which can only be a bug. The node chart then starts the
+     * actor again.
+     */
+    die: (_, { failure }: { failure: unknown }) => {
+      throw failure;
+    },
     countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
     noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { performance_mode: params.trouble } })),
   },
   guards: {
     isEnabled: ({ context }) => context.mode.enabled,
+    isInForce: ({ context: { followed, mode } }) =>
+      followed?.enabled === mode.enabled && followed.revision === mode.revision,
+    hasFollowed: ({ context }) => context.followed !== null,
     hasQueued: ({ context }) => context.queue.length > 0,
     firstExpectsAnother: ({ context }) => {
       const expected = context.queue[0]?.write.expectedRevision;
@@ -61,20 +82,27 @@ const answered = (
   message: { type: 'performance_mode.write_answered', id: present(context.queue[0]).id, outcome },
 });
 
-function present<T>(value: T | undefined): T {
-  if (value === undefined) throw new Error('a write of the performance mode is missing');
+function present<T>(value: T | null | undefined): T {
+  if (value === undefined || value === null) throw new Error('a write or a change of the performance mode is missing');
   return value;
 }
 
+/** The message that the performance mode of this node has changed. */
+const changed = ({ context }: { context: PerformanceModeContext }): { message: Message } => ({
+  message: { type: 'performance_mode.changed', mode: context.mode },
+});
+
 /**
- * The inner states of `enabled` and `disabled`: they take the next write from the queue, store the
- * performance mode, and publish the answer.
+ * The inner states of `enabled` and `disabled`. They put a performance mode of the cluster in force. They take
+ * the next write from the queue, store the performance mode, and publish the answer.
  */
 const writable = performanceMode.createStateConfig({
   initial: 'current',
   states: {
     current: {
       always: [
+        { guard: 'isInForce', target: 'current', reenter: true, actions: 'forgetFollowed' },
+        { guard: 'hasFollowed', target: 'following' },
         {
           guard: 'firstExpectsAnother',
           target: 'current',
@@ -95,19 +123,13 @@ const writable = performanceMode.createStateConfig({
       invoke: {
         id: 'write',
         src: 'write',
-        input: ({ context }) => ({
-          write: present(context.queue[0]).write,
-          revision: context.mode.revision + 1,
-        }),
+        input: ({ context }) => ({ write: present(context.queue[0]).write }),
         onDone: {
           target: '#performanceMode.choosing',
           actions: [
             { type: 'remember', params: ({ event }) => ({ mode: event.output }) },
             { type: 'publish', params: ({ context }) => answered(context, { kind: 'changed', mode: context.mode }) },
-            {
-              type: 'publish',
-              params: ({ context }) => ({ message: { type: 'performance_mode.changed', mode: context.mode } }),
-            },
+            { type: 'publish', params: changed },
             'dropFirst',
           ],
         },
@@ -123,14 +145,35 @@ const writable = performanceMode.createStateConfig({
         },
       },
     },
+    following: {
+      invoke: {
+        id: 'follow',
+        src: 'follow',
+        input: ({ context }) => ({ mode: present(context.followed) }),
+        onDone: {
+          target: '#performanceMode.choosing',
+          actions: [
+            { type: 'remember', params: ({ event }) => ({ mode: event.output }) },
+            { type: 'publish', params: changed },
+          ],
+        },
+        onError: { actions: { type: 'die', params: ({ event }) => ({ failure: event.error }) } },
+      },
+    },
   },
 });
 
 export const performanceModeChart = performanceMode.createMachine({
   id: 'performanceMode',
-  context: { mode: BUILT_IN, queue: [], attempts: 0, trouble: {} },
+  context: { mode: BUILT_IN, followed: null, queue: [], attempts: 0, trouble: {} },
   initial: 'reading',
+  invoke: {
+    id: 'watch',
+    src: 'watch',
+    onError: { actions: { type: 'die', params: ({ event }) => ({ failure: event.error }) } },
+  },
   on: {
+    'setting.changed': { actions: { type: 'noteFollowed', params: ({ event }) => event } },
     'performance_mode.write_requested': { actions: { type: 'enqueue', params: ({ event }) => event } },
   },
   states: {

@@ -1,7 +1,10 @@
-import { fromPromise } from 'xstate';
+import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/bus-messages.js';
+import { accepted, Refused } from '#bus/refused.js';
+import { orRefusal } from '#requests/or-refusal.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
+import { refusal } from '#statecharts/refusal.js';
 import type { SettingsStore } from '#store/store-types.js';
 import type { EventSwitch } from './event-switch.js';
 
@@ -26,6 +29,7 @@ export type PerformanceModePorts = {
 };
 
 export function performanceModeActor(bus: Bus<Message>, { settings, events, now }: PerformanceModePorts) {
+  const modeOf = ({ enabled, revision }: Setting): PerformanceMode => ({ enabled, source: settings.source, revision });
   return performanceModeChart.provide({
     actions: { publish: (_, { message }) => bus.publish(message) },
     actors: {
@@ -38,16 +42,32 @@ export function performanceModeActor(bus: Bus<Message>, { settings, events, now 
         await events.setEnabled(setting.enabled);
         return modeOf(setting);
       }),
-      write: fromPromise<PerformanceMode, { write: PerformanceModeWrite; revision: number }>(async ({ input }) => {
-        const { write, revision } = input;
-        const { enabled, author } = write;
-        const setting: Setting = { enabled, revision, updated_at: now().toISOString(), updated_by: author };
-        await settings.put(KEY, setting);
-        await events.setEnabled(enabled);
+      write: fromPromise<PerformanceMode, { write: PerformanceModeWrite }>(async ({ input: { write } }) => {
+        const { enabled, author, expectedRevision } = write;
+        const outcome = await orRefusal(async () => {
+          const setting = await settings.update(KEY, expectedRevision, (stored): Setting => {
+            const revision = (stored as Setting | null)?.revision ?? 0;
+            if (expectedRevision !== undefined && expectedRevision !== revision)
+              throw new Refused(refusal('precondition_failed', `the stored revision is ${revision}`));
+            return { enabled, revision: revision + 1, updated_at: now().toISOString(), updated_by: author };
+          });
+          return { kind: 'stored' as const, setting };
+        });
+        const { setting } = accepted(outcome);
+        await events.setEnabled(setting.enabled);
         return modeOf(setting);
+      }),
+      follow: fromPromise<PerformanceMode, { mode: PerformanceMode }>(async ({ input: { mode } }) => {
+        await events.setEnabled(mode.enabled);
+        return mode;
+      }),
+      watch: fromCallback<EventObject>(({ sendBack }) => {
+        const watching = settings.changed(KEY).subscribe((value) => {
+          const setting = value as Setting | null;
+          sendBack({ type: 'setting.changed', mode: setting === null ? null : modeOf(setting) });
+        });
+        return () => watching.unsubscribe();
       }),
     },
   });
 }
-
-const modeOf = ({ enabled, revision }: Setting): PerformanceMode => ({ enabled, source: 'local', revision });

@@ -122,6 +122,8 @@ export type System = {
    */
   describe(signal: AbortSignal): Promise<PolicyDescription | null>;
   readonly performanceMode: {
+    /** Where a written performance mode is stored. */
+    readonly source: SettingsStore['source'];
     read(): Promise<PerformanceMode>;
     write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
   };
@@ -317,6 +319,7 @@ export function createSystem(ports: SystemPorts): System {
     explain: (question, subject) => explainPolicy({ ...explainPorts, surroundings, node: nodeNow }, question, subject),
     describe: (signal) => describePolicy({ policies: store.policies, createThread, surroundings }, signal),
     performanceMode: {
+      source: store.settings.source,
       read: async () => {
         const actor = partOf('performanceMode');
         if (actor === undefined) throw new Error('read the performance mode: the actor failed and is being restarted');

@@ -41,6 +41,8 @@ export type Management = {
    */
   explain(question: ExplainQuestion, subject: string): Promise<Explanation | Refusal>;
   readonly performanceMode: {
+    /** Where a written performance mode is stored. */
+    readonly source: 'local' | 'cluster';
     read(): Promise<PerformanceMode>;
     write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
   };

@@ -66,7 +66,7 @@ export const performanceModeResource: Resource = (api, { performanceMode }) => {
       const before = await performanceMode.read();
       checkPreconditions(preconditions, etagOf(before));
       const { enabled } = request.body;
-      if (request.query.dry_run === true) return reply.send({ enabled, source: 'local', dry_run: true });
+      if (request.query.dry_run === true) return reply.send({ enabled, source: performanceMode.source, dry_run: true });
       const written = await performanceMode.write({
         enabled,
         author: authorOf(request),

@@ -9,8 +9,8 @@ type Writes = Pick<KvStore, 'put' | 'delete'>;
 /**
  * Runs `write`, which reads the value under `key` and then puts or deletes it once. Calls run one after the
  * other. If another node changes the key between the read and the write, the write throws
- * `revision_conflict`. `expected` is the revision that the client expects. If it is undefined, a conflict makes
- * `write` run once more, on the value of the other node.
+ * `revision_conflict`. `expected` is the revision that the client expects. If it is undefined, a conflict
+ * makes `write` run once more, on the value of the other node.
  */
 type RevisedWrite = <T>(key: string, expected: number | undefined, write: (kv: Writes) => Promise<T>) => Promise<T>;
 

@@ -80,7 +80,13 @@ test('each actor provides an implementation of every invoked actor of its statec
   expect(
     unprovided(performanceModeChart, performanceModeActor(bus, { settings: store.settings, events, now })),
   ).toEqual([]);
-  expect(unprovided(performanceModeChart, performanceModeChart)).toEqual(['read', 'write', 'publish']);
+  expect(unprovided(performanceModeChart, performanceModeChart)).toEqual([
+    'read',
+    'write',
+    'follow',
+    'watch',
+    'publish',
+  ]);
 });
 
 test('the router sends each bus message only to actors whose statechart has a transition for that message type', () => {

@@ -160,6 +160,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       unknown: [],
     }),
     performanceMode: {
+      source: 'local',
       read: async () => reads.performanceMode,
       async write(write) {
         changed('performanceMode.write', write);

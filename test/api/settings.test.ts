@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { CERTIFICATE } from './certificate.js';
-import { SINCE, TOKENS } from './fake-management.js';
+import { fakeManagement, SINCE, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';
 
 describe('performance mode', () => {
@@ -37,12 +37,20 @@ describe('performance mode', () => {
       {
         ...node,
         performanceMode: {
+          source: 'local',
           read: () => node.performanceMode.read(),
           write: async () => ({ kind: 'refused', code: 'precondition_failed', detail: 'it was written meanwhile' }),
         },
       },
     );
     expect((await ask('PUT', PATH, { body: { enabled: false }, headers: { 'if-match': '*' } })).statusCode).toBe(412);
+  });
+
+  test('a dry run names the store of the cluster as the source of a written performance mode', async () => {
+    const node = fakeManagement();
+    const { ask } = await rig({}, { ...node, performanceMode: { ...node.performanceMode, source: 'cluster' } });
+    const answer = await ask('PUT', `${PATH}?dry_run=true`, { body: { enabled: false } });
+    expect([answer.json(), node.changes]).toEqual([{ enabled: false, source: 'cluster', dry_run: true }, []]);
   });
 
   test.each(['/api/v1/audit/findings', '/api/v1/audit/findings/local', '/api/v1/wiretap/stream'])(

@@ -4,7 +4,7 @@ import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { interfacesChart } from '#statecharts/interfaces.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
-import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
+import { type PerformanceModeContext, performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext } from '#statecharts/policy.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
@@ -319,6 +319,8 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
           id: 'q',
           write: { enabled: false, author: 'alice', expectedRevision: 7 },
         },
+        { type: 'setting.changed', mode: { enabled: false, source: 'cluster', revision: 3 } },
+        { type: 'setting.changed', mode: null },
       ],
       outputs: {
         read: [null, { enabled: false, source: 'local', revision: 1 }],
@@ -326,8 +328,13 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
           { enabled: true, source: 'local', revision: 2 },
           { enabled: false, source: 'local', revision: 3 },
         ],
+        follow: [{ enabled: false, source: 'cluster', revision: 3 }],
       },
-      key: (({ context }: { context: { queue: readonly { id: string }[] } }) => [context.queue[0]?.id]) as never,
+      key: (({ context }: { context: PerformanceModeContext }) => [
+        context.queue[0]?.id,
+        context.followed?.revision,
+        context.mode.revision,
+      ]) as never,
       within: (({ context }: { context: { queue: readonly unknown[] } }) => context.queue.length < 2) as never,
       regions: { '': 'performance_mode' },
     },
