@@ -7,6 +7,7 @@ import type {
   Deadline,
   EtcdOptions,
   KeyRange,
+  RangeOptions,
   RangeResult,
   Transaction,
   TransactionResult,
@@ -78,18 +79,25 @@ export class EtcdClient {
    * Reads a range linearizably: the result contains every write that ended before the read began. Throws
    * `compacted` if etcd removes the revision of a long range during the read.
    */
-  async range(range: KeyRange, { withinMs }: Deadline = READ): Promise<RangeResult> {
+  async range(range: KeyRange, options: RangeOptions = READ): Promise<RangeResult> {
+    const { withinMs, writtenSince = 0n, keysOnly = false } = options;
     const deadline = Date.now() + withinMs;
     const entries: RangeResult['entries'][number][] = [];
     let revision = 0n;
     let from = range.from;
     for (;;) {
-      const request = create(RangeRequestSchema, { ...rangeOf({ from, to: range.to }), limit: PAGE_ENTRIES, revision });
-      const page = await this.#read('read etcd', RANGE, request, deadline);
-      if (revision === 0n) revision = page.header?.revision ?? 0n;
-      entries.push(...page.kvs.map(entryOf));
+      const request = create(RangeRequestSchema, {
+        ...rangeOf({ from, to: range.to }),
+        limit: PAGE_ENTRIES,
+        revision,
+        keysOnly,
+        minModRevision: writtenSince,
+      });
+      const { header, kvs, more } = await this.#read('read etcd', RANGE, request, deadline);
+      if (revision === 0n) revision = header?.revision ?? 0n;
+      entries.push(...kvs.map(entryOf));
       const last = entries.at(-1);
-      if (!page.more || last === undefined) return { revision, entries };
+      if (!more || last === undefined) return { revision, entries };
       from = `${last.key}\0`;
     }
   }

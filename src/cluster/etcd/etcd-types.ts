@@ -23,7 +23,8 @@ export type Operation =
   | { readonly type: 'put'; readonly key: string; readonly value: Uint8Array; readonly lease?: bigint }
   | { readonly type: 'delete'; readonly key: string }
   | { readonly type: 'delete_range'; readonly range: KeyRange }
-  | { readonly type: 'get'; readonly key: string }
+  /** With `keysOnly`, the value of the found key is empty. */
+  | { readonly type: 'get'; readonly key: string; readonly keysOnly?: boolean }
   | { readonly type: 'get_range'; readonly range: KeyRange };
 
 /**
@@ -78,6 +79,13 @@ export function under(prefix: string): KeyRange {
   const last = prefix.charCodeAt(prefix.length - 1);
   return { from: prefix, to: prefix.slice(0, -1) + String.fromCharCode(last + 1) };
 }
+
+export type RangeOptions = Deadline & {
+  /** Returns only the keys that were written at this revision or later. */
+  readonly writtenSince?: bigint;
+  /** Omits the values. */
+  readonly keysOnly?: boolean;
+};
 
 export type Deadline = {
   /** The time in milliseconds within which the request must end. */

@@ -60,7 +60,12 @@ function requestOf(operation: Operation): MessageInitShape<typeof RequestOpSchem
     case 'delete_range':
       return { request: { case: 'requestDeleteRange', value: rangeOf(operation.range) } };
     case 'get':
-      return { request: { case: 'requestRange', value: { key: bytesOf(operation.key) } } };
+      return {
+        request: {
+          case: 'requestRange',
+          value: { key: bytesOf(operation.key), keysOnly: operation.keysOnly ?? false },
+        },
+      };
     case 'get_range':
       return { request: { case: 'requestRange', value: rangeOf(operation.range) } };
   }

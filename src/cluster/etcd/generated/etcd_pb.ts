@@ -5,23 +5,20 @@
 // @generated from file etcd.proto (package etcdserverpb, syntax proto3)
 /* eslint-disable */
 
-import type { Message } from '@bufbuild/protobuf';
-import type { GenEnum, GenFile, GenMessage, GenService } from '@bufbuild/protobuf/codegenv2';
-import { enumDesc, fileDesc, messageDesc, serviceDesc } from '@bufbuild/protobuf/codegenv2';
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file etcd.proto.
  */
-export const file_etcd: GenFile =
-  /*@__PURE__*/
-  fileDesc(
-    'CgpldGNkLnByb3RvEgxldGNkc2VydmVycGIiXAoOUmVzcG9uc2VIZWFkZXISEgoKY2x1c3Rlcl9pZBgBIAEoBBIRCgltZW1iZXJfaWQYAiABKAQSEAoIcmV2aXNpb24YAyABKAMSEQoJcmFmdF90ZXJtGAQgASgEInUKCEtleVZhbHVlEgsKA2tleRgBIAEoDBIXCg9jcmVhdGVfcmV2aXNpb24YAiABKAMSFAoMbW9kX3JldmlzaW9uGAMgASgDEg8KB3ZlcnNpb24YBCABKAMSDQoFdmFsdWUYBSABKAwSDQoFbGVhc2UYBiABKAMieAoMUmFuZ2VSZXF1ZXN0EgsKA2tleRgBIAEoDBIRCglyYW5nZV9lbmQYAiABKAwSDQoFbGltaXQYAyABKAMSEAoIcmV2aXNpb24YBCABKAMSFAoMc2VyaWFsaXphYmxlGAcgASgIEhEKCWtleXNfb25seRgIIAEoCCJ/Cg1SYW5nZVJlc3BvbnNlEiwKBmhlYWRlchgBIAEoCzIcLmV0Y2RzZXJ2ZXJwYi5SZXNwb25zZUhlYWRlchIjCgNrdnMYAiADKAsyFi5ldGNkc2VydmVycGIuS2V5VmFsdWUSDAoEbW9yZRgDIAEoCBINCgVjb3VudBgEIAEoAyI3CgpQdXRSZXF1ZXN0EgsKA2tleRgBIAEoDBINCgV2YWx1ZRgCIAEoDBINCgVsZWFzZRgDIAEoAyI7CgtQdXRSZXNwb25zZRIsCgZoZWFkZXIYASABKAsyHC5ldGNkc2VydmVycGIuUmVzcG9uc2VIZWFkZXIiNAoSRGVsZXRlUmFuZ2VSZXF1ZXN0EgsKA2tleRgBIAEoDBIRCglyYW5nZV9lbmQYAiABKAwiVAoTRGVsZXRlUmFuZ2VSZXNwb25zZRIsCgZoZWFkZXIYASABKAsyHC5ldGNkc2VydmVycGIuUmVzcG9uc2VIZWFkZXISDwoHZGVsZXRlZBgCIAEoAyK+AQoJUmVxdWVzdE9wEjMKDXJlcXVlc3RfcmFuZ2UYASABKAsyGi5ldGNkc2VydmVycGIuUmFuZ2VSZXF1ZXN0SAASLwoLcmVxdWVzdF9wdXQYAiABKAsyGC5ldGNkc2VydmVycGIuUHV0UmVxdWVzdEgAEkAKFHJlcXVlc3RfZGVsZXRlX3JhbmdlGAMgASgLMiAuZXRjZHNlcnZlcnBiLkRlbGV0ZVJhbmdlUmVxdWVzdEgAQgkKB3JlcXVlc3QixgEKClJlc3BvbnNlT3ASNQoOcmVzcG9uc2VfcmFuZ2UYASABKAsyGy5ldGNkc2VydmVycGIuUmFuZ2VSZXNwb25zZUgAEjEKDHJlc3BvbnNlX3B1dBgCIAEoCzIZLmV0Y2RzZXJ2ZXJwYi5QdXRSZXNwb25zZUgAEkIKFXJlc3BvbnNlX2RlbGV0ZV9yYW5nZRgDIAEoCzIhLmV0Y2RzZXJ2ZXJwYi5EZWxldGVSYW5nZVJlc3BvbnNlSABCCgoIcmVzcG9uc2UigwMKB0NvbXBhcmUSMwoGcmVzdWx0GAEgASgOMiMuZXRjZHNlcnZlcnBiLkNvbXBhcmUuQ29tcGFyZVJlc3VsdBIzCgZ0YXJnZXQYAiABKA4yIy5ldGNkc2VydmVycGIuQ29tcGFyZS5Db21wYXJlVGFyZ2V0EgsKA2tleRgDIAEoDBIRCgd2ZXJzaW9uGAQgASgDSAASGQoPY3JlYXRlX3JldmlzaW9uGAUgASgDSAASFgoMbW9kX3JldmlzaW9uGAYgASgDSAASDwoFdmFsdWUYByABKAxIABIPCgVsZWFzZRgIIAEoA0gAIkAKDUNvbXBhcmVSZXN1bHQSCQoFRVFVQUwQABILCgdHUkVBVEVSEAESCAoETEVTUxACEg0KCU5PVF9FUVVBTBADIkcKDUNvbXBhcmVUYXJnZXQSCwoHVkVSU0lPThAAEgoKBkNSRUFURRABEgcKA01PRBACEgkKBVZBTFVFEAMSCQoFTEVBU0UQBEIOCgx0YXJnZXRfdW5pb24iiAEKClR4blJlcXVlc3QSJgoHY29tcGFyZRgBIAMoCzIVLmV0Y2RzZXJ2ZXJwYi5Db21wYXJlEigKB3N1Y2Nlc3MYAiADKAsyFy5ldGNkc2VydmVycGIuUmVxdWVzdE9wEigKB2ZhaWx1cmUYAyADKAsyFy5ldGNkc2VydmVycGIuUmVxdWVzdE9wInsKC1R4blJlc3BvbnNlEiwKBmhlYWRlchgBIAEoCzIcLmV0Y2RzZXJ2ZXJwYi5SZXNwb25zZUhlYWRlchIRCglzdWNjZWVkZWQYAiABKAgSKwoJcmVzcG9uc2VzGAMgAygLMhguZXRjZHNlcnZlcnBiLlJlc3BvbnNlT3AimwEKDFdhdGNoUmVxdWVzdBI6Cg5jcmVhdGVfcmVxdWVzdBgBIAEoCzIgLmV0Y2RzZXJ2ZXJwYi5XYXRjaENyZWF0ZVJlcXVlc3RIABI+ChBwcm9ncmVzc19yZXF1ZXN0GAMgASgLMiIuZXRjZHNlcnZlcnBiLldhdGNoUHJvZ3Jlc3NSZXF1ZXN0SABCDwoNcmVxdWVzdF91bmlvbiKJAQoSV2F0Y2hDcmVhdGVSZXF1ZXN0EgsKA2tleRgBIAEoDBIRCglyYW5nZV9lbmQYAiABKAwSFgoOc3RhcnRfcmV2aXNpb24YAyABKAMSFwoPcHJvZ3Jlc3Nfbm90aWZ5GAQgASgIEhAKCHdhdGNoX2lkGAcgASgDEhAKCGZyYWdtZW50GAggASgIIhYKFFdhdGNoUHJvZ3Jlc3NSZXF1ZXN0ItoBCg1XYXRjaFJlc3BvbnNlEiwKBmhlYWRlchgBIAEoCzIcLmV0Y2RzZXJ2ZXJwYi5SZXNwb25zZUhlYWRlchIQCgh3YXRjaF9pZBgCIAEoAxIPCgdjcmVhdGVkGAMgASgIEhAKCGNhbmNlbGVkGAQgASgIEhgKEGNvbXBhY3RfcmV2aXNpb24YBSABKAMSFQoNY2FuY2VsX3JlYXNvbhgGIAEoCRIQCghmcmFnbWVudBgHIAEoCBIjCgZldmVudHMYCyADKAsyEy5ldGNkc2VydmVycGIuRXZlbnQiegoFRXZlbnQSKwoEdHlwZRgBIAEoDjIdLmV0Y2RzZXJ2ZXJwYi5FdmVudC5FdmVudFR5cGUSIgoCa3YYAiABKAsyFi5ldGNkc2VydmVycGIuS2V5VmFsdWUiIAoJRXZlbnRUeXBlEgcKA1BVVBAAEgoKBkRFTEVURRABIiwKEUxlYXNlR3JhbnRSZXF1ZXN0EgsKA1RUTBgBIAEoAxIKCgJJRBgCIAEoAyJqChJMZWFzZUdyYW50UmVzcG9uc2USLAoGaGVhZGVyGAEgASgLMhwuZXRjZHNlcnZlcnBiLlJlc3BvbnNlSGVhZGVyEgoKAklEGAIgASgDEgsKA1RUTBgDIAEoAxINCgVlcnJvchgEIAEoCSIgChJMZWFzZVJldm9rZVJlcXVlc3QSCgoCSUQYASABKAMiQwoTTGVhc2VSZXZva2VSZXNwb25zZRIsCgZoZWFkZXIYASABKAsyHC5ldGNkc2VydmVycGIuUmVzcG9uc2VIZWFkZXIiIwoVTGVhc2VLZWVwQWxpdmVSZXF1ZXN0EgoKAklEGAEgASgDIl8KFkxlYXNlS2VlcEFsaXZlUmVzcG9uc2USLAoGaGVhZGVyGAEgASgLMhwuZXRjZHNlcnZlcnBiLlJlc3BvbnNlSGVhZGVyEgoKAklEGAIgASgDEgsKA1RUTBgDIAEoAyI1ChNBdXRoZW50aWNhdGVSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIcGFzc3dvcmQYAiABKAkiUwoUQXV0aGVudGljYXRlUmVzcG9uc2USLAoGaGVhZGVyGAEgASgLMhwuZXRjZHNlcnZlcnBiLlJlc3BvbnNlSGVhZGVyEg0KBXRva2VuGAIgASgJMoIBCgJLVhJACgVSYW5nZRIaLmV0Y2RzZXJ2ZXJwYi5SYW5nZVJlcXVlc3QaGy5ldGNkc2VydmVycGIuUmFuZ2VSZXNwb25zZRI6CgNUeG4SGC5ldGNkc2VydmVycGIuVHhuUmVxdWVzdBoZLmV0Y2RzZXJ2ZXJwYi5UeG5SZXNwb25zZTJNCgVXYXRjaBJECgVXYXRjaBIaLmV0Y2RzZXJ2ZXJwYi5XYXRjaFJlcXVlc3QaGy5ldGNkc2VydmVycGIuV2F0Y2hSZXNwb25zZSgBMAEyjQIKBUxlYXNlEk8KCkxlYXNlR3JhbnQSHy5ldGNkc2VydmVycGIuTGVhc2VHcmFudFJlcXVlc3QaIC5ldGNkc2VydmVycGIuTGVhc2VHcmFudFJlc3BvbnNlElIKC0xlYXNlUmV2b2tlEiAuZXRjZHNlcnZlcnBiLkxlYXNlUmV2b2tlUmVxdWVzdBohLmV0Y2RzZXJ2ZXJwYi5MZWFzZVJldm9rZVJlc3BvbnNlEl8KDkxlYXNlS2VlcEFsaXZlEiMuZXRjZHNlcnZlcnBiLkxlYXNlS2VlcEFsaXZlUmVxdWVzdBokLmV0Y2RzZXJ2ZXJwYi5MZWFzZUtlZXBBbGl2ZVJlc3BvbnNlKAEwATJdCgRBdXRoElUKDEF1dGhlbnRpY2F0ZRIhLmV0Y2RzZXJ2ZXJwYi5BdXRoZW50aWNhdGVSZXF1ZXN0GiIuZXRjZHNlcnZlcnBiLkF1dGhlbnRpY2F0ZVJlc3BvbnNlYgZwcm90bzM',
-  );
+export const file_etcd: GenFile = /*@__PURE__*/
+  fileDesc("CgpldGNkLnByb3RvEgxldGNkc2VydmVycGIiXAoOUmVzcG9uc2VIZWFkZXISEgoKY2x1c3Rlcl9pZBgBIAEoBBIRCgltZW1iZXJfaWQYAiABKAQSEAoIcmV2aXNpb24YAyABKAMSEQoJcmFmdF90ZXJtGAQgASgEInUKCEtleVZhbHVlEgsKA2tleRgBIAEoDBIXCg9jcmVhdGVfcmV2aXNpb24YAiABKAMSFAoMbW9kX3JldmlzaW9uGAMgASgDEg8KB3ZlcnNpb24YBCABKAMSDQoFdmFsdWUYBSABKAwSDQoFbGVhc2UYBiABKAMikgEKDFJhbmdlUmVxdWVzdBILCgNrZXkYASABKAwSEQoJcmFuZ2VfZW5kGAIgASgMEg0KBWxpbWl0GAMgASgDEhAKCHJldmlzaW9uGAQgASgDEhQKDHNlcmlhbGl6YWJsZRgHIAEoCBIRCglrZXlzX29ubHkYCCABKAgSGAoQbWluX21vZF9yZXZpc2lvbhgKIAEoAyJ/Cg1SYW5nZVJlc3BvbnNlEiwKBmhlYWRlchgBIAEoCzIcLmV0Y2RzZXJ2ZXJwYi5SZXNwb25zZUhlYWRlchIjCgNrdnMYAiADKAsyFi5ldGNkc2VydmVycGIuS2V5VmFsdWUSDAoEbW9yZRgDIAEoCBINCgVjb3VudBgEIAEoAyI3CgpQdXRSZXF1ZXN0EgsKA2tleRgBIAEoDBINCgV2YWx1ZRgCIAEoDBINCgVsZWFzZRgDIAEoAyI7CgtQdXRSZXNwb25zZRIsCgZoZWFkZXIYASABKAsyHC5ldGNkc2VydmVycGIuUmVzcG9uc2VIZWFkZXIiNAoSRGVsZXRlUmFuZ2VSZXF1ZXN0EgsKA2tleRgBIAEoDBIRCglyYW5nZV9lbmQYAiABKAwiVAoTRGVsZXRlUmFuZ2VSZXNwb25zZRIsCgZoZWFkZXIYASABKAsyHC5ldGNkc2VydmVycGIuUmVzcG9uc2VIZWFkZXISDwoHZGVsZXRlZBgCIAEoAyK+AQoJUmVxdWVzdE9wEjMKDXJlcXVlc3RfcmFuZ2UYASABKAsyGi5ldGNkc2VydmVycGIuUmFuZ2VSZXF1ZXN0SAASLwoLcmVxdWVzdF9wdXQYAiABKAsyGC5ldGNkc2VydmVycGIuUHV0UmVxdWVzdEgAEkAKFHJlcXVlc3RfZGVsZXRlX3JhbmdlGAMgASgLMiAuZXRjZHNlcnZlcnBiLkRlbGV0ZVJhbmdlUmVxdWVzdEgAQgkKB3JlcXVlc3QixgEKClJlc3BvbnNlT3ASNQoOcmVzcG9uc2VfcmFuZ2UYASABKAsyGy5ldGNkc2VydmVycGIuUmFuZ2VSZXNwb25zZUgAEjEKDHJlc3BvbnNlX3B1dBgCIAEoCzIZLmV0Y2RzZXJ2ZXJwYi5QdXRSZXNwb25zZUgAEkIKFXJlc3BvbnNlX2RlbGV0ZV9yYW5nZRgDIAEoCzIhLmV0Y2RzZXJ2ZXJwYi5EZWxldGVSYW5nZVJlc3BvbnNlSABCCgoIcmVzcG9uc2UigwMKB0NvbXBhcmUSMwoGcmVzdWx0GAEgASgOMiMuZXRjZHNlcnZlcnBiLkNvbXBhcmUuQ29tcGFyZVJlc3VsdBIzCgZ0YXJnZXQYAiABKA4yIy5ldGNkc2VydmVycGIuQ29tcGFyZS5Db21wYXJlVGFyZ2V0EgsKA2tleRgDIAEoDBIRCgd2ZXJzaW9uGAQgASgDSAASGQoPY3JlYXRlX3JldmlzaW9uGAUgASgDSAASFgoMbW9kX3JldmlzaW9uGAYgASgDSAASDwoFdmFsdWUYByABKAxIABIPCgVsZWFzZRgIIAEoA0gAIkAKDUNvbXBhcmVSZXN1bHQSCQoFRVFVQUwQABILCgdHUkVBVEVSEAESCAoETEVTUxACEg0KCU5PVF9FUVVBTBADIkcKDUNvbXBhcmVUYXJnZXQSCwoHVkVSU0lPThAAEgoKBkNSRUFURRABEgcKA01PRBACEgkKBVZBTFVFEAMSCQoFTEVBU0UQBEIOCgx0YXJnZXRfdW5pb24iiAEKClR4blJlcXVlc3QSJgoHY29tcGFyZRgBIAMoCzIVLmV0Y2RzZXJ2ZXJwYi5Db21wYXJlEigKB3N1Y2Nlc3MYAiADKAsyFy5ldGNkc2VydmVycGIuUmVxdWVzdE9wEigKB2ZhaWx1cmUYAyADKAsyFy5ldGNkc2VydmVycGIuUmVxdWVzdE9wInsKC1R4blJlc3BvbnNlEiwKBmhlYWRlchgBIAEoCzIcLmV0Y2RzZXJ2ZXJwYi5SZXNwb25zZUhlYWRlchIRCglzdWNjZWVkZWQYAiABKAgSKwoJcmVzcG9uc2VzGAMgAygLMhguZXRjZHNlcnZlcnBiLlJlc3BvbnNlT3AimwEKDFdhdGNoUmVxdWVzdBI6Cg5jcmVhdGVfcmVxdWVzdBgBIAEoCzIgLmV0Y2RzZXJ2ZXJwYi5XYXRjaENyZWF0ZVJlcXVlc3RIABI+ChBwcm9ncmVzc19yZXF1ZXN0GAMgASgLMiIuZXRjZHNlcnZlcnBiLldhdGNoUHJvZ3Jlc3NSZXF1ZXN0SABCDwoNcmVxdWVzdF91bmlvbiKJAQoSV2F0Y2hDcmVhdGVSZXF1ZXN0EgsKA2tleRgBIAEoDBIRCglyYW5nZV9lbmQYAiABKAwSFgoOc3RhcnRfcmV2aXNpb24YAyABKAMSFwoPcHJvZ3Jlc3Nfbm90aWZ5GAQgASgIEhAKCHdhdGNoX2lkGAcgASgDEhAKCGZyYWdtZW50GAggASgIIhYKFFdhdGNoUHJvZ3Jlc3NSZXF1ZXN0ItoBCg1XYXRjaFJlc3BvbnNlEiwKBmhlYWRlchgBIAEoCzIcLmV0Y2RzZXJ2ZXJwYi5SZXNwb25zZUhlYWRlchIQCgh3YXRjaF9pZBgCIAEoAxIPCgdjcmVhdGVkGAMgASgIEhAKCGNhbmNlbGVkGAQgASgIEhgKEGNvbXBhY3RfcmV2aXNpb24YBSABKAMSFQoNY2FuY2VsX3JlYXNvbhgGIAEoCRIQCghmcmFnbWVudBgHIAEoCBIjCgZldmVudHMYCyADKAsyEy5ldGNkc2VydmVycGIuRXZlbnQiegoFRXZlbnQSKwoEdHlwZRgBIAEoDjIdLmV0Y2RzZXJ2ZXJwYi5FdmVudC5FdmVudFR5cGUSIgoCa3YYAiABKAsyFi5ldGNkc2VydmVycGIuS2V5VmFsdWUiIAoJRXZlbnRUeXBlEgcKA1BVVBAAEgoKBkRFTEVURRABIiwKEUxlYXNlR3JhbnRSZXF1ZXN0EgsKA1RUTBgBIAEoAxIKCgJJRBgCIAEoAyJqChJMZWFzZUdyYW50UmVzcG9uc2USLAoGaGVhZGVyGAEgASgLMhwuZXRjZHNlcnZlcnBiLlJlc3BvbnNlSGVhZGVyEgoKAklEGAIgASgDEgsKA1RUTBgDIAEoAxINCgVlcnJvchgEIAEoCSIgChJMZWFzZVJldm9rZVJlcXVlc3QSCgoCSUQYASABKAMiQwoTTGVhc2VSZXZva2VSZXNwb25zZRIsCgZoZWFkZXIYASABKAsyHC5ldGNkc2VydmVycGIuUmVzcG9uc2VIZWFkZXIiIwoVTGVhc2VLZWVwQWxpdmVSZXF1ZXN0EgoKAklEGAEgASgDIl8KFkxlYXNlS2VlcEFsaXZlUmVzcG9uc2USLAoGaGVhZGVyGAEgASgLMhwuZXRjZHNlcnZlcnBiLlJlc3BvbnNlSGVhZGVyEgoKAklEGAIgASgDEgsKA1RUTBgDIAEoAyI1ChNBdXRoZW50aWNhdGVSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIcGFzc3dvcmQYAiABKAkiUwoUQXV0aGVudGljYXRlUmVzcG9uc2USLAoGaGVhZGVyGAEgASgLMhwuZXRjZHNlcnZlcnBiLlJlc3BvbnNlSGVhZGVyEg0KBXRva2VuGAIgASgJMoIBCgJLVhJACgVSYW5nZRIaLmV0Y2RzZXJ2ZXJwYi5SYW5nZVJlcXVlc3QaGy5ldGNkc2VydmVycGIuUmFuZ2VSZXNwb25zZRI6CgNUeG4SGC5ldGNkc2VydmVycGIuVHhuUmVxdWVzdBoZLmV0Y2RzZXJ2ZXJwYi5UeG5SZXNwb25zZTJNCgVXYXRjaBJECgVXYXRjaBIaLmV0Y2RzZXJ2ZXJwYi5XYXRjaFJlcXVlc3QaGy5ldGNkc2VydmVycGIuV2F0Y2hSZXNwb25zZSgBMAEyjQIKBUxlYXNlEk8KCkxlYXNlR3JhbnQSHy5ldGNkc2VydmVycGIuTGVhc2VHcmFudFJlcXVlc3QaIC5ldGNkc2VydmVycGIuTGVhc2VHcmFudFJlc3BvbnNlElIKC0xlYXNlUmV2b2tlEiAuZXRjZHNlcnZlcnBiLkxlYXNlUmV2b2tlUmVxdWVzdBohLmV0Y2RzZXJ2ZXJwYi5MZWFzZVJldm9rZVJlc3BvbnNlEl8KDkxlYXNlS2VlcEFsaXZlEiMuZXRjZHNlcnZlcnBiLkxlYXNlS2VlcEFsaXZlUmVxdWVzdBokLmV0Y2RzZXJ2ZXJwYi5MZWFzZUtlZXBBbGl2ZVJlc3BvbnNlKAEwATJdCgRBdXRoElUKDEF1dGhlbnRpY2F0ZRIhLmV0Y2RzZXJ2ZXJwYi5BdXRoZW50aWNhdGVSZXF1ZXN0GiIuZXRjZHNlcnZlcnBiLkF1dGhlbnRpY2F0ZVJlc3BvbnNlYgZwcm90bzM");
 
 /**
  * @generated from message etcdserverpb.ResponseHeader
  */
-export type ResponseHeader = Message<'etcdserverpb.ResponseHeader'> & {
+export type ResponseHeader = Message<"etcdserverpb.ResponseHeader"> & {
   /**
    * @generated from field: uint64 cluster_id = 1;
    */
@@ -47,12 +44,13 @@ export type ResponseHeader = Message<'etcdserverpb.ResponseHeader'> & {
  * Describes the message etcdserverpb.ResponseHeader.
  * Use `create(ResponseHeaderSchema)` to create a new message.
  */
-export const ResponseHeaderSchema: GenMessage<ResponseHeader> = /*@__PURE__*/ messageDesc(file_etcd, 0);
+export const ResponseHeaderSchema: GenMessage<ResponseHeader> = /*@__PURE__*/
+  messageDesc(file_etcd, 0);
 
 /**
  * @generated from message etcdserverpb.KeyValue
  */
-export type KeyValue = Message<'etcdserverpb.KeyValue'> & {
+export type KeyValue = Message<"etcdserverpb.KeyValue"> & {
   /**
    * @generated from field: bytes key = 1;
    */
@@ -88,12 +86,13 @@ export type KeyValue = Message<'etcdserverpb.KeyValue'> & {
  * Describes the message etcdserverpb.KeyValue.
  * Use `create(KeyValueSchema)` to create a new message.
  */
-export const KeyValueSchema: GenMessage<KeyValue> = /*@__PURE__*/ messageDesc(file_etcd, 1);
+export const KeyValueSchema: GenMessage<KeyValue> = /*@__PURE__*/
+  messageDesc(file_etcd, 1);
 
 /**
  * @generated from message etcdserverpb.RangeRequest
  */
-export type RangeRequest = Message<'etcdserverpb.RangeRequest'> & {
+export type RangeRequest = Message<"etcdserverpb.RangeRequest"> & {
   /**
    * @generated from field: bytes key = 1;
    */
@@ -123,18 +122,24 @@ export type RangeRequest = Message<'etcdserverpb.RangeRequest'> & {
    * @generated from field: bool keys_only = 8;
    */
   keysOnly: boolean;
+
+  /**
+   * @generated from field: int64 min_mod_revision = 10;
+   */
+  minModRevision: bigint;
 };
 
 /**
  * Describes the message etcdserverpb.RangeRequest.
  * Use `create(RangeRequestSchema)` to create a new message.
  */
-export const RangeRequestSchema: GenMessage<RangeRequest> = /*@__PURE__*/ messageDesc(file_etcd, 2);
+export const RangeRequestSchema: GenMessage<RangeRequest> = /*@__PURE__*/
+  messageDesc(file_etcd, 2);
 
 /**
  * @generated from message etcdserverpb.RangeResponse
  */
-export type RangeResponse = Message<'etcdserverpb.RangeResponse'> & {
+export type RangeResponse = Message<"etcdserverpb.RangeResponse"> & {
   /**
    * @generated from field: etcdserverpb.ResponseHeader header = 1;
    */
@@ -160,12 +165,13 @@ export type RangeResponse = Message<'etcdserverpb.RangeResponse'> & {
  * Describes the message etcdserverpb.RangeResponse.
  * Use `create(RangeResponseSchema)` to create a new message.
  */
-export const RangeResponseSchema: GenMessage<RangeResponse> = /*@__PURE__*/ messageDesc(file_etcd, 3);
+export const RangeResponseSchema: GenMessage<RangeResponse> = /*@__PURE__*/
+  messageDesc(file_etcd, 3);
 
 /**
  * @generated from message etcdserverpb.PutRequest
  */
-export type PutRequest = Message<'etcdserverpb.PutRequest'> & {
+export type PutRequest = Message<"etcdserverpb.PutRequest"> & {
   /**
    * @generated from field: bytes key = 1;
    */
@@ -186,12 +192,13 @@ export type PutRequest = Message<'etcdserverpb.PutRequest'> & {
  * Describes the message etcdserverpb.PutRequest.
  * Use `create(PutRequestSchema)` to create a new message.
  */
-export const PutRequestSchema: GenMessage<PutRequest> = /*@__PURE__*/ messageDesc(file_etcd, 4);
+export const PutRequestSchema: GenMessage<PutRequest> = /*@__PURE__*/
+  messageDesc(file_etcd, 4);
 
 /**
  * @generated from message etcdserverpb.PutResponse
  */
-export type PutResponse = Message<'etcdserverpb.PutResponse'> & {
+export type PutResponse = Message<"etcdserverpb.PutResponse"> & {
   /**
    * @generated from field: etcdserverpb.ResponseHeader header = 1;
    */
@@ -202,12 +209,13 @@ export type PutResponse = Message<'etcdserverpb.PutResponse'> & {
  * Describes the message etcdserverpb.PutResponse.
  * Use `create(PutResponseSchema)` to create a new message.
  */
-export const PutResponseSchema: GenMessage<PutResponse> = /*@__PURE__*/ messageDesc(file_etcd, 5);
+export const PutResponseSchema: GenMessage<PutResponse> = /*@__PURE__*/
+  messageDesc(file_etcd, 5);
 
 /**
  * @generated from message etcdserverpb.DeleteRangeRequest
  */
-export type DeleteRangeRequest = Message<'etcdserverpb.DeleteRangeRequest'> & {
+export type DeleteRangeRequest = Message<"etcdserverpb.DeleteRangeRequest"> & {
   /**
    * @generated from field: bytes key = 1;
    */
@@ -223,12 +231,13 @@ export type DeleteRangeRequest = Message<'etcdserverpb.DeleteRangeRequest'> & {
  * Describes the message etcdserverpb.DeleteRangeRequest.
  * Use `create(DeleteRangeRequestSchema)` to create a new message.
  */
-export const DeleteRangeRequestSchema: GenMessage<DeleteRangeRequest> = /*@__PURE__*/ messageDesc(file_etcd, 6);
+export const DeleteRangeRequestSchema: GenMessage<DeleteRangeRequest> = /*@__PURE__*/
+  messageDesc(file_etcd, 6);
 
 /**
  * @generated from message etcdserverpb.DeleteRangeResponse
  */
-export type DeleteRangeResponse = Message<'etcdserverpb.DeleteRangeResponse'> & {
+export type DeleteRangeResponse = Message<"etcdserverpb.DeleteRangeResponse"> & {
   /**
    * @generated from field: etcdserverpb.ResponseHeader header = 1;
    */
@@ -244,88 +253,83 @@ export type DeleteRangeResponse = Message<'etcdserverpb.DeleteRangeResponse'> & 
  * Describes the message etcdserverpb.DeleteRangeResponse.
  * Use `create(DeleteRangeResponseSchema)` to create a new message.
  */
-export const DeleteRangeResponseSchema: GenMessage<DeleteRangeResponse> = /*@__PURE__*/ messageDesc(file_etcd, 7);
+export const DeleteRangeResponseSchema: GenMessage<DeleteRangeResponse> = /*@__PURE__*/
+  messageDesc(file_etcd, 7);
 
 /**
  * @generated from message etcdserverpb.RequestOp
  */
-export type RequestOp = Message<'etcdserverpb.RequestOp'> & {
+export type RequestOp = Message<"etcdserverpb.RequestOp"> & {
   /**
    * @generated from oneof etcdserverpb.RequestOp.request
    */
-  request:
-    | {
-        /**
-         * @generated from field: etcdserverpb.RangeRequest request_range = 1;
-         */
-        value: RangeRequest;
-        case: 'requestRange';
-      }
-    | {
-        /**
-         * @generated from field: etcdserverpb.PutRequest request_put = 2;
-         */
-        value: PutRequest;
-        case: 'requestPut';
-      }
-    | {
-        /**
-         * @generated from field: etcdserverpb.DeleteRangeRequest request_delete_range = 3;
-         */
-        value: DeleteRangeRequest;
-        case: 'requestDeleteRange';
-      }
-    | { case: undefined; value?: undefined };
+  request: {
+    /**
+     * @generated from field: etcdserverpb.RangeRequest request_range = 1;
+     */
+    value: RangeRequest;
+    case: "requestRange";
+  } | {
+    /**
+     * @generated from field: etcdserverpb.PutRequest request_put = 2;
+     */
+    value: PutRequest;
+    case: "requestPut";
+  } | {
+    /**
+     * @generated from field: etcdserverpb.DeleteRangeRequest request_delete_range = 3;
+     */
+    value: DeleteRangeRequest;
+    case: "requestDeleteRange";
+  } | { case: undefined; value?: undefined };
 };
 
 /**
  * Describes the message etcdserverpb.RequestOp.
  * Use `create(RequestOpSchema)` to create a new message.
  */
-export const RequestOpSchema: GenMessage<RequestOp> = /*@__PURE__*/ messageDesc(file_etcd, 8);
+export const RequestOpSchema: GenMessage<RequestOp> = /*@__PURE__*/
+  messageDesc(file_etcd, 8);
 
 /**
  * @generated from message etcdserverpb.ResponseOp
  */
-export type ResponseOp = Message<'etcdserverpb.ResponseOp'> & {
+export type ResponseOp = Message<"etcdserverpb.ResponseOp"> & {
   /**
    * @generated from oneof etcdserverpb.ResponseOp.response
    */
-  response:
-    | {
-        /**
-         * @generated from field: etcdserverpb.RangeResponse response_range = 1;
-         */
-        value: RangeResponse;
-        case: 'responseRange';
-      }
-    | {
-        /**
-         * @generated from field: etcdserverpb.PutResponse response_put = 2;
-         */
-        value: PutResponse;
-        case: 'responsePut';
-      }
-    | {
-        /**
-         * @generated from field: etcdserverpb.DeleteRangeResponse response_delete_range = 3;
-         */
-        value: DeleteRangeResponse;
-        case: 'responseDeleteRange';
-      }
-    | { case: undefined; value?: undefined };
+  response: {
+    /**
+     * @generated from field: etcdserverpb.RangeResponse response_range = 1;
+     */
+    value: RangeResponse;
+    case: "responseRange";
+  } | {
+    /**
+     * @generated from field: etcdserverpb.PutResponse response_put = 2;
+     */
+    value: PutResponse;
+    case: "responsePut";
+  } | {
+    /**
+     * @generated from field: etcdserverpb.DeleteRangeResponse response_delete_range = 3;
+     */
+    value: DeleteRangeResponse;
+    case: "responseDeleteRange";
+  } | { case: undefined; value?: undefined };
 };
 
 /**
  * Describes the message etcdserverpb.ResponseOp.
  * Use `create(ResponseOpSchema)` to create a new message.
  */
-export const ResponseOpSchema: GenMessage<ResponseOp> = /*@__PURE__*/ messageDesc(file_etcd, 9);
+export const ResponseOpSchema: GenMessage<ResponseOp> = /*@__PURE__*/
+  messageDesc(file_etcd, 9);
 
 /**
  * @generated from message etcdserverpb.Compare
  */
-export type Compare = Message<'etcdserverpb.Compare'> & {
+export type Compare = Message<"etcdserverpb.Compare"> & {
   /**
    * @generated from field: etcdserverpb.Compare.CompareResult result = 1;
    */
@@ -344,50 +348,45 @@ export type Compare = Message<'etcdserverpb.Compare'> & {
   /**
    * @generated from oneof etcdserverpb.Compare.target_union
    */
-  targetUnion:
-    | {
-        /**
-         * @generated from field: int64 version = 4;
-         */
-        value: bigint;
-        case: 'version';
-      }
-    | {
-        /**
-         * @generated from field: int64 create_revision = 5;
-         */
-        value: bigint;
-        case: 'createRevision';
-      }
-    | {
-        /**
-         * @generated from field: int64 mod_revision = 6;
-         */
-        value: bigint;
-        case: 'modRevision';
-      }
-    | {
-        /**
-         * @generated from field: bytes value = 7;
-         */
-        value: Uint8Array;
-        case: 'value';
-      }
-    | {
-        /**
-         * @generated from field: int64 lease = 8;
-         */
-        value: bigint;
-        case: 'lease';
-      }
-    | { case: undefined; value?: undefined };
+  targetUnion: {
+    /**
+     * @generated from field: int64 version = 4;
+     */
+    value: bigint;
+    case: "version";
+  } | {
+    /**
+     * @generated from field: int64 create_revision = 5;
+     */
+    value: bigint;
+    case: "createRevision";
+  } | {
+    /**
+     * @generated from field: int64 mod_revision = 6;
+     */
+    value: bigint;
+    case: "modRevision";
+  } | {
+    /**
+     * @generated from field: bytes value = 7;
+     */
+    value: Uint8Array;
+    case: "value";
+  } | {
+    /**
+     * @generated from field: int64 lease = 8;
+     */
+    value: bigint;
+    case: "lease";
+  } | { case: undefined; value?: undefined };
 };
 
 /**
  * Describes the message etcdserverpb.Compare.
  * Use `create(CompareSchema)` to create a new message.
  */
-export const CompareSchema: GenMessage<Compare> = /*@__PURE__*/ messageDesc(file_etcd, 10);
+export const CompareSchema: GenMessage<Compare> = /*@__PURE__*/
+  messageDesc(file_etcd, 10);
 
 /**
  * @generated from enum etcdserverpb.Compare.CompareResult
@@ -417,7 +416,8 @@ export enum Compare_CompareResult {
 /**
  * Describes the enum etcdserverpb.Compare.CompareResult.
  */
-export const Compare_CompareResultSchema: GenEnum<Compare_CompareResult> = /*@__PURE__*/ enumDesc(file_etcd, 10, 0);
+export const Compare_CompareResultSchema: GenEnum<Compare_CompareResult> = /*@__PURE__*/
+  enumDesc(file_etcd, 10, 0);
 
 /**
  * @generated from enum etcdserverpb.Compare.CompareTarget
@@ -452,12 +452,13 @@ export enum Compare_CompareTarget {
 /**
  * Describes the enum etcdserverpb.Compare.CompareTarget.
  */
-export const Compare_CompareTargetSchema: GenEnum<Compare_CompareTarget> = /*@__PURE__*/ enumDesc(file_etcd, 10, 1);
+export const Compare_CompareTargetSchema: GenEnum<Compare_CompareTarget> = /*@__PURE__*/
+  enumDesc(file_etcd, 10, 1);
 
 /**
  * @generated from message etcdserverpb.TxnRequest
  */
-export type TxnRequest = Message<'etcdserverpb.TxnRequest'> & {
+export type TxnRequest = Message<"etcdserverpb.TxnRequest"> & {
   /**
    * @generated from field: repeated etcdserverpb.Compare compare = 1;
    */
@@ -478,12 +479,13 @@ export type TxnRequest = Message<'etcdserverpb.TxnRequest'> & {
  * Describes the message etcdserverpb.TxnRequest.
  * Use `create(TxnRequestSchema)` to create a new message.
  */
-export const TxnRequestSchema: GenMessage<TxnRequest> = /*@__PURE__*/ messageDesc(file_etcd, 11);
+export const TxnRequestSchema: GenMessage<TxnRequest> = /*@__PURE__*/
+  messageDesc(file_etcd, 11);
 
 /**
  * @generated from message etcdserverpb.TxnResponse
  */
-export type TxnResponse = Message<'etcdserverpb.TxnResponse'> & {
+export type TxnResponse = Message<"etcdserverpb.TxnResponse"> & {
   /**
    * @generated from field: etcdserverpb.ResponseHeader header = 1;
    */
@@ -504,43 +506,42 @@ export type TxnResponse = Message<'etcdserverpb.TxnResponse'> & {
  * Describes the message etcdserverpb.TxnResponse.
  * Use `create(TxnResponseSchema)` to create a new message.
  */
-export const TxnResponseSchema: GenMessage<TxnResponse> = /*@__PURE__*/ messageDesc(file_etcd, 12);
+export const TxnResponseSchema: GenMessage<TxnResponse> = /*@__PURE__*/
+  messageDesc(file_etcd, 12);
 
 /**
  * @generated from message etcdserverpb.WatchRequest
  */
-export type WatchRequest = Message<'etcdserverpb.WatchRequest'> & {
+export type WatchRequest = Message<"etcdserverpb.WatchRequest"> & {
   /**
    * @generated from oneof etcdserverpb.WatchRequest.request_union
    */
-  requestUnion:
-    | {
-        /**
-         * @generated from field: etcdserverpb.WatchCreateRequest create_request = 1;
-         */
-        value: WatchCreateRequest;
-        case: 'createRequest';
-      }
-    | {
-        /**
-         * @generated from field: etcdserverpb.WatchProgressRequest progress_request = 3;
-         */
-        value: WatchProgressRequest;
-        case: 'progressRequest';
-      }
-    | { case: undefined; value?: undefined };
+  requestUnion: {
+    /**
+     * @generated from field: etcdserverpb.WatchCreateRequest create_request = 1;
+     */
+    value: WatchCreateRequest;
+    case: "createRequest";
+  } | {
+    /**
+     * @generated from field: etcdserverpb.WatchProgressRequest progress_request = 3;
+     */
+    value: WatchProgressRequest;
+    case: "progressRequest";
+  } | { case: undefined; value?: undefined };
 };
 
 /**
  * Describes the message etcdserverpb.WatchRequest.
  * Use `create(WatchRequestSchema)` to create a new message.
  */
-export const WatchRequestSchema: GenMessage<WatchRequest> = /*@__PURE__*/ messageDesc(file_etcd, 13);
+export const WatchRequestSchema: GenMessage<WatchRequest> = /*@__PURE__*/
+  messageDesc(file_etcd, 13);
 
 /**
  * @generated from message etcdserverpb.WatchCreateRequest
  */
-export type WatchCreateRequest = Message<'etcdserverpb.WatchCreateRequest'> & {
+export type WatchCreateRequest = Message<"etcdserverpb.WatchCreateRequest"> & {
   /**
    * @generated from field: bytes key = 1;
    */
@@ -576,23 +577,26 @@ export type WatchCreateRequest = Message<'etcdserverpb.WatchCreateRequest'> & {
  * Describes the message etcdserverpb.WatchCreateRequest.
  * Use `create(WatchCreateRequestSchema)` to create a new message.
  */
-export const WatchCreateRequestSchema: GenMessage<WatchCreateRequest> = /*@__PURE__*/ messageDesc(file_etcd, 14);
+export const WatchCreateRequestSchema: GenMessage<WatchCreateRequest> = /*@__PURE__*/
+  messageDesc(file_etcd, 14);
 
 /**
  * @generated from message etcdserverpb.WatchProgressRequest
  */
-export type WatchProgressRequest = Message<'etcdserverpb.WatchProgressRequest'> & {};
+export type WatchProgressRequest = Message<"etcdserverpb.WatchProgressRequest"> & {
+};
 
 /**
  * Describes the message etcdserverpb.WatchProgressRequest.
  * Use `create(WatchProgressRequestSchema)` to create a new message.
  */
-export const WatchProgressRequestSchema: GenMessage<WatchProgressRequest> = /*@__PURE__*/ messageDesc(file_etcd, 15);
+export const WatchProgressRequestSchema: GenMessage<WatchProgressRequest> = /*@__PURE__*/
+  messageDesc(file_etcd, 15);
 
 /**
  * @generated from message etcdserverpb.WatchResponse
  */
-export type WatchResponse = Message<'etcdserverpb.WatchResponse'> & {
+export type WatchResponse = Message<"etcdserverpb.WatchResponse"> & {
   /**
    * @generated from field: etcdserverpb.ResponseHeader header = 1;
    */
@@ -638,12 +642,13 @@ export type WatchResponse = Message<'etcdserverpb.WatchResponse'> & {
  * Describes the message etcdserverpb.WatchResponse.
  * Use `create(WatchResponseSchema)` to create a new message.
  */
-export const WatchResponseSchema: GenMessage<WatchResponse> = /*@__PURE__*/ messageDesc(file_etcd, 16);
+export const WatchResponseSchema: GenMessage<WatchResponse> = /*@__PURE__*/
+  messageDesc(file_etcd, 16);
 
 /**
  * @generated from message etcdserverpb.Event
  */
-export type Event = Message<'etcdserverpb.Event'> & {
+export type Event = Message<"etcdserverpb.Event"> & {
   /**
    * @generated from field: etcdserverpb.Event.EventType type = 1;
    */
@@ -659,7 +664,8 @@ export type Event = Message<'etcdserverpb.Event'> & {
  * Describes the message etcdserverpb.Event.
  * Use `create(EventSchema)` to create a new message.
  */
-export const EventSchema: GenMessage<Event> = /*@__PURE__*/ messageDesc(file_etcd, 17);
+export const EventSchema: GenMessage<Event> = /*@__PURE__*/
+  messageDesc(file_etcd, 17);
 
 /**
  * @generated from enum etcdserverpb.Event.EventType
@@ -679,12 +685,13 @@ export enum Event_EventType {
 /**
  * Describes the enum etcdserverpb.Event.EventType.
  */
-export const Event_EventTypeSchema: GenEnum<Event_EventType> = /*@__PURE__*/ enumDesc(file_etcd, 17, 0);
+export const Event_EventTypeSchema: GenEnum<Event_EventType> = /*@__PURE__*/
+  enumDesc(file_etcd, 17, 0);
 
 /**
  * @generated from message etcdserverpb.LeaseGrantRequest
  */
-export type LeaseGrantRequest = Message<'etcdserverpb.LeaseGrantRequest'> & {
+export type LeaseGrantRequest = Message<"etcdserverpb.LeaseGrantRequest"> & {
   /**
    * @generated from field: int64 TTL = 1;
    */
@@ -700,12 +707,13 @@ export type LeaseGrantRequest = Message<'etcdserverpb.LeaseGrantRequest'> & {
  * Describes the message etcdserverpb.LeaseGrantRequest.
  * Use `create(LeaseGrantRequestSchema)` to create a new message.
  */
-export const LeaseGrantRequestSchema: GenMessage<LeaseGrantRequest> = /*@__PURE__*/ messageDesc(file_etcd, 18);
+export const LeaseGrantRequestSchema: GenMessage<LeaseGrantRequest> = /*@__PURE__*/
+  messageDesc(file_etcd, 18);
 
 /**
  * @generated from message etcdserverpb.LeaseGrantResponse
  */
-export type LeaseGrantResponse = Message<'etcdserverpb.LeaseGrantResponse'> & {
+export type LeaseGrantResponse = Message<"etcdserverpb.LeaseGrantResponse"> & {
   /**
    * @generated from field: etcdserverpb.ResponseHeader header = 1;
    */
@@ -731,12 +739,13 @@ export type LeaseGrantResponse = Message<'etcdserverpb.LeaseGrantResponse'> & {
  * Describes the message etcdserverpb.LeaseGrantResponse.
  * Use `create(LeaseGrantResponseSchema)` to create a new message.
  */
-export const LeaseGrantResponseSchema: GenMessage<LeaseGrantResponse> = /*@__PURE__*/ messageDesc(file_etcd, 19);
+export const LeaseGrantResponseSchema: GenMessage<LeaseGrantResponse> = /*@__PURE__*/
+  messageDesc(file_etcd, 19);
 
 /**
  * @generated from message etcdserverpb.LeaseRevokeRequest
  */
-export type LeaseRevokeRequest = Message<'etcdserverpb.LeaseRevokeRequest'> & {
+export type LeaseRevokeRequest = Message<"etcdserverpb.LeaseRevokeRequest"> & {
   /**
    * @generated from field: int64 ID = 1;
    */
@@ -747,12 +756,13 @@ export type LeaseRevokeRequest = Message<'etcdserverpb.LeaseRevokeRequest'> & {
  * Describes the message etcdserverpb.LeaseRevokeRequest.
  * Use `create(LeaseRevokeRequestSchema)` to create a new message.
  */
-export const LeaseRevokeRequestSchema: GenMessage<LeaseRevokeRequest> = /*@__PURE__*/ messageDesc(file_etcd, 20);
+export const LeaseRevokeRequestSchema: GenMessage<LeaseRevokeRequest> = /*@__PURE__*/
+  messageDesc(file_etcd, 20);
 
 /**
  * @generated from message etcdserverpb.LeaseRevokeResponse
  */
-export type LeaseRevokeResponse = Message<'etcdserverpb.LeaseRevokeResponse'> & {
+export type LeaseRevokeResponse = Message<"etcdserverpb.LeaseRevokeResponse"> & {
   /**
    * @generated from field: etcdserverpb.ResponseHeader header = 1;
    */
@@ -763,12 +773,13 @@ export type LeaseRevokeResponse = Message<'etcdserverpb.LeaseRevokeResponse'> & 
  * Describes the message etcdserverpb.LeaseRevokeResponse.
  * Use `create(LeaseRevokeResponseSchema)` to create a new message.
  */
-export const LeaseRevokeResponseSchema: GenMessage<LeaseRevokeResponse> = /*@__PURE__*/ messageDesc(file_etcd, 21);
+export const LeaseRevokeResponseSchema: GenMessage<LeaseRevokeResponse> = /*@__PURE__*/
+  messageDesc(file_etcd, 21);
 
 /**
  * @generated from message etcdserverpb.LeaseKeepAliveRequest
  */
-export type LeaseKeepAliveRequest = Message<'etcdserverpb.LeaseKeepAliveRequest'> & {
+export type LeaseKeepAliveRequest = Message<"etcdserverpb.LeaseKeepAliveRequest"> & {
   /**
    * @generated from field: int64 ID = 1;
    */
@@ -779,12 +790,13 @@ export type LeaseKeepAliveRequest = Message<'etcdserverpb.LeaseKeepAliveRequest'
  * Describes the message etcdserverpb.LeaseKeepAliveRequest.
  * Use `create(LeaseKeepAliveRequestSchema)` to create a new message.
  */
-export const LeaseKeepAliveRequestSchema: GenMessage<LeaseKeepAliveRequest> = /*@__PURE__*/ messageDesc(file_etcd, 22);
+export const LeaseKeepAliveRequestSchema: GenMessage<LeaseKeepAliveRequest> = /*@__PURE__*/
+  messageDesc(file_etcd, 22);
 
 /**
  * @generated from message etcdserverpb.LeaseKeepAliveResponse
  */
-export type LeaseKeepAliveResponse = Message<'etcdserverpb.LeaseKeepAliveResponse'> & {
+export type LeaseKeepAliveResponse = Message<"etcdserverpb.LeaseKeepAliveResponse"> & {
   /**
    * @generated from field: etcdserverpb.ResponseHeader header = 1;
    */
@@ -805,14 +817,13 @@ export type LeaseKeepAliveResponse = Message<'etcdserverpb.LeaseKeepAliveRespons
  * Describes the message etcdserverpb.LeaseKeepAliveResponse.
  * Use `create(LeaseKeepAliveResponseSchema)` to create a new message.
  */
-export const LeaseKeepAliveResponseSchema: GenMessage<LeaseKeepAliveResponse> =
-  /*@__PURE__*/
+export const LeaseKeepAliveResponseSchema: GenMessage<LeaseKeepAliveResponse> = /*@__PURE__*/
   messageDesc(file_etcd, 23);
 
 /**
  * @generated from message etcdserverpb.AuthenticateRequest
  */
-export type AuthenticateRequest = Message<'etcdserverpb.AuthenticateRequest'> & {
+export type AuthenticateRequest = Message<"etcdserverpb.AuthenticateRequest"> & {
   /**
    * @generated from field: string name = 1;
    */
@@ -828,12 +839,13 @@ export type AuthenticateRequest = Message<'etcdserverpb.AuthenticateRequest'> & 
  * Describes the message etcdserverpb.AuthenticateRequest.
  * Use `create(AuthenticateRequestSchema)` to create a new message.
  */
-export const AuthenticateRequestSchema: GenMessage<AuthenticateRequest> = /*@__PURE__*/ messageDesc(file_etcd, 24);
+export const AuthenticateRequestSchema: GenMessage<AuthenticateRequest> = /*@__PURE__*/
+  messageDesc(file_etcd, 24);
 
 /**
  * @generated from message etcdserverpb.AuthenticateResponse
  */
-export type AuthenticateResponse = Message<'etcdserverpb.AuthenticateResponse'> & {
+export type AuthenticateResponse = Message<"etcdserverpb.AuthenticateResponse"> & {
   /**
    * @generated from field: etcdserverpb.ResponseHeader header = 1;
    */
@@ -849,7 +861,8 @@ export type AuthenticateResponse = Message<'etcdserverpb.AuthenticateResponse'> 
  * Describes the message etcdserverpb.AuthenticateResponse.
  * Use `create(AuthenticateResponseSchema)` to create a new message.
  */
-export const AuthenticateResponseSchema: GenMessage<AuthenticateResponse> = /*@__PURE__*/ messageDesc(file_etcd, 25);
+export const AuthenticateResponseSchema: GenMessage<AuthenticateResponse> = /*@__PURE__*/
+  messageDesc(file_etcd, 25);
 
 /**
  * @generated from service etcdserverpb.KV
@@ -859,19 +872,20 @@ export const KV: GenService<{
    * @generated from rpc etcdserverpb.KV.Range
    */
   range: {
-    methodKind: 'unary';
+    methodKind: "unary";
     input: typeof RangeRequestSchema;
     output: typeof RangeResponseSchema;
-  };
+  },
   /**
    * @generated from rpc etcdserverpb.KV.Txn
    */
   txn: {
-    methodKind: 'unary';
+    methodKind: "unary";
     input: typeof TxnRequestSchema;
     output: typeof TxnResponseSchema;
-  };
-}> = /*@__PURE__*/ serviceDesc(file_etcd, 0);
+  },
+}> = /*@__PURE__*/
+  serviceDesc(file_etcd, 0);
 
 /**
  * @generated from service etcdserverpb.Watch
@@ -881,11 +895,12 @@ export const Watch: GenService<{
    * @generated from rpc etcdserverpb.Watch.Watch
    */
   watch: {
-    methodKind: 'bidi_streaming';
+    methodKind: "bidi_streaming";
     input: typeof WatchRequestSchema;
     output: typeof WatchResponseSchema;
-  };
-}> = /*@__PURE__*/ serviceDesc(file_etcd, 1);
+  },
+}> = /*@__PURE__*/
+  serviceDesc(file_etcd, 1);
 
 /**
  * @generated from service etcdserverpb.Lease
@@ -895,27 +910,28 @@ export const Lease: GenService<{
    * @generated from rpc etcdserverpb.Lease.LeaseGrant
    */
   leaseGrant: {
-    methodKind: 'unary';
+    methodKind: "unary";
     input: typeof LeaseGrantRequestSchema;
     output: typeof LeaseGrantResponseSchema;
-  };
+  },
   /**
    * @generated from rpc etcdserverpb.Lease.LeaseRevoke
    */
   leaseRevoke: {
-    methodKind: 'unary';
+    methodKind: "unary";
     input: typeof LeaseRevokeRequestSchema;
     output: typeof LeaseRevokeResponseSchema;
-  };
+  },
   /**
    * @generated from rpc etcdserverpb.Lease.LeaseKeepAlive
    */
   leaseKeepAlive: {
-    methodKind: 'bidi_streaming';
+    methodKind: "bidi_streaming";
     input: typeof LeaseKeepAliveRequestSchema;
     output: typeof LeaseKeepAliveResponseSchema;
-  };
-}> = /*@__PURE__*/ serviceDesc(file_etcd, 2);
+  },
+}> = /*@__PURE__*/
+  serviceDesc(file_etcd, 2);
 
 /**
  * @generated from service etcdserverpb.Auth
@@ -925,8 +941,10 @@ export const Auth: GenService<{
    * @generated from rpc etcdserverpb.Auth.Authenticate
    */
   authenticate: {
-    methodKind: 'unary';
+    methodKind: "unary";
     input: typeof AuthenticateRequestSchema;
     output: typeof AuthenticateResponseSchema;
-  };
-}> = /*@__PURE__*/ serviceDesc(file_etcd, 3);
+  },
+}> = /*@__PURE__*/
+  serviceDesc(file_etcd, 3);
+
