@@ -97,6 +97,12 @@ module.exports = {
       ['^src/files/'],
       'A client of etcd, which knows no policy.',
     ),
+    only(
+      'cluster-uses-the-store',
+      '^src/cluster/',
+      ['^src/(contracts|bus|store|files)/'],
+      'The cluster moves stored bytes between nodes. It reads no policy and drives no datapath.',
+    ),
     {
       name: 'one-door-to-etcd',
       severity: 'error',
@@ -175,7 +181,7 @@ module.exports = {
     only(
       'requests-read-parts',
       '^src/requests/',
-      ['^statecharts/', '^src/(contracts|policy|bus|store|policy-thread|service-plane)/'].concat([
+      ['^statecharts/', '^src/(contracts|policy|bus|cluster|store|policy-thread|service-plane)/'].concat([
         '^src/dns/dns-proxy[.]ts$',
         '^src/dataplane/flows/flow-filter[.]ts$',
       ]),
@@ -187,7 +193,7 @@ module.exports = {
       '^src/actors/',
       [
         '^statecharts/',
-        '^src/(contracts|policy|bus|chart-inspection|policy-thread|policy-write|requests)/',
+        '^src/(contracts|policy|bus|chart-inspection|cluster|policy-thread|policy-write|requests)/',
         '^src/(dataplane|dns|observe|service-plane|sockets|store|threads)/',
       ],
       'Actors bind charts to effects. They never import HTTP.',

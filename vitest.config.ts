@@ -27,7 +27,7 @@ const timed = ['test/kernel/interfaces.test.ts', 'test/cluster/**/*.test.ts'];
  * loading the modules takes longer than most of these tests.
  */
 const pure = [
-  'test/{config,deploy,docs,policy,policy-write,statecharts}/**/*.test.ts',
+  'test/{chaos,config,deploy,docs,policy,policy-write,statecharts}/**/*.test.ts',
   'test/dns/wire/**/*.test.ts',
   'test/service-plane/{certificate,http,tls}/**/*.test.ts',
 ];

@@ -9,18 +9,16 @@ import type { Api } from '#api/api.js';
 import type { Management } from '#api/management.js';
 import { createApi } from '#api/server.js';
 import type { PolicyTarget, Refusal } from '#bus/policy-requests.js';
+import type { Cluster } from '#cluster/cluster.js';
 import type { Config } from '#config/config.js';
 import type { DisclosedConfig } from '#config/disclosure.js';
 import { FollowedPolicyFile } from '#config/policy-file.js';
 import type { PolicyText } from '#config/policy-text.js';
 import type { Missing } from '#contracts/datapath.js';
-import { exemptBit } from '#dataplane/abi/settings.js';
 import { type DataplaneStatus, dataplaneStatus, type StatusOptions } from '#dataplane/status/dataplane-status.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { type Detached, detach } from '#dataplane/thread/detach.js';
-import type { DnsOptions } from '#dns/dns-options.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
-import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { auditDelta } from '#observe/findings/audit-event.js';
 import { LogRing } from '#observe/log-ring.js';
 import { createMetrics } from '#observe/metrics.js';
@@ -29,16 +27,14 @@ import { redacted } from '#observe/redaction.js';
 import type { NodeStats } from '#observe/stats.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import { createWorkMetrics, type PolicyPhase, type WorkMetrics } from '#observe/work-metrics.js';
-import { parseHostname } from '#policy/model/hostname.js';
-import { parseAddress } from '#policy/model/ipv4.js';
 import { createPolicyThread } from '#policy-thread/policy-thread.js';
 import { type InterceptCaSetting, interceptCaOver } from '#requests/intercept-ca.js';
-import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
 import { listenOnceThere } from '#sockets/address-changes.js';
-import { connectionLimit } from '#sockets/connection-limit.js';
-import { openStore } from '#store/store.js';
+import { openStore, type Shared } from '#store/store.js';
+import type { KvStore } from '#store/store-types.js';
 import { type Authority, createAuthority } from '#store/token-store.js';
+import { apiOptions, clusterOpener, dnsOptions, servicePlaneOptions } from './node-options.js';
 import { createSupport } from './support.js';
 
 export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
@@ -60,11 +56,19 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     giveUp = resolve;
   });
   const work = createWorkMetrics();
+  const openCluster = clusterOpener(config, version);
+  let cluster = null as Cluster | null;
+  const share = (kv: KvStore): Shared | null => {
+    if (openCluster === null) return null;
+    cluster = openCluster(kv);
+    return { store: cluster.store, commits: cluster.commits, seals: config.cluster?.sealKeyFile != null };
+  };
   const store = await openStore(
     config.node.dataDir,
     ({ code, message }) => log.error({ code }, message),
     (write) => work.storeWrite(write),
     config.cluster?.sealKeyFile ?? null,
+    share,
   );
   try {
     const authority = await createAuthority(store.tokens, config.node.dataDir);
@@ -109,9 +113,8 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       servicePlane: plane === null ? null : { plane, interceptCa },
       fallback: config.policy.fallback,
       activationTimeoutMs: config.policy.activationTimeoutMs,
-      sections: {
-        cluster: config.cluster !== null,
-      },
+      cluster,
+      nodeId: config.node.id,
       observer,
       policyFile,
       createThread: () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) }),
@@ -121,7 +124,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     const management = managementOf({ system, interceptCa, authority, work, observer, config, disclosed, log: ring });
     let made: Api | null = null;
     try {
-      const api = await createApi(management, apiOptions(config, log));
+      const api = await createApi(management, apiOptions(config, version, log));
       made = api;
       apiIsMade();
       const stopping = new AbortController();
@@ -206,44 +209,6 @@ const PROBE_OPTIONS: DatapathOptions = {
   markMask: 0x00f0_0000,
   pinPath: '/sys/fs/bpf/weir',
 };
-
-function dnsOptions(dns: NonNullable<Config['dns']>, dataplane: Config['dataplane']): DnsOptions {
-  const rebindAllow = dns.rebindAllow.flatMap((text) => {
-    const parsed = parseHostname(text);
-    return 'pattern' in parsed ? [parsed.pattern] : [];
-  });
-  return { ...dns, rebindAllow, mark: dataplane === null ? 0 : exemptBit(dataplane.markMask) };
-}
-
-function servicePlaneOptions(
-  { listen, ...plane }: NonNullable<Config['servicePlane']>,
-  dataplane: Config['dataplane'],
-): ServicePlaneOptions {
-  const address = parseAddress(listen.host);
-  if (address === undefined) throw new Error(`${listen.host} is not an IPv4 address`);
-  const mark = dataplane === null ? 0 : exemptBit(dataplane.markMask);
-  return { ...plane, listen: { address, port: listen.port }, mark };
-}
-
-function apiOptions(config: Config, log: Logger): Parameters<typeof createApi>[1] {
-  const { listen, tls, allowedHosts, requestsPerSecond, failedLoginsPerMinute, requestTimeoutMs, maxConnections } =
-    config.api;
-  return {
-    version,
-    hosts: [listen.host, ...allowedHosts],
-    refuses: connectionLimit(config.api.maxConnectionsPerSource, 'api'),
-    logger: log,
-    ...(tls === null ? {} : { tls: { cert: pemIn(tls.cert), key: pemIn(tls.key) } }),
-    limits: {
-      requestsPerWindow: requestsPerSecond,
-      failedLoginsPerWindow: failedLoginsPerMinute,
-      requestTimeoutMs,
-      connections: maxConnections,
-    },
-  };
-}
-
-const pemIn = (path: string): Buffer => readBoundedSync(path, MOST_BYTES.certificates);
 
 function createLog({ log: { level, format }, node }: Config, ring: LogRing): Logger {
   const out = format === 'pretty' ? pretty({ sync: true }) : pino.destination({ dest: 1, sync: true });
@@ -352,7 +317,7 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
     dataplane: await system.datapathStats(),
     dns: await system.lookups.stats(),
     servicePlane: await system.inspecting.stats(),
-    cluster: null,
+    cluster: await clusterStats(system),
     observer: await observer.stats().catch(() => null),
   });
   const readiness = () => system.readiness();
@@ -372,6 +337,7 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
     performanceMode,
     integrations,
     interceptCa,
+    cluster: system.cluster,
     traffic,
     lookups,
     wiretap: {
@@ -396,6 +362,22 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
       log,
       findings: (query) => observer.findings(query),
     }),
+  };
+}
+
+async function clusterStats({ cluster }: System): Promise<NodeStats['cluster']> {
+  const { enabled, nodeId, leader, members, revision, seen } = await cluster.status();
+  if (!enabled) return null;
+  const applied = revision ?? 0;
+  const newest = seen ?? applied;
+  const ids = (members ?? []).map(({ id }) => id);
+  return {
+    isLeader: leader === nodeId,
+    leader,
+    members: ids,
+    revision: newest,
+    appliedRevision: applied,
+    lag: newest - applied,
   };
 }
 

@@ -2,6 +2,7 @@ import type { AnyStateMachine } from 'xstate';
 import { clusterChart } from './cluster.chart.js';
 import { dataplaneChart } from './dataplane.chart.js';
 import { dnsProxyChart } from './dns-proxy.chart.js';
+import { followChart } from './follow.chart.js';
 import { interfacesChart } from './interfaces.chart.js';
 import { nodeChart } from './node.chart.js';
 import { performanceModeChart } from './performance-mode.chart.js';
@@ -16,6 +17,7 @@ export const CHARTS: Readonly<Record<string, AnyStateMachine>> = {
   node: nodeChart,
   policy: policyChart,
   write: writeChart,
+  follow: followChart,
   dataplane: dataplaneChart,
   interfaces: interfacesChart,
   swap: swapChart,

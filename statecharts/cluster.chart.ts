@@ -1,53 +1,298 @@
-import { setup } from 'xstate';
-import type { ReadinessMeta, ReadinessTag } from './readiness.js';
+import { assign, type EventObject, fromCallback, setup } from 'xstate';
+import type { Fact } from '#bus/bus-messages.js';
+import { notProvided, sentenceOf } from './failure.js';
+import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 
-export type ClusterInput = { readonly configured: boolean };
+export type ClusterInput = {
+  readonly configured: boolean;
+  /** The generation that the node has in force. */
+  readonly generation: number;
+};
 
-export const clusterChart = setup({
+export type ClusterContext = ClusterInput & {
+  /** The id of the node that leads; null if there is none. */
+  readonly leader: string | null;
+  readonly isLeader: boolean;
+  /** The newest generation that the replica contains. */
+  readonly committed: number;
+  /**
+   * Why this node takes no part: etcd contradicts its replica, or has no cluster yet. Null: it takes part.
+   */
+  readonly apart: 'contradicted' | 'uncreated' | null;
+  readonly trouble: Troubles;
+};
+
+export type ClusterEvent =
+  | Extract<Fact, { type: 'policy.activated' | 'policy.committed' | 'cluster.recovered' }>
+  | { readonly type: 'member.joined' }
+  | { readonly type: 'member.refused'; readonly reason: string }
+  | { readonly type: 'member.lost'; readonly reason: string }
+  | { readonly type: 'leader.changed'; readonly leader: string | null; readonly isLeader: boolean }
+  | { readonly type: 'replica.caught_up' }
+  | { readonly type: 'replica.lost'; readonly reason: string }
+  | { readonly type: 'replica.contradicted'; readonly reason: string }
+  /** etcd has no cluster below the prefix yet. */
+  | { readonly type: 'replica.uncreated' };
+
+const cluster = setup({
   types: {
-    context: {} as ClusterInput,
+    context: {} as ClusterContext,
     input: {} as ClusterInput,
+    events: {} as ClusterEvent,
     tags: {} as ReadinessTag,
     meta: {} as ReadinessMeta,
   },
-  guards: { isConfigured: ({ context }) => context.configured },
-}).createMachine({
+  actors: {
+    /** Keeps the node a member of the cluster. Sends `member.joined`, `member.refused` and `member.lost`. */
+    join: fromCallback<EventObject>(notProvided('join')),
+    /**
+     * Makes the replica equal to etcd and follows etcd. Sends `replica.caught_up`, `replica.lost` and
+     * `replica.contradicted`.
+     */
+    replicate: fromCallback<EventObject>(notProvided('replicate')),
+    /** Sends `leader.changed`. */
+    watchLeader: fromCallback<EventObject>(notProvided('watchLeader')),
+  },
+  actions: {
+    noteLeader: assign((_, params: { leader: string | null; isLeader: boolean }) => ({
+      leader: params.leader,
+      isLeader: params.isLeader,
+    })),
+    noteActivated: assign((_, { generation }: { generation: number }) => ({ generation })),
+    noteCommitted: assign((_, { generation }: { generation: number }) => ({ committed: generation })),
+    noteMemberTrouble: assign(({ context }, { reason }: { reason: string }) => ({
+      trouble: { ...context.trouble, cluster: reason },
+    })),
+    noteReplicaTrouble: assign(({ context }, { reason }: { reason: string }) => ({
+      trouble: { ...context.trouble, policy_replication: reason },
+    })),
+    noteContradiction: assign(({ context }, { reason }: { reason: string }) => ({
+      apart: 'contradicted' as const,
+      trouble: { ...context.trouble, policy_replication: reason, cluster: reason },
+    })),
+    noteUncreated: assign({ apart: 'uncreated' as const, trouble: {} }),
+    noteAgreement: assign({ apart: null, trouble: {} }),
+    nameLag: assign(({ context }) => ({
+      trouble: {
+        ...context.trouble,
+        policy_replication: `generation ${context.committed} is committed, and generation ${context.generation} is in force`,
+      },
+    })),
+  },
+  guards: {
+    isConfigured: ({ context }) => context.configured,
+    isContradicted: ({ context }) => context.apart === 'contradicted',
+    isUncreated: ({ context }) => context.apart === 'uncreated',
+    isNotContradicted: ({ context }) => context.apart !== 'contradicted',
+    isCreated: ({ context }) => context.apart !== 'uncreated',
+    leads: ({ context }) => context.isLeader,
+    hasLeader: ({ context }) => context.leader !== null,
+    hasNoLeader: ({ context }) => context.leader === null,
+    doesNotLead: ({ context }) => !context.isLeader,
+    isInStep: ({ context }) => context.generation >= context.committed,
+    isBehind: ({ context }) => context.generation < context.committed,
+  },
+  delays: {
+    /** How long etcd may be away, or a commit may take on this node, before a check fails. */
+    patience: 5_000,
+  },
+});
+
+type Failed = { readonly event: { readonly error: unknown } };
+const noteMemberFailure = {
+  type: 'noteMemberTrouble',
+  params: ({ event }: Failed) => ({ reason: sentenceOf(event.error) }),
+} as const;
+
+/** A lost connection to etcd. The check fails only after `patience`. */
+const lostBriefly = {
+  'replica.lost': {
+    target: 'reconnecting',
+    actions: { type: 'noteReplicaTrouble', params: ({ event }: { event: { reason: string } }) => event },
+  },
+} as const;
+
+/**
+ * The part of a node in a cluster. `membership` is the check `cluster`, and `replication` is the check
+ * `policy_replication`. The node enforces its policy in each state, also without etcd.
+ */
+export const clusterChart = cluster.createMachine({
   id: 'cluster',
   type: 'parallel',
-  context: ({ input }) => input,
+  context: ({ input }) => ({
+    ...input,
+    leader: null,
+    isLeader: false,
+    committed: 0,
+    apart: null,
+    trouble: {},
+  }),
+  on: {
+    'policy.activated': { actions: { type: 'noteActivated', params: ({ event }) => event } },
+    'policy.committed': { actions: { type: 'noteCommitted', params: ({ event }) => event } },
+  },
   states: {
     membership: {
       initial: 'choosing',
       states: {
-        choosing: { always: [{ guard: 'isConfigured', target: 'unserved' }, { target: 'alone' }] },
+        choosing: { always: [{ guard: 'isConfigured', target: 'participating' }, { target: 'alone' }] },
         alone: {
           tags: 'cluster:ready',
           meta: { part: 'cluster', detail: 'not configured: this node runs without a cluster' },
         },
-        unserved: {
+        participating: {
+          initial: 'connecting',
+          invoke: [
+            { id: 'join', src: 'join', onError: { target: '.cut_off', actions: noteMemberFailure } },
+            { id: 'watchLeader', src: 'watchLeader', onError: { target: '.cut_off', actions: noteMemberFailure } },
+          ],
+          always: [
+            { guard: 'isContradicted', target: 'contradicted' },
+            { guard: 'isUncreated', target: 'uncreated' },
+          ],
+          on: {
+            'member.joined': { target: '.leaderless' },
+            'member.refused': {
+              target: '.refused',
+              actions: { type: 'noteMemberTrouble', params: ({ event }) => event },
+            },
+            'member.lost': { target: '.cut_off', actions: { type: 'noteMemberTrouble', params: ({ event }) => event } },
+            'leader.changed': { actions: { type: 'noteLeader', params: ({ event }) => event } },
+          },
+          states: {
+            connecting: {
+              tags: 'cluster:starting',
+              meta: { part: 'cluster', detail: 'connecting to etcd' },
+            },
+            leaderless: {
+              tags: 'cluster:degraded',
+              meta: { part: 'cluster', detail: 'no node of the cluster leads' },
+              always: [
+                { guard: 'leads', target: 'leading' },
+                { guard: 'hasLeader', target: 'following' },
+              ],
+            },
+            following: {
+              tags: 'cluster:ready',
+              meta: { part: 'cluster', detail: 'member of the cluster; another node leads' },
+              always: [
+                { guard: 'leads', target: 'leading' },
+                { guard: 'hasNoLeader', target: 'leaderless' },
+              ],
+            },
+            leading: {
+              tags: 'cluster:ready',
+              meta: { part: 'cluster', detail: 'member of the cluster; this node leads' },
+              always: { guard: 'doesNotLead', target: 'leaderless' },
+            },
+            refused: {
+              tags: 'cluster:failed',
+              meta: { part: 'cluster', detail: 'this node is not accepted as a member' },
+            },
+            cut_off: {
+              tags: 'cluster:failed',
+              meta: { part: 'cluster', detail: 'no connection to etcd; the node enforces the last policy' },
+            },
+          },
+        },
+        contradicted: {
           tags: 'cluster:failed',
           meta: {
             part: 'cluster',
-            detail:
-              'the configuration has a cluster section, which this build does not support: this node runs without a cluster',
+            detail: 'etcd contradicts this node; the node enforces the last policy, see `weir cluster recover`',
           },
+          always: { guard: 'isNotContradicted', target: 'participating' },
+        },
+        uncreated: {
+          tags: 'cluster:failed',
+          meta: { part: 'cluster', detail: 'etcd has no cluster yet, see `weir cluster init`' },
+          always: { guard: 'isCreated', target: 'participating' },
         },
       },
     },
     replication: {
       initial: 'choosing',
       states: {
-        choosing: { always: [{ guard: 'isConfigured', target: 'unserved' }, { target: 'alone' }] },
+        choosing: { always: [{ guard: 'isConfigured', target: 'replicating' }, { target: 'alone' }] },
         alone: {
           tags: 'policy_replication:ready',
           meta: { part: 'policy_replication', detail: 'not configured: policies are stored on this node' },
         },
-        unserved: {
-          tags: 'policy_replication:failed',
-          meta: {
-            part: 'policy_replication',
-            detail:
-              'the configuration has a cluster section, which this build does not support: policies are not replicated',
+        replicating: {
+          initial: 'catching_up',
+          invoke: {
+            id: 'replicate',
+            src: 'replicate',
+            onError: {
+              target: '.standing_by',
+              actions: { type: 'noteReplicaTrouble', params: ({ event }) => ({ reason: sentenceOf(event.error) }) },
+            },
+          },
+          on: {
+            'cluster.recovered': { target: 'replicating', reenter: true },
+            'replica.caught_up': [
+              { guard: 'isInStep', target: '.in_step', actions: 'noteAgreement' },
+              { target: '.lagging', actions: 'noteAgreement' },
+            ],
+            'replica.contradicted': {
+              target: '.held',
+              actions: { type: 'noteContradiction', params: ({ event }) => event },
+            },
+            'replica.uncreated': { target: '.uncreated', actions: 'noteUncreated' },
+            'replica.lost': { actions: { type: 'noteReplicaTrouble', params: ({ event }) => event } },
+          },
+          states: {
+            catching_up: {
+              tags: 'policy_replication:starting',
+              meta: { part: 'policy_replication', detail: 'reading the policies of the cluster from etcd' },
+              after: { patience: 'standing_by' },
+            },
+            in_step: {
+              tags: 'policy_replication:ready',
+              meta: { part: 'policy_replication', detail: 'the newest policy of the cluster is in force' },
+              always: { guard: 'isBehind', target: 'applying' },
+              on: lostBriefly,
+            },
+            applying: {
+              tags: 'policy_replication:ready',
+              meta: { part: 'policy_replication', detail: 'a new policy of the cluster is being put in force' },
+              always: { guard: 'isInStep', target: 'in_step' },
+              after: { patience: 'lagging' },
+              on: lostBriefly,
+            },
+            lagging: {
+              tags: 'policy_replication:failed',
+              meta: { part: 'policy_replication', detail: 'the newest policy of the cluster is not in force' },
+              entry: 'nameLag',
+              always: { guard: 'isInStep', target: 'in_step' },
+              on: lostBriefly,
+            },
+            reconnecting: {
+              tags: 'policy_replication:ready',
+              meta: { part: 'policy_replication', detail: 'connecting to etcd again' },
+              after: { patience: 'standing_by' },
+            },
+            standing_by: {
+              tags: 'policy_replication:failed',
+              meta: {
+                part: 'policy_replication',
+                detail: 'no connection to etcd: the node enforces the last policy, and does not learn of changes',
+              },
+            },
+            uncreated: {
+              tags: 'policy_replication:failed',
+              meta: {
+                part: 'policy_replication',
+                detail: 'etcd has no cluster yet; run `weir cluster init` on one node',
+              },
+            },
+            held: {
+              tags: 'policy_replication:failed',
+              meta: {
+                part: 'policy_replication',
+                detail: 'etcd contradicts this node, which applies and writes nothing until `weir cluster recover`',
+              },
+            },
           },
         },
       },

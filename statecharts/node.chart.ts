@@ -6,7 +6,7 @@ import type { ClusterInput } from './cluster.chart.js';
 import type { DataplaneInput } from './dataplane.chart.js';
 import type { DnsProxyInput } from './dns-proxy.chart.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
-import type { PolicyInput } from './policy.chart.js';
+import type { PolicyInput } from './policy.setup.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import type { ServicePlaneInput } from './service-plane.chart.js';
 import type { SupervisedPartInput } from './supervised-part.chart.js';
@@ -45,6 +45,8 @@ type NodeContext = NodeInput & {
   readonly needs: Needs;
   readonly lookups: Lookups | null;
   readonly inspection: InspectionImage | null;
+  /** The generation in force; 0 before the first activation. */
+  readonly generation: number;
   readonly restarts: Readonly<Record<Part, number>>;
   /** For each part, the message of the latest error with which it ended. */
   readonly ended: Readonly<Partial<Record<Part, string>>>;
@@ -90,11 +92,14 @@ const node = setup({
   },
   actions: {
     publish: (_, _params: { message: Message }) => {},
-    notePolicy: assign((_, params: { needs: Needs; lookups: Lookups; inspection: InspectionImage }) => ({
-      needs: params.needs,
-      lookups: params.lookups,
-      inspection: params.inspection,
-    })),
+    notePolicy: assign(
+      (_, params: { needs: Needs; lookups: Lookups; inspection: InspectionImage; generation: number }) => ({
+        needs: params.needs,
+        lookups: params.lookups,
+        inspection: params.inspection,
+        generation: params.generation,
+      }),
+    ),
     noteEnd: assign(({ context }, params: { part: Part; failure: unknown }) => ({
       restarts: { ...context.restarts, [params.part]: context.restarts[params.part] + 1 },
       ended: { ...context.ended, [params.part]: sentenceOf(params.failure) },
@@ -120,7 +125,11 @@ function inputOf(part: Part, context: NodeContext): unknown {
   const { configured, needs } = context;
   switch (part) {
     case 'policy':
-      return { enforced: configured.dataplane, activationTimeoutMs: context.activationTimeoutMs } satisfies PolicyInput;
+      return {
+        enforced: configured.dataplane,
+        activationTimeoutMs: context.activationTimeoutMs,
+        shared: configured.cluster,
+      } satisfies PolicyInput;
     case 'dataplane':
       return { configured: configured.dataplane, needed: needs.dataplane } satisfies DataplaneInput;
     case 'dnsProxy':
@@ -138,7 +147,7 @@ function inputOf(part: Part, context: NodeContext): unknown {
         inspection: context.inspection,
       } satisfies ServicePlaneInput;
     case 'cluster':
-      return { configured: configured.cluster } satisfies ClusterInput;
+      return { configured: configured.cluster, generation: context.generation } satisfies ClusterInput;
     case 'performanceMode':
       return undefined;
     case 'observer':
@@ -184,6 +193,7 @@ export const nodeChart = node.createMachine({
     needs: { dataplane: false, dns: false, servicePlane: false },
     lookups: null,
     inspection: null,
+    generation: 0,
     restarts: Object.fromEntries(PARTS.map((part) => [part, 0])) as Record<Part, number>,
     ended: {},
     trouble: {},

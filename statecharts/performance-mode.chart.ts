@@ -7,7 +7,7 @@ import { refusal, refusalOf } from './refusal.js';
 
 type Waiting = { readonly id: string; readonly write: PerformanceModeWrite };
 
-/** The setting was changed in the store of the cluster, by this node or by another one. Null: it was removed. */
+/** The setting was changed in the store of the cluster, by any node. Null: it was removed. */
 type SettingChanged = { readonly type: 'setting.changed'; readonly mode: PerformanceMode | null };
 
 export type PerformanceModeContext = {
@@ -93,8 +93,8 @@ const changed = ({ context }: { context: PerformanceModeContext }): { message: M
 });
 
 /**
- * The inner states of `enabled` and `disabled`. They put a performance mode of the cluster in force. They take
- * the next write from the queue, store the performance mode, and publish the answer.
+ * The inner states of `enabled` and `disabled`. They put a performance mode of the cluster in force. They
+ * take the next write from the queue, store the performance mode, and publish the answer.
  */
 const writable = performanceMode.createStateConfig({
   initial: 'current',

@@ -1,165 +1,11 @@
-import { and, assign, fromPromise, not, raise, sendTo, setup, stateIn } from 'xstate';
-import type { Fact, Message, RequestMessage } from '#bus/bus-messages.js';
-import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
+import type { Message } from '#bus/bus-messages.js';
+import type { PolicyOutcome, Refusal } from '#bus/policy-requests.js';
 import type { Warning } from '#contracts/policy-problem.js';
-import type { Program } from '#contracts/program.js';
-import type { ProofSample } from '#contracts/proof-types.js';
-import { backoffMs, notProvided, sentenceOf } from './failure.js';
-import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+import { sentenceOf } from './failure.js';
+import type { FollowInput } from './follow.chart.js';
+import { nextStored, type PolicyContext, READY as part, policySetup as policy, type Waiting } from './policy.setup.js';
 import { refusal, refusalOf } from './refusal.js';
-import { type PolicyInForce, type WriteExpired, type WriteInput, type WriteOutput, writeChart } from './write.chart.js';
-
-/**
- * The stored policy in compiled form. It must be put in force after the start of the process and after a
- * loss of the datapath.
- */
-export type Replay = {
-  readonly inForce: PolicyInForce;
-  readonly program: Program;
-  readonly sample: ProofSample;
-  readonly everActivated: boolean;
-};
-
-export type PolicyInput = {
-  /** Whether the configuration has a dataplane section, so that the dataplane enforces the policy. */
-  readonly enforced: boolean;
-  /**
-   * Maximum time in milliseconds from the arrival of a write to the start of its commit. A write that takes
-   * longer is refused.
-   */
-  readonly activationTimeoutMs: number;
-};
-
-type Waiting = { readonly id: string; readonly write: PolicyWrite };
-
-export type PolicyContext = PolicyInput & {
-  readonly inForce: PolicyInForce | null;
-  readonly epoch: number | null;
-  readonly everActivated: boolean;
-  readonly replay: Replay | null;
-  readonly queue: readonly Waiting[];
-  readonly current: Waiting | null;
-  /**
-   * Generation and answer of the current write, if the write is stored but its flip has failed; otherwise
-   * null.
-   */
-  readonly unflipped: { readonly generation: number; readonly outcome: PolicyOutcome } | null;
-  readonly draining: boolean;
-  /** The reason why the dataplane is lost; null while the dataplane enforces or still starts. */
-  readonly dataplaneLost: string | null;
-  readonly attempts: number;
-  readonly trouble: Troubles;
-};
-
-type PolicyEvent =
-  | RequestMessage<'policy.write'>
-  | Extract<
-      Fact,
-      { type: 'dataplane.attached' | 'dataplane.enforcing' | 'dataplane.lost' | 'program.rejected' | 'node.draining' }
-    >
-  /** This chart raises `deadline.passed`, `policy.settled` and `replay.needed` for itself. */
-  | { readonly type: 'deadline.passed'; readonly id: string }
-  | { readonly type: 'policy.settled' }
-  | { readonly type: 'replay.needed' };
-
-const part = 'policy_ready';
-
-const policy = setup({
-  types: {
-    context: {} as PolicyContext,
-    input: {} as PolicyInput,
-    events: {} as PolicyEvent,
-    tags: {} as ReadinessTag,
-    meta: {} as ReadinessMeta,
-  },
-  actors: {
-    /** Reads the active policy record from the store and compiles it. */
-    replay: fromPromise<Replay>(notProvided('replay')),
-    write: writeChart,
-  },
-  actions: {
-    publish: (_, _params: { message: Message | null }) => {},
-    noteReplay: assign((_, { output }: { output: Replay }) => ({
-      replay: output,
-      everActivated: output.everActivated,
-    })),
-    adoptReplay: assign(({ context }, { epoch }: { epoch: number | null }) => ({
-      inForce: context.replay?.inForce ?? null,
-      replay: null,
-      epoch,
-      attempts: 0,
-      trouble: {},
-    })),
-    countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
-    noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { [part]: params.trouble } })),
-    noteLost: assign((_, { reason }: { reason: string }) => ({ dataplaneLost: reason })),
-    noteRegained: assign({ dataplaneLost: null }),
-    noteDraining: assign({ draining: true }),
-
-    enqueue: assign(({ context }, { id, write }: Waiting) => ({ queue: [...context.queue, { id, write }] })),
-    startDeadline: raise((_, { id }: { id: string }) => ({ type: 'deadline.passed' as const, id }), {
-      delay: 'activationTimeout',
-    }),
-    takeNext: assign(({ context }) => ({ current: context.queue[0] ?? null, queue: context.queue.slice(1) })),
-    dropFirst: assign(({ context }) => ({ queue: context.queue.slice(1) })),
-    dropQueued: assign(({ context }, params: { id: string }) => ({
-      queue: context.queue.filter(({ id }) => id !== params.id),
-    })),
-    tellWrite: sendTo('write', (_, params: WriteExpired) => params),
-    adoptWrite: assign(({ context }, { output }: { output: WriteOutput }) =>
-      output.kind !== 'activated'
-        ? {}
-        : {
-            inForce: output.inForce,
-            epoch: output.epoch,
-            everActivated: context.everActivated || output.inForce.record !== null,
-            replay: null,
-            attempts: 0,
-            trouble: {},
-          },
-    ),
-    noteUnflipped: assign((_, { output }: { output: WriteOutput }) => ({
-      unflipped:
-        output.kind === 'unflipped' ? { generation: output.inForce.generation, outcome: output.outcome } : null,
-    })),
-    endWrite: assign({ current: null, unflipped: null }),
-    announceSettled: raise({ type: 'policy.settled' }),
-    demandReplay: raise({ type: 'replay.needed' }),
-  },
-  guards: {
-    isEnforced: ({ context }) => context.enforced,
-    isActive: ({ context }) => context.inForce?.record != null,
-    // This version resolves no Kubernetes selectors. So every source group that uses an integration has
-    // unresolved selectors.
-    hasUnresolvedSelectors: ({ context }) => context.inForce?.record != null && context.inForce.integrations.length > 0,
-    wasEverActivated: ({ context }) => context.everActivated,
-    isReplayed: ({ context }, params: { generation: number }) =>
-      context.replay?.inForce.generation === params.generation,
-    dataplaneIsLost: ({ context }) => context.dataplaneLost !== null,
-    isDraining: ({ context }) => context.draining,
-    hasQueued: ({ context }) => context.queue.length > 0,
-    mayBegin: and(['hasQueued', not(stateIn({ standing: 'replaying' }))]),
-    mustRefuseQueued: and(['isDraining', 'hasQueued']),
-    isCurrent: ({ context }, params: { id: string }) => context.current?.id === params.id,
-    isQueued: ({ context }, params: { id: string }) => context.queue.some(({ id }) => id === params.id),
-    hasActivated: (_, { output }: { output: WriteOutput }) => output.kind === 'activated',
-    isUnflipped: (_, { output }: { output: WriteOutput }) => output.kind === 'unflipped',
-    isRecovered: and([
-      ({ context }) => context.inForce !== null && context.inForce.generation === context.unflipped?.generation,
-      not(stateIn({ standing: 'replaying' })),
-      not(stateIn({ standing: 'unenforced' })),
-    ]),
-  },
-  delays: {
-    activationTimeout: ({ context }) => context.activationTimeoutMs,
-    replayBackoff: ({ context }) => backoffMs(context.attempts - 1, 500, 30_000),
-    /**
-     * If the flip fails after the commit, the answer to the write waits this many milliseconds for the
-     * dataplane to put the policy in force.
-     */
-    recoveryPatience: 10_000,
-  },
-});
+import type { WriteInput } from './write.chart.js';
 
 type InContext = { readonly context: PolicyContext };
 type Published = { readonly message: Message | null };
@@ -237,6 +83,11 @@ export const policyChart = policy.createMachine({
     queue: [],
     current: null,
     unflipped: null,
+    committed: 0,
+    unfollowed: 0,
+    proposal: null,
+    rehearsed: null,
+    hasTurn: false,
     draining: false,
     dataplaneLost: null,
     attempts: 0,
@@ -371,6 +222,12 @@ export const policyChart = policy.createMachine({
           ],
         },
         'node.draining': { actions: 'noteDraining' },
+        'policy.committed': { actions: { type: 'noteCommitted', params: ({ event }) => event } },
+        'policy.proposed': { actions: { type: 'noteProposal', params: ({ event }) => event } },
+        'policy.proposal_ended': {
+          guard: { type: 'isProposed', params: ({ event }) => event },
+          actions: 'forgetProposal',
+        },
       },
       states: {
         idle: {
@@ -386,14 +243,56 @@ export const policyChart = policy.createMachine({
               ],
             },
             { guard: 'isDraining', target: 'drained' },
+            { guard: 'isBehind', target: 'following' },
+            { guard: 'mayRehearse', target: 'following', actions: 'takeProposal' },
             { guard: 'mayBegin', target: 'writing', actions: 'takeNext' },
           ],
         },
+        following: {
+          exit: 'endRehearsal',
+          invoke: {
+            id: 'follow',
+            src: 'follow',
+            input: ({ context }): FollowInput => ({ proposal: context.rehearsed, enforced: context.enforced }),
+            onDone: [
+              {
+                guard: { type: 'hasFollowed', params: ({ event }) => event },
+                target: 'idle',
+                actions: [{ type: 'adoptFollowed', params: ({ event }) => event }, 'announceSettled'],
+              },
+              {
+                guard: { type: 'couldNotFollow', params: ({ event }) => event },
+                target: 'idle',
+                actions: ['noteUnfollowed', 'demandReplay'],
+              },
+              { target: 'idle' },
+            ],
+            onError: { target: 'idle', actions: ['noteUnfollowed', 'demandReplay'] },
+          },
+          on: {
+            'policy.committed': {
+              guard: { type: 'isRehearsedGeneration', params: ({ event }) => event },
+              actions: [
+                { type: 'noteCommitted', params: ({ event }) => event },
+                { type: 'tellFollow', params: { type: 'proposal.committed' } },
+              ],
+            },
+            'policy.proposal_ended': {
+              guard: { type: 'isRehearsed', params: ({ event }) => event },
+              actions: { type: 'tellFollow', params: { type: 'proposal.ended' } },
+            },
+          },
+        },
         writing: {
+          exit: 'spendTurn',
           invoke: {
             id: 'write',
             src: 'write',
-            input: ({ context }): WriteInput => ({ ...present(context.current), enforced: context.enforced }),
+            input: ({ context }): WriteInput => ({
+              ...present(context.current),
+              enforced: context.enforced,
+              shared: context.shared,
+            }),
             onDone: [
               {
                 guard: { type: 'hasActivated', params: ({ event }) => event },
@@ -439,6 +338,38 @@ export const policyChart = policy.createMachine({
               actions: { type: 'publish', params: ({ event }) => answered(event, DRAINING) },
             },
           },
+        },
+      },
+    },
+    turn: {
+      initial: 'none',
+      states: {
+        none: { always: { guard: 'needsTurn', target: 'waiting' } },
+        waiting: {
+          always: { guard: 'hasNoStoredWrite', target: 'none' },
+          invoke: {
+            id: 'takeTurn',
+            src: 'takeTurn',
+            onDone: { target: 'held', actions: 'noteTurn' },
+            onError: {
+              target: 'none',
+              actions: [
+                {
+                  type: 'publish',
+                  params: ({ context, event }) =>
+                    answered(nextStored(context), refusalOf(event.error, 'store_unavailable')),
+                },
+                { type: 'dropQueued', params: ({ context }) => ({ id: nextStored(context)?.id ?? '' }) },
+              ],
+            },
+          },
+        },
+        held: {
+          exit: 'releaseTurn',
+          always: [
+            { guard: 'hasNoTurn', target: 'none' },
+            { guard: 'hasNoStoredWrite', target: 'none' },
+          ],
         },
       },
     },

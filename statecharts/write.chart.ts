@@ -10,6 +10,7 @@ import type {
 } from '#bus/policy-requests.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
+import type { Warning } from '#contracts/policy-problem.js';
 import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, SampleOrPromise } from '#contracts/proof-types.js';
@@ -61,7 +62,11 @@ export type WriteInput = {
   readonly write: PolicyWrite;
   /** Whether the configuration has a dataplane section, so that the dataplane enforces the policy. */
   readonly enforced: boolean;
+  /** Whether the node is in a cluster: its members rehearse the write before the commit. */
+  readonly shared: boolean;
 };
+/** The votes of a cluster on a write. `behind`: the members that did not report in time. */
+type Rehearsed = { readonly members: number; readonly behind: readonly string[] };
 export type WriteOutput =
   /** The write ended without changing the policy in force. */
   | { readonly kind: 'ended' }
@@ -72,10 +77,28 @@ export type WriteOutput =
    */
   | { readonly kind: 'unflipped'; readonly inForce: PolicyInForce; readonly outcome: PolicyOutcome };
 
+/** The result of the stage. `proof` is null on a node without a dataplane. */
+export type Staged = {
+  readonly lines: number;
+  readonly proof: Proof | null;
+  readonly rehearsed: Rehearsed | null;
+};
+export type StageInput = {
+  readonly program: Program;
+  readonly sample: SampleOrPromise;
+  readonly generation: number;
+  readonly inForce: PolicyInForce;
+  readonly change: PolicyChange;
+  readonly write: PolicyWrite;
+};
+
 type WriteContext = WriteInput & {
   readonly prepared: PreparedWrite | null;
   readonly lines: number;
   readonly proof: Proof | null;
+  readonly rehearsed: Rehearsed | null;
+  /** The revision of etcd after the commit; null on a single node. */
+  readonly revision: number | null;
   readonly output: WriteOutput;
 };
 /**
@@ -97,13 +120,14 @@ const write = setup({
      * nothing and stages nothing.
      */
     prepare: fromPromise<PreparedWrite | Refusal, { write: PolicyWrite }>(notProvided('prepare')),
-    /** Writes the compiled policy to the idle slot of the datapath, and proves it. */
-    stage: fromPromise<
-      { lines: number; proof: Proof },
-      { program: Program; sample: SampleOrPromise; generation: number }
-    >(notProvided('stage')),
+    /**
+     * Writes the compiled policy to the idle slot of the datapath, and proves it. In a cluster, also collects
+     * the votes of the other members.
+     */
+    stage: fromPromise<Staged, StageInput>(notProvided('stage')),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),
-    commit: fromPromise<void, { change: PolicyChange }>(notProvided('commit')),
+    /** Resolves with the revision of etcd; null on a single node. */
+    commit: fromPromise<number | null, { change: PolicyChange }>(notProvided('commit')),
     flip: fromPromise<{ epoch: number }, { generation: number }>(notProvided('flip')),
   },
   actions: {
@@ -111,7 +135,8 @@ const write = setup({
     notePrepared: assign((_, { output }: { output: PreparedWrite | Refusal }) => ({
       prepared: output.kind === 'prepared_write' ? output : null,
     })),
-    noteStaged: assign((_, { lines, proof }: { lines: number; proof: Proof }) => ({ lines, proof })),
+    noteStaged: assign((_, { lines, proof, rehearsed }: Staged) => ({ lines, proof, rehearsed })),
+    noteCommitted: assign((_, { output }: { output: number | null }) => ({ revision: output })),
     noteActivated: assign(({ context }, { epoch }: { epoch: number | null }) => ({
       output: { kind: 'activated' as const, inForce: activationOf(context).inForce, epoch },
     })),
@@ -122,7 +147,8 @@ const write = setup({
   guards: {
     isRefused: (_, { output }: { output: PreparedWrite | Refusal }) => output.kind === 'refused',
     activates: ({ context }) => context.prepared?.activation != null,
-    mustStage: ({ context }) => context.enforced && context.prepared?.activation != null,
+    mustStage: ({ context }) => (context.enforced || context.shared) && context.prepared?.activation != null,
+    mustFlip: ({ context }) => context.enforced && context.prepared?.activation != null,
     isDryRun: ({ context }) => context.write.dryRun,
   },
 });
@@ -144,16 +170,28 @@ const notStored = ({ context, event }: InContext & Failed): Published =>
 const refused = ({ context, event }: InContext & { event: { output: PreparedWrite | Refusal } }) =>
   event.output.kind === 'refused' ? answered(context, event.output) : { message: null };
 
-function outcomeOf({ prepared, lines: programLines, proof }: WriteContext): PolicyOutcome {
+function outcomeOf({ prepared, lines: programLines, proof, rehearsed, revision }: WriteContext): PolicyOutcome {
   const { outcome } = present(prepared);
+  const warnings = [...outcome.warnings, ...behindWarnings(rehearsed)];
+  const cluster = revision === null ? {} : { cluster: { revision, nodes: nodesOf(rehearsed) } };
   switch (outcome.kind) {
     case 'checked':
       return { ...outcome, programLines, proof };
     case 'written':
-      return { ...outcome, proof };
+      return { ...outcome, warnings, proof, ...cluster };
     case 'deleted':
-      return outcome;
+      return { ...outcome, warnings, ...cluster };
   }
+}
+
+function nodesOf(rehearsed: Rehearsed | null): { readonly ready: number; readonly members: number } | null {
+  return rehearsed && { ready: rehearsed.members - rehearsed.behind.length, members: rehearsed.members };
+}
+
+function behindWarnings(rehearsed: Rehearsed | null): readonly Warning[] {
+  if (rehearsed === null || rehearsed.behind.length === 0) return [];
+  const message = `These nodes did not report in time, and put the policy in force later: ${rehearsed.behind.join(', ')}.`;
+  return [{ pointer: '', code: 'nodes_behind', message }];
 }
 
 const activationOf = ({ prepared }: WriteContext) => present(prepared?.activation);
@@ -181,7 +219,15 @@ const expiringTo = <Target extends string>(target: Target) =>
  */
 export const writeChart = write.createMachine({
   id: 'write',
-  context: ({ input }) => ({ ...input, prepared: null, lines: 0, proof: null, output: { kind: 'ended' } }),
+  context: ({ input }) => ({
+    ...input,
+    prepared: null,
+    lines: 0,
+    proof: null,
+    rehearsed: null,
+    revision: null,
+    output: { kind: 'ended' },
+  }),
   output: ({ context }) => context.output,
   initial: 'preparing',
   states: {
@@ -213,7 +259,12 @@ export const writeChart = write.createMachine({
       invoke: {
         id: 'stage',
         src: 'stage',
-        input: ({ context }) => ({ ...activationOf(context), ...generationOf({ context }) }),
+        input: ({ context }): StageInput => ({
+          ...activationOf(context),
+          ...generationOf({ context }),
+          change: present(context.prepared).change,
+          write: context.write,
+        }),
         onDone: [
           {
             guard: 'isDryRun',
@@ -238,16 +289,23 @@ export const writeChart = write.createMachine({
         src: 'commit',
         input: ({ context }) => ({ change: present(context.prepared).change }),
         onDone: [
-          { guard: 'mustStage', target: 'flipping' },
+          { guard: 'mustFlip', target: 'flipping', actions: { type: 'noteCommitted', params: ({ event }) => event } },
           {
             guard: 'activates',
             target: 'ended',
             actions: [
+              { type: 'noteCommitted', params: ({ event }) => event },
               { type: 'noteActivated', params: { epoch: null } },
               { type: 'publish', params: done },
             ],
           },
-          { target: 'ended', actions: { type: 'publish', params: done } },
+          {
+            target: 'ended',
+            actions: [
+              { type: 'noteCommitted', params: ({ event }) => event },
+              { type: 'publish', params: done },
+            ],
+          },
         ],
         onError: [
           { guard: 'mustStage', target: 'unstaging', actions: { type: 'publish', params: notStored } },

@@ -1,11 +1,12 @@
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
+import type { Cluster } from '#cluster/cluster.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import type { PrepareWritePorts } from '#policy-write/prepare-write.js';
-import { clusterChart } from '#statecharts/cluster.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
 import type { SettingsStore } from '#store/store-types.js';
+import { clusterActor } from './cluster.actor.js';
 import { type DataplanePorts, dataplaneActor } from './dataplane.actor.js';
 import { dnsProxyActor } from './dns-proxy.actor.js';
 import type { EventSwitch } from './event-switch.js';
@@ -21,6 +22,8 @@ export type NodePorts = {
   readonly dns: DnsProxy | null;
   /** The service plane; null if the configuration has no `service_plane` section. */
   readonly servicePlane: ServicePlanePorts | null;
+  /** The cluster; null if the configuration has no `cluster` section. */
+  readonly cluster: Cluster | null;
   readonly settings: SettingsStore;
   readonly supervised: Readonly<
     Record<'observer' | 'policyFile' | 'writeThread' | 'explainThread' | 'draftThread', SupervisedPart | null>
@@ -31,15 +34,15 @@ export type NodePorts = {
 
 /** Binds the node chart to the actors of all parts that the node supervises. */
 export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
-  const { policyWrites, dataplane, dns, servicePlane, settings, supervised, events, now } = ports;
+  const { policyWrites, dataplane, dns, servicePlane, cluster, settings, supervised, events, now } = ports;
   return nodeChart.provide({
     actions: { publish: (_, { message }) => bus.publish(message) },
     actors: {
-      policy: policyActor(bus, policyWrites),
+      policy: policyActor(bus, policyWrites, cluster),
       dataplane: dataplaneActor(bus, dataplane),
       dnsProxy: dnsProxyActor(dns, dataplane?.datapath ?? null),
       servicePlane: servicePlaneActor(servicePlane, dataplane?.datapath ?? null),
-      cluster: clusterChart,
+      cluster: clusterActor(cluster),
       performanceMode: performanceModeActor(bus, { settings, events, now }),
       observer: supervisedPartActor(supervised.observer),
       policyFile: supervisedPartActor(supervised.policyFile),

@@ -1,16 +1,19 @@
 import { fromPromise } from 'xstate';
 import { ask } from '#bus/ask.js';
 import type { Bus } from '#bus/bus.js';
-import type { Message } from '#bus/bus-messages.js';
-import type { PolicyWrite } from '#bus/policy-requests.js';
+import type { Message, PolicyProposal } from '#bus/bus-messages.js';
+import type { PolicyWrite, RefusalCode } from '#bus/policy-requests.js';
 import { accepted, Refused } from '#bus/refused.js';
+import type { Cluster } from '#cluster/cluster.js';
+import { MemberRefused } from '#cluster/rehearsals.js';
 import type { Program } from '#contracts/program.js';
-import type { Proof, SampleOrPromise } from '#contracts/proof-types.js';
-import { type PrepareWritePorts, prepareWrite, replay } from '#policy-write/prepare-write.js';
+import type { ProofSample } from '#contracts/proof-types.js';
+import { compileStored, type PrepareWritePorts, prepareWrite, replay } from '#policy-write/prepare-write.js';
+import { type Followed, followChart } from '#statecharts/follow.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
-import { type PolicyChange, writeChart } from '#statecharts/write.chart.js';
-import { StoreError } from '#store/store-error.js';
+import { type PolicyChange, type Staged, type StageInput, writeChart } from '#statecharts/write.chart.js';
+import { StoreError, type StoreErrorCode } from '#store/store-error.js';
 
 /** The maximum time to wait for the dataplane to stage or unstage a program. */
 const STAGE_TIMEOUT_MS = 60_000;
@@ -20,10 +23,34 @@ const FLIP_TIMEOUT_MS = 5_000;
  * Binds the policy chart to the store and to the policy thread. The actor sends requests to the dataplane
  * over the bus.
  */
-export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts) {
+export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster: Cluster | null) {
   const publish = (_: unknown, { message }: { message: Message | null }): void => {
     if (message !== null) bus.publish(message);
   };
+  const isEnforced = ports.enforced;
+  /** Proposes a write to the other members of the cluster. Null on a single node, and for a dry run. */
+  const rehearse = async ({ change, inForce, write: { dryRun, rehearse: wanted = true } }: StageInput) => {
+    if (cluster === null || dryRun || !wanted) return null;
+    const { record, generation } = inForce;
+    const plan = await ports.policies.plan(change);
+    const bodySha256 = record === null ? '' : await ports.policies.bodySha256(record.id, plan);
+    return cluster.rehearse(plan, { generation, record, bodySha256 }).catch((failure: unknown) => {
+      if (failure instanceof MemberRefused)
+        throw new Refused({
+          ...failure.refusal,
+          code: 'member_refused',
+          detail: `the node ${failure.node} cannot hold the policy: ${failure.refusal.detail}`,
+        });
+      throw storeRefused(failure);
+    });
+  };
+  const unstage = fromPromise<void, { generation: number }>(async ({ input }) => {
+    if (!isEnforced) return;
+    accepted(await ask(bus, 'program.unstage', input, STAGE_TIMEOUT_MS));
+  });
+  const flip = fromPromise<{ epoch: number }, { generation: number }>(async ({ input }) =>
+    accepted(await ask(bus, 'program.flip', input, FLIP_TIMEOUT_MS)),
+  );
   const write = writeChart.provide({
     actions: { publish },
     actors: {
@@ -32,29 +59,67 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts) {
           throw storeRefused(failure);
         }),
       ),
-      stage: fromPromise<
-        { lines: number; proof: Proof },
-        { program: Program; sample: SampleOrPromise; generation: number }
-      >(async ({ input }) => accepted(await ask(bus, 'program.stage', input, STAGE_TIMEOUT_MS))),
-      unstage: fromPromise<void, { generation: number }>(async ({ input }) => {
-        accepted(await ask(bus, 'program.unstage', input, STAGE_TIMEOUT_MS));
+      stage: fromPromise<Staged, StageInput>(async ({ input }) => {
+        const [staged, rehearsed] = await Promise.all([
+          isEnforced ? ask(bus, 'program.stage', input, STAGE_TIMEOUT_MS).then(accepted) : { lines: 0, proof: null },
+          rehearse(input),
+        ]);
+        return { lines: staged.lines, proof: staged.proof, rehearsed };
       }),
-      commit: fromPromise<void, { change: PolicyChange }>(({ input }) =>
-        ports.policies.commit(input.change).catch((failure: unknown) => {
+      unstage,
+      commit: fromPromise<number | null, { change: PolicyChange }>(async ({ input }) => {
+        await ports.policies.commit(input.change).catch((failure: unknown) => {
           throw storeRefused(failure);
-        }),
-      ),
-      flip: fromPromise<{ epoch: number }, { generation: number }>(async ({ input }) =>
-        accepted(await ask(bus, 'program.flip', input, FLIP_TIMEOUT_MS)),
-      ),
+        });
+        return cluster === null ? null : Number(cluster.headRevision);
+      }),
+      flip,
+    },
+  });
+  const follow = followChart.provide({
+    actions: {
+      vote: (_, { vote }) => {
+        if (vote !== null) cluster?.vote(vote.proposal, vote.staged, vote.refusal);
+      },
+    },
+    actors: {
+      prepare: fromPromise<Followed, { proposal: PolicyProposal | null }>(async ({ input: { proposal }, signal }) => {
+        if (proposal === null || cluster === null) return replay(ports, signal);
+        const { record, generation } = proposal;
+        const stored = record === null ? null : { record, body: await cluster.bodyOf(proposal) };
+        const everActivated = stored !== null || (await ports.policies.everActivated());
+        return compileStored(ports, { stored, generation, everActivated }, signal);
+      }),
+      stage: fromPromise<void, { program: Program; sample: ProofSample; generation: number }>(async ({ input }) => {
+        accepted(await ask(bus, 'program.stage', input, STAGE_TIMEOUT_MS));
+      }),
+      unstage,
+      flip,
     },
   });
   return policyChart.provide({
-    actions: { publish },
-    actors: { write, replay: fromPromise(({ signal }) => replay(ports, signal)) },
+    actions: { publish, releaseTurn: () => cluster?.releaseTurn() },
+    actors: {
+      write,
+      follow,
+      replay: fromPromise(({ signal }) => replay(ports, signal)),
+      takeTurn: fromPromise<void>(async ({ signal }) => {
+        if (cluster === null) throw new Error('the configuration has no cluster section');
+        await cluster.takeTurn(signal).catch((failure: unknown) => {
+          throw storeRefused(failure);
+        });
+      }),
+    },
   });
 }
 
+const REFUSALS: Readonly<Partial<Record<StoreErrorCode, RefusalCode>>> = {
+  revision_conflict: 'write_conflict',
+  store_full: 'store_full',
+  outcome_unknown: 'outcome_unknown',
+};
+
 function storeRefused(failure: unknown): unknown {
-  return failure instanceof StoreError ? new Refused(refusal('store_unavailable', failure.message)) : failure;
+  if (!(failure instanceof StoreError)) return failure;
+  return new Refused(refusal(REFUSALS[failure.code] ?? 'store_unavailable', failure.message));
 }

@@ -6,6 +6,7 @@ import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.j
 import { isRefusal } from '#bus/refused.js';
 import type { Statecharts } from '#bus/statecharts.js';
 import { ChartRecorder } from '#chart-inspection/chart-recorder.js';
+import type { Cluster } from '#cluster/cluster.js';
 import type { Datapath, DatapathStats } from '#contracts/datapath.js';
 import type { EventSource } from '#contracts/event-source.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
@@ -17,6 +18,7 @@ import { ownAddresses } from '#dns/own-addresses.js';
 import type { Explanation } from '#policy/explain/explain.js';
 import { createPolicyThread, type PolicyThread } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings } from '#policy-thread/policy-work.js';
+import { type ClusterRequests, clusterRequestsOver } from '#requests/cluster-requests.js';
 import {
   ACTIVE_BUDGET_MS,
   DRAFT_BUDGET_MS,
@@ -35,7 +37,7 @@ import { type ServicePlaneState, servicePlaneStateOver } from '#requests/service
 import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
 import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
-import type { PolicyContext } from '#statecharts/policy.chart.js';
+import type { PolicyContext } from '#statecharts/policy.setup.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/store-types.js';
@@ -71,14 +73,16 @@ export type SystemPorts = {
   readonly dns: DnsProxy | null;
   /** The service plane; null if the configuration has no `service_plane` section. */
   readonly servicePlane: ServicePlanePorts | null;
-  /** Whether the configuration has a `cluster` section. */
-  readonly sections: { readonly cluster: boolean };
+  /** The cluster; null if the configuration has no `cluster` section. */
+  readonly cluster?: Cluster | null;
   /**
    * `observer`: the observer thread. `policyFile`: the part that applies `policy.file` and its changes. The
    * node actor starts these parts. Null or omitted: the node does not have the part.
    */
   readonly observer?: SupervisedPart | null;
   readonly policyFile?: SupervisedPart | null;
+  /** The setting `node.id`. */
+  readonly nodeId?: string;
   readonly now?: () => Date;
   /**
    * Creates a policy thread. The system uses three threads: one for writes, one to explain the active policy,
@@ -128,6 +132,7 @@ export type System = {
     write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
   };
   readonly integrations: Integrations;
+  readonly cluster: ClusterRequests;
   readiness(): ReadinessReport;
   /**
    * Returns the time since when the kernel enforces the generation in force, also if an earlier process put
@@ -170,7 +175,8 @@ const FIRST_READ_TIMEOUT_MS = 2_000;
 
 /** Creates the system, and starts the node actor with all its parts. */
 export function createSystem(ports: SystemPorts): System {
-  const { store, dataplane, dns, servicePlane, fallback, activationTimeoutMs, sections } = ports;
+  const { store, dataplane, dns, servicePlane, fallback, activationTimeoutMs } = ports;
+  const cluster = ports.cluster ?? null;
   const now = ports.now ?? (() => new Date());
   const createThread = ports.createThread ?? createPolicyThread;
   const writing = createThread();
@@ -211,6 +217,7 @@ export function createSystem(ports: SystemPorts): System {
     dataplane: dataplane === null ? null : { ...dataplane, beforeClose: closePlanes },
     dns,
     servicePlane,
+    cluster,
     settings: store.settings,
     supervised: {
       observer: ports.observer ?? null,
@@ -223,7 +230,7 @@ export function createSystem(ports: SystemPorts): System {
     now,
   });
   const configured = {
-    ...sections,
+    cluster: cluster !== null,
     dataplane: dataplane !== null,
     dns: dns !== null,
     servicePlane: servicePlane !== null,
@@ -261,10 +268,21 @@ export function createSystem(ports: SystemPorts): System {
 
   let generation = 0;
   bus.messages.subscribe((message) => {
-    if (message.type === 'policy.activated') generation = message.generation;
+    if (message.type === 'policy.activated') {
+      generation = message.generation;
+      void cluster?.describe(generation).catch(() => {});
+    }
     if (message.type === 'dataplane.adopted') adoptedGeneration = message.generation;
   });
   routeMessages(bus, (recipient) => (recipient === 'node' ? node : partOf(recipient)));
+  const committed = cluster?.committed.subscribe((generation) => bus.publish({ type: 'policy.committed', generation }));
+  const proposed = cluster?.proposals.subscribe((change) =>
+    bus.publish(
+      'ended' in change
+        ? { type: 'policy.proposal_ended', id: change.ended }
+        : { type: 'policy.proposed', proposal: change },
+    ),
+  );
   node.start();
   started = true;
   noteTimes();
@@ -276,6 +294,8 @@ export function createSystem(ports: SystemPorts): System {
     stopped = true;
     node.stop();
     caSeen?.unsubscribe();
+    committed?.unsubscribe();
+    proposed?.unsubscribe();
     await Promise.all([writing.close(), explaining.close(), drafting.close(), closePlanes()]);
   };
   let stopping: Promise<void> | undefined;
@@ -336,6 +356,13 @@ export function createSystem(ports: SystemPorts): System {
     integrations: integrationsOver(store.integrations, () => {
       const context = snapshotOf('policy')?.context as PolicyContext | undefined;
       return context?.inForce?.integrations ?? null;
+    }),
+    cluster: clusterRequestsOver({
+      cluster,
+      nodeId: ports.nodeId ?? '',
+      generation: () => generation,
+      adoptedGeneration: () => adoptedGeneration,
+      recovered: () => bus.publish({ type: 'cluster.recovered' }),
     }),
     readiness: () => {
       const seen = view();

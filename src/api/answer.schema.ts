@@ -79,7 +79,16 @@ const GUARDED: readonly ErrorCode[] = [
   'too_many_failed_logins',
   'rate_limited',
 ];
-const WRITE: readonly ErrorCode[] = ['forbidden', 'origin_refused', 'draining', 'store_unavailable'];
+const WRITE: readonly ErrorCode[] = [
+  'forbidden',
+  'origin_refused',
+  'draining',
+  'write_conflict',
+  'member_refused',
+  'store_unavailable',
+  'store_full',
+  'outcome_unknown',
+];
 const BODY: readonly ErrorCode[] = ['invalid_body', 'invalid_request', 'body_too_large', 'unsupported_media_type'];
 
 export const errorsOf = {

@@ -27,6 +27,8 @@ const KNOWN_CODES: Readonly<Record<string, ErrorCode>> = {
   store_read_only: 'store_unavailable',
   store_closed: 'store_unavailable',
   store_unavailable: 'store_unavailable',
+  store_full: 'store_full',
+  outcome_unknown: 'outcome_unknown',
   seal_key_missing: 'store_unavailable',
   seal_key_exposed: 'store_unavailable',
   seal_key_invalid: 'store_unavailable',

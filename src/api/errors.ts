@@ -169,6 +169,30 @@ export const ERRORS = {
     'A support dump is being collected already; only one can be collected at a time.',
     'Wait until it is complete, then try again.',
   ),
+  no_cluster: entry(
+    409,
+    'No cluster',
+    'The configuration of this node has no `cluster` section.',
+    'Configure the section, or send the request to a node of a cluster.',
+  ),
+  seal_key_needed: entry(
+    409,
+    'Seal key needed',
+    'A secret can be stored in a cluster only sealed, and this node has no sealing key; nothing was changed.',
+    'Configure the same `cluster.seal_key_file` on all nodes.',
+  ),
+  member_refused: entry(
+    409,
+    'Member refused',
+    'A node of the cluster cannot hold the policy, for example because of a limit of its datapath; nothing was changed.',
+    'Correct the policy, or write it without a rehearsal; that node then keeps its present policy.',
+  ),
+  write_conflict: entry(
+    409,
+    'Write conflict',
+    'Another node changed the same objects at the same time; nothing was changed.',
+    'Send the request again.',
+  ),
   precondition_failed: entry(
     412,
     'Precondition failed',
@@ -258,6 +282,18 @@ export const ERRORS = {
     'Store unavailable',
     'The store cannot read or write now; nothing was changed.',
     'Free disk space or repair the disk, and try again.',
+  ),
+  store_full: entry(
+    503,
+    'Store full',
+    'The database of etcd is full; nothing was changed.',
+    'Compact and defragment etcd, or raise its quota, and disarm its alarm.',
+  ),
+  outcome_unknown: entry(
+    503,
+    'Outcome unknown',
+    'The write was sent to etcd, and etcd did not report whether it was applied.',
+    'Read the object when etcd responds again, and write it again if needed.',
   ),
   draining: entry(503, 'Draining', 'The node is shutting down and accepts no writes.', 'Try again after its restart.'),
   overloaded: entry(

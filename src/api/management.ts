@@ -62,6 +62,17 @@ export type Management = {
     generate(write: WrittenBy): Promise<InterceptCaWritten | Refusal>;
     remove(removal: Pick<WrittenBy, 'expectedRevision'>): Promise<{ readonly kind: 'deleted' } | Refusal>;
   };
+  readonly cluster: {
+    status(): Promise<ClusterView>;
+    /** Creates the cluster in etcd. Resolves with null on success. */
+    init(write: { readonly dryRun: boolean; readonly author: string }): Promise<Refusal | null>;
+    /** Ends a contradiction between this node and etcd. Resolves with null on success. */
+    recover(write: {
+      readonly keep: 'node' | 'store';
+      readonly dryRun: boolean;
+      readonly author: string;
+    }): Promise<Refusal | null>;
+  };
   readonly tokens: {
     verify(token: string): Promise<TokenVerdict>;
     issue(request: TokenRequest): Promise<IssuedToken>;
@@ -107,6 +118,27 @@ export type PolicyChoice =
   | { readonly by: 'active' }
   | { readonly by: 'id'; readonly id: string }
   | { readonly by: 'name'; readonly name: string };
+
+/** The cluster as this node sees it. */
+export type ClusterView = {
+  readonly enabled: boolean;
+  readonly nodeId: string;
+  readonly clusterId: string | null;
+  readonly connected: boolean;
+  readonly leader: string | null;
+  readonly generation: number;
+  readonly revision: number | null;
+  /** Null while etcd cannot be reached. */
+  readonly members:
+    | readonly {
+        readonly id: string;
+        readonly address: string;
+        readonly version: string;
+        readonly generation: number;
+        readonly since: string;
+      }[]
+    | null;
+};
 
 type Role = 'admin' | 'readonly';
 /** The authenticated client of a request. `id` and `subject` are those of its token. */

@@ -13,6 +13,7 @@ const TAGS = {
   policy: 'The active policy, in singleton form.',
   policies: 'Stored policies, in envelope form.',
   settings: 'Settings of the node or cluster.',
+  cluster: 'The nodes that share policies and settings on etcd.',
   integrations: 'The Kubernetes clusters that resolve dynamic sources.',
   tokens: 'Who may use this API.',
   observation: 'Readiness, statistics, findings and live traffic.',

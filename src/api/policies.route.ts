@@ -7,6 +7,7 @@ import type { Resource } from './api.js';
 import { ApiError } from './errors.js';
 import type { PolicyChoice } from './management.js';
 import {
+  activationQuery,
   DryRunSchema,
   PolicyListSchema,
   policyWriteQuery,
@@ -18,7 +19,7 @@ import {
 import { answerPolicy, policyWrite, sendJson } from './policy-answer.js';
 import { withPolicy } from './policy-json.js';
 import { isUnchanged } from './preconditions.js';
-import { dryRunQuery, NOT_EMPTY, noQuery } from './query-parameters.js';
+import { NOT_EMPTY, noQuery } from './query-parameters.js';
 import { keepBody } from './request-body.js';
 
 const byId = z.object({ id: z.string().min(1, NOT_EMPTY).describe('Identifier of the record.') });
@@ -80,7 +81,7 @@ export const policiesResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate } = request.query;
+      const { dry_run: dryRun, activate, rehearse } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'new' },
@@ -88,6 +89,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         body: request.body,
         dryRun,
         activate,
+        rehearse,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },
@@ -128,7 +130,7 @@ export const policiesResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate, form } = request.query;
+      const { dry_run: dryRun, activate, rehearse, form } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'id', id: request.params.id },
@@ -136,6 +138,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         body: request.body,
         dryRun,
         activate,
+        rehearse,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },
@@ -151,7 +154,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         description:
           'If the active policy is deleted, no policy is active: `policy.fallback` decides, and the header `Weir-Warnings` contains a warning.',
         params: byId,
-        querystring: dryRunQuery,
+        querystring: activationQuery,
         response: {
           200: DryRunSchema,
           204: empty,
@@ -174,6 +177,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         target: { by: 'id', id: request.params.id },
         form: 'envelope',
         dryRun: request.query.dry_run,
+        rehearse: request.query.rehearse,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },
@@ -190,7 +194,7 @@ export const policiesResource: Resource = (api, { policies }) => {
           'The record keeps its revision and its ETag. The previously active policy stays stored, and a warning in the response names it. ' +
           'If the policy is active already, nothing changes.',
         params: byId,
-        querystring: dryRunQuery,
+        querystring: activationQuery,
         response: {
           200: written,
           ...errorAnswers(
@@ -214,6 +218,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         target: { by: 'id', id: request.params.id },
         form: 'envelope',
         dryRun: request.query.dry_run,
+        rehearse: request.query.rehearse,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },
@@ -258,7 +263,7 @@ export const policiesResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate, form } = request.query;
+      const { dry_run: dryRun, activate, rehearse, form } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'name', name: request.params.name },
@@ -266,6 +271,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         body: request.body,
         dryRun,
         activate,
+        rehearse,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { PolicyOutcome, PolicyTarget, PolicyWrite } from '#bus/policy-requests.js';
+import type { CommitInCluster, PolicyOutcome, PolicyTarget, PolicyWrite } from '#bus/policy-requests.js';
 import type { Form } from '#contracts/policy-document.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { etagOf } from '#contracts/policy-record.js';
@@ -24,6 +24,7 @@ export function policyWrite(
     readonly body?: unknown;
     readonly dryRun: boolean | undefined;
     readonly activate?: boolean | undefined;
+    readonly rehearse?: boolean | undefined;
   },
 ): PolicyWrite {
   return {
@@ -35,6 +36,7 @@ export function policyWrite(
     ...preconditionsOf(request),
     activate: write.activate ?? true,
     dryRun: write.dryRun ?? false,
+    ...(write.rehearse === undefined ? {} : { rehearse: write.rehearse }),
     author: authorOf(request),
   };
 }
@@ -53,10 +55,12 @@ export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyR
     }
     case 'deleted':
       warningHeader(reply, outcome.warnings);
+      clusterHeaders(reply, outcome.cluster);
       return reply.header('weir-generation', outcome.generation).code(204).send();
     case 'written': {
       const { stored, warnings, generation, created, proof } = outcome;
       reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);
+      clusterHeaders(reply, outcome.cluster);
       if (form === 'singleton') {
         warningHeader(reply, warnings);
         return sendJson(reply, stored.body);
@@ -88,6 +92,7 @@ export function answerGroup(
     case 'written': {
       const { stored, warnings, generation, created, proof } = outcome;
       reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);
+      clusterHeaders(reply, outcome.cluster);
       if (operation === 'delete') {
         warningHeader(reply, warnings);
         return reply.code(204).send();
@@ -99,6 +104,14 @@ export function answerGroup(
       return sendJson(reply, withGroup(stored, { warnings, proof }));
     }
   }
+}
+
+/** Sets `Weir-Revision`, and `Weir-Nodes`: the number of members that staged the policy before the commit. */
+function clusterHeaders(reply: FastifyReply, cluster: CommitInCluster | undefined): void {
+  if (cluster === undefined) return;
+  const { revision, nodes } = cluster;
+  reply.header('weir-revision', revision);
+  if (nodes !== null) reply.header('weir-nodes', `${nodes.ready}/${nodes.members}`);
 }
 
 function warningHeader(reply: FastifyReply, warnings: readonly Warning[]): void {

@@ -51,7 +51,7 @@ export const policyResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate } = request.query;
+      const { dry_run: dryRun, activate, rehearse } = request.query;
       const write = policyWrite(request, {
         operation: 'put',
         target: { by: 'active' },
@@ -59,6 +59,7 @@ export const policyResource: Resource = (api, { policies }) => {
         body: request.body,
         dryRun,
         activate,
+        rehearse,
       });
       return answerPolicy(await policies.write(write), 'singleton', reply);
     },

@@ -85,7 +85,16 @@ export const DryGroupSchema = z
   })
   .meta({ id: 'SourceGroupDryRun', description: 'The record that the write would have stored; nothing was changed.' });
 
-export const policyWriteQuery = dryRunQuery.extend({
+/** Query parameters of a write that can change the policy in force. */
+export const activationQuery = dryRunQuery.extend({
+  rehearse: flag
+    .optional()
+    .describe(
+      '`false` commits the write without the votes of the other nodes of the cluster. On a single node it has no effect.',
+    ),
+});
+
+export const policyWriteQuery = activationQuery.extend({
   activate: flag.optional().describe('`false` stores the policy without activating it.'),
 });
 

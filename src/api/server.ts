@@ -10,6 +10,7 @@ import { authenticate, checkRole } from './authentication.js';
 import { BodyBudget } from './body-budget.js';
 import { endBody, startBodyDeadline } from './body-deadline.js';
 import { answerClientError, answerProblem } from './client-error.js';
+import { clusterResource } from './cluster.route.js';
 import { debugResource } from './debug.route.js';
 import { dnsCacheResource } from './dns-cache.route.js';
 import { answerError } from './error-answer.js';
@@ -53,6 +54,7 @@ const RESOURCES = [
   performanceModeResource,
   tlsInterceptCaResource,
   integrationsResource,
+  clusterResource,
   tokensResource,
   flowsResource,
   dnsCacheResource,

@@ -80,7 +80,7 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
     },
     async (request, reply) => {
       const { id, group_id: sourceGroup } = request.params;
-      const { dry_run: dryRun, activate } = request.query;
+      const { dry_run: dryRun, activate, rehearse } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'id', id },
@@ -89,6 +89,7 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
         body: request.body,
         dryRun,
         activate,
+        rehearse,
       });
       return answerGroup(await policies.write(wanted), wanted, reply);
     },
@@ -127,7 +128,7 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
     },
     async (request, reply) => {
       const { id, group_id: sourceGroup } = request.params;
-      const { dry_run: dryRun, activate } = request.query;
+      const { dry_run: dryRun, activate, rehearse } = request.query;
       const wanted = policyWrite(request, {
         operation: 'delete',
         target: { by: 'id', id },
@@ -135,6 +136,7 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
         form: 'envelope',
         dryRun,
         activate,
+        rehearse,
       });
       return answerGroup(await policies.write(wanted), wanted, reply);
     },

@@ -68,6 +68,20 @@ export type AnswerMessage<E extends Exchange = Exchange> = {
   };
 }[E];
 
+/**
+ * A policy write of another node before its commit. The nodes of the cluster stage the policy and vote. `id`
+ * is the id of the turn of the write.
+ */
+export type PolicyProposal = {
+  readonly id: string;
+  readonly node: string;
+  readonly generation: number;
+  /** The record that the write puts in force. Null: the write leaves no policy active. */
+  readonly record: PolicyRecord | null;
+  /** The hash of the list of parts of the policy; empty without a record. */
+  readonly bodySha256: string;
+};
+
 /** A message about an event that has already happened. No actor responds to it. */
 export type Fact =
   | {
@@ -108,6 +122,14 @@ export type Fact =
   | { readonly type: 'dataplane.enforcing'; readonly generation: number; readonly epoch: number }
   | { readonly type: 'dataplane.lost'; readonly reason: string }
   | { readonly type: 'dataplane.closed' }
+  /** The replica of this node contains a commit of this or of another node of the cluster. */
+  | { readonly type: 'policy.committed'; readonly generation: number }
+  /** Another node proposes a policy write. */
+  | { readonly type: 'policy.proposed'; readonly proposal: PolicyProposal }
+  /** A proposal of another node has ended, after its commit or without a commit. */
+  | { readonly type: 'policy.proposal_ended'; readonly id: string }
+  /** An operator has recovered the cluster from a contradiction. */
+  | { readonly type: 'cluster.recovered' }
   | { readonly type: 'performance_mode.changed'; readonly mode: PerformanceMode }
   | { readonly type: 'node.draining' }
   /**

@@ -33,6 +33,8 @@ export type PolicyWrite = {
    */
   readonly activate: boolean;
   readonly dryRun: boolean;
+  /** Whether the members of a cluster rehearse the write before its commit. Omitted: they do. */
+  readonly rehearse?: boolean;
   /** The subject of the API token with which the request was sent. */
   readonly author: string;
 };
@@ -57,12 +59,18 @@ export type RefusalCode =
   | 'integration_in_use' // HTTP 409: the active policy uses the integration
   | 'already_exists' // HTTP 409: an object with this id or name exists
   | 'capacity_exceeded' // HTTP 409: the policy is too large; the detail names table, need and limit (D7)
+  | 'no_cluster' // HTTP 409: the configuration of the node has no cluster section
+  | 'seal_key_needed' // HTTP 409: a secret can be stored only with `cluster.seal_key_file`
+  | 'member_refused' // HTTP 409: a node of the cluster cannot hold the policy; the detail names the node
+  | 'write_conflict' // HTTP 409: another node changed the same objects at the same time
   | 'precondition_failed' // HTTP 412: the stored revision is not the expected revision
   | 'proof_failed' // HTTP 500: the proof of the program failed; the detail names the packet (B5)
   | 'too_many_questions' // HTTP 429: too many explain requests of this subject are waiting
   | 'too_costly' // HTTP 503: the explain request exceeded its time limit
   | 'activation_timeout' // HTTP 503: the policy write did not finish in time
   | 'dataplane_unavailable' // HTTP 503: the dataplane cannot stage or activate a program
+  | 'store_full' // HTTP 503: the database of etcd is full
+  | 'outcome_unknown' // HTTP 503: etcd did not report whether it applied the write
   | 'store_unavailable' // HTTP 503: the store cannot read or write
   | 'draining' // HTTP 503: the node shuts down
   | 'feature_unavailable'; // HTTP 503: the part that provides the feature does not run
@@ -82,11 +90,20 @@ export type PolicyWritten = {
    * dataplane.
    */
   readonly proof: Proof | null;
+  readonly cluster?: CommitInCluster;
+};
+/** How a cluster committed a write. Omitted on a single node. */
+export type CommitInCluster = {
+  /** The revision of etcd that contains the write. */
+  readonly revision: number;
+  /** The members that staged the policy before the commit; null without a rehearsal. */
+  readonly nodes: { readonly ready: number; readonly members: number } | null;
 };
 export type PolicyDeleted = {
   readonly kind: 'deleted';
   readonly generation: number;
   readonly warnings: readonly Warning[];
+  readonly cluster?: CommitInCluster;
 };
 /**
  * The result of a dry run: it performs all steps of a write before the commit, and then returns the record

@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module';
 import { Command } from 'commander';
 import { addCaCommands } from './ca.command.js';
+import { addClusterCommands } from './cluster.command.js';
 import { addCompletionCommands } from './completion.command.js';
 import { addDataplaneCommands } from './dataplane.command.js';
 import { addDnsCacheCommand } from './dns-cache.command.js';
@@ -48,6 +49,7 @@ export function commandTree(
   addSysdumpCommand(program, terminal);
   addCaCommands(program, terminal);
   addTokenCommands(program, terminal);
+  addClusterCommands(program, terminal);
   addCompletionCommands(program, terminal);
   addHelpCommand(program);
   return program;

@@ -181,8 +181,8 @@ const policy = z
     activation_timeout: duration(
       '100ms',
       '10m',
-      'If a policy cannot be activated within this time, the write is abandoned with the response 503.',
-    ).prefault('5s'),
+      'If a policy cannot be activated within this time, the write is abandoned with the response 503. The default is 5s; in a cluster, it is 15s.',
+    ).optional(),
     file: path('YAML or JSON file that the node loads as the policy, at its start and whenever the file changes.')
       .nullable()
       .prefault(null)

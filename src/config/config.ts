@@ -149,7 +149,11 @@ export function configOf(parsed: ParsedConfig): Config {
             markMask: dataplane.mark_mask,
             pinPath: dataplane.pin_path,
           },
-    policy: { fallback: policy.fallback, activationTimeoutMs: policy.activation_timeout, file: policy.file },
+    policy: {
+      fallback: policy.fallback,
+      activationTimeoutMs: policy.activation_timeout ?? (cluster === undefined ? 5_000 : 15_000),
+      file: policy.file,
+    },
     dns:
       dns === undefined
         ? null

@@ -86,5 +86,6 @@ export const WARNING_CODES = {
   ca_not_valid_yet: 'The intercept CA is not valid yet: intercepted connections fail until its validity begins.',
   ca_bound_to_names:
     'The name constraints of the intercept CA permit only some names: clients reject certificates for other names.',
+  nodes_behind: 'Some nodes of the cluster did not report in time, and put the policy in force later.',
   none_active: 'No policy is active: the fallback decides for every packet.',
 } as const;

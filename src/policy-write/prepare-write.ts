@@ -12,7 +12,7 @@ import { sampleOf } from '#policy/proof/proof-sample.js';
 import type { PolicyThread } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings, Prepared, TooLarge, Unreadable } from '#policy-thread/policy-work.js';
 import { inRecord, storedText } from '#policy-thread/stored-text.js';
-import type { Replay } from '#statecharts/policy.chart.js';
+import type { Replay } from '#statecharts/policy.setup.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PolicyInForce, PreparedWrite } from '#statecharts/write.chart.js';
 import type { IntegrationStore, PolicyStore } from '#store/store-types.js';
@@ -275,17 +275,33 @@ function activationOf(
   }
 }
 
+/** The active policy of the store, or of a proposal. `stored` is null if no policy is active. */
+type StoredActive = {
+  readonly stored: StoredPolicy | null;
+  readonly generation: number;
+  readonly everActivated: boolean;
+};
+
 /**
  * Compiles the program that must be in force according to the store, for example after the process has
  * started. Throws if the stored policy cannot be read.
  */
 export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay> {
-  const { policies, thread, surroundings } = ports;
+  const { policies } = ports;
   const [stored, generation, everActivated] = await Promise.all([
     policies.active(),
     policies.generation(),
     policies.everActivated(),
   ]);
+  return compileStored(ports, { stored, generation, everActivated }, signal);
+}
+
+/** Compiles a policy of the store, or of a proposal of another node. Throws if the policy cannot be read. */
+export async function compileStored(
+  { thread, surroundings }: PrepareWritePorts,
+  { stored, generation, everActivated }: StoredActive,
+  signal: AbortSignal,
+): Promise<Replay> {
   if (stored === null) {
     return { ...withoutPolicy(surroundings.fallback, generation), everActivated };
   }

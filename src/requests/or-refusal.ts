@@ -1,6 +1,13 @@
 import type { Refusal, RefusalCode } from '#bus/policy-requests.js';
 import { refusal } from '#statecharts/refusal.js';
-import { StoreError } from '#store/store-error.js';
+import { StoreError, type StoreErrorCode } from '#store/store-error.js';
+
+const REFUSALS: Readonly<Partial<Record<StoreErrorCode, RefusalCode>>> = {
+  revision_conflict: 'precondition_failed',
+  store_full: 'store_full',
+  seal_key_missing: 'seal_key_needed',
+  outcome_unknown: 'outcome_unknown',
+};
 
 /**
  * Runs `act`. If it throws a `StoreError`, returns a refusal with the message of the error. Rethrows all
@@ -11,7 +18,6 @@ export async function orRefusal<T>(act: () => Promise<T | Refusal>): Promise<T |
     return await act();
   } catch (failure) {
     if (!(failure instanceof StoreError)) throw failure;
-    const code: RefusalCode = failure.code === 'revision_conflict' ? 'precondition_failed' : 'store_unavailable';
-    return refusal(code, failure.message);
+    return refusal(REFUSALS[failure.code] ?? 'store_unavailable', failure.message);
   }
 }

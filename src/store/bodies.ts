@@ -17,8 +17,23 @@ const PART_BYTES = 128 * 1024;
 
 const MAX_BODY_BYTES = 128 * 1024 * 1024;
 
-const listKey = (sha256: string) => `parts/${sha256}`;
-const partKey = (sha256: string) => `part/${sha256}`;
+export const listKey = (sha256: string) => `parts/${sha256}`;
+export const partKey = (sha256: string) => `part/${sha256}`;
+
+/** Returns the hashes of the parts in a list of parts. */
+export function partsIn(list: Uint8Array): readonly string[] {
+  return decodeJson<Part[]>(list).map(({ sha256 }) => sha256);
+}
+
+/** Whether `value` is the list or the part that the hash in `key` names. */
+export async function isBodyValue(key: string, value: Uint8Array): Promise<boolean> {
+  try {
+    const text = key.startsWith('parts/') ? value : await inflated(value);
+    return key.endsWith(`/${createHash('sha256').update(text).digest('hex')}`);
+  } catch {
+    return false;
+  }
+}
 
 type Part = { readonly sha256: string; readonly bytes: number };
 

@@ -1,14 +1,51 @@
 import { decodeJson, encodeJson, under } from './json-value.js';
+import { createRevisedWrites } from './revised-writes.js';
+import type { Seal } from './seal.js';
 import { StoreError } from './store-error.js';
-import type { IntegrationRecord, IntegrationStore, KvStore } from './store-types.js';
-import { createTurns } from './write-queue.js';
+import type { IntegrationRecord, IntegrationStore, KvStore, SharedStore } from './store-types.js';
 
-export function createIntegrationStore(kv: KvStore, now: () => Date = () => new Date()): IntegrationStore {
-  const inTurn = createTurns();
+/**
+ * How the tokens of integrations are stored: as they are on a single node, or sealed in a cluster. `refused`:
+ * the nodes of the cluster have no common sealing key, so that a token cannot be stored.
+ */
+type Secrets = 'plain' | Seal | 'refused';
+
+type Options = {
+  readonly secrets?: Secrets;
+  /** The store `kv` if the nodes of a cluster share it; null on a single node. */
+  readonly shared?: SharedStore | null;
+  readonly now?: () => Date;
+};
+
+export function createIntegrationStore(kv: KvStore, options: Options = {}): IntegrationStore {
+  const { secrets = 'plain', shared = null, now = () => new Date() } = options;
+  const revised = createRevisedWrites(kv, shared);
 
   const get = async (name: string): Promise<IntegrationRecord | null> => {
     const bytes = await kv.get(`integration/${name}`);
-    return bytes === null ? null : decodeJson<IntegrationRecord>(bytes);
+    return bytes === null ? null : opened(decodeJson<IntegrationRecord>(bytes));
+  };
+  const aboutOf = (name: string): string => `integration ${name}`;
+  const sealed = async (record: IntegrationRecord): Promise<IntegrationRecord> => {
+    if (secrets === 'plain') return record;
+    if (secrets === 'refused')
+      throw new StoreError(
+        'seal_key_missing',
+        `write integration ${record.name}: a cluster stores tokens only sealed, and cluster.seal_key_file is not configured`,
+      );
+    const token = await secrets.seal(Buffer.from(record.service_account_token), aboutOf(record.name));
+    return { ...record, service_account_token: token };
+  };
+  /** A token that cannot be unsealed is empty: the API never shows it, and the integration cannot connect. */
+  const opened = async (record: IntegrationRecord): Promise<IntegrationRecord> => {
+    if (secrets === 'plain' || secrets === 'refused') return record;
+    try {
+      const token = await secrets.open(record.service_account_token, aboutOf(record.name));
+      return { ...record, service_account_token: token.toString() };
+    } catch (failure) {
+      if (!(failure instanceof StoreError)) throw failure;
+      return { ...record, service_account_token: '' };
+    }
   };
   const requireRevision = (name: string, stored: IntegrationRecord | null, expected: number | undefined) => {
     const revision = stored?.revision ?? 0;
@@ -22,14 +59,14 @@ export function createIntegrationStore(kv: KvStore, now: () => Date = () => new 
   return {
     async list() {
       const records: IntegrationRecord[] = [];
-      for await (const [, bytes] of kv.iterate(under('integration/'))) records.push(decodeJson(bytes));
+      for await (const [, bytes] of kv.iterate(under('integration/'))) records.push(await opened(decodeJson(bytes)));
       return records;
     },
     get,
     put: (integration, author, expected) =>
-      inTurn(async () => {
-        const stored = await get(integration.name);
-        requireRevision(integration.name, stored, expected);
+      revised(`integration/${integration.name}`, expected, async (writes) => {
+        const before = await get(integration.name);
+        requireRevision(integration.name, before, expected);
         const at = now().toISOString();
         const record: IntegrationRecord = {
           name: integration.name,
@@ -37,20 +74,20 @@ export function createIntegrationStore(kv: KvStore, now: () => Date = () => new 
           api_server_url: integration.api_server_url,
           ca_cert_pem: integration.ca_cert_pem,
           service_account_token: integration.service_account_token,
-          revision: (stored?.revision ?? 0) + 1,
-          created_at: stored?.created_at ?? at,
+          revision: (before?.revision ?? 0) + 1,
+          created_at: before?.created_at ?? at,
           updated_at: at,
           updated_by: author,
         };
-        await kv.put(`integration/${record.name}`, encodeJson(record), { sync: true });
+        await writes.put(`integration/${record.name}`, encodeJson(await sealed(record)), { sync: true });
         return record;
       }),
     remove: (name, expected) =>
-      inTurn(async () => {
+      revised(`integration/${name}`, expected, async (writes) => {
         const stored = await get(name);
         requireRevision(name, stored, expected);
         if (stored === null) return false;
-        await kv.delete(`integration/${name}`, { sync: true });
+        await writes.delete(`integration/${name}`, { sync: true });
         return true;
       }),
   };

@@ -157,6 +157,13 @@ class KvPolicyStore implements PolicyStore {
     return this.#inTurn(() => this.#commit(change));
   }
 
+  async bodySha256(id: string, { operations }: PolicyPlan): Promise<string> {
+    const written = operations.find(({ key }) => key === policyKey(id));
+    const row = written?.type === 'put' ? decodeJson<PolicyRow>(written.value) : this.#state.rows.get(id);
+    if (row === undefined) throw new StoreError('revision_conflict', `read policy ${id}: the policy does not exist`);
+    return row.body_sha256;
+  }
+
   async history(id: string): Promise<PolicyRecord[]> {
     const { head, rows } = this.#state;
     const current = head.active === id ? rows.get(id)?.revision : undefined;

@@ -9,6 +9,8 @@ export type StoreErrorCode =
   | 'store_no_space' // the disk is full
   | 'store_read_only' // a write to a store that was opened for reading only
   | 'store_closed'
+  | 'store_full' // the database of etcd is full
+  | 'outcome_unknown' // a write was sent to etcd, and etcd did not report whether it was applied
   | 'store_library_missing' // RocksDB is not installed, or the installed version is too old
   | 'store_unavailable' // any other failure of the disk or of RocksDB
   | 'revision_conflict' // the stored revision differs from the revision that the write expects

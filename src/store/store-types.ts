@@ -35,8 +35,7 @@ export type KvStore = {
 /**
  * The key-value store that the nodes of a cluster share. Reads come from the replica of this node, and work
  * without etcd. A write resolves when the replica contains it. Throws `revision_conflict` if another node has
- * changed a written key that this replica does not contain yet, and `store_unavailable` without etcd. Keys
- * that begin with `local/` are not shared: the replica neither writes nor deletes them (`localPart`).
+ * changed a written key that this replica does not contain yet, and `store_unavailable` without etcd.
  */
 export type SharedStore = KvStore & {
   /**
@@ -87,6 +86,8 @@ export type PolicyStore = {
    * operations. Throws like `commit`.
    */
   plan(change: PolicyCommit): Promise<PolicyPlan>;
+  /** Returns the hash of the list of parts of a policy, after a planned commit. */
+  bodySha256(id: string, plan: PolicyPlan): Promise<string>;
   /**
    * Returns all revisions of a policy, newest first. The revisions remain after the policy is removed.
    * Returns an empty list if the id was never used.

@@ -3,7 +3,6 @@ import { makeDataFolder } from './data-folder.js';
 import { createIntegrationStore } from './integration-store.js';
 import { createInterceptCaStore } from './intercept-ca-store.js';
 import { type LastGoodFile, lastGoodFile } from './last-good.js';
-import { localPart } from './local-part.js';
 import { loadPolicyStore, type SharedCommits } from './policy-store.js';
 import { quarantine } from './quarantine.js';
 import { openRocksDbStore } from './rocksdb-store.js';
@@ -58,7 +57,7 @@ export async function openStore(
   onFinding: FindingListener,
   onWrite: WriteListener = () => {},
   sealKeyFile: string | null = null,
-  share: ((kv: KvStore) => Shared) | null = null,
+  share: (kv: KvStore) => Shared | null = () => null,
 ): Promise<Store> {
   const folder = join(dataDir, 'store');
   await makeDataFolder(dataDir, onFinding);
@@ -68,7 +67,7 @@ export async function openStore(
     const seal = fileSeal(sealKeyFile ?? join(dataDir, 'seal.key'), sealKeyFile !== null);
     const lastGood = lastGoodFile(join(dataDir, 'last-good.policy'));
     const timed = timedWrites(kv, onWrite);
-    shared = share?.(timed) ?? null;
+    shared = share(timed);
     return await assembleStore(timed, lastGood, seal, onFinding, shared);
   } catch (error) {
     await shared?.store.close();
@@ -89,11 +88,13 @@ export async function assembleStore(
   shared: Shared | null,
 ): Promise<Store> {
   const store = shared?.store ?? null;
-  const caPlace = shared === null ? kv : shared.seals ? shared.store : localPart(kv);
+  // Without a common sealing key, the intercept CA stays on its node: the replica never contains its key.
+  const caPlace = shared?.seals === true ? shared.store : kv;
+  const secrets = shared === null ? 'plain' : shared.seals ? seal : 'refused';
   return {
     policies: await loadPolicyStore(kv, lastGood, onFinding, shared?.commits ?? null),
     settings: createSettingsStore(store ?? kv, store),
-    integrations: createIntegrationStore(store ?? kv),
+    integrations: createIntegrationStore(store ?? kv, { secrets, shared: store }),
     interceptCa: createInterceptCaStore(caPlace, seal),
     tokens: createTokenStore(kv),
     close: async () => {

@@ -14,6 +14,7 @@ import type { Message } from '#bus/bus-messages.js';
 import type { PrepareWritePorts } from '#policy-write/prepare-write.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
+import { followChart } from '#statecharts/follow.chart.js';
 import { interfacesChart } from '#statecharts/interfaces.chart.js';
 import { nodeChart, PARTS } from '#statecharts/node.chart.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
@@ -61,15 +62,17 @@ test('each actor provides an implementation of every invoked actor of its statec
     dataplane: null,
     dns: null,
     servicePlane: null,
+    cluster: null,
     settings: store.settings,
     supervised: { observer: null, policyFile: null, writeThread: null, explainThread: null, draftThread: null },
     events,
     now,
   });
   expect(unprovided(nodeChart, node)).toEqual([]);
-  const policy = policyActor(bus, policyWrites);
+  const policy = policyActor(bus, policyWrites, null);
   expect(unprovided(policyChart, policy)).toEqual([]);
   expect(unprovided(writeChart, policy.implementations.actors.write as AnyStateMachine)).toEqual([]);
+  expect(unprovided(followChart, policy.implementations.actors.follow as AnyStateMachine)).toEqual([]);
   const dataplane = dataplaneActor(bus, null);
   expect(unprovided(dataplaneChart, dataplane)).toEqual([]);
   expect(unprovided(swapChart, dataplane.implementations.actors.swap as AnyStateMachine)).toEqual([]);

@@ -42,7 +42,6 @@ export async function startSystem(
     activationTimeoutMs: 1_000,
     dns: null,
     servicePlane: null,
-    sections: { cluster: false },
     now: () => new Date(NOW),
     createThread: threadHere,
     ...options,

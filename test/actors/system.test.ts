@@ -48,18 +48,6 @@ describe('a part that is not running', () => {
     await system.policies.write(removal(outcome.stored.record.id));
     expect([stateOf('dns_allowlist'), stateOf('service_plane')]).toEqual(['disabled', 'disabled']);
   });
-
-  test('has the readiness state `unserved` if the part is the cluster and the configuration has a cluster section', async () => {
-    const { system } = await startSystem({ sections: { cluster: true } });
-    const failing = system
-      .readiness()
-      .checks.slice(4)
-      .filter(({ ok }) => !ok);
-    expect(failing.map(({ name, state }) => [name, state])).toEqual([
-      ['cluster', 'unserved'],
-      ['policy_replication', 'unserved'],
-    ]);
-  });
 });
 
 describe('a stored policy that is invalid', () => {

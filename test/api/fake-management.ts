@@ -169,6 +169,26 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         return reads.performanceMode;
       },
     },
+    cluster: {
+      status: async () => ({
+        enabled: true,
+        nodeId: 'node-a',
+        clusterId: 'c0ffee00-0000-4000-8000-000000000001',
+        connected: true,
+        leader: 'node-a',
+        generation: 7,
+        revision: 42,
+        members: [{ id: 'node-a', address: '10.0.0.1:7443', version: '1.0.0', generation: 7, since: SINCE }],
+      }),
+      async init(write) {
+        if (!write.dryRun) changed('cluster.init', write);
+        return null;
+      },
+      async recover(write) {
+        if (!write.dryRun) changed('cluster.recover', write);
+        return null;
+      },
+    },
     integrations: {
       list: async () => [...integrations.values()].map(({ view }) => view),
       read: async (name) => integrations.get(name)?.view ?? null,

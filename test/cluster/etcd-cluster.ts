@@ -32,6 +32,7 @@ export class EtcdCluster {
   readonly members: readonly Member[];
   readonly #log: string;
   #electedAt = Number.NaN;
+  #backups = 0;
 
   private constructor(
     readonly namespace: string,
@@ -108,14 +109,56 @@ export class EtcdCluster {
 
   /** Runs etcdctl as the user root. */
   etcdctl(...args: string[]): string {
+    return this.#etcdctlAt(this.endpoints, ...args);
+  }
+
+  #etcdctlAt(endpoints: readonly string[], ...args: string[]): string {
     const file = (name: string) => join(this.folder, name);
     return inNamespace(
       this.namespace,
       'etcdctl',
-      `--endpoints=${this.endpoints.join()}`,
+      `--endpoints=${endpoints.join()}`,
       ...[`--cacert=${file('ca.pem')}`, `--cert=${file(`${ROOT}.pem`)}`, `--key=${file(`${ROOT}.key`)}`],
       ...args,
     );
+  }
+
+  /** Compacts etcd at its present revision. Does nothing while no member responds. */
+  async compact(): Promise<void> {
+    try {
+      const status = JSON.parse(this.etcdctl('endpoint', 'status', '-w', 'json', '--command-timeout=1s')) as {
+        readonly Status: { readonly header: { readonly revision: number } };
+      }[];
+      const revision = Math.max(...status.map(({ Status }) => Status.header.revision));
+      this.etcdctl('compact', String(revision), '--command-timeout=1s');
+    } catch {
+      // A fault of etcd hinders the compaction.
+    }
+  }
+
+  /** Saves a snapshot of etcd. Returns its file. */
+  backup(): string {
+    this.#backups += 1;
+    const file = join(this.folder, `backup-${this.#backups}.db`);
+    this.#etcdctlAt([this.endpointOf('m1')], 'snapshot', 'save', file);
+    return file;
+  }
+
+  /** Stops all members, replaces their data by a snapshot, and starts them again. */
+  async restore(file: string): Promise<void> {
+    const peer = ({ address }: Member) => `https://${address}:${PEER_PORT}`;
+    for (const { name } of this.members) await this.signal(name, 'SIGKILL');
+    for (const member of this.members) {
+      const folder = join(this.folder, member.name);
+      rmSync(folder, { recursive: true });
+      this.etcdctl(
+        ...['snapshot', 'restore', file, '--name', member.name, '--data-dir', folder],
+        ...['--initial-cluster', this.members.map((each) => `${each.name}=${peer(each)}`).join()],
+        ...['--initial-advertise-peer-urls', peer(member)],
+      );
+    }
+    for (const { name } of this.members) this.startMember(name);
+    await this.healthy();
   }
 
   startMember(name: string): void {
@@ -174,9 +217,10 @@ export class EtcdCluster {
       for (const side of ['sport', 'dport']) this.#drop(name, chain, `tcp ${side} ${PEER_PORT}`);
   }
 
-  /** Restores all links. */
-  mend(): void {
-    for (const { namespace } of this.members) inNamespace(namespace, 'nft', 'flush ruleset');
+  /** Restores the links of a member, or of all members. */
+  mend(name?: string): void {
+    const mended = name === undefined ? this.members : [this.#member(name)];
+    for (const { namespace } of mended) inNamespace(namespace, 'nft', 'flush ruleset');
   }
 
   /** Returns the name of the member that leads. */

@@ -61,7 +61,6 @@ async function start(fallback: 'allow' | 'deny', more: Partial<DatapathOptions> 
     activationTimeoutMs: 5_000,
     dns: null,
     servicePlane: null,
-    sections: { cluster: false },
     createThread: threadHere,
   });
   await expect.poll(running, { timeout: 10_000, interval: 10 }).toBe('enforcing');

@@ -304,6 +304,7 @@ function bound(policies: Store['policies'], target: Store['policies']): Store['p
     generation: () => target.generation(),
     everActivated: () => target.everActivated(),
     plan: (change) => target.plan(change),
+    bodySha256: (id, plan) => target.bodySha256(id, plan),
     commit: (change) => policies.commit(change),
   };
 }

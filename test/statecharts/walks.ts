@@ -1,12 +1,13 @@
-import { clusterChart } from '#statecharts/cluster.chart.js';
+import { type ClusterContext, clusterChart } from '#statecharts/cluster.chart.js';
 import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
+import { followChart } from '#statecharts/follow.chart.js';
 import { interfacesChart } from '#statecharts/interfaces.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
 import { type PerformanceModeContext, performanceModeChart } from '#statecharts/performance-mode.chart.js';
-import type { PolicyContext } from '#statecharts/policy.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
+import type { PolicyContext } from '#statecharts/policy.setup.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import { supervisedPartChart } from '#statecharts/supervised-part.chart.js';
 import { swapChart } from '#statecharts/swap.chart.js';
@@ -97,6 +98,12 @@ const policyEvents = [
   },
   { type: 'node.draining' },
 ];
+const PROPOSAL = { id: 't', node: 'n2', generation: 2, record: RECORD, bodySha256: 'ab' };
+const clusterPolicyEvents = [
+  { type: 'policy.committed', generation: 2 },
+  { type: 'policy.proposed', proposal: PROPOSAL },
+  { type: 'policy.proposal_ended', id: 't' },
+];
 const outcome = preparedWrite(true).outcome;
 const policyOutputs = {
   replay: [replay(RECORD, true), replay(null, true), replay(null, false)],
@@ -104,6 +111,11 @@ const policyOutputs = {
     { kind: 'ended' },
     { kind: 'activated', inForce: inForce(RECORD, 2), epoch: 2 },
     { kind: 'unflipped', inForce: inForce(RECORD, 2), outcome },
+  ],
+  follow: [
+    { kind: 'ended' },
+    { kind: 'activated', inForce: inForce(RECORD, 2), epoch: 2, everActivated: true },
+    { kind: 'failed', reason: 'too large' },
   ],
 };
 const policyKey = ({ context }: { context: PolicyContext }) => [
@@ -116,6 +128,11 @@ const policyKey = ({ context }: { context: PolicyContext }) => [
   context.unflipped?.generation,
   context.draining,
   context.dataplaneLost,
+  context.committed,
+  context.unfollowed,
+  context.proposal?.id,
+  context.rehearsed?.id,
+  context.hasTurn,
 ];
 // One queued write is enough for this walk: no guard distinguishes one queued write from two.
 const boundedQueue = ({ context }: { context: PolicyContext }) => context.queue.length < 2;
@@ -147,19 +164,40 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       regions: { phase: 'draining' },
     },
   ],
-  policy: [true, false].map((enforced) => ({
-    machine: policyChart,
-    input: { enforced, activationTimeoutMs: 5_000 },
-    events: [...policyEvents, { type: 'deadline.passed', id: 'w' }, { type: 'deadline.passed', id: 'd' }],
-    outputs: policyOutputs,
-    key: policyKey as never,
-    within: boundedQueue as never,
-    regions: { standing: 'policy_ready' },
-  })),
-  write: [true, false].flatMap((enforced) =>
+  policy: [
+    ...[true, false].map((enforced) => ({
+      machine: policyChart,
+      input: { enforced, activationTimeoutMs: 5_000, shared: false },
+      events: [...policyEvents, { type: 'deadline.passed', id: 'w' }, { type: 'deadline.passed', id: 'd' }],
+      outputs: policyOutputs,
+      key: policyKey as never,
+      within: boundedQueue as never,
+      regions: { standing: 'policy_ready' },
+    })),
+    // In a cluster, fewer other events keep the walk short: the walks above contain them.
+    {
+      machine: policyChart,
+      input: { enforced: true, activationTimeoutMs: 5_000, shared: true },
+      events: [
+        { type: 'policy.write_requested', id: 'w', write: WRITE },
+        { type: 'dataplane.enforcing', generation: 1, epoch: 1 },
+        { type: 'node.draining' },
+        ...clusterPolicyEvents,
+      ],
+      outputs: { ...policyOutputs, replay: [replay(RECORD, true)] },
+      key: policyKey as never,
+      within: boundedQueue as never,
+      regions: { standing: 'policy_ready' },
+    },
+  ],
+  write: [
+    { enforced: true, shared: false },
+    { enforced: false, shared: false },
+    { enforced: false, shared: true },
+  ].flatMap((place) =>
     [WRITE, { ...WRITE, dryRun: true }].map((write) => ({
       machine: writeChart,
-      input: { id: 'w', write, enforced },
+      input: { id: 'w', write, ...place },
       events: [{ type: 'write.expired', refusal: { kind: 'refused', code: 'activation_timeout', detail: 'late' } }],
       outputs: {
         prepare: [
@@ -167,11 +205,25 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
           preparedWrite(false),
           { kind: 'refused', code: 'not_found', detail: 'no such policy' },
         ],
-        stage: [{ lines: 3, proof: { classes: 1, checked: 2, complete: true } }],
+        stage: [{ lines: 3, proof: { classes: 1, checked: 2, complete: true }, rehearsed: null }],
+        commit: [7],
         flip: [{ epoch: 2 }],
       },
       key: (({ context }: { context: { prepared: { activation: unknown } | null } }) => [
         context.prepared?.activation != null,
+      ]) as never,
+      regions: {},
+    })),
+  ),
+  follow: [true, false].flatMap((enforced) =>
+    [PROPOSAL, null].map((proposal) => ({
+      machine: followChart,
+      input: { proposal, enforced },
+      events: [{ type: 'proposal.committed' }, { type: 'proposal.ended' }],
+      outputs: { prepare: [replay(RECORD, true)], flip: [{ epoch: 2 }] },
+      key: (({ context }: { context: { committed: boolean; withdrawn: boolean } }) => [
+        context.committed,
+        context.withdrawn,
       ]) as never,
       regions: {},
     })),
@@ -303,10 +355,30 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       regions: { '': 'service_plane' } as const,
     })),
   ),
-  cluster: [{ configured: false }, { configured: true }].map((input) => ({
+  cluster: [false, true].map((configured) => ({
     machine: clusterChart,
-    input,
-    events: [],
+    input: { configured, generation: 0 },
+    events: [
+      { type: 'member.joined' },
+      { type: 'member.refused', reason: 'the id is taken' },
+      { type: 'member.lost', reason: 'no connection' },
+      { type: 'leader.changed', leader: null, isLeader: false },
+      { type: 'leader.changed', leader: 'n1', isLeader: true },
+      { type: 'leader.changed', leader: 'n2', isLeader: false },
+      { type: 'replica.caught_up' },
+      { type: 'replica.lost', reason: 'no connection' },
+      { type: 'replica.contradicted', reason: 'etcd is older' },
+      { type: 'replica.uncreated' },
+      { type: 'cluster.recovered' },
+      { type: 'policy.committed', generation: 1 },
+      activated(true),
+    ],
+    key: (({ context }: { context: ClusterContext }) => [
+      context.leader,
+      context.isLeader,
+      context.committed > context.generation,
+      context.apart,
+    ]) as never,
     regions: { membership: 'cluster', replication: 'policy_replication' },
   })),
   performanceMode: [

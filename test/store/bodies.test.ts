@@ -9,10 +9,8 @@ import type { StoreFinding } from '#store/store-finding.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
 import { Random, seedOf } from '#test/seed.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
-import { storedPolicy } from './stored-policy.js';
+import { noCopy, storedPolicy } from './stored-policy.js';
 import { temporaryFolder } from './temporary-folder.js';
-
-const noCopy = { read: async () => null, write: async () => {}, append: async () => true };
 
 /** Returns a memory store, and the list of the batches that were written to the store. */
 function watched(): { kv: KvStore; written: KvOperation[][] } {

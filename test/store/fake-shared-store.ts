@@ -17,9 +17,12 @@ export class FakeSharedStore {
   #revisions = new Map<string, number>();
   #revision = 0;
 
-  /** Adds a node that is connected. `kv` is its local store, by default an empty one in memory. */
-  async nodeOf(kv: KvStore = createMemoryStore()): Promise<FakeNode> {
-    const node = new FakeNode(this, kv);
+  /**
+   * Adds a node that is connected. `local`: keys that stay on the node. `kv` is its local store, by default
+   * an empty one in memory.
+   */
+  async nodeOf(local: readonly string[] = [], kv: KvStore = createMemoryStore()): Promise<FakeNode> {
+    const node = new FakeNode(this, local, kv);
     this.#nodes.push(node);
     await node.connect();
     return node;
@@ -86,6 +89,7 @@ export class FakeNode implements SharedStore {
   /** The local store of the node. It contains the replica, and the keys of the node alone. */
   readonly kv: KvStore;
   readonly #shared: FakeSharedStore;
+  readonly #local: ReadonlySet<string>;
   readonly #applied = new Subject<readonly KvOperation[]>();
   readonly #connected = new BehaviorSubject(false);
   readonly #inTurn = createTurns();
@@ -96,8 +100,9 @@ export class FakeNode implements SharedStore {
   #seen = 0;
   #receives = false;
 
-  constructor(shared: FakeSharedStore, kv: KvStore) {
+  constructor(shared: FakeSharedStore, local: readonly string[], kv: KvStore) {
     this.#shared = shared;
+    this.#local = new Set(local);
     this.kv = kv;
     this.commits = {
       applied: this.#applied,
@@ -124,8 +129,7 @@ export class FakeNode implements SharedStore {
   async connect(): Promise<void> {
     await this.#inTurn(async () => {
       const replica = new Map<string, Uint8Array>();
-      for await (const [key, value] of this.kv.iterate(EVERYTHING))
-        if (!key.startsWith('local/')) replica.set(key, value);
+      for await (const [key, value] of this.kv.iterate(EVERYTHING)) if (!this.#local.has(key)) replica.set(key, value);
       const operations = this.#shared.differences(replica);
       this.#seen = this.#shared.revision;
       this.#receives = true;

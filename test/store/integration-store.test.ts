@@ -18,7 +18,7 @@ const codeOf = (promise: Promise<unknown>) =>
 
 it('the integration store counts the revisions of a record, and keeps the last author and the time of creation', async () => {
   let seconds = 0;
-  const store = createIntegrationStore(createMemoryStore(), () => new Date(seconds++ * 1000));
+  const store = createIntegrationStore(createMemoryStore(), { now: () => new Date(seconds++ * 1000) });
   const made = await store.put(integration, 'ops', 0);
   const changed = await store.put({ ...integration, ca_cert_pem: 'other' }, 'dev', 1);
   expect([made, changed]).toEqual([

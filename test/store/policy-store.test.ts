@@ -3,9 +3,8 @@ import { loadPolicyStore } from '#store/policy-store.js';
 import type { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
-import { storedPolicy } from './stored-policy.js';
+import { noCopy, storedPolicy } from './stored-policy.js';
 
-const noCopy = { read: async () => null, write: async () => {}, append: async () => true };
 const open = (kv: KvStore = createMemoryStore()) => loadPolicyStore(kv, noCopy, () => {});
 const codeOf = (promise: Promise<unknown>) =>
   promise.then(

@@ -1,5 +1,8 @@
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 
+/** A last-good copy that keeps nothing. */
+export const noCopy = { read: async () => null, write: async () => {}, append: async () => true };
+
 const at = '2026-01-02T03:04:05.000Z';
 
 export function storedPolicy(change: Partial<PolicyRecord> & { id: string }, body: string): StoredPolicy {

@@ -46,6 +46,8 @@ describe('the program image (a compiled policy as cache lines)', () => {
       sources: header.sources,
       prefetchesLists: 0,
       hasNames: 0,
+      sinceLow: 0xffff_ffff,
+      sinceHigh: 0xffff_ffff,
     });
     expect(image.words.length).toBe(image.lines * LINE_WORDS);
   });

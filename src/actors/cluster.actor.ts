@@ -1,0 +1,82 @@
+import { catchError, defer, type Observable, of, repeat, timer } from 'rxjs';
+import { type EventObject, fromCallback } from 'xstate';
+import type { Cluster } from '#cluster/cluster.js';
+import { Contradiction } from '#cluster/contradiction.js';
+import { type ClusterEvent, clusterChart } from '#statecharts/cluster.chart.js';
+
+/** The pause before a lost connection to etcd is opened again. */
+const RECONNECT_MS = 200;
+/** How often etcd is compared again with a replica that it contradicts, or is asked for a new cluster. */
+const RECHECK_MS = 5_000;
+const CREATION_MS = 1_000;
+
+/**
+ * Binds the cluster chart to the cluster. `cluster` is null if the configuration has no `cluster` section;
+ * the chart then invokes no actor.
+ */
+export function clusterActor(cluster: Cluster | null) {
+  const configured = (): Cluster => {
+    if (cluster === null) throw new Error('the configuration has no cluster section');
+    return cluster;
+  };
+  return clusterChart.provide({
+    actors: {
+      replicate: fromCallback<EventObject>(({ sendBack }) =>
+        sending(sendBack, () => configured().follow(), lostReplica),
+      ),
+      join: fromCallback<EventObject>(({ sendBack }) => {
+        const subscription = sending(sendBack, () => configured().join(), lostMembership);
+        const standing = configured().stand();
+        return () => {
+          standing.unsubscribe();
+          subscription();
+        };
+      }),
+      watchLeader: fromCallback<EventObject>(({ sendBack }) => {
+        const { id, leader } = configured();
+        const watching = leader.subscribe((node) =>
+          sendBack({ type: 'leader.changed', leader: node, isLeader: node === id }),
+        );
+        return () => watching.unsubscribe();
+      }),
+    },
+  });
+}
+
+function lostReplica(failure: unknown): ClusterEvent {
+  if (!(failure instanceof Contradiction)) return { type: 'replica.lost', reason: messageOf(failure) };
+  if (failure.code === 'uninitialized') return { type: 'replica.uncreated' };
+  return { type: 'replica.contradicted', reason: failure.message };
+}
+
+function lostMembership(failure: unknown): ClusterEvent {
+  return { type: 'member.lost', reason: messageOf(failure) };
+}
+
+function pauseAfter(failure: unknown): number {
+  if (!(failure instanceof Contradiction)) return RECONNECT_MS;
+  return failure.code === 'uninitialized' ? CREATION_MS : RECHECK_MS;
+}
+
+const messageOf = (failure: unknown): string => (failure instanceof Error ? failure.message : String(failure));
+
+/** Sends the events of `source` to the chart. After a failure, sends `lost` and subscribes again. */
+function sending<Event extends { readonly type: string }>(
+  sendBack: (event: ClusterEvent) => void,
+  source: () => Observable<Event>,
+  lost: (failure: unknown) => ClusterEvent,
+): () => void {
+  let pause = RECONNECT_MS;
+  const subscription = defer(source)
+    .pipe(
+      catchError((failure: unknown) => {
+        pause = pauseAfter(failure);
+        return of(lost(failure));
+      }),
+      repeat({ delay: () => timer(pause) }),
+    )
+    .subscribe((event) => {
+      if (event.type !== 'replica.applied') sendBack(event as ClusterEvent);
+    });
+  return () => subscription.unsubscribe();
+}

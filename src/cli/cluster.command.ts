@@ -1,0 +1,90 @@
+import { type Command, Option } from 'commander';
+import { z } from 'zod';
+import { createClient } from './client.js';
+import { relativeTime } from './relative-time.js';
+import { type Output, parseReply, print, remote } from './remote.js';
+import { table } from './table.js';
+import type { Terminal } from './terminal.js';
+
+const PATH = '/api/v1/cluster';
+const clusterSchema = z.looseObject({
+  enabled: z.boolean(),
+  node_id: z.string(),
+  cluster_id: z.string().nullable(),
+  connected: z.boolean(),
+  leader: z.string().nullable(),
+  generation: z.number(),
+  revision: z.number().nullable(),
+  members: z
+    .array(
+      z.looseObject({
+        id: z.string(),
+        address: z.string(),
+        version: z.string(),
+        generation: z.number(),
+        since: z.string(),
+        leads: z.boolean(),
+      }),
+    )
+    .nullable(),
+});
+type ClusterAnswer = z.infer<typeof clusterSchema>;
+
+/** Adds the commands `weir cluster status | init | recover`. */
+export function addClusterCommands(program: Command, terminal: Terminal): void {
+  const cluster = program.command('cluster').description('the nodes that share policies and settings on etcd');
+  const answer = (options: Output, reply: unknown): void => {
+    const shown = parseReply(clusterSchema, reply);
+    print(terminal, options.output, shown, () => text(shown));
+  };
+
+  remote(cluster.command('status'))
+    .description('show the cluster and its members')
+    .action(async (options: Output) => answer(options, await createClient(options, terminal).request(PATH)));
+
+  remote(cluster.command('init'))
+    .description('create the cluster in etcd, with the policies and settings of this node')
+    .action(async (options: Output) =>
+      answer(options, await createClient(options, terminal).request(`${PATH}/init`, { method: 'POST' })),
+    );
+
+  remote(cluster.command('recover'))
+    .description('end a contradiction between this node and etcd, for example after the restore of an old backup')
+    .addOption(
+      new Option('--keep <side>', 'whose policies and settings stay: those of this node, or those of the store in etcd')
+        .choices(['node', 'store'])
+        .makeOptionMandatory(),
+    )
+    .action(async ({ keep, ...options }: Output & { keep: string }) =>
+      answer(
+        options,
+        await createClient(options, terminal).request(`${PATH}/recover`, { method: 'POST', body: { keep } }),
+      ),
+    );
+}
+
+function text(cluster: ClusterAnswer): string {
+  if (!cluster.enabled) return `${cluster.node_id} runs without a cluster\n`;
+  const facts = table(
+    [],
+    [
+      ['cluster', cluster.cluster_id ?? 'not created; run `weir cluster init` on one node'],
+      ['node', cluster.node_id],
+      ['etcd', cluster.connected ? `connected, revision ${cluster.revision ?? 0}` : 'not connected'],
+      ['leader', cluster.leader ?? 'none'],
+      ['generation', String(cluster.generation)],
+    ],
+  );
+  if (cluster.members === null) return facts;
+  const members = table(
+    ['NODE', 'ADDRESS', 'VERSION', 'GENERATION', 'STARTED'],
+    cluster.members.map(({ id, address, version, generation, since, leads }) => [
+      leads ? `${id} (leader)` : id,
+      address,
+      version,
+      String(generation),
+      relativeTime(since),
+    ]),
+  );
+  return `${facts}\n${members}`;
+}

@@ -1,0 +1,262 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import {
+  EMPTY,
+  exhaustMap,
+  filter,
+  firstValueFrom,
+  mergeMap,
+  type Observable,
+  of,
+  type Subscription,
+  switchMap,
+  timeout,
+  timer,
+} from 'rxjs';
+import type { PolicyProposal } from '#bus/bus-messages.js';
+import type { Refusal } from '#bus/policy-requests.js';
+import { Bodies } from '#store/bodies.js';
+import { decodeJson, encodeJson } from '#store/json-value.js';
+import type { PolicyHead } from '#store/policy-row.js';
+import type { SharedCommits } from '#store/policy-store.js';
+import { StoreError } from '#store/store-error.js';
+import type { KvStore, PolicyPlan, SharedStore } from '#store/store-types.js';
+import { collect } from './collector.js';
+import { Commits } from './commits.js';
+import { Election } from './election.js';
+import { EtcdClient } from './etcd/etcd-client.js';
+import { EtcdError } from './etcd/etcd-error.js';
+import type { EtcdOptions } from './etcd/etcd-types.js';
+import { ClusterKeys } from './keys.js';
+import { type Member, type MemberEvent, Membership } from './membership.js';
+import { fetchBodies } from './parts.js';
+import { initialize, type Keep, recover } from './recovery.js';
+import { type Rehearsal, Rehearsals } from './rehearsals.js';
+import { Replica, type ReplicaEvent } from './replica.js';
+import { EtcdSharedStore } from './shared-store.js';
+import { Turns } from './turns.js';
+
+export type ClusterOptions = {
+  readonly etcd: EtcdOptions;
+  /** The prefix of all keys in etcd, for example `/weir`. */
+  readonly prefix: string;
+  readonly self: Pick<Member, 'id' | 'address' | 'version'>;
+  /** Local keys that are not shared, for example the intercept CA without a sealing key. */
+  readonly local: readonly string[];
+};
+
+/** When a new leader collects for the first time, and how often it collects. */
+const FIRST_COLLECTION_MS = 60_000;
+const COLLECTION_MS = 3_600_000;
+/** How long a request of the state waits for etcd. */
+const LIST_MS = 500;
+
+/** The state of the cluster as this node sees it. */
+export type ClusterStatus = {
+  /** The id of the cluster; null before `weir cluster init`. */
+  readonly line: string | null;
+  readonly self: string;
+  readonly leader: string | null;
+  /** The members sorted by id; null if etcd cannot be reached. */
+  readonly members: readonly Member[] | null;
+  /** The revision of etcd that the replica contains. */
+  readonly revision: bigint;
+  /** The revision of the newest change of the shared keys that this node has received. */
+  readonly seen: bigint;
+  readonly connected: boolean;
+};
+
+/**
+ * The part of this node in a cluster on etcd: its replica, its membership, and its writes. `kv` is the local
+ * store of the node, which contains the replica.
+ */
+export class Cluster {
+  readonly store: SharedStore;
+  readonly commits: SharedCommits;
+  readonly #kv: KvStore;
+  readonly #client: EtcdClient;
+  readonly #keys: ClusterKeys;
+  readonly #replica: Replica;
+  readonly #turns: Turns;
+  readonly #membership: Membership;
+  readonly #election: Election;
+  readonly #rehearsals: Rehearsals;
+  readonly #self: string;
+  #members: readonly Member[] | null = null;
+
+  constructor(kv: KvStore, { etcd, prefix, self, local }: ClusterOptions) {
+    const client = new EtcdClient(etcd);
+    const keys = new ClusterKeys(prefix, local);
+    const replica = new Replica(client, kv, keys);
+    const member = { ...self, boot: crypto.randomUUID(), since: new Date().toISOString(), generation: 0 };
+    const membership = new Membership(client, keys, member, () => identityIn(kv));
+    const turns = new Turns(client, keys, replica, self.id);
+    this.#kv = kv;
+    this.#client = client;
+    this.#keys = keys;
+    this.#replica = replica;
+    this.#membership = membership;
+    this.#turns = turns;
+    this.#election = new Election(client, keys, replica, membership, self.id);
+    this.#rehearsals = new Rehearsals(client, keys, turns, membership, self.id);
+    this.#self = self.id;
+    this.store = new EtcdSharedStore(client, keys, kv, replica);
+    this.commits = new Commits(client, keys, replica, turns);
+  }
+
+  get id(): string {
+    return this.#self;
+  }
+
+  /** Follows etcd while there is a subscriber, see `Replica.follow`. */
+  follow(): Observable<ReplicaEvent> {
+    return this.#replica.follow();
+  }
+
+  /** Keeps this node a member while there is a subscriber, see `Membership.join`. */
+  join(): Observable<MemberEvent> {
+    return this.#membership.join();
+  }
+
+  /** Takes part in the election, and does the duties of the leader, until the subscription ends. */
+  stand(): Subscription {
+    const subscription = this.#election.run();
+    const collecting = this.leader
+      .pipe(
+        switchMap((leader) => (leader === this.#self ? timer(FIRST_COLLECTION_MS, COLLECTION_MS) : EMPTY)),
+        exhaustMap(() => this.#collect()),
+      )
+      .subscribe();
+    subscription.add(collecting);
+    return subscription;
+  }
+
+  /** Removes what no policy needs from etcd. After a failure, the next collection continues. */
+  async #collect(): Promise<void> {
+    const leader = this.#replica.present.get(this.#keys.leader);
+    if (leader === undefined) return;
+    const fence = { key: leader.key, createRevision: leader.createRevision };
+    try {
+      await collect(this.#client, this.#keys, fence);
+    } catch (failure) {
+      if (!(failure instanceof EtcdError)) throw failure;
+    }
+  }
+
+  /** Emits the id of the node that leads, or null. */
+  get leader(): Observable<string | null> {
+    return this.#election.leader;
+  }
+
+  /** Emits the generation of each commit that the replica has stored. */
+  get committed(): Observable<number> {
+    return this.#replica.applied.pipe(
+      mergeMap((operations) => operations.filter(({ key }) => key === 'head')),
+      mergeMap((operation) => (operation.type === 'put' ? [decodeJson<PolicyHead>(operation.value).generation] : [])),
+    );
+  }
+
+  /**
+   * Waits until it is the turn of this node to write a policy. Throws a `StoreError` without etcd, before
+   * `init` and during a contradiction.
+   */
+  async takeTurn(signal: AbortSignal): Promise<void> {
+    const { lease } = this.#membership;
+    if (!this.#replica.isConnected)
+      throw new StoreError('store_unavailable', 'this node does not follow etcd, see the check policy_replication');
+    if (lease === null)
+      throw new StoreError('store_unavailable', 'this node is not a member of the cluster, see the check cluster');
+    await this.#turns.take(lease, signal);
+  }
+
+  /** The revision of etcd that wrote the newest commit in the replica. */
+  get headRevision(): bigint {
+    return this.#replica.revisionOf('head');
+  }
+
+  releaseTurn(): void {
+    this.#turns.release();
+  }
+
+  /** Emits the proposed writes of other nodes, and their ends. */
+  get proposals(): Observable<PolicyProposal | { readonly ended: string }> {
+    return this.#rehearsals.proposals;
+  }
+
+  /** Proposes a write to the other nodes, see `Rehearsals.rehearse`. */
+  rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
+    return this.#rehearsals.rehearse(plan, proposal);
+  }
+
+  vote(proposal: PolicyProposal, staged: boolean, refusal: Refusal | null): void {
+    this.#rehearsals.vote(proposal, staged, refusal);
+  }
+
+  /** Returns the text of a proposed policy. Throws `store_damaged` if etcd lacks a part. */
+  async bodyOf({ bodySha256 }: PolicyProposal): Promise<Uint8Array> {
+    const parts = await fetchBodies(this.#client, this.#keys, this.#kv, [bodySha256]);
+    if (parts.length > 0) await this.#kv.batch(parts, { sync: false });
+    return new Bodies(this.#kv).read(bodySha256);
+  }
+
+  /** Tells the other nodes which generation this node enforces. */
+  describe(generation: number): Promise<void> {
+    return this.#membership.describe(generation);
+  }
+
+  /** Creates the cluster in etcd. Throws `revision_conflict` if there is a cluster below the prefix. */
+  init(dryRun: boolean): Promise<void> {
+    return initialize({ client: this.#client, keys: this.#keys, kv: this.#kv, replica: this.#replica }, dryRun);
+  }
+
+  /**
+   * Ends a contradiction between this node and etcd. `keep` is the side whose policies stay. The generation
+   * rises above all generations of both sides, and above `atLeast`.
+   */
+  recover(keep: Keep, atLeast: number, dryRun: boolean): Promise<void> {
+    const ports = { client: this.#client, keys: this.#keys, kv: this.#kv, replica: this.#replica };
+    return recover(ports, { keep, atLeast, dryRun });
+  }
+
+  /** Waits until the replica follows etcd. Returns whether it does within the time. */
+  connectedWithin(ms: number): Promise<boolean> {
+    return firstValueFrom(
+      this.#replica.connected.pipe(
+        filter((connected) => connected),
+        timeout({ first: ms, with: () => of(false) }),
+      ),
+    );
+  }
+
+  async status(): Promise<ClusterStatus> {
+    const members = this.#replica.isConnected ? await this.#listedMembers() : null;
+    return {
+      line: this.#replica.line,
+      self: this.#self,
+      leader: await firstValueFrom(this.leader),
+      members,
+      revision: this.#replica.revision,
+      seen: this.#replica.seen,
+      connected: this.#replica.isConnected,
+    };
+  }
+
+  /** Returns the members, or those of the last read if etcd does not respond at once. */
+  async #listedMembers(): Promise<readonly Member[] | null> {
+    const reading = this.#membership.list().then((members) => {
+      this.#members = members;
+    });
+    await Promise.race([reading.catch(() => {}), pause(LIST_MS)]);
+    return this.#members;
+  }
+}
+
+const IDENTITY = 'cluster/identity';
+
+/** Returns the identity of a data folder, and makes it at the first call. */
+async function identityIn(kv: KvStore): Promise<string> {
+  const known = await kv.get(IDENTITY);
+  if (known !== null) return decodeJson<string>(known);
+  const made = crypto.randomUUID();
+  await kv.put(IDENTITY, encodeJson(made), { sync: true });
+  return made;
+}

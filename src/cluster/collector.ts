@@ -1,0 +1,78 @@
+import { listKey, partKey, partsIn } from '#store/bodies.js';
+import { decodeJson } from '#store/json-value.js';
+import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
+import type { EtcdClient } from './etcd/etcd-client.js';
+import type { Condition, KeyValue, Operation } from './etcd/etcd-types.js';
+import { type ClusterKeys, chunks } from './keys.js';
+
+/** The number of revisions of a policy, and of commit ids, that etcd keeps. */
+const REVISIONS = 1_000;
+const COMMITS = 10_000;
+/** etcd accepts 128 operations in a transaction. */
+const KEYS_PER_WRITE = 100;
+/** A list of parts has up to 100 KiB, and gRPC accepts messages of 4 MiB. */
+const LISTS_PER_READ = 30;
+const READ = { withinMs: 30_000 };
+const WRITE = { withinMs: 5_000 };
+
+/** The number of keys that a collection removed. `isComplete` is false if another write came between. */
+export type Collection = { readonly removed: number; readonly isComplete: boolean };
+
+/**
+ * Removes what no policy needs from etcd: parts and lists of bodies, old revisions, and old commit ids. Only
+ * the leader collects. Each transaction has two conditions: `fence`, which proves that this node leads, and
+ * an unchanged head. It ends all turns: a writer that has found an old part in etcd, and relies on it, begins
+ * again.
+ */
+export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Condition): Promise<Collection> {
+  const { entries } = await client.range(keys.shared, READ);
+  const head = entries.find(({ key }) => keys.local(key) === 'head');
+  if (head === undefined) return { removed: 0, isComplete: true };
+  const when = [fence, { key: head.key, modRevision: head.modRevision }];
+  const history = await client.range(keys.history, READ);
+  const old = oldRevisions(history.entries, keys);
+  const kept = history.entries.filter(({ key }) => !old.has(key));
+  const policies = entries.filter(({ key }) => keys.local(key)?.startsWith('policy/'));
+  const dead = [...old, ...(await deadBodies(client, keys, [...policies, ...kept]))];
+  const turns: Operation = { type: 'delete_range', range: keys.turns };
+  const { sequence = 0 } = decodeJson<PolicyHead>(head.value);
+  const firstKept = Math.max(0, sequence - COMMITS);
+  const apply: Operation[] = [{ type: 'delete_range', range: { from: keys.commit(0), to: keys.commit(firstKept) } }];
+  if (firstKept > 0 && !(await client.transact({ when, apply }, WRITE)).succeeded)
+    return { removed: 0, isComplete: false };
+  let removed = 0;
+  for (const page of chunks(dead, KEYS_PER_WRITE)) {
+    const deletes = page.map((key): Operation => ({ type: 'delete', key }));
+    const { succeeded } = await client.transact({ when, apply: [turns, ...deletes] }, WRITE);
+    if (!succeeded) return { removed, isComplete: false };
+    removed += page.length;
+  }
+  return { removed, isComplete: true };
+}
+
+/** Returns the keys of all but the newest revisions of each policy. */
+function oldRevisions(history: readonly KeyValue[], keys: ClusterKeys): ReadonlySet<string> {
+  const byPolicy = new Map<string, string[]>();
+  for (const { key } of history) {
+    const [, id = ''] = keys.localHistory(key).split('/');
+    byPolicy.set(id, [...(byPolicy.get(id) ?? []), key]);
+  }
+  return new Set([...byPolicy.values()].flatMap((revisions) => revisions.slice(0, -REVISIONS)));
+}
+
+/** Returns the keys of bodies that no row in `rows` needs. */
+async function deadBodies(client: EtcdClient, keys: ClusterKeys, rows: readonly KeyValue[]): Promise<string[]> {
+  const lists = new Set(rows.map(({ value }) => listKey(decodeJson<PolicyRow>(value).body_sha256)));
+  const live = new Set([...lists].map((list) => keys.inEtcd(list)));
+  for (const page of chunks([...lists], LISTS_PER_READ)) {
+    const apply = page.map((list): Operation => ({ type: 'get', key: keys.inEtcd(list) }));
+    const { found } = await client.transact({ when: [], apply }, READ);
+    for (const list of found.flat()) for (const part of partsIn(list.value)) live.add(keys.inEtcd(partKey(part)));
+  }
+  const all: string[] = [];
+  for (const range of keys.bodies) {
+    const { entries } = await client.range(range, { ...READ, keysOnly: true });
+    all.push(...entries.map(({ key }) => key));
+  }
+  return all.filter((key) => !live.has(key));
+}

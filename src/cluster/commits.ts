@@ -1,0 +1,138 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Observable } from 'rxjs';
+import type { SharedCommits } from '#store/policy-store.js';
+import { StoreError } from '#store/store-error.js';
+import type { KvOperation, PolicyPlan } from '#store/store-types.js';
+import type { EtcdClient } from './etcd/etcd-client.js';
+import { EtcdError } from './etcd/etcd-error.js';
+import type { Operation } from './etcd/etcd-types.js';
+import { type ClusterKeys, isBody } from './keys.js';
+import { bodyWrites } from './parts.js';
+import type { Replica } from './replica.js';
+import { storeFailure } from './store-failure.js';
+import type { Turn, Turns } from './turns.js';
+
+const COMMIT = { withinMs: 3_000 };
+/** How long a commit without a response from etcd is looked for. */
+const SETTLE_MS = 10_000;
+const SETTLE_PAUSE_MS = 50;
+/** How long a commit waits until the replica of this node contains it. */
+const APPLY_MS = 10_000;
+
+/** The policy commits of a cluster: parts first, then one transaction that moves the head. */
+export class Commits implements SharedCommits {
+  readonly #client: EtcdClient;
+  readonly #keys: ClusterKeys;
+  readonly #replica: Replica;
+  readonly #turns: Turns;
+
+  constructor(client: EtcdClient, keys: ClusterKeys, replica: Replica, turns: Turns) {
+    this.#client = client;
+    this.#keys = keys;
+    this.#replica = replica;
+    this.#turns = turns;
+  }
+
+  get applied(): Observable<readonly KvOperation[]> {
+    return this.#replica.applied;
+  }
+
+  /**
+   * Commits a plan. Resolves when the replica of this node contains the commit. Throws a `StoreError`:
+   * - `revision_conflict` if the turn of this node has ended, or another node has committed: nothing changed.
+   * - `store_unavailable` or `store_full` if etcd did not apply the commit.
+   * - `outcome_unknown` if etcd does not report within 10 s whether it applied the commit.
+   */
+  async commit(plan: PolicyPlan): Promise<void> {
+    const turn = this.#turns.held;
+    if (turn === null) throw lost('this node does not have the turn to write');
+    const bodies =
+      this.#turns.proposed === plan
+        ? []
+        : await translated('write the policy to etcd', () => bodyWrites(this.#client, this.#keys, plan));
+    const revision = await this.#move(plan, turn, bodies);
+    try {
+      await this.#replica.until(revision, APPLY_MS);
+    } catch (cause) {
+      throw new StoreError(
+        'outcome_unknown',
+        `the commit is in etcd as revision ${revision}, but this node could not apply it yet`,
+        { cause },
+      );
+    }
+  }
+
+  /** Moves the head, while the turn stands. Returns the revision of the commit. */
+  async #move({ head, operations }: PolicyPlan, turn: Turn, bodies: readonly Operation[]): Promise<bigint> {
+    const { sequence = 0, commit = '' } = head;
+    const when = [
+      { key: this.#keys.meta, modRevision: this.#replica.metaRevision },
+      { key: this.#keys.inEtcd('head'), modRevision: this.#replica.revisionOf('head') },
+      { key: turn.entry.key, createRevision: turn.entry.createRevision },
+    ];
+    const writes = operations
+      .filter(({ key }) => !isBody(key))
+      .map((operation): Operation => {
+        const key = this.#keys.inEtcd(operation.key);
+        return operation.type === 'put' ? { type: 'put', key, value: operation.value } : { type: 'delete', key };
+      });
+    const apply: Operation[] = [
+      ...bodies,
+      ...writes,
+      { type: 'put', key: this.#keys.commit(sequence), value: Buffer.from(commit) },
+      { type: 'delete', key: turn.entry.key },
+      { type: 'delete_range', range: this.#keys.votes(turn.id) },
+    ];
+    try {
+      const { succeeded, revision } = await this.#client.transact({ when, apply }, COMMIT);
+      if (succeeded) return revision;
+    } catch (failure) {
+      if (!(failure instanceof EtcdError) || failure.code !== 'outcome_unknown')
+        throw storeFailure('commit the policy', failure);
+      return await this.#settle(turn, sequence, commit);
+    }
+    throw lost('another node has changed the policies, or the turn of this node has ended');
+  }
+
+  /**
+   * Finds out whether etcd applied a commit that got no response. Ends the turn if it stands: then etcd can
+   * never apply the commit. If the turn has ended, the id under the sequence of the commit decides.
+   */
+  async #settle(turn: Turn, sequence: number, commit: string): Promise<bigint> {
+    const { key, createRevision } = turn.entry;
+    for (const until = performance.now() + SETTLE_MS; performance.now() < until; await pause(SETTLE_PAUSE_MS)) {
+      try {
+        const { succeeded, found } = await this.#client.transact(
+          {
+            when: [{ key, createRevision }],
+            apply: [{ type: 'delete', key }],
+            otherwise: [{ type: 'get', key: this.#keys.commit(sequence) }],
+          },
+          COMMIT,
+        );
+        if (succeeded) throw new StoreError('store_unavailable', 'etcd did not apply the write; nothing was changed');
+        const entry = found[0]?.[0];
+        if (entry !== undefined && Buffer.from(entry.value).toString() === commit) return entry.modRevision;
+        throw lost('the turn of this node ended before etcd applied the write');
+      } catch (failure) {
+        if (!(failure instanceof EtcdError)) throw failure;
+      }
+    }
+    throw new StoreError(
+      'outcome_unknown',
+      `etcd does not report whether it applied commit ${sequence}; the last known revision is ${this.#replica.revision}`,
+    );
+  }
+}
+
+function lost(reason: string): StoreError {
+  return new StoreError('revision_conflict', `commit the policy: ${reason}; nothing was changed`);
+}
+
+async function translated<T>(operation: string, act: () => Promise<T>): Promise<T> {
+  try {
+    return await act();
+  } catch (failure) {
+    throw storeFailure(operation, failure);
+  }
+}

@@ -1,0 +1,84 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { distinctUntilChanged, map, type Observable, Subscription } from 'rxjs';
+import { decodeJson, encodeJson } from '#store/json-value.js';
+import type { EtcdClient } from './etcd/etcd-client.js';
+import { EtcdError } from './etcd/etcd-error.js';
+import type { ClusterKeys } from './keys.js';
+import type { Membership } from './membership.js';
+import type { Replica } from './replica.js';
+
+const WITHIN = { withinMs: 2_000 };
+const RETRY_MS = 500;
+
+/**
+ * The election of the leader, which does the duties that only one node may do. The leader is the node whose
+ * transaction creates the key `leader` on its lease. The revision that created the key is the fence: each
+ * transaction of the leader has it as a condition.
+ */
+export class Election {
+  readonly #client: EtcdClient;
+  readonly #keys: ClusterKeys;
+  readonly #replica: Replica;
+  readonly #membership: Membership;
+  readonly #node: string;
+
+  constructor(client: EtcdClient, keys: ClusterKeys, replica: Replica, membership: Membership, node: string) {
+    this.#client = client;
+    this.#keys = keys;
+    this.#replica = replica;
+    this.#membership = membership;
+    this.#node = node;
+  }
+
+  /** Emits the id of the node that leads, or null. */
+  get leader(): Observable<string | null> {
+    return this.#replica.live.pipe(
+      map((live) => live.get(this.#keys.leader)),
+      map((entry) => (entry === undefined ? null : decodeJson<{ node: string }>(entry.value).node)),
+      distinctUntilChanged(),
+    );
+  }
+
+  /** Takes part in the election, until the subscription ends. */
+  run(): Subscription {
+    let isWanted = true;
+    let isTrying = false;
+    const stand = async (): Promise<void> => {
+      if (isTrying) return;
+      isTrying = true;
+      while (isWanted && this.#isVacant) {
+        await this.#stand();
+        await pause(RETRY_MS);
+      }
+      isTrying = false;
+    };
+    const watching = this.leader.subscribe((leader) => {
+      if (leader === null) void stand();
+    });
+    return new Subscription(() => {
+      isWanted = false;
+      watching.unsubscribe();
+    });
+  }
+
+  get #isVacant(): boolean {
+    return !this.#replica.present.has(this.#keys.leader);
+  }
+
+  async #stand(): Promise<void> {
+    const lease = this.#membership.lease;
+    if (lease === null || !this.#replica.isConnected) return;
+    const key = this.#keys.leader;
+    try {
+      await this.#client.transact(
+        {
+          when: [{ key, createRevision: 0n }],
+          apply: [{ type: 'put', key, value: encodeJson({ node: this.#node }), lease: lease.id }],
+        },
+        WITHIN,
+      );
+    } catch (failure) {
+      if (!(failure instanceof EtcdError)) throw failure;
+    }
+  }
+}

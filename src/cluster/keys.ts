@@ -1,0 +1,113 @@
+import { type KeyRange, under } from './etcd/etcd-types.js';
+
+/**
+ * Prefixes of the local keys that each node keeps as a replica of etcd, beside the key `head`. Settings that
+ * stay on their node are listed in `ReplicaKeys.local`.
+ */
+const REPLICATED = ['policy/', 'setting/', 'integration/'] as const;
+/** Prefixes of the local keys that a replica reads from etcd on demand: bodies, and old revisions. */
+const ON_DEMAND = ['part/', 'parts/', 'history/'] as const;
+
+const SEQUENCE_DIGITS = 12;
+
+/**
+ * The keys of a cluster in etcd. A replicated local key is below `PREFIX/shared/`, beside the short-lived
+ * keys `turn/…` and `leader`. One watch of this prefix emits all of them in one order.
+ *
+ *     PREFIX/shared/{meta, head, policy/ID, setting/…, integration/…}
+ *     PREFIX/shared/{turn/ID, leader}      on the lease of a node
+ *     PREFIX/{part/HASH, parts/HASH, history/ID/REVISION}
+ *     PREFIX/commit/SEQUENCE               the id of each commit
+ *     PREFIX/{member/NODE, vote/TURN/NODE} on the lease of a node
+ */
+export class ClusterKeys {
+  readonly shared: KeyRange;
+  readonly #prefix: string;
+  readonly #local: ReadonlySet<string>;
+
+  /** `local`: replicated keys that stay on this node. */
+  constructor(prefix: string, local: readonly string[] = []) {
+    this.#prefix = prefix;
+    this.#local = new Set(local);
+    this.shared = under(`${prefix}/shared/`);
+  }
+
+  readonly #of = (name: string): string => `${this.#prefix}/${name}`;
+
+  get meta(): string {
+    return this.#of('shared/meta');
+  }
+  get leader(): string {
+    return this.#of('shared/leader');
+  }
+  get members(): KeyRange {
+    return under(this.#of('member/'));
+  }
+  get turns(): KeyRange {
+    return under(this.turn(''));
+  }
+  get bodies(): readonly KeyRange[] {
+    return [under(this.#of('part/')), under(this.#of('parts/'))];
+  }
+  turn(id: string): string {
+    return this.#of(`shared/turn/${id}`);
+  }
+  commit(sequence: number): string {
+    return this.#of(`commit/${String(sequence).padStart(SEQUENCE_DIGITS, '0')}`);
+  }
+  member(node: string): string {
+    return this.#of(`member/${node}`);
+  }
+  vote(turn: string, node: string): string {
+    return this.#of(`vote/${turn}/${node}`);
+  }
+  votes(turn: string): KeyRange {
+    return under(this.#of(`vote/${turn}/`));
+  }
+  get history(): KeyRange {
+    return under(this.#of('history/'));
+  }
+
+  /** Whether the replica of each node contains a local key. */
+  isReplicated(local: string): boolean {
+    return !this.#local.has(local) && (local === 'head' || REPLICATED.some((prefix) => local.startsWith(prefix)));
+  }
+
+  /** The ranges of the local keys that the replica contains. */
+  get replicated(): readonly string[] {
+    return REPLICATED;
+  }
+
+  /** Returns the key of etcd for a local key. */
+  inEtcd(local: string): string {
+    if (ON_DEMAND.some((prefix) => local.startsWith(prefix))) return this.#of(local);
+    if (this.isReplicated(local)) return this.#of(`shared/${local}`);
+    throw new Error(`the key ${local} stays on its node`);
+  }
+
+  /** Returns the local key of a key below `PREFIX/shared/`; null for `meta` and the short-lived keys. */
+  local(key: string): string | null {
+    const local = key.slice(this.shared.from.length);
+    return this.isReplicated(local) ? local : null;
+  }
+
+  /** Returns the id of a turn; null for any other key. */
+  turnId(key: string): string | null {
+    const from = this.turn('');
+    return key.startsWith(from) ? key.slice(from.length) : null;
+  }
+
+  /** Returns the local key of a key below `PREFIX/history/`. */
+  localHistory(key: string): string {
+    return key.slice(this.#prefix.length + 1);
+  }
+}
+
+export function chunks<T>(items: readonly T[], size: number): T[][] {
+  const count = Math.ceil(items.length / size);
+  return Array.from({ length: count }, (_, at) => items.slice(at * size, (at + 1) * size));
+}
+
+export function isBody(local: string): boolean {
+  return local.startsWith('part/') || local.startsWith('parts/');
+}

@@ -1,0 +1,134 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { Observable } from 'rxjs';
+import { decodeJson, encodeJson } from '#store/json-value.js';
+import type { EtcdClient } from './etcd/etcd-client.js';
+import { EtcdError } from './etcd/etcd-error.js';
+import type { Lease } from './etcd/lease.js';
+import type { ClusterKeys } from './keys.js';
+
+/** A node that takes part in the cluster, as it describes itself in etcd. */
+export type Member = {
+  readonly id: string;
+  /** The identity of the data folder of the node: no two nodes have the same. */
+  readonly identity: string;
+  /** A random id of the process of the node. */
+  readonly boot: string;
+  /** The address of the peer listener, for example `10.0.0.1:7443`. */
+  readonly address: string;
+  readonly version: string;
+  readonly since: string;
+  /** The generation that the node enforces. */
+  readonly generation: number;
+};
+
+export type MemberEvent =
+  | { readonly type: 'member.joined' }
+  /** Another node has the id of this node. This node waits until the other node has gone. */
+  | { readonly type: 'member.refused'; readonly reason: string };
+
+const TTL_SECONDS = 5;
+const WITHIN = { withinMs: 3_000 };
+const RETRY_MS = 1_000;
+
+/**
+ * The membership of this node: a key on a lease. The key goes away 5 s after the node died, was frozen or
+ * lost etcd.
+ */
+export class Membership {
+  readonly #client: EtcdClient;
+  readonly #keys: ClusterKeys;
+  readonly #identity: () => Promise<string>;
+  #self: Member;
+  #lease: Lease | null = null;
+  #revision = 0n;
+
+  /** `identity` reads the identity of the data folder. */
+  constructor(client: EtcdClient, keys: ClusterKeys, self: Omit<Member, 'identity'>, identity: () => Promise<string>) {
+    this.#client = client;
+    this.#keys = keys;
+    this.#self = { ...self, identity: '' };
+    this.#identity = identity;
+  }
+
+  /** The lease of this node; null while the node is not a member. */
+  get lease(): Lease | null {
+    return this.#lease?.isValid === true ? this.#lease : null;
+  }
+
+  /** Keeps this node a member while there is a subscriber. Ends with an error when the membership ends. */
+  join(): Observable<MemberEvent> {
+    return new Observable((subscriber) => {
+      let isWanted = true;
+      const run = async (): Promise<void> => {
+        this.#self = { ...this.#self, identity: await this.#identity() };
+        const lease = await this.#client.lease(TTL_SECONDS, WITHIN);
+        try {
+          if (!isWanted) return;
+          lease.ended.subscribe((reason) => subscriber.error(new EtcdError('lease_expired', reason)));
+          for (;;) {
+            const refusal = await this.#take(lease);
+            if (!isWanted) return;
+            if (refusal === null) break;
+            subscriber.next({ type: 'member.refused', reason: refusal });
+            await pause(RETRY_MS);
+          }
+          this.#lease = lease;
+          subscriber.next({ type: 'member.joined' });
+          await new Promise<void>((resolve) => subscriber.add(() => resolve()));
+        } finally {
+          this.#lease = null;
+          await lease.revoke(WITHIN).catch(() => {});
+        }
+      };
+      run().catch((failure: unknown) => subscriber.error(failure));
+      return () => {
+        isWanted = false;
+      };
+    });
+  }
+
+  /** Tells the other nodes which generation this node enforces. */
+  async describe(generation: number): Promise<void> {
+    this.#self = { ...this.#self, generation };
+    const lease = this.lease;
+    if (lease === null) return;
+    const key = this.#keys.member(this.#self.id);
+    const value = encodeJson(this.#self);
+    const when = [{ key, modRevision: this.#revision }];
+    const { succeeded, revision } = await this.#client.transact(
+      { when, apply: [{ type: 'put', key, value, lease: lease.id }] },
+      WITHIN,
+    );
+    if (succeeded) this.#revision = revision;
+  }
+
+  /** Returns all members, sorted by id. */
+  async list(): Promise<readonly Member[]> {
+    const { entries } = await this.#client.range(this.#keys.members, WITHIN);
+    return entries.map(({ value }) => decodeJson<Member>(value));
+  }
+
+  /**
+   * Writes the key of this node. Replaces the key of an earlier process of the same node. Returns a text if
+   * another node has the id.
+   */
+  async #take(lease: Lease): Promise<string | null> {
+    const key = this.#keys.member(this.#self.id);
+    const { found } = await this.#client.transact({ when: [], apply: [{ type: 'get', key }] }, WITHIN);
+    const entry = found[0]?.[0];
+    if (entry !== undefined) {
+      const other = decodeJson<Member>(entry.value);
+      if (other.identity !== this.#self.identity)
+        return `the node at ${other.address} has the id ${other.id} since ${other.since}; each node needs an id of its own`;
+    }
+    const value = encodeJson(this.#self);
+    const when = [{ key, modRevision: entry?.modRevision ?? 0n }];
+    const { succeeded, revision } = await this.#client.transact(
+      { when, apply: [{ type: 'put', key, value, lease: lease.id }] },
+      WITHIN,
+    );
+    if (!succeeded) return `another node takes the id ${this.#self.id}`;
+    this.#revision = revision;
+    return null;
+  }
+}

@@ -1,0 +1,98 @@
+import { isBodyValue, listKey, partKey, partsIn } from '#store/bodies.js';
+import { StoreError } from '#store/store-error.js';
+import type { KvOperation, KvStore, PolicyPlan } from '#store/store-types.js';
+import type { EtcdClient } from './etcd/etcd-client.js';
+import type { Operation } from './etcd/etcd-types.js';
+import { type ClusterKeys, chunks, isBody } from './keys.js';
+
+/** A part has at most 128 KiB, and gRPC accepts messages of 4 MiB. */
+const PARTS_PER_READ = 16;
+/** etcd accepts at most 128 operations in a transaction, and 1.5 MiB. */
+const KEYS_PER_READ = 100;
+const BYTES_PER_WRITE = 1024 * 1024;
+/** Bodies up to this size are written together with the head. */
+const SMALL_BYTES = 256 * 1024;
+const FEW = 60;
+const WITHIN = { withinMs: 10_000 };
+
+type Put = Extract<KvOperation, { type: 'put' }>;
+
+/**
+ * Reads the bodies of policies that the local store lacks from etcd. `lists` are hashes of lists of parts.
+ * Returns the operations that write the missing lists and parts to the local store. Throws `store_damaged`
+ * if etcd lacks a part, or has other bytes under its hash.
+ */
+export async function fetchBodies(
+  client: EtcdClient,
+  keys: ClusterKeys,
+  kv: KvStore,
+  lists: readonly string[],
+): Promise<Put[]> {
+  const wanted = [...new Set(lists)].map(listKey);
+  const held = await kv.getMany(wanted);
+  const absent = wanted.filter((_, index) => held[index] === null);
+  const fetched = await fetchValues(client, keys, absent);
+  const values = [...held.flatMap((value) => (value === null ? [] : [value])), ...fetched.map(({ value }) => value)];
+  const parts = [...new Set(values.flatMap((list) => partsIn(list)))].map(partKey);
+  const heldParts = await kv.getMany(parts);
+  const absentParts = parts.filter((_, index) => heldParts[index] === null);
+  return [...fetched, ...(await fetchValues(client, keys, absentParts))];
+}
+
+async function fetchValues(client: EtcdClient, keys: ClusterKeys, wanted: readonly string[]): Promise<Put[]> {
+  const pages = chunks(wanted, PARTS_PER_READ);
+  const found: Put[] = [];
+  for (const page of pages) {
+    const apply = page.map((key): Operation => ({ type: 'get', key: keys.inEtcd(key) }));
+    const result = await client.transact({ when: [], apply }, WITHIN);
+    for (const [index, key] of page.entries()) {
+      const value = result.found[index]?.[0]?.value;
+      if (value === undefined) throw new StoreError('store_damaged', `read a policy from etcd: ${key} is missing`);
+      if (!(await isBodyValue(key, value)))
+        throw new StoreError('store_damaged', `read a policy from etcd: ${key} has another hash`);
+      found.push({ type: 'put', key, value });
+    }
+  }
+  return found;
+}
+
+/**
+ * Returns the operations that write the bodies of a plan, for the transaction of the caller. Writes bodies
+ * that are too large for one transaction to etcd before.
+ */
+export async function bodyWrites(client: EtcdClient, keys: ClusterKeys, plan: PolicyPlan): Promise<Operation[]> {
+  const bodies = plan.operations.filter((operation) => operation.type === 'put').filter(({ key }) => isBody(key));
+  const bytes = bodies.reduce((sum, { value }) => sum + value.length, 0);
+  if (bytes <= SMALL_BYTES && bodies.length <= FEW)
+    return bodies.map(({ key, value }): Operation => ({ type: 'put', key: keys.inEtcd(key), value }));
+  await storeBodies(client, keys, bodies);
+  return [];
+}
+
+/** Writes bodies to etcd, except the lists and parts that etcd has. */
+export async function storeBodies(client: EtcdClient, keys: ClusterKeys, bodies: readonly Put[]): Promise<void> {
+  const absent: Put[] = [];
+  for (const page of chunks(bodies, KEYS_PER_READ)) {
+    const apply = page.map(({ key }): Operation => ({ type: 'get', key: keys.inEtcd(key), keysOnly: true }));
+    const { found } = await client.transact({ when: [], apply }, WITHIN);
+    absent.push(...page.filter((_, index) => found[index]?.length === 0));
+  }
+  for (const page of packed(absent)) {
+    const apply = page.map(({ key, value }): Operation => ({ type: 'put', key: keys.inEtcd(key), value }));
+    await client.transact({ when: [], apply }, WITHIN);
+  }
+}
+
+function packed(puts: readonly Put[]): Put[][] {
+  const pages: Put[][] = [];
+  let bytes = Number.POSITIVE_INFINITY;
+  for (const put of puts) {
+    bytes += put.value.length;
+    if (bytes > BYTES_PER_WRITE || (pages.at(-1)?.length ?? 0) >= KEYS_PER_READ) {
+      pages.push([]);
+      bytes = put.value.length;
+    }
+    pages.at(-1)?.push(put);
+  }
+  return pages;
+}

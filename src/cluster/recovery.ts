@@ -1,0 +1,196 @@
+import { decodeJson, encodeJson } from '#store/json-value.js';
+import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
+import { StoreError } from '#store/store-error.js';
+import type { KvOperation, KvStore } from '#store/store-types.js';
+import type { EtcdClient } from './etcd/etcd-client.js';
+import type { KeyValue, Operation } from './etcd/etcd-types.js';
+import type { ClusterKeys } from './keys.js';
+import { storeBodies } from './parts.js';
+import { type ClusterMeta, metaValue, type Replica } from './replica.js';
+import { storeFailure } from './store-failure.js';
+
+/** The side of a contradiction whose policies stay: this node, or the store in etcd. */
+export type Keep = 'node' | 'store';
+
+type Ports = {
+  readonly client: EtcdClient;
+  readonly keys: ClusterKeys;
+  readonly kv: KvStore;
+  readonly replica: Replica;
+};
+type Put = Extract<KvOperation, { type: 'put' }>;
+
+/** etcd accepts 128 operations in a transaction; `init` writes further records before the transaction. */
+const RECORDS_PER_WRITE = 100;
+const WRITE = { withinMs: 10_000 };
+const NO_HEAD: PolicyHead = { generation: 0, active: null, ever_activated: false, sequence: 0, commit: '' };
+
+/** Creates a cluster below the prefix, with the policies and settings of this node. */
+export async function initialize(ports: Ports, dryRun: boolean): Promise<void> {
+  const { keys, kv, replica } = ports;
+  await translated('create the cluster', async () => {
+    const { meta } = await shared(ports);
+    if (meta !== null) throw new StoreError('revision_conflict', 'etcd has a cluster below this prefix already');
+    if (dryRun) return;
+    const line = crypto.randomUUID();
+    const local = await localContent(kv, keys);
+    const head = local.head === null ? null : stamped(local.head, local.head.generation, 0);
+    await replica.expect(line, 0);
+    await publish(ports, { ...local, head, remove: [], line, recoveries: 0, before: null });
+  });
+}
+
+type Recovery = { readonly keep: Keep; readonly atLeast: number; readonly dryRun: boolean };
+
+/** Ends a contradiction, see `Cluster.recover`. */
+export async function recover(ports: Ports, { keep, atLeast, dryRun }: Recovery): Promise<void> {
+  const { keys, kv, replica } = ports;
+  await translated('recover the cluster', async () => {
+    const found = await shared(ports);
+    const local = await localContent(kv, keys);
+    const generation = Math.max(local.head?.generation ?? 0, found.head?.generation ?? 0, atLeast) + 1;
+    const sequence = Math.max(local.head?.sequence ?? 0, found.head?.sequence ?? 0);
+    const recoveries = Math.max(replica.recoveries, found.meta?.recoveries ?? 0) + 1;
+    if (keep === 'store') {
+      if (found.meta === null)
+        throw new StoreError('revision_conflict', 'etcd has no cluster below this prefix whose policies could stay');
+      if (dryRun) return;
+      const rows = found.rows.map((row) => above(row, local.rows));
+      await publish(ports, {
+        rows: rows.filter((row, index) => row !== found.rows[index]),
+        head: stamped(found.head ?? NO_HEAD, generation, sequence),
+        others: [],
+        bodies: [],
+        history: [],
+        remove: [],
+        line: found.meta.line,
+        recoveries,
+        before: found.metaEntry,
+      });
+      await replica.adopt();
+      return;
+    }
+    if (found.meta !== null && replica.line !== null && found.meta.line !== replica.line)
+      throw new StoreError('revision_conflict', 'etcd has another cluster below this prefix; use another prefix');
+    if (dryRun) return;
+    const line = found.meta?.line ?? replica.line ?? crypto.randomUUID();
+    const rows = local.rows.map((row) => above(row, found.rows));
+    const kept = new Set([...local.rows.map(({ id }) => `policy/${id}`), ...local.others.map(({ key }) => key)]);
+    await replica.expect(line, recoveries);
+    await publish(ports, {
+      ...local,
+      rows,
+      head: stamped(local.head ?? NO_HEAD, generation, sequence),
+      remove: found.removable.filter((key) => !kept.has(key)),
+      line,
+      recoveries,
+      before: found.metaEntry,
+    });
+  });
+}
+
+type Content = {
+  readonly head: PolicyHead | null;
+  readonly rows: readonly PolicyRow[];
+  /** Settings and integrations. */
+  readonly others: readonly Put[];
+  readonly bodies: readonly Put[];
+  readonly history: readonly Put[];
+};
+type Publication = Content & {
+  /** Local keys that etcd must not have afterwards. */
+  readonly remove: readonly string[];
+  readonly line: string;
+  readonly recoveries: number;
+  /** The key `meta` before the write; null if it does not exist. */
+  readonly before: KeyValue | null;
+};
+
+/** Writes content to etcd. The last transaction writes the head and `meta`. */
+async function publish({ client, keys }: Ports, publication: Publication): Promise<void> {
+  const { head, rows, others, bodies, history, remove, line, recoveries, before } = publication;
+  const when = [{ key: keys.meta, modRevision: before?.modRevision ?? 0n }];
+  const write = async (apply: readonly Operation[]): Promise<void> => {
+    const { succeeded } = await client.transact({ when, apply }, WRITE);
+    if (!succeeded) throw new StoreError('revision_conflict', 'another node changes the cluster at the same time');
+  };
+  await storeBodies(client, keys, [...bodies, ...history]);
+  const records = rows.flatMap((row): Put[] => [
+    { type: 'put', key: `policy/${row.id}`, value: encodeJson(row) },
+    { type: 'put', key: historyKey(row), value: encodeJson(row) },
+  ]);
+  const operations = [
+    ...remove.map((key): Operation => ({ type: 'delete', key: keys.inEtcd(key) })),
+    ...[...others, ...records].map(({ key, value }): Operation => ({ type: 'put', key: keys.inEtcd(key), value })),
+  ];
+  for (; operations.length > RECORDS_PER_WRITE; ) await write(operations.splice(0, RECORDS_PER_WRITE));
+  const committed: Operation[] =
+    head === null
+      ? []
+      : [
+          { type: 'put', key: keys.inEtcd('head'), value: encodeJson(head) },
+          { type: 'put', key: keys.commit(head.sequence ?? 0), value: Buffer.from(head.commit ?? '') },
+        ];
+  await write([
+    ...operations,
+    ...committed,
+    { type: 'put', key: keys.meta, value: metaValue({ line, recoveries, format: 1 }) },
+  ]);
+}
+
+/** Returns the head with a new commit. */
+function stamped(head: PolicyHead, generation: number, sequence: number): PolicyHead {
+  return { ...head, generation, sequence: Math.max(sequence, head.sequence ?? 0) + 1, commit: crypto.randomUUID() };
+}
+
+/** Returns the row with a revision above that of the other side, unless both sides have the same row. */
+function above(row: PolicyRow, others: readonly PolicyRow[]): PolicyRow {
+  const other = others.find(({ id }) => id === row.id);
+  if (other === undefined || JSON.stringify(other) === JSON.stringify(row) || other.revision < row.revision) return row;
+  return { ...row, revision: other.revision + 1 };
+}
+
+async function shared({ client, keys }: Ports) {
+  const { entries } = await client.range(keys.shared, WRITE);
+  const metaEntry = entries.find(({ key }) => key === keys.meta) ?? null;
+  const byLocal = entries.map((entry) => [keys.local(entry.key), entry] as const);
+  const head = byLocal.find(([local]) => local === 'head')?.[1];
+  return {
+    metaEntry,
+    meta: metaEntry === null ? null : decodeJson<ClusterMeta>(metaEntry.value),
+    head: head === undefined ? null : decodeJson<PolicyHead>(head.value),
+    rows: byLocal
+      .filter(([local]) => local?.startsWith('policy/'))
+      .map(([, { value }]) => decodeJson<PolicyRow>(value)),
+    /** Keys that a node may remove: all but the head. */
+    removable: byLocal.flatMap(([local]) => (local === null || local === 'head' ? [] : [local])),
+  };
+}
+
+async function localContent(kv: KvStore, keys: ClusterKeys): Promise<Content> {
+  const all = async (prefix: string): Promise<Put[]> => {
+    const found: Put[] = [];
+    for await (const [key, value] of kv.iterate({ gte: prefix, lt: `${prefix}\uffff` }))
+      found.push({ type: 'put', key, value });
+    return found;
+  };
+  const head = await kv.get('head');
+  const others = [...(await all('setting/')), ...(await all('integration/'))];
+  return {
+    head: head === null ? null : decodeJson<PolicyHead>(head),
+    rows: (await all('policy/')).map(({ value }) => decodeJson<PolicyRow>(value)),
+    others: others.filter(({ key }) => keys.isReplicated(key)),
+    bodies: [...(await all('part/')), ...(await all('parts/'))],
+    history: await all('history/'),
+  };
+}
+
+const historyKey = ({ id, revision }: PolicyRow): string => `history/${id}/${String(revision).padStart(12, '0')}`;
+
+async function translated(operation: string, act: () => Promise<void>): Promise<void> {
+  try {
+    await act();
+  } catch (failure) {
+    throw storeFailure(operation, failure);
+  }
+}

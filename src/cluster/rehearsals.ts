@@ -1,0 +1,194 @@
+import {
+  distinctUntilChanged,
+  filter,
+  map,
+  merge,
+  mergeMap,
+  type Observable,
+  pairwise,
+  startWith,
+  takeWhile,
+  timer,
+} from 'rxjs';
+import type { PolicyProposal } from '#bus/bus-messages.js';
+import type { Refusal, RefusalCode } from '#bus/policy-requests.js';
+import { decodeJson, encodeJson } from '#store/json-value.js';
+import { StoreError } from '#store/store-error.js';
+import type { PolicyPlan } from '#store/store-types.js';
+import type { EtcdClient } from './etcd/etcd-client.js';
+import type { ClusterKeys } from './keys.js';
+import type { Membership } from './membership.js';
+import { bodyWrites } from './parts.js';
+import { storeFailure } from './store-failure.js';
+import type { Turns } from './turns.js';
+
+/** How long a member may be without a report before the write goes on without its vote. */
+const SILENCE_MS = 3_000;
+/** How often a member that stages a proposal reports. */
+const REPORT_MS = 1_000;
+/** Refusals that concern the state of a member, not the policy. They do not refuse the write. */
+const FOR_NOW: readonly RefusalCode[] = [
+  'dataplane_unavailable',
+  'feature_unavailable',
+  'store_unavailable',
+  'draining',
+];
+const WRITE = { withinMs: 3_000 };
+
+/** The votes of the members on a proposal. */
+export type Rehearsal = {
+  /** The number of members, with this node. */
+  readonly members: number;
+  /** The members that did not report in time. */
+  readonly behind: readonly string[];
+};
+
+type Vote = { readonly node: string; readonly staged: boolean; readonly refusal: Refusal | null };
+
+/** Thrown if a member cannot hold a proposed policy. */
+export class MemberRefused extends Error {
+  override readonly name = 'MemberRefused';
+  constructor(
+    readonly node: string,
+    readonly refusal: Refusal,
+  ) {
+    super(`node ${node}: ${refusal.detail}`);
+  }
+}
+
+/**
+ * The rehearsal of policy writes: before a commit, all members stage and prove the policy, and vote. So a
+ * member that cannot hold the policy refuses the write, and all members change their policy at almost the
+ * same time.
+ */
+export class Rehearsals {
+  readonly #client: EtcdClient;
+  readonly #keys: ClusterKeys;
+  readonly #turns: Turns;
+  readonly #membership: Membership;
+  readonly #node: string;
+  /** The id of the proposal for which this node has voted. */
+  #voted: string | null = null;
+
+  constructor(client: EtcdClient, keys: ClusterKeys, turns: Turns, membership: Membership, node: string) {
+    this.#client = client;
+    this.#keys = keys;
+    this.#turns = turns;
+    this.#membership = membership;
+    this.#node = node;
+  }
+
+  /** Emits the proposals of other nodes, and their ends. */
+  get proposals(): Observable<PolicyProposal | { readonly ended: string }> {
+    const first = this.#turns.all.pipe(
+      map(([turn]) => (turn === undefined || turn.node === this.#node ? null : turn.proposal)),
+      distinctUntilChanged((one, other) => one?.id === other?.id),
+      startWith(null),
+      pairwise(),
+    );
+    return first.pipe(
+      mergeMap(([before, now]) => [...(before === null ? [] : [{ ended: before.id }]), ...(now === null ? [] : [now])]),
+    );
+  }
+
+  /**
+   * Proposes a plan to the other members, and collects their votes. Throws `MemberRefused` if a member cannot
+   * hold the policy, and a `StoreError` if the turn of this node has ended or etcd cannot be reached.
+   */
+  async rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
+    try {
+      const { turn, revision } = await this.#propose(plan, proposal);
+      const members = (await this.#membership.list()).map(({ id }) => id);
+      const others = members.filter((id) => id !== this.#node);
+      const behind = others.length === 0 ? [] : await this.#votes(turn, revision, others);
+      return { members: Math.max(members.length, 1), behind };
+    } catch (failure) {
+      throw storeFailure('propose the policy to the other nodes', failure);
+    }
+  }
+
+  /** Tells the node that proposes a policy whether this node can hold it. */
+  vote({ id }: PolicyProposal, staged: boolean, refusal: Refusal | null): void {
+    const report = (): Promise<boolean> => this.#report(id, { node: this.#node, staged, refusal });
+    if (staged || refusal !== null) {
+      this.#voted = id;
+      void report();
+      return;
+    }
+    this.#voted = null;
+    timer(0, REPORT_MS)
+      .pipe(
+        takeWhile(() => this.#voted !== id),
+        mergeMap(report),
+        takeWhile((stands) => stands),
+      )
+      .subscribe();
+  }
+  async #propose(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>) {
+    const turn = this.#turns.held;
+    if (turn === null) throw new StoreError('revision_conflict', 'this node does not have the turn to write');
+    const puts = await bodyWrites(this.#client, this.#keys, plan);
+    const { key, createRevision, lease } = turn.entry;
+    const value = encodeJson({ node: this.#node, proposal });
+    const { succeeded, revision } = await this.#client.transact(
+      { when: [{ key, createRevision }], apply: [...puts, { type: 'put', key, value, lease }] },
+      WRITE,
+    );
+    if (!succeeded) throw new StoreError('revision_conflict', 'the turn of this node has ended; nothing was changed');
+    this.#turns.proposed = plan;
+    return { turn: turn.id, revision };
+  }
+
+  /** Waits for the votes of `others`. Returns the members without a report for `SILENCE_MS`. */
+  #votes(turn: string, revision: bigint, others: readonly string[]): Promise<readonly string[]> {
+    return new Promise((resolve, reject) => {
+      const reports = new Map(others.map((id) => [id, performance.now()]));
+      const missing = new Set(others);
+      const judge = (): void => {
+        const silent = [...missing].filter((id) => performance.now() - (reports.get(id) ?? 0) >= SILENCE_MS);
+        if (missing.size === silent.length) end(() => resolve(silent));
+      };
+      const votes = this.#client.watch(this.#keys.votes(turn), revision + 1n).pipe(
+        mergeMap(({ changes }) => changes),
+        filter((change) => change.type === 'put'),
+        map(({ entry }) => decodeJson<Vote>(entry.value)),
+      );
+      const watching = merge(votes, timer(SILENCE_MS, 200)).subscribe({
+        next: (vote) => {
+          if (typeof vote === 'number') return judge();
+          const { node, staged, refusal } = vote;
+          if (refusal !== null && !FOR_NOW.includes(refusal.code))
+            return end(() => reject(new MemberRefused(node, refusal)));
+          if (refusal !== null) reports.set(node, Number.NEGATIVE_INFINITY);
+          else reports.set(node, performance.now());
+          if (staged) missing.delete(node);
+          judge();
+        },
+        error: (failure: Error) => end(() => reject(failure)),
+      });
+      const end = (settle: () => void): void => {
+        queueMicrotask(() => watching.unsubscribe());
+        settle();
+      };
+    });
+  }
+
+  /** Writes a report, while the turn of the proposal stands. Returns whether it stands. */
+  async #report(turn: string, vote: Vote): Promise<boolean> {
+    const { lease } = this.#membership;
+    const standing = this.#turns.find(turn);
+    if (lease === null || standing === null) return false;
+    const { key, createRevision } = standing.entry;
+    const put = { type: 'put' as const, key: this.#keys.vote(turn, this.#node), value: encodeJson(vote) };
+    try {
+      const { succeeded } = await this.#client.transact(
+        { when: [{ key, createRevision }], apply: [{ ...put, lease: lease.id }] },
+        WRITE,
+      );
+      return succeeded;
+    } catch {
+      // The write goes on without the vote of this node.
+      return true;
+    }
+  }
+}

@@ -1,0 +1,436 @@
+import {
+  BehaviorSubject,
+  concat,
+  concatMap,
+  defer,
+  filter,
+  finalize,
+  firstValueFrom,
+  from,
+  interval,
+  map,
+  merge,
+  type Observable,
+  of,
+  Subject,
+  switchMap,
+  tap,
+  timeout,
+} from 'rxjs';
+import { decodeJson, encodeJson, putJson } from '#store/json-value.js';
+import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
+import type { KvOperation, KvStore } from '#store/store-types.js';
+import { Contradiction } from './contradiction.js';
+import type { EtcdClient } from './etcd/etcd-client.js';
+import type { KeyChange, KeyValue, RangeResult, WatchBatch } from './etcd/etcd-types.js';
+import type { ClusterKeys } from './keys.js';
+import { fetchBodies } from './parts.js';
+
+/** The value of the key `meta`: the identity of a cluster, which its first node makes. */
+export type ClusterMeta = {
+  readonly line: string;
+  /**
+   * How often an operator has recovered the cluster from a contradiction. After a recovery, revisions of etcd
+   * may begin again.
+   */
+  readonly recoveries: number;
+  readonly format: 1;
+};
+
+/** The state of the replica, which the local store keeps under the key `cluster/replica`. */
+type Kept = {
+  readonly line: string;
+  readonly recoveries: number;
+  /** The revision of etcd up to which the local store contains the replicated keys. */
+  readonly revision: string;
+  /** The same for the history of policies. */
+  readonly history: string;
+};
+const KEPT = 'cluster/replica';
+const HEAD = 'head';
+const POLICY = 'policy/';
+
+/**
+ * How often the replica compares itself with etcd. A watch alone does not show that etcd was restored from a
+ * backup: etcd accepts a watch from a revision of the future, and sends nothing.
+ */
+const REREAD_MS = 30_000;
+const READ = { withinMs: 5_000 };
+
+export type ReplicaEvent =
+  /** The replica equals etcd. From now on it follows the watch. */
+  { readonly type: 'replica.caught_up' } | { readonly type: 'replica.applied'; readonly revision: bigint };
+
+/**
+ * The copy of the shared keys in the local store of this node. Reads of the node come from the local store,
+ * so that they work without etcd.
+ */
+export class Replica {
+  readonly #client: EtcdClient;
+  readonly #kv: KvStore;
+  readonly #keys: ClusterKeys;
+  readonly #applied = new Subject<readonly KvOperation[]>();
+  readonly #revision = new BehaviorSubject(0n);
+  readonly #live = new BehaviorSubject<ReadonlyMap<string, KeyValue>>(new Map());
+  readonly #connected = new BehaviorSubject(false);
+  /** The revision of the last write of each shared key, by local key. */
+  readonly #known = new Map<string, bigint>();
+  #line: string | null = null;
+  #keptLine: string | null = null;
+  #recoveries = 0;
+  #isLoaded = false;
+  #metaRevision = 0n;
+  #history = 0n;
+  #seen = 0n;
+
+  constructor(client: EtcdClient, kv: KvStore, keys: ClusterKeys) {
+    this.#client = client;
+    this.#kv = kv;
+    this.#keys = keys;
+  }
+
+  /** Reads which cluster the local store is a copy of. */
+  async #load(): Promise<void> {
+    if (this.#isLoaded) return;
+    this.#isLoaded = true;
+    const bytes = await this.#kv.get(KEPT);
+    if (bytes === null) return;
+    const { line, recoveries, revision, history } = decodeJson<Kept>(bytes);
+    this.#line = line;
+    this.#recoveries = recoveries;
+    this.#keptLine = line;
+    this.#history = BigInt(history);
+    this.#revision.next(BigInt(revision));
+  }
+
+  /** Emits each batch after the local store has stored it. */
+  get applied(): Observable<readonly KvOperation[]> {
+    return this.#applied;
+  }
+
+  /** Emits whether the replica follows etcd. */
+  get connected(): Observable<boolean> {
+    return this.#connected;
+  }
+
+  get isConnected(): boolean {
+    return this.#connected.value;
+  }
+
+  /** The id of the cluster that the local store is a copy of; null if the node was in no cluster. */
+  get line(): string | null {
+    return this.#line;
+  }
+
+  /** How often the cluster was recovered from a contradiction, as this node knows. */
+  get recoveries(): number {
+    return this.#recoveries;
+  }
+
+  /** The revision of etcd up to which the local store contains the shared keys. */
+  get revision(): bigint {
+    return this.#revision.value;
+  }
+
+  /** The revision of the newest change of the shared keys that this node has received. */
+  get seen(): bigint {
+    return this.#seen > this.revision ? this.#seen : this.revision;
+  }
+
+  #noteSeen(changes: readonly KeyChange[]): void {
+    const last = changes.at(-1);
+    if (last !== undefined) this.#seen = revisionOf(last);
+  }
+
+  /** The revision of the last write of the key `meta`; a condition of each write. */
+  get metaRevision(): bigint {
+    return this.#metaRevision;
+  }
+
+  /** The present turns and the leader, by their key in etcd. Emits after the batch that changed them. */
+  get live(): Observable<ReadonlyMap<string, KeyValue>> {
+    return this.#live;
+  }
+
+  /** The value that `live` has emitted last. */
+  get present(): ReadonlyMap<string, KeyValue> {
+    return this.#live.value;
+  }
+
+  /** Returns the revision of the last write of a shared key; 0 if the replica lacks the key. */
+  revisionOf(local: string): bigint {
+    return this.#known.get(local) ?? 0n;
+  }
+
+  /** Resolves when the replica contains a revision of etcd. Throws a `TimeoutError` after `withinMs`. */
+  async until(revision: bigint, withinMs: number): Promise<void> {
+    await firstValueFrom(
+      this.#revision.pipe(
+        filter((applied) => applied >= revision),
+        timeout(withinMs),
+      ),
+    );
+  }
+
+  /**
+   * Makes the replica equal to etcd and follows the changes of etcd, while there is a subscriber. Ends with a
+   * `Contradiction`, an `EtcdError` or a `StoreError`.
+   */
+  follow(): Observable<ReplicaEvent> {
+    return defer(() => from(this.#read())).pipe(
+      switchMap((revision) => {
+        this.#connected.next(true);
+        const watched = this.#client.watch(this.#keys.shared, revision + 1n);
+        const steps = merge(
+          watched.pipe(
+            tap(({ changes }) => this.#noteSeen(changes)),
+            map((batch) => () => this.#take(batch)),
+          ),
+          interval(REREAD_MS).pipe(map(() => () => this.#read())),
+        ).pipe(
+          concatMap((step) => step()),
+          map((): ReplicaEvent => ({ type: 'replica.applied', revision: this.revision })),
+        );
+        return concat(of<ReplicaEvent>({ type: 'replica.caught_up' }), steps);
+      }),
+      finalize(() => {
+        this.#connected.next(false);
+        this.#live.next(new Map());
+      }),
+    );
+  }
+
+  /**
+   * Makes the local store a copy of etcd, although it contradicts etcd. Policies of the node that etcd lacks
+   * are removed.
+   */
+  async adopt(): Promise<void> {
+    const found = await this.#client.range(this.#keys.shared, READ);
+    this.#startAgain();
+    await this.#applyAll(found);
+  }
+
+  /** Makes this node a member of a cluster whose content comes from this node. */
+  async expect(line: string, recoveries: number): Promise<void> {
+    this.#line = line;
+    this.#recoveries = recoveries;
+    this.#startAgain();
+    await this.#kv.batch([this.#keptAt(0n)], { sync: true });
+    this.#keptLine = line;
+  }
+
+  /** Forgets the revisions of etcd, which begin again after a recovery. */
+  #startAgain(): void {
+    this.#revision.next(0n);
+    this.#history = 0n;
+    this.#known.clear();
+  }
+
+  /** Reads all shared keys, and stores the differences. Returns the revision of the read. */
+  async #read(): Promise<bigint> {
+    await this.#load();
+    const found = await this.#client.range(this.#keys.shared, READ);
+    await this.#requireSuccessor(found);
+    await this.#applyAll(found);
+    return found.revision;
+  }
+
+  async #applyAll(found: RangeResult): Promise<void> {
+    const { entries, revision } = found;
+    const changes: KeyChange[] = [];
+    const live = new Map<string, KeyValue>();
+    const present = new Set<string>();
+    const unknown: KeyValue[] = [];
+    for (const entry of entries) {
+      const local = this.#keys.local(entry.key);
+      if (local === null) {
+        if (entry.key === this.#keys.meta) this.#takeMeta(entry);
+        else live.set(entry.key, entry);
+        continue;
+      }
+      present.add(local);
+      if (this.revisionOf(local) !== entry.modRevision) unknown.push(entry);
+    }
+    const held = await this.#kv.getMany(unknown.map(({ key }) => this.#keys.local(key) ?? ''));
+    for (const [index, entry] of unknown.entries()) {
+      const value = held[index];
+      if (value == null || Buffer.compare(value, entry.value) !== 0) changes.push({ type: 'put', entry });
+      else this.#known.set(this.#keys.local(entry.key) ?? '', entry.modRevision);
+    }
+    for (const local of await this.#localKeys())
+      if (!present.has(local)) changes.push({ type: 'delete', key: this.#keys.inEtcd(local), modRevision: revision });
+    await this.#apply(changes, revision);
+    await this.#fetchHistory(revision);
+    this.#live.next(live);
+  }
+
+  /** Returns the local keys that this replica may have stored. */
+  async #localKeys(): Promise<string[]> {
+    const found: string[] = [];
+    for (const prefix of this.#keys.replicated)
+      for await (const [key] of this.#kv.iterate({ gte: prefix, lt: `${prefix}\uffff` }))
+        if (this.#keys.isReplicated(key)) found.push(key);
+    return found;
+  }
+
+  async #take({ changes }: WatchBatch): Promise<void> {
+    const newer = changes.filter((change) => revisionOf(change) > this.revision);
+    const last = newer.at(-1);
+    if (last === undefined) return;
+    const live = new Map(this.#live.value);
+    const data: KeyChange[] = [];
+    for (const change of newer) {
+      const key = keyOf(change);
+      if (this.#keys.local(key) !== null) data.push(change);
+      else if (key === this.#keys.meta) {
+        if (change.type === 'delete') throw new Contradiction('wiped', 'the key meta was deleted in etcd');
+        this.#takeMeta(change.entry);
+      } else if (change.type === 'put') live.set(key, change.entry);
+      else live.delete(key);
+    }
+    const before = this.#history;
+    this.#history = revisionOf(last);
+    try {
+      await this.#apply(data, revisionOf(last));
+    } catch (failure) {
+      this.#history = before;
+      throw failure;
+    }
+    this.#live.next(live);
+  }
+
+  #takeMeta({ value, modRevision }: KeyValue): void {
+    const { line, recoveries } = decodeJson<ClusterMeta>(value);
+    this.#line = line;
+    this.#recoveries = recoveries;
+    this.#metaRevision = modRevision;
+  }
+
+  /** Stores changes together with the bodies that they name, and then emits them. */
+  async #apply(changes: readonly KeyChange[], revision: bigint): Promise<void> {
+    const operations: KvOperation[] = [];
+    const lists: string[] = [];
+    for (const change of changes) {
+      const key = this.#keys.local(keyOf(change)) ?? '';
+      if (change.type === 'delete') {
+        operations.push({ type: 'delete', key });
+        continue;
+      }
+      const { value } = change.entry;
+      operations.push({ type: 'put', key, value });
+      if (!key.startsWith(POLICY)) continue;
+      const row = decodeJson<PolicyRow>(value);
+      lists.push(row.body_sha256);
+      operations.push({ type: 'put', key: historyKey(row), value });
+    }
+    if (operations.length > 0 || this.#keptLine !== this.#line) {
+      const bodies = await fetchBodies(this.#client, this.#keys, this.#kv, lists);
+      await this.#kv.batch([...bodies, ...operations, this.#keptAt(revision)], { sync: true });
+      this.#keptLine = this.#line;
+    }
+    for (const change of changes) {
+      const key = this.#keys.local(keyOf(change)) ?? '';
+      if (change.type === 'delete') this.#known.delete(key);
+      else this.#known.set(key, change.entry.modRevision);
+    }
+    if (operations.length > 0) this.#applied.next(operations);
+    this.#revision.next(revision);
+  }
+
+  /** Stores the old revisions of policies that were written while this node did not follow. */
+  async #fetchHistory(revision: bigint): Promise<void> {
+    const writtenSince = this.#history + 1n;
+    const { entries } = await this.#client.range(this.#keys.history, { ...READ, writtenSince });
+    const puts = entries.map(({ key, value }) => ({
+      type: 'put' as const,
+      key: this.#keys.localHistory(key),
+      value,
+    }));
+    const held = await this.#kv.getMany(puts.map(({ key }) => key));
+    const absent = puts.filter((_, index) => held[index] === null);
+    const lists = absent.map(({ value }) => decodeJson<PolicyRow>(value).body_sha256);
+    const bodies = await fetchBodies(this.#client, this.#keys, this.#kv, lists);
+    this.#history = revision;
+    if (absent.length > 0) await this.#kv.batch([...bodies, ...absent, this.#keptAt(revision)], { sync: true });
+  }
+
+  #keptAt(revision: bigint): KvOperation {
+    const kept: Kept = {
+      line: this.#line ?? '',
+      recoveries: this.#recoveries,
+      revision: String(revision),
+      history: String(this.#history),
+    };
+    return putJson(KEPT, kept);
+  }
+
+  /** Throws a `Contradiction` if etcd is not a later state of the cluster that this replica is a copy of. */
+  async #requireSuccessor(found: RangeResult): Promise<void> {
+    const meta = metaOf(found, this.#keys);
+    const head = await this.#localHead();
+    if (meta === null) {
+      if (this.#line === null) throw new Contradiction('uninitialized', 'etcd has no cluster below this prefix yet');
+      throw new Contradiction('wiped', `etcd has lost the cluster ${this.#line}`);
+    }
+    if (this.#line === null) {
+      if ((head?.sequence ?? head?.generation ?? 0) === 0) return;
+      throw new Contradiction('own_policies', 'this node has policies of its own, and was in no cluster');
+    }
+    if (meta.line !== this.#line)
+      throw new Contradiction('other_cluster', `etcd has the cluster ${meta.line}, and this node is of ${this.#line}`);
+    const isRecovered = meta.recoveries > this.#recoveries;
+    if (isRecovered) this.#startAgain();
+    if (meta.recoveries < this.#recoveries)
+      throw new Contradiction('older', 'etcd is at a state before the last recovery of the cluster');
+    if (found.revision < this.revision)
+      throw new Contradiction(
+        'older',
+        `etcd is at revision ${found.revision}, and this node has applied revision ${this.revision}`,
+      );
+    if (head !== null && head.sequence !== undefined) await this.#requireCommit(found, head, isRecovered);
+  }
+
+  /** Compares the last commit that this node has applied with the commits in etcd. */
+  async #requireCommit(
+    found: RangeResult,
+    { sequence = 0, commit, generation }: PolicyHead,
+    isRecovered: boolean,
+  ): Promise<void> {
+    if (sequence === 0) return;
+    const entry = found.entries.find(({ key }) => this.#keys.local(key) === HEAD);
+    const theirs = entry === undefined ? null : decodeJson<PolicyHead>(entry.value);
+    if (theirs?.commit === commit) return;
+    const theirSequence = theirs?.sequence ?? 0;
+    if (theirSequence < sequence || (theirs?.generation ?? 0) < generation)
+      throw new Contradiction(
+        'older',
+        `etcd is at commit ${theirSequence} (generation ${theirs?.generation ?? 0}), ` +
+          `and this node has applied commit ${sequence} (generation ${generation})`,
+      );
+    if (isRecovered) return;
+    const key = this.#keys.commit(sequence);
+    const { found: stored } = await this.#client.transact({ when: [], apply: [{ type: 'get', key }] }, READ);
+    const id = stored[0]?.[0]?.value;
+    if (id !== undefined && Buffer.from(id).toString() !== commit)
+      throw new Contradiction('forked', `etcd has another commit ${sequence} than this node has applied`);
+  }
+
+  async #localHead(): Promise<PolicyHead | null> {
+    const bytes = await this.#kv.get(HEAD);
+    return bytes === null ? null : decodeJson<PolicyHead>(bytes);
+  }
+}
+
+export function metaValue(meta: ClusterMeta): Uint8Array {
+  return encodeJson(meta);
+}
+
+function metaOf({ entries }: RangeResult, keys: ClusterKeys): ClusterMeta | null {
+  const entry = entries.find(({ key }) => key === keys.meta);
+  return entry === undefined ? null : decodeJson<ClusterMeta>(entry.value);
+}
+
+const keyOf = (change: KeyChange): string => (change.type === 'put' ? change.entry.key : change.key);
+const revisionOf = (change: KeyChange): bigint =>
+  change.type === 'put' ? change.entry.modRevision : change.modRevision;
+const historyKey = ({ id, revision }: PolicyRow): string => `history/${id}/${String(revision).padStart(12, '0')}`;

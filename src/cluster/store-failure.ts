@@ -1,0 +1,20 @@
+import { StoreError, type StoreErrorCode } from '#store/store-error.js';
+import { EtcdError, type EtcdErrorCode } from './etcd/etcd-error.js';
+
+const CODES: Readonly<Record<EtcdErrorCode, StoreErrorCode>> = {
+  unavailable: 'store_unavailable',
+  outcome_unknown: 'outcome_unknown',
+  timed_out: 'store_unavailable',
+  no_space: 'store_full',
+  compacted: 'store_unavailable',
+  denied: 'store_unavailable',
+  lease_expired: 'store_unavailable',
+  rejected: 'store_unavailable',
+  closed: 'store_closed',
+};
+
+/** Converts an error of etcd to an error of the store. Returns any other error unchanged. */
+export function storeFailure(operation: string, failure: unknown): unknown {
+  if (!(failure instanceof EtcdError)) return failure;
+  return new StoreError(CODES[failure.code], `${operation}: ${failure.message}`, { cause: failure });
+}

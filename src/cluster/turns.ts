@@ -1,0 +1,154 @@
+import { filter, firstValueFrom, map, merge, type Observable } from 'rxjs';
+import type { PolicyProposal } from '#bus/bus-messages.js';
+import { decodeJson, encodeJson } from '#store/json-value.js';
+import type { PolicyPlan } from '#store/store-types.js';
+import type { EtcdClient } from './etcd/etcd-client.js';
+import { EtcdError } from './etcd/etcd-error.js';
+import type { KeyValue } from './etcd/etcd-types.js';
+import type { Lease } from './etcd/lease.js';
+import type { ClusterKeys } from './keys.js';
+import type { Replica } from './replica.js';
+import { storeFailure } from './store-failure.js';
+
+const WITHIN = { withinMs: 3_000 };
+
+/** A place in the order of the policy writes of all nodes. The oldest turn writes. */
+export type Turn = {
+  readonly id: string;
+  readonly node: string;
+  /** The write that the node proposes; null before its rehearsal. */
+  readonly proposal: PolicyProposal | null;
+  readonly entry: KeyValue;
+};
+
+/** The value of a turn in etcd. */
+type TurnValue = { readonly node: string; readonly proposal?: Omit<PolicyProposal, 'id' | 'node'> };
+
+/**
+ * The turns of a cluster: policy writes of all nodes run one after the other. A turn is a key on the lease of
+ * its node, so that it ends if the node dies or is frozen. A commit has the condition that its turn stands.
+ */
+export class Turns {
+  readonly #client: EtcdClient;
+  readonly #keys: ClusterKeys;
+  readonly #replica: Replica;
+  readonly #node: string;
+  #held: Turn | null = null;
+  /** The plan whose bodies etcd has since the turn of this node; null without a proposal. */
+  proposed: PolicyPlan | null = null;
+
+  constructor(client: EtcdClient, keys: ClusterKeys, replica: Replica, node: string) {
+    this.#client = client;
+    this.#keys = keys;
+    this.#replica = replica;
+    this.#node = node;
+  }
+
+  /** All turns, the oldest first. */
+  get all(): Observable<readonly Turn[]> {
+    return this.#replica.live.pipe(map((live) => this.#turnsIn(live)));
+  }
+
+  find(id: string): Turn | null {
+    return this.#turnsIn(this.#replica.present).find((turn) => turn.id === id) ?? null;
+  }
+
+  /** The turn that this node has; null if another node writes, or none. */
+  get held(): Turn | null {
+    return this.#held;
+  }
+
+  /**
+   * Waits until it is the turn of this node. The replica then contains all commits before the turn. Begins
+   * again if the leader ends all turns. Throws a `StoreError` if etcd cannot be reached, and the reason of
+   * `signal` after its abort.
+   */
+  async take(lease: Lease, signal: AbortSignal): Promise<Turn> {
+    for (;;) {
+      const id = crypto.randomUUID();
+      const key = this.#keys.turn(id);
+      try {
+        const { revision } = await this.#put(key, lease);
+        const turn = await this.#first(id, revision, lease, signal);
+        if (turn === null) continue;
+        this.#held = turn;
+        this.proposed = null;
+        return turn;
+      } catch (failure) {
+        void this.#remove(key);
+        throw storeFailure('wait for the turn of this node', failure);
+      }
+    }
+  }
+
+  /** Ends the turn of this node. A commit has ended it already. */
+  release(): void {
+    const held = this.#held;
+    this.#held = null;
+    if (held !== null) void this.#remove(held.entry.key);
+  }
+
+  #put(key: string, lease: Lease): Promise<{ readonly revision: bigint }> {
+    const value = encodeJson({ node: this.#node });
+    const old = this.#turnsIn(this.#replica.present).filter(({ node }) => node === this.#node);
+    const apply = old.map(({ entry }) => ({ type: 'delete' as const, key: entry.key }));
+    return this.#client.transact({ when: [], apply: [...apply, { type: 'put', key, value, lease: lease.id }] }, WITHIN);
+  }
+
+  /** Waits until a turn is the first. Returns null if the turn has ended before. */
+  async #first(id: string, revision: bigint, lease: Lease, signal: AbortSignal): Promise<Turn | null> {
+    const lost = (reason: string) => (): never => {
+      throw new EtcdError('unavailable', reason);
+    };
+    const first = this.#replica.live.pipe(
+      filter(() => this.#replica.revision >= revision),
+      map((live) => this.#turnsIn(live)),
+      filter((turns) => turns[0]?.id === id || !turns.some((turn) => turn.id === id)),
+      map(([turn]) => (turn?.id === id ? turn : null)),
+    );
+    const ended = merge(
+      lease.ended.pipe(map((reason) => lost(reason)())),
+      this.#replica.connected.pipe(
+        filter((connected) => !connected),
+        map(lost('the connection to etcd was lost')),
+      ),
+    );
+    const aborted = abortOf(signal);
+    try {
+      return await Promise.race([firstValueFrom(merge(ended, first)), aborted.promise]);
+    } finally {
+      aborted.forget();
+    }
+  }
+
+  async #remove(key: string): Promise<void> {
+    try {
+      await this.#client.transact({ when: [], apply: [{ type: 'delete', key }] }, WITHIN);
+    } catch (failure) {
+      // The next turn of this node removes the key, or its lease ends.
+      if (!(failure instanceof EtcdError)) throw failure;
+    }
+  }
+
+  #turnsIn(live: ReadonlyMap<string, KeyValue>): readonly Turn[] {
+    const turns: Turn[] = [];
+    for (const entry of live.values()) {
+      const id = this.#keys.turnId(entry.key);
+      if (id === null) continue;
+      const { node, proposal } = decodeJson<TurnValue>(entry.value);
+      turns.push({ id, node, proposal: proposal === undefined ? null : { ...proposal, id, node }, entry });
+    }
+    return turns.sort((a, b) => Number(a.entry.createRevision - b.entry.createRevision));
+  }
+}
+
+function abortOf(signal: AbortSignal): { readonly promise: Promise<never>; forget(): void } {
+  let abort = (): void => {};
+  const promise = new Promise<never>((_, reject) => {
+    abort = () => reject(signal.reason as Error);
+    if (signal.aborted) abort();
+    else signal.addEventListener('abort', abort);
+  });
+  promise.catch(() => {});
+  return { promise, forget: () => signal.removeEventListener('abort', abort) };
+}

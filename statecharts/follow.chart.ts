@@ -1,0 +1,196 @@
+import { assign, fromPromise, setup } from 'xstate';
+import type { PolicyProposal } from '#bus/bus-messages.js';
+import type { Refusal } from '#bus/policy-requests.js';
+import type { Program } from '#contracts/program.js';
+import type { ProofSample } from '#contracts/proof-types.js';
+import { notProvided } from './failure.js';
+import { refusalOf } from './refusal.js';
+import type { PolicyInForce } from './write.chart.js';
+
+/** The policy of another node in compiled form. */
+export type Followed = {
+  readonly inForce: PolicyInForce;
+  readonly program: Program;
+  readonly sample: ProofSample;
+  readonly everActivated: boolean;
+};
+
+export type FollowInput = {
+  /** The write of another node that this node rehearses; null to follow the newest commit in the store. */
+  readonly proposal: PolicyProposal | null;
+  /** Whether the configuration has a dataplane section, so that the dataplane enforces the policy. */
+  readonly enforced: boolean;
+};
+export type FollowOutput =
+  /** The proposal was withdrawn, or this node cannot hold it. The policy in force is unchanged. */
+  | { readonly kind: 'ended' }
+  | {
+      readonly kind: 'activated';
+      readonly inForce: PolicyInForce;
+      readonly epoch: number | null;
+      readonly everActivated: boolean;
+    }
+  /** A commit of the cluster could not be put in force. */
+  | { readonly kind: 'failed'; readonly reason: string };
+
+/** The vote of this node on a proposal. Neither staged nor refused: this node still stages the policy. */
+type Vote = { readonly proposal: PolicyProposal; readonly refusal: Refusal | null; readonly staged: boolean };
+
+export type FollowEvent =
+  /** The proposal was committed. */
+  | { readonly type: 'proposal.committed' }
+  /** The proposal was withdrawn, or its node has gone. */
+  | { readonly type: 'proposal.ended' };
+
+type FollowContext = FollowInput & {
+  readonly followed: Followed | null;
+  /** Whether the policy is in the store of the cluster: always without a proposal. */
+  readonly committed: boolean;
+  readonly withdrawn: boolean;
+  readonly output: FollowOutput;
+};
+
+const follow = setup({
+  types: {
+    context: {} as FollowContext,
+    input: {} as FollowInput,
+    output: {} as FollowOutput,
+    events: {} as FollowEvent,
+  },
+  actors: {
+    /** Reads and compiles the policy of the proposal, or the active policy of the store. */
+    prepare: fromPromise<Followed, { proposal: PolicyProposal | null }>(notProvided('prepare')),
+    /** Writes the program to the idle slot of the datapath, and proves it. */
+    stage: fromPromise<void, { program: Program; sample: ProofSample; generation: number }>(notProvided('stage')),
+    unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),
+    flip: fromPromise<{ epoch: number }, { generation: number }>(notProvided('flip')),
+  },
+  actions: {
+    /** Tells the node that proposes whether this node can hold the policy. */
+    vote: (_, _params: { vote: Vote | null }) => {},
+    noteFollowed: assign((_, { output }: { output: Followed }) => ({ followed: output })),
+    noteCommitted: assign({ committed: true }),
+    noteWithdrawn: assign({ withdrawn: true }),
+    noteActivated: assign(({ context }, { epoch }: { epoch: number | null }) => {
+      const { inForce, everActivated } = present(context.followed);
+      return { output: { kind: 'activated' as const, inForce, epoch, everActivated } };
+    }),
+    noteFailure: assign(({ context }, { error }: { error: unknown }) => ({
+      output: context.committed
+        ? { kind: 'failed' as const, reason: refusalOf(error, 'feature_unavailable').detail }
+        : context.output,
+    })),
+  },
+  guards: {
+    isEnforced: ({ context }) => context.enforced,
+    isCommitted: ({ context }) => context.committed,
+    isWithdrawn: ({ context }) => context.withdrawn && !context.committed,
+  },
+});
+
+type InContext = { readonly context: FollowContext };
+type Failed = { readonly event: { readonly error: unknown } };
+
+function present<T>(value: T | null): T {
+  if (value === null) throw new Error('a policy to follow was not compiled');
+  return value;
+}
+
+const generationOf = ({ context }: InContext) => ({ generation: present(context.followed).inForce.generation });
+const votes =
+  (staged: boolean) =>
+  ({ context: { proposal } }: InContext) => ({
+    vote: proposal === null ? null : { proposal, refusal: null, staged },
+  });
+const refuses = ({ context: { proposal }, event }: InContext & Failed) => ({
+  vote: proposal === null ? null : { proposal, refusal: refusalOf(event.error, 'feature_unavailable'), staged: false },
+});
+
+/**
+ * Puts the policy of another node in force. With a proposal, stages the policy before the commit, votes, and
+ * flips after the commit: so the nodes of a cluster change their policy at almost the same time.
+ */
+export const followChart = follow.createMachine({
+  id: 'follow',
+  context: ({ input }) => ({
+    ...input,
+    followed: null,
+    committed: input.proposal === null,
+    withdrawn: false,
+    output: { kind: 'ended' },
+  }),
+  output: ({ context }) => context.output,
+  initial: 'preparing',
+  on: {
+    'proposal.committed': { actions: 'noteCommitted' },
+    'proposal.ended': { actions: 'noteWithdrawn' },
+  },
+  states: {
+    preparing: {
+      entry: { type: 'vote', params: votes(false) },
+      invoke: {
+        id: 'prepare',
+        src: 'prepare',
+        input: ({ context }) => context,
+        onDone: [
+          {
+            guard: 'isEnforced',
+            target: 'staging',
+            actions: { type: 'noteFollowed', params: ({ event }) => event },
+          },
+          { target: 'staged', actions: { type: 'noteFollowed', params: ({ event }) => event } },
+        ],
+        onError: {
+          target: 'ended',
+          actions: [
+            { type: 'noteFailure', params: ({ event }) => event },
+            { type: 'vote', params: refuses },
+          ],
+        },
+      },
+      always: { guard: 'isWithdrawn', target: 'ended' },
+    },
+    staging: {
+      invoke: {
+        id: 'stage',
+        src: 'stage',
+        input: ({ context }) => ({ ...present(context.followed), ...generationOf({ context }) }),
+        onDone: 'staged',
+        onError: {
+          target: 'unstaging',
+          actions: [
+            { type: 'noteFailure', params: ({ event }) => event },
+            { type: 'vote', params: refuses },
+          ],
+        },
+      },
+    },
+    staged: {
+      entry: { type: 'vote', params: votes(true) },
+      always: [
+        { guard: 'isWithdrawn', target: 'withdrawing' },
+        { guard: 'isCommitted', target: 'committed' },
+      ],
+    },
+    committed: {
+      always: [
+        { guard: 'isEnforced', target: 'flipping' },
+        { target: 'ended', actions: { type: 'noteActivated', params: { epoch: null } } },
+      ],
+    },
+    flipping: {
+      invoke: {
+        id: 'flip',
+        src: 'flip',
+        input: generationOf,
+        onDone: { target: 'ended', actions: { type: 'noteActivated', params: ({ event }) => event.output } },
+        onError: { target: 'ended', actions: { type: 'noteFailure', params: ({ event }) => event } },
+      },
+    },
+    withdrawing: { always: [{ guard: 'isEnforced', target: 'unstaging' }, { target: 'ended' }] },
+    unstaging: {
+      invoke: { id: 'unstage', src: 'unstage', input: generationOf, onDone: 'ended', onError: 'ended' },
+    },
+    ended: { type: 'final' },
+  },
+});

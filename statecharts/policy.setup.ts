@@ -1,0 +1,240 @@
+import { and, assign, fromPromise, not, or, raise, sendTo, setup, stateIn } from 'xstate';
+import type { Fact, Message, PolicyProposal, RequestMessage } from '#bus/bus-messages.js';
+import type { PolicyOutcome, PolicyWrite } from '#bus/policy-requests.js';
+import type { Program } from '#contracts/program.js';
+import type { ProofSample } from '#contracts/proof-types.js';
+import { backoffMs, notProvided } from './failure.js';
+import { type FollowEvent, type FollowOutput, followChart } from './follow.chart.js';
+import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+import { type PolicyInForce, type WriteExpired, type WriteOutput, writeChart } from './write.chart.js';
+
+/**
+ * The stored policy in compiled form. It must be put in force after the start of the process and after a
+ * loss of the datapath.
+ */
+export type Replay = {
+  readonly inForce: PolicyInForce;
+  readonly program: Program;
+  readonly sample: ProofSample;
+  readonly everActivated: boolean;
+};
+
+export type PolicyInput = {
+  /** Whether the configuration has a dataplane section, so that the dataplane enforces the policy. */
+  readonly enforced: boolean;
+  /**
+   * Maximum time in milliseconds from the arrival of a write to the start of its commit. A write that takes
+   * longer is refused.
+   */
+  readonly activationTimeoutMs: number;
+  /** Whether the node is in a cluster: its nodes write one after the other, and follow all commits. */
+  readonly shared: boolean;
+};
+
+export type Waiting = { readonly id: string; readonly write: PolicyWrite };
+
+export type PolicyContext = PolicyInput & {
+  readonly inForce: PolicyInForce | null;
+  readonly epoch: number | null;
+  readonly everActivated: boolean;
+  readonly replay: Replay | null;
+  readonly queue: readonly Waiting[];
+  readonly current: Waiting | null;
+  /**
+   * Generation and answer of the current write, if the write is stored but its flip has failed; otherwise
+   * null.
+   */
+  readonly unflipped: { readonly generation: number; readonly outcome: PolicyOutcome } | null;
+  /** The newest generation that the cluster has committed; 0 on a single node. */
+  readonly committed: number;
+  /** The generation that this node could not follow; 0 if there is none. */
+  readonly unfollowed: number;
+  /** The policy write of another node that waits for its rehearsal on this node. */
+  readonly proposal: PolicyProposal | null;
+  /** The policy write of another node that this node rehearses now. */
+  readonly rehearsed: PolicyProposal | null;
+  /** Whether it is the turn of this node to write, before all other nodes of the cluster. */
+  readonly hasTurn: boolean;
+  readonly draining: boolean;
+  /** The reason why the dataplane is lost; null while the dataplane enforces or still starts. */
+  readonly dataplaneLost: string | null;
+  readonly attempts: number;
+  readonly trouble: Troubles;
+};
+
+type PolicyEvent =
+  | RequestMessage<'policy.write'>
+  | Extract<
+      Fact,
+      {
+        type:
+          | 'dataplane.attached'
+          | 'dataplane.enforcing'
+          | 'dataplane.lost'
+          | 'program.rejected'
+          | 'node.draining'
+          | 'policy.committed'
+          | 'policy.proposed'
+          | 'policy.proposal_ended';
+      }
+    >
+  /** This chart raises `deadline.passed`, `policy.settled` and `replay.needed` for itself. */
+  | { readonly type: 'deadline.passed'; readonly id: string }
+  | { readonly type: 'policy.settled' }
+  | { readonly type: 'replay.needed' };
+
+/** The name of the readiness check of the policy chart. */
+export const READY = 'policy_ready';
+
+/** The types, actors, actions, guards and delays of the policy chart. */
+export const policySetup = setup({
+  types: {
+    context: {} as PolicyContext,
+    input: {} as PolicyInput,
+    events: {} as PolicyEvent,
+    tags: {} as ReadinessTag,
+    meta: {} as ReadinessMeta,
+  },
+  actors: {
+    /** Reads the active policy record from the store and compiles it. */
+    replay: fromPromise<Replay>(notProvided('replay')),
+    write: writeChart,
+    /** Puts a policy of another node in force. */
+    follow: followChart,
+    /** Waits until this node may write; the signal ends the wait. */
+    takeTurn: fromPromise<void>(notProvided('takeTurn')),
+  },
+  actions: {
+    releaseTurn: () => {},
+    publish: (_, _params: { message: Message | null }) => {},
+    noteReplay: assign((_, { output }: { output: Replay }) => ({
+      replay: output,
+      everActivated: output.everActivated,
+    })),
+    adoptReplay: assign(({ context }, { epoch }: { epoch: number | null }) => ({
+      inForce: context.replay?.inForce ?? null,
+      replay: null,
+      epoch,
+      attempts: 0,
+      trouble: {},
+    })),
+    countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
+    noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { [READY]: params.trouble } })),
+    noteLost: assign((_, { reason }: { reason: string }) => ({ dataplaneLost: reason })),
+    noteRegained: assign({ dataplaneLost: null }),
+    noteDraining: assign({ draining: true }),
+
+    enqueue: assign(({ context }, { id, write }: Waiting) => ({ queue: [...context.queue, { id, write }] })),
+    startDeadline: raise((_, { id }: { id: string }) => ({ type: 'deadline.passed' as const, id }), {
+      delay: 'activationTimeout',
+    }),
+    takeNext: assign(({ context }) => ({ current: context.queue[0] ?? null, queue: context.queue.slice(1) })),
+    dropFirst: assign(({ context }) => ({ queue: context.queue.slice(1) })),
+    dropQueued: assign(({ context }, params: { id: string }) => ({
+      queue: context.queue.filter(({ id }) => id !== params.id),
+    })),
+    tellWrite: sendTo('write', (_, params: WriteExpired) => params),
+    adoptWrite: assign(({ context }, { output }: { output: WriteOutput }) =>
+      output.kind !== 'activated'
+        ? {}
+        : {
+            inForce: output.inForce,
+            epoch: output.epoch,
+            everActivated: context.everActivated || output.inForce.record !== null,
+            replay: null,
+            attempts: 0,
+            trouble: {},
+          },
+    ),
+    noteUnflipped: assign((_, { output }: { output: WriteOutput }) => ({
+      unflipped:
+        output.kind === 'unflipped' ? { generation: output.inForce.generation, outcome: output.outcome } : null,
+    })),
+    endWrite: assign({ current: null, unflipped: null }),
+    noteTurn: assign({ hasTurn: true }),
+    spendTurn: assign(({ context }) => ({ hasTurn: context.hasTurn && context.current?.write.dryRun === true })),
+    noteCommitted: assign(({ context }, { generation }: { generation: number }) => ({
+      committed: Math.max(context.committed, generation),
+    })),
+    noteProposal: assign((_, { proposal }: { proposal: PolicyProposal }) => ({ proposal })),
+    forgetProposal: assign({ proposal: null }),
+    takeProposal: assign(({ context }) => ({ proposal: null, rehearsed: context.proposal })),
+    endRehearsal: assign({ rehearsed: null }),
+    tellFollow: sendTo('follow', (_, params: FollowEvent) => params),
+    adoptFollowed: assign(({ context }, { output }: { output: FollowOutput }) =>
+      output.kind !== 'activated'
+        ? {}
+        : {
+            inForce: output.inForce,
+            epoch: output.epoch,
+            everActivated: context.everActivated || output.everActivated,
+            replay: null,
+            attempts: 0,
+            trouble: {},
+          },
+    ),
+    noteUnfollowed: assign(({ context }) => ({ unfollowed: context.committed })),
+    announceSettled: raise({ type: 'policy.settled' }),
+    demandReplay: raise({ type: 'replay.needed' }),
+  },
+  guards: {
+    isEnforced: ({ context }) => context.enforced,
+    isActive: ({ context }) => context.inForce?.record != null,
+    // This version resolves no Kubernetes selectors. So every source group that uses an integration has
+    // unresolved selectors.
+    hasUnresolvedSelectors: ({ context }) => context.inForce?.record != null && context.inForce.integrations.length > 0,
+    wasEverActivated: ({ context }) => context.everActivated,
+    isReplayed: ({ context }, params: { generation: number }) =>
+      context.replay?.inForce.generation === params.generation,
+    dataplaneIsLost: ({ context }) => context.dataplaneLost !== null,
+    isDraining: ({ context }) => context.draining,
+    hasQueued: ({ context }) => context.queue.length > 0,
+    mayBegin: and(['hasQueued', not(stateIn({ standing: 'replaying' })), or(['needsNoTurn', 'hasTurn'])]),
+    /** Whether the next write stores nothing, or no other node writes. */
+    needsNoTurn: ({ context }) => !context.shared || context.queue[0]?.write.dryRun === true,
+    hasTurn: ({ context }) => context.hasTurn,
+    hasNoTurn: ({ context }) => !context.hasTurn,
+    needsTurn: ({ context }) => context.shared && nextStored(context) !== undefined,
+    hasNoStoredWrite: ({ context }) =>
+      nextStored(context) === undefined && (context.current === null || context.current.write.dryRun),
+    isBehind: and([
+      ({ context }) =>
+        context.inForce !== null &&
+        context.committed > context.inForce.generation &&
+        context.committed !== context.unfollowed,
+      not(stateIn({ standing: 'replaying' })),
+    ]),
+    mayRehearse: and([
+      ({ context }) => context.proposal !== null && context.inForce !== null,
+      not(stateIn({ standing: 'replaying' })),
+    ]),
+    isProposed: ({ context }, params: { id: string }) => context.proposal?.id === params.id,
+    isRehearsed: ({ context }, params: { id: string }) => context.rehearsed?.id === params.id,
+    isRehearsedGeneration: ({ context }, params: { generation: number }) =>
+      context.rehearsed?.generation === params.generation,
+    hasFollowed: (_, { output }: { output: FollowOutput }) => output.kind === 'activated',
+    couldNotFollow: (_, { output }: { output: FollowOutput }) => output.kind === 'failed',
+    mustRefuseQueued: and(['isDraining', 'hasQueued']),
+    isCurrent: ({ context }, params: { id: string }) => context.current?.id === params.id,
+    isQueued: ({ context }, params: { id: string }) => context.queue.some(({ id }) => id === params.id),
+    hasActivated: (_, { output }: { output: WriteOutput }) => output.kind === 'activated',
+    isUnflipped: (_, { output }: { output: WriteOutput }) => output.kind === 'unflipped',
+    isRecovered: and([
+      ({ context }) => context.inForce !== null && context.inForce.generation === context.unflipped?.generation,
+      not(stateIn({ standing: 'replaying' })),
+      not(stateIn({ standing: 'unenforced' })),
+    ]),
+  },
+  delays: {
+    activationTimeout: ({ context }) => context.activationTimeoutMs,
+    replayBackoff: ({ context }) => backoffMs(context.attempts - 1, 500, 30_000),
+    /**
+     * If the flip fails after the commit, the answer to the write waits this many milliseconds for the
+     * dataplane to put the policy in force.
+     */
+    recoveryPatience: 10_000,
+  },
+});
+
+/** Returns the first queued write that is not a dry run. */
+export const nextStored = ({ queue }: PolicyContext): Waiting | undefined => queue.find(({ write }) => !write.dryRun);

@@ -1,0 +1,191 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { enterNamespace } from '#test/kernel/namespace.js';
+import { EtcdCluster } from './etcd-cluster.js';
+import { type ClusterNode, type Reply, startNodes } from './node-cluster.js';
+
+const policyOf = (address: string) => ({
+  default_policy: 'deny',
+  source_groups: [
+    {
+      id: 'lan',
+      mode: 'enforce',
+      sources: { ips: [address] },
+      rules: [{ id: 'web', action: 'allow', match: { proto: 'tcp', dst_ports: [443] } }],
+    },
+  ],
+});
+const put = (node: ClusterNode, address: string) => node.request('PUT', '/api/v1/policy', policyOf(address));
+const generationOf = ({ headers }: Reply): number => Number(headers.get('weir-generation'));
+
+let etcd: EtcdCluster;
+let leave: () => void;
+let nodes: readonly ClusterNode[] = [];
+const nodeAt = (index: number): ClusterNode => {
+  const node = nodes[index];
+  if (node === undefined) throw new Error(`there is no node ${index}`);
+  return node;
+};
+
+/** Waits until all nodes have the policy of the last write in force. */
+async function allHave(address: string, withinMs = 5_000): Promise<void> {
+  for (const until = Date.now() + withinMs; ; await pause(20)) {
+    const read = await Promise.all(nodes.map((node) => node.request('GET', '/api/v1/policy')));
+    if (read.every(({ text }) => text.includes(`"${address}"`))) return;
+    if (Date.now() > until)
+      throw new Error(`not all nodes have ${address}: ${read.map(({ text }) => text).join('\n')}`);
+  }
+}
+
+beforeAll(async () => {
+  etcd = await EtcdCluster.start('nodes');
+  leave = enterNamespace(etcd.namespace);
+  nodes = await startNodes(etcd, 3);
+}, 90_000);
+afterAll(async () => {
+  await Promise.all(nodes.map((node) => node.end()));
+  leave?.();
+  await etcd?.remove();
+});
+
+describe('a policy write in a cluster of three nodes', () => {
+  test('puts the policy in force at each node, with one generation and one ETag', async () => {
+    const reply = await put(nodeAt(0), '10.0.0.1');
+    expect([reply.status, reply.headers.get('weir-nodes')]).toEqual([200, '3/3']);
+    await allHave('10.0.0.1');
+    for (const node of nodes) {
+      const read = await node.request('GET', '/api/v1/policy');
+      expect([read.text, read.headers.get('etag')]).toEqual([reply.text, reply.headers.get('etag')]);
+      await node.takesPart();
+    }
+  });
+
+  test('gives each of 12 concurrent writes at three nodes a generation of its own', async () => {
+    const writes = Array.from({ length: 12 }, (_, at) => put(nodeAt(at % 3), `10.0.2.${at}`));
+    const replies = await Promise.all(writes);
+    expect(replies.map(({ status }) => status)).toEqual(Array(12).fill(200));
+    const generations = replies.map(generationOf);
+    expect(new Set(generations).size).toBe(12);
+    const last = replies.findIndex((reply) => generationOf(reply) === Math.max(...generations));
+    await allHave(`10.0.2.${last}`);
+  });
+
+  test('makes the history, the list and the record of a policy equal at each node', async () => {
+    await put(nodeAt(1), '10.0.3.1');
+    await allHave('10.0.3.1');
+    const paths = ['/api/v1/policies', '/api/v1/policies/by-name/default', '/api/v1/integrations'];
+    for (const path of paths) {
+      const read = await Promise.all(nodes.map((node) => node.request('GET', path)));
+      expect([path, new Set(read.map(({ status, text }) => `${status} ${text}`)).size]).toEqual([path, 1]);
+      expect(read[0]?.status).toBe(200);
+    }
+  });
+
+  test('is refused with 412 at each node if the ETag is of an older revision', async () => {
+    const { headers } = await nodeAt(0).request('GET', '/api/v1/policy');
+    const etag = headers.get('etag') ?? '';
+    expect((await put(nodeAt(1), '10.0.4.1')).status).toBe(200);
+    const late = await nodeAt(2).request('PUT', '/api/v1/policy', policyOf('10.0.4.2'), { 'if-match': etag });
+    expect(late.status).toBe(412);
+  });
+});
+
+describe('the performance mode', () => {
+  test('that one node writes is in force at each node within 1 s, with the source cluster', async () => {
+    const path = '/api/v1/settings/performance-mode';
+    expect((await nodeAt(2).request('PUT', path, { enabled: false })).status).toBe(200);
+    await pause(1_000);
+    for (const node of nodes)
+      expect((await node.request('GET', path)).body).toEqual({ enabled: false, source: 'cluster' });
+    expect((await nodeAt(0).request('PUT', path, { enabled: true })).status).toBe(200);
+  });
+});
+
+describe('a node that is frozen while it has the turn to write', () => {
+  test('delays writes of other nodes by at most 6 s', async () => {
+    const [frozen, other] = [nodeAt(0), nodeAt(1)];
+    const writing = Promise.allSettled(Array.from({ length: 20 }, (_, at) => put(frozen, `10.0.5.${at}`)));
+    await pause(150);
+    frozen.signal('SIGSTOP');
+    const began = performance.now();
+    const reply = await put(other, '10.0.6.1');
+    const took = performance.now() - began;
+    frozen.signal('SIGCONT');
+    expect([reply.status, took < 6_000]).toEqual([200, true]);
+    await writing;
+    await frozen.takesPart();
+  });
+});
+
+describe('an outage of etcd', () => {
+  test('leaves reads and the policy in force, refuses writes at once, and ends by itself', async () => {
+    expect((await put(nodeAt(0), '10.0.7.1')).status).toBe(200);
+    await allHave('10.0.7.1');
+    for (const { name } of etcd.members) await etcd.signal(name, 'SIGKILL');
+    await nodeAt(1).until('policy_replication', 'standing_by', 15_000);
+    await nodeAt(1).until('cluster', 'cut_off', 15_000);
+    const began = performance.now();
+    const refused = await put(nodeAt(1), '10.0.7.2');
+    expect([refused.status, performance.now() - began < 1_000]).toEqual([503, true]);
+    expect((await nodeAt(1).request('GET', '/api/v1/policy')).text).toContain('10.0.7.1');
+    expect((await nodeAt(1).request('GET', '/api/v1/settings/performance-mode')).body).toEqual({
+      enabled: true,
+      source: 'cluster',
+    });
+
+    await nodeAt(2).end();
+    nodeAt(2).start();
+    await nodeAt(2).serves();
+    expect((await nodeAt(2).request('GET', '/api/v1/policy')).text).toContain('10.0.7.1');
+    await nodeAt(2).until('policy_ready', 'active');
+
+    for (const { name } of etcd.members) etcd.startMember(name);
+    await etcd.healthy();
+    for (const node of nodes) await node.takesPart();
+    expect((await put(nodeAt(1), '10.0.7.3')).status).toBe(200);
+    await allHave('10.0.7.3');
+  }, 90_000);
+});
+
+describe('an old backup of etcd that is restored under running nodes', () => {
+  test('is neither applied nor written, is reported, and one command recovers all nodes', async () => {
+    expect((await put(nodeAt(0), '10.0.8.1')).status).toBe(200);
+    const backup = etcd.backup();
+    for (const octet of [2, 3, 4]) expect((await put(nodeAt(0), `10.0.8.${octet}`)).status).toBe(200);
+    await allHave('10.0.8.4');
+    const before = generationOf(await nodeAt(0).request('GET', '/api/v1/policy'));
+    await etcd.restore(backup);
+    for (const node of nodes) await node.until('policy_replication', 'held', 30_000);
+    for (const node of nodes) {
+      expect((await node.request('GET', '/api/v1/policy')).text).toContain('"10.0.8.4"');
+      expect((await put(node, '10.0.8.5')).status).toBe(503);
+      expect(await node.check('cluster')).toMatchObject({ state: 'contradicted' });
+    }
+    const reply = await nodeAt(1).request('POST', '/api/v1/cluster/recover', { keep: 'node' });
+    expect([reply.status, reply.body]).toEqual([200, expect.objectContaining({ connected: true })]);
+    for (const node of nodes) await node.takesPart(30_000);
+    await allHave('10.0.8.4');
+    const after = await Promise.all(
+      nodes.map(async (node) => generationOf(await node.request('GET', '/api/v1/policy'))),
+    );
+    expect(after.every((generation) => generation > before)).toBe(true);
+    const written = await put(nodeAt(2), '10.0.8.6');
+    expect([written.status, written.headers.get('weir-nodes')]).toEqual([200, '3/3']);
+    await allHave('10.0.8.6');
+  }, 120_000);
+
+  test('replaces the policies of all nodes if the store is kept', async () => {
+    expect((await put(nodeAt(0), '10.0.9.1')).status).toBe(200);
+    const backup = etcd.backup();
+    expect((await put(nodeAt(0), '10.0.9.2')).status).toBe(200);
+    await allHave('10.0.9.2');
+    const etag = (await nodeAt(0).request('GET', '/api/v1/policy')).headers.get('etag');
+    await etcd.restore(backup);
+    for (const node of nodes) await node.until('policy_replication', 'held', 30_000);
+    const reply = await nodeAt(2).request('POST', '/api/v1/cluster/recover', { keep: 'store' });
+    expect([reply.status, reply.body]).toEqual([200, expect.objectContaining({ connected: true })]);
+    for (const node of nodes) await node.takesPart(30_000);
+    await allHave('10.0.9.1');
+    expect((await nodeAt(0).request('GET', '/api/v1/policy')).headers.get('etag')).not.toBe(etag);
+  }, 120_000);
+});

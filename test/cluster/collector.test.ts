@@ -1,0 +1,128 @@
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { Cluster } from '#cluster/cluster.js';
+import { collect } from '#cluster/collector.js';
+import { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import { under } from '#cluster/etcd/etcd-types.js';
+import { ClusterKeys } from '#cluster/keys.js';
+import { loadPolicyStore } from '#store/policy-store.js';
+import type { PolicyStore } from '#store/store-types.js';
+import { enterNamespace } from '#test/kernel/namespace.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
+import { noCopy, storedPolicy } from '#test/store/stored-policy.js';
+import { EtcdCluster } from './etcd-cluster.js';
+
+const SOON = { withinMs: 5_000 };
+const keys = new ClusterKeys('/weir');
+
+let etcd: EtcdCluster;
+let leave: () => void;
+let client: EtcdClient;
+const stops: (() => Promise<void> | void)[] = [];
+
+beforeAll(async () => {
+  etcd = await EtcdCluster.start('parts', 1);
+  leave = enterNamespace(etcd.namespace);
+}, 60_000);
+afterEach(async () => {
+  for (const stop of stops.splice(0).reverse()) await stop();
+});
+afterAll(async () => {
+  leave?.();
+  await etcd?.remove();
+});
+
+type Node = { readonly cluster: Cluster; readonly policies: PolicyStore };
+
+/** Starts the cluster part of a node, with a store in memory. */
+async function nodeOf(id: string): Promise<Node> {
+  const kv = createMemoryStore();
+  const cluster = new Cluster(kv, {
+    etcd: etcd.options,
+    prefix: '/weir',
+    self: { id, address: '127.0.0.1:1', version: '1.0.0' },
+    local: [],
+  });
+  const policies = await loadPolicyStore(kv, noCopy, () => {}, cluster.commits);
+  stops.push(() => cluster.store.close());
+  return { cluster, policies };
+}
+
+async function takesPart({ cluster }: Node): Promise<void> {
+  const joined = new Promise<void>((resolve, reject) => {
+    const joining = cluster
+      .join()
+      .subscribe({ next: ({ type }) => type === 'member.joined' && resolve(), error: reject });
+    stops.push(() => joining.unsubscribe());
+  });
+  const following = cluster.follow().subscribe({ error: () => {} });
+  stops.push(() => following.unsubscribe());
+  await joined;
+  await cluster.connectedWithin(5_000);
+}
+
+/** Writes a policy in the turn of a node. Returns false if the turn ended before the commit. */
+async function write({ cluster, policies }: Node, body: string): Promise<boolean> {
+  await cluster.takeTurn(AbortSignal.timeout(10_000));
+  try {
+    const stored = await policies.get('a');
+    const revision = (stored?.record.revision ?? 0) + 1;
+    const generation = (await policies.generation()) + 1;
+    await policies.commit({ put: storedPolicy({ id: 'a', revision, active: true }, body), generation });
+    return true;
+  } catch (failure) {
+    if ((failure as { code?: string }).code === 'revision_conflict') return false;
+    throw failure;
+  } finally {
+    cluster.releaseTurn();
+  }
+}
+
+test('a collection removes bodies that no revision needs, and ends the turn of a writer', async () => {
+  client = new EtcdClient(etcd.options);
+  stops.push(() => client.close());
+  const node = await nodeOf('n1');
+  await node.cluster.init(false);
+  await takesPart(node);
+  expect(await write(node, '{"a":1}')).toBe(true);
+  expect(await write(node, '{"a":2}')).toBe(true);
+  const garbage = '/weir/part/00';
+  await client.transact({ when: [], apply: [{ type: 'put', key: garbage, value: Buffer.from('x') }] }, SOON);
+  await node.cluster.takeTurn(AbortSignal.timeout(5_000));
+
+  const stranger = { key: '/weir/shared/leader', createRevision: 1n };
+  expect(await collect(client, keys, stranger)).toEqual({ removed: 0, isComplete: false });
+  const fence = { key: '/weir/none', createRevision: 0n };
+  expect(await collect(client, keys, fence)).toEqual({ removed: 1, isComplete: true });
+  const bodies = await client.range(under('/weir/part'), SOON);
+  expect(bodies.entries.map(({ key }) => key).includes(garbage)).toBe(false);
+  expect(bodies.entries.length).toBe(4);
+  const late = node.policies.commit({ put: storedPolicy({ id: 'b' }, '{"a":1}'), generation: 9 });
+  await expect(late).rejects.toMatchObject({ code: 'revision_conflict' });
+  node.cluster.releaseTurn();
+  expect(await write(node, '{"a":3}')).toBe(true);
+});
+
+test('four writers that write old policies again never lose a part, beside a collector without a pause', async () => {
+  client = new EtcdClient(etcd.options);
+  stops.push(() => client.close());
+  const nodes = await Promise.all(['w1', 'w2', 'w3', 'w4'].map(nodeOf));
+  for (const node of nodes) await takesPart(node);
+  const end = performance.now() + 4_000;
+  let commits = 0;
+  const writing = nodes.map(async (node) => {
+    for (let round = 0; performance.now() < end; round++) {
+      if (await write(node, JSON.stringify({ text: 'x'.repeat(round % 7) }))) commits++;
+    }
+  });
+  const collecting = (async () => {
+    while (performance.now() < end) {
+      await client.transact({ when: [], apply: [{ type: 'delete_range', range: under('/weir/history/') }] }, SOON);
+      await collect(client, keys, { key: '/weir/none', createRevision: 0n });
+    }
+  })();
+  await Promise.all([...writing, collecting]);
+  expect(commits).toBeGreaterThan(10);
+  const fresh = await nodeOf('fresh');
+  await takesPart(fresh);
+  expect((await fresh.policies.get('a'))?.body.length).toBeGreaterThan(0);
+}, 30_000);

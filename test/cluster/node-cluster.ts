@@ -1,0 +1,176 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { built } from '#threads/built-file.js';
+import type { EtcdCluster } from './etcd-cluster.js';
+
+const FIRST_PORT = 8081;
+
+export type Reply = {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  readonly body: unknown;
+};
+type Check = { readonly name: string; readonly ok: boolean; readonly state: string; readonly detail: string };
+
+/**
+ * A node of Weir in the namespace of the clients of an etcd cluster. It has no dataplane. The tests run in
+ * the same namespace, see `enterNamespace`.
+ */
+export class ClusterNode {
+  readonly folder: string;
+  readonly url: string;
+  readonly #config: string;
+  readonly #namespace: string;
+  #process: ChildProcess | null = null;
+
+  constructor(
+    readonly id: string,
+    index: number,
+    etcd: EtcdCluster,
+    more: Readonly<Record<string, unknown>> = {},
+  ) {
+    this.folder = join(etcd.folder, id);
+    this.url = `http://127.0.0.1:${FIRST_PORT + index}`;
+    this.#namespace = etcd.namespace;
+    mkdirSync(this.folder);
+    writeFileSync(this.logFile, '');
+    const file = (name: string) => join(etcd.folder, name);
+    const tls = { ca: file('ca.pem'), cert: file('weir.pem'), key: file('weir.key') };
+    const { cluster, ...sections } = more;
+    const config = {
+      version: 1,
+      node: { id, data_dir: join(this.folder, 'data') },
+      log: { level: 'info', format: 'json' },
+      api: { listen: `127.0.0.1:${FIRST_PORT + index}`, requests_per_second: 10_000 },
+      policy: { fallback: 'deny' },
+      cluster: {
+        etcd: { endpoints: etcd.endpoints, tls },
+        peer: { listen: `127.0.0.1:${9081 + index}`, advertise: `127.0.0.1:${9081 + index}`, tls },
+        ...(cluster as object | undefined),
+      },
+      ...sections,
+    };
+    this.#config = join(this.folder, 'weir.yaml');
+    writeFileSync(this.#config, JSON.stringify(config));
+  }
+
+  get logFile(): string {
+    return join(this.folder, 'weir.log');
+  }
+
+  get pid(): number {
+    return this.#process?.pid ?? 0;
+  }
+
+  start(): void {
+    this.#process = spawn(
+      'nsenter',
+      [
+        `--net=/run/netns/${this.#namespace}`,
+        process.execPath,
+        built('../bin/weir.js'),
+        'run',
+        '--config',
+        this.#config,
+      ],
+      { stdio: ['ignore', 'pipe', 'pipe'] },
+    );
+    for (const stream of [this.#process.stdout, this.#process.stderr])
+      stream?.on('data', (chunk: Buffer) => appendFileSync(this.logFile, chunk));
+  }
+
+  /** Waits until the API responds. */
+  async serves(): Promise<void> {
+    for (const until = Date.now() + 20_000; ; await pause(50)) {
+      try {
+        if ((await fetch(`${this.url}/health`)).ok) break;
+      } catch (failure) {
+        if (Date.now() > until || this.#process?.exitCode !== null)
+          throw new Error(`${this.id} does not start: ${readFileSync(this.logFile, 'utf8').slice(-2_000)}`, {
+            cause: failure,
+          });
+      }
+    }
+  }
+
+  async request(
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<Reply> {
+    const token = readFileSync(join(this.folder, 'data', 'admin.token'), 'utf8').trim();
+    const response = await fetch(this.url + path, {
+      method,
+      headers: {
+        authorization: `Bearer ${token}`,
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(60_000),
+    });
+    const text = await response.text();
+    const isJson = /json/.test(response.headers.get('content-type') ?? '');
+    return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : null };
+  }
+
+  async check(name: string): Promise<Check> {
+    const { body } = await this.request('GET', '/ready');
+    const found = (body as { checks: Check[] }).checks.find((check) => check.name === name);
+    if (found === undefined) throw new Error(`there is no check ${name}`);
+    return found;
+  }
+
+  /** Waits until a check has a state. */
+  async until(name: string, state: string, withinMs = 10_000): Promise<Check> {
+    for (const until = Date.now() + withinMs; ; await pause(20)) {
+      const found = await this.check(name);
+      if (found.state === state) return found;
+      if (Date.now() > until) throw new Error(`${this.id}: ${name} is ${found.state}, not ${state}: ${found.detail}`);
+    }
+  }
+
+  /** Waits until the node is a member, has a leader, and has the newest policy in force. */
+  async takesPart(withinMs = 15_000): Promise<void> {
+    await this.until('policy_replication', 'in_step', withinMs);
+    for (const until = Date.now() + withinMs; ; await pause(20)) {
+      const found = await this.check('cluster');
+      if (found.ok) return;
+      if (Date.now() > until) throw new Error(`${this.id}: cluster is ${found.state}: ${found.detail}`);
+    }
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#process?.kill(signal);
+  }
+
+  async end(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+    const child = this.#process;
+    if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill('SIGCONT');
+    child.kill(signal);
+    await ended;
+  }
+}
+
+/** Starts nodes `n1`, `n2` and so on, and creates the cluster at the first one. */
+export async function startNodes(
+  etcd: EtcdCluster,
+  size: number,
+  more: Readonly<Record<string, unknown>> = {},
+): Promise<readonly ClusterNode[]> {
+  const nodes = Array.from({ length: size }, (_, index) => new ClusterNode(`n${index + 1}`, index, etcd, more));
+  for (const node of nodes) node.start();
+  await Promise.all(nodes.map((node) => node.serves()));
+  const [first] = nodes;
+  const reply = await first?.request('POST', '/api/v1/cluster/init');
+  if (reply?.status !== 200) throw new Error(`init: ${reply?.status} ${reply?.text}`);
+  await Promise.all(nodes.map((node) => node.takesPart()));
+  return nodes;
+}
