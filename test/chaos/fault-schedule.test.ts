@@ -1,0 +1,115 @@
+import { describe, expect, test } from 'vitest';
+import { type Fault, faultSchedule, QUIET_MS, RECOVERY_MS } from './fault-schedule.js';
+
+const MEMBERS = ['m1', 'm2', 'm3'];
+const NODES = ['n1', 'n2', 'n3'];
+const SEEDS = Array.from({ length: 200 }, (_, number) => number + 1);
+
+function scheduleOf(seed: number, more: Partial<Parameters<typeof faultSchedule>[0]> = {}): Fault[] {
+  return faultSchedule({ seed, durationMs: 60_000, members: MEMBERS, nodes: NODES, ...more });
+}
+
+/** Returns the names of `targets` that have a fault at the start of `fault` or still recover from one. */
+function faultyAt({ at }: Fault, faults: readonly Fault[], targets: readonly string[], recoveryMs: number): string[] {
+  return faults
+    .filter((other) => other.at <= at && at < other.at + other.forMs + recoveryMs)
+    .flatMap(({ kind, target }) => (kind === 'kill_all_members' && targets !== NODES ? targets : [target ?? '']))
+    .filter((target) => targets.includes(target));
+}
+
+describe('faultSchedule', () => {
+  test('returns the same faults for the same seed, and other faults for another seed', () => {
+    expect(scheduleOf(7)).toEqual(scheduleOf(7));
+    expect(scheduleOf(7)).not.toEqual(scheduleOf(8));
+  });
+
+  test('returns faults in the order of their starts, which end 5 s before the end of the run', () => {
+    for (const seed of SEEDS) {
+      const faults = scheduleOf(seed, { durationMs: 20_000 });
+      expect(faults.length).toBeGreaterThan(5);
+      expect(faults).toEqual(faults.toSorted((left, right) => left.at - right.at));
+      for (const { at, forMs } of faults) {
+        expect(at).toBeGreaterThan(0);
+        expect(at + forMs).toBeLessThanOrEqual(20_000 - QUIET_MS);
+      }
+    }
+  });
+
+  test('gives each kind a target that fits, and a length', () => {
+    for (const { kind, target, forMs } of SEEDS.flatMap((seed) => scheduleOf(seed))) {
+      const targets = /_node$/.test(kind) ? NODES : target === null ? [null] : MEMBERS;
+      expect(targets).toContain(target);
+      expect(target === null).toBe(kind === 'compact' || kind === 'kill_all_members');
+      if (kind === 'compact') expect(forMs).toBe(0);
+      else expect(forMs).toBeGreaterThanOrEqual(300);
+    }
+  });
+
+  test.each([
+    [3, 1],
+    [4, 1],
+    [5, 2],
+  ])('has never more than a minority of %i members faulty: %i', (size, minority) => {
+    const members = Array.from({ length: size }, (_, number) => `m${number + 1}`);
+    let most = 0;
+    for (const seed of SEEDS) {
+      const faults = scheduleOf(seed, { members });
+      for (const fault of faults) {
+        const faulty = faultyAt(fault, faults, members, RECOVERY_MS);
+        expect(new Set(faulty).size).toBe(faulty.length);
+        if (fault.kind === 'kill_all_members') expect(faulty).toEqual(members);
+        else if (faulty.length < size) most = Math.max(most, faulty.length);
+      }
+    }
+    expect(most).toBe(minority);
+  });
+
+  test('starts no fault of a member while all members are killed or recover', () => {
+    for (const seed of SEEDS) {
+      const faults = scheduleOf(seed);
+      for (const all of faults.filter(({ kind }) => kind === 'kill_all_members')) {
+        const during = faults.filter(({ at }) => at > all.at && at < all.at + all.forMs + RECOVERY_MS);
+        expect(during.filter(({ target }) => target !== null && MEMBERS.includes(target))).toEqual([]);
+      }
+    }
+  });
+
+  test('leaves one node of several without a fault, and gives a node one fault at a time', () => {
+    let most = 0;
+    for (const seed of SEEDS) {
+      const faults = scheduleOf(seed);
+      for (const fault of faults) {
+        const faulty = faultyAt(fault, faults, NODES, 0);
+        expect(new Set(faulty).size).toBe(faulty.length);
+        most = Math.max(most, faulty.length);
+      }
+    }
+    expect(most).toBe(2);
+    expect(scheduleOf(1, { nodes: ['n1'] }).map(({ target }) => target)).toContain('n1');
+  });
+
+  test('has every kind of fault in 20 runs of 60 s, and all members are killed in less than 1 of 20 faults', () => {
+    const kinds = SEEDS.slice(0, 20).flatMap((seed) => scheduleOf(seed).map(({ kind }) => kind));
+    expect([...new Set(kinds)].sort()).toEqual([
+      ...['compact', 'cut_client', 'cut_peer', 'kill_all_members', 'kill_member', 'kill_node'],
+      ...['slow_member', 'stop_member', 'stop_node'],
+    ]);
+    expect(kinds.filter((kind) => kind === 'kill_all_members').length / kinds.length).toBeLessThan(0.05);
+  });
+
+  test('has only faults of the targets that it is given', () => {
+    for (const seed of SEEDS) {
+      const ofMembers = scheduleOf(seed, { nodes: [] }).map(({ kind }) => kind);
+      const ofNodes = scheduleOf(seed, { members: [] }).map(({ kind }) => kind);
+      const ofOneMember = scheduleOf(seed, { members: ['m1'], nodes: [] }).map(({ kind }) => kind);
+      expect(ofMembers.filter((kind) => kind.endsWith('_node'))).toEqual([]);
+      expect(ofNodes.filter((kind) => !kind.endsWith('_node'))).toEqual([]);
+      expect(ofOneMember.filter((kind) => kind !== 'compact' && kind !== 'kill_all_members')).toEqual([]);
+    }
+  });
+
+  test('throws a RangeError for a run that is too short for a fault', () => {
+    expect(() => scheduleOf(1, { durationMs: 6_000 })).toThrow(RangeError);
+    expect(() => scheduleOf(1, { durationMs: 10_000 })).not.toThrow();
+  });
+});

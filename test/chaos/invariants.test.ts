@@ -1,0 +1,113 @@
+import { describe, expect, test } from 'vitest';
+import type { Operation } from './history-checker.js';
+import { acknowledgedLost, unequal, wentBack } from './invariants.js';
+
+function write(value: string, outcome: Operation['outcome'] = 'ok'): Operation {
+  const end = outcome === 'unknown' ? Number.POSITIVE_INFINITY : 1;
+  return { process: 'p1', kind: 'write', call: 0, return: end, value, expected: null, outcome };
+}
+
+describe('acknowledgedLost', () => {
+  test('returns the acknowledged writes that are not in the final history', () => {
+    const writes = [write('v1'), write('v2'), write('v3')];
+    expect(acknowledgedLost(writes, ['v3', 'v1'])).toEqual([write('v2')]);
+  });
+
+  test('returns nothing if all acknowledged writes are in the final history', () => {
+    expect(acknowledgedLost([write('v1'), write('v2')], new Set(['v0', 'v1', 'v2']))).toEqual([]);
+  });
+
+  test('ignores reads, failed writes and writes with an unknown outcome', () => {
+    const read: Operation = { ...write('v9'), kind: 'read' };
+    expect(acknowledgedLost([read, write('v1', 'failed'), write('v2', 'unknown')], [])).toEqual([]);
+  });
+});
+
+describe('wentBack', () => {
+  test('accepts counters that rise or stay', () => {
+    const observations = [
+      { at: 0, generation: 1, sequence: 7 },
+      { at: 10, generation: 1, sequence: 8 },
+      { at: 20, generation: 4, sequence: 8 },
+    ];
+    expect(wentBack(new Map([['n1', observations]]))).toEqual([]);
+  });
+
+  test('compares no observation with that of another node', () => {
+    const observationOf = (generation: number) => [{ at: 0, generation, sequence: 1 }];
+    expect(
+      wentBack(
+        new Map([
+          ['n1', observationOf(9)],
+          ['n2', observationOf(3)],
+          ['n3', []],
+        ]),
+      ),
+    ).toEqual([]);
+  });
+
+  test('returns each fall of a generation and of a sequence with its node and time', () => {
+    const observations = new Map([
+      ['n1', [{ at: 0, generation: 1, sequence: 1 }]],
+      [
+        'n2',
+        [
+          { at: 0, generation: 5, sequence: 9 },
+          { at: 10, generation: 3, sequence: 9 },
+          { at: 20, generation: 4, sequence: 9 },
+          { at: 30, generation: 2, sequence: 0 },
+        ],
+      ],
+    ]);
+    expect(wentBack(observations)).toEqual([
+      { node: 'n2', counter: 'generation', at: 10, from: 5, to: 3 },
+      { node: 'n2', counter: 'generation', at: 30, from: 4, to: 2 },
+      { node: 'n2', counter: 'sequence', at: 30, from: 9, to: 0 },
+    ]);
+  });
+});
+
+describe('unequal', () => {
+  test('returns nothing for equal states, whatever the order of their fields', () => {
+    const nodes = new Map([
+      ['n1', { generation: 3, settings: { mode: 'on', levels: [1, 2] } }],
+      ['n2', { settings: { levels: [1, 2], mode: 'on' }, generation: 3 }],
+    ]);
+    expect(unequal(nodes)).toEqual([]);
+    expect(unequal(new Map())).toEqual([]);
+  });
+
+  test('names each field that differs, with the values of all nodes', () => {
+    const nodes = new Map([
+      ['n1', { sequence: 8, generation: 3, tokens: ['a'] }],
+      ['n2', { sequence: 8, generation: 3, tokens: ['a', 'b'] }],
+      ['n3', { sequence: 8, generation: 2, tokens: ['a'] }],
+    ]);
+    expect(unequal(nodes)).toEqual([
+      {
+        field: 'generation',
+        values: new Map([
+          ['n1', 3],
+          ['n2', 3],
+          ['n3', 2],
+        ]),
+      },
+      {
+        field: 'tokens',
+        values: new Map([
+          ['n1', ['a']],
+          ['n2', ['a', 'b']],
+          ['n3', ['a']],
+        ]),
+      },
+    ]);
+  });
+
+  test('names a field that one node lacks', () => {
+    const nodes = new Map<string, Record<string, unknown>>([
+      ['n1', { digest: undefined }],
+      ['n2', {}],
+    ]);
+    expect(unequal(nodes)).toEqual([{ field: 'digest', values: new Map([['n1', undefined]]) }]);
+  });
+});
