@@ -40,7 +40,8 @@ export class Membership {
   readonly #identity: () => Promise<string>;
   #self: Member;
   #lease: Lease | null = null;
-  #revision = 0n;
+  /** The revision that created the key of this node. */
+  #createRevision = 0n;
 
   /** `identity` reads the identity of the data folder. */
   constructor(client: EtcdClient, keys: ClusterKeys, self: Omit<Member, 'identity'>, identity: () => Promise<string>) {
@@ -94,12 +95,8 @@ export class Membership {
     if (lease === null) return;
     const key = this.#keys.member(this.#self.id);
     const value = encodeJson(this.#self);
-    const when = [{ key, modRevision: this.#revision }];
-    const { succeeded, revision } = await this.#client.transact(
-      { when, apply: [{ type: 'put', key, value, lease: lease.id }] },
-      WITHIN,
-    );
-    if (succeeded) this.#revision = revision;
+    const when = [{ key, createRevision: this.#createRevision }];
+    await this.#client.transact({ when, apply: [{ type: 'put', key, value, lease: lease.id }] }, WITHIN);
   }
 
   /** Returns all members, sorted by id. */
@@ -128,7 +125,7 @@ export class Membership {
       WITHIN,
     );
     if (!succeeded) return `another node takes the id ${this.#self.id}`;
-    this.#revision = revision;
+    this.#createRevision = entry?.createRevision ?? revision;
     return null;
   }
 }

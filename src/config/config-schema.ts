@@ -320,7 +320,7 @@ const cluster = z
   .optional()
   .meta({
     description:
-      'Several nodes with one policy. This build accepts the section but does not run a cluster yet; `/ready` reports this.',
+      'Several nodes with one policy on etcd, see docs/cluster.md. Without this section, the node is alone.',
   });
 
 const findings = z
