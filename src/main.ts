@@ -31,9 +31,9 @@ import { createPolicyThread } from '#policy-thread/policy-thread.js';
 import { type InterceptCaSetting, interceptCaOver } from '#requests/intercept-ca.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
 import { listenOnceThere } from '#sockets/address-changes.js';
+import { type Authority, createAuthority } from '#store/authority.js';
 import { openStore, type Shared } from '#store/store.js';
 import type { KvStore } from '#store/store-types.js';
-import { type Authority, createAuthority } from '#store/token-store.js';
 import { apiOptions, clusterOpener, dnsOptions, servicePlaneOptions } from './node-options.js';
 import { createSupport } from './support.js';
 
@@ -71,7 +71,9 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     share,
   );
   try {
-    const authority = await createAuthority(store.tokens, config.node.dataDir);
+    const authority = await createAuthority(store.tokens, config.node.dataDir, {
+      cluster: store.sharedTokens === null ? null : { tokens: store.sharedTokens, node: config.node.id },
+    });
     const interceptCa = await interceptCaOver(store.interceptCa, config.node.id);
     const inspecting = config.servicePlane === null ? null : servicePlaneOptions(config.servicePlane, config.dataplane);
     const dataplane =
@@ -146,6 +148,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     } finally {
       policyFile?.close();
       management.support.close();
+      authority.close();
       await system.shutdown();
       await observer.close();
       if (made !== null) await closed(made);

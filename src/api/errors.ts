@@ -87,7 +87,7 @@ export const ERRORS = {
   invalid_token: entry(
     401,
     'Invalid token',
-    'The token was not issued by this node, has expired, or was revoked.',
+    'The token was not issued by this node or by another node of its cluster, has expired, or was revoked.',
     'Ask for a new token (`weir token create`).',
   ),
   forbidden: entry(

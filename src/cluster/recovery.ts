@@ -162,8 +162,10 @@ async function shared({ client, keys }: Ports) {
     rows: byLocal
       .filter(([local]) => local?.startsWith('policy/'))
       .map(([, { value }]) => decodeJson<PolicyRow>(value)),
-    /** Keys that a node may remove: all but the head. */
-    removable: byLocal.flatMap(([local]) => (local === null || local === 'head' ? [] : [local])),
+    /** Keys that a node may remove: all but the head, and the tokens, which only grow. */
+    removable: byLocal.flatMap(([local]) =>
+      local === null || local === 'head' || /^(cluster-token|token-key)[/]/.test(local) ? [] : [local],
+    ),
   };
 }
 

@@ -319,8 +319,7 @@ const cluster = z
   })
   .optional()
   .meta({
-    description:
-      'Several nodes with one policy on etcd, see docs/cluster.md. Without this section, the node is alone.',
+    description: 'Several nodes with one policy on etcd, see docs/cluster.md. Without this section, the node is alone.',
   });
 
 const findings = z

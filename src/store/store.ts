@@ -8,6 +8,7 @@ import { quarantine } from './quarantine.js';
 import { openRocksDbStore } from './rocksdb-store.js';
 import { fileSeal, type Seal } from './seal.js';
 import { createSettingsStore } from './settings-store.js';
+import { SharedTokens } from './shared-tokens.js';
 import { StoreError } from './store-error.js';
 import type { FindingListener } from './store-finding.js';
 import type {
@@ -29,6 +30,8 @@ export type Store = {
   readonly integrations: IntegrationStore;
   readonly interceptCa: InterceptCaStore;
   readonly tokens: TokenStore;
+  /** The tokens of all nodes of the cluster; null on a single node. */
+  readonly sharedTokens: SharedTokens | null;
   close(): Promise<void>;
 };
 
@@ -97,6 +100,7 @@ export async function assembleStore(
     integrations: createIntegrationStore(store ?? kv, { secrets, shared: store }),
     interceptCa: createInterceptCaStore(caPlace, seal),
     tokens: createTokenStore(kv),
+    sharedTokens: store === null ? null : await SharedTokens.load(store),
     close: async () => {
       await store?.close();
       await kv.close();

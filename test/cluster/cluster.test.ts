@@ -101,6 +101,23 @@ describe('the performance mode', () => {
   });
 });
 
+describe('a token that one node issued', () => {
+  test('is accepted by each node, and refused by each node after another node has revoked it', async () => {
+    const issued = await nodeAt(0).request('POST', '/api/v1/tokens', { subject: 'ci', role: 'readonly' });
+    const { token, id } = issued.body as { readonly token: string; readonly id: string };
+    const statuses = async (): Promise<readonly number[]> => {
+      await pause(500);
+      const headers = { authorization: `Bearer ${token}` };
+      return Promise.all(
+        nodes.map(async (node) => (await node.request('GET', '/api/v1/policies', undefined, headers)).status),
+      );
+    };
+    expect(await statuses()).toEqual([200, 200, 200]);
+    expect((await nodeAt(2).request('DELETE', `/api/v1/tokens/${id}`)).status).toBe(204);
+    expect(await statuses()).toEqual([401, 401, 401]);
+  });
+});
+
 describe('a node that is frozen while it has the turn to write', () => {
   test('delays writes of other nodes by at most 6 s', async () => {
     const [frozen, other] = [nodeAt(0), nodeAt(1)];

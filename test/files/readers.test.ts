@@ -6,8 +6,9 @@ import { describe, expect, it } from 'vitest';
 import { loadConfig, parseConfig } from '#config/load.js';
 import { createWebhookSink } from '#observe/findings/sinks/webhook-sink.js';
 import { createUpstreamTrust } from '#service-plane/upstream-trust.js';
+import { createAuthority } from '#store/authority.js';
 import { fileSeal } from '#store/seal.js';
-import { createAuthority, createTokenStore } from '#store/token-store.js';
+import { createTokenStore } from '#store/token-store.js';
 import { run, serverThatAnswers } from '#test/cli/rig.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
@@ -25,8 +26,7 @@ const failureOf = async (read: Read, made: Made): Promise<string> => {
     return failure instanceof Error ? failure.message : String(failure);
   }
 };
-const authority: Read = ({ folder }) =>
-  createAuthority(createTokenStore(createMemoryStore()), folder, () => new Date());
+const authority: Read = ({ folder }) => createAuthority(createTokenStore(createMemoryStore()), folder);
 const named =
   (section: (path: string) => string): Read =>
   async ({ path }) =>

@@ -3,8 +3,9 @@ import { chmodSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:f
 import { join } from 'node:path';
 import { base64url, SignJWT } from 'jose';
 import { describe, expect, it } from 'vitest';
+import { createAuthority } from '#store/authority.js';
 import type { StoreError } from '#store/store-error.js';
-import { createAuthority, createTokenStore } from '#store/token-store.js';
+import { createTokenStore } from '#store/token-store.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from './temporary-folder.js';
 
@@ -18,7 +19,7 @@ async function authority() {
   const dataDir = temporaryFolder();
   const kv = createMemoryStore();
   const clock = { at: new Date('2026-01-01T00:00:00Z') };
-  const open = () => createAuthority(createTokenStore(kv), dataDir, () => clock.at);
+  const open = () => createAuthority(createTokenStore(kv), dataDir, { now: () => clock.at });
   return { dataDir, kv, clock, open, authority: await open() };
 }
 

@@ -1,0 +1,286 @@
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, randomUUID } from 'node:crypto';
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { calculateJwkThumbprint, errors, exportJWK, type JWTHeaderParameters, jwtVerify, SignJWT } from 'jose';
+import { Subscription } from 'rxjs';
+import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
+import { reasonOf } from '#files/system-failure.js';
+import { writeDurably } from './durable-file.js';
+import type { SharedTokens } from './shared-tokens.js';
+import { StoreError } from './store-error.js';
+import type { Role, TokenRecord, TokenStore } from './store-types.js';
+import { createTurns } from './write-queue.js';
+
+const ALGORITHM = 'EdDSA';
+const ISSUER = 'weir';
+const AUDIENCE = 'weir-api';
+const FIRST_TOKEN = 'admin-file-';
+
+/** The identity of an API client: the id, subject and role of its token. */
+type TokenIdentity = { readonly id: string; readonly subject: string; readonly role: Role };
+
+/** Why a token is rejected. `unknown`: the signature is valid, but the store has no record of the token. */
+type TokenRefusal = 'missing' | 'malformed' | 'wrong_algorithm' | 'bad_signature' | 'expired' | 'revoked' | 'unknown';
+
+type TokenVerdict =
+  | { readonly kind: 'accepted'; readonly identity: TokenIdentity }
+  | { readonly kind: 'refused'; readonly reason: TokenRefusal };
+
+type TokenRequest = {
+  readonly subject: string;
+  readonly role: Role;
+  /** The lifetime of the token in milliseconds. Null: the token never expires. */
+  readonly expiresInMs: number | null;
+};
+
+/**
+ * Issues and verifies bearer tokens (D36). All token records are in memory, so `verify` does not read the
+ * disk.
+ */
+export type Authority = {
+  issue(request: TokenRequest): Promise<{ readonly token: string; readonly record: TokenRecord }>;
+  verify(token: string | undefined): Promise<TokenVerdict>;
+  list(): readonly TokenRecord[];
+  /**
+   * Revokes a token. When the promise resolves, the token is already rejected. Returns false if there is no
+   * token with this id.
+   */
+  revoke(id: string): Promise<boolean>;
+  /** Ends the exchange of tokens with the cluster. */
+  close(): void;
+};
+
+type AuthorityOptions = {
+  readonly now?: () => Date;
+  /** The tokens of the cluster, and the id of this node; null on a single node. */
+  readonly cluster?: { readonly tokens: SharedTokens; readonly node: string } | null;
+};
+
+/**
+ * Creates the authority of a data folder. Reads the signing key from `token.key`, and the admin token from
+ * `admin.token`; creates missing files with mode 0600. Stores revocations in the store and in
+ * `token.revocations`. If the admin token is missing or invalid, revokes the admin tokens that earlier starts
+ * issued, and issues a new one. A revoked admin token is not replaced.
+ *
+ * In a cluster, each node signs with its own key. A record or a revocation takes effect on this node at once,
+ * also without etcd, and reaches the other nodes when etcd can be reached. Revocations only grow: a node
+ * writes back the revocations that etcd has lost.
+ */
+export async function createAuthority(
+  store: TokenStore,
+  dataDir: string,
+  { now = () => new Date(), cluster = null }: AuthorityOptions = {},
+): Promise<Authority> {
+  const privateKey = await signingKey(join(dataDir, 'token.key'));
+  const publicKey = createPublicKey(privateKey);
+  const jwk = await exportJWK(publicKey);
+  const kid = await calculateJwkThumbprint(jwk);
+  const shared = cluster?.tokens ?? null;
+  const revocations = revocationFile(join(dataDir, 'token.revocations'));
+  const revoked = new Set(await revocations.read());
+  const records = new Map((await store.list()).map((record) => [record.id, record]));
+
+  const inTurn = createTurns();
+  // Writes to etcd can take seconds. Revocations do not wait for them.
+  const sharing = createTurns();
+  const recordOf = (id: string): TokenRecord | undefined => records.get(id) ?? shared?.records.get(id);
+  const isRevoked = (id: string): boolean =>
+    revoked.has(id) || records.get(id)?.revoked_at != null || shared?.records.get(id)?.revoked_at != null;
+  /** A token without a key id comes from an older build of this node. */
+  const keyOf = ({ kid: id }: JWTHeaderParameters): KeyObject => {
+    const key = id === undefined || id === kid ? publicKey : shared?.key(id);
+    if (key === undefined) throw new errors.JWSSignatureVerificationFailed('no node has this key');
+    return key;
+  };
+  const keep = async (record: TokenRecord): Promise<void> => {
+    await store.put(record);
+    records.set(record.id, record);
+  };
+
+  const issue = async (request: TokenRequest, id: string = randomUUID()) => {
+    const at = now();
+    const expiresAt = request.expiresInMs === null ? null : new Date(at.getTime() + request.expiresInMs);
+    const claims = new SignJWT({ role: request.role })
+      .setProtectedHeader({ alg: ALGORITHM, typ: 'JWT', kid })
+      .setIssuer(ISSUER)
+      .setAudience(AUDIENCE)
+      .setSubject(request.subject)
+      .setJti(id)
+      .setIssuedAt(at);
+    if (expiresAt !== null) claims.setExpirationTime(expiresAt);
+    const record: TokenRecord = {
+      id,
+      subject: request.subject,
+      role: request.role,
+      created_at: at.toISOString(),
+      expires_at: expiresAt?.toISOString() ?? null,
+      revoked_at: null,
+    };
+    const token = await claims.sign(privateKey);
+    await keep(record);
+    push();
+    return { token, record };
+  };
+
+  const verify = async (token: string | undefined): Promise<TokenVerdict> => {
+    if (token === undefined || token === '') return refused('missing');
+    const id = await verifiedId(token, keyOf);
+    if ('reason' in id) return refused(id.reason);
+    const record = recordOf(id.id);
+    if (record === undefined) return refused('unknown');
+    if (isRevoked(record.id)) return refused('revoked');
+    if (record.expires_at !== null && Date.parse(record.expires_at) <= now().getTime()) return refused('expired');
+    return { kind: 'accepted', identity: { id: record.id, subject: record.subject, role: record.role } };
+  };
+
+  /**
+   * Revokes a token. Adds the id of the token to `revoked` before the disk writes. So the node rejects the
+   * token even if the disk fails to store the revocation.
+   */
+  const revoke = async (id: string): Promise<boolean> => {
+    const record = recordOf(id);
+    if (record === undefined) return false;
+    if (isRevoked(id)) return true;
+    revoked.add(id);
+    await inTurn(async () => {
+      await revocations.write([...revoked]);
+      if (records.has(id)) await keep({ ...record, revoked_at: now().toISOString() });
+    });
+    push();
+    return true;
+  };
+
+  const revokedAt = ({ id, revoked_at }: TokenRecord): string | null =>
+    revoked_at ?? shared?.records.get(id)?.revoked_at ?? (revoked.has(id) ? now().toISOString() : null);
+
+  /** Keeps the revocations of other nodes on this node, in case that etcd loses them. */
+  const keepRevocations = async (): Promise<void> => {
+    const found = [...(shared?.records.values() ?? [])].filter(({ revoked_at }) => revoked_at !== null);
+    const fresh = found.filter(({ id }) => !revoked.has(id));
+    if (fresh.length === 0) return;
+    for (const { id } of fresh) revoked.add(id);
+    await inTurn(() => revocations.write([...revoked])).catch(ignoreStoreError);
+  };
+
+  /** Writes to the cluster what it lacks: the key and the records of this node, and revocations. */
+  const share = async (): Promise<void> => {
+    if (shared === null || cluster === null) return;
+    if (shared.key(kid) === undefined) await shared.putKey(kid, { jwk, node: cluster.node });
+    for (const record of new Map([...shared.records, ...records]).values()) {
+      const theirs = shared.records.get(record.id);
+      const merged = { ...record, revoked_at: revokedAt(record) };
+      if (theirs === undefined || (theirs.revoked_at === null && merged.revoked_at !== null))
+        await shared.putRecord(merged);
+    }
+  };
+  /** Shares without waiting. Without etcd, the next connect shares again. */
+  const push = (): void => {
+    void sharing(share).catch(ignoreStoreError);
+  };
+
+  const adminTokenPath = join(dataDir, 'admin.token');
+  const held = await verify((await readIfThere(adminTokenPath))?.trim());
+  if (held.kind === 'refused' && held.reason !== 'revoked') {
+    for (const id of records.keys()) if (id.startsWith(FIRST_TOKEN)) await revoke(id);
+    const request: TokenRequest = { subject: 'admin', role: 'admin', expiresInMs: null };
+    const { token } = await issue(request, `${FIRST_TOKEN}${randomUUID()}`);
+    await writeDurably(adminTokenPath, `${token}\n`);
+  }
+
+  const subscription = new Subscription();
+  if (shared !== null) {
+    subscription.add(shared.changed.subscribe(() => void keepRevocations()));
+    subscription.add(shared.connected.subscribe((connected) => connected && push()));
+  }
+  return {
+    issue: (request) => issue(request),
+    verify,
+    list: () =>
+      [...new Map([...(shared?.records ?? []), ...records]).values()]
+        .map((record) => ({ ...record, revoked_at: revokedAt(record) }))
+        .sort((a, b) => Date.parse(a.created_at) - Date.parse(b.created_at)),
+    revoke,
+    close: () => subscription.unsubscribe(),
+  };
+}
+
+/**
+ * A second copy of the revocations in a file. Without this copy, the node would accept a revoked token again
+ * after the store has lost its newest records.
+ */
+function revocationFile(path: string) {
+  return {
+    async read(): Promise<readonly string[]> {
+      const text = await readIfThere(path, MOST_REVOCATION_BYTES);
+      return text === undefined ? [] : text.split('\n').filter((id) => id !== '');
+    },
+    write: (ids: readonly string[]) => writeDurably(path, ids.map((id) => `${id}\n`).join('')),
+  };
+}
+
+function ignoreStoreError(failure: unknown): void {
+  if (!(failure instanceof StoreError)) throw failure;
+}
+
+const refused = (reason: TokenRefusal): TokenVerdict => ({ kind: 'refused', reason });
+
+/**
+ * Verifies the signature of a token and returns its id. Does not check the expiry claim of the token:
+ * `verify` checks the expiry in the token record.
+ */
+async function verifiedId(
+  token: string,
+  keyOf: (header: JWTHeaderParameters) => KeyObject,
+): Promise<{ id: string } | { reason: TokenRefusal }> {
+  try {
+    const { payload } = await jwtVerify(token, (header) => keyOf(header), {
+      algorithms: [ALGORITHM],
+      typ: 'JWT',
+      issuer: ISSUER,
+      audience: AUDIENCE,
+      requiredClaims: ['jti', 'sub'],
+      currentDate: new Date(0),
+    });
+    return payload.jti === undefined ? { reason: 'malformed' } : { id: payload.jti };
+  } catch (error) {
+    if (error instanceof errors.JOSEAlgNotAllowed) return { reason: 'wrong_algorithm' };
+    if (error instanceof errors.JWSSignatureVerificationFailed) return { reason: 'bad_signature' };
+    if (error instanceof errors.JOSEError) return { reason: 'malformed' };
+    throw error;
+  }
+}
+
+async function signingKey(path: string): Promise<KeyObject> {
+  const pem = await readIfThere(path);
+  if (pem === undefined) {
+    const { privateKey } = generateKeyPairSync('ed25519');
+    await writeDurably(path, privateKey.export({ type: 'pkcs8', format: 'pem' }));
+    return privateKey;
+  }
+  const { mode } = await stat(path);
+  if ((mode & 0o077) !== 0) {
+    throw new StoreError('token_key_exposed', `read ${path}: other users can read this key; run chmod 600 ${path}`);
+  }
+  try {
+    const key = createPrivateKey(pem);
+    if (key.asymmetricKeyType === 'ed25519') return key;
+  } catch (cause) {
+    throw new StoreError('token_key_invalid', `read ${path}: the file contains no private key`, { cause });
+  }
+  throw new StoreError('token_key_invalid', `read ${path}: the file contains no Ed25519 key`);
+}
+
+/**
+ * The size limit of the revocation file in bytes. Only the node writes this file, with one line for each
+ * revoked token.
+ */
+const MOST_REVOCATION_BYTES = MOST_BYTES.policy;
+
+async function readIfThere(path: string, maxBytes: number = MOST_BYTES.secret): Promise<string | undefined> {
+  try {
+    return (await readBounded(path, maxBytes)).toString();
+  } catch (cause) {
+    if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return undefined;
+    throw new StoreError('store_unavailable', `read ${path}: ${reasonOf(cause)}`, { cause });
+  }
+}

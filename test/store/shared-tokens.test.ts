@@ -1,0 +1,111 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { type Authority, createAuthority } from '#store/authority.js';
+import { SharedTokens } from '#store/shared-tokens.js';
+import { createTokenStore } from '#store/token-store.js';
+import { FakeSharedStore } from './fake-shared-store.js';
+import { temporaryFolder } from './temporary-folder.js';
+
+const REQUEST = { subject: 'ci', role: 'readonly', expiresInMs: null } as const;
+type FakeNode = Awaited<ReturnType<FakeSharedStore['nodeOf']>>;
+type Node = { readonly node: FakeNode; readonly dataDir: string; readonly authority: Authority };
+
+async function opened(node: FakeNode, dataDir: string, id: string): Promise<Authority> {
+  const tokens = await SharedTokens.load(node);
+  return createAuthority(createTokenStore(node.kv), dataDir, { cluster: { tokens, node: id } });
+}
+
+async function nodeOf(shared: FakeSharedStore, id: string): Promise<Node> {
+  const node = await shared.nodeOf();
+  const dataDir = temporaryFolder();
+  return { node, dataDir, authority: await opened(node, dataDir, id) };
+}
+
+const settled = async (...nodes: readonly Node[]): Promise<void> => {
+  for (let round = 0; round < 5; round++) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    for (const { node } of nodes) await node.settled();
+  }
+};
+const revoked = { kind: 'refused', reason: 'revoked' };
+
+describe('the tokens of a cluster', () => {
+  it('are accepted by each node, and each node signs with a key of its own', async () => {
+    const shared = new FakeSharedStore();
+    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
+    const { token, record } = await a.authority.issue(REQUEST);
+    await settled(a, b);
+    expect(await b.authority.verify(token)).toEqual({
+      kind: 'accepted',
+      identity: { id: record.id, subject: 'ci', role: 'readonly' },
+    });
+    const admin = readFileSync(join(a.dataDir, 'admin.token'), 'utf8').trim();
+    expect(await b.authority.verify(admin)).toMatchObject({ kind: 'accepted' });
+    expect(shared.keys('token-key/')).toHaveLength(2);
+    const ids = (authority: Authority) =>
+      authority
+        .list()
+        .map(({ id }) => id)
+        .sort();
+    expect(ids(a.authority)).toEqual(ids(b.authority));
+    expect(ids(a.authority)).toHaveLength(3);
+  });
+
+  it('are refused if no node of the cluster has the key, or the key id is that of another key', async () => {
+    const [a, b] = [await nodeOf(new FakeSharedStore(), 'a'), await nodeOf(new FakeSharedStore(), 'b')];
+    const { token } = await a.authority.issue(REQUEST);
+    await settled(a, b);
+    expect(await b.authority.verify(token)).toEqual({ kind: 'refused', reason: 'bad_signature' });
+    const [, claims, signature] = token.split('.');
+    const ours = (await b.authority.issue(REQUEST)).token.split('.')[0];
+    expect(await b.authority.verify(`${ours}.${claims}.${signature}`)).toEqual({
+      kind: 'refused',
+      reason: 'bad_signature',
+    });
+  });
+
+  it('are refused by each node after one node has revoked them, also if the cluster was away then', async () => {
+    const shared = new FakeSharedStore();
+    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
+    const { token, record } = await a.authority.issue(REQUEST);
+    await settled(a, b);
+    b.node.disconnect();
+    expect(await b.authority.revoke(record.id)).toBe(true);
+    expect(await b.authority.verify(token)).toEqual(revoked);
+    await settled(a);
+    expect(await a.authority.verify(token)).toMatchObject({ kind: 'accepted' });
+    await b.node.connect();
+    await settled(a, b);
+    expect(await a.authority.verify(token)).toEqual(revoked);
+  });
+
+  it('stay revoked if the cluster loses the revocation, and the node starts again', async () => {
+    const shared = new FakeSharedStore();
+    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
+    const { token, record } = await a.authority.issue(REQUEST);
+    await settled(a, b);
+    await a.authority.revoke(record.id);
+    await settled(a, b);
+    const key = `cluster-token/${record.id}`;
+    const valid = Buffer.from(JSON.stringify({ ...record, revoked_at: null }));
+    for (const each of [a, b]) each.authority.close();
+    await a.node.put(key, valid);
+    await settled(a, b);
+    const again = await opened(b.node, b.dataDir, 'b');
+    expect(await again.verify(token)).toEqual(revoked);
+    await settled(a, b);
+    expect((shared.json(key) as { revoked_at: string | null }).revoked_at).not.toBeNull();
+  });
+
+  it('issued without etcd are valid at once on their node, and later on each node', async () => {
+    const shared = new FakeSharedStore();
+    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
+    a.node.disconnect();
+    const { token } = await a.authority.issue(REQUEST);
+    expect(await a.authority.verify(token)).toMatchObject({ kind: 'accepted' });
+    await a.node.connect();
+    await settled(a, b);
+    expect(await b.authority.verify(token)).toMatchObject({ kind: 'accepted' });
+  });
+});
