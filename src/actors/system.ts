@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { type AnyActorRef, type AnyMachineSnapshot, createActor, waitFor } from 'xstate';
 import { ask } from '#bus/ask.js';
 import { type Bus, createBus } from '#bus/bus.js';
@@ -19,6 +20,7 @@ import type { Explanation } from '#policy/explain/explain.js';
 import { createPolicyThread, type PolicyThread } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings } from '#policy-thread/policy-work.js';
 import { type ClusterRequests, clusterRequestsOver } from '#requests/cluster-requests.js';
+import { enforcedBy } from '#requests/enforced-by.js';
 import {
   ACTIVE_BUDGET_MS,
   DRAFT_BUDGET_MS,
@@ -114,6 +116,8 @@ export type System = {
     history(id: string): Promise<readonly PolicyRecord[]>;
     /** Returns the generation in force; 0 before the first activation. */
     generation(): number;
+    /** Waits until the generation in force is `wanted` or a later one. Returns false after `withinMs`. */
+    reaches(wanted: number, withinMs: number): Promise<boolean>;
   };
   /**
    * Explains the decision of a policy. `subject` is the subject of the client's API token. Requests of
@@ -170,6 +174,8 @@ export type System = {
  * may wait for the disk, and the dataplane may be opened again afterwards.
  */
 const WRITE_TIMEOUT_MS = 30_000;
+/** How often a read with a minimum generation compares the generation in force. */
+const GENERATION_POLL_MS = 10;
 const SETTING_TIMEOUT_MS = 10_000;
 const FIRST_READ_TIMEOUT_MS = 2_000;
 
@@ -328,13 +334,21 @@ export function createSystem(ports: SystemPorts): System {
       write: async (write) => {
         if (stopped) return refusal('draining', 'the node is shut down');
         const request = () => ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_TIMEOUT_MS);
-        return write.dryRun ? inTurn(dryRuns, write.author, request) : request();
+        if (write.dryRun) return inTurn(dryRuns, write.author, request);
+        const outcome = await request();
+        if (write.wait === undefined || cluster === null) return outcome;
+        return enforcedBy(outcome, write.wait, async () => (await cluster.status()).members);
       },
       read: (which) => readPolicy(store.policies, which),
       readGroup: (id, group) => readGroup({ policies: store.policies, thread: writing, surroundings }, id, group),
       list: () => store.policies.list(),
       history: (id) => store.policies.history(id),
       generation: () => generation,
+      reaches: async (wanted, withinMs) => {
+        for (const until = performance.now() + withinMs; generation < wanted; await pause(GENERATION_POLL_MS))
+          if (performance.now() >= until) return false;
+        return true;
+      },
     },
     explain: (question, subject) => explainPolicy({ ...explainPorts, surroundings, node: nodeNow }, question, subject),
     describe: (signal) => describePolicy({ policies: store.policies, createThread, surroundings }, signal),

@@ -79,6 +79,7 @@ const GUARDED: readonly ErrorCode[] = [
   'too_many_failed_logins',
   'rate_limited',
 ];
+const READ: readonly ErrorCode[] = ['invalid_header', 'generation_not_reached'];
 const WRITE: readonly ErrorCode[] = [
   'forbidden',
   'origin_refused',
@@ -93,7 +94,7 @@ const BODY: readonly ErrorCode[] = ['invalid_body', 'invalid_request', 'body_too
 
 export const errorsOf = {
   public: EVERYWHERE,
-  read: [...EVERYWHERE, ...GUARDED],
+  read: [...EVERYWHERE, ...GUARDED, ...READ],
   write: [...EVERYWHERE, ...GUARDED, ...WRITE],
   body: [...EVERYWHERE, ...GUARDED, ...WRITE, ...BODY],
 } as const;

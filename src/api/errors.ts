@@ -283,6 +283,12 @@ export const ERRORS = {
     'The store cannot read or write now; nothing was changed.',
     'Free disk space or repair the disk, and try again.',
   ),
+  generation_not_reached: entry(
+    503,
+    'Generation not reached',
+    'The node does not enforce the demanded generation within 2 s.',
+    'Look at `/ready`, and read again.',
+  ),
   store_full: entry(
     503,
     'Store full',

@@ -34,6 +34,8 @@ export type Management = {
     list(): Promise<readonly PolicyRecord[]>;
     /** Returns the generation of the program in force; 0 before the first activation. */
     generation(): number;
+    /** Waits until the generation in force is `wanted` or a later one. Resolves with false after `withinMs`. */
+    reaches(wanted: number, withinMs: number): Promise<boolean>;
   };
   /**
    * Explains a decision. `subject` is the subject of the client's token. The node answers questions of

@@ -81,7 +81,7 @@ export const policiesResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate, rehearse } = request.query;
+      const { dry_run: dryRun, activate, rehearse, wait } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'new' },
@@ -90,6 +90,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         dryRun,
         activate,
         rehearse,
+        wait,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },
@@ -130,7 +131,7 @@ export const policiesResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate, rehearse, form } = request.query;
+      const { dry_run: dryRun, activate, rehearse, wait, form } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'id', id: request.params.id },
@@ -139,6 +140,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         dryRun,
         activate,
         rehearse,
+        wait,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },
@@ -178,6 +180,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         form: 'envelope',
         dryRun: request.query.dry_run,
         rehearse: request.query.rehearse,
+        wait: request.query.wait,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },
@@ -219,6 +222,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         form: 'envelope',
         dryRun: request.query.dry_run,
         rehearse: request.query.rehearse,
+        wait: request.query.wait,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },
@@ -263,7 +267,7 @@ export const policiesResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate, rehearse, form } = request.query;
+      const { dry_run: dryRun, activate, rehearse, wait, form } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'name', name: request.params.name },
@@ -272,6 +276,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         dryRun,
         activate,
         rehearse,
+        wait,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },

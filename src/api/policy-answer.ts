@@ -25,6 +25,7 @@ export function policyWrite(
     readonly dryRun: boolean | undefined;
     readonly activate?: boolean | undefined;
     readonly rehearse?: boolean | undefined;
+    readonly wait?: PolicyWrite['wait'] | undefined;
   },
 ): PolicyWrite {
   return {
@@ -37,6 +38,7 @@ export function policyWrite(
     activate: write.activate ?? true,
     dryRun: write.dryRun ?? false,
     ...(write.rehearse === undefined ? {} : { rehearse: write.rehearse }),
+    ...(write.wait === undefined ? {} : { wait: write.wait }),
     author: authorOf(request),
   };
 }

@@ -51,7 +51,7 @@ export const policyResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate, rehearse } = request.query;
+      const { dry_run: dryRun, activate, rehearse, wait } = request.query;
       const write = policyWrite(request, {
         operation: 'put',
         target: { by: 'active' },
@@ -60,6 +60,7 @@ export const policyResource: Resource = (api, { policies }) => {
         dryRun,
         activate,
         rehearse,
+        wait,
       });
       return answerPolicy(await policies.write(write), 'singleton', reply);
     },

@@ -92,6 +92,12 @@ export const activationQuery = dryRunQuery.extend({
     .describe(
       '`false` commits the write without the votes of the other nodes of the cluster. On a single node it has no effect.',
     ),
+  wait: z
+    .enum(['quorum', 'all'], { error: 'Must be quorum or all.' })
+    .optional()
+    .describe(
+      'Nodes of the cluster that must enforce the write before the response: more than half, or all. After 10 s, the nodes that are late are a warning. On a single node it has no effect.',
+    ),
 });
 
 export const policyWriteQuery = activationQuery.extend({

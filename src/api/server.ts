@@ -24,6 +24,7 @@ import { endAfter } from './last-request.js';
 import type { Management } from './management.js';
 import { createNotFound } from './method-not-allowed.js';
 import { metricsResource } from './metrics.route.js';
+import { awaitMinGeneration } from './min-generation.js';
 import { openapiResource } from './openapi.route.js';
 import { performanceModeResource } from './performance-mode.route.js';
 import { policiesResource } from './policies.route.js';
@@ -101,6 +102,7 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   await api.register(rateLimit, { global: false });
   guard(api, management, options, limits, notFound);
   keepAuditTrail(api, management);
+  awaitMinGeneration(api, management);
   await registerWebSockets(api);
   await api.register(openapiResource(options.version));
   for (const resource of RESOURCES) await api.register(async (scope) => resource(scope, management));

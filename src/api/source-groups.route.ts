@@ -80,7 +80,7 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
     },
     async (request, reply) => {
       const { id, group_id: sourceGroup } = request.params;
-      const { dry_run: dryRun, activate, rehearse } = request.query;
+      const { dry_run: dryRun, activate, rehearse, wait } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'id', id },
@@ -90,6 +90,7 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
         dryRun,
         activate,
         rehearse,
+        wait,
       });
       return answerGroup(await policies.write(wanted), wanted, reply);
     },
@@ -128,7 +129,7 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
     },
     async (request, reply) => {
       const { id, group_id: sourceGroup } = request.params;
-      const { dry_run: dryRun, activate, rehearse } = request.query;
+      const { dry_run: dryRun, activate, rehearse, wait } = request.query;
       const wanted = policyWrite(request, {
         operation: 'delete',
         target: { by: 'id', id },
@@ -137,6 +138,7 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
         dryRun,
         activate,
         rehearse,
+        wait,
       });
       return answerGroup(await policies.write(wanted), wanted, reply);
     },

@@ -35,6 +35,8 @@ export type PolicyWrite = {
   readonly dryRun: boolean;
   /** Whether the members of a cluster rehearse the write before its commit. Omitted: they do. */
   readonly rehearse?: boolean;
+  /** The members of a cluster that must enforce the write before the response. Omitted: this node. */
+  readonly wait?: 'quorum' | 'all';
   /** The subject of the API token with which the request was sent. */
   readonly author: string;
 };

@@ -147,6 +147,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       readGroup: async () => (reads.stored === null ? null : { ...reads.stored, body: Buffer.from(GROUP) }),
       list: async () => (reads.stored === null ? [] : [reads.stored.record]),
       generation: () => 7,
+      reaches: async (wanted) => wanted <= 7,
     },
     explain: async () => ({
       decision: 'deny',

@@ -1,0 +1,31 @@
+import type { FastifyRequest } from 'fastify';
+import type { Api } from './api.js';
+import { ApiError } from './errors.js';
+import type { Management } from './management.js';
+
+const HEADER = 'weir-min-generation';
+const MOST_WAIT_MS = 2_000;
+
+/**
+ * Makes each read with the header `Weir-Min-Generation: N` wait until the node enforces generation N or a
+ * later one. So a client reads its own write at another node of the cluster (D7).
+ */
+export function awaitMinGeneration(api: Api, { policies }: Pick<Management, 'policies'>): void {
+  api.addHook('preHandler', async (request) => {
+    const wanted = minGenerationOf(request);
+    if (wanted === null || request.method !== 'GET') return;
+    if (await policies.reaches(wanted, MOST_WAIT_MS)) return;
+    throw new ApiError(
+      'generation_not_reached',
+      `the node enforces generation ${policies.generation()}, and ${wanted} was demanded`,
+    );
+  });
+}
+
+function minGenerationOf({ headers }: FastifyRequest): number | null {
+  const value = headers[HEADER];
+  if (value === undefined) return null;
+  if (typeof value !== 'string' || !/^\d{1,15}$/.test(value))
+    throw new ApiError('invalid_header', 'Weir-Min-Generation must be one whole number');
+  return Number(value);
+}

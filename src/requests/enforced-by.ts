@@ -1,0 +1,32 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { PolicyOutcome } from '#bus/policy-requests.js';
+
+/** The members that a write waits for: more than half of them, or all. */
+type Wait = 'quorum' | 'all';
+type Enforcing = { readonly id: string; readonly generation: number };
+
+const POLL_MS = 50;
+const MOST_WAIT_MS = 10_000;
+
+/**
+ * Waits until members of a cluster enforce the generation of a write. The write is committed, so that late
+ * members are a warning of the outcome. `members` reads the members and the generations that they enforce.
+ */
+export async function enforcedBy(
+  outcome: PolicyOutcome,
+  wait: Wait,
+  members: () => Promise<readonly Enforcing[] | null>,
+  mostMs: number = MOST_WAIT_MS,
+): Promise<PolicyOutcome> {
+  if (outcome.kind !== 'written' && outcome.kind !== 'deleted') return outcome;
+  for (const until = performance.now() + mostMs; ; await pause(POLL_MS)) {
+    const all = (await members()) ?? [];
+    const late = all.filter(({ generation }) => generation < outcome.generation);
+    const isEnforced = all.length > 0 && (wait === 'all' ? late.length === 0 : late.length * 2 < all.length);
+    if (isEnforced) return outcome;
+    if (performance.now() < until) continue;
+    const names = all.length === 0 ? 'the members cannot be read' : late.map(({ id }) => id).join(', ');
+    const message = `The policy is committed, and these nodes do not enforce it yet: ${names}.`;
+    return { ...outcome, warnings: [...outcome.warnings, { pointer: '', code: 'nodes_behind', message }] };
+  }
+}
