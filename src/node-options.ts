@@ -9,6 +9,7 @@ import { parseHostname } from '#policy/model/hostname.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
 import { connectionLimit } from '#sockets/connection-limit.js';
+import { fileSeal } from '#store/seal.js';
 import type { KvStore } from '#store/store-types.js';
 
 export function dnsOptions(dns: NonNullable<Config['dns']>, dataplane: Config['dataplane']): DnsOptions {
@@ -57,6 +58,7 @@ function clusterOptions(
     prefix,
     self: { id, address: `${host}:${port}`, version },
     local: sealKeyFile === null ? ['setting/tls-intercept-ca'] : [],
+    seal: sealKeyFile === null ? null : fileSeal(sealKeyFile, true),
   };
 }
 

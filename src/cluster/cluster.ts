@@ -18,6 +18,7 @@ import { Bodies } from '#store/bodies.js';
 import { decodeJson, encodeJson } from '#store/json-value.js';
 import type { PolicyHead } from '#store/policy-row.js';
 import type { SharedCommits } from '#store/policy-store.js';
+import type { Seal } from '#store/seal.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore, PolicyPlan, SharedStore } from '#store/store-types.js';
 import { collect } from './collector.js';
@@ -29,7 +30,7 @@ import type { EtcdOptions } from './etcd/etcd-types.js';
 import { ClusterKeys } from './keys.js';
 import { type Member, type MemberEvent, Membership } from './membership.js';
 import { fetchBodies } from './parts.js';
-import { initialize, type Keep, recover } from './recovery.js';
+import { initialize, type Keep, type RecoveryPorts, recover } from './recovery.js';
 import { type Rehearsal, Rehearsals } from './rehearsals.js';
 import { Replica, type ReplicaEvent } from './replica.js';
 import { EtcdSharedStore } from './shared-store.js';
@@ -42,6 +43,8 @@ export type ClusterOptions = {
   readonly self: Pick<Member, 'id' | 'address' | 'version'>;
   /** Local keys that are not shared, for example the intercept CA without a sealing key. */
   readonly local: readonly string[];
+  /** Seals the tokens of integrations; null without `cluster.seal_key_file`. */
+  readonly seal: Seal | null;
 };
 
 /** When a new leader collects for the first time, and how often it collects. */
@@ -73,6 +76,7 @@ export class Cluster {
   readonly store: SharedStore;
   readonly commits: SharedCommits;
   readonly #kv: KvStore;
+  readonly #ports: RecoveryPorts;
   readonly #client: EtcdClient;
   readonly #keys: ClusterKeys;
   readonly #replica: Replica;
@@ -83,7 +87,7 @@ export class Cluster {
   readonly #self: string;
   #members: readonly Member[] | null = null;
 
-  constructor(kv: KvStore, { etcd, prefix, self, local }: ClusterOptions) {
+  constructor(kv: KvStore, { etcd, prefix, self, local, seal }: ClusterOptions) {
     const client = new EtcdClient(etcd);
     const keys = new ClusterKeys(prefix, local);
     const replica = new Replica(client, kv, keys);
@@ -91,6 +95,7 @@ export class Cluster {
     const membership = new Membership(client, keys, member, () => identityIn(kv));
     const turns = new Turns(client, keys, replica, self.id);
     this.#kv = kv;
+    this.#ports = { client, keys, kv, replica, seal };
     this.#client = client;
     this.#keys = keys;
     this.#replica = replica;
@@ -205,7 +210,7 @@ export class Cluster {
 
   /** Creates the cluster in etcd. Throws `revision_conflict` if there is a cluster below the prefix. */
   init(dryRun: boolean): Promise<void> {
-    return initialize({ client: this.#client, keys: this.#keys, kv: this.#kv, replica: this.#replica }, dryRun);
+    return initialize(this.#ports, dryRun);
   }
 
   /**
@@ -213,8 +218,7 @@ export class Cluster {
    * rises above all generations of both sides, and above `atLeast`.
    */
   recover(keep: Keep, atLeast: number, dryRun: boolean): Promise<void> {
-    const ports = { client: this.#client, keys: this.#keys, kv: this.#kv, replica: this.#replica };
-    return recover(ports, { keep, atLeast, dryRun });
+    return recover(this.#ports, { keep, atLeast, dryRun });
   }
 
   /** Waits until the replica follows etcd. Returns whether it does within the time. */

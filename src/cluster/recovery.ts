@@ -1,7 +1,9 @@
+import { sealedIntegration } from '#store/integration-store.js';
 import { decodeJson, encodeJson } from '#store/json-value.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
+import type { Seal } from '#store/seal.js';
 import { StoreError } from '#store/store-error.js';
-import type { KvOperation, KvStore } from '#store/store-types.js';
+import type { IntegrationRecord, KvOperation, KvStore } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { KeyValue, Operation } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
@@ -12,11 +14,13 @@ import { storeFailure } from './store-failure.js';
 /** The side of a contradiction whose policies stay: this node, or the store in etcd. */
 export type Keep = 'node' | 'store';
 
-type Ports = {
+export type RecoveryPorts = {
   readonly client: EtcdClient;
   readonly keys: ClusterKeys;
   readonly kv: KvStore;
   readonly replica: Replica;
+  /** Seals the tokens of integrations; null without `cluster.seal_key_file`. */
+  readonly seal: Seal | null;
 };
 type Put = Extract<KvOperation, { type: 'put' }>;
 
@@ -26,14 +30,14 @@ const WRITE = { withinMs: 10_000 };
 const NO_HEAD: PolicyHead = { generation: 0, active: null, ever_activated: false, sequence: 0, commit: '' };
 
 /** Creates a cluster below the prefix, with the policies and settings of this node. */
-export async function initialize(ports: Ports, dryRun: boolean): Promise<void> {
-  const { keys, kv, replica } = ports;
+export async function initialize(ports: RecoveryPorts, dryRun: boolean): Promise<void> {
+  const { replica } = ports;
   await translated('create the cluster', async () => {
     const { meta } = await shared(ports);
     if (meta !== null) throw new StoreError('revision_conflict', 'etcd has a cluster below this prefix already');
     if (dryRun) return;
     const line = crypto.randomUUID();
-    const local = await localContent(kv, keys);
+    const local = await localContent(ports);
     const head = local.head === null ? null : stamped(local.head, local.head.generation, 0);
     await replica.expect(line, 0);
     await publish(ports, { ...local, head, remove: [], line, recoveries: 0, before: null });
@@ -43,11 +47,11 @@ export async function initialize(ports: Ports, dryRun: boolean): Promise<void> {
 type Recovery = { readonly keep: Keep; readonly atLeast: number; readonly dryRun: boolean };
 
 /** Ends a contradiction, see `Cluster.recover`. */
-export async function recover(ports: Ports, { keep, atLeast, dryRun }: Recovery): Promise<void> {
-  const { keys, kv, replica } = ports;
+export async function recover(ports: RecoveryPorts, { keep, atLeast, dryRun }: Recovery): Promise<void> {
+  const { replica } = ports;
   await translated('recover the cluster', async () => {
     const found = await shared(ports);
-    const local = await localContent(kv, keys);
+    const local = await localContent(ports);
     const generation = Math.max(local.head?.generation ?? 0, found.head?.generation ?? 0, atLeast) + 1;
     const sequence = Math.max(local.head?.sequence ?? 0, found.head?.sequence ?? 0);
     const recoveries = Math.max(replica.recoveries, found.meta?.recoveries ?? 0) + 1;
@@ -107,7 +111,7 @@ type Publication = Content & {
 };
 
 /** Writes content to etcd. The last transaction writes the head and `meta`. */
-async function publish({ client, keys }: Ports, publication: Publication): Promise<void> {
+async function publish({ client, keys }: RecoveryPorts, publication: Publication): Promise<void> {
   const { head, rows, others, bodies, history, remove, line, recoveries, before } = publication;
   const when = [{ key: keys.meta, modRevision: before?.modRevision ?? 0n }];
   const write = async (apply: readonly Operation[]): Promise<void> => {
@@ -150,7 +154,7 @@ function above(row: PolicyRow, others: readonly PolicyRow[]): PolicyRow {
   return { ...row, revision: other.revision + 1 };
 }
 
-async function shared({ client, keys }: Ports) {
+async function shared({ client, keys }: RecoveryPorts) {
   const { entries } = await client.range(keys.shared, WRITE);
   const metaEntry = entries.find(({ key }) => key === keys.meta) ?? null;
   const byLocal = entries.map((entry) => [keys.local(entry.key), entry] as const);
@@ -169,7 +173,19 @@ async function shared({ client, keys }: Ports) {
   };
 }
 
-async function localContent(kv: KvStore, keys: ClusterKeys): Promise<Content> {
+/** Returns the entry of an integration with a sealed token, as a cluster stores it. */
+async function sealedEntry(entry: Put, seal: Seal | null): Promise<Put> {
+  const record = decodeJson<IntegrationRecord>(entry.value);
+  if (record.service_account_token === undefined) return entry;
+  if (seal === null)
+    throw new StoreError(
+      'seal_key_missing',
+      `share the integration ${record.name}: its token can be stored in etcd only with cluster.seal_key_file`,
+    );
+  return { ...entry, value: encodeJson(await sealedIntegration(record, seal)) };
+}
+
+async function localContent({ kv, keys, seal }: RecoveryPorts): Promise<Content> {
   const all = async (prefix: string): Promise<Put[]> => {
     const found: Put[] = [];
     for await (const [key, value] of kv.iterate({ gte: prefix, lt: `${prefix}\uffff` }))
@@ -177,7 +193,8 @@ async function localContent(kv: KvStore, keys: ClusterKeys): Promise<Content> {
     return found;
   };
   const head = await kv.get('head');
-  const others = [...(await all('setting/')), ...(await all('integration/'))];
+  const integrations = await Promise.all((await all('integration/')).map((entry) => sealedEntry(entry, seal)));
+  const others = [...(await all('setting/')), ...integrations];
   return {
     head: head === null ? null : decodeJson<PolicyHead>(head),
     rows: (await all('policy/')).map(({ value }) => decodeJson<PolicyRow>(value)),

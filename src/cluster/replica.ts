@@ -373,8 +373,10 @@ export class Replica {
       throw new Contradiction('wiped', `etcd has lost the cluster ${this.#line}`);
     }
     if (this.#line === null) {
-      if ((head?.sequence ?? head?.generation ?? 0) === 0) return;
-      throw new Contradiction('own_policies', 'this node has policies of its own, and was in no cluster');
+      const hasPolicies = (head?.sequence ?? head?.generation ?? 0) > 0;
+      if (!hasPolicies && !(await this.#hasLocal('integration/'))) return;
+      const own = hasPolicies ? 'policies' : 'integrations';
+      throw new Contradiction('own_policies', `this node has ${own} of its own, and was in no cluster`);
     }
     if (meta.line !== this.#line)
       throw new Contradiction('other_cluster', `etcd has the cluster ${meta.line}, and this node is of ${this.#line}`);
@@ -413,6 +415,11 @@ export class Replica {
     const id = stored[0]?.[0]?.value;
     if (id !== undefined && Buffer.from(id).toString() !== commit)
       throw new Contradiction('forked', `etcd has another commit ${sequence} than this node has applied`);
+  }
+
+  async #hasLocal(prefix: string): Promise<boolean> {
+    for await (const _ of this.#kv.iterate({ gte: prefix, lt: `${prefix}\uffff`, limit: 1 })) return true;
+    return false;
   }
 
   async #localHead(): Promise<PolicyHead | null> {

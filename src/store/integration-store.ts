@@ -10,6 +10,17 @@ import type { IntegrationRecord, IntegrationStore, KvStore, SharedStore } from '
  */
 type Secrets = 'plain' | Seal | 'refused';
 
+/** An integration as a cluster stores it. */
+type SealedIntegration = Omit<IntegrationRecord, 'service_account_token'> & { readonly sealed_token: string };
+
+const aboutOf = ({ name }: { readonly name: string }): string => `integration ${name}`;
+
+/** Seals the token of an integration for the store of a cluster. */
+export async function sealedIntegration(record: IntegrationRecord, seal: Seal): Promise<SealedIntegration> {
+  const { service_account_token: token, ...others } = record;
+  return { ...others, sealed_token: await seal.seal(Buffer.from(token), aboutOf(record)) };
+}
+
 type Options = {
   readonly secrets?: Secrets;
   /** The store `kv` if the nodes of a cluster share it; null on a single node. */
@@ -23,28 +34,28 @@ export function createIntegrationStore(kv: KvStore, options: Options = {}): Inte
 
   const get = async (name: string): Promise<IntegrationRecord | null> => {
     const bytes = await kv.get(`integration/${name}`);
-    return bytes === null ? null : opened(decodeJson<IntegrationRecord>(bytes));
+    return bytes === null ? null : opened(decodeJson<IntegrationRecord | SealedIntegration>(bytes));
   };
-  const aboutOf = (name: string): string => `integration ${name}`;
-  const sealed = async (record: IntegrationRecord): Promise<IntegrationRecord> => {
+  const stored = async (record: IntegrationRecord): Promise<IntegrationRecord | SealedIntegration> => {
     if (secrets === 'plain') return record;
     if (secrets === 'refused')
       throw new StoreError(
         'seal_key_missing',
         `write integration ${record.name}: a cluster stores tokens only sealed, and cluster.seal_key_file is not configured`,
       );
-    const token = await secrets.seal(Buffer.from(record.service_account_token), aboutOf(record.name));
-    return { ...record, service_account_token: token };
+    return sealedIntegration(record, secrets);
   };
   /** A token that cannot be unsealed is empty: the API never shows it, and the integration cannot connect. */
-  const opened = async (record: IntegrationRecord): Promise<IntegrationRecord> => {
-    if (secrets === 'plain' || secrets === 'refused') return record;
+  const opened = async (record: IntegrationRecord | SealedIntegration): Promise<IntegrationRecord> => {
+    if (!('sealed_token' in record)) return record;
+    const { sealed_token: sealed, ...others } = record;
+    if (secrets === 'plain' || secrets === 'refused') return { ...others, service_account_token: '' };
     try {
-      const token = await secrets.open(record.service_account_token, aboutOf(record.name));
-      return { ...record, service_account_token: token.toString() };
+      const token = await secrets.open(sealed, aboutOf(record));
+      return { ...others, service_account_token: token.toString() };
     } catch (failure) {
       if (!(failure instanceof StoreError)) throw failure;
-      return { ...record, service_account_token: '' };
+      return { ...others, service_account_token: '' };
     }
   };
   const requireRevision = (name: string, stored: IntegrationRecord | null, expected: number | undefined) => {
@@ -79,7 +90,7 @@ export function createIntegrationStore(kv: KvStore, options: Options = {}): Inte
           updated_at: at,
           updated_by: author,
         };
-        await writes.put(`integration/${record.name}`, encodeJson(await sealed(record)), { sync: true });
+        await writes.put(`integration/${record.name}`, encodeJson(await stored(record)), { sync: true });
         return record;
       }),
     remove: (name, expected) =>

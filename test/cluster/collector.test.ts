@@ -41,6 +41,7 @@ async function nodeOf(id: string): Promise<Node> {
     prefix: '/weir',
     self: { id, address: '127.0.0.1:1', version: '1.0.0' },
     local: [],
+    seal: null,
   });
   const policies = await loadPolicyStore(kv, noCopy, () => {}, cluster.commits);
   stops.push(() => cluster.store.close());

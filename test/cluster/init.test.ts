@@ -1,0 +1,84 @@
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { Cluster } from '#cluster/cluster.js';
+import { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import { under } from '#cluster/etcd/etcd-types.js';
+import { createIntegrationStore } from '#store/integration-store.js';
+import { type Seal, sealWith } from '#store/seal.js';
+import type { KvStore } from '#store/store-types.js';
+import { enterNamespace } from '#test/kernel/namespace.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
+import { EtcdCluster } from './etcd-cluster.js';
+
+const SECRET = 'a-secret-token';
+const INTEGRATION = {
+  name: 'prod',
+  kind: 'kubernetes',
+  api_server_url: 'https://192.0.2.1:6443',
+  ca_cert_pem: 'pem',
+  service_account_token: SECRET,
+} as const;
+const SEAL = sealWith(async () => Buffer.alloc(32, 7));
+
+let etcd: EtcdCluster;
+let leave: () => void;
+const stops: (() => Promise<void> | void)[] = [];
+
+beforeAll(async () => {
+  etcd = await EtcdCluster.start('init', 1);
+  leave = enterNamespace(etcd.namespace);
+}, 60_000);
+afterEach(async () => {
+  for (const stop of stops.splice(0).reverse()) await stop();
+});
+afterAll(async () => {
+  leave?.();
+  await etcd?.remove();
+});
+
+function clusterOver(kv: KvStore, prefix: string, seal: Seal | null): Cluster {
+  const self = { id: 'n1', address: '127.0.0.1:1', version: '1.0.0' };
+  const cluster = new Cluster(kv, { etcd: etcd.options, prefix, self, local: [], seal });
+  stops.push(() => cluster.store.close());
+  return cluster;
+}
+
+test('a node with an integration creates no cluster without a sealing key', async () => {
+  const kv = createMemoryStore();
+  await createIntegrationStore(kv).put(INTEGRATION, 'ops');
+  await expect(clusterOver(kv, '/weir/a', null).init(false)).rejects.toMatchObject({ code: 'seal_key_missing' });
+});
+
+test('a node with an integration shares its token sealed, and nodes with the key can read it', async () => {
+  const kv = createMemoryStore();
+  await createIntegrationStore(kv).put(INTEGRATION, 'ops');
+  const cluster = clusterOver(kv, '/weir/b', SEAL);
+  await cluster.init(true);
+  const client = new EtcdClient(etcd.options);
+  stops.push(() => client.close());
+  expect((await client.range(under('/weir/b/'))).entries).toEqual([]);
+  await cluster.init(false);
+  const { entries } = await client.range(under('/weir/b/'));
+  expect(entries.map(({ key }) => key)).toEqual(['/weir/b/shared/integration/prod', '/weir/b/shared/meta']);
+  expect(entries.map(({ value }) => Buffer.from(value).toString()).join()).not.toContain(SECRET);
+
+  const other = createMemoryStore();
+  const following = clusterOver(other, '/weir/b', SEAL)
+    .follow()
+    .subscribe({ error: () => {} });
+  stops.push(() => following.unsubscribe());
+  await expect
+    .poll(() => createIntegrationStore(other, { secrets: SEAL }).get('prod'))
+    .toMatchObject({ service_account_token: SECRET });
+  await expect(cluster.init(false)).rejects.toMatchObject({ code: 'revision_conflict' });
+});
+
+test('a node with an integration of its own does not follow a cluster', async () => {
+  await clusterOver(createMemoryStore(), '/weir/c', null).init(false);
+  const kv = createMemoryStore();
+  await createIntegrationStore(kv).put(INTEGRATION, 'ops');
+  const failure = new Promise<Error>((resolve) => {
+    clusterOver(kv, '/weir/c', null).follow().subscribe({ error: resolve });
+  });
+  expect(await failure).toMatchObject({ name: 'Contradiction', code: 'own_policies' });
+  expect(await createIntegrationStore(kv).get('prod')).toMatchObject({ service_account_token: SECRET });
+});
