@@ -3,6 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { cpus, release, totalmem } from 'node:os';
 import { isKept, type Row, tableOf } from './bench.js';
 import { classifierBench } from './classifier.js';
+import { clusterBench } from './cluster.js';
 import { grantsBench } from './dns/grants.js';
 import { dnsRaceBench } from './dns/race.js';
 import { dnsBench } from './dns.js';
@@ -42,6 +43,7 @@ const benches = [
   policyWriteBench,
   startUpBench,
   httpBench,
+  clusterBench,
 ];
 
 const wanted = process.argv.slice(2);

@@ -34,7 +34,7 @@ export type Management = {
     list(): Promise<readonly PolicyRecord[]>;
     /** Returns the generation of the program in force; 0 before the first activation. */
     generation(): number;
-    /** Waits until the generation in force is `wanted` or a later one. Resolves with false after `withinMs`. */
+    /** Waits for the generation `wanted` or a later one. Resolves with false after `withinMs`. */
     reaches(wanted: number, withinMs: number): Promise<boolean>;
   };
   /**

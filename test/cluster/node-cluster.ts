@@ -18,7 +18,7 @@ type Check = { readonly name: string; readonly ok: boolean; readonly state: stri
 
 /**
  * A node of Weir in the namespace of the clients of an etcd cluster. It has no dataplane. The tests run in
- * the same namespace, see `enterNamespace`.
+ * the same namespace, see `enterNamespace`. With `cluster: null`, the node is alone.
  */
 export class ClusterNode {
   readonly folder: string;
@@ -41,17 +41,17 @@ export class ClusterNode {
     const file = (name: string) => join(etcd.folder, name);
     const tls = { ca: file('ca.pem'), cert: file('weir.pem'), key: file('weir.key') };
     const { cluster, ...sections } = more;
+    const isAlone = cluster === null;
+    const peer = { listen: `127.0.0.1:${9081 + index}`, advertise: `127.0.0.1:${9081 + index}`, tls };
     const config = {
       version: 1,
       node: { id, data_dir: join(this.folder, 'data') },
       log: { level: 'info', format: 'json' },
       api: { listen: `127.0.0.1:${FIRST_PORT + index}`, requests_per_second: 10_000 },
       policy: { fallback: 'deny' },
-      cluster: {
-        etcd: { endpoints: etcd.endpoints, tls },
-        peer: { listen: `127.0.0.1:${9081 + index}`, advertise: `127.0.0.1:${9081 + index}`, tls },
-        ...(cluster as object | undefined),
-      },
+      ...(isAlone
+        ? {}
+        : { cluster: { etcd: { endpoints: etcd.endpoints, tls }, peer, ...(cluster as object | undefined) } }),
       ...sections,
     };
     this.#config = join(this.folder, 'weir.yaml');
