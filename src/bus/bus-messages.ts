@@ -80,6 +80,8 @@ export type PolicyProposal = {
   readonly record: PolicyRecord | null;
   /** The hash of the list of parts of the policy; empty without a record. */
   readonly bodySha256: string;
+  /** The new lists and parts of a small policy in base64, by their store key. Nodes need not read them. */
+  readonly bodies?: Readonly<Record<string, string>>;
 };
 
 /** A message about an event that has already happened. No actor responds to it. */

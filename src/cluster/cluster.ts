@@ -14,7 +14,7 @@ import {
 } from 'rxjs';
 import type { PolicyProposal } from '#bus/bus-messages.js';
 import type { Refusal } from '#bus/policy-requests.js';
-import { Bodies } from '#store/bodies.js';
+import { Bodies, isBodyValue } from '#store/bodies.js';
 import { decodeJson, encodeJson } from '#store/json-value.js';
 import type { PolicyHead } from '#store/policy-row.js';
 import type { SharedCommits } from '#store/policy-store.js';
@@ -27,7 +27,7 @@ import { Election } from './election.js';
 import { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
 import type { EtcdOptions } from './etcd/etcd-types.js';
-import { ClusterKeys } from './keys.js';
+import { ClusterKeys, isBody } from './keys.js';
 import { type Member, type MemberEvent, Membership } from './membership.js';
 import { fetchBodies } from './parts.js';
 import { initialize, type Keep, type RecoveryPorts, recover } from './recovery.js';
@@ -197,7 +197,16 @@ export class Cluster {
   }
 
   /** Returns the text of a proposed policy. Throws `store_damaged` if etcd lacks a part. */
-  async bodyOf({ bodySha256 }: PolicyProposal): Promise<Uint8Array> {
+  async bodyOf({ bodySha256, bodies = {} }: PolicyProposal): Promise<Uint8Array> {
+    const enclosed = Object.entries(bodies).map(([key, value]) => ({
+      type: 'put' as const,
+      key,
+      value: Buffer.from(value, 'base64'),
+    }));
+    for (const { key, value } of enclosed)
+      if (!isBody(key) || !(await isBodyValue(key, value)))
+        throw new StoreError('store_damaged', `${key} has another hash`);
+    if (enclosed.length > 0) await this.#kv.batch(enclosed, { sync: false });
     const parts = await fetchBodies(this.#client, this.#keys, this.#kv, [bodySha256]);
     if (parts.length > 0) await this.#kv.batch(parts, { sync: false });
     return new Bodies(this.#kv).read(bodySha256);

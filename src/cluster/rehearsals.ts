@@ -16,16 +16,18 @@ import { decodeJson, encodeJson } from '#store/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
-import type { ClusterKeys } from './keys.js';
+import { type ClusterKeys, isBody } from './keys.js';
 import type { Membership } from './membership.js';
 import { bodyWrites } from './parts.js';
 import { storeFailure } from './store-failure.js';
-import type { Turns } from './turns.js';
+import type { Turn, Turns } from './turns.js';
 
 /** How long a member may be without a report before the write goes on without its vote. */
 const SILENCE_MS = 3_000;
 /** How often a member that stages a proposal reports. */
 const REPORT_MS = 1_000;
+/** A member that stages a proposal faster sends its vote alone. */
+const FIRST_REPORT_MS = 500;
 /** Refusals that concern the state of a member, not the policy. They do not refuse the write. */
 const FOR_NOW: readonly RefusalCode[] = [
   'dataplane_unavailable',
@@ -33,6 +35,8 @@ const FOR_NOW: readonly RefusalCode[] = [
   'store_unavailable',
   'draining',
 ];
+/** Bodies up to this size are also a part of the proposal, so that members need not read them. */
+const ENCLOSED_BYTES = 4 * 1024;
 const WRITE = { withinMs: 3_000 };
 
 /** The votes of the members on a proposal. */
@@ -44,6 +48,13 @@ export type Rehearsal = {
 };
 
 type Vote = { readonly node: string; readonly staged: boolean; readonly refusal: Refusal | null };
+
+/** Returns the bodies of a plan for its proposal, if they are small. */
+function enclosed({ operations }: PolicyPlan): Pick<PolicyProposal, 'bodies'> {
+  const bodies = operations.filter((operation) => operation.type === 'put').filter(({ key }) => isBody(key));
+  if (bodies.reduce((bytes, { value }) => bytes + value.length, 0) > ENCLOSED_BYTES) return {};
+  return { bodies: Object.fromEntries(bodies.map(({ key, value }) => [key, Buffer.from(value).toString('base64')])) };
+}
 
 /** Thrown if a member cannot hold a proposed policy. */
 export class MemberRefused extends Error {
@@ -97,10 +108,13 @@ export class Rehearsals {
    */
   async rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
     try {
-      const { turn, revision } = await this.#propose(plan, proposal);
+      const turn = this.#turns.held;
+      if (turn === null) throw new StoreError('revision_conflict', 'this node does not have the turn to write');
       const members = (await this.#membership.list()).map(({ id }) => id);
       const others = members.filter((id) => id !== this.#node);
-      const behind = others.length === 0 ? [] : await this.#votes(turn, revision, others);
+      // The watch of the votes opens while etcd writes the proposal.
+      const voting = others.length === 0 ? [] : this.#votes(turn, others);
+      const [behind] = await Promise.all([voting, this.#propose(turn, plan, proposal)]);
       return { members: Math.max(members.length, 1), behind };
     } catch (failure) {
       throw storeFailure('propose the policy to the other nodes', failure);
@@ -116,7 +130,7 @@ export class Rehearsals {
       return;
     }
     this.#voted = null;
-    timer(0, REPORT_MS)
+    timer(FIRST_REPORT_MS, REPORT_MS)
       .pipe(
         takeWhile(() => this.#voted !== id),
         mergeMap(report),
@@ -124,23 +138,20 @@ export class Rehearsals {
       )
       .subscribe();
   }
-  async #propose(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>) {
-    const turn = this.#turns.held;
-    if (turn === null) throw new StoreError('revision_conflict', 'this node does not have the turn to write');
+  async #propose(turn: Turn, plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<void> {
     const puts = await bodyWrites(this.#client, this.#keys, plan);
     const { key, createRevision, lease } = turn.entry;
-    const value = encodeJson({ node: this.#node, proposal });
-    const { succeeded, revision } = await this.#client.transact(
+    const value = encodeJson({ node: this.#node, proposal: { ...proposal, ...enclosed(plan) } });
+    const { succeeded } = await this.#client.transact(
       { when: [{ key, createRevision }], apply: [...puts, { type: 'put', key, value, lease }] },
       WRITE,
     );
     if (!succeeded) throw new StoreError('revision_conflict', 'the turn of this node has ended; nothing was changed');
     this.#turns.proposed = plan;
-    return { turn: turn.id, revision };
   }
 
   /** Waits for the votes of `others`. Returns the members without a report for `SILENCE_MS`. */
-  #votes(turn: string, revision: bigint, others: readonly string[]): Promise<readonly string[]> {
+  #votes({ id, entry }: Turn, others: readonly string[]): Promise<readonly string[]> {
     return new Promise((resolve, reject) => {
       const reports = new Map(others.map((id) => [id, performance.now()]));
       const missing = new Set(others);
@@ -148,7 +159,7 @@ export class Rehearsals {
         const silent = [...missing].filter((id) => performance.now() - (reports.get(id) ?? 0) >= SILENCE_MS);
         if (missing.size === silent.length) end(() => resolve(silent));
       };
-      const votes = this.#client.watch(this.#keys.votes(turn), revision + 1n).pipe(
+      const votes = this.#client.watch(this.#keys.votes(id), entry.modRevision + 1n).pipe(
         mergeMap(({ changes }) => changes),
         filter((change) => change.type === 'put'),
         map(({ entry }) => decodeJson<Vote>(entry.value)),
