@@ -1,9 +1,12 @@
+import { createHash } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { Cluster } from '#cluster/cluster.js';
 import { collect } from '#cluster/collector.js';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { under } from '#cluster/etcd/etcd-types.js';
 import { ClusterKeys } from '#cluster/keys.js';
+import { fetchBodies } from '#cluster/parts.js';
+import type { PolicyRow } from '#store/policy-row.js';
 import { loadPolicyStore } from '#store/policy-store.js';
 import type { PolicyStore } from '#store/store-types.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
@@ -78,6 +81,23 @@ async function write({ cluster, policies }: Node, body: string): Promise<boolean
   }
 }
 
+/** Whether etcd lacks a part of the present policy. A policy that was replaced meanwhile does not count. */
+async function lacksPart(): Promise<boolean> {
+  const rowIn = async () => {
+    const { entries } = await client.range(keys.shared, SOON);
+    return entries.find(({ key }) => keys.local(key) === 'policy/a');
+  };
+  const row = await rowIn();
+  if (row === undefined) return false;
+  const { body_sha256: sha256 } = JSON.parse(Buffer.from(row.value).toString()) as PolicyRow;
+  try {
+    await fetchBodies(client, keys, createMemoryStore(), [sha256]);
+    return false;
+  } catch {
+    return (await rowIn())?.modRevision === row.modRevision;
+  }
+}
+
 test('a collection removes bodies that no revision needs, and ends the turn of a writer', async () => {
   client = new EtcdClient(etcd.options);
   stops.push(() => client.close());
@@ -103,6 +123,12 @@ test('a collection removes bodies that no revision needs, and ends the turn of a
   expect(await write(node, '{"a":3}')).toBe(true);
 });
 
+/** Policies that are too large for one transaction: a writer writes only the parts that etcd lacks. */
+const BODIES = Array.from({ length: 3 }, (_, index) => {
+  const blocks = Array.from({ length: 12_000 }, (_, at) => createHash('sha256').update(`${index} ${at}`).digest('hex'));
+  return JSON.stringify({ text: blocks.join('') });
+});
+
 test('four writers that write old policies again never lose a part, beside a collector without a pause', async () => {
   client = new EtcdClient(etcd.options);
   stops.push(() => client.close());
@@ -112,7 +138,7 @@ test('four writers that write old policies again never lose a part, beside a col
   let commits = 0;
   const writing = nodes.map(async (node) => {
     for (let round = 0; performance.now() < end; round++) {
-      if (await write(node, JSON.stringify({ text: 'x'.repeat(round % 7) }))) commits++;
+      if (await write(node, BODIES[round % BODIES.length] ?? '')) commits++;
     }
   });
   const collecting = (async () => {
@@ -121,8 +147,13 @@ test('four writers that write old policies again never lose a part, beside a col
       await collect(client, keys, { key: '/weir/none', createRevision: 0n });
     }
   })();
-  await Promise.all([...writing, collecting]);
+  let missing = 0;
+  const reading = (async () => {
+    while (performance.now() < end) if (await lacksPart()) missing++;
+  })();
+  await Promise.all([...writing, collecting, reading]);
   expect(commits).toBeGreaterThan(10);
+  expect(missing).toBe(0);
   const fresh = await nodeOf('fresh');
   await takesPart(fresh);
   expect((await fresh.policies.get('a'))?.body.length).toBeGreaterThan(0);
