@@ -287,7 +287,7 @@ export const ERRORS = {
     503,
     'Generation not reached',
     'The node does not enforce the demanded generation within 2 s.',
-    'Look at `/ready`, and read again.',
+    'Read again; the check policy_replication of the node shows why it is behind.',
   ),
   store_full: entry(
     503,
