@@ -8,18 +8,23 @@ const MOST_WAIT_MS = 2_000;
 
 /**
  * Makes each read with the header `Weir-Min-Generation: N` wait until the node enforces generation N or a
- * later one. So a client reads its own write at another node of the cluster (D7).
+ * later one. So a client reads its own write at another node of the cluster (D7). Public routes ignore the
+ * header: otherwise a client without a token could keep many requests waiting.
  */
 export function awaitMinGeneration(api: Api, { policies }: Pick<Management, 'policies'>): void {
   api.addHook('preHandler', async (request) => {
+    if (!isRead(request)) return;
     const wanted = minGenerationOf(request);
-    if (wanted === null || request.method !== 'GET') return;
-    if (await policies.reaches(wanted, MOST_WAIT_MS)) return;
+    if (wanted === null || (await policies.reaches(wanted, MOST_WAIT_MS))) return;
     throw new ApiError(
       'generation_not_reached',
       `the node enforces generation ${policies.generation()}, and ${wanted} was demanded`,
     );
   });
+}
+
+function isRead({ method, routeOptions }: FastifyRequest): boolean {
+  return (method === 'GET' || method === 'HEAD') && routeOptions.config.access !== 'public';
 }
 
 function minGenerationOf({ headers }: FastifyRequest): number | null {
