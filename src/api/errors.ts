@@ -45,8 +45,8 @@ export const ERRORS = {
   invalid_header: entry(
     400,
     'Invalid header',
-    'A precondition header has an invalid value.',
-    'Send If-Match as a quoted entity tag or `*`, and If-None-Match as `*` on writes.',
+    'A precondition header or `Weir-Min-Generation` has an invalid value.',
+    'Send If-Match as a quoted entity tag or `*`, If-None-Match as `*` on writes, and Weir-Min-Generation as a whole number.',
   ),
   invalid_body: entry(
     400,

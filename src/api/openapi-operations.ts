@@ -13,6 +13,12 @@ const IF_NONE_MATCH = {
   enum: ['*'],
   description: 'Writes only if the resource does not exist yet; otherwise the response is 412.',
 };
+const MIN_GENERATION = {
+  type: 'integer',
+  minimum: 0,
+  description:
+    'Waits up to 2 s until the node enforces this generation or a later one; otherwise the response is 503. For reads of an own write at another node of a cluster.',
+};
 const UNLESS = { type: 'string', description: 'The response is 304 if the stored ETag is in this list.' };
 
 const header = (description: string, type = 'string') => ({ description, schema: { type } });
@@ -20,6 +26,10 @@ const HEADERS = {
   ETag: header('The entity tag of this revision. All views of the revision have the same tag.'),
   Location: header('Path of what was created.'),
   'Weir-Generation': header('The generation of the active policy.', 'integer'),
+  'Weir-Revision': header('The revision of etcd that contains the write. Only in a cluster.', 'integer'),
+  'Weir-Nodes': header(
+    'The members of the cluster that staged the policy before the commit, of all members, such as `3/3`. Only after a rehearsal.',
+  ),
   'Weir-Warnings': header('The codes of warnings, if the body has no member `warnings`.'),
   'WWW-Authenticate': header('The required credentials.'),
   'Retry-After': header('Seconds to wait.', 'integer'),
@@ -34,19 +44,22 @@ const DESCRIPTIONS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Adds the required role and the precondition headers to the OpenAPI description of a request. The role
- * follows from the access of the route, and the headers follow from the statuses of its responses.
+ * Adds the required role and the request headers to the OpenAPI description of a request. The role follows
+ * from the access of the route. The precondition headers follow from the statuses of its responses.
  */
 export function describeRequest(route: RouteOptions, { schema, url }: Transformed): Transformed {
   const access = route.config?.access ?? 'write';
   const answers = Object.keys((schema.response as object | undefined) ?? {});
-  const headers = preconditions(answers);
+  const headers = {
+    ...preconditions(answers),
+    ...(route.method === 'GET' && access === 'read' ? { 'weir-min-generation': MIN_GENERATION } : {}),
+  };
   return {
     url,
     schema: {
       ...schema,
       security: access === 'public' ? [] : [{ bearer: [] }],
-      ...(headers === undefined ? {} : { headers: { type: 'object', properties: headers } }),
+      ...(Object.keys(headers).length === 0 ? {} : { headers: { type: 'object', properties: headers } }),
       ...(access === 'public' ? {} : { 'x-weir-role': access === 'write' ? 'admin' : 'readonly' }),
     },
   };
@@ -70,9 +83,9 @@ export function describeAnswers<D extends object>(document: D): D {
   return document;
 }
 
-function preconditions(answers: readonly string[]): Readonly<Record<string, unknown>> | undefined {
+function preconditions(answers: readonly string[]): Readonly<Record<string, unknown>> {
   if (answers.includes('412')) return { 'if-match': IF_MATCH, 'if-none-match': IF_NONE_MATCH };
-  return answers.includes('304') ? { 'if-none-match': UNLESS } : undefined;
+  return answers.includes('304') ? { 'if-none-match': UNLESS } : {};
 }
 
 function headersOf(path: string, status: string, answers: readonly string[]): (keyof typeof HEADERS)[] {
@@ -82,6 +95,9 @@ function headersOf(path: string, status: string, answers: readonly string[]): (k
   const names: (keyof typeof HEADERS)[] = [];
   if (status !== '204' && (answers.includes('304') || answers.includes('412'))) names.push('ETag');
   if (status === '201' && answers.includes('409')) names.push('Location');
-  if (/^[/]api[/]v1[/]polic(y|ies)(?![/](explain|hits))/.test(path)) names.push('Weir-Generation', 'Weir-Warnings');
+  if (/^[/]api[/]v1[/]polic(y|ies)(?![/](explain|hits))/.test(path)) {
+    names.push('Weir-Generation', 'Weir-Warnings');
+    if (answers.includes('409')) names.push('Weir-Revision', 'Weir-Nodes');
+  }
   return names;
 }

@@ -10,6 +10,7 @@ type Operation = {
   tags: string[];
   summary: string;
   security: unknown[];
+  parameters?: readonly { name: string; in: string }[];
   responses: Record<string, { description: string; content?: object; headers?: object }>;
   requestBody?: unknown;
 };
@@ -163,9 +164,20 @@ describe('OpenAPI document', () => {
       'Location',
       'Weir-Generation',
       'Weir-Warnings',
+      'Weir-Revision',
+      'Weir-Nodes',
     ]);
+    expect(headers('/api/v1/policy', 'get', '200')).toEqual(['ETag', 'Weir-Generation', 'Weir-Warnings']);
     expect(headers('/api/v1/policy', 'get', '401')).toEqual(['WWW-Authenticate']);
     expect(headers('/api/v1/policy', 'get', '429')).toEqual(['Retry-After']);
+  });
+
+  test('lists the header Weir-Min-Generation for exactly the reads that need a token', () => {
+    const named = operations.filter(({ operation: { parameters = [] } }) =>
+      parameters.some(({ name, in: place }) => place === 'header' && name === 'weir-min-generation'),
+    );
+    const reads = operations.filter(({ method, operation: { security } }) => method === 'get' && security.length > 0);
+    expect(named).toEqual(reads);
   });
 
   test('has no member for a token, key or secret in the schema of a response', () => {

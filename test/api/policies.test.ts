@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { singletonView } from '#api/policy-json.js';
-import type { PolicyOutcome } from '#bus/policy-requests.js';
+import type { CommitInCluster, PolicyOutcome } from '#bus/policy-requests.js';
 import { BODY, ETAG, fakeManagement, PROOF, RECORD, STORED } from './fake-management.js';
 import { rig } from './rig.js';
 
@@ -260,6 +260,26 @@ describe('policy write', () => {
       proof: PROOF,
       policy: JSON.parse(BODY),
     });
+  });
+
+  test.each([
+    ['PUT', '/api/v1/policy', '{}', 'written'],
+    ['POST', '/api/v1/policies', ENVELOPE, 'written'],
+    ['POST', `/api/v1/policies/${RECORD.id}/activate`, undefined, 'written'],
+    ['DELETE', `/api/v1/policies/${RECORD.id}`, undefined, 'deleted'],
+  ] as const)('of %s %s in a cluster returns Weir-Revision and Weir-Nodes', async (method, path, body, kind) => {
+    const asked = async (cluster: CommitInCluster | undefined) => {
+      const outcome = { generation: 9, warnings: [], ...(cluster === undefined ? {} : { cluster }) };
+      const { ask } = await answering(
+        kind === 'deleted' ? { kind, ...outcome } : { kind, ...outcome, created: false, stored: STORED, proof: null },
+      );
+      const { statusCode, headers } = await ask(method, path, body === undefined ? {} : { body });
+      return [statusCode < 300, headers['weir-revision'], headers['weir-nodes']];
+    };
+    expect(await asked({ revision: 42, nodes: { ready: 2, members: 3 } })).toEqual([true, '42', '2/3']);
+    // Without a rehearsal, no member has voted.
+    expect(await asked({ revision: 42, nodes: null })).toEqual([true, '42', undefined]);
+    expect(await asked(undefined)).toEqual([true, undefined, undefined]);
   });
 
   test('that deletes the active policy returns 204 and the warning none_active in the header Weir-Warnings', async () => {
