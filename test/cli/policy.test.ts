@@ -346,6 +346,25 @@ describe('weir policy apply', () => {
   });
 
   it.each([
+    [['--no-rehearse'], '?rehearse=false'],
+    [['--wait', 'quorum'], '?wait=quorum'],
+    [['--no-rehearse', '--wait', 'all', '--no-activate'], '?activate=false&rehearse=false&wait=all'],
+  ])('with the flags %j sends the query %s, and does not wait until the node is ready', async (flags, query) => {
+    const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
+    const words = ['policy', 'apply', '--replace', '-f', fileWith(envelope), ...flags, '--server', url];
+    expect((await run(words, TOKEN)).code).toBe(0);
+    expect(asked.map(({ path }) => path)).toEqual([`/api/v1/policies/by-name/office${query}`]);
+  });
+
+  it('exits with 2 if --wait has another value', async () => {
+    const { url, asked } = await serverThatAnswers(ok({}));
+    const words = ['policy', 'apply', '-f', fileWith(envelope), '--wait', 'some', '--server', url];
+    const { code, err } = await run(words, TOKEN);
+    expect([code, asked]).toEqual([2, []]);
+    expect(err).toContain('Allowed choices are ready, quorum, all');
+  });
+
+  it.each([
     ['a: [', /^weir: .* is neither YAML nor JSON: /, 1],
     ['', /^weir: .* is empty\n/, 1],
     ['- a', /a policy is a map/, 1],
@@ -481,6 +500,13 @@ describe('weir policy activate', () => {
     },
   );
 
+  it('with --no-rehearse and --wait all sends both in the query', async () => {
+    const { url, asked } = await serverThatAnswers(list, ok({ ...activated, warnings: [] }, headers));
+    const words = ['policy', 'activate', 'home', '--no-rehearse', '--wait', 'all', '--server', url];
+    expect((await run(words, TOKEN)).code).toBe(0);
+    expect(asked.at(-1)?.path).toBe('/api/v1/policies/p-3/activate?rehearse=false&wait=all');
+  });
+
   it('prints "1 class" instead of "1 classes" if the proof has one equivalence class', async () => {
     const one = { ...activated, proof: { ...proof, classes: 1 } };
     const { url } = await serverThatAnswers(list, ok(one, headers));
@@ -523,6 +549,15 @@ describe('weir policy delete', () => {
       ['GET', '/api/v1/policies/by-name/office', undefined],
       ['DELETE', '/api/v1/policies/p-1', '"p-1.3"'],
     ]);
+  });
+
+  it('with --no-rehearse and --wait sends both in the query, and prints the warning about late nodes', async () => {
+    const late = { status: 204, body: undefined, headers: { 'weir-warnings': 'none_active, nodes_behind' } };
+    const { url, asked } = await serverThatAnswers(ok({ ...record, policy: config }), late);
+    const words = ['policy', 'delete', '--name', 'office', '--no-rehearse', '--wait', 'quorum', '--server', url];
+    const { code, err } = await run(words, TOKEN);
+    expect([code, err]).toEqual([0, 'warning: See docs/errors.md. [nodes_behind]\n']);
+    expect(asked.at(-1)?.path).toBe('/api/v1/policies/p-1?rehearse=false&wait=quorum');
   });
 
   it('exits with 2 if neither a name nor an id is given', async () => {

@@ -5,6 +5,7 @@ import { duration } from '../number.js';
 import { type Output, remote } from '../remote.js';
 import type { Terminal } from '../terminal.js';
 import { checkedOf, DEFAULT_WAIT, DRY_RUN, quoted, tell, type WaitOptions, waitAfter, writtenOf } from './applied.js';
+import { clusterParameters, NO_REHEARSE, waitOption, withQuery } from './cluster-flags.js';
 import { etagOf, findRecord, type Which } from './policy-records.js';
 
 type Options = Output & WaitOptions & Pick<Which, 'id'> & { readonly ifMatch?: string; readonly dryRun?: true };
@@ -17,7 +18,8 @@ export function addActivateCommand(policy: Command, terminal: Terminal): void {
     .option('--id <policy-id>', 'the policy of this id')
     .option('--dry-run', 'check, compile and prove the policy; change nothing')
     .option('--if-match <etag>', 'only if the policy has this ETag, which `weir policy get` shows')
-    .option('--wait', 'until the node is ready')
+    .option(...NO_REHEARSE)
+    .addOption(waitOption())
     .option('--timeout <duration>', `how long to wait (default: ${DEFAULT_WAIT})`, duration)
     .action(async (name: string | undefined, options: Options) => {
       const { id, ifMatch, dryRun } = options;
@@ -31,7 +33,8 @@ export function addActivateCommand(policy: Command, terminal: Terminal): void {
       // Send the ETag of the record that was read. If another client changed the policy in the meantime, the
       // node refuses the activation.
       const headers = { 'if-match': quoted(ifMatch ?? etagOf(record)) };
-      const path = `/api/v1/policies/${record.id}/activate${dryRun === true ? `?${DRY_RUN}` : ''}`;
+      const parameters = [...(dryRun === true ? [DRY_RUN] : []), ...clusterParameters(options)];
+      const path = withQuery(`/api/v1/policies/${record.id}/activate`, parameters);
       const answer = await client.exchange(path, { method: 'POST', headers });
       const applied = dryRun === true ? checkedOf(answer.body) : writtenOf(answer);
       tell(terminal, options, applied, ({ pointer, message }) => `${message}${pointer === '' ? '' : ` (${pointer})`}`);

@@ -6,6 +6,7 @@ import { duration } from '../number.js';
 import { type Output, parseReply, print } from '../remote.js';
 import { styleOf } from '../style.js';
 import type { Terminal } from '../terminal.js';
+import { type ClusterOptions, READY } from './cluster-flags.js';
 import { labelOf, type PolicyRecord, recordSchema } from './policy-records.js';
 
 const problemSchema = z.object({ pointer: z.string(), code: z.string(), message: z.string() });
@@ -28,9 +29,15 @@ export type Applied = {
   readonly proof: z.infer<typeof proofSchema>;
 };
 
-export type WaitOptions = { readonly wait?: true; readonly timeout?: number };
+export type WaitOptions = ClusterOptions & { readonly timeout?: number };
 export const DEFAULT_WAIT = '60s';
 export const DRY_RUN = 'dry_run=true';
+
+/** Returns the warnings of a response whose body has no place for them: a header contains their codes. */
+export function warningsIn(headers: Headers): Problem[] {
+  const codes = headers.get('weir-warnings')?.split(', ') ?? [];
+  return codes.map((code) => ({ pointer: '', code, message: 'See docs/errors.md.' }));
+}
 
 /**
  * Adds double quotes around an entity tag if the quotes are missing: a shell removes the quotes that the user
@@ -62,16 +69,22 @@ export function tell(
   applied: Applied,
   placed: (warning: Problem) => string,
 ): void {
-  const style = styleOf(terminal);
-  if (output === 'table')
-    for (const warning of applied.warnings)
-      terminal.err(`${style.warn('warning:')} ${placed(warning)} [${warning.code}]\n`);
+  if (output === 'table') warn(terminal, applied.warnings, placed);
   print(terminal, output, applied, () => sentence(applied));
 }
 
+export function warn(
+  terminal: Terminal,
+  warnings: readonly Problem[],
+  placed: (warning: Problem) => string = ({ message }) => message,
+): void {
+  const style = styleOf(terminal);
+  for (const warning of warnings) terminal.err(`${style.warn('warning:')} ${placed(warning)} [${warning.code}]\n`);
+}
+
 /**
- * If the user gave `--wait`, waits until the node is ready. Throws an error that lists the failed checks if
- * the node is not ready in time.
+ * If the user gave `--wait` without a value, or `--wait ready`, waits until the node is ready. Throws an
+ * error that lists the failed checks if the node is not ready in time.
  */
 export async function waitAfter(
   client: Client,
@@ -79,7 +92,7 @@ export async function waitAfter(
   { wait, timeout, output }: WaitOptions & Output,
   terminal: Terminal,
 ): Promise<void> {
-  if (wait === undefined || dry) return;
+  if (wait !== READY || dry) return;
   const readiness = await waitUntilReady(client, timeout ?? duration(DEFAULT_WAIT), terminal.interruption());
   if (!readiness.ready)
     throw new CliError(`the policy was written, but the node is not ready: ${failingChecks(readiness)}`);

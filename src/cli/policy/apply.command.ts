@@ -15,8 +15,10 @@ import {
   tell,
   type WaitOptions,
   waitAfter,
+  warningsIn,
   writtenOf,
 } from './applied.js';
+import { clusterParameters, NO_REHEARSE, waitOption, withQuery } from './cluster-flags.js';
 import { etagOf, listPolicies } from './policy-records.js';
 import { atLines, placed, readSource } from './policy-source.js';
 import { confirmReplacement } from './replacement.js';
@@ -43,7 +45,8 @@ export function addApplyCommand(policy: Command, terminal: Terminal): void {
     .option('--if-match <etag>', 'only if the replaced policy has this ETag, which `weir policy get` shows')
     .option('--replace', 'replace the active policy even if the file does not name it')
     .option('--no-activate', 'only store it')
-    .option('--wait', 'until the node is ready')
+    .option(...NO_REHEARSE)
+    .addOption(waitOption())
     .option('--timeout <duration>', `how long to wait (default: ${DEFAULT_WAIT})`, duration)
     .action(async (options: Options) => {
       const client = createClient(options, terminal);
@@ -63,20 +66,16 @@ export function addApplyCommand(policy: Command, terminal: Terminal): void {
  * Sends a policy to the node. `etag` is the ETag that the stored policy must have. If `etag` is undefined,
  * the write replaces any stored policy.
  */
-async function put(
-  client: Client,
-  write: Write,
-  etag: string | undefined,
-  { dryRun, activate }: Options,
-): Promise<Applied> {
+async function put(client: Client, write: Write, etag: string | undefined, options: Options): Promise<Applied> {
+  const { dryRun, activate } = options;
   const headers = etag === undefined ? {} : { 'if-match': quoted(etag) };
   const ask = (parameters: readonly string[]) =>
-    client.exchange([write.path, ...(parameters.length === 0 ? [] : [parameters.join('&')])].join('?'), {
+    client.exchange(withQuery(write.path, parameters), {
       method: 'PUT',
       body: write.body,
       headers: parameters.includes(DRY_RUN) && dryRun !== true ? {} : headers,
     });
-  const parameters = [...write.parameters, ...(activate ? [] : ['activate=false'])];
+  const parameters = [...write.parameters, ...(activate ? [] : ['activate=false']), ...clusterParameters(options)];
   if (dryRun === true) return checkedOf((await ask([...parameters, DRY_RUN])).body);
   const answer = await ask(parameters);
   if (write.form === 'envelope') return writtenOf(answer);
@@ -88,11 +87,11 @@ async function put(
     );
   // The response in singleton form contains only the codes of warnings. Request a dry run of the same policy,
   // whose response contains the messages.
-  const codes = answer.headers.get('weir-warnings')?.split(', ') ?? [];
-  const described = codes.length === 0 ? [] : parseReply(drySchema, (await ask([DRY_RUN])).body).warnings;
-  const warnings = codes.flatMap((code) => {
-    const meant = described.filter((warning) => warning.code === code);
-    return meant.length > 0 ? meant : [{ pointer: '', code, message: 'See docs/errors.md.' }];
+  const found = warningsIn(answer.headers);
+  const described = found.length === 0 ? [] : parseReply(drySchema, (await ask([DRY_RUN])).body).warnings;
+  const warnings = found.flatMap((warning) => {
+    const meant = described.filter(({ code }) => code === warning.code);
+    return meant.length > 0 ? meant : [warning];
   });
   return { ...written, record, warnings, proof: null };
 }

@@ -8,7 +8,9 @@ import { styleOf } from '../style.js';
 import { table } from '../table.js';
 import type { Terminal } from '../terminal.js';
 import { addActivateCommand } from './activate.command.js';
+import { DRY_RUN, warn, warningsIn } from './applied.js';
 import { addApplyCommand } from './apply.command.js';
+import { type ClusterOptions, clusterParameters, NO_REHEARSE, waitForNodesOption, withQuery } from './cluster-flags.js';
 import { addDiffCommand } from './diff.command.js';
 import { addExplainCommand } from './explain.command.js';
 import { documentOf, etagOf, labelOf, listPolicies, readStored, type Stored, type Which } from './policy-records.js';
@@ -78,7 +80,9 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
     .option('--name <policy-name>', 'the policy of this name')
     .option('--if-match <etag>', 'only if the policy has this ETag, which `weir policy get` shows')
     .option('--dry-run', 'only show what would be deleted')
-    .action(async (options: Output & Which & { ifMatch?: string; dryRun?: true }) => {
+    .option(...NO_REHEARSE)
+    .addOption(waitForNodesOption())
+    .action(async (options: Output & Which & ClusterOptions & { ifMatch?: string; dryRun?: true }) => {
       if (options.id === undefined && options.name === undefined)
         throw new CliError('which policy? Give --id or --name; `weir policy list` shows them', { exitCode: 2 });
       const client = createClient(options, terminal);
@@ -89,9 +93,13 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
       // node refuses the deletion.
       const headers = { 'if-match': options.ifMatch ?? etagOf(stored) };
       const dry = options.dryRun === true;
-      await client.request(dry ? `${path}?dry_run=true` : path, { method: 'DELETE', headers });
-      const answer = { id: stored.id, name: stored.name, was_active: stored.active, deleted: !dry };
-      print(terminal, options.output, answer, () => {
+      const parameters = [...(dry ? [DRY_RUN] : []), ...clusterParameters(options)];
+      const answer = await client.exchange(withQuery(path, parameters), { method: 'DELETE', headers });
+      // The deletion itself is printed below, so that the warning `none_active` is omitted.
+      const warnings = warningsIn(answer.headers).filter(({ code }) => code !== 'none_active');
+      const shown = { id: stored.id, name: stored.name, was_active: stored.active, deleted: !dry, warnings };
+      if (options.output === 'table') warn(terminal, warnings);
+      print(terminal, options.output, shown, () => {
         const done = `${labelOf(stored)} ${dry ? 'would be deleted' : 'deleted'}\n`;
         return stored.active ? `${done}none is active ${dry ? 'then' : 'now'}: policy.fallback decides\n` : done;
       });
