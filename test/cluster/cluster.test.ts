@@ -118,6 +118,44 @@ describe('a token that one node issued', () => {
   });
 });
 
+describe('a node that is late by a second', () => {
+  const FROZEN_MS = 1_000;
+  const write = (query: string, address: string) =>
+    nodeAt(0).request('PUT', `/api/v1/policy?rehearse=false${query}`, policyOf(address));
+  /** Freezes the last node, and calls `act` meanwhile. Resolves with the result and the duration of `act`. */
+  const beside = async <T>(act: () => Promise<T>) => {
+    nodeAt(2).signal('SIGSTOP');
+    const began = performance.now();
+    const ended = pause(FROZEN_MS).then(() => nodeAt(2).signal('SIGCONT'));
+    const result = await act();
+    const took = performance.now() - began;
+    await ended;
+    return { result, took };
+  };
+
+  test('delays a write with `?wait=all`, but not with `?wait=quorum`', async () => {
+    const quorum = await beside(() => write('&wait=quorum', '10.0.8.1'));
+    expect([quorum.result.status, quorum.took < FROZEN_MS]).toEqual([200, true]);
+    await allHave('10.0.8.1');
+    const all = await beside(() => write('&wait=all', '10.0.8.2'));
+    expect([all.result.status, all.took >= FROZEN_MS]).toEqual([200, true]);
+    expect(all.result.headers.get('weir-warnings')).toBe(quorum.result.headers.get('weir-warnings'));
+    expect((await nodeAt(2).request('GET', '/api/v1/policy')).text).toBe(all.result.text);
+  });
+
+  test('has the write in force when it responds to a read that demands its generation', async () => {
+    for (let round = 0; round < 3; round++) {
+      const { result: written } = await beside(() => write('', `10.0.9.${round}`));
+      const headers = { 'weir-min-generation': String(generationOf(written)) };
+      const read = await nodeAt(2).request('GET', '/api/v1/policy', undefined, headers);
+      expect([read.status, read.text, generationOf(read)]).toEqual([200, written.text, generationOf(written)]);
+    }
+    const later = { 'weir-min-generation': '999999' };
+    const late = await nodeAt(2).request('GET', '/api/v1/policy', undefined, later);
+    expect([late.status, late.text]).toEqual([503, expect.stringContaining('generation_not_reached')]);
+  });
+});
+
 describe('a node that is frozen while it has the turn to write', () => {
   test('delays writes of other nodes by at most 6 s', async () => {
     const [frozen, other] = [nodeAt(0), nodeAt(1)];
