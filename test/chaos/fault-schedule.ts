@@ -36,6 +36,7 @@ const PAUSE_MS = [200, 1_500] as const;
 /** No fault except a compaction is shorter than this. */
 const SHORTEST_MS = 300;
 const ALL_MEMBERS_CHANCE = 0.02;
+const COMPACTION_CHANCE = 0.1;
 
 const LONGEST_MS: Readonly<Record<Fault['kind'], number>> = {
   kill_member: 3_000,
@@ -87,15 +88,17 @@ export function faultSchedule({ seed, durationMs, members, nodes }: FaultSchedul
       for (const member of members) freeAt.set(member, at + forMs + RECOVERY_MS);
       continue;
     }
-    const kinds: (MemberFaultKind | NodeFaultKind | 'compact')[] = members.length > 0 ? ['compact'] : [];
+    // A compaction is drawn apart from the other kinds: it is possible at all times, and would be drawn most
+    // often while the members and nodes have faults.
+    if (members.length > 0 && random.chance(COMPACTION_CHANCE)) {
+      faults.push({ at, kind: 'compact', target: null, forMs: 0 });
+      continue;
+    }
+    const kinds: (MemberFaultKind | NodeFaultKind)[] = [];
     if (members.length - freeMembers.length < minority) kinds.push(...MEMBER_KINDS);
     if (freeNodes.length > 0 && nodes.length - freeNodes.length < mostNodes) kinds.push(...NODE_KINDS);
     if (kinds.length === 0) continue;
     const kind = random.pick(kinds);
-    if (kind === 'compact') {
-      faults.push({ at, kind, target: null, forMs: 0 });
-      continue;
-    }
     const isOfNode = kind === 'kill_node' || kind === 'stop_node';
     const target = random.pick(isOfNode ? freeNodes : freeMembers);
     const forMs = lengthOf(kind);
