@@ -153,6 +153,19 @@ describe('watches', () => {
     return { seen, stop: () => subscription.unsubscribe() };
   }
 
+  test('a watch that ends before its stream is open does not end the process', async () => {
+    const raised: unknown[] = [];
+    const onRaised = (failure: unknown) => raised.push(failure);
+    process.on('uncaughtExceptionMonitor', onRaised);
+    for (let round = 0; round < 10; round++) watching('/weir/w/', 1n).stop();
+    const lease = await client.lease(1, SOON);
+    await lease.revoke(SOON);
+    await write(put('/weir/w/end', '1'));
+    await pause(500);
+    process.off('uncaughtExceptionMonitor', onRaised);
+    expect(raised).toEqual([]);
+  });
+
   test('a watch emits each change from its revision on, in the order of the revisions', async () => {
     const { revision } = await write(put('/weir/w/a', '1'), put('/weir/w/b', '1'));
     const { seen, stop } = watching('/weir/w/', revision);

@@ -104,7 +104,7 @@ export class ClusterNode {
     headers: Readonly<Record<string, string>> = {},
   ): Promise<Reply> {
     const token = readFileSync(join(this.folder, 'data', 'admin.token'), 'utf8').trim();
-    const response = await fetch(this.url + path, {
+    const response = await this.#fetch(path, {
       method,
       headers: {
         authorization: `Bearer ${token}`,
@@ -117,6 +117,19 @@ export class ClusterNode {
     const text = await response.text();
     const isJson = /json/.test(response.headers.get('content-type') ?? '');
     return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : null };
+  }
+
+  /** Like `fetch`. The error contains the end of the node's log if the process of the node has ended. */
+  async #fetch(path: string, init: RequestInit): Promise<Response> {
+    try {
+      return await fetch(this.url + path, init);
+    } catch (failure) {
+      await pause(100);
+      const { exitCode, signalCode } = this.#process ?? { exitCode: null, signalCode: null };
+      if (exitCode === null && (signalCode === null || signalCode === 'SIGKILL')) throw failure;
+      const log = readFileSync(this.logFile, 'utf8').slice(-4_000);
+      throw new Error(`${this.id} ended with ${exitCode ?? signalCode}: ${log}`, { cause: failure });
+    }
   }
 
   async check(name: string): Promise<Check> {

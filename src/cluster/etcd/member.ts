@@ -102,7 +102,10 @@ export class Member {
     method: Method<Request, Response>,
     metadata: Metadata,
   ): ClientDuplexStream<Request, Response> {
-    return this.#streams.makeBidiStreamRequest(method.path, method.encode, method.decode, metadata);
+    const stream = this.#streams.makeBidiStreamRequest(method.path, method.encode, method.decode, metadata);
+    // A canceled stream emits an error. Without a listener, the error would end the process if the caller
+    // cancels the stream before it listens itself.
+    return stream.on('error', () => {});
   }
 
   /** Ends the pending requests that were sent before a time. The outcome of pending writes is unknown. */
