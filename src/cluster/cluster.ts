@@ -105,7 +105,7 @@ export class Cluster {
     this.#rehearsals = new Rehearsals(client, keys, turns, membership, self.id);
     this.#self = self.id;
     this.store = new EtcdSharedStore(client, keys, kv, replica);
-    this.commits = new Commits(client, keys, replica, turns);
+    this.commits = new Commits(client, keys, kv, replica, turns);
   }
 
   get id(): string {

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Observable } from 'rxjs';
 import type { SharedCommits } from '#store/policy-store.js';
 import { StoreError } from '#store/store-error.js';
-import type { KvOperation, PolicyPlan } from '#store/store-types.js';
+import type { KvOperation, KvStore, PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
 import type { Operation } from './etcd/etcd-types.js';
@@ -25,10 +25,13 @@ export class Commits implements SharedCommits {
   readonly #keys: ClusterKeys;
   readonly #replica: Replica;
   readonly #turns: Turns;
+  readonly #kv: KvStore;
 
-  constructor(client: EtcdClient, keys: ClusterKeys, replica: Replica, turns: Turns) {
+  /** `kv` is the local store, which contains the replica. */
+  constructor(client: EtcdClient, keys: ClusterKeys, kv: KvStore, replica: Replica, turns: Turns) {
     this.#client = client;
     this.#keys = keys;
+    this.#kv = kv;
     this.#replica = replica;
     this.#turns = turns;
   }
@@ -50,6 +53,9 @@ export class Commits implements SharedCommits {
       this.#turns.proposed === plan
         ? []
         : await translated('write the policy to etcd', () => bodyWrites(this.#client, this.#keys, plan));
+    // The replica then finds the bodies in the local store, and does not read them from etcd.
+    const ofBodies = plan.operations.filter(({ key }) => isBody(key));
+    if (ofBodies.length > 0) await this.#kv.batch(ofBodies, { sync: false });
     const revision = await this.#move(plan, turn, bodies);
     try {
       await this.#replica.until(revision, APPLY_MS);
@@ -81,7 +87,7 @@ export class Commits implements SharedCommits {
       ...writes,
       { type: 'put', key: this.#keys.commit(sequence), value: Buffer.from(commit) },
       { type: 'delete', key: turn.entry.key },
-      { type: 'delete_range', range: this.#keys.votes(turn.id) },
+      { type: 'delete_range', range: this.#keys.votes(turn) },
     ];
     try {
       const { succeeded, revision } = await this.#client.transact({ when, apply }, COMMIT);

@@ -10,6 +10,9 @@ const ON_DEMAND = ['part/', 'parts/', 'history/'] as const;
 
 const SEQUENCE_DIGITS = 12;
 
+/** The id of a turn, and the node that has the turn. */
+export type TurnKey = { readonly id: string; readonly node: string };
+
 /**
  * The keys of a cluster in etcd. A replicated local key is below `PREFIX/shared/`, beside the short-lived
  * keys `turn/…` and `leader`. One watch of this prefix emits all of them in one order.
@@ -18,7 +21,7 @@ const SEQUENCE_DIGITS = 12;
  *     PREFIX/shared/{turn/ID, leader}      on the lease of a node
  *     PREFIX/{part/HASH, parts/HASH, history/ID/REVISION}
  *     PREFIX/commit/SEQUENCE               the id of each commit
- *     PREFIX/{member/NODE, vote/TURN/NODE} on the lease of a node
+ *     PREFIX/{member/NODE, vote/WRITER/TURN/NODE} on the lease of a node
  */
 export class ClusterKeys {
   readonly shared: KeyRange;
@@ -58,11 +61,16 @@ export class ClusterKeys {
   member(node: string): string {
     return this.#of(`member/${node}`);
   }
-  vote(turn: string, node: string): string {
-    return this.#of(`vote/${turn}/${node}`);
+  /** The vote of `node` on the proposal of the node `writer`. */
+  vote({ id, node: writer }: TurnKey, node: string): string {
+    return `${this.votes({ id, node: writer }).from}${node}`;
   }
-  votes(turn: string): KeyRange {
-    return under(this.#of(`vote/${turn}/`));
+  votes({ id, node }: TurnKey): KeyRange {
+    return under(`${this.votesFor(node).from}${id}/`);
+  }
+  /** All votes on the proposals of a node. */
+  votesFor(writer: string): KeyRange {
+    return under(this.#of(`vote/${writer}/`));
   }
   get history(): KeyRange {
     return under(this.#of('history/'));

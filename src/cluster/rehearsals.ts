@@ -1,11 +1,12 @@
 import {
+  defer,
   distinctUntilChanged,
-  filter,
   map,
   merge,
   mergeMap,
   type Observable,
   pairwise,
+  share,
   startWith,
   takeWhile,
   timer,
@@ -16,6 +17,7 @@ import { decodeJson, encodeJson } from '#store/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
+import type { KeyChange } from './etcd/etcd-types.js';
 import { type ClusterKeys, isBody } from './keys.js';
 import type { Membership } from './membership.js';
 import { bodyWrites } from './parts.js';
@@ -37,6 +39,11 @@ const FOR_NOW: readonly RefusalCode[] = [
 ];
 /** Bodies up to this size are also a part of the proposal, so that members need not read them. */
 const ENCLOSED_BYTES = 4 * 1024;
+/**
+ * How long the watch of the votes stays open after a rehearsal. etcd starts a watch that begins at an old
+ * revision up to 100 ms later, and each write of another key makes the revision of a turn old.
+ */
+const KEEP_WATCH_MS = 10_000;
 const WRITE = { withinMs: 3_000 };
 
 /** The votes of the members on a proposal. */
@@ -80,6 +87,8 @@ export class Rehearsals {
   readonly #node: string;
   /** The id of the proposal for which this node has voted. */
   #voted: string | null = null;
+  /** The changes of the votes for this node, see `KEEP_WATCH_MS`. */
+  readonly #votesHere: Observable<KeyChange>;
 
   constructor(client: EtcdClient, keys: ClusterKeys, turns: Turns, membership: Membership, node: string) {
     this.#client = client;
@@ -87,6 +96,10 @@ export class Rehearsals {
     this.#turns = turns;
     this.#membership = membership;
     this.#node = node;
+    this.#votesHere = defer(() => client.watch(keys.votesFor(node), (turns.held?.entry.modRevision ?? 0n) + 1n)).pipe(
+      mergeMap(({ changes }) => changes),
+      share({ resetOnRefCountZero: () => timer(KEEP_WATCH_MS) }),
+    );
   }
 
   /** Emits the proposals of other nodes, and their ends. */
@@ -110,11 +123,13 @@ export class Rehearsals {
     try {
       const turn = this.#turns.held;
       if (turn === null) throw new StoreError('revision_conflict', 'this node does not have the turn to write');
-      const members = (await this.#membership.list()).map(({ id }) => id);
-      const others = members.filter((id) => id !== this.#node);
-      // The watch of the votes opens while etcd writes the proposal.
-      const voting = others.length === 0 ? [] : this.#votes(turn, others);
-      const [behind] = await Promise.all([voting, this.#propose(turn, plan, proposal)]);
+      // The watch of the votes opens while etcd lists the members and writes the proposal.
+      const listing = this.#membership.list().then((members) => members.map(({ id }) => id));
+      const [members, behind] = await Promise.all([
+        listing,
+        this.#votes(turn, listing),
+        this.#propose(turn, plan, proposal),
+      ]);
       return { members: Math.max(members.length, 1), behind };
     } catch (failure) {
       throw storeFailure('propose the policy to the other nodes', failure);
@@ -150,33 +165,43 @@ export class Rehearsals {
     this.#turns.proposed = plan;
   }
 
-  /** Waits for the votes of `others`. Returns the members without a report for `SILENCE_MS`. */
-  #votes({ id, entry }: Turn, others: readonly string[]): Promise<readonly string[]> {
+  /** Waits for the votes of the other members. Returns the members without a report for `SILENCE_MS`. */
+  #votes(turn: Turn, listing: Promise<readonly string[]>): Promise<readonly string[]> {
     return new Promise((resolve, reject) => {
-      const reports = new Map(others.map((id) => [id, performance.now()]));
-      const missing = new Set(others);
+      const began = performance.now();
+      const reports = new Map<string, number>();
+      const staged = new Set<string>();
+      let others: readonly string[] | null = null;
       const judge = (): void => {
-        const silent = [...missing].filter((id) => performance.now() - (reports.get(id) ?? 0) >= SILENCE_MS);
-        if (missing.size === silent.length) end(() => resolve(silent));
+        const missing = others?.filter((id) => !staged.has(id));
+        const silent = missing?.filter((id) => performance.now() - (reports.get(id) ?? began) >= SILENCE_MS);
+        if (silent !== undefined && silent.length === missing?.length) end(() => resolve(silent));
       };
-      const votes = this.#client.watch(this.#keys.votes(id), entry.modRevision + 1n).pipe(
-        mergeMap(({ changes }) => changes),
-        filter((change) => change.type === 'put'),
-        map(({ entry }) => decodeJson<Vote>(entry.value)),
+      const { from: prefix } = this.#keys.votes(turn);
+      const votes = this.#votesHere.pipe(
+        mergeMap((change) =>
+          change.type === 'put' && change.entry.key.startsWith(prefix) ? [decodeJson<Vote>(change.entry.value)] : [],
+        ),
       );
       const watching = merge(votes, timer(SILENCE_MS, 200)).subscribe({
         next: (vote) => {
           if (typeof vote === 'number') return judge();
-          const { node, staged, refusal } = vote;
+          const { node, refusal } = vote;
           if (refusal !== null && !FOR_NOW.includes(refusal.code))
             return end(() => reject(new MemberRefused(node, refusal)));
-          if (refusal !== null) reports.set(node, Number.NEGATIVE_INFINITY);
-          else reports.set(node, performance.now());
-          if (staged) missing.delete(node);
+          reports.set(node, refusal === null ? performance.now() : Number.NEGATIVE_INFINITY);
+          if (vote.staged) staged.add(node);
           judge();
         },
         error: (failure: Error) => end(() => reject(failure)),
       });
+      listing.then(
+        (ids) => {
+          others = ids.filter((id) => id !== this.#node);
+          judge();
+        },
+        (failure: Error) => end(() => reject(failure)),
+      );
       const end = (settle: () => void): void => {
         queueMicrotask(() => watching.unsubscribe());
         settle();
@@ -190,7 +215,7 @@ export class Rehearsals {
     const standing = this.#turns.find(turn);
     if (lease === null || standing === null) return false;
     const { key, createRevision } = standing.entry;
-    const put = { type: 'put' as const, key: this.#keys.vote(turn, this.#node), value: encodeJson(vote) };
+    const put = { type: 'put' as const, key: this.#keys.vote(standing, this.#node), value: encodeJson(vote) };
     try {
       const { succeeded } = await this.#client.transact(
         { when: [{ key, createRevision }], apply: [{ ...put, lease: lease.id }] },

@@ -4,7 +4,7 @@ import { decodeJson, encodeJson } from '#store/json-value.js';
 import type { PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
-import type { KeyValue } from './etcd/etcd-types.js';
+import type { KeyRange, KeyValue } from './etcd/etcd-types.js';
 import type { Lease } from './etcd/lease.js';
 import type { ClusterKeys } from './keys.js';
 import type { Replica } from './replica.js';
@@ -85,7 +85,7 @@ export class Turns {
   release(): void {
     const held = this.#held;
     this.#held = null;
-    if (held !== null) void this.#remove(held.entry.key);
+    if (held !== null) void this.#remove(held.entry.key, this.#keys.votes(held));
   }
 
   #put(key: string, lease: Lease): Promise<{ readonly revision: bigint }> {
@@ -121,9 +121,11 @@ export class Turns {
     }
   }
 
-  async #remove(key: string): Promise<void> {
+  /** Removes a turn, and the votes on its proposal. */
+  async #remove(key: string, votes?: KeyRange): Promise<void> {
+    const ranges = votes === undefined ? [] : [{ type: 'delete_range' as const, range: votes }];
     try {
-      await this.#client.transact({ when: [], apply: [{ type: 'delete', key }] }, WITHIN);
+      await this.#client.transact({ when: [], apply: [{ type: 'delete', key }, ...ranges] }, WITHIN);
     } catch (failure) {
       // The next turn of this node removes the key, or its lease ends.
       if (!(failure instanceof EtcdError)) throw failure;
