@@ -6,7 +6,7 @@ import { Random } from '#test/seed.js';
 import { type Fault, faultSchedule } from './fault-schedule.js';
 import { checkHistory, type Operation } from './history-checker.js';
 import { Injector } from './injector.js';
-import { acknowledgedLost, type Observation, unequal, wentBack } from './invariants.js';
+import { acknowledgedLost, type Observation, refusedApplied, unequal, wentBack } from './invariants.js';
 import { policyOf, StoredValues, valueIn } from './stored-values.js';
 
 const MEMBERS = ['m1', 'm2', 'm3'];
@@ -27,8 +27,11 @@ export type ChaosReport = {
   readonly violations: readonly string[];
 };
 
-/** Runs writers and readers against three nodes on three members of etcd, under the faults of a seed. */
-export async function runChaos(seed: number, durationMs: number): Promise<ChaosReport> {
+/**
+ * Runs writers and readers against three nodes on three members of etcd, under the faults of a seed. After an
+ * abort of `signal`, ends all processes and throws the reason.
+ */
+export async function runChaos(seed: number, durationMs: number, signal?: AbortSignal): Promise<ChaosReport> {
   const etcd = await EtcdCluster.start('chaos');
   const leave = enterNamespace(etcd.namespace);
   let nodes: readonly ClusterNode[] = [];
@@ -37,13 +40,18 @@ export async function runChaos(seed: number, durationMs: number): Promise<ChaosR
     nodes = await startNodes(etcd, NODES.length);
     const run = new Run(nodes, stored);
     const faults = faultSchedule({ seed, durationMs, members: MEMBERS, nodes: NODES });
-    return await run.perform(seed, faults, new Injector(etcd, nodes));
+    const aborted = signal === undefined ? [] : [abortOf(signal)];
+    return await Promise.race([run.perform(seed, faults, new Injector(etcd, nodes)), ...aborted]);
   } finally {
     stored.close();
     await Promise.all(nodes.map((node) => node.end()));
     leave();
     await etcd.remove();
   }
+}
+
+function abortOf(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
 }
 
 class Run {
@@ -75,12 +83,15 @@ class Run {
     this.#isOver = true;
     await Promise.all(working);
     await pause(Math.max(HEALING_MS - WRITING_MS, healed - performance.now()));
-    const violations = [...(await this.#differences())];
+    const violations = [...(await this.#differences()), ...this.#nodes.flatMap(({ crashes }) => crashes)];
 
     const verdict = checkHistory(this.#operations, initial);
     if (!verdict.linearizable) violations.push(`not linearizable: ${verdict.detail}`);
-    for (const { value } of acknowledgedLost(this.#operations, await this.#stored.history()))
+    const history = await this.#stored.history();
+    for (const { value } of acknowledgedLost(this.#operations, history))
       violations.push(`the acknowledged write ${value} is lost`);
+    for (const { value } of refusedApplied(this.#operations, history))
+      violations.push(`the refused write ${value} was applied`);
     for (const { node, counter, from, to } of wentBack(this.#observations))
       violations.push(`${node} went back: ${counter} ${from} to ${to}`);
     const writes = this.#operations.filter(({ kind }) => kind === 'write');

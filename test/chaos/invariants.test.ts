@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Operation } from './history-checker.js';
-import { acknowledgedLost, unequal, wentBack } from './invariants.js';
+import { acknowledgedLost, refusedApplied, unequal, wentBack } from './invariants.js';
 
 function write(value: string, outcome: Operation['outcome'] = 'ok'): Operation {
   const end = outcome === 'unknown' ? Number.POSITIVE_INFINITY : 1;
@@ -20,6 +20,13 @@ describe('acknowledgedLost', () => {
   test('ignores reads, failed writes and writes with an unknown outcome', () => {
     const read: Operation = { ...write('v9'), kind: 'read' };
     expect(acknowledgedLost([read, write('v1', 'failed'), write('v2', 'unknown')], [])).toEqual([]);
+  });
+});
+
+describe('refusedApplied', () => {
+  test('returns only the refused writes that are in the final history', () => {
+    const writes = [write('v1', 'failed'), write('v2', 'failed'), write('v3'), write('v4', 'unknown')];
+    expect(refusedApplied(writes, ['v2', 'v3', 'v4'])).toEqual([write('v2', 'failed')]);
   });
 });
 

@@ -25,6 +25,12 @@ export function acknowledgedLost(writes: readonly Operation[], finalHistory: Ite
   return writes.filter(({ kind, outcome, value }) => kind === 'write' && outcome === 'ok' && !kept.has(value));
 }
 
+/** Returns the writes that were refused, although their values are in the final history of the store. */
+export function refusedApplied(writes: readonly Operation[], finalHistory: Iterable<string>): Operation[] {
+  const kept = new Set(finalHistory);
+  return writes.filter(({ kind, outcome, value }) => kind === 'write' && outcome === 'failed' && kept.has(value));
+}
+
 /**
  * Returns each fall of a generation or a sequence between two consecutive observations of a node. The
  * observations of a node must be in the order in which they were made.

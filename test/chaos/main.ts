@@ -13,9 +13,11 @@ if (![seeds, first, seconds].every((number) => Number.isInteger(number) && Numbe
   console.error('chaos: --seeds, --first and --seconds must be whole numbers above 0');
   process.exit(2);
 }
+const interruption = new AbortController();
+process.once('SIGINT', () => interruption.abort(new Error('interrupted')));
 let violations = 0;
 for (let seed = Number(first); seed < Number(first) + Number(seeds); seed++) {
-  const report = await runChaos(seed, Number(seconds) * 1_000);
+  const report = await runChaos(seed, Number(seconds) * 1_000, interruption.signal);
   const { ok, failed, unknown } = report.writes;
   console.log(
     `seed ${seed}: ${report.faults.length} faults, writes ${ok} ok, ${failed} refused, ${unknown} unknown, ` +

@@ -195,9 +195,9 @@ export class EtcdCluster {
   async signal(name: string, signal: NodeJS.Signals): Promise<void> {
     const { process: child } = this.#member(name);
     if (child === null || child.exitCode !== null || child.signalCode !== null) return;
-    const ended = once(child, 'exit');
+    const ended = signal === 'SIGKILL' ? once(child, 'exit') : null;
     child.kill(signal);
-    if (signal === 'SIGKILL') await ended;
+    await ended;
   }
 
   /** Drops all packets between clients and a member, until `mend`. */

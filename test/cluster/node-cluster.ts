@@ -23,6 +23,8 @@ type Check = { readonly name: string; readonly ok: boolean; readonly state: stri
 export class ClusterNode {
   readonly folder: string;
   readonly url: string;
+  /** Exits of the node without SIGKILL and with another code than 0, each with the end of the log. */
+  readonly crashes: string[] = [];
   readonly #config: string;
   readonly #namespace: string;
   #process: ChildProcess | null = null;
@@ -79,6 +81,10 @@ export class ClusterNode {
       ],
       { stdio: ['ignore', 'pipe', 'pipe'] },
     );
+    this.#process.once('close', (code, signal) => {
+      if (code === 0 || signal === 'SIGKILL') return;
+      this.crashes.push(`${this.id} ended with ${code ?? signal}: ${readFileSync(this.logFile, 'utf8').slice(-4_000)}`);
+    });
     for (const stream of [this.#process.stdout, this.#process.stderr])
       stream?.on('data', (chunk: Buffer) => appendFileSync(this.logFile, chunk));
   }
@@ -119,16 +125,15 @@ export class ClusterNode {
     return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : null };
   }
 
-  /** Like `fetch`. The error contains the end of the node's log if the process of the node has ended. */
+  /** Like `fetch`. Throws a crash of the node instead of the failed connection. */
   async #fetch(path: string, init: RequestInit): Promise<Response> {
     try {
       return await fetch(this.url + path, init);
     } catch (failure) {
-      await pause(100);
-      const { exitCode, signalCode } = this.#process ?? { exitCode: null, signalCode: null };
-      if (exitCode === null && (signalCode === null || signalCode === 'SIGKILL')) throw failure;
-      const log = readFileSync(this.logFile, 'utf8').slice(-4_000);
-      throw new Error(`${this.id} ended with ${exitCode ?? signalCode}: ${log}`, { cause: failure });
+      // The connection ends before this process learns that the node has exited.
+      await pause(50);
+      const [crash] = this.crashes;
+      throw crash === undefined ? failure : new Error(crash, { cause: failure });
     }
   }
 
