@@ -39,9 +39,11 @@ export async function runChaos(seed: number, durationMs: number, signal?: AbortS
   try {
     nodes = await startNodes(etcd, NODES.length);
     const run = new Run(nodes, stored);
+    const injector = new Injector(etcd, nodes);
+    signal?.addEventListener('abort', () => injector.cancel());
     const faults = faultSchedule({ seed, durationMs, members: MEMBERS, nodes: NODES });
     const aborted = signal === undefined ? [] : [abortOf(signal)];
-    return await Promise.race([run.perform(seed, faults, new Injector(etcd, nodes)), ...aborted]);
+    return await Promise.race([run.perform(seed, faults, injector), ...aborted]);
   } finally {
     stored.close();
     await Promise.all(nodes.map((node) => node.end()));
@@ -51,7 +53,11 @@ export async function runChaos(seed: number, durationMs: number, signal?: AbortS
 }
 
 function abortOf(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
+  return new Promise((_, reject) => {
+    const abort = () => reject(signal.reason as Error);
+    if (signal.aborted) abort();
+    else signal.addEventListener('abort', abort);
+  });
 }
 
 class Run {

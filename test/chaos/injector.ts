@@ -11,6 +11,9 @@ const STOP_MS = 80;
 export class Injector {
   readonly #etcd: EtcdCluster;
   readonly #nodes: ReadonlyMap<string, ClusterNode>;
+  /** The last fault of each member and node. */
+  readonly #last = new Map<string, Promise<void>>();
+  #isCanceled = false;
 
   constructor(etcd: EtcdCluster, nodes: readonly ClusterNode[]) {
     this.#etcd = etcd;
@@ -23,9 +26,28 @@ export class Injector {
     await Promise.all(
       faults.map(async (fault) => {
         await pause(Math.max(0, fault.at - (performance.now() - began)));
-        await this.#apply(fault);
+        await this.#afterOthers(fault);
       }),
     );
+  }
+
+  /** Starts no member and no node any more. */
+  cancel(): void {
+    this.#isCanceled = true;
+  }
+
+  /**
+   * Applies a fault after the earlier faults of its target. A busy machine delays faults, and a node that two
+   * faults kill would be started twice.
+   */
+  #afterOthers(fault: Fault): Promise<void> {
+    const all = fault.kind === 'kill_all_members' ? this.#etcd.members.map(({ name }) => name) : [];
+    const targets = fault.target === null ? all : [fault.target];
+    const applied = Promise.all(targets.flatMap((target) => this.#last.get(target) ?? [])).then(() =>
+      this.#apply(fault),
+    );
+    for (const target of targets) this.#last.set(target, applied);
+    return applied;
   }
 
   async #apply({ kind, target, forMs }: Fault): Promise<void> {
@@ -34,7 +56,7 @@ export class Injector {
       case 'kill_member':
         await etcd.signal(target, 'SIGKILL');
         await pause(forMs);
-        return etcd.startMember(target);
+        return this.#isCanceled ? undefined : etcd.startMember(target);
       case 'stop_member':
         await etcd.signal(target, 'SIGSTOP');
         await pause(forMs);
@@ -52,14 +74,14 @@ export class Injector {
       case 'kill_all_members':
         for (const { name } of etcd.members) await etcd.signal(name, 'SIGKILL');
         await pause(forMs);
-        for (const { name } of etcd.members) etcd.startMember(name);
+        if (!this.#isCanceled) for (const { name } of etcd.members) etcd.startMember(name);
         return;
       case 'compact':
         return etcd.compact();
       case 'kill_node':
         await this.#node(target).end();
         await pause(forMs);
-        return this.#node(target).start();
+        return this.#isCanceled ? undefined : this.#node(target).start();
       case 'stop_node':
         this.#node(target).signal('SIGSTOP');
         await pause(forMs);

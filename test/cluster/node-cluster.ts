@@ -184,11 +184,16 @@ export async function startNodes(
   more: Readonly<Record<string, unknown>> = {},
 ): Promise<readonly ClusterNode[]> {
   const nodes = Array.from({ length: size }, (_, index) => new ClusterNode(`n${index + 1}`, index, etcd, more));
-  for (const node of nodes) node.start();
-  await Promise.all(nodes.map((node) => node.serves()));
-  const [first] = nodes;
-  const reply = await first?.request('POST', '/api/v1/cluster/init');
-  if (reply?.status !== 200) throw new Error(`init: ${reply?.status} ${reply?.text}`);
-  await Promise.all(nodes.map((node) => node.takesPart()));
+  try {
+    for (const node of nodes) node.start();
+    await Promise.all(nodes.map((node) => node.serves()));
+    const [first] = nodes;
+    const reply = await first?.request('POST', '/api/v1/cluster/init');
+    if (reply?.status !== 200) throw new Error(`init: ${reply?.status} ${reply?.text}`);
+    await Promise.all(nodes.map((node) => node.takesPart()));
+  } catch (failure) {
+    await Promise.all(nodes.map((node) => node.end()));
+    throw failure;
+  }
   return nodes;
 }
