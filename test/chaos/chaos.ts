@@ -1,55 +1,104 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { EtcdCluster } from '#test/cluster/etcd-cluster.js';
-import { type ClusterNode, type Reply, startNodes } from '#test/cluster/node-cluster.js';
+import { type ClusterNode, startNodes } from '#test/cluster/node-cluster.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { Random } from '#test/seed.js';
 import { type Fault, faultSchedule } from './fault-schedule.js';
 import { checkHistory, type Operation } from './history-checker.js';
 import { Injector } from './injector.js';
-import { acknowledgedLost, type Observation, refusedApplied, unequal, wentBack } from './invariants.js';
-import { policyOf, StoredValues, valueIn } from './stored-values.js';
+import { acknowledgedLost, refusedApplied, unequal, wentBack } from './invariants.js';
+import { type Bound, type CommittedCode, checkProbes, positionAt } from './probe-checker.js';
+import { ProbeFlows, type ProbeTick } from './probe-flows.js';
+import { ProbedPlaces } from './probed-places.js';
+import { type FailedWrite, unexplained } from './refusals.js';
+import { codeOf, StoredValues } from './stored-values.js';
+import { Workload } from './workload.js';
+import { type WriteStep, WriteSteps } from './write-steps.js';
 
 const MEMBERS = ['m1', 'm2', 'm3'];
 const NODES = ['n1', 'n2', 'n3'];
-const PATH = '/api/v1/policy';
 /** The time after the last fault within which all nodes must be equal. */
 const HEALING_MS = 5_000;
+/**
+ * The longest time for which a node that was frozen in a write delays the writes of others after the last
+ * fault.
+ */
+const WAITING_MS = 6_000;
 /** How long the writers write after the last fault. */
 const WRITING_MS = 3_000;
-const OBSERVE_MS = 100;
+/** A killed process runs for at most this time after its kill. */
+const KILLED_MS = 100;
+
+/** How often a fault began at a step, and how the writes of these writers ended. */
+export type StepCount = {
+  readonly kind: Fault['kind'];
+  readonly step: WriteStep;
+  readonly planned: number;
+  readonly hit: number;
+  /** Writes that are committed. */
+  readonly committed: number;
+  /** Writes that the writer enforced, although it was killed. */
+  readonly flipped: number;
+};
 
 /** The result of a run. `violations` is empty if the cluster kept all its promises. */
 export type ChaosReport = {
   readonly seed: number;
   readonly faults: readonly Fault[];
+  readonly steps: readonly StepCount[];
   readonly writes: Readonly<Record<Operation['outcome'], number>>;
+  /** The number of writes without success, by the code of the response. */
+  readonly failures: ReadonlyMap<string, number>;
+  /** The writes without success that no fault explains. */
+  readonly unexplained: readonly FailedWrite[];
   readonly reads: number;
+  readonly probes: number;
   readonly violations: readonly string[];
 };
 
 /**
- * Runs writers and readers against three nodes on three members of etcd, under the faults of a seed. After an
- * abort of `signal`, ends all processes and throws the reason.
+ * Runs writers and readers against three nodes on three members of etcd, under the faults of a seed. Probe
+ * flows pass through all nodes. After an abort of `signal`, ends all processes and throws the reason.
  */
 export async function runChaos(seed: number, durationMs: number, signal?: AbortSignal): Promise<ChaosReport> {
   const etcd = await EtcdCluster.start('chaos');
   const leave = enterNamespace(etcd.namespace);
-  let nodes: readonly ClusterNode[] = [];
-  const stored = new StoredValues(etcd.options);
+  const ending: (() => unknown)[] = [];
   try {
-    nodes = await startNodes(etcd, NODES.length);
-    const run = new Run(nodes, stored);
-    const injector = new Injector(etcd, nodes);
+    const probed = await ProbedPlaces.create(etcd, NODES);
+    ending.unshift(() => probed.remove());
+    const nodes = await startNodes(etcd, NODES.length, {}, probed.places);
+    ending.unshift(() => Promise.all(nodes.map((node) => node.end())));
+    // Before its first start, a node filters nothing.
+    await Promise.all(nodes.map((node) => node.passes('dataplane_running')));
+    const stored = new StoredValues(etcd.options);
+    const client = new EtcdClient(etcd.options);
+    const steps = new WriteSteps(client);
+    const flows = await ProbeFlows.start(probed.probes);
+    ending.unshift(
+      () => stored.close(),
+      () => steps.close(),
+      () => client.close(),
+      () => flows.close(),
+    );
+    const injector = new Injector(etcd, nodes, client, steps);
     signal?.addEventListener('abort', () => injector.cancel());
     const faults = faultSchedule({ seed, durationMs, members: MEMBERS, nodes: NODES });
+    const run = new Run({ nodes, stored, steps, injector, flows });
     const aborted = signal === undefined ? [] : [abortOf(signal)];
-    return await Promise.race([run.perform(seed, faults, injector), ...aborted]);
+    return await Promise.race([run.perform(seed, faults), ...aborted]);
   } finally {
-    stored.close();
-    await Promise.all(nodes.map((node) => node.end()));
+    for (const end of ending) await end();
     leave();
     await etcd.remove();
   }
+}
+
+function countsOf(failed: readonly FailedWrite[]): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const { code } of failed) counts.set(code, (counts.get(code) ?? 0) + 1);
+  return counts;
 }
 
 function abortOf(signal: AbortSignal): Promise<never> {
@@ -60,161 +109,144 @@ function abortOf(signal: AbortSignal): Promise<never> {
   });
 }
 
-class Run {
-  readonly #nodes: readonly ClusterNode[];
-  readonly #stored: StoredValues;
-  readonly #operations: Operation[] = [];
-  readonly #observations = new Map<string, Observation[]>();
-  #isOver = false;
-  #count = 0;
+type RunParts = {
+  readonly nodes: readonly ClusterNode[];
+  readonly stored: StoredValues;
+  readonly steps: WriteSteps;
+  readonly injector: Injector;
+  readonly flows: ProbeFlows;
+};
 
-  constructor(nodes: readonly ClusterNode[], stored: StoredValues) {
-    this.#nodes = nodes;
-    this.#stored = stored;
+class Run {
+  readonly #parts: RunParts;
+  readonly #workload: Workload;
+
+  constructor(parts: RunParts) {
+    this.#parts = parts;
+    this.#workload = new Workload(parts.nodes, parts.stored);
   }
 
-  async perform(seed: number, faults: readonly Fault[], injector: Injector): Promise<ChaosReport> {
-    const initial = this.#nextValue();
-    const first = await this.#nodes[0]?.request('PUT', PATH, policyOf(initial));
-    if (first?.status !== 200) throw new Error(`the first write failed: ${first?.text}`);
-    const random = new Random(seed);
-    const working = [
-      ...this.#nodes.map((node) => this.#write(node, new Random(random.word()))),
-      ...this.#nodes.map((node) => this.#observe(node)),
-      this.#read('reader'),
-    ];
+  async perform(seed: number, faults: readonly Fault[]): Promise<ChaosReport> {
+    const { nodes, stored, injector, flows } = this.#parts;
+    const workload = this.#workload;
+    const began = performance.now();
+    const first = await workload.first();
+    workload.start(new Random(seed));
     await injector.run(faults);
-    const healed = performance.now() + HEALING_MS;
+    const mended = performance.now();
+    const since = (): number => Math.round(performance.now() - mended);
     await pause(WRITING_MS);
-    this.#isOver = true;
-    await Promise.all(working);
-    await pause(Math.max(HEALING_MS - WRITING_MS, healed - performance.now()));
-    const violations = [...(await this.#differences()), ...this.#nodes.flatMap(({ crashes }) => crashes)];
+    await workload.end();
+    const violations = since() > WAITING_MS ? [`a write was waiting until ${since()} ms after the last fault`] : [];
+    await pause(HEALING_MS - since());
+    violations.push(...(await this.#differences()));
+    for (const node of nodes) {
+      const code = await workload.writeAt(node, false);
+      if (code !== 'ok') violations.push(`${node.id} refuses a write ${since()} ms after the last fault: ${code}`);
+    }
+    const ticks = await flows.end();
+    violations.push(...nodes.flatMap(({ crashes }) => crashes));
 
-    const verdict = checkHistory(this.#operations, initial);
+    const { operations } = workload;
+    const verdict = checkHistory(operations, first.value);
     if (!verdict.linearizable) violations.push(`not linearizable: ${verdict.detail}`);
-    const history = await this.#stored.history();
-    for (const { value } of acknowledgedLost(this.#operations, history))
+    for (const damage of workload.damages) violations.push(`the active policy in etcd is damaged: ${damage}`);
+    const read = await stored.history();
+    const history = read.filter((value) => value !== null);
+    if (history.length < read.length) violations.push(`etcd lacks the text of ${read.length - history.length} commits`);
+    for (const { value } of acknowledgedLost(operations, history))
       violations.push(`the acknowledged write ${value} is lost`);
-    for (const { value } of refusedApplied(this.#operations, history))
+    for (const { value } of refusedApplied(operations, history))
       violations.push(`the refused write ${value} was applied`);
-    for (const { node, counter, from, to } of wentBack(this.#observations))
+    for (const { node, counter, from, to } of wentBack(workload.observations))
       violations.push(`${node} went back: ${counter} ${from} to ${to}`);
-    const writes = this.#operations.filter(({ kind }) => kind === 'write');
+
+    const writes = operations.filter(({ kind }) => kind === 'write');
+    const calls = new Map(writes.map(({ value, call }) => [value, call]));
+    const commits = history.map((value) => ({ code: codeOf(value), calledAt: calls.get(value) ?? began }));
+    const positionOf = (generation: number): number => generation - first.generation + 1;
+    const positions = new Map<string, readonly Bound[]>();
+    for (const { id } of nodes) {
+      const ofNode = ticks.filter(({ node }) => node === id);
+      const probed = this.#checkProbes(id, ofNode, commits, history, positionOf);
+      positions.set(id, probed.positions);
+      violations.push(...probed.violations);
+    }
     const countOf = (outcome: Operation['outcome']) => writes.filter((write) => write.outcome === outcome).length;
     return {
       seed,
       faults,
+      steps: this.#stepCounts(faults, positions, positionOf),
       writes: { ok: countOf('ok'), failed: countOf('failed'), unknown: countOf('unknown') },
-      reads: this.#operations.length - writes.length,
+      failures: countsOf(workload.failed),
+      unexplained: unexplained(workload.failed, injector.spans),
+      reads: operations.length - writes.length,
+      probes: ticks.length,
       violations,
     };
   }
 
-  /** Writes new values at a node; half of the writes demand that the policy is the one that was read. */
-  async #write(node: ClusterNode, random: Random): Promise<void> {
-    while (!this.#isOver) {
-      await pause(random.between(5, 120));
-      const isConditional = random.chance(0.5);
-      const before = isConditional ? answered(await asked(node.request('GET', PATH))) : null;
-      if (isConditional && before?.status !== 200) continue;
-      const etag = before?.headers.get('etag');
-      const value = this.#nextValue();
-      const call = performance.now();
-      const reply = await asked(node.request('PUT', PATH, policyOf(value), etag == null ? {} : { 'if-match': etag }));
-      const outcome = outcomeOf(reply);
-      this.#operations.push({
-        process: node.id,
-        kind: 'write',
-        call,
-        return: outcome === 'unknown' ? Number.POSITIVE_INFINITY : performance.now(),
-        value,
-        expected: before == null ? null : valueIn(before.text),
-        outcome,
+  #checkProbes(
+    id: string,
+    ticks: readonly ProbeTick[],
+    commits: readonly CommittedCode[],
+    history: readonly string[],
+    positionOf: (generation: number) => number,
+  ): { readonly positions: readonly Bound[]; readonly violations: readonly string[] } {
+    const { acknowledged, observations } = this.#workload;
+    const ofWrites = acknowledged
+      .filter(({ node }) => node === id)
+      .map(({ value, at }) => ({ at, position: history.indexOf(value) + 1 }));
+    const ofReads = (observations.get(id) ?? []).map(({ generation, at }) => ({
+      at,
+      position: positionOf(generation),
+    }));
+    const { thirds, positions } = checkProbes(ticks, commits, [...ofWrites, ...ofReads]);
+    const [third] = thirds;
+    if (third === undefined) return { positions, violations: [] };
+    const verdict = third.allowed ? 'allowed' : 'denied';
+    const at = Math.round(third.at - (ticks[0]?.from ?? 0));
+    const detail = `at ${at} ms it ${verdict} probe port ${third.port}, unlike the commits ${third.from} to ${third.to}`;
+    return { positions, violations: [`${id} gave ${thirds.length} probes a third verdict: ${detail}`] };
+  }
+
+  #stepCounts(
+    faults: readonly Fault[],
+    positions: ReadonlyMap<string, readonly Bound[]>,
+    positionOf: (generation: number) => number,
+  ): StepCount[] {
+    const { injector, steps } = this.#parts;
+    const planned = faults.filter((fault) => 'step' in fault);
+    const names = [...new Set(planned.map(({ kind, step }) => `${kind} ${step}`))].sort();
+    return names.flatMap((name) => {
+      const ofName = planned.filter(({ kind, step }) => `${kind} ${step}` === name);
+      const [fault] = ofName;
+      if (fault === undefined) return [];
+      const hits = injector.hits.filter(({ kind, step }) => `${kind} ${step}` === name);
+      const generations = hits.map(({ turn }) => steps.committedBy(turn));
+      const flipped = hits.filter(({ node, at }, index) => {
+        const generation = generations[index] ?? null;
+        const position = positionAt(positions.get(node) ?? [], at + KILLED_MS);
+        return generation !== null && position !== null && position >= positionOf(generation);
       });
-    }
+      return {
+        kind: fault.kind,
+        step: fault.step,
+        planned: ofName.length,
+        hit: hits.length,
+        committed: generations.filter((generation) => generation !== null).length,
+        flipped: flipped.length,
+      };
+    });
   }
 
-  async #read(process: string): Promise<void> {
-    while (!this.#isOver) {
-      await pause(20);
-      const call = performance.now();
-      try {
-        const value = await this.#stored.active();
-        this.#operations.push({
-          process,
-          kind: 'read',
-          call,
-          return: performance.now(),
-          value,
-          expected: null,
-          outcome: 'ok',
-        });
-      } catch {
-        // Without etcd there is nothing to read.
-      }
-    }
-  }
-
-  async #observe(node: ClusterNode): Promise<void> {
-    const seen: Observation[] = [];
-    this.#observations.set(node.id, seen);
-    while (!this.#isOver) {
-      await pause(OBSERVE_MS);
-      const reply = answered(await asked(node.request('GET', PATH)));
-      // After a restart, a node has no policy in force until it has compiled the stored policy.
-      const generation = Number(reply?.headers.get('weir-generation') ?? 0);
-      if (reply?.status !== 200 || generation === 0) continue;
-      const sequence = Number(/\.(\d+)"$/.exec(reply.headers.get('etag') ?? '')?.[1]);
-      seen.push({ at: performance.now(), generation, sequence });
-    }
-  }
-
-  /** Compares all nodes with each other and with etcd. */
+  /** Compares all nodes with each other. */
   async #differences(): Promise<string[]> {
     const states = new Map<string, Readonly<Record<string, unknown>>>();
-    for (const node of this.#nodes) {
-      const reply = answered(await asked(node.request('GET', PATH)));
-      const check = await node.check('policy_replication').catch(() => null);
-      states.set(node.id, {
-        status: reply?.status,
-        value: reply?.status === 200 ? valueIn(reply.text) : null,
-        etag: reply?.headers.get('etag'),
-        generation: reply?.headers.get('weir-generation'),
-        isReplicated: check?.ok ?? false,
-      });
-    }
+    for (const node of this.#parts.nodes) states.set(node.id, await this.#workload.stateOf(node));
     return unequal(states).map(
       ({ field, values }) =>
         `the nodes differ ${HEALING_MS} ms after the last fault in ${field}: ${JSON.stringify([...values])}`,
     );
   }
-
-  #nextValue(): string {
-    this.#count += 1;
-    return `10.${this.#count >> 16}.${(this.#count >> 8) & 255}.${this.#count & 255}`;
-  }
-}
-
-/**
- * Returns `refused` if the node did not accept the connection, and null if no response came, for example
- * because the node was killed.
- */
-async function asked(request: Promise<Reply>): Promise<Reply | 'refused' | null> {
-  try {
-    return await request;
-  } catch (failure) {
-    const { cause } = failure as { readonly cause?: { readonly code?: string } };
-    return cause?.code === 'ECONNREFUSED' ? 'refused' : null;
-  }
-}
-
-const answered = (reply: Reply | 'refused' | null): Reply | null => (reply === 'refused' ? null : reply);
-
-function outcomeOf(reply: Reply | 'refused' | null): Operation['outcome'] {
-  if (reply === 'refused') return 'failed';
-  if (reply === null) return 'unknown';
-  if (reply.status === 200) return 'ok';
-  const { type = '' } = (reply.body ?? {}) as { readonly type?: string };
-  return type.endsWith('outcome_unknown') ? 'unknown' : 'failed';
 }

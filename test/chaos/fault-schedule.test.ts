@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { type Fault, faultSchedule, QUIET_MS, RECOVERY_MS } from './fault-schedule.js';
+import { type Fault, faultSchedule, QUIET_MS, RECOVERY_MS, STEP_WAIT_MS } from './fault-schedule.js';
+import { WRITE_STEPS } from './write-steps.js';
 
 const MEMBERS = ['m1', 'm2', 'm3'];
 const NODES = ['n1', 'n2', 'n3'];
@@ -9,11 +10,15 @@ function scheduleOf(seed: number, more: Partial<Parameters<typeof faultSchedule>
   return faultSchedule({ seed, durationMs: 60_000, members: MEMBERS, nodes: NODES, ...more });
 }
 
+const ALL_MEMBERS: readonly Fault['kind'][] = ['kill_all_members', 'cut_all_responses_at'];
+/** Returns the latest end of a fault. */
+const endOf = (fault: Fault): number => fault.at + ('step' in fault ? STEP_WAIT_MS : 0) + fault.forMs;
+
 /** Returns the names of `targets` that have a fault at the start of `fault` or still recover from one. */
 function faultyAt({ at }: Fault, faults: readonly Fault[], targets: readonly string[], recoveryMs: number): string[] {
   return faults
-    .filter((other) => other.at <= at && at < other.at + other.forMs + recoveryMs)
-    .flatMap(({ kind, target }) => (kind === 'kill_all_members' && targets !== NODES ? targets : [target ?? '']))
+    .filter((other) => other.at <= at && at < endOf(other) + recoveryMs)
+    .flatMap(({ kind, target }) => (ALL_MEMBERS.includes(kind) && targets !== NODES ? targets : [target ?? '']))
     .filter((target) => targets.includes(target));
 }
 
@@ -28,19 +33,18 @@ describe('faultSchedule', () => {
       const faults = scheduleOf(seed, { durationMs: 20_000 });
       expect(faults.length).toBeGreaterThan(5);
       expect(faults).toEqual(faults.toSorted((left, right) => left.at - right.at));
-      for (const { at, forMs } of faults) {
-        expect(at).toBeGreaterThan(0);
-        expect(at + forMs).toBeLessThanOrEqual(20_000 - QUIET_MS);
+      for (const fault of faults) {
+        expect(fault.at).toBeGreaterThan(0);
+        expect(endOf(fault)).toBeLessThanOrEqual(20_000 - QUIET_MS);
       }
     }
   });
 
   test('gives each kind a target that fits, and a length', () => {
     for (const { kind, target, forMs } of SEEDS.flatMap((seed) => scheduleOf(seed))) {
-      const targets = /_node$/.test(kind) ? NODES : target === null ? [null] : MEMBERS;
-      expect(targets).toContain(target);
-      expect(target === null).toBe(kind === 'compact' || kind === 'kill_all_members');
-      if (kind === 'compact') expect(forMs).toBe(0);
+      const isWhole = kind === 'compact' || kind === 'collect_at' || ALL_MEMBERS.includes(kind);
+      expect(isWhole ? [null] : /_node$|_writer_at$/.test(kind) ? NODES : MEMBERS).toContain(target);
+      if (kind === 'compact' || kind === 'collect_at') expect(forMs).toBe(0);
       else expect(forMs).toBeGreaterThanOrEqual(300);
     }
   });
@@ -57,18 +61,18 @@ describe('faultSchedule', () => {
       for (const fault of faults) {
         const faulty = faultyAt(fault, faults, members, RECOVERY_MS);
         expect(new Set(faulty).size).toBe(faulty.length);
-        if (fault.kind === 'kill_all_members') expect(faulty).toEqual(members);
+        if (ALL_MEMBERS.includes(fault.kind)) expect(faulty).toEqual(members);
         else if (faulty.length < size) most = Math.max(most, faulty.length);
       }
     }
     expect(most).toBe(minority);
   });
 
-  test('starts no fault of a member while all members are killed or recover', () => {
+  test('starts no fault of a member while all members have a fault or recover', () => {
     for (const seed of SEEDS) {
       const faults = scheduleOf(seed);
-      for (const all of faults.filter(({ kind }) => kind === 'kill_all_members')) {
-        const during = faults.filter(({ at }) => at > all.at && at < all.at + all.forMs + RECOVERY_MS);
+      for (const all of faults.filter(({ kind }) => ALL_MEMBERS.includes(kind))) {
+        const during = faults.filter(({ at }) => at > all.at && at < endOf(all) + RECOVERY_MS);
         expect(during.filter(({ target }) => target !== null && MEMBERS.includes(target))).toEqual([]);
       }
     }
@@ -91,12 +95,22 @@ describe('faultSchedule', () => {
   test('has every kind of fault in 20 runs of 60 s, and seldom compactions or kills of all members', () => {
     const kinds = SEEDS.slice(0, 20).flatMap((seed) => scheduleOf(seed).map(({ kind }) => kind));
     expect([...new Set(kinds)].sort()).toEqual([
-      ...['compact', 'cut_client', 'cut_peer', 'kill_all_members', 'kill_member', 'kill_node'],
-      ...['slow_member', 'stop_member', 'stop_node'],
+      ...['collect_at', 'compact', 'cut_all_responses_at', 'cut_client', 'cut_peer', 'cut_responses'],
+      ...['kill_all_members', 'kill_member', 'kill_node', 'kill_writer_at'],
+      ...['slow_member', 'stop_member', 'stop_node', 'stop_writer_at'],
     ]);
     const shareOf = (wanted: Fault['kind']): number => kinds.filter((kind) => kind === wanted).length / kinds.length;
     expect(shareOf('kill_all_members')).toBeLessThan(0.05);
     expect(shareOf('compact')).toBeLessThan(0.25);
+  });
+
+  test('kills and stops writers at each step', () => {
+    const faults = SEEDS.slice(0, 20)
+      .flatMap((seed) => scheduleOf(seed))
+      .filter((fault) => 'step' in fault);
+    for (const kind of ['kill_writer_at', 'stop_writer_at'])
+      for (const step of WRITE_STEPS)
+        expect(faults.filter((fault) => fault.kind === kind && fault.step === step).length).toBeGreaterThan(2);
   });
 
   test('has only faults of the targets that it is given', () => {
@@ -104,7 +118,7 @@ describe('faultSchedule', () => {
       const ofMembers = scheduleOf(seed, { nodes: [] }).map(({ kind }) => kind);
       const ofNodes = scheduleOf(seed, { members: [] }).map(({ kind }) => kind);
       const ofOneMember = scheduleOf(seed, { members: ['m1'], nodes: [] }).map(({ kind }) => kind);
-      expect(ofMembers.filter((kind) => kind.endsWith('_node'))).toEqual([]);
+      expect(ofMembers.filter((kind) => /_node$|_at$/.test(kind))).toEqual([]);
       expect(ofNodes.filter((kind) => !kind.endsWith('_node'))).toEqual([]);
       expect(ofOneMember.filter((kind) => kind !== 'compact' && kind !== 'kill_all_members')).toEqual([]);
     }

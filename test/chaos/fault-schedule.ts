@@ -1,22 +1,43 @@
 import { Random } from '#test/seed.js';
+import { WRITE_STEPS, type WriteStep } from './write-steps.js';
 
 /**
  * `kill_…` ends a process, which is started again when the fault ends. `stop_…` is SIGSTOP. `cut_client` cuts
- * the links between a member and clients, and `cut_peer` those between a member and the other members.
- * `slow_member` lets a member run for a fifth of the time, as with a slow disk.
+ * the links between a member and clients, `cut_responses` only the direction to the clients, and `cut_peer`
+ * the links between a member and the other members. `slow_member` lets a member run for a fifth of the time,
+ * as with a slow disk.
  */
-type MemberFaultKind = 'kill_member' | 'stop_member' | 'cut_client' | 'cut_peer' | 'slow_member';
+type MemberFaultKind = 'kill_member' | 'stop_member' | 'cut_client' | 'cut_responses' | 'cut_peer' | 'slow_member';
 type NodeFaultKind = 'kill_node' | 'stop_node';
+/** These faults begin when the target makes the step of a policy write. */
+type WriterFaultKind = 'kill_writer_at' | 'stop_writer_at';
 type ClusterFaultKind = 'compact' | 'kill_all_members';
+/**
+ * These faults begin when any writer makes the step. `cut_all_responses_at` drops all that the members send
+ * to clients. `collect_at` collects garbage, as the leader does each hour.
+ */
+type AnyWriterFaultKind = 'cut_all_responses_at' | 'collect_at';
 
 /**
- * A fault starts `at` ms after the start of the run and ends `forMs` ms later; `forMs` of a compaction is 0.
+ * A fault starts `at` ms after the start of the run and ends `forMs` ms later; `forMs` of a compaction and of
+ * a collection is 0. A fault with a step waits for the step for at most `STEP_WAIT_MS`, and then starts.
  * `target` is the name of a member or node, or null for the whole cluster.
  */
-export type Fault = { readonly at: number; readonly forMs: number } & (
-  | { readonly kind: MemberFaultKind | NodeFaultKind; readonly target: string }
-  | { readonly kind: ClusterFaultKind; readonly target: null }
-);
+export type Fault = MemberFault | NodeFault | WriterFault | ClusterFault | AnyWriterFault;
+type Times = { readonly at: number; readonly forMs: number };
+export type MemberFault = Times & { readonly kind: MemberFaultKind; readonly target: string };
+export type NodeFault = Times & { readonly kind: NodeFaultKind; readonly target: string };
+export type WriterFault = Times & {
+  readonly kind: WriterFaultKind;
+  readonly target: string;
+  readonly step: WriteStep;
+};
+export type ClusterFault = Times & { readonly kind: ClusterFaultKind; readonly target: null };
+export type AnyWriterFault = Times & {
+  readonly kind: AnyWriterFaultKind;
+  readonly target: null;
+  readonly step: WriteStep;
+};
 
 export type FaultScheduleOptions = {
   readonly seed: number;
@@ -35,34 +56,55 @@ export const RECOVERY_MS = 1_000;
 const PAUSE_MS = [200, 1_500] as const;
 /** No fault except a compaction is shorter than this. */
 const SHORTEST_MS = 300;
-const ALL_MEMBERS_CHANCE = 0.02;
-const COMPACTION_CHANCE = 0.1;
+/** How long a fault waits for the step of a writer. Without the step, it has no effect. */
+export const STEP_WAIT_MS = 5_000;
+const ALL_MEMBERS_CHANCE = 0.12;
+/** The share of `cut_all_responses_at` among the faults of all members. */
+const CUT_SHARE = 2 / 3;
+/** The chance of a compaction, and the same for a collection. */
+const WHOLE_CHANCE = 0.05;
 
 const LONGEST_MS: Readonly<Record<Fault['kind'], number>> = {
   kill_member: 3_000,
   stop_member: 4_000,
   cut_client: 4_000,
+  cut_responses: 4_000,
   cut_peer: 4_000,
   slow_member: 4_000,
   kill_node: 3_000,
   stop_node: 8_000,
+  kill_writer_at: 3_000,
+  stop_writer_at: 8_000,
   compact: 0,
   kill_all_members: 2_000,
+  cut_all_responses_at: 2_500,
+  collect_at: 0,
 };
 const MEMBER_KINDS: readonly MemberFaultKind[] = [
   'kill_member',
   'stop_member',
   'cut_client',
+  'cut_responses',
   'cut_peer',
   'slow_member',
 ];
 const NODE_KINDS: readonly NodeFaultKind[] = ['kill_node', 'stop_node'];
+/** Faults at a step are drawn more often than other faults of nodes. */
+const WRITER_KINDS: readonly WriterFaultKind[] = [
+  'kill_writer_at',
+  'kill_writer_at',
+  'kill_writer_at',
+  'stop_writer_at',
+  'stop_writer_at',
+];
+/** The steps between which a lost response or a collection matters. */
+const STEPS_BEFORE_COMMIT: readonly WriteStep[] = ['turn_taken', 'proposed', 'voted'];
 
 /**
  * Returns the faults of a run in the order of their starts. The same options give the same faults. At any
- * time at most a minority of the members is faulty, except after `kill_all_members`. At least one node has no
- * fault, if there are several. A target has one fault at a time. Throws a RangeError if the run is too short
- * for a fault.
+ * time at most a minority of the members is faulty, except after `kill_all_members` and
+ * `cut_all_responses_at`. At least one node has no fault, if there are several. A target has one fault at a
+ * time. Throws a RangeError if the run is too short for a fault.
  */
 export function faultSchedule({ seed, durationMs, members, nodes }: FaultScheduleOptions): Fault[] {
   const random = new Random(seed);
@@ -76,34 +118,62 @@ export function faultSchedule({ seed, durationMs, members, nodes }: FaultSchedul
 
   for (let at = random.between(...PAUSE_MS); at + SHORTEST_MS <= lastEnd; at += random.between(...PAUSE_MS)) {
     const isFree = (target: string): boolean => (freeAt.get(target) ?? 0) <= at;
-    const lengthOf = (kind: Fault['kind']): number =>
-      Math.min(random.between(SHORTEST_MS, LONGEST_MS[kind]), lastEnd - at);
     const freeMembers = members.filter(isFree);
     const freeNodes = nodes.filter(isFree);
     const hasAllMembers = members.length > 0 && freeMembers.length === members.length;
+    const left = lastEnd - at;
+    const canWait = members.length > 0 && nodes.length > 0 && left >= STEP_WAIT_MS + SHORTEST_MS;
+
+    const isWaiting = (kind: Fault['kind']): boolean => kind.endsWith('_at');
+    const lengthOf = (kind: Fault['kind']): number =>
+      Math.min(random.between(SHORTEST_MS, LONGEST_MS[kind]), left - (isWaiting(kind) ? STEP_WAIT_MS : 0));
+    const freeAfter = ({ kind, forMs }: Fault, recoveryMs: number): number =>
+      at + (isWaiting(kind) ? STEP_WAIT_MS : 0) + forMs + recoveryMs;
 
     if (hasAllMembers && random.chance(ALL_MEMBERS_CHANCE)) {
-      const forMs = lengthOf('kill_all_members');
-      faults.push({ at, kind: 'kill_all_members', target: null, forMs });
-      for (const member of members) freeAt.set(member, at + forMs + RECOVERY_MS);
+      const fault: Fault =
+        canWait && random.chance(CUT_SHARE)
+          ? { at, ...stepBeforeCommit(random, 'cut_all_responses_at'), forMs: lengthOf('cut_all_responses_at') }
+          : { at, kind: 'kill_all_members', target: null, forMs: lengthOf('kill_all_members') };
+      faults.push(fault);
+      for (const member of members) freeAt.set(member, freeAfter(fault, RECOVERY_MS));
       continue;
     }
-    // A compaction is drawn apart from the other kinds: it is possible at all times, and would be drawn most
-    // often while the members and nodes have faults.
-    if (members.length > 0 && random.chance(COMPACTION_CHANCE)) {
+    // Compactions and collections are drawn apart from the other kinds: they are possible at all times, and
+    // would be drawn most often while the members and nodes have faults.
+    if (members.length > 0 && random.chance(WHOLE_CHANCE)) {
       faults.push({ at, kind: 'compact', target: null, forMs: 0 });
       continue;
     }
-    const kinds: (MemberFaultKind | NodeFaultKind)[] = [];
+    if (canWait && random.chance(WHOLE_CHANCE)) {
+      faults.push({ at, ...stepBeforeCommit(random, 'collect_at'), forMs: 0 });
+      continue;
+    }
+    const kinds: (MemberFaultKind | NodeFaultKind | WriterFaultKind)[] = [];
     if (members.length - freeMembers.length < minority) kinds.push(...MEMBER_KINDS);
-    if (freeNodes.length > 0 && nodes.length - freeNodes.length < mostNodes) kinds.push(...NODE_KINDS);
+    if (freeNodes.length > 0 && nodes.length - freeNodes.length < mostNodes)
+      kinds.push(...NODE_KINDS, ...(canWait ? WRITER_KINDS : []));
     if (kinds.length === 0) continue;
     const kind = random.pick(kinds);
-    const isOfNode = kind === 'kill_node' || kind === 'stop_node';
-    const target = random.pick(isOfNode ? freeNodes : freeMembers);
+    const isOfMember = isMemberKind(kind);
+    const target = random.pick(isOfMember ? freeMembers : freeNodes);
     const forMs = lengthOf(kind);
-    faults.push({ at, kind, target, forMs });
-    freeAt.set(target, at + forMs + (isOfNode ? 0 : RECOVERY_MS));
+    const fault: Fault =
+      kind === 'kill_writer_at' || kind === 'stop_writer_at'
+        ? { at, kind, target, step: random.pick(WRITE_STEPS), forMs }
+        : isMemberKind(kind)
+          ? { at, kind, target, forMs }
+          : { at, kind, target, forMs };
+    faults.push(fault);
+    freeAt.set(target, freeAfter(fault, isOfMember ? RECOVERY_MS : 0));
   }
   return faults;
+}
+
+function isMemberKind(kind: Fault['kind']): kind is MemberFaultKind {
+  return (MEMBER_KINDS as readonly Fault['kind'][]).includes(kind);
+}
+
+function stepBeforeCommit<Kind extends AnyWriterFaultKind>(random: Random, kind: Kind) {
+  return { kind, target: null, step: random.pick(STEPS_BEFORE_COMMIT) } as const;
 }

@@ -1,11 +1,24 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { collect } from '#cluster/collector.js';
+import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import { EtcdError } from '#cluster/etcd/etcd-error.js';
+import { ClusterKeys } from '#cluster/keys.js';
 import type { EtcdCluster } from '#test/cluster/etcd-cluster.js';
 import type { ClusterNode } from '#test/cluster/node-cluster.js';
-import type { Fault } from './fault-schedule.js';
+import { type Fault, STEP_WAIT_MS } from './fault-schedule.js';
+import type { FaultSpan } from './refusals.js';
+import type { SeenStep, WriteSteps } from './write-steps.js';
 
 /** A slow member runs for `RUN_MS` and stops for `STOP_MS`, again and again. */
 const RUN_MS = 20;
 const STOP_MS = 80;
+
+type End = () => unknown;
+
+/** A fault that began at the step of a write. */
+export type StepHit = SeenStep & { readonly kind: Fault['kind']; readonly at: number };
+
+const keys = new ClusterKeys('/weir');
 
 /** Applies the faults of a schedule to an etcd cluster and the nodes of Weir, and ends each of them. */
 export class Injector {
@@ -13,10 +26,18 @@ export class Injector {
   readonly #nodes: ReadonlyMap<string, ClusterNode>;
   /** The last fault of each member and node. */
   readonly #last = new Map<string, Promise<void>>();
+  readonly #client: EtcdClient;
+  readonly #steps: WriteSteps;
+  /** The times in ms during which each fault was in force. */
+  readonly spans: FaultSpan[] = [];
+  /** The faults that began at the step of a write, in the order of their times. */
+  readonly hits: StepHit[] = [];
   #isCanceled = false;
 
-  constructor(etcd: EtcdCluster, nodes: readonly ClusterNode[]) {
+  constructor(etcd: EtcdCluster, nodes: readonly ClusterNode[], client: EtcdClient, steps: WriteSteps) {
     this.#etcd = etcd;
+    this.#client = client;
+    this.#steps = steps;
     this.#nodes = new Map(nodes.map((node) => [node.id, node]));
   }
 
@@ -41,7 +62,8 @@ export class Injector {
    * faults kill would be started twice.
    */
   #afterOthers(fault: Fault): Promise<void> {
-    const all = fault.kind === 'kill_all_members' ? this.#etcd.members.map(({ name }) => name) : [];
+    const isOfAll = fault.kind === 'kill_all_members' || fault.kind === 'cut_all_responses_at';
+    const all = isOfAll ? this.#etcd.members.map(({ name }) => name) : [];
     const targets = fault.target === null ? all : [fault.target];
     const applied = Promise.all(targets.flatMap((target) => this.#last.get(target) ?? [])).then(() =>
       this.#apply(fault),
@@ -50,51 +72,101 @@ export class Injector {
     return applied;
   }
 
-  async #apply({ kind, target, forMs }: Fault): Promise<void> {
+  async #apply(fault: Fault): Promise<void> {
+    let end: End | null = null;
+    const begin = (): void => {
+      end = this.#begin(fault);
+    };
+    if (!('step' in fault)) begin();
+    else {
+      const seen = await this.#steps.at(fault.step, fault.target, STEP_WAIT_MS, begin);
+      if (seen !== null) this.hits.push({ ...seen, kind: fault.kind, at: performance.now() });
+    }
+    if (end === null) return;
+    const from = performance.now();
+    await pause(fault.forMs);
+    await (end as End)();
+    this.spans.push({ fault, from, to: performance.now() });
+  }
+
+  /** Begins a fault. Returns a function that ends it. */
+  #begin({ kind, target }: Fault): End {
     const etcd = this.#etcd;
     switch (kind) {
       case 'kill_member':
-        await etcd.signal(target, 'SIGKILL');
-        await pause(forMs);
-        return this.#isCanceled ? undefined : etcd.startMember(target);
+        return this.#kill([target]);
+      case 'kill_all_members':
+        return this.#kill(etcd.members.map(({ name }) => name));
       case 'stop_member':
-        await etcd.signal(target, 'SIGSTOP');
-        await pause(forMs);
-        return etcd.signal(target, 'SIGCONT');
+        void etcd.signal(target, 'SIGSTOP');
+        return () => etcd.signal(target, 'SIGCONT');
       case 'slow_member':
-        return this.#slow(target, forMs);
+        return this.#slow(target);
       case 'cut_client':
         etcd.cut(target);
-        await pause(forMs);
-        return etcd.mend(target);
+        return () => etcd.mend(target);
+      case 'cut_responses':
+        etcd.cutResponses(target);
+        return () => etcd.mend(target);
+      case 'cut_all_responses_at':
+        for (const { name } of etcd.members) etcd.cutResponses(name);
+        return () => etcd.mend();
       case 'cut_peer':
         etcd.isolate(target);
-        await pause(forMs);
-        return etcd.mend(target);
-      case 'kill_all_members':
-        for (const { name } of etcd.members) await etcd.signal(name, 'SIGKILL');
-        await pause(forMs);
-        if (!this.#isCanceled) for (const { name } of etcd.members) etcd.startMember(name);
-        return;
+        return () => etcd.mend(target);
       case 'compact':
-        return etcd.compact();
+        return () => etcd.compact();
+      case 'collect_at': {
+        const collecting = this.#collect();
+        return () => collecting;
+      }
       case 'kill_node':
-        await this.#node(target).end();
-        await pause(forMs);
-        return this.#isCanceled ? undefined : this.#node(target).start();
+      case 'kill_writer_at': {
+        const killed = this.#node(target).end();
+        return () => killed.then(() => (this.#isCanceled ? undefined : this.#node(target).start()));
+      }
       case 'stop_node':
+      case 'stop_writer_at':
         this.#node(target).signal('SIGSTOP');
-        await pause(forMs);
-        return this.#node(target).signal('SIGCONT');
+        return () => this.#node(target).signal('SIGCONT');
     }
   }
 
-  async #slow(target: string, forMs: number): Promise<void> {
-    for (const until = performance.now() + forMs; performance.now() < until; ) {
-      await this.#etcd.signal(target, 'SIGSTOP');
-      await pause(STOP_MS);
-      await this.#etcd.signal(target, 'SIGCONT');
-      await pause(RUN_MS);
+  #kill(members: readonly string[]): End {
+    const etcd = this.#etcd;
+    const killed = Promise.all(members.map((name) => etcd.signal(name, 'SIGKILL')));
+    return async () => {
+      await killed;
+      if (!this.#isCanceled) for (const name of members) etcd.startMember(name);
+    };
+  }
+
+  #slow(target: string): End {
+    const etcd = this.#etcd;
+    let isSlow = true;
+    const slowing = (async () => {
+      while (isSlow) {
+        await etcd.signal(target, 'SIGSTOP');
+        await pause(STOP_MS);
+        await etcd.signal(target, 'SIGCONT');
+        await pause(RUN_MS);
+      }
+    })();
+    return () => {
+      isSlow = false;
+      return slowing;
+    };
+  }
+
+  /** Collects garbage as the present leader. Does nothing if a fault hinders the collection. */
+  async #collect(): Promise<void> {
+    try {
+      const key = keys.leader;
+      const { found } = await this.#client.transact({ when: [], apply: [{ type: 'get', key }] }, { withinMs: 1_000 });
+      const leader = found[0]?.[0];
+      if (leader !== undefined) await collect(this.#client, keys, { key, createRevision: leader.createRevision });
+    } catch (failure) {
+      if (!(failure instanceof EtcdError)) throw failure;
     }
   }
 

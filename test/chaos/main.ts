@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { runChaos } from './chaos.js';
+import { type ChaosReport, runChaos, type StepCount } from './chaos.js';
 
 const { values } = parseArgs({
   options: {
@@ -8,23 +8,44 @@ const { values } = parseArgs({
     seconds: { type: 'string', default: '60' },
   },
 });
-const [seeds, first, seconds] = [values.seeds, values.first, values.seconds].map(Number);
-if (![seeds, first, seconds].every((number) => Number.isInteger(number) && Number(number) > 0)) {
+const [seeds, firstSeed, seconds] = [values.seeds, values.first, values.seconds].map(Number);
+if (![seeds, firstSeed, seconds].every((number) => Number.isInteger(number) && Number(number) > 0)) {
   console.error('chaos: --seeds, --first and --seconds must be whole numbers above 0');
   process.exit(2);
 }
 const interruption = new AbortController();
 process.once('SIGINT', () => interruption.abort(new Error('interrupted')));
 let violations = 0;
-for (let seed = Number(first); seed < Number(first) + Number(seeds); seed++) {
+for (let seed = Number(firstSeed); seed < Number(firstSeed) + Number(seeds); seed++) {
   const report = await runChaos(seed, Number(seconds) * 1_000, interruption.signal);
-  const { ok, failed, unknown } = report.writes;
-  console.log(
-    `seed ${seed}: ${report.faults.length} faults, writes ${ok} ok, ${failed} refused, ${unknown} unknown, ` +
-      `${report.reads} reads, ${report.violations.length} violations`,
-  );
-  for (const violation of report.violations) console.log(`  ${violation}`);
+  print(report);
   violations += report.violations.length;
 }
 console.log(`${seeds} seeds, ${violations} violations`);
 process.exit(violations === 0 ? 0 : 1);
+
+function print(report: ChaosReport): void {
+  const { ok, failed, unknown } = report.writes;
+  console.log(
+    `seed ${report.seed}: ${report.faults.length} faults, writes ${ok} ok, ${failed} refused, ${unknown} unknown, ` +
+      `${report.reads} reads, ${report.probes} probe rounds, ${report.violations.length} violations`,
+  );
+  const failures = [...report.failures].sort(([, left], [, right]) => right - left);
+  console.log(`  without success: ${failures.map(([code, count]) => `${code} ${count}`).join(', ')}`);
+  const [first] = report.unexplained;
+  if (first !== undefined)
+    console.log(
+      `  ${report.unexplained.length} of them without a fault, first ${first.code} at ${first.node}: ${first.detail}`,
+    );
+  for (const kind of new Set(report.steps.map((each) => each.kind))) {
+    const ofKind = report.steps.filter((each) => each.kind === kind);
+    console.log(`  ${kind}: ${ofKind.map(stepText).join(', ')}`);
+  }
+  for (const violation of report.violations) console.log(`  ${violation}`);
+}
+
+/** For example `voted 3/4 (2 committed, 1 in force)`: planned four times, hit three times. */
+function stepText({ step, planned, hit, committed, flipped }: StepCount): string {
+  const ends = hit === 0 ? '' : ` (${committed} committed, ${flipped} in force)`;
+  return `${step} ${hit}/${planned}${ends}`;
+}

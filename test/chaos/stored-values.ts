@@ -1,3 +1,4 @@
+import { ADDRESSES } from '#cli/topology.js';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import type { EtcdOptions } from '#cluster/etcd/etcd-types.js';
 import { ClusterKeys } from '#cluster/keys.js';
@@ -5,16 +6,47 @@ import { fetchBodies } from '#cluster/parts.js';
 import { Bodies } from '#store/bodies.js';
 import { decodeJson } from '#store/json-value.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
+import { StoreError } from '#store/store-error.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
+import { FIRST_PROBE_PORT, PROBE_PORTS } from './probe-flows.js';
 
 const WITHIN = { withinMs: 3_000 };
 const keys = new ClusterKeys('/weir');
 
-/** The value of a policy: the address in its only source group. Each write of a run has another address. */
+/** Returns the value with a number, which is an address. */
+export const numberedValue = (count: number): string => `10.${count >> 16}.${(count >> 8) & 255}.${count & 255}`;
+
+/**
+ * Returns the policy with a value: the address in its first source group. Each write of a run has another
+ * value. The second group allows the probes to the ports in `codeOf(value)`.
+ */
 export const policyOf = (value: string) => ({
   default_policy: 'deny',
-  source_groups: [{ id: 'lan', mode: 'enforce', sources: { ips: [value] }, rules: [] }],
+  source_groups: [
+    { id: 'value', mode: 'enforce', sources: { ips: [value] }, rules: [] },
+    {
+      id: 'probes',
+      mode: 'enforce',
+      sources: { ips: [ADDRESSES.client] },
+      rules: [{ id: 'allowed', action: 'allow', match: { proto: 'udp', dst_ports: portsOf(codeOf(value)) } }],
+    },
+  ],
 });
+
+/**
+ * Returns the verdicts of a policy for the probe ports, one bit for each port. All policies allow the first
+ * port and deny the last port. The other bits are the number of the value.
+ */
+export function codeOf(value: string): number {
+  const [, high = 0, middle = 0, low = 0] = value.split('.').map(Number);
+  return ((((high << 16) | (middle << 8) | low) << 1) | 1) & ((1 << (PROBE_PORTS - 1)) - 1);
+}
+
+function portsOf(code: number): number[] {
+  const indexes = Array.from({ length: PROBE_PORTS }, (_, index) => index);
+  return indexes.filter((index) => ((code >> index) & 1) === 1).map((index) => FIRST_PROBE_PORT + index);
+}
+
 export function valueIn(policy: string): string {
   const value = /"ips":\["([^"]+)"\]/.exec(policy)?.[1];
   if (value === undefined) throw new Error(`a policy has no value: ${policy}`);
@@ -41,11 +73,22 @@ export class StoredValues {
     return this.#valueOf(decodeJson<PolicyRow>(row));
   }
 
-  /** Returns the values of all revisions of all policies. */
-  async history(): Promise<string[]> {
+  /**
+   * Returns the values of all revisions of the policy, in the order of their commits; null for a revision
+   * whose text etcd lacks.
+   */
+  async history(): Promise<(string | null)[]> {
     const { entries } = await this.#client.range(keys.history, { withinMs: 10_000 });
-    const values: string[] = [];
-    for (const { value } of entries) values.push(await this.#valueOf(decodeJson<PolicyRow>(value)));
+    const rows = entries.map(({ value }) => decodeJson<PolicyRow>(value));
+    rows.sort((left, right) => left.revision - right.revision);
+    const values: (string | null)[] = [];
+    for (const row of rows)
+      values.push(
+        await this.#valueOf(row).catch((failure: unknown) => {
+          if (failure instanceof StoreError && failure.code === 'store_damaged') return null;
+          throw failure;
+        }),
+      );
     return values;
   }
 

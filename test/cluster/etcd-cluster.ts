@@ -1,9 +1,10 @@
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import type { EtcdOptions } from '#cluster/etcd/etcd-types.js';
 
 const CLIENT_PORT = 2379;
@@ -11,6 +12,7 @@ const PEER_PORT = 2380;
 const ROOT = 'root';
 /** The user of Weir in etcd: the common name of its client certificate. */
 const USER = 'weir';
+const ENV = { ...process.env, ETCDCTL_API: '3' };
 const NEW_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
 
 type Member = {
@@ -113,24 +115,30 @@ export class EtcdCluster {
   }
 
   #etcdctlAt(endpoints: readonly string[], ...args: string[]): string {
-    const file = (name: string) => join(this.folder, name);
-    return inNamespace(
-      this.namespace,
-      'etcdctl',
-      `--endpoints=${endpoints.join()}`,
-      ...[`--cacert=${file('ca.pem')}`, `--cert=${file(`${ROOT}.pem`)}`, `--key=${file(`${ROOT}.key`)}`],
-      ...args,
-    );
+    return inNamespace(this.namespace, 'etcdctl', ...this.#asRoot(endpoints), ...args);
   }
 
-  /** Compacts etcd at its present revision. Does nothing while no member responds. */
+  /** Returns the options of etcdctl for the user root. */
+  #asRoot(endpoints: readonly string[]): string[] {
+    const file = (name: string) => join(this.folder, name);
+    return [
+      ...[`--endpoints=${endpoints.join()}`, `--cacert=${file('ca.pem')}`],
+      ...[`--cert=${file(`${ROOT}.pem`)}`, `--key=${file(`${ROOT}.key`)}`],
+    ];
+  }
+
+  /** Compacts etcd at its present revision, beside other work. Does nothing while no member responds. */
   async compact(): Promise<void> {
+    const root = [...this.#asRoot(this.endpoints), '--command-timeout=1s'];
+    const etcdctl = (...args: string[]) =>
+      promisify(execFile)('nsenter', [`--net=/run/netns/${this.namespace}`, 'etcdctl', ...root, ...args], { env: ENV });
     try {
-      const status = JSON.parse(this.etcdctl('endpoint', 'status', '-w', 'json', '--command-timeout=1s')) as {
+      const { stdout } = await etcdctl('endpoint', 'status', '-w', 'json');
+      const status = JSON.parse(stdout) as {
         readonly Status: { readonly header: { readonly revision: number } };
       }[];
       const revision = Math.max(...status.map(({ Status }) => Status.header.revision));
-      this.etcdctl('compact', String(revision), '--command-timeout=1s');
+      await etcdctl('compact', String(revision));
     } catch {
       // A fault of etcd hinders the compaction.
     }
@@ -331,7 +339,7 @@ export class EtcdCluster {
 function inNamespace(namespace: string, command: string, ...args: string[]): string {
   return execFileSync('nsenter', [`--net=/run/netns/${namespace}`, command, ...args], {
     encoding: 'utf8',
-    env: { ...process.env, ETCDCTL_API: '3' },
+    env: ENV,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
 }

@@ -17,8 +17,20 @@ export type Reply = {
 type Check = { readonly name: string; readonly ok: boolean; readonly state: string; readonly detail: string };
 
 /**
- * A node of Weir in the namespace of the clients of an etcd cluster. It has no dataplane. The tests run in
- * the same namespace, see `enterNamespace`. With `cluster: null`, the node is alone.
+ * The network namespace of a node, and the address under which the tests reach its API. The API listens on
+ * loopback: for another address, the namespace must forward the port. `sections` are further sections of the
+ * configuration.
+ */
+export type Place = {
+  readonly namespace: string;
+  readonly address: string;
+  readonly sections: Readonly<Record<string, unknown>>;
+};
+
+/**
+ * A node of Weir. By default it is in the namespace of the clients of an etcd cluster and has no dataplane.
+ * The tests run in the namespace of the clients, see `enterNamespace`. With `cluster: null`, the node is
+ * alone.
  */
 export class ClusterNode {
   readonly folder: string;
@@ -34,10 +46,11 @@ export class ClusterNode {
     index: number,
     etcd: EtcdCluster,
     more: Readonly<Record<string, unknown>> = {},
+    place: Place = { namespace: etcd.namespace, address: '127.0.0.1', sections: {} },
   ) {
     this.folder = join(etcd.folder, id);
-    this.url = `http://127.0.0.1:${FIRST_PORT + index}`;
-    this.#namespace = etcd.namespace;
+    this.url = `http://${place.address}:${FIRST_PORT + index}`;
+    this.#namespace = place.namespace;
     mkdirSync(this.folder);
     writeFileSync(this.logFile, '');
     const file = (name: string) => join(etcd.folder, name);
@@ -49,11 +62,16 @@ export class ClusterNode {
       version: 1,
       node: { id, data_dir: join(this.folder, 'data') },
       log: { level: 'info', format: 'json' },
-      api: { listen: `127.0.0.1:${FIRST_PORT + index}`, requests_per_second: 10_000 },
+      api: {
+        listen: `127.0.0.1:${FIRST_PORT + index}`,
+        allowed_hosts: [place.address],
+        requests_per_second: 10_000,
+      },
       policy: { fallback: 'deny' },
       ...(isAlone
         ? {}
         : { cluster: { etcd: { endpoints: etcd.endpoints, tls }, peer, ...(cluster as object | undefined) } }),
+      ...place.sections,
       ...sections,
     };
     this.#config = join(this.folder, 'weir.yaml');
@@ -153,14 +171,19 @@ export class ClusterNode {
     }
   }
 
+  /** Waits until a check passes. */
+  async passes(name: string, withinMs = 15_000): Promise<void> {
+    for (const until = Date.now() + withinMs; ; await pause(20)) {
+      const found = await this.check(name);
+      if (found.ok) return;
+      if (Date.now() > until) throw new Error(`${this.id}: ${name} is ${found.state}: ${found.detail}`);
+    }
+  }
+
   /** Waits until the node is a member, has a leader, and has the newest policy in force. */
   async takesPart(withinMs = 15_000): Promise<void> {
     await this.until('policy_replication', 'in_step', withinMs);
-    for (const until = Date.now() + withinMs; ; await pause(20)) {
-      const found = await this.check('cluster');
-      if (found.ok) return;
-      if (Date.now() > until) throw new Error(`${this.id}: cluster is ${found.state}: ${found.detail}`);
-    }
+    await this.passes('cluster', withinMs);
   }
 
   signal(signal: NodeJS.Signals): void {
@@ -177,13 +200,20 @@ export class ClusterNode {
   }
 }
 
-/** Starts nodes `n1`, `n2` and so on, and creates the cluster at the first one. */
+/**
+ * Starts nodes `n1`, `n2` and so on, and creates the cluster at the first one. Without `places`, all nodes
+ * are in the namespace of the clients of etcd.
+ */
 export async function startNodes(
   etcd: EtcdCluster,
   size: number,
   more: Readonly<Record<string, unknown>> = {},
+  places: readonly Place[] = [],
 ): Promise<readonly ClusterNode[]> {
-  const nodes = Array.from({ length: size }, (_, index) => new ClusterNode(`n${index + 1}`, index, etcd, more));
+  const nodes = Array.from(
+    { length: size },
+    (_, index) => new ClusterNode(`n${index + 1}`, index, etcd, more, places[index]),
+  );
   try {
     for (const node of nodes) node.start();
     await Promise.all(nodes.map((node) => node.serves()));

@@ -1,0 +1,35 @@
+import { describe, expect, test } from 'vitest';
+import type { Fault } from './fault-schedule.js';
+import { type FailedWrite, unexplained } from './refusals.js';
+
+const write = (to: number, code = 'store_unavailable'): FailedWrite => ({
+  node: 'n1',
+  code,
+  detail: '',
+  from: to - 10,
+  to,
+});
+const span = (fault: Fault, from = 1_000) => ({ fault, from, to: from + fault.forMs });
+const times = { at: 0, forMs: 4_000 };
+
+describe('unexplained', () => {
+  test('returns each failed write without faults, except lost races', () => {
+    const failed = [write(500), write(600, 'precondition_failed'), write(700, 'activation_timeout')];
+    expect(unexplained(failed, [])).toEqual([failed[0], failed[2]]);
+  });
+
+  test.each<[string, Fault, number]>([
+    ['3 s after the start of a fault of one member', { ...times, kind: 'cut_client', target: 'm1' }, 4_000],
+    ['3 s after the end of a slow disk', { ...times, kind: 'slow_member', target: 'm1' }, 8_000],
+    ['5 s after the end of a fault of its node', { ...times, kind: 'stop_node', target: 'n1' }, 10_000],
+    ['5 s after the end of a fault of all members', { ...times, kind: 'kill_all_members', target: null }, 10_000],
+  ])('explains a failed write until %s', (_, fault, until) => {
+    const outside = [write(999), write(until + 1)];
+    expect(unexplained([write(1_000), write(until), ...outside], [span(fault)])).toEqual(outside);
+  });
+
+  test('explains no write by a fault of another node', () => {
+    const failed = [write(1_500)];
+    expect(unexplained(failed, [span({ ...times, kind: 'kill_node', target: 'n2' })])).toEqual(failed);
+  });
+});

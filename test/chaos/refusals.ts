@@ -1,0 +1,46 @@
+import type { Fault } from './fault-schedule.js';
+
+/** A write without success. `code` is the code of the response, or why there was none. Times are in ms. */
+export type FailedWrite = {
+  readonly node: string;
+  readonly code: string;
+  readonly detail: string;
+  readonly from: number;
+  readonly to: number;
+};
+
+/** The time during which a fault was in force, in ms. */
+export type FaultSpan = { readonly fault: Fault; readonly from: number; readonly to: number };
+
+/** Within this time, clients leave a faulty member, and etcd and the nodes elect a leader. */
+const FAILOVER_MS = 3_000;
+/** Within this time after its fault, a node or etcd as a whole takes part again. */
+const HEALING_MS = 5_000;
+/** The policy had changed since the writer read it. */
+const LOST_RACE = 'precondition_failed';
+
+/** Returns the writes that failed while no fault of their node or of etcd explains it. */
+export function unexplained(failed: readonly FailedWrite[], spans: readonly FaultSpan[]): FailedWrite[] {
+  return failed.filter((write) => write.code !== LOST_RACE && !spans.some((span) => explains(span, write)));
+}
+
+function explains({ fault: { kind, target }, from, to }: FaultSpan, write: FailedWrite): boolean {
+  const during = (first: number, last: number): boolean => first <= write.to && write.to <= last;
+  switch (kind) {
+    case 'kill_node':
+    case 'stop_node':
+    case 'kill_writer_at':
+    case 'stop_writer_at':
+      return target === write.node && during(from, to + HEALING_MS);
+    case 'kill_all_members':
+    case 'cut_all_responses_at':
+      return during(from, to + HEALING_MS);
+    case 'collect_at':
+    case 'compact':
+    case 'slow_member':
+      return during(from, to + FAILOVER_MS);
+    default:
+      // The clients leave the member, and need it no more.
+      return during(from, from + FAILOVER_MS);
+  }
+}

@@ -1,0 +1,72 @@
+import { describe, expect, test } from 'vitest';
+import type { KeyChange, KeyValue } from '#cluster/etcd/etcd-types.js';
+import { encodeJson } from '#store/json-value.js';
+import { StepTracker } from './write-steps.js';
+
+function entry(name: string, value: unknown, revisions: readonly [bigint, bigint]): KeyValue {
+  const [createRevision, modRevision] = revisions;
+  return { key: `/weir/${name}`, value: encodeJson(value), createRevision, modRevision, lease: 0n };
+}
+const put = (name: string, value: unknown, created: bigint, modified = created): KeyChange => ({
+  type: 'put',
+  entry: entry(name, value, [created, modified]),
+});
+const removed = (name: string, modRevision: bigint): KeyChange => ({
+  type: 'delete',
+  key: `/weir/${name}`,
+  modRevision,
+});
+
+const turn = (id: string, node: string, created: bigint): KeyChange => put(`shared/turn/${id}`, { node }, created);
+const proposal = (id: string, node: string, created: bigint, modified: bigint): KeyChange =>
+  put(`shared/turn/${id}`, { node, proposal: {} }, created, modified);
+const commit = (id: string, generation: number, revision: bigint): KeyChange[] => [
+  put('shared/head', { generation, active: 'p', ever_activated: true }, 1n, revision),
+  removed(`shared/turn/${id}`, revision),
+];
+
+describe('StepTracker', () => {
+  test('returns the steps of a write', () => {
+    const tracker = new StepTracker([]);
+    expect(tracker.take([turn('t1', 'n1', 5n)])).toEqual([
+      { step: 'turn_taken', node: 'n1', turn: 't1', generation: null },
+    ]);
+    expect(tracker.take([proposal('t1', 'n1', 5n, 6n)])).toEqual([
+      { step: 'proposed', node: 'n1', turn: 't1', generation: null },
+    ]);
+    expect(tracker.take([put('vote/n1/t1/n2', { node: 'n2', staged: true }, 7n)])).toEqual([
+      { step: 'voted', node: 'n1', turn: 't1', generation: null },
+    ]);
+    expect(tracker.take(commit('t1', 3, 8n))).toEqual([{ step: 'committed', node: 'n1', turn: 't1', generation: 3 }]);
+    expect(tracker.take([put('member/n1', { id: 'n1', generation: 3 }, 2n, 9n)])).toEqual([
+      { step: 'flipped', node: 'n1', turn: 't1', generation: 3 },
+    ]);
+  });
+
+  test('gives the turn to the next writer at the end of a turn, also within one batch', () => {
+    const tracker = new StepTracker([entry('shared/turn/t1', { node: 'n1' }, [5n, 5n])]);
+    expect(tracker.take([turn('t2', 'n2', 6n), ...commit('t1', 3, 7n), proposal('t2', 'n2', 6n, 8n)])).toEqual([
+      { step: 'committed', node: 'n1', turn: 't1', generation: 3 },
+      { step: 'turn_taken', node: 'n2', turn: 't2', generation: null },
+      { step: 'proposed', node: 'n2', turn: 't2', generation: null },
+    ]);
+  });
+
+  test('returns no commit for a turn that ends without one', () => {
+    const tracker = new StepTracker([]);
+    tracker.take([turn('t1', 'n1', 5n)]);
+    expect(tracker.take([removed('shared/turn/t1', 6n)])).toEqual([]);
+  });
+
+  test('ignores reports without a vote, members that follow, and other keys', () => {
+    const tracker = new StepTracker([]);
+    tracker.take([turn('t1', 'n1', 5n), ...commit('t1', 3, 6n)]);
+    const changes = [
+      put('vote/n1/t1/n2', { node: 'n2', staged: false }, 7n),
+      put('member/n2', { id: 'n2', generation: 3 }, 2n, 8n),
+      put('member/n1', { id: 'n1', generation: 2 }, 2n, 9n),
+      put('shared/setting/mode', {}, 10n),
+    ];
+    expect(tracker.take(changes)).toEqual([]);
+  });
+});
