@@ -12,9 +12,10 @@ import { type Bound, type CommittedCode, checkProbes, positionAt } from './probe
 import { ProbeFlows, type ProbeTick } from './probe-flows.js';
 import { ProbedPlaces } from './probed-places.js';
 import { type FailedWrite, unexplained } from './refusals.js';
+import { type StepCount, sumOf } from './step-counts.js';
 import { codeOf, StoredValues } from './stored-values.js';
 import { Workload } from './workload.js';
-import { type WriteStep, WriteSteps } from './write-steps.js';
+import { WriteSteps } from './write-steps.js';
 
 const MEMBERS = ['m1', 'm2', 'm3'];
 const NODES = ['n1', 'n2', 'n3'];
@@ -29,18 +30,6 @@ const WAITING_MS = 6_000;
 const WRITING_MS = 3_000;
 /** A killed process runs for at most this time after its kill. */
 const KILLED_MS = 100;
-
-/** How often a fault began at a step, and how the writes of these writers ended. */
-export type StepCount = {
-  readonly kind: Fault['kind'];
-  readonly step: WriteStep;
-  readonly planned: number;
-  readonly hit: number;
-  /** Writes that are committed. */
-  readonly committed: number;
-  /** Writes that the writer enforced, although it was killed. */
-  readonly flipped: number;
-};
 
 /** The result of a run. `violations` is empty if the cluster kept all its promises. */
 export type ChaosReport = {
@@ -216,28 +205,17 @@ class Run {
     positionOf: (generation: number) => number,
   ): StepCount[] {
     const { injector, steps } = this.#parts;
-    const planned = faults.filter((fault) => 'step' in fault);
-    const names = [...new Set(planned.map(({ kind, step }) => `${kind} ${step}`))].sort();
-    return names.flatMap((name) => {
-      const ofName = planned.filter(({ kind, step }) => `${kind} ${step}` === name);
-      const [fault] = ofName;
-      if (fault === undefined) return [];
-      const hits = injector.hits.filter(({ kind, step }) => `${kind} ${step}` === name);
-      const generations = hits.map(({ turn }) => steps.committedBy(turn));
-      const flipped = hits.filter(({ node, at }, index) => {
-        const generation = generations[index] ?? null;
-        const position = positionAt(positions.get(node) ?? [], at + KILLED_MS);
-        return generation !== null && position !== null && position >= positionOf(generation);
-      });
-      return {
-        kind: fault.kind,
-        step: fault.step,
-        planned: ofName.length,
-        hit: hits.length,
-        committed: generations.filter((generation) => generation !== null).length,
-        flipped: flipped.length,
-      };
+    const planned = faults
+      .filter((fault) => 'step' in fault)
+      .map(({ kind, step }) => ({ kind, step, planned: 1, hit: 0, committed: 0, flipped: 0 }));
+    const hits = injector.hits.map(({ kind, step, node, turn, at }) => {
+      const generation = steps.committedBy(turn);
+      const position = positionAt(positions.get(node) ?? [], at + KILLED_MS) ?? 0;
+      const isCommitted = generation !== null;
+      const isFlipped = isCommitted && position >= positionOf(generation);
+      return { kind, step, planned: 0, hit: 1, committed: Number(isCommitted), flipped: Number(isFlipped) };
     });
+    return sumOf([...planned, ...hits]);
   }
 
   /** Compares all nodes with each other. */

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
-import { type ChaosReport, runChaos, type StepCount } from './chaos.js';
+import { type ChaosReport, runChaos } from './chaos.js';
+import { type StepCount, sumOf } from './step-counts.js';
 
 const { values } = parseArgs({
   options: {
@@ -15,13 +16,16 @@ if (![seeds, firstSeed, seconds].every((number) => Number.isInteger(number) && N
 }
 const interruption = new AbortController();
 process.once('SIGINT', () => interruption.abort(new Error('interrupted')));
-let violations = 0;
+const reports: ChaosReport[] = [];
 for (let seed = Number(firstSeed); seed < Number(firstSeed) + Number(seeds); seed++) {
   const report = await runChaos(seed, Number(seconds) * 1_000, interruption.signal);
   print(report);
-  violations += report.violations.length;
+  reports.push(report);
 }
-console.log(`${seeds} seeds, ${violations} violations`);
+const violations = reports.reduce((sum, report) => sum + report.violations.length, 0);
+const ok = reports.reduce((sum, { writes }) => sum + writes.ok, 0);
+console.log(`${seeds} seeds, ${ok} writes ok, ${violations} violations`);
+printSteps(sumOf(reports.flatMap(({ steps }) => steps)));
 process.exit(violations === 0 ? 0 : 1);
 
 function print(report: ChaosReport): void {
@@ -37,11 +41,15 @@ function print(report: ChaosReport): void {
     console.log(
       `  ${report.unexplained.length} of them without a fault, first ${first.code} at ${first.node}: ${first.detail}`,
     );
-  for (const kind of new Set(report.steps.map((each) => each.kind))) {
-    const ofKind = report.steps.filter((each) => each.kind === kind);
+  printSteps(report.steps);
+  for (const violation of report.violations) console.log(`  ${violation}`);
+}
+
+function printSteps(steps: readonly StepCount[]): void {
+  for (const kind of new Set(steps.map((each) => each.kind))) {
+    const ofKind = steps.filter((each) => each.kind === kind);
     console.log(`  ${kind}: ${ofKind.map(stepText).join(', ')}`);
   }
-  for (const violation of report.violations) console.log(`  ${violation}`);
 }
 
 /** For example `voted 3/4 (2 committed, 1 in force)`: planned four times, hit three times. */

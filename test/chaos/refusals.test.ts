@@ -19,13 +19,19 @@ describe('unexplained', () => {
   });
 
   test.each<[string, Fault, number]>([
-    ['3 s after the start of a fault of one member', { ...times, kind: 'cut_client', target: 'm1' }, 4_000],
     ['3 s after the end of a slow disk', { ...times, kind: 'slow_member', target: 'm1' }, 8_000],
     ['5 s after the end of a fault of its node', { ...times, kind: 'stop_node', target: 'n1' }, 10_000],
     ['5 s after the end of a fault of all members', { ...times, kind: 'kill_all_members', target: null }, 10_000],
   ])('explains a failed write until %s', (_, fault, until) => {
     const outside = [write(999), write(until + 1)];
     expect(unexplained([write(1_000), write(until), ...outside], [span(fault)])).toEqual(outside);
+  });
+
+  test('explains a failed write until 3 s after the start and after the end of a fault of one member', () => {
+    const outside = [write(999), write(4_001), write(4_999), write(8_001)];
+    const inside = [write(1_000), write(4_000), write(5_000), write(8_000)];
+    const cut = span({ ...times, kind: 'cut_client', target: 'm1' });
+    expect(unexplained([...inside, ...outside], [cut])).toEqual(outside);
   });
 
   test('explains no write by a fault of another node', () => {

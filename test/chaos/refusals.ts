@@ -40,7 +40,7 @@ function explains({ fault: { kind, target }, from, to }: FaultSpan, write: Faile
     case 'slow_member':
       return during(from, to + FAILOVER_MS);
     default:
-      // The clients leave the member, and need it no more.
-      return during(from, from + FAILOVER_MS);
+      // The clients leave the member, and need it no more. A member that comes back can cause an election.
+      return during(from, from + FAILOVER_MS) || during(to, to + FAILOVER_MS);
   }
 }
