@@ -34,6 +34,10 @@ export class Turns {
   readonly #replica: Replica;
   readonly #node: string;
   #held: Turn | null = null;
+  /** The lease of the last turn that this node asked for. */
+  #lease: bigint | null = null;
+  /** The ids of the turns that this node waits for, has or removes. */
+  readonly #known = new Set<string>();
   /** The plan whose bodies etcd has since the turn of this node; null without a proposal. */
   proposed: PolicyPlan | null = null;
 
@@ -42,6 +46,7 @@ export class Turns {
     this.#keys = keys;
     this.#replica = replica;
     this.#node = node;
+    replica.live.subscribe((live) => this.#removeLost(live));
   }
 
   /** All turns, the oldest first. */
@@ -64,18 +69,22 @@ export class Turns {
    * `signal` after its abort.
    */
   async take(lease: Lease, signal: AbortSignal): Promise<Turn> {
+    this.#lease = lease.id;
     for (;;) {
       const id = crypto.randomUUID();
-      const key = this.#keys.turn(id);
+      this.#known.add(id);
       try {
-        const { revision } = await this.#put(key, lease);
+        const { revision } = await this.#put(this.#keys.turn(id), lease);
         const turn = await this.#first(id, revision, lease, signal);
-        if (turn === null) continue;
+        if (turn === null) {
+          this.#known.delete(id);
+          continue;
+        }
         this.#held = turn;
         this.proposed = null;
         return turn;
       } catch (failure) {
-        void this.#remove(key);
+        void this.#remove(id);
         throw storeFailure('wait for the turn of this node', failure);
       }
     }
@@ -85,7 +94,7 @@ export class Turns {
   release(): void {
     const held = this.#held;
     this.#held = null;
-    if (held !== null) void this.#remove(held.entry.key, this.#keys.votes(held));
+    if (held !== null) void this.#remove(held.id, this.#keys.votes(held));
   }
 
   #put(key: string, lease: Lease): Promise<{ readonly revision: bigint }> {
@@ -121,14 +130,30 @@ export class Turns {
     }
   }
 
+  /**
+   * Removes turns that this node does not wait for. etcd may apply the put of a turn after the node has given
+   * up the turn and removed its key. Such a turn would stop the writes of all nodes, as its lease lives on.
+   */
+  #removeLost(live: ReadonlyMap<string, KeyValue>): void {
+    for (const { key, lease } of live.values()) {
+      const id = this.#keys.turnId(key);
+      if (id === null || lease !== this.#lease || this.#known.has(id)) continue;
+      this.#known.add(id);
+      void this.#remove(id);
+    }
+  }
+
   /** Removes a turn, and the votes on its proposal. */
-  async #remove(key: string, votes?: KeyRange): Promise<void> {
+  async #remove(id: string, votes?: KeyRange): Promise<void> {
     const ranges = votes === undefined ? [] : [{ type: 'delete_range' as const, range: votes }];
+    const key = this.#keys.turn(id);
     try {
       await this.#client.transact({ when: [], apply: [{ type: 'delete', key }, ...ranges] }, WITHIN);
     } catch (failure) {
-      // The next turn of this node removes the key, or its lease ends.
+      // `#removeLost` or the next turn of this node removes the key, or its lease ends.
       if (!(failure instanceof EtcdError)) throw failure;
+    } finally {
+      this.#known.delete(id);
     }
   }
 

@@ -1,5 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import { ClusterKeys } from '#cluster/keys.js';
+import { encodeJson } from '#store/json-value.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { EtcdCluster } from './etcd-cluster.js';
 import { type ClusterNode, type Reply, startNodes } from './node-cluster.js';
@@ -169,6 +172,27 @@ describe('a node that is frozen while it has the turn to write', () => {
     expect([reply.status, took < 6_000]).toEqual([200, true]);
     await writing;
     await frozen.takesPart();
+  });
+});
+
+describe('a turn that etcd applies after its node has given it up', () => {
+  test('does not delay writes of other nodes by more than 2 s', async () => {
+    await put(nodeAt(0), '10.0.8.1');
+    const keys = new ClusterKeys('/weir');
+    const client = new EtcdClient(etcd.options);
+    const within = { withinMs: 3_000 };
+    try {
+      const { entries } = await client.range(keys.members, within);
+      const { lease = 0n } = entries.find(({ key }) => key === keys.member('n1')) ?? {};
+      const late = { type: 'put' as const, key: keys.turn('late'), value: encodeJson({ node: 'n1' }), lease };
+      await client.transact({ when: [], apply: [late] }, within);
+    } finally {
+      client.close();
+    }
+    const began = performance.now();
+    expect((await put(nodeAt(1), '10.0.8.2')).status).toBe(200);
+    expect(performance.now() - began).toBeLessThan(2_000);
+    await allHave('10.0.8.2');
   });
 });
 
