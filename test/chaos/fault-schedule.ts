@@ -25,15 +25,15 @@ type AnyWriterFaultKind = 'cut_all_responses_at' | 'collect_at';
  */
 export type Fault = MemberFault | NodeFault | WriterFault | ClusterFault | AnyWriterFault;
 type Times = { readonly at: number; readonly forMs: number };
-export type MemberFault = Times & { readonly kind: MemberFaultKind; readonly target: string };
-export type NodeFault = Times & { readonly kind: NodeFaultKind; readonly target: string };
-export type WriterFault = Times & {
+type MemberFault = Times & { readonly kind: MemberFaultKind; readonly target: string };
+type NodeFault = Times & { readonly kind: NodeFaultKind; readonly target: string };
+type WriterFault = Times & {
   readonly kind: WriterFaultKind;
   readonly target: string;
   readonly step: WriteStep;
 };
-export type ClusterFault = Times & { readonly kind: ClusterFaultKind; readonly target: null };
-export type AnyWriterFault = Times & {
+type ClusterFault = Times & { readonly kind: ClusterFaultKind; readonly target: null };
+type AnyWriterFault = Times & {
   readonly kind: AnyWriterFaultKind;
   readonly target: null;
   readonly step: WriteStep;

@@ -9,7 +9,7 @@ export type CommittedCode = { readonly code: number; readonly calledAt: number }
 export type Bound = { readonly at: number; readonly position: number };
 
 /** A probe whose verdict is that of no policy that the node may have enforced at that time. */
-export type ThirdVerdict = {
+type ThirdVerdict = {
   readonly node: string;
   readonly at: number;
   readonly port: number;

@@ -3,8 +3,9 @@ import { runChaos } from '#test/chaos/chaos.js';
 
 for (const seed of [1, 2]) {
   test(`a cluster keeps its promises under the faults of seed ${seed}`, async () => {
-    const { violations, writes } = await runChaos(seed, 20_000);
+    const { violations, writes, probes } = await runChaos(seed, 20_000);
     expect(violations).toEqual([]);
     expect(writes.ok).toBeGreaterThan(5);
+    expect(probes).toBeGreaterThan(1_000);
   }, 120_000);
 }
