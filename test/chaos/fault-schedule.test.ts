@@ -10,7 +10,7 @@ function scheduleOf(seed: number, more: Partial<Parameters<typeof faultSchedule>
   return faultSchedule({ seed, durationMs: 60_000, members: MEMBERS, nodes: NODES, ...more });
 }
 
-const ALL_MEMBERS: readonly Fault['kind'][] = ['kill_all_members', 'cut_all_responses_at'];
+const ALL_MEMBERS: readonly Fault['kind'][] = ['kill_all_members', 'cut_all_responses_at', 'lose_commit_at'];
 /** Returns the latest end of a fault. */
 const endOf = (fault: Fault): number => fault.at + ('step' in fault ? STEP_WAIT_MS : 0) + fault.forMs;
 
@@ -97,7 +97,7 @@ describe('faultSchedule', () => {
     expect([...new Set(kinds)].sort()).toEqual([
       ...['collect_at', 'compact', 'cut_all_responses_at', 'cut_client', 'cut_peer', 'cut_responses'],
       ...['kill_all_members', 'kill_member', 'kill_node', 'kill_writer_at'],
-      ...['slow_member', 'stop_member', 'stop_node', 'stop_writer_at'],
+      ...['lose_commit_at', 'slow_member', 'stop_member', 'stop_node', 'stop_writer_at'],
     ]);
     const shareOf = (wanted: Fault['kind']): number => kinds.filter((kind) => kind === wanted).length / kinds.length;
     expect(shareOf('kill_all_members')).toBeLessThan(0.05);

@@ -14,9 +14,10 @@ type WriterFaultKind = 'kill_writer_at' | 'stop_writer_at';
 type ClusterFaultKind = 'compact' | 'kill_all_members';
 /**
  * These faults begin when any writer makes the step. `cut_all_responses_at` drops all that the members send
- * to clients. `collect_at` collects garbage, as the leader does each hour.
+ * to clients. `lose_commit_at` does so between the votes and the commit: the commit reaches etcd, and its
+ * response is lost. `collect_at` collects garbage, as the leader does each hour.
  */
-type AnyWriterFaultKind = 'cut_all_responses_at' | 'collect_at';
+type AnyWriterFaultKind = 'cut_all_responses_at' | 'lose_commit_at' | 'collect_at';
 
 /**
  * A fault starts `at` ms after the start of the run and ends `forMs` ms later; `forMs` of a compaction and of
@@ -59,8 +60,13 @@ const SHORTEST_MS = 300;
 /** How long a fault waits for the step of a writer. Without the step, it has no effect. */
 export const STEP_WAIT_MS = 5_000;
 const ALL_MEMBERS_CHANCE = 0.12;
-/** The share of `cut_all_responses_at` among the faults of all members. */
-const CUT_SHARE = 2 / 3;
+/** The share of lost responses among the faults of all members. */
+const LOST_SHARE = 2 / 3;
+const LOST_RESPONSES = [
+  { kind: 'cut_all_responses_at', target: null, step: 'turn_taken' },
+  { kind: 'lose_commit_at', target: null, step: 'proposed' },
+  { kind: 'lose_commit_at', target: null, step: 'proposed' },
+] as const;
 /** The chance of a compaction, and the same for a collection. */
 const WHOLE_CHANCE = 0.05;
 
@@ -78,6 +84,7 @@ const LONGEST_MS: Readonly<Record<Fault['kind'], number>> = {
   compact: 0,
   kill_all_members: 2_000,
   cut_all_responses_at: 2_500,
+  lose_commit_at: 4_000,
   collect_at: 0,
 };
 const MEMBER_KINDS: readonly MemberFaultKind[] = [
@@ -97,14 +104,14 @@ const WRITER_KINDS: readonly WriterFaultKind[] = [
   'stop_writer_at',
   'stop_writer_at',
 ];
-/** The steps between which a lost response or a collection matters. */
+/** The steps of a write that relies on the parts in etcd. */
 const STEPS_BEFORE_COMMIT: readonly WriteStep[] = ['turn_taken', 'proposed', 'voted'];
 
 /**
  * Returns the faults of a run in the order of their starts. The same options give the same faults. At any
- * time at most a minority of the members is faulty, except after `kill_all_members` and
- * `cut_all_responses_at`. At least one node has no fault, if there are several. A target has one fault at a
- * time. Throws a RangeError if the run is too short for a fault.
+ * time at most a minority of the members is faulty, except during faults of all members. At least one node
+ * has no fault, if there are several. A target has one fault at a time. Throws a RangeError if the run is too
+ * short for a fault.
  */
 export function faultSchedule({ seed, durationMs, members, nodes }: FaultScheduleOptions): Fault[] {
   const random = new Random(seed);
@@ -131,10 +138,9 @@ export function faultSchedule({ seed, durationMs, members, nodes }: FaultSchedul
       at + (isWaiting(kind) ? STEP_WAIT_MS : 0) + forMs + recoveryMs;
 
     if (hasAllMembers && random.chance(ALL_MEMBERS_CHANCE)) {
-      const fault: Fault =
-        canWait && random.chance(CUT_SHARE)
-          ? { at, ...stepBeforeCommit(random, 'cut_all_responses_at'), forMs: lengthOf('cut_all_responses_at') }
-          : { at, kind: 'kill_all_members', target: null, forMs: lengthOf('kill_all_members') };
+      const isLoss = canWait && random.chance(LOST_SHARE);
+      const chosen = isLoss ? random.pick(LOST_RESPONSES) : ({ kind: 'kill_all_members', target: null } as const);
+      const fault: Fault = { at, ...chosen, forMs: lengthOf(chosen.kind) };
       faults.push(fault);
       for (const member of members) freeAt.set(member, freeAfter(fault, RECOVERY_MS));
       continue;
@@ -146,7 +152,7 @@ export function faultSchedule({ seed, durationMs, members, nodes }: FaultSchedul
       continue;
     }
     if (canWait && random.chance(WHOLE_CHANCE)) {
-      faults.push({ at, ...stepBeforeCommit(random, 'collect_at'), forMs: 0 });
+      faults.push({ at, kind: 'collect_at', target: null, step: random.pick(STEPS_BEFORE_COMMIT), forMs: 0 });
       continue;
     }
     const kinds: (MemberFaultKind | NodeFaultKind | WriterFaultKind)[] = [];
@@ -172,8 +178,4 @@ export function faultSchedule({ seed, durationMs, members, nodes }: FaultSchedul
 
 function isMemberKind(kind: Fault['kind']): kind is MemberFaultKind {
   return (MEMBER_KINDS as readonly Fault['kind'][]).includes(kind);
-}
-
-function stepBeforeCommit<Kind extends AnyWriterFaultKind>(random: Random, kind: Kind) {
-  return { kind, target: null, step: random.pick(STEPS_BEFORE_COMMIT) } as const;
 }

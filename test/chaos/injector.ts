@@ -12,6 +12,9 @@ import type { SeenStep, WriteSteps } from './write-steps.js';
 /** A slow member runs for `RUN_MS` and stops for `STOP_MS`, again and again. */
 const RUN_MS = 20;
 const STOP_MS = 80;
+/** The votes of the members arrive within this time. */
+const VOTES_MS = 300;
+const ALL_MEMBERS: readonly Fault['kind'][] = ['kill_all_members', 'cut_all_responses_at', 'lose_commit_at'];
 
 type End = () => unknown;
 
@@ -62,7 +65,7 @@ export class Injector {
    * faults kill would be started twice.
    */
   #afterOthers(fault: Fault): Promise<void> {
-    const isOfAll = fault.kind === 'kill_all_members' || fault.kind === 'cut_all_responses_at';
+    const isOfAll = ALL_MEMBERS.includes(fault.kind);
     const all = isOfAll ? this.#etcd.members.map(({ name }) => name) : [];
     const targets = fault.target === null ? all : [fault.target];
     const applied = Promise.all(targets.flatMap((target) => this.#last.get(target) ?? [])).then(() =>
@@ -74,23 +77,22 @@ export class Injector {
 
   async #apply(fault: Fault): Promise<void> {
     let end: End | null = null;
-    const begin = (): void => {
-      end = this.#begin(fault);
-    };
-    if (!('step' in fault)) begin();
+    if (!('step' in fault)) end = this.#begin(fault, null);
     else {
-      const seen = await this.#steps.at(fault.step, fault.target, STEP_WAIT_MS, begin);
+      const seen = await this.#steps.at(fault.step, fault.target, STEP_WAIT_MS, ({ node }) => {
+        end = this.#begin(fault, node);
+      });
       if (seen !== null) this.hits.push({ ...seen, kind: fault.kind, at: performance.now() });
     }
     if (end === null) return;
     const from = performance.now();
     await pause(fault.forMs);
-    await (end as End)();
+    await end();
     this.spans.push({ fault, from, to: performance.now() });
   }
 
-  /** Begins a fault. Returns a function that ends it. */
-  #begin({ kind, target }: Fault): End {
+  /** Begins a fault, for a fault with a step at the step of `writer`. Returns a function that ends it. */
+  #begin({ kind, target }: Fault, writer: string | null): End {
     const etcd = this.#etcd;
     switch (kind) {
       case 'kill_member':
@@ -109,8 +111,10 @@ export class Injector {
         etcd.cutResponses(target);
         return () => etcd.mend(target);
       case 'cut_all_responses_at':
-        for (const { name } of etcd.members) etcd.cutResponses(name);
+        this.#cutAllResponses();
         return () => etcd.mend();
+      case 'lose_commit_at':
+        return this.#loseCommit(this.#node(writer ?? ''));
       case 'cut_peer':
         etcd.isolate(target);
         return () => etcd.mend(target);
@@ -139,6 +143,20 @@ export class Injector {
       await killed;
       if (!this.#isCanceled) for (const name of members) etcd.startMember(name);
     };
+  }
+
+  /** Stops a writer until it has received the votes. Then cuts the responses, and lets the writer commit. */
+  #loseCommit(writer: ClusterNode): End {
+    writer.signal('SIGSTOP');
+    const cutting = pause(VOTES_MS).then(() => {
+      this.#cutAllResponses();
+      writer.signal('SIGCONT');
+    });
+    return () => cutting.then(() => this.#etcd.mend());
+  }
+
+  #cutAllResponses(): void {
+    for (const { name } of this.#etcd.members) this.#etcd.cutResponses(name);
   }
 
   #slow(target: string): End {

@@ -34,6 +34,7 @@ function explains({ fault: { kind, target }, from, to }: FaultSpan, write: Faile
       return target === write.node && during(from, to + HEALING_MS);
     case 'kill_all_members':
     case 'cut_all_responses_at':
+    case 'lose_commit_at':
       return during(from, to + HEALING_MS);
     case 'collect_at':
     case 'compact':

@@ -148,11 +148,16 @@ export class WriteSteps {
    * Calls `act` at once when a writer makes the step, and returns the step. Returns null if no writer makes
    * the step within the time. `node` is the only writer that counts; null for any writer.
    */
-  async at(step: WriteStep, node: string | null, withinMs: number, act: () => void): Promise<SeenStep | null> {
+  async at(
+    step: WriteStep,
+    node: string | null,
+    withinMs: number,
+    act: (seen: SeenStep) => void,
+  ): Promise<SeenStep | null> {
     const seen = this.#steps.pipe(
       filter((each) => each.step === step && (node === null || each.node === node)),
       map((each): SeenStep => {
-        act();
+        act(each);
         return each;
       }),
       timeout({ first: withinMs, with: () => of(null) }),
