@@ -9,7 +9,7 @@ import type { Operation } from './etcd/etcd-types.js';
 import { type ClusterKeys, isBody } from './keys.js';
 import { bodyWrites } from './parts.js';
 import type { Replica } from './replica.js';
-import { storeFailure } from './store-failure.js';
+import { failureBeforeCommit, storeFailure } from './store-failure.js';
 import type { Turn, Turns } from './turns.js';
 
 const COMMIT = { withinMs: 3_000 };
@@ -139,6 +139,6 @@ async function translated<T>(operation: string, act: () => Promise<T>): Promise<
   try {
     return await act();
   } catch (failure) {
-    throw storeFailure(operation, failure);
+    throw failureBeforeCommit(operation, failure);
   }
 }

@@ -21,7 +21,7 @@ import type { KeyChange } from './etcd/etcd-types.js';
 import { type ClusterKeys, isBody } from './keys.js';
 import type { Membership } from './membership.js';
 import { bodyWrites } from './parts.js';
-import { storeFailure } from './store-failure.js';
+import { failureBeforeCommit } from './store-failure.js';
 import type { Turn, Turns } from './turns.js';
 
 /** How long a member may be without a report before the write goes on without its vote. */
@@ -132,7 +132,7 @@ export class Rehearsals {
       ]);
       return { members: Math.max(members.length, 1), behind };
     } catch (failure) {
-      throw storeFailure('propose the policy to the other nodes', failure);
+      throw failureBeforeCommit('propose the policy to the other nodes', failure);
     }
   }
 

@@ -18,3 +18,13 @@ export function storeFailure(operation: string, failure: unknown): unknown {
   if (!(failure instanceof EtcdError)) return failure;
   return new StoreError(CODES[failure.code], `${operation}: ${failure.message}`, { cause: failure });
 }
+
+/**
+ * Converts an error of a step before the commit, like `storeFailure`. Such a step changes no policy, whether
+ * etcd applied it or not.
+ */
+export function failureBeforeCommit(operation: string, failure: unknown): unknown {
+  const converted = storeFailure(operation, failure);
+  if (!(converted instanceof StoreError) || converted.code !== 'outcome_unknown') return converted;
+  return new StoreError('store_unavailable', `${converted.message}; nothing was changed`, { cause: failure });
+}

@@ -8,7 +8,7 @@ import type { KeyRange, KeyValue } from './etcd/etcd-types.js';
 import type { Lease } from './etcd/lease.js';
 import type { ClusterKeys } from './keys.js';
 import type { Replica } from './replica.js';
-import { storeFailure } from './store-failure.js';
+import { failureBeforeCommit } from './store-failure.js';
 
 const WITHIN = { withinMs: 3_000 };
 
@@ -85,7 +85,7 @@ export class Turns {
         return turn;
       } catch (failure) {
         void this.#remove(id);
-        throw storeFailure('wait for the turn of this node', failure);
+        throw failureBeforeCommit('wait for the turn of this node', failure);
       }
     }
   }
