@@ -57,13 +57,16 @@ export const RECOVERY_MS = 1_000;
 const PAUSE_MS = [200, 1_500] as const;
 /** No fault except a compaction is shorter than this. */
 const SHORTEST_MS = 300;
+/** Clients leave a member that is silent for a second. Before, a late response would reach them. */
+const SHORTEST_LOSS_MS = 1_500;
 /** How long a fault waits for the step of a writer. Without the step, it has no effect. */
 export const STEP_WAIT_MS = 5_000;
-const ALL_MEMBERS_CHANCE = 0.12;
+const ALL_MEMBERS_CHANCE = 0.2;
 /** The share of lost responses among the faults of all members. */
-const LOST_SHARE = 2 / 3;
+const LOST_SHARE = 0.75;
 const LOST_RESPONSES = [
   { kind: 'cut_all_responses_at', target: null, step: 'turn_taken' },
+  { kind: 'lose_commit_at', target: null, step: 'proposed' },
   { kind: 'lose_commit_at', target: null, step: 'proposed' },
   { kind: 'lose_commit_at', target: null, step: 'proposed' },
 ] as const;
@@ -84,7 +87,7 @@ const LONGEST_MS: Readonly<Record<Fault['kind'], number>> = {
   compact: 0,
   kill_all_members: 2_000,
   cut_all_responses_at: 2_500,
-  lose_commit_at: 4_000,
+  lose_commit_at: 3_000,
   collect_at: 0,
 };
 const MEMBER_KINDS: readonly MemberFaultKind[] = [
@@ -132,8 +135,10 @@ export function faultSchedule({ seed, durationMs, members, nodes }: FaultSchedul
     const canWait = members.length > 0 && nodes.length > 0 && left >= STEP_WAIT_MS + SHORTEST_MS;
 
     const isWaiting = (kind: Fault['kind']): boolean => kind.endsWith('_at');
-    const lengthOf = (kind: Fault['kind']): number =>
-      Math.min(random.between(SHORTEST_MS, LONGEST_MS[kind]), left - (isWaiting(kind) ? STEP_WAIT_MS : 0));
+    const lengthOf = (kind: Fault['kind']): number => {
+      const shortest = kind === 'lose_commit_at' ? SHORTEST_LOSS_MS : SHORTEST_MS;
+      return Math.min(random.between(shortest, LONGEST_MS[kind]), left - (isWaiting(kind) ? STEP_WAIT_MS : 0));
+    };
     const freeAfter = ({ kind, forMs }: Fault, recoveryMs: number): number =>
       at + (isWaiting(kind) ? STEP_WAIT_MS : 0) + forMs + recoveryMs;
 

@@ -7,7 +7,7 @@ export type StepCount = {
   readonly step: WriteStep;
   readonly planned: number;
   readonly hit: number;
-  /** Writes that are committed. */
+  /** Writes whose commit the injector saw. It sees none while the responses of all members are cut. */
   readonly committed: number;
   /** Writes that the writer enforced, although it was killed or stopped. */
   readonly flipped: number;
