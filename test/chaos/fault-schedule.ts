@@ -14,8 +14,8 @@ type WriterFaultKind = 'kill_writer_at' | 'stop_writer_at';
 type ClusterFaultKind = 'compact' | 'kill_all_members';
 /**
  * These faults begin when any writer makes the step. `cut_all_responses_at` drops all that the members send
- * to clients. `lose_commit_at` does so between the votes and the commit: the commit reaches etcd, and its
- * response is lost. `collect_at` collects garbage, as the leader does each hour.
+ * to clients. `lose_commit_at` does so for the member of the writer between the votes and the commit: the
+ * commit reaches etcd, and its response is lost. `collect_at` collects garbage, as the leader does each hour.
  */
 type AnyWriterFaultKind = 'cut_all_responses_at' | 'lose_commit_at' | 'collect_at';
 
@@ -57,7 +57,7 @@ export const RECOVERY_MS = 1_000;
 const PAUSE_MS = [200, 1_500] as const;
 /** No fault except a compaction is shorter than this. */
 const SHORTEST_MS = 300;
-/** Clients leave a member that is silent for a second. Before, a late response would reach them. */
+/** The writer leaves a member that is silent for a second. Before, a late response would reach it. */
 const SHORTEST_LOSS_MS = 1_500;
 /** How long a fault waits for the step of a writer. Without the step, it has no effect. */
 export const STEP_WAIT_MS = 5_000;

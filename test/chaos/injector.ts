@@ -14,6 +14,7 @@ const RUN_MS = 20;
 const STOP_MS = 80;
 /** The votes of the members arrive within this time. */
 const VOTES_MS = 300;
+const ETCD_PORT = 2379;
 const ALL_MEMBERS: readonly Fault['kind'][] = ['kill_all_members', 'cut_all_responses_at', 'lose_commit_at'];
 
 type End = () => unknown;
@@ -145,14 +146,22 @@ export class Injector {
     };
   }
 
-  /** Stops a writer until it has received the votes. Then cuts the responses, and lets the writer commit. */
+  /**
+   * Stops a writer until it has received the votes. Then cuts the responses of the member that it uses, and
+   * lets the writer commit.
+   */
   #loseCommit(writer: ClusterNode): End {
+    const etcd = this.#etcd;
     writer.signal('SIGSTOP');
     const cutting = pause(VOTES_MS).then(() => {
-      this.#cutAllResponses();
+      // A writer that was killed meanwhile has no connection.
+      const address = writer.lastContact(ETCD_PORT);
+      const member = etcd.members.find((each) => each.address === address);
+      if (member !== undefined) etcd.cutResponses(member.name);
       writer.signal('SIGCONT');
+      return member;
     });
-    return () => cutting.then(() => this.#etcd.mend());
+    return () => cutting.then((member) => (member === undefined ? undefined : etcd.mend(member.name)));
   }
 
   #cutAllResponses(): void {

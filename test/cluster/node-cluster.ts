@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -184,6 +184,17 @@ export class ClusterNode {
   async takesPart(withinMs = 15_000): Promise<void> {
     await this.until('policy_replication', 'in_step', withinMs);
     await this.passes('cluster', withinMs);
+  }
+
+  /** Returns the address with this port to which the node has sent data last; null without a connection. */
+  lastContact(port: number): string | null {
+    const words = ['-Htni', 'state', 'established', `dport = :${port}`];
+    const list = execFileSync('nsenter', [`--net=/run/netns/${this.#namespace}`, 'ss', ...words], {
+      encoding: 'utf8',
+    });
+    const found = [...list.matchAll(new RegExp(` ([\\d.]+):${port}\\b.*\\n.* lastsnd:(\\d+)`, 'g'))];
+    const [last] = found.sort(([, , left], [, , right]) => Number(left) - Number(right));
+    return last?.[1] ?? null;
   }
 
   signal(signal: NodeJS.Signals): void {
