@@ -47,6 +47,8 @@ export type PrepareWritePorts = {
    */
   readonly adoptedGeneration: () => number;
   readonly hasInterceptCa: () => boolean;
+  /** Whether a write may be prepared twice: in a cluster, after another node has changed the policies. */
+  readonly repeats: boolean;
 };
 
 /**
@@ -161,7 +163,7 @@ async function preparePut(
       compile: write.activate,
       key: keyOf(located, at),
     },
-    { transfer: true, signal },
+    { transfer: !ports.repeats, signal },
   );
   if (prepared.kind !== 'prepared') return refusalOfText(prepared);
   const misnamed = refusalOfName(write.target, prepared.name);
