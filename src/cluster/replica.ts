@@ -19,12 +19,13 @@ import {
 } from 'rxjs';
 import { decodeJson, encodeJson, putJson } from '#store/json-value.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
-import type { KvOperation, KvStore } from '#store/store-types.js';
+import type { KvOperation } from '#store/store-types.js';
 import { Contradiction } from './contradiction.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { KeyChange, KeyValue, RangeResult, WatchBatch } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
 import { fetchBodies } from './parts.js';
+import type { ReplicaStore } from './replica-store.js';
 
 /** The value of the key `meta`: the identity of a cluster, which its first node makes. */
 export type ClusterMeta = {
@@ -67,7 +68,7 @@ export type ReplicaEvent =
  */
 export class Replica {
   readonly #client: EtcdClient;
-  readonly #kv: KvStore;
+  readonly #kv: ReplicaStore;
   readonly #keys: ClusterKeys;
   readonly #applied = new Subject<readonly KvOperation[]>();
   readonly #revision = new BehaviorSubject(0n);
@@ -83,7 +84,7 @@ export class Replica {
   #history = 0n;
   #seen = 0n;
 
-  constructor(client: EtcdClient, kv: KvStore, keys: ClusterKeys) {
+  constructor(client: EtcdClient, kv: ReplicaStore, keys: ClusterKeys) {
     this.#client = client;
     this.#kv = kv;
     this.#keys = keys;
@@ -325,7 +326,7 @@ export class Replica {
     }
     if (operations.length > 0 || this.#keptLine !== this.#line) {
       const bodies = await fetchBodies(this.#client, this.#keys, this.#kv, lists);
-      await this.#kv.batch([...bodies, ...operations, this.#keptAt(revision)], { sync: true });
+      await this.#kv.keep([...bodies, ...operations, this.#keptAt(revision)]);
       this.#keptLine = this.#line;
     }
     for (const change of changes) {
@@ -351,7 +352,7 @@ export class Replica {
     const lists = absent.map(({ value }) => decodeJson<PolicyRow>(value).body_sha256);
     const bodies = await fetchBodies(this.#client, this.#keys, this.#kv, lists);
     this.#history = revision;
-    if (absent.length > 0) await this.#kv.batch([...bodies, ...absent, this.#keptAt(revision)], { sync: true });
+    if (absent.length > 0) await this.#kv.keep([...bodies, ...absent, this.#keptAt(revision)]);
   }
 
   #keptAt(revision: bigint): KvOperation {

@@ -36,10 +36,15 @@ export type Store = {
 };
 
 /**
- * The store that the nodes of a cluster share. `seals`: whether all nodes have the same sealing key, so that
- * secrets can be shared.
+ * The store that the nodes of a cluster share. `kv`: the local store of this node with the replica. `seals`:
+ * whether all nodes have the same sealing key, so that secrets can be shared.
  */
-export type Shared = { readonly store: SharedStore; readonly commits: SharedCommits; readonly seals: boolean };
+export type Shared = {
+  readonly store: SharedStore;
+  readonly commits: SharedCommits;
+  readonly kv: KvStore;
+  readonly seals: boolean;
+};
 
 /**
  * Opens the store in the node's data folder: `store/` (RocksDB) and `last-good.policy`.
@@ -71,7 +76,7 @@ export async function openStore(
     const lastGood = lastGoodFile(join(dataDir, 'last-good.policy'));
     const timed = timedWrites(kv, onWrite);
     shared = share(timed);
-    return await assembleStore(timed, lastGood, seal, onFinding, shared);
+    return await assembleStore(shared?.kv ?? timed, lastGood, seal, onFinding, shared);
   } catch (error) {
     await shared?.store.close();
     await kv.close();

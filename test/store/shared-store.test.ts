@@ -35,7 +35,12 @@ const SEAL = memorySeal();
 
 async function nodeOf(shared: FakeSharedStore, seals = true) {
   const node = await shared.nodeOf(seals ? [] : ['setting/tls-intercept-ca']);
-  const store = await assembleStore(node.kv, NO_COPY, SEAL, () => {}, { store: node, commits: node.commits, seals });
+  const store = await assembleStore(node.kv, NO_COPY, SEAL, () => {}, {
+    store: node,
+    commits: node.commits,
+    kv: node.kv,
+    seals,
+  });
   return { node, store };
 }
 
