@@ -97,13 +97,13 @@ export async function assembleStore(
 ): Promise<Store> {
   const store = shared?.store ?? null;
   // Without a common sealing key, the intercept CA stays on its node: the replica never contains its key.
-  const caPlace = shared?.seals === true ? shared.store : kv;
+  const sharedCa = shared?.seals === true ? shared.store : null;
   const secrets = shared === null ? 'plain' : shared.seals ? seal : 'refused';
   return {
     policies: await loadPolicyStore(kv, lastGood, onFinding, shared?.commits ?? null),
     settings: createSettingsStore(store ?? kv, store),
     integrations: createIntegrationStore(store ?? kv, { secrets, shared: store }),
-    interceptCa: createInterceptCaStore(caPlace, seal),
+    interceptCa: createInterceptCaStore(sharedCa ?? kv, seal, { shared: sharedCa }),
     tokens: createTokenStore(kv),
     sharedTokens: store === null ? null : await SharedTokens.load(store),
     close: async () => {
