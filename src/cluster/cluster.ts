@@ -33,6 +33,7 @@ import type { EtcdOptions } from './etcd/etcd-types.js';
 import { ClusterKeys, isBody } from './keys.js';
 import { type Member, type MemberEvent, Membership } from './membership.js';
 import { fetchBodies } from './parts.js';
+import { proposedBodies } from './proposed-bodies.js';
 import { initialize, type Keep, type RecoveryPorts, recover } from './recovery.js';
 import { type Rehearsal, Rehearsals } from './rehearsals.js';
 import { Replica, type ReplicaEvent } from './replica.js';
@@ -230,7 +231,7 @@ export class Cluster {
   }
 
   /** Returns the text of a proposed policy. Throws `store_damaged` if etcd lacks a part. */
-  async bodyOf({ bodySha256, bodies = {} }: PolicyProposal): Promise<Uint8Array> {
+  async bodyOf({ id, bodySha256, bodies = {} }: PolicyProposal): Promise<Uint8Array> {
     const enclosed = Object.entries(bodies).map(([key, value]) => ({
       type: 'put' as const,
       key,
@@ -239,9 +240,9 @@ export class Cluster {
     for (const { key, value } of enclosed)
       if (!isBody(key) || !(await isBodyValue(key, value)))
         throw new StoreError('store_damaged', `${key} has another hash`);
-    if (enclosed.length > 0) await this.kv.batch(enclosed, { sync: false });
+    if (enclosed.length > 0) await this.kv.batch(proposedBodies(id, enclosed), { sync: false });
     const parts = await fetchBodies(this.#client, this.#keys, this.kv, [bodySha256]);
-    if (parts.length > 0) await this.kv.batch(parts, { sync: false });
+    if (parts.length > 0) await this.kv.batch(proposedBodies(id, [...enclosed, ...parts]), { sync: false });
     return new Bodies(this.kv).read(bodySha256);
   }
 

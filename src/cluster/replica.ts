@@ -16,15 +16,18 @@ import {
   switchMap,
   tap,
   timeout,
+  timer,
 } from 'rxjs';
 import { decodeJson, encodeJson, putJson } from '#store/json-value.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
+import { StoreError } from '#store/store-error.js';
 import type { KvOperation } from '#store/store-types.js';
 import { Contradiction } from './contradiction.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { KeyChange, KeyValue, RangeResult, WatchBatch } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
 import { fetchBodies } from './parts.js';
+import { collectProposed } from './proposed-bodies.js';
 import type { ReplicaStore } from './replica-store.js';
 
 /** The value of the key `meta`: the identity of a cluster, which its first node makes. */
@@ -57,6 +60,9 @@ const POLICY = 'policy/';
  */
 const REREAD_MS = 30_000;
 const READ = { withinMs: 5_000 };
+/** When the local store first removes bodies of writes that were not committed, and how often it does. */
+const FIRST_COLLECTION_MS = 60_000;
+const COLLECTION_MS = 3_600_000;
 
 export type ReplicaEvent =
   /** The replica equals etcd. From now on it follows the watch. */
@@ -188,6 +194,7 @@ export class Replica {
             map((batch) => () => this.#take(batch)),
           ),
           interval(REREAD_MS).pipe(map(() => () => this.#read())),
+          timer(FIRST_COLLECTION_MS, COLLECTION_MS).pipe(map(() => () => this.#collect())),
         ).pipe(
           concatMap((step) => step()),
           map((): ReplicaEvent => ({ type: 'replica.applied', revision: this.revision })),
@@ -263,6 +270,15 @@ export class Replica {
     await this.#apply(changes, revision);
     await this.#fetchHistory(revision);
     this.#live.next(live);
+  }
+
+  /** Removes the bodies of writes that were not committed from the local store. A full disk refuses this. */
+  async #collect(): Promise<void> {
+    try {
+      await collectProposed(this.#kv, (turn) => this.present.has(this.#keys.turn(turn)));
+    } catch (failure) {
+      if (!(failure instanceof StoreError)) throw failure;
+    }
   }
 
   /** Returns the local keys that this replica may have stored. */
