@@ -31,7 +31,7 @@ export type PolicyInput = {
   readonly shared: boolean;
 };
 
-/** A write in the queue. `repeated`: whether it has lost a race against another node, and is prepared again. */
+/** A write in the queue. `repeated`: whether it lost a race against another node, and is prepared again. */
 export type Waiting = { readonly id: string; readonly write: PolicyWrite; readonly repeated?: boolean };
 
 export type PolicyContext = PolicyInput & {

@@ -32,8 +32,8 @@ export class ReplicaStore implements KvStore {
   }
 
   /**
-   * Stores changes of etcd. If the disk refuses them, keeps them in memory. Throws the `StoreError` of the disk
-   * if too many changes wait in memory.
+   * Stores changes of etcd. If the disk refuses them, keeps them in memory. Throws the `StoreError` of the
+   * disk if too many changes wait in memory.
    */
   keep(operations: readonly KvOperation[]): Promise<void> {
     return this.#inTurn(async () => {

@@ -300,8 +300,8 @@ export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Pro
 }
 
 /**
- * Compiles a policy of the store, or of a proposal of another node. Throws a `Refused` if this build cannot read
- * the policy.
+ * Compiles a policy of the store, or of a proposal of another node. Throws a `Refused` if this build cannot
+ * read the policy.
  */
 export async function compileStored(
   { thread, surroundings }: PrepareWritePorts,

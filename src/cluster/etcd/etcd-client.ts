@@ -71,7 +71,7 @@ export class EtcdClient {
     this.#user = options.user;
   }
 
-  /** Emits true after etcd has refused a write because its database is full, and false after it applied one. */
+  /** Emits true after etcd refused a write because its database is full, and false after it applied one. */
   get full(): Observable<boolean> {
     return this.#full;
   }

@@ -2,8 +2,8 @@ import { emptyIdentity } from './empty-identity.js';
 import type { FindingDelta } from './finding.js';
 
 /**
- * Returns a finding of type `cluster_contradiction`. `code` is the kind of the contradiction, such as `older`.
- * `atMs` is the time in milliseconds since 1970.
+ * Returns a finding of type `cluster_contradiction`. `code` is the kind of the contradiction, such as
+ * `older`. `atMs` is the time in milliseconds since 1970.
  */
 export function clusterContradiction(code: string, atMs: number): FindingDelta {
   return {

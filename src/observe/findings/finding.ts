@@ -46,7 +46,8 @@ export type FindingIdentity = {
   readonly dropReason: string | null;
   /**
    * Why the service plane denied, or why the DNS rebinding protection removed an address. In a
-   * `cluster_contradiction`: its code, such as `older`. Null in all other findings. Findings that an older build stored lack this field.
+   * `cluster_contradiction`: its code, such as `older`. Null in all other findings. Findings that an older
+   * build stored lack this field.
    */
   readonly reason: string | null;
   readonly effectiveAction: 'allow' | 'deny';
