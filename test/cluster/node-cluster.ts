@@ -190,7 +190,7 @@ export async function startNodes(
   return nodes;
 }
 
-/** Waits until started nodes serve, and creates their cluster at the first one. Ends the nodes after a failure. */
+/** Waits until nodes serve, and creates their cluster at the first one. Ends the nodes after a failure. */
 export async function created(nodes: readonly ClusterNode[]): Promise<void> {
   try {
     await Promise.all(nodes.map((node) => node.serves()));
