@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { collect } from '#cluster/collector.js';
 import { under } from '#cluster/etcd/etcd-types.js';
 import { ClusterKeys } from '#cluster/keys.js';
+import { CERTIFICATE } from '#test/api/certificate.js';
 import { Injector } from '#test/chaos/injector.js';
 import { codeOf, FailureRig, MIB, policyOf, put, SOON, textAt } from './failure-rig.js';
 import { ClusterNode } from './node-cluster.js';
@@ -56,7 +57,7 @@ describe('a node that was away', () => {
 
 describe('an etcd that runs for a fifth of the time', () => {
   test('delays a write, and does not make it fail', async () => {
-    const slow = new Injector(rig.etcd, []).run([{ at: 0, kind: 'slow_member', target: 'm1', forMs: 4_000 }]);
+    const slow = new Injector(rig.etcd, []).run([{ at: 0, kind: 'slow_member', target: 'm1', forMs: 2_500 }]);
     await pause(500);
     const reply = await put(rig.plain, '10.6.0.1');
     expect([reply.status, reply.text]).toEqual([200, expect.stringContaining('10.6.0.1')]);
@@ -100,7 +101,7 @@ describe('an etcd whose database is full', () => {
 
 describe('a node whose disk is full', () => {
   const detail = async (): Promise<string> => (await rig.small.check('policy_replication')).detail;
-  /** A policy of 180 KiB after compression. The log of RocksDB reserves space for several of them. */
+  /** A policy of 180 KiB after compression. */
   const large = (address: string) => {
     const { source_groups: groups, ...rest } = policyOf(address, ...Array<string>(1_500).fill('10.8.9.9'));
     const named = groups.map(({ rules, ...group }) => ({
@@ -109,12 +110,23 @@ describe('a node whose disk is full', () => {
     }));
     return { ...rest, source_groups: named };
   };
-  /** Fills the disk and writes policies at another node, until the disk refuses one. Returns its address. */
+  /**
+   * Fills the disk, and writes at another node until the disk refuses a change. Returns the address in the
+   * last policy. RocksDB reserves several MiB for its log, which an integration fills sooner than a policy.
+   */
   async function fill(network: string): Promise<string> {
-    for (let octet = 1; octet < 50; octet++) {
+    const integration = {
+      kind: 'kubernetes',
+      api_server_url: 'https://192.0.2.1:6443',
+      ca_cert_pem: CERTIFICATE.repeat(1_500),
+      service_account_token: 'a-secret-token',
+    };
+    for (let octet = 1; octet < 20; octet++) {
       rig.fillDisk();
+      const written = await rig.plain.request('PUT', '/api/v1/integrations/prod', integration);
+      expect([200, 201]).toContain(written.status);
       const address = `${network}.${octet}`;
-      expect((await rig.plain.request('PUT', '/api/v1/policy', large(address))).status).toBe(200);
+      expect((await put(rig.plain, address)).status).toBe(200);
       await rig.allHave(address);
       if ((await detail()).includes('not kept here')) return address;
     }
