@@ -133,8 +133,11 @@ describe('a policy that this build cannot read, of a node with a newer build', (
       (await rig.client.range(keys.votesFor('newer'), SOON)).entries
         .map(({ value }) => decodeJson<{ node: string; refusal: { code: string } | null }>(value))
         .map(({ node, refusal }) => `${node} ${refusal?.code ?? 'staged'}`);
-    await expect.poll(votes).toEqual(['n1', 'n2', 'n3'].map((node) => `${node} invalid_policy`));
-    await rig.client.transact({ when: [], apply: [{ type: 'delete', key: keys.turn('t') }] }, SOON);
+    try {
+      await expect.poll(votes).toEqual(['n1', 'n2', 'n3'].map((node) => `${node} invalid_policy`));
+    } finally {
+      await rig.client.transact({ when: [], apply: [{ type: 'delete', key: keys.turn('t') }] }, SOON);
+    }
     expect((await put(rig.plain, '10.3.1.1')).status).toBe(200);
   });
 });
