@@ -20,6 +20,7 @@ import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#datapl
 import { type Detached, detach } from '#dataplane/thread/detach.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
 import { auditDelta } from '#observe/findings/audit-event.js';
+import { clusterContradiction } from '#observe/findings/cluster-contradiction.js';
 import { LogRing } from '#observe/log-ring.js';
 import { createMetrics } from '#observe/metrics.js';
 import { Observer } from '#observe/observer.js';
@@ -61,7 +62,12 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
   const share = (kv: KvStore): Shared | null => {
     if (openCluster === null) return null;
     cluster = openCluster(kv);
-    return { store: cluster.store, commits: cluster.commits, seals: config.cluster?.sealKeyFile != null };
+    return {
+      store: cluster.store,
+      commits: cluster.commits,
+      kv: cluster.kv,
+      seals: config.cluster?.sealKeyFile != null,
+    };
   };
   const store = await openStore(
     config.node.dataDir,
@@ -123,6 +129,9 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     });
     logFacts(system, log);
     observe(system, observer);
+    cluster?.contradiction.subscribe((code) => {
+      if (code !== null) observer.record(clusterContradiction(code, Date.now()));
+    });
     const management = managementOf({ system, interceptCa, authority, work, observer, config, disclosed, log: ring });
     let made: Api | null = null;
     try {
@@ -369,7 +378,7 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
 }
 
 async function clusterStats({ cluster }: System): Promise<NodeStats['cluster']> {
-  const { enabled, nodeId, leader, members, revision, seen } = await cluster.status();
+  const { enabled, nodeId, leader, members, revision, seen, ...status } = await cluster.status();
   if (!enabled) return null;
   const applied = revision ?? 0;
   const newest = seen ?? applied;
@@ -381,6 +390,9 @@ async function clusterStats({ cluster }: System): Promise<NodeStats['cluster']> 
     revision: newest,
     appliedRevision: applied,
     lag: newest - applied,
+    connected: status.connected,
+    isContradicted: status.contradiction !== null,
+    isFull: status.isFull,
   };
 }
 

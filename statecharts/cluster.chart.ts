@@ -1,4 +1,4 @@
-import { assign, type EventObject, fromCallback, setup } from 'xstate';
+import { assign, type EventObject, fromCallback, setup, stateIn } from 'xstate';
 import type { Fact } from '#bus/bus-messages.js';
 import { notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
@@ -19,7 +19,10 @@ export type ClusterContext = ClusterInput & {
    * Why this node takes no part: etcd contradicts its replica, or has no cluster yet. Null: it takes part.
    */
   readonly apart: 'contradicted' | 'uncreated' | null;
+  /** Whether the database of etcd is full. */
+  readonly isFull: boolean;
   readonly trouble: Troubles;
+  readonly notices: Troubles;
 };
 
 export type ClusterEvent =
@@ -28,11 +31,16 @@ export type ClusterEvent =
   | { readonly type: 'member.refused'; readonly reason: string }
   | { readonly type: 'member.lost'; readonly reason: string }
   | { readonly type: 'leader.changed'; readonly leader: string | null; readonly isLeader: boolean }
+  /** etcd refuses a write because its database is full, or accepts writes again. */
+  | { readonly type: 'etcd.full' | 'etcd.writable' }
   | { readonly type: 'replica.caught_up' }
   | { readonly type: 'replica.lost'; readonly reason: string }
   | { readonly type: 'replica.contradicted'; readonly reason: string }
   /** etcd has no cluster below the prefix yet. */
-  | { readonly type: 'replica.uncreated' };
+  | { readonly type: 'replica.uncreated' }
+  /** The disk of this node refuses the writes of the replica, or has stored all of them. */
+  | { readonly type: 'replica.unkept'; readonly reason: string }
+  | { readonly type: 'replica.kept' };
 
 const cluster = setup({
   types: {
@@ -43,11 +51,14 @@ const cluster = setup({
     meta: {} as ReadinessMeta,
   },
   actors: {
-    /** Keeps the node a member of the cluster. Sends `member.joined`, `member.refused` and `member.lost`. */
+    /**
+     * Keeps the node a member of the cluster. Sends `member.joined`, `member.refused`, `member.lost`,
+     * `etcd.full` and `etcd.writable`.
+     */
     join: fromCallback<EventObject>(notProvided('join')),
     /**
-     * Makes the replica equal to etcd and follows etcd. Sends `replica.caught_up`, `replica.lost` and
-     * `replica.contradicted`.
+     * Makes the replica equal to etcd and follows etcd. Sends `replica.caught_up`, `replica.lost`,
+     * `replica.contradicted`, `replica.unkept` and `replica.kept`.
      */
     replicate: fromCallback<EventObject>(notProvided('replicate')),
     /** Sends `leader.changed`. */
@@ -70,6 +81,14 @@ const cluster = setup({
       apart: 'contradicted' as const,
       trouble: { ...context.trouble, policy_replication: reason, cluster: reason },
     })),
+    noteFull: assign({ isFull: true }),
+    noteWritable: assign({ isFull: false }),
+    noteUnkept: assign((_, { reason }: { reason: string }) => ({
+      notices: {
+        policy_replication: `degraded: not kept here: the disk does not store changes of the cluster, which wait in memory (${reason})`,
+      },
+    })),
+    noteKept: assign({ notices: {} }),
     noteUncreated: assign({ apart: 'uncreated' as const, trouble: {} }),
     noteAgreement: assign({ apart: null, trouble: {} }),
     nameLag: assign(({ context }) => ({
@@ -87,10 +106,10 @@ const cluster = setup({
     isCreated: ({ context }) => context.apart !== 'uncreated',
     leads: ({ context }) => context.isLeader,
     hasLeader: ({ context }) => context.leader !== null,
-    hasNoLeader: ({ context }) => context.leader === null,
-    doesNotLead: ({ context }) => !context.isLeader,
     isInStep: ({ context }) => context.generation >= context.committed,
     isBehind: ({ context }) => context.generation < context.committed,
+    isFull: ({ context }) => context.isFull,
+    showsFull: stateIn({ membership: { participating: 'full' } }),
   },
   delays: {
     /** How long etcd may be away, or a commit may take on this node, before a check fails. */
@@ -98,11 +117,15 @@ const cluster = setup({
   },
 });
 
+type LeaderChange = { readonly leader: string | null; readonly isLeader: boolean };
 type Failed = { readonly event: { readonly error: unknown } };
 const noteMemberFailure = {
   type: 'noteMemberTrouble',
   params: ({ event }: Failed) => ({ reason: sentenceOf(event.error) }),
 } as const;
+
+const noteLeader = { type: 'noteLeader', params: ({ event }: { event: LeaderChange }) => event } as const;
+const leaderChanged = { 'leader.changed': { target: 'leaderless', actions: noteLeader } } as const;
 
 /** A lost connection to etcd. The check fails only after `patience`. */
 const lostBriefly = {
@@ -125,11 +148,15 @@ export const clusterChart = cluster.createMachine({
     isLeader: false,
     committed: 0,
     apart: null,
+    isFull: false,
     trouble: {},
+    notices: {},
   }),
   on: {
     'policy.activated': { actions: { type: 'noteActivated', params: ({ event }) => event } },
     'policy.committed': { actions: { type: 'noteCommitted', params: ({ event }) => event } },
+    'replica.unkept': { actions: { type: 'noteUnkept', params: ({ event }) => event } },
+    'replica.kept': { actions: 'noteKept' },
   },
   states: {
     membership: {
@@ -151,13 +178,18 @@ export const clusterChart = cluster.createMachine({
             { guard: 'isUncreated', target: 'uncreated' },
           ],
           on: {
-            'member.joined': { target: '.leaderless' },
+            'member.joined': [{ guard: 'isFull', target: '.full' }, { target: '.leaderless' }],
             'member.refused': {
               target: '.refused',
               actions: { type: 'noteMemberTrouble', params: ({ event }) => event },
             },
             'member.lost': { target: '.cut_off', actions: { type: 'noteMemberTrouble', params: ({ event }) => event } },
-            'leader.changed': { actions: { type: 'noteLeader', params: ({ event }) => event } },
+            'leader.changed': { actions: noteLeader },
+            'etcd.full': { target: '.full', actions: 'noteFull' },
+            'etcd.writable': [
+              { guard: 'showsFull', target: '.leaderless', actions: 'noteWritable' },
+              { actions: 'noteWritable' },
+            ],
           },
           states: {
             connecting: {
@@ -175,15 +207,20 @@ export const clusterChart = cluster.createMachine({
             following: {
               tags: 'cluster:ready',
               meta: { part: 'cluster', detail: 'member of the cluster; another node leads' },
-              always: [
-                { guard: 'leads', target: 'leading' },
-                { guard: 'hasNoLeader', target: 'leaderless' },
-              ],
+              on: leaderChanged,
             },
             leading: {
               tags: 'cluster:ready',
               meta: { part: 'cluster', detail: 'member of the cluster; this node leads' },
-              always: { guard: 'doesNotLead', target: 'leaderless' },
+              on: leaderChanged,
+            },
+            full: {
+              tags: 'cluster:degraded',
+              meta: {
+                part: 'cluster',
+                detail:
+                  'the database of etcd is full: etcd refuses writes; compact and defragment it, or raise its quota',
+              },
             },
             refused: {
               tags: 'cluster:failed',

@@ -82,6 +82,7 @@ export const policyChart = policy.createMachine({
     replay: null,
     queue: [],
     current: null,
+    expired: false,
     unflipped: null,
     committed: 0,
     unfollowed: 0,
@@ -159,6 +160,7 @@ export const policyChart = policy.createMachine({
           meta: { part, detail: 'the stored policy could not be activated; the node tries again soon' },
           entry: 'countAttempt',
           after: { replayBackoff: 'replaying' },
+          on: { 'policy.committed': 'replaying' },
         },
         settling: {
           entry: { type: 'publish', params: activated },
@@ -292,6 +294,7 @@ export const policyChart = policy.createMachine({
               ...present(context.current),
               enforced: context.enforced,
               shared: context.shared,
+              mayRepeat: context.shared && context.current?.repeated !== true,
             }),
             onDone: [
               {
@@ -303,6 +306,16 @@ export const policyChart = policy.createMachine({
                 guard: { type: 'isUnflipped', params: ({ event }) => event },
                 target: 'recovering',
                 actions: [{ type: 'noteUnflipped', params: ({ event }) => event }, 'demandReplay'],
+              },
+              {
+                guard: { type: 'mayRepeat', params: ({ event }) => event },
+                target: 'idle',
+                actions: 'repeatCurrent',
+              },
+              {
+                guard: { type: 'hasLostRace', params: ({ event }) => event },
+                target: 'idle',
+                actions: { type: 'publish', params: ({ context }) => answered(context.current, expired(context)) },
               },
               { target: 'idle' },
             ],
@@ -318,10 +331,13 @@ export const policyChart = policy.createMachine({
           on: {
             'deadline.passed': {
               guard: { type: 'isCurrent', params: ({ event }) => event },
-              actions: {
-                type: 'tellWrite',
-                params: ({ context }) => ({ type: 'write.expired', refusal: expired(context) }),
-              },
+              actions: [
+                'noteExpired',
+                {
+                  type: 'tellWrite',
+                  params: ({ context }) => ({ type: 'write.expired', refusal: expired(context) }),
+                },
+              ],
             },
           },
         },

@@ -31,7 +31,8 @@ export type PolicyInput = {
   readonly shared: boolean;
 };
 
-export type Waiting = { readonly id: string; readonly write: PolicyWrite };
+/** A write in the queue. `repeated`: whether it lost a race against another node, and is prepared again. */
+export type Waiting = { readonly id: string; readonly write: PolicyWrite; readonly repeated?: boolean };
 
 export type PolicyContext = PolicyInput & {
   readonly inForce: PolicyInForce | null;
@@ -40,6 +41,8 @@ export type PolicyContext = PolicyInput & {
   readonly replay: Replay | null;
   readonly queue: readonly Waiting[];
   readonly current: Waiting | null;
+  /** Whether the activation timeout of the current write has passed. */
+  readonly expired: boolean;
   /**
    * Generation and answer of the current write, if the write is stored but its flip has failed; otherwise
    * null.
@@ -128,7 +131,15 @@ export const policySetup = setup({
     startDeadline: raise((_, { id }: { id: string }) => ({ type: 'deadline.passed' as const, id }), {
       delay: 'activationTimeout',
     }),
-    takeNext: assign(({ context }) => ({ current: context.queue[0] ?? null, queue: context.queue.slice(1) })),
+    takeNext: assign(({ context }) => ({
+      current: context.queue[0] ?? null,
+      expired: false,
+      queue: context.queue.slice(1),
+    })),
+    noteExpired: assign({ expired: true }),
+    repeatCurrent: assign(({ context: { current, queue } }) =>
+      current === null ? {} : { queue: [{ ...current, repeated: true }, ...queue] },
+    ),
     dropFirst: assign(({ context }) => ({ queue: context.queue.slice(1) })),
     dropQueued: assign(({ context }, params: { id: string }) => ({
       queue: context.queue.filter(({ id }) => id !== params.id),
@@ -218,6 +229,8 @@ export const policySetup = setup({
     isCurrent: ({ context }, params: { id: string }) => context.current?.id === params.id,
     isQueued: ({ context }, params: { id: string }) => context.queue.some(({ id }) => id === params.id),
     hasActivated: (_, { output }: { output: WriteOutput }) => output.kind === 'activated',
+    hasLostRace: (_, { output }: { output: WriteOutput }) => output.kind === 'lost_race',
+    mayRepeat: ({ context }, { output }: { output: WriteOutput }) => output.kind === 'lost_race' && !context.expired,
     isUnflipped: (_, { output }: { output: WriteOutput }) => output.kind === 'unflipped',
     isRecovered: and([
       ({ context }) => context.inForce !== null && context.inForce.generation === context.unflipped?.generation,

@@ -64,12 +64,19 @@ export type WriteInput = {
   readonly enforced: boolean;
   /** Whether the node is in a cluster: its members rehearse the write before the commit. */
   readonly shared: boolean;
+  /**
+   * Whether this chart ends without a response if another node has changed the policies meanwhile. The policy
+   * chart then prepares the write again.
+   */
+  readonly mayRepeat: boolean;
 };
 /** The votes of a cluster on a write. `behind`: the members that did not report in time. */
 type Rehearsed = { readonly members: number; readonly behind: readonly string[] };
 export type WriteOutput =
   /** The write ended without changing the policy in force. */
   | { readonly kind: 'ended' }
+  /** Another node changed the policies meanwhile, and nothing is stored. The request has no response yet. */
+  | { readonly kind: 'lost_race' }
   | { readonly kind: 'activated'; readonly inForce: PolicyInForce; readonly epoch: number | null }
   /**
    * The policy is stored, but the flip failed. The write chart has not answered the request, so the policy
@@ -140,6 +147,7 @@ const write = setup({
     noteActivated: assign(({ context }, { epoch }: { epoch: number | null }) => ({
       output: { kind: 'activated' as const, inForce: activationOf(context).inForce, epoch },
     })),
+    noteLostRace: assign({ output: { kind: 'lost_race' as const } }),
     noteUnflipped: assign(({ context }) => ({
       output: { kind: 'unflipped' as const, inForce: activationOf(context).inForce, outcome: outcomeOf(context) },
     })),
@@ -150,6 +158,8 @@ const write = setup({
     mustStage: ({ context }) => (context.enforced || context.shared) && context.prepared?.activation != null,
     mustFlip: ({ context }) => context.enforced && context.prepared?.activation != null,
     isDryRun: ({ context }) => context.write.dryRun,
+    hasLostRace: ({ context }, { error }: { error: unknown }) =>
+      context.mayRepeat && refusalOf(error, 'store_unavailable').code === 'write_conflict',
   },
 });
 
@@ -201,6 +211,8 @@ function present<T>(value: T | null | undefined): T {
   if (value == null) throw new Error('a write in progress has no prepared change');
   return value;
 }
+
+const lostRace = { type: 'hasLostRace', params: ({ event }: Failed) => event } as const;
 
 const expiringTo = <Target extends string>(target: Target) =>
   ({
@@ -276,7 +288,10 @@ export const writeChart = write.createMachine({
           },
           { target: 'committing', actions: { type: 'noteStaged', params: ({ event }) => event.output } },
         ],
-        onError: { target: 'unstaging', actions: { type: 'publish', params: notStaged } },
+        onError: [
+          { guard: lostRace, target: 'unstaging', actions: 'noteLostRace' },
+          { target: 'unstaging', actions: { type: 'publish', params: notStaged } },
+        ],
       },
       on: expiringTo('unstaging'),
     },
@@ -308,6 +323,7 @@ export const writeChart = write.createMachine({
           },
         ],
         onError: [
+          { guard: lostRace, target: 'unstaging', actions: 'noteLostRace' },
           { guard: 'mustStage', target: 'unstaging', actions: { type: 'publish', params: notStored } },
           { target: 'ended', actions: { type: 'publish', params: notStored } },
         ],

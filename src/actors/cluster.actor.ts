@@ -21,12 +21,22 @@ export function clusterActor(cluster: Cluster | null) {
   };
   return clusterChart.provide({
     actors: {
-      replicate: fromCallback<EventObject>(({ sendBack }) =>
-        sending(sendBack, () => configured().follow(), lostReplica),
-      ),
+      replicate: fromCallback<EventObject>(({ sendBack }) => {
+        const following = sending(sendBack, () => configured().follow(), lostReplica);
+        const watching = configured().diskFault.subscribe((reason) =>
+          sendBack(reason === null ? { type: 'replica.kept' } : { type: 'replica.unkept', reason }),
+        );
+        return () => {
+          watching.unsubscribe();
+          following();
+        };
+      }),
       join: fromCallback<EventObject>(({ sendBack }) => {
         const subscription = sending(sendBack, () => configured().join(), lostMembership);
         const standing = configured().stand();
+        standing.add(
+          configured().full.subscribe((isFull) => sendBack({ type: isFull ? 'etcd.full' : 'etcd.writable' })),
+        );
         return () => {
           standing.unsubscribe();
           subscription();

@@ -219,6 +219,7 @@ export function createSystem(ports: SystemPorts): System {
       now,
       adoptedGeneration: () => adoptedGeneration,
       hasInterceptCa: () => hasInterceptCa,
+      repeats: cluster !== null,
     },
     dataplane: dataplane === null ? null : { ...dataplane, beforeClose: closePlanes },
     dns,

@@ -13,7 +13,9 @@ const FindingSchema = z
     id: z.string().describe('Unique on this node. It does not change while the finding is stored.'),
     finding_type: z
       .enum(FINDING_TYPES)
-      .describe('`config_change`: a write by this API. `gap`: events were lost; `target` names the place.'),
+      .describe(
+        '`config_change`: a write by this API. `gap`: events were lost; `target` names the place. `cluster_contradiction`: etcd contradicted this node; `reason` names the kind.',
+      ),
     policy_id: z.string().nullable(),
     generation: count.nullable().describe('The generation of the policy that made the latest decision.'),
     source_group: z.string().nullable(),
@@ -35,7 +37,9 @@ const FindingSchema = z
     reason: z
       .string()
       .nullable()
-      .describe('For `tls_deny` and `http_deny`: the reason if it is not the rule itself, such as `no_ca`.'),
+      .describe(
+        'For `tls_deny` and `http_deny`: the reason if it is not the rule itself, such as `no_ca`. For `cluster_contradiction`: `older`, `forked`, `wiped`, `other_cluster` or `own_policies`.',
+      ),
     effective_action: z.enum(['allow', 'deny']),
     actor: z.string().nullable().describe('Subject of the token.'),
     operation: z.string().nullable().describe('The operationId of this API.'),

@@ -190,7 +190,7 @@ export const ERRORS = {
   write_conflict: entry(
     409,
     'Write conflict',
-    'Another node changed the same objects at the same time; nothing was changed.',
+    'Other nodes changed the same objects at the same time, also while the node tried again; nothing was changed.',
     'Send the request again.',
   ),
   precondition_failed: entry(

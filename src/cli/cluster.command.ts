@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
 import { relativeTime } from './relative-time.js';
-import { type Output, parseReply, print, remote } from './remote.js';
+import { type Output, parseReply, print, remote, withQuery } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
 
@@ -13,6 +13,7 @@ const clusterSchema = z.looseObject({
   cluster_id: z.string().nullable(),
   connected: z.boolean(),
   leader: z.string().nullable(),
+  dry_run: z.literal(true).optional(),
   generation: z.number(),
   revision: z.number().nullable(),
   members: z
@@ -35,7 +36,8 @@ export function addClusterCommands(program: Command, terminal: Terminal): void {
   const cluster = program.command('cluster').description('the nodes that share policies and settings on etcd');
   const answer = (options: Output, reply: unknown): void => {
     const shown = parseReply(clusterSchema, reply);
-    print(terminal, options.output, shown, () => text(shown));
+    const tried = shown.dry_run === true ? 'This was a dry run: nothing was changed.\n\n' : '';
+    print(terminal, options.output, shown, () => tried + text(shown));
   };
 
   remote(cluster.command('status'))
@@ -44,9 +46,11 @@ export function addClusterCommands(program: Command, terminal: Terminal): void {
 
   remote(cluster.command('init'))
     .description('create the cluster in etcd, with the policies and settings of this node')
-    .action(async (options: Output) =>
-      answer(options, await createClient(options, terminal).request(`${PATH}/init`, { method: 'POST' })),
-    );
+    .option('--dry-run', 'only check whether the cluster can be created')
+    .action(async ({ dryRun, ...options }: Output & { dryRun?: boolean }) => {
+      const path = withQuery(`${PATH}/init`, { dry_run: dryRun });
+      answer(options, await createClient(options, terminal).request(path, { method: 'POST' }));
+    });
 
   remote(cluster.command('recover'))
     .description('end a contradiction between this node and etcd, for example after the restore of an old backup')
@@ -55,12 +59,11 @@ export function addClusterCommands(program: Command, terminal: Terminal): void {
         .choices(['node', 'store'])
         .makeOptionMandatory(),
     )
-    .action(async ({ keep, ...options }: Output & { keep: string }) =>
-      answer(
-        options,
-        await createClient(options, terminal).request(`${PATH}/recover`, { method: 'POST', body: { keep } }),
-      ),
-    );
+    .option('--dry-run', 'only check whether the cluster can be recovered')
+    .action(async ({ keep, dryRun, ...options }: Output & { keep: string; dryRun?: boolean }) => {
+      const path = withQuery(`${PATH}/recover`, { dry_run: dryRun });
+      answer(options, await createClient(options, terminal).request(path, { method: 'POST', body: { keep } }));
+    });
 }
 
 function text(cluster: ClusterAnswer): string {

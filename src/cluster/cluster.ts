@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import {
+  BehaviorSubject,
   EMPTY,
   exhaustMap,
   filter,
@@ -9,6 +10,7 @@ import {
   of,
   type Subscription,
   switchMap,
+  tap,
   timeout,
   timer,
 } from 'rxjs';
@@ -23,6 +25,7 @@ import { StoreError } from '#store/store-error.js';
 import type { KvStore, PolicyPlan, SharedStore } from '#store/store-types.js';
 import { collect } from './collector.js';
 import { Commits } from './commits.js';
+import { Contradiction, type ContradictionCode } from './contradiction.js';
 import { Election } from './election.js';
 import { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
@@ -30,9 +33,11 @@ import type { EtcdOptions } from './etcd/etcd-types.js';
 import { ClusterKeys, isBody } from './keys.js';
 import { type Member, type MemberEvent, Membership } from './membership.js';
 import { fetchBodies } from './parts.js';
+import { proposedBodies } from './proposed-bodies.js';
 import { initialize, type Keep, type RecoveryPorts, recover } from './recovery.js';
 import { type Rehearsal, Rehearsals } from './rehearsals.js';
 import { Replica, type ReplicaEvent } from './replica.js';
+import { ReplicaStore } from './replica-store.js';
 import { EtcdSharedStore } from './shared-store.js';
 import { Turns } from './turns.js';
 
@@ -66,16 +71,20 @@ export type ClusterStatus = {
   /** The revision of the newest change of the shared keys that this node has received. */
   readonly seen: bigint;
   readonly connected: boolean;
+  /** Why etcd contradicts this node; null if it does not. */
+  readonly contradiction: ContradictionCode | null;
+  /** Whether the database of etcd is full, so that etcd refuses writes. */
+  readonly isFull: boolean;
 };
 
 /**
- * The part of this node in a cluster on etcd: its replica, its membership, and its writes. `kv` is the local
- * store of the node, which contains the replica.
+ * The part of this node in a cluster on etcd: its replica, its membership, and its writes.
  */
 export class Cluster {
   readonly store: SharedStore;
   readonly commits: SharedCommits;
-  readonly #kv: KvStore;
+  /** The local store of the node, which contains the replica. */
+  readonly kv: ReplicaStore;
   readonly #ports: RecoveryPorts;
   readonly #client: EtcdClient;
   readonly #keys: ClusterKeys;
@@ -85,16 +94,18 @@ export class Cluster {
   readonly #election: Election;
   readonly #rehearsals: Rehearsals;
   readonly #self: string;
+  readonly #contradiction = new BehaviorSubject<ContradictionCode | null>(null);
   #members: readonly Member[] | null = null;
 
-  constructor(kv: KvStore, { etcd, prefix, self, local, seal }: ClusterOptions) {
+  constructor(disk: KvStore, { etcd, prefix, self, local, seal }: ClusterOptions) {
+    const kv = new ReplicaStore(disk);
     const client = new EtcdClient(etcd);
     const keys = new ClusterKeys(prefix, local);
     const replica = new Replica(client, kv, keys);
     const member = { ...self, boot: crypto.randomUUID(), since: new Date().toISOString(), generation: 0 };
     const membership = new Membership(client, keys, member, () => identityIn(kv));
     const turns = new Turns(client, keys, replica, self.id);
-    this.#kv = kv;
+    this.kv = kv;
     this.#ports = { client, keys, kv, replica, seal };
     this.#client = client;
     this.#keys = keys;
@@ -112,9 +123,32 @@ export class Cluster {
     return this.#self;
   }
 
+  /** Emits why the disk of this node does not store the replica, which stays in memory, or null. */
+  get diskFault(): Observable<string | null> {
+    return this.kv.fault;
+  }
+
+  /** Emits whether etcd has refused the last write of this node because its database is full. */
+  get full(): Observable<boolean> {
+    return this.#client.full;
+  }
+
   /** Follows etcd while there is a subscriber, see `Replica.follow`. */
   follow(): Observable<ReplicaEvent> {
-    return this.#replica.follow();
+    return this.#replica.follow().pipe(
+      tap({
+        next: ({ type }) => type === 'replica.caught_up' && this.#contradiction.next(null),
+        error: (failure) => {
+          const isShown = failure instanceof Contradiction && failure.code !== 'uninitialized';
+          if (isShown && failure.code !== this.#contradiction.value) this.#contradiction.next(failure.code);
+        },
+      }),
+    );
+  }
+
+  /** Emits the code of the contradiction between etcd and this node, and null when it has ended. */
+  get contradiction(): Observable<ContradictionCode | null> {
+    return this.#contradiction;
   }
 
   /** Keeps this node a member while there is a subscriber, see `Membership.join`. */
@@ -197,7 +231,7 @@ export class Cluster {
   }
 
   /** Returns the text of a proposed policy. Throws `store_damaged` if etcd lacks a part. */
-  async bodyOf({ bodySha256, bodies = {} }: PolicyProposal): Promise<Uint8Array> {
+  async bodyOf({ id, bodySha256, bodies = {} }: PolicyProposal): Promise<Uint8Array> {
     const enclosed = Object.entries(bodies).map(([key, value]) => ({
       type: 'put' as const,
       key,
@@ -206,10 +240,10 @@ export class Cluster {
     for (const { key, value } of enclosed)
       if (!isBody(key) || !(await isBodyValue(key, value)))
         throw new StoreError('store_damaged', `${key} has another hash`);
-    if (enclosed.length > 0) await this.#kv.batch(enclosed, { sync: false });
-    const parts = await fetchBodies(this.#client, this.#keys, this.#kv, [bodySha256]);
-    if (parts.length > 0) await this.#kv.batch(parts, { sync: false });
-    return new Bodies(this.#kv).read(bodySha256);
+    if (enclosed.length > 0) await this.kv.batch(proposedBodies(id, enclosed), { sync: false });
+    const parts = await fetchBodies(this.#client, this.#keys, this.kv, [bodySha256]);
+    if (parts.length > 0) await this.kv.batch(proposedBodies(id, [...enclosed, ...parts]), { sync: false });
+    return new Bodies(this.kv).read(bodySha256);
   }
 
   /** Tells the other nodes which generation this node enforces. */
@@ -250,6 +284,8 @@ export class Cluster {
       revision: this.#replica.revision,
       seen: this.#replica.seen,
       connected: this.#replica.isConnected,
+      contradiction: this.#contradiction.value,
+      isFull: await firstValueFrom(this.full),
     };
   }
 

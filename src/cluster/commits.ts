@@ -8,6 +8,7 @@ import { EtcdError } from './etcd/etcd-error.js';
 import type { Operation } from './etcd/etcd-types.js';
 import { type ClusterKeys, isBody } from './keys.js';
 import { bodyWrites } from './parts.js';
+import { proposedBodies } from './proposed-bodies.js';
 import type { Replica } from './replica.js';
 import { failureBeforeCommit, storeFailure } from './store-failure.js';
 import type { Turn, Turns } from './turns.js';
@@ -55,7 +56,8 @@ export class Commits implements SharedCommits {
         : await translated('write the policy to etcd', () => bodyWrites(this.#client, this.#keys, plan));
     // The replica then finds the bodies in the local store, and does not read them from etcd.
     const ofBodies = plan.operations.filter(({ key }) => isBody(key));
-    if (ofBodies.length > 0) await this.#kv.batch(ofBodies, { sync: false });
+    const proposed = proposedBodies(turn.id, ofBodies);
+    if (proposed.length > 0) await this.#kv.batch(proposed, { sync: false });
     const revision = await this.#move(plan, turn, bodies);
     try {
       await this.#replica.until(revision, APPLY_MS);

@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { Observable } from 'rxjs';
+import { EMPTY, exhaustMap, Observable, type Subscription, switchMap, timer } from 'rxjs';
 import { decodeJson, encodeJson } from '#store/json-value.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
@@ -29,6 +29,8 @@ export type MemberEvent =
 const TTL_SECONDS = 5;
 const WITHIN = { withinMs: 3_000 };
 const RETRY_MS = 1_000;
+/** How often a member tries whether a full etcd accepts writes again. */
+const FULL_RETRY_MS = 5_000;
 
 /**
  * The membership of this node: a key on a lease. The key goes away 5 s after the node died, was frozen or
@@ -75,6 +77,7 @@ export class Membership {
           }
           this.#lease = lease;
           subscriber.next({ type: 'member.joined' });
+          subscriber.add(this.#retryWhileFull());
           await new Promise<void>((resolve) => subscriber.add(() => resolve()));
         } finally {
           this.#lease = null;
@@ -97,6 +100,16 @@ export class Membership {
     const value = encodeJson(this.#self);
     const when = [{ key, createRevision: this.#createRevision }];
     await this.#client.transact({ when, apply: [{ type: 'put', key, value, lease: lease.id }] }, WITHIN);
+  }
+
+  /** Writes the key of this node again and again while etcd is full, so that the node notices new space. */
+  #retryWhileFull(): Subscription {
+    return this.#client.full
+      .pipe(
+        switchMap((isFull) => (isFull ? timer(FULL_RETRY_MS, FULL_RETRY_MS) : EMPTY)),
+        exhaustMap(() => this.describe(this.#self.generation).catch(() => {})),
+      )
+      .subscribe();
   }
 
   /** Returns all members, sorted by id. */

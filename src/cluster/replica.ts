@@ -16,15 +16,19 @@ import {
   switchMap,
   tap,
   timeout,
+  timer,
 } from 'rxjs';
 import { decodeJson, encodeJson, putJson } from '#store/json-value.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
-import type { KvOperation, KvStore } from '#store/store-types.js';
+import { StoreError } from '#store/store-error.js';
+import type { KvOperation } from '#store/store-types.js';
 import { Contradiction } from './contradiction.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { KeyChange, KeyValue, RangeResult, WatchBatch } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
 import { fetchBodies } from './parts.js';
+import { collectProposed } from './proposed-bodies.js';
+import type { ReplicaStore } from './replica-store.js';
 
 /** The value of the key `meta`: the identity of a cluster, which its first node makes. */
 export type ClusterMeta = {
@@ -56,6 +60,9 @@ const POLICY = 'policy/';
  */
 const REREAD_MS = 30_000;
 const READ = { withinMs: 5_000 };
+/** When the local store first removes bodies of writes that were not committed, and how often it does. */
+const FIRST_COLLECTION_MS = 60_000;
+const COLLECTION_MS = 3_600_000;
 
 export type ReplicaEvent =
   /** The replica equals etcd. From now on it follows the watch. */
@@ -67,7 +74,7 @@ export type ReplicaEvent =
  */
 export class Replica {
   readonly #client: EtcdClient;
-  readonly #kv: KvStore;
+  readonly #kv: ReplicaStore;
   readonly #keys: ClusterKeys;
   readonly #applied = new Subject<readonly KvOperation[]>();
   readonly #revision = new BehaviorSubject(0n);
@@ -83,7 +90,7 @@ export class Replica {
   #history = 0n;
   #seen = 0n;
 
-  constructor(client: EtcdClient, kv: KvStore, keys: ClusterKeys) {
+  constructor(client: EtcdClient, kv: ReplicaStore, keys: ClusterKeys) {
     this.#client = client;
     this.#kv = kv;
     this.#keys = keys;
@@ -187,6 +194,7 @@ export class Replica {
             map((batch) => () => this.#take(batch)),
           ),
           interval(REREAD_MS).pipe(map(() => () => this.#read())),
+          timer(FIRST_COLLECTION_MS, COLLECTION_MS).pipe(map(() => () => this.#collect())),
         ).pipe(
           concatMap((step) => step()),
           map((): ReplicaEvent => ({ type: 'replica.applied', revision: this.revision })),
@@ -264,6 +272,15 @@ export class Replica {
     this.#live.next(live);
   }
 
+  /** Removes the bodies of writes that were not committed from the local store. A full disk refuses this. */
+  async #collect(): Promise<void> {
+    try {
+      await collectProposed(this.#kv, (turn) => this.present.has(this.#keys.turn(turn)));
+    } catch (failure) {
+      if (!(failure instanceof StoreError)) throw failure;
+    }
+  }
+
   /** Returns the local keys that this replica may have stored. */
   async #localKeys(): Promise<string[]> {
     const found: string[] = [];
@@ -325,7 +342,7 @@ export class Replica {
     }
     if (operations.length > 0 || this.#keptLine !== this.#line) {
       const bodies = await fetchBodies(this.#client, this.#keys, this.#kv, lists);
-      await this.#kv.batch([...bodies, ...operations, this.#keptAt(revision)], { sync: true });
+      await this.#kv.keep([...bodies, ...operations, this.#keptAt(revision)]);
       this.#keptLine = this.#line;
     }
     for (const change of changes) {
@@ -351,7 +368,7 @@ export class Replica {
     const lists = absent.map(({ value }) => decodeJson<PolicyRow>(value).body_sha256);
     const bodies = await fetchBodies(this.#client, this.#keys, this.#kv, lists);
     this.#history = revision;
-    if (absent.length > 0) await this.#kv.batch([...bodies, ...absent, this.#keptAt(revision)], { sync: true });
+    if (absent.length > 0) await this.#kv.keep([...bodies, ...absent, this.#keptAt(revision)]);
   }
 
   #keptAt(revision: bigint): KvOperation {

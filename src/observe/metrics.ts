@@ -1,4 +1,5 @@
 import { collectDefaultMetrics } from 'prom-client';
+import { clusterMetrics } from './cluster-metrics.js';
 import { dnsMetrics } from './dns-metrics.js';
 import { familiesOf } from './families.js';
 import { nodeMetrics } from './node-metrics.js';
@@ -49,6 +50,7 @@ export function createMetrics(sources: MetricSources, work = createWorkMetrics()
   const dns = dnsMetrics(families);
   const servicePlane = servicePlaneMetrics(families);
   const observer = observerMetrics(families);
+  const cluster = clusterMetrics(families);
 
   return {
     ...done,
@@ -60,6 +62,7 @@ export function createMetrics(sources: MetricSources, work = createWorkMetrics()
       dns.stats(stats?.dns ?? null);
       servicePlane.stats(stats?.servicePlane ?? null);
       observer.stats(stats?.observer ?? null);
+      cluster.stats(stats?.cluster ?? null);
       return registry.metrics();
     },
     families: () =>

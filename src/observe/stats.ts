@@ -153,13 +153,18 @@ export type ServicePlaneStats = {
   /** Why the service plane cannot let the kernel splice connections. Null if there is no fault. */
   readonly spliceFault: string | null;
 };
-type ClusterStats = {
+export type ClusterStats = {
   readonly isLeader: boolean;
   readonly leader: string | null;
   readonly members: readonly string[];
   readonly revision: number;
   readonly appliedRevision: number;
   readonly lag: number;
+  readonly connected: boolean;
+  /** Whether etcd contradicts this node, so that the node applies and writes nothing. */
+  readonly isContradicted: boolean;
+  /** Whether the database of etcd is full. */
+  readonly isFull: boolean;
 };
 
 /** Counters of the node. The field of a component that does not run is null. */

@@ -1,4 +1,5 @@
 import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten, Refusal } from '#bus/policy-requests.js';
+import { Refused } from '#bus/refused.js';
 import { lookupsOf } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { Action, Policy } from '#contracts/policy-model.js';
@@ -47,6 +48,8 @@ export type PrepareWritePorts = {
    */
   readonly adoptedGeneration: () => number;
   readonly hasInterceptCa: () => boolean;
+  /** Whether a write may be prepared twice: in a cluster, after another node has changed the policies. */
+  readonly repeats: boolean;
 };
 
 /**
@@ -161,7 +164,7 @@ async function preparePut(
       compile: write.activate,
       key: keyOf(located, at),
     },
-    { transfer: true, signal },
+    { transfer: !ports.repeats, signal },
   );
   if (prepared.kind !== 'prepared') return refusalOfText(prepared);
   const misnamed = refusalOfName(write.target, prepared.name);
@@ -296,7 +299,10 @@ export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Pro
   return compileStored(ports, { stored, generation, everActivated }, signal);
 }
 
-/** Compiles a policy of the store, or of a proposal of another node. Throws if the policy cannot be read. */
+/**
+ * Compiles a policy of the store, or of a proposal of another node. Throws a `Refused` if this build cannot
+ * read the policy.
+ */
 export async function compileStored(
   { thread, surroundings }: PrepareWritePorts,
   { stored, generation, everActivated }: StoredActive,
@@ -316,7 +322,10 @@ export async function compileStored(
     },
     { signal },
   );
-  if (prepared.kind !== 'prepared') throw new Error(`read the stored policy: ${refusalOfText(prepared).detail}`);
+  if (prepared.kind !== 'prepared') {
+    const refused = refusalOfText(prepared);
+    throw new Refused({ ...refused, detail: `read the stored policy: ${refused.detail}` });
+  }
   const { sample } = prepared;
   if (prepared.program === null || sample === null)
     throw new Error('read the stored policy: the active policy has the mode disabled');

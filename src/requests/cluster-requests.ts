@@ -17,6 +17,10 @@ type ClusterView = {
   readonly revision: number | null;
   /** The revision of the newest change that this node has received from etcd. */
   readonly seen: number | null;
+  /** Why etcd contradicts this node; null if it does not. */
+  readonly contradiction: string | null;
+  /** Whether the database of etcd is full. */
+  readonly isFull: boolean;
   /** Null while etcd cannot be reached. */
   readonly members:
     | readonly {
@@ -66,20 +70,29 @@ export function clusterRequestsOver(ports: Ports): ClusterRequests {
   return {
     status: async () => {
       if (cluster === null) {
-        const absent = { clusterId: null, connected: false, leader: null, revision: null, seen: null, members: null };
-        return { enabled: false, nodeId, generation: generation(), ...absent };
+        const absent = {
+          clusterId: null,
+          leader: null,
+          revision: null,
+          seen: null,
+          members: null,
+          contradiction: null,
+        };
+        return { enabled: false, nodeId, generation: generation(), connected: false, isFull: false, ...absent };
       }
-      const { line, leader, members, revision, seen, connected } = await cluster.status();
+      const { line, leader, revision, seen, ...status } = await cluster.status();
       return {
         enabled: true,
         nodeId,
         clusterId: line,
-        connected,
         leader,
         generation: generation(),
         revision: Number(revision),
         seen: Number(seen),
-        members,
+        connected: status.connected,
+        contradiction: status.contradiction,
+        isFull: status.isFull,
+        members: status.members,
       };
     },
     init: ({ dryRun }) => change(dryRun, (present) => present.init(dryRun)),

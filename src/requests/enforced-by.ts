@@ -10,7 +10,8 @@ const MOST_WAIT_MS = 10_000;
 
 /**
  * Waits until members of a cluster enforce the generation of a write. The write is committed, so that late
- * members are a warning of the outcome. `members` reads the members and the generations that they enforce.
+ * members are a warning of the outcome, and also nodes that left the cluster meanwhile, for example because
+ * they died. `members` reads the members and the generations that they enforce.
  */
 export async function enforcedBy(
   outcome: PolicyOutcome,
@@ -19,14 +20,24 @@ export async function enforcedBy(
   mostMs: number = MOST_WAIT_MS,
 ): Promise<PolicyOutcome> {
   if (outcome.kind !== 'written' && outcome.kind !== 'deleted') return outcome;
+  let atFirst: readonly Enforcing[] = [];
+  const warned = (message: string): PolicyOutcome => ({
+    ...outcome,
+    warnings: [...outcome.warnings, { pointer: '', code: 'nodes_behind', message }],
+  });
   for (const until = performance.now() + mostMs; ; await pause(POLL_MS)) {
     const all = (await members()) ?? [];
+    if (atFirst.length === 0) atFirst = all;
     const late = all.filter(({ generation }) => generation < outcome.generation);
     const isEnforced = all.length > 0 && (wait === 'all' ? late.length === 0 : late.length * 2 < all.length);
+    const left = atFirst.filter(({ id }) => !all.some((member) => member.id === id));
+    if (isEnforced && wait === 'all' && left.length > 0)
+      return warned(`These nodes left the cluster before they enforced the policy: ${namesOf(left)}.`);
     if (isEnforced) return outcome;
     if (performance.now() < until) continue;
-    const names = all.length === 0 ? 'the members cannot be read' : late.map(({ id }) => id).join(', ');
-    const message = `The policy is committed, and these nodes do not enforce it yet: ${names}.`;
-    return { ...outcome, warnings: [...outcome.warnings, { pointer: '', code: 'nodes_behind', message }] };
+    const names = all.length === 0 ? 'the members cannot be read' : namesOf(late);
+    return warned(`The policy is committed, and these nodes do not enforce it yet: ${names}.`);
   }
 }
+
+const namesOf = (members: readonly Enforcing[]): string => members.map(({ id }) => id).join(', ');

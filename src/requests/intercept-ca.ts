@@ -1,4 +1,4 @@
-import { type Observable, ReplaySubject } from 'rxjs';
+import { type Observable, ReplaySubject, switchMap } from 'rxjs';
 import type { Refusal } from '#bus/policy-requests.js';
 import { WARNING_CODES, type Warning } from '#contracts/policy-problem.js';
 import { generateCa } from '#service-plane/ca/generate-ca.js';
@@ -68,15 +68,23 @@ const LONGEST_COMMON_NAME = 64;
 
 /**
  * Creates the setting of the intercept CA. Resolves after the stored CA was read, so that a subscriber of
- * `changed` receives a value at once.
+ * `changed` receives a value at once. Follows the changes of other nodes of a cluster.
  */
 export async function interceptCaOver(store: InterceptCaStore, nodeId: string): Promise<InterceptCaSetting> {
   const changed = new ReplaySubject<InterceptCaMaterial | null>(1);
-  changed.next(await materialOf(store));
+  let last = await materialOf(store);
+  changed.next(last);
+  // The shared store emits the writes of this node as well.
+  const tell = (material: InterceptCaMaterial | null): void => {
+    if (isSameCa(last, material)) return;
+    last = material;
+    changed.next(material);
+  };
+  store.changed.pipe(switchMap(() => materialOf(store))).subscribe(tell);
 
   const keep = async (ca: InterceptCa, { author, expectedRevision }: By, warnings: readonly Warning[]) => {
     const record = await store.put(ca, author, expectedRevision);
-    changed.next({ kind: 'ca', ca });
+    tell({ kind: 'ca', ca });
     return { kind: 'written', ca: viewOf(record), warnings } as const;
   };
   return {
@@ -113,10 +121,17 @@ export async function interceptCaOver(store: InterceptCaStore, nodeId: string): 
     remove: ({ expectedRevision }) =>
       orRefusal(async () => {
         if (!(await store.remove(expectedRevision))) return refusal('not_found', 'there is no intercept CA');
-        changed.next(null);
+        tell(null);
         return { kind: 'deleted' };
       }),
   };
+}
+
+/** Whether two values are the same CA, or both none. */
+function isSameCa(one: InterceptCaMaterial | null, other: InterceptCaMaterial | null): boolean {
+  if (one === null || other === null) return one === other;
+  if (one.kind !== 'ca' || other.kind !== 'ca') return false;
+  return one.ca.fingerprint === other.ca.fingerprint && one.ca.chainPem === other.ca.chainPem;
 }
 
 async function materialOf(store: InterceptCaStore): Promise<InterceptCaMaterial | null> {

@@ -1,8 +1,10 @@
 import { createPrivateKey } from 'node:crypto';
+import { NEVER } from 'rxjs';
 import { decodeJson, encodeJson } from './json-value.js';
 import type { Seal } from './seal.js';
+import { changesOf } from './shared-changes.js';
 import { StoreError } from './store-error.js';
-import type { InterceptCaRecord, InterceptCaStore, KvStore } from './store-types.js';
+import type { InterceptCaRecord, InterceptCaStore, KvStore, SharedStore } from './store-types.js';
 import { createTurns } from './write-queue.js';
 
 /**
@@ -12,7 +14,17 @@ import { createTurns } from './write-queue.js';
 const KEY = 'setting/tls-intercept-ca';
 type Stored = InterceptCaRecord | { readonly revision: number };
 
-export function createInterceptCaStore(kv: KvStore, seal: Seal, now: () => Date = () => new Date()): InterceptCaStore {
+type InterceptCaStoreOptions = {
+  /** The store `kv` if the nodes of a cluster share it; null if the CA is stored on this node alone. */
+  readonly shared?: Pick<SharedStore, 'applied'> | null;
+  readonly now?: () => Date;
+};
+
+export function createInterceptCaStore(
+  kv: KvStore,
+  seal: Seal,
+  { shared = null, now = () => new Date() }: InterceptCaStoreOptions = {},
+): InterceptCaStore {
   const inTurn = createTurns();
   const read = async (): Promise<Stored> => {
     const bytes = await kv.get(KEY);
@@ -29,6 +41,7 @@ export function createInterceptCaStore(kv: KvStore, seal: Seal, now: () => Date 
   };
 
   return {
+    changed: shared === null ? NEVER : changesOf(shared, (key) => key === KEY),
     get: async () => recordOf(await read()),
     key: async ({ sealed_key, fingerprint }) => {
       const der = await seal.open(sealed_key, aboutOf(fingerprint));

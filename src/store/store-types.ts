@@ -210,6 +210,11 @@ export type InterceptCaStore = {
   put(ca: InterceptCaWrite, author: string, expected?: number): Promise<InterceptCaRecord>;
   /** Removes the intercept CA. Returns whether the CA existed. */
   remove(expected?: number): Promise<boolean>;
+  /**
+   * Emits after each change of the CA in the shared store, by this node or by another node. Never emits if
+   * the CA is stored on this node alone.
+   */
+  readonly changed: Observable<unknown>;
 };
 
 export type Role = 'admin' | 'readonly';

@@ -36,10 +36,15 @@ export type Store = {
 };
 
 /**
- * The store that the nodes of a cluster share. `seals`: whether all nodes have the same sealing key, so that
- * secrets can be shared.
+ * The store that the nodes of a cluster share. `kv`: the local store of this node with the replica. `seals`:
+ * whether all nodes have the same sealing key, so that secrets can be shared.
  */
-export type Shared = { readonly store: SharedStore; readonly commits: SharedCommits; readonly seals: boolean };
+export type Shared = {
+  readonly store: SharedStore;
+  readonly commits: SharedCommits;
+  readonly kv: KvStore;
+  readonly seals: boolean;
+};
 
 /**
  * Opens the store in the node's data folder: `store/` (RocksDB) and `last-good.policy`.
@@ -71,7 +76,7 @@ export async function openStore(
     const lastGood = lastGoodFile(join(dataDir, 'last-good.policy'));
     const timed = timedWrites(kv, onWrite);
     shared = share(timed);
-    return await assembleStore(timed, lastGood, seal, onFinding, shared);
+    return await assembleStore(shared?.kv ?? timed, lastGood, seal, onFinding, shared);
   } catch (error) {
     await shared?.store.close();
     await kv.close();
@@ -92,13 +97,13 @@ export async function assembleStore(
 ): Promise<Store> {
   const store = shared?.store ?? null;
   // Without a common sealing key, the intercept CA stays on its node: the replica never contains its key.
-  const caPlace = shared?.seals === true ? shared.store : kv;
+  const sharedCa = shared?.seals === true ? shared.store : null;
   const secrets = shared === null ? 'plain' : shared.seals ? seal : 'refused';
   return {
     policies: await loadPolicyStore(kv, lastGood, onFinding, shared?.commits ?? null),
     settings: createSettingsStore(store ?? kv, store),
     integrations: createIntegrationStore(store ?? kv, { secrets, shared: store }),
-    interceptCa: createInterceptCaStore(caPlace, seal),
+    interceptCa: createInterceptCaStore(sharedCa ?? kv, seal, { shared: sharedCa }),
     tokens: createTokenStore(kv),
     sharedTokens: store === null ? null : await SharedTokens.load(store),
     close: async () => {

@@ -55,6 +55,7 @@ test('each actor provides an implementation of every invoked actor of its statec
     now,
     adoptedGeneration: () => 0,
     hasInterceptCa: () => false,
+    repeats: false,
   };
   const events = new EventSwitch(null);
   const node = nodeActor(bus, {

@@ -15,6 +15,7 @@ async function nodeOf(shared: FakeSharedStore) {
   const store: Store = await assembleStore(node.kv, NO_COPY, memorySeal(), () => {}, {
     store: node,
     commits: node.commits,
+    kv: node.kv,
     seals: true,
   });
   const running = await startSystem({ store });

@@ -210,7 +210,10 @@ describe('stats route', () => {
         upstreamCaFault: 'no file',
         spliceFault: 'CAP_NET_RAW missing',
       },
-      cluster: { isLeader: true, leader: 'a', members: ['a', 'b'], revision: 12, appliedRevision: 11, lag: 1 },
+      cluster: {
+        ...{ isLeader: true, leader: 'a', members: ['a', 'b'], revision: 12, appliedRevision: 11, lag: 1 },
+        ...{ connected: true, isContradicted: false, isFull: false },
+      },
     };
     const { ask } = await rig({}, { ...fakeManagement(), stats: async () => stats });
     expect((await ask('GET', '/api/v1/stats')).json()).toMatchObject({

@@ -239,6 +239,10 @@ describe('an old backup of etcd that is restored under running nodes', () => {
       expect((await node.request('GET', '/api/v1/policy')).text).toContain('"10.0.8.4"');
       expect((await put(node, '10.0.8.5')).status).toBe(503);
       expect(await node.check('cluster')).toMatchObject({ state: 'contradicted' });
+      expect((await node.request('GET', '/metrics')).text).toContain('weir_cluster_contradicted 1');
+      const path = '/api/v1/audit/findings/local?finding_type=cluster_contradiction';
+      const found = { items: [expect.objectContaining({ reason: 'older', target: 'etcd', count: 1 })] };
+      await expect.poll(async () => (await node.request('GET', path)).body).toMatchObject(found);
     }
     const reply = await nodeAt(1).request('POST', '/api/v1/cluster/recover', { keep: 'node' });
     expect([reply.status, reply.body]).toEqual([200, expect.objectContaining({ connected: true })]);

@@ -86,7 +86,8 @@ export class ClusterNode {
     return this.#process?.pid ?? 0;
   }
 
-  start(): void {
+  /** `env`: variables that the process has in addition to those of the test. */
+  start(env: Readonly<Record<string, string>> = {}): void {
     this.#process = spawn(
       'nsenter',
       [
@@ -97,7 +98,7 @@ export class ClusterNode {
         '--config',
         this.#config,
       ],
-      { stdio: ['ignore', 'pipe', 'pipe'] },
+      { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } },
     );
     this.#process.once('close', (code, signal) => {
       if (code === 0 || signal === 'SIGKILL') return;
@@ -225,8 +226,14 @@ export async function startNodes(
     { length: size },
     (_, index) => new ClusterNode(`n${index + 1}`, index, etcd, more, places[index]),
   );
+  for (const node of nodes) node.start();
+  await created(nodes);
+  return nodes;
+}
+
+/** Waits until nodes serve, and creates their cluster at the first one. Ends the nodes after a failure. */
+export async function created(nodes: readonly ClusterNode[]): Promise<void> {
   try {
-    for (const node of nodes) node.start();
     await Promise.all(nodes.map((node) => node.serves()));
     const [first] = nodes;
     const reply = await first?.request('POST', '/api/v1/cluster/init');
@@ -236,5 +243,4 @@ export async function startNodes(
     await Promise.all(nodes.map((node) => node.end()));
     throw failure;
   }
-  return nodes;
 }

@@ -66,6 +66,10 @@ const EVERY_PART: NodeStats = {
     findings: { merged: 61, entries: 7, gaps: 1, overflowed: 2 },
     sinks: [{ name: 'syslog', delivered: 50, failed: 6, dropped: 7, waiting: 8 }],
   },
+  cluster: {
+    ...{ isLeader: true, leader: 'node-a', members: ['node-a', 'node-b'], revision: 42, appliedRevision: 40, lag: 2 },
+    ...{ connected: true, isContradicted: false, isFull: true },
+  },
 };
 
 const CHECKS = [

@@ -71,6 +71,22 @@ describe('the Prometheus metrics', () => {
     expect(await samples('weir_http_requests_total', metrics)).toEqual([]);
   });
 
+  it('of the cluster equal the view of this node, and are 0 without a cluster', async () => {
+    expect(await samples('weir_cluster_')).toEqual([
+      'weir_cluster_connected 1',
+      'weir_cluster_leader 1',
+      'weir_cluster_has_leader 1',
+      'weir_cluster_members 2',
+      'weir_cluster_revision 42',
+      'weir_cluster_applied_revision 40',
+      'weir_cluster_lag_revisions 2',
+      'weir_cluster_contradicted 0',
+      'weir_cluster_etcd_full 1',
+    ]);
+    const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
+    expect((await samples('weir_cluster_', metrics)).filter((line) => !line.endsWith(' 0'))).toEqual([]);
+  });
+
   it('of the flow sweep give duration and age in seconds', async () => {
     expect(await samples('weir_dataplane_sweep_')).toEqual([
       'weir_dataplane_sweep_duration_seconds 0.00025',

@@ -24,3 +24,8 @@ test('a write names the members that are late, and succeeds', async () => {
   expect(JSON.stringify(late)).toContain('n2, n3');
   expect(JSON.stringify(await enforcedBy(DELETED, 'all', polls(null), 0))).toContain('cannot be read');
 });
+
+test('a write names the members that leave the cluster while it waits for all members', async () => {
+  const left = await enforcedBy(DELETED, 'all', polls(at(7, 6, 6), at(7, 7)));
+  expect(JSON.stringify(left)).toContain('left the cluster before they enforced the policy: n3');
+});

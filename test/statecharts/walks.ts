@@ -105,6 +105,9 @@ const clusterPolicyEvents = [
   { type: 'policy.proposal_ended', id: 't' },
 ];
 const outcome = preparedWrite(true).outcome;
+const LOST_RACE = Object.assign(new Error('another node has written'), {
+  refusal: { kind: 'refused', code: 'write_conflict', detail: 'another node has written' },
+});
 const policyOutputs = {
   replay: [replay(RECORD, true), replay(null, true), replay(null, false)],
   write: [
@@ -125,6 +128,8 @@ const policyKey = ({ context }: { context: PolicyContext }) => [
   context.replay?.inForce.generation,
   context.queue.slice(0, 1).map(({ id }) => id),
   context.current?.id,
+  context.current?.repeated,
+  context.expired,
   context.unflipped?.generation,
   context.draining,
   context.dataplaneLost,
@@ -182,18 +187,24 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         { type: 'policy.write_requested', id: 'w', write: WRITE },
         { type: 'dataplane.enforcing', generation: 1, epoch: 1 },
         { type: 'node.draining' },
+        { type: 'deadline.passed', id: 'w' },
         ...clusterPolicyEvents,
       ],
-      outputs: { ...policyOutputs, replay: [replay(RECORD, true)] },
+      outputs: {
+        ...policyOutputs,
+        write: [...policyOutputs.write, { kind: 'lost_race' }],
+        replay: [replay(RECORD, true)],
+      },
       key: policyKey as never,
       within: boundedQueue as never,
       regions: { standing: 'policy_ready' },
     },
   ],
   write: [
-    { enforced: true, shared: false },
-    { enforced: false, shared: false },
-    { enforced: false, shared: true },
+    { enforced: true, shared: false, mayRepeat: false },
+    { enforced: false, shared: false, mayRepeat: false },
+    { enforced: false, shared: true, mayRepeat: true },
+    { enforced: true, shared: true, mayRepeat: true },
   ].flatMap((place) =>
     [WRITE, { ...WRITE, dryRun: true }].map((write) => ({
       machine: writeChart,
@@ -209,8 +220,10 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         commit: [7],
         flip: [{ epoch: 2 }],
       },
-      key: (({ context }: { context: { prepared: { activation: unknown } | null } }) => [
+      errors: { stage: [new Error('EBUSY'), LOST_RACE], commit: [new Error('EBUSY'), LOST_RACE] },
+      key: (({ context }: { context: { prepared: { activation: unknown } | null; output: { kind: string } } }) => [
         context.prepared?.activation != null,
+        context.output.kind,
       ]) as never,
       regions: {},
     })),
@@ -369,6 +382,10 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       { type: 'replica.lost', reason: 'no connection' },
       { type: 'replica.contradicted', reason: 'etcd is older' },
       { type: 'replica.uncreated' },
+      { type: 'replica.unkept', reason: 'no space left on the device' },
+      { type: 'replica.kept' },
+      { type: 'etcd.full' },
+      { type: 'etcd.writable' },
       { type: 'cluster.recovered' },
       { type: 'policy.committed', generation: 1 },
       activated(true),
@@ -378,6 +395,8 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       context.isLeader,
       context.committed > context.generation,
       context.apart,
+      context.isFull,
+      context.notices,
     ]) as never,
     regions: { membership: 'cluster', replication: 'policy_replication' },
   })),

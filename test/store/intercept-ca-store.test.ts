@@ -21,7 +21,7 @@ const codeOf = (promise: Promise<unknown>) =>
 function sealed(isGiven = false) {
   const path = join(temporaryFolder(), 'seal.key');
   const kv = createMemoryStore();
-  const open = () => createInterceptCaStore(kv, fileSeal(path, isGiven), () => new Date(0));
+  const open = () => createInterceptCaStore(kv, fileSeal(path, isGiven), { now: () => new Date(0) });
   return { path, kv, open, store: open() };
 }
 

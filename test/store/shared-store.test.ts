@@ -1,5 +1,6 @@
 import { firstValueFrom } from 'rxjs';
 import { describe, expect, it } from 'vitest';
+import { interceptCaOver } from '#requests/intercept-ca.js';
 import { generateCa } from '#service-plane/ca/generate-ca.js';
 import { interceptCaOf } from '#service-plane/ca/intercept-ca.js';
 import { assembleStore } from '#store/store.js';
@@ -35,7 +36,12 @@ const SEAL = memorySeal();
 
 async function nodeOf(shared: FakeSharedStore, seals = true) {
   const node = await shared.nodeOf(seals ? [] : ['setting/tls-intercept-ca']);
-  const store = await assembleStore(node.kv, NO_COPY, SEAL, () => {}, { store: node, commits: node.commits, seals });
+  const store = await assembleStore(node.kv, NO_COPY, SEAL, () => {}, {
+    store: node,
+    commits: node.commits,
+    kv: node.kv,
+    seals,
+  });
   return { node, store };
 }
 
@@ -166,5 +172,22 @@ describe('a setting in a cluster', () => {
     await store.settings.put('x', 1);
     expect(await Promise.race([emitted, Promise.resolve('nothing')])).toBe('nothing');
     expect(store.settings.source).toBe('local');
+  });
+});
+
+describe('the intercept CA of a cluster', () => {
+  it('is used by each node as soon as another node has replaced or removed it', async () => {
+    const shared = new FakeSharedStore();
+    const a = await interceptCaOver((await nodeOf(shared)).store.interceptCa, 'a');
+    const b = await interceptCaOver((await nodeOf(shared)).store.interceptCa, 'b');
+    const told: (string | null)[] = [];
+    for (const setting of [a, b])
+      setting.changed.subscribe((material) => told.push(material?.kind === 'ca' ? material.ca.subject : null));
+    await a.generate({ author: 'ops' });
+    await expect.poll(() => told.slice(2)).toEqual(Array(2).fill('CN=Weir intercept CA a'));
+    await b.generate({ author: 'ops' });
+    await expect.poll(() => told.slice(4)).toEqual(Array(2).fill('CN=Weir intercept CA b'));
+    await a.remove({});
+    await expect.poll(() => told.slice(6)).toEqual([null, null]);
   });
 });

@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { create } from '@bufbuild/protobuf';
 import { Metadata } from '@grpc/grpc-js';
-import type { Observable } from 'rxjs';
+import { BehaviorSubject, type Observable } from 'rxjs';
 import { EtcdError } from './etcd-error.js';
 import type {
   Deadline,
@@ -54,6 +54,7 @@ export class EtcdClient {
   readonly #members: Members;
   readonly #user: EtcdOptions['user'];
   #token: Promise<string> | null = null;
+  readonly #full = new BehaviorSubject(false);
 
   readonly #streams: Streams = {
     open: async (method) => {
@@ -68,6 +69,11 @@ export class EtcdClient {
   constructor(options: EtcdOptions) {
     this.#members = new Members(membersOf(options));
     this.#user = options.user;
+  }
+
+  /** Emits true after etcd refused a write because its database is full, and false after it applied one. */
+  get full(): Observable<boolean> {
+    return this.#full;
   }
 
   /** The endpoint of the member that the client uses; null if it has no connection. */
@@ -115,6 +121,9 @@ export class EtcdClient {
           member.call(TXN, request, { kind: 'write', operation: 'write etcd', metadata, deadline }),
         )
       : await this.#read('read etcd', TXN, request, deadline);
+    const { succeeded } = result;
+    // A full etcd still deletes keys.
+    if (succeeded && transaction.apply.some(({ type }) => type === 'put')) this.#noteFull(false);
     return transactionResult(result);
   }
 
@@ -145,6 +154,10 @@ export class EtcdClient {
   /** Closes all connections. Pending requests fail. */
   close(): void {
     this.#members.close();
+  }
+
+  #noteFull(isFull: boolean): void {
+    if (this.#full.value !== isFull) this.#full.next(isFull);
   }
 
   async #revoke(ID: bigint, { withinMs }: Deadline): Promise<void> {
@@ -189,6 +202,7 @@ export class EtcdClient {
         return await act(member, await this.#metadata(member, deadline));
       } catch (failure) {
         if (!(failure instanceof EtcdError)) throw failure;
+        if (failure.code === 'no_space') this.#noteFull(true);
         if (showsFaultOfMember(failure)) this.#members.leave(member);
         if (failure.code !== 'denied' || token === null || attempt > 1) throw failure;
         if (this.#token === token) this.#token = null;

@@ -1,6 +1,7 @@
 /**
  * The types of findings (D31). `config_change` is a successful write to the management API. `gap` reports
  * events that were lost before they became findings, or changes that were dropped for a sink.
+ * `cluster_contradiction`: etcd contradicted this node, so that the node applied and wrote nothing.
  */
 export const FINDING_TYPES = [
   'l4_deny',
@@ -11,12 +12,14 @@ export const FINDING_TYPES = [
   'auth_denied',
   'config_change',
   'gap',
+  'cluster_contradiction',
 ] as const;
+const UNLISTED: readonly FindingType[] = ['config_change', 'gap', 'cluster_contradiction'];
 /**
  * The finding types that a list contains if the query names no types: denied traffic and refused API
  * requests.
  */
-export const LISTED_TYPES = FINDING_TYPES.filter((type) => type !== 'config_change' && type !== 'gap');
+export const LISTED_TYPES = FINDING_TYPES.filter((type) => !UNLISTED.includes(type));
 export type FindingType = (typeof FINDING_TYPES)[number];
 
 /**
@@ -42,8 +45,9 @@ export type FindingIdentity = {
   readonly icmpCode: number | null;
   readonly dropReason: string | null;
   /**
-   * Why the service plane denied, or why the DNS rebinding protection removed an address. Null in all other
-   * findings. Findings that an older build stored lack this field.
+   * Why the service plane denied, or why the DNS rebinding protection removed an address. In a
+   * `cluster_contradiction`: its code, such as `older`. Null in all other findings. Findings that an older
+   * build stored lack this field.
    */
   readonly reason: string | null;
   readonly effectiveAction: 'allow' | 'deny';

@@ -1,0 +1,56 @@
+import { listKey, partKey, partsIn } from '#store/bodies.js';
+import { decodeJson, putJson, under } from '#store/json-value.js';
+import type { PolicyRow } from '#store/policy-row.js';
+import type { KvOperation, KvStore } from '#store/store-types.js';
+import { chunks } from './keys.js';
+
+const PROPOSED = 'cluster/proposed/';
+const LISTS_PER_READ = 100;
+const DELETES_PER_WRITE = 1_000;
+
+/**
+ * Returns bodies of a write before its commit as operations for the local store. They include a note of the
+ * turn of the write, so that `collectProposed` finds the bodies if the write is not committed.
+ */
+export function proposedBodies(turn: string, bodies: readonly KvOperation[]): readonly KvOperation[] {
+  return bodies.length === 0
+    ? []
+    : [
+        ...bodies,
+        putJson(
+          PROPOSED + turn,
+          bodies.map(({ key }) => key),
+        ),
+      ];
+}
+
+/**
+ * Removes the bodies of ended turns that no policy and no revision in the local store needs. `isLive` returns
+ * whether a turn stands. Must not run at the same time as a change of policies in the store.
+ */
+export async function collectProposed(kv: KvStore, isLive: (turn: string) => boolean): Promise<void> {
+  const notes: string[] = [];
+  const candidates = new Set<string>();
+  for await (const [key, value] of kv.iterate(under(PROPOSED))) {
+    if (isLive(key.slice(PROPOSED.length))) continue;
+    notes.push(key);
+    for (const body of decodeJson<string[]>(value)) candidates.add(body);
+  }
+  if (notes.length === 0) return;
+  for (const needed of await neededBodies(kv)) candidates.delete(needed);
+  const deletes = [...candidates, ...notes].map((key): KvOperation => ({ type: 'delete', key }));
+  for (const page of chunks(deletes, DELETES_PER_WRITE)) await kv.batch(page, { sync: false });
+}
+
+/** Returns the keys of the bodies of all policies and revisions in the local store. */
+async function neededBodies(kv: KvStore): Promise<ReadonlySet<string>> {
+  const lists = new Set<string>();
+  for (const prefix of ['policy/', 'history/'] as const)
+    for await (const [, value] of kv.iterate(under(prefix)))
+      lists.add(listKey(decodeJson<PolicyRow>(value).body_sha256));
+  const needed = new Set(lists);
+  for (const page of chunks([...lists], LISTS_PER_READ))
+    for (const list of await kv.getMany(page))
+      for (const part of list === null ? [] : partsIn(list)) needed.add(partKey(part));
+  return needed;
+}

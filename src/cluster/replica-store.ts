@@ -1,0 +1,147 @@
+import { BehaviorSubject, type Observable } from 'rxjs';
+import { StoreError } from '#store/store-error.js';
+import type { KvOperation, KvRange, KvStore } from '#store/store-types.js';
+import { createTurns } from '#store/write-queue.js';
+
+/** How often a write that the disk refused is tried again. */
+const RETRY_MS = 5_000;
+/** The size of all values that may wait in memory for the disk. */
+const MOST_UNKEPT_BYTES = 256 * 1024 * 1024;
+
+/**
+ * The local store of a node in a cluster. etcd has each change before this store has it. So if the disk
+ * refuses the write of a change, for example because it is full, the change stays in memory until the disk
+ * accepts it: the node then enforces the newest policy. After a restart, the node reads the change from etcd
+ * again.
+ */
+export class ReplicaStore implements KvStore {
+  readonly #kv: KvStore;
+  readonly #inTurn = createTurns();
+  readonly #fault = new BehaviorSubject<string | null>(null);
+  /** The values that the disk has not stored; null for a removed key. */
+  readonly #unkept = new Map<string, Uint8Array | null>();
+  #retry: NodeJS.Timeout | undefined;
+
+  constructor(kv: KvStore) {
+    this.#kv = kv;
+  }
+
+  /** Emits why the disk does not store all changes, or null if it stores them. */
+  get fault(): Observable<string | null> {
+    return this.#fault;
+  }
+
+  /**
+   * Stores changes of etcd. If the disk refuses them, keeps them in memory. Throws the `StoreError` of the
+   * disk if too many changes wait in memory.
+   */
+  keep(operations: readonly KvOperation[]): Promise<void> {
+    return this.#inTurn(async () => {
+      try {
+        await this.#write(operations);
+      } catch (failure) {
+        if (!(failure instanceof StoreError) || failure.code === 'store_closed') throw failure;
+        if (this.#bytesWith(operations) > MOST_UNKEPT_BYTES) throw failure;
+        for (const operation of operations)
+          this.#unkept.set(operation.key, operation.type === 'put' ? Uint8Array.from(operation.value) : null);
+        this.#fault.next(failure.message);
+        this.#retryLater();
+      }
+    });
+  }
+
+  async get(key: string): Promise<Uint8Array | null> {
+    const unkept = this.#unkept.get(key);
+    return unkept === undefined ? this.#kv.get(key) : unkept;
+  }
+
+  async getMany(keys: readonly string[]): Promise<(Uint8Array | null)[]> {
+    if (this.#unkept.size === 0) return this.#kv.getMany(keys);
+    const stored = keys.filter((key) => !this.#unkept.has(key));
+    const values = await this.#kv.getMany(stored);
+    const found = new Map(stored.map((key, index) => [key, values[index] ?? null]));
+    return keys.map((key) => this.#unkept.get(key) ?? found.get(key) ?? null);
+  }
+
+  put(key: string, value: Uint8Array, options: { readonly sync: boolean }): Promise<void> {
+    return this.batch([{ type: 'put', key, value }], options);
+  }
+
+  delete(key: string, options: { readonly sync: boolean }): Promise<void> {
+    return this.batch([{ type: 'delete', key }], options);
+  }
+
+  /** Writes what waits in memory as well. Throws if the disk refuses the write. */
+  batch(operations: readonly KvOperation[], options: { readonly sync: boolean }): Promise<void> {
+    if (this.#unkept.size === 0) return this.#kv.batch(operations, options);
+    return this.#inTurn(() => this.#write(operations));
+  }
+
+  iterate(range: KvRange): AsyncIterable<readonly [string, Uint8Array]> {
+    return this.#unkept.size === 0 ? this.#kv.iterate(range) : this.#merged(range);
+  }
+
+  close(): Promise<void> {
+    clearTimeout(this.#retry);
+    this.#unkept.clear();
+    return this.#kv.close();
+  }
+
+  /** Writes operations after those that wait in memory, in one batch. */
+  async #write(operations: readonly KvOperation[]): Promise<void> {
+    const waiting = [...this.#unkept].map(
+      ([key, value]): KvOperation => (value === null ? { type: 'delete', key } : { type: 'put', key, value }),
+    );
+    await this.#kv.batch([...waiting, ...operations], { sync: true });
+    this.#unkept.clear();
+    if (this.#fault.value !== null) this.#fault.next(null);
+  }
+
+  #retryLater(): void {
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => void this.keep([]).catch(() => {}), RETRY_MS).unref();
+  }
+
+  #bytesWith(operations: readonly KvOperation[]): number {
+    const values = [...this.#unkept.values(), ...operations.map((each) => (each.type === 'put' ? each.value : null))];
+    return values.reduce((sum, value) => sum + (value?.length ?? 0), 0);
+  }
+
+  /** Iterates over the stored entries and those in memory. */
+  async *#merged({
+    limit = Number.POSITIVE_INFINITY,
+    ...range
+  }: KvRange): AsyncGenerator<readonly [string, Uint8Array]> {
+    const isBefore = (one: string, other: string): boolean => order(one, other) === (range.reverse === true ? 1 : -1);
+    const waiting = [...this.#unkept]
+      .filter(([key]) => order(key, range.gte) >= 0 && order(key, range.lt) < 0)
+      .sort(([one], [other]) => (isBefore(one, other) ? -1 : 1));
+    let left = limit;
+    for await (const entry of withEnd(this.#kv.iterate(range))) {
+      for (let [first] = waiting; first !== undefined && (entry === null || !isBefore(entry[0], first[0])); ) {
+        if (left === 0) return;
+        waiting.shift();
+        const [key, value] = first;
+        if (value !== null) {
+          yield [key, value];
+          left--;
+        }
+        [first] = waiting;
+      }
+      if (entry === null || left === 0) return;
+      if (this.#unkept.has(entry[0])) continue;
+      yield entry;
+      left--;
+    }
+  }
+}
+
+/** Compares the UTF-8 bytes of two keys. */
+function order(one: string, other: string): number {
+  return Buffer.compare(Buffer.from(one), Buffer.from(other));
+}
+
+async function* withEnd<T>(items: AsyncIterable<T>): AsyncGenerator<T | null> {
+  yield* items;
+  yield null;
+}

@@ -1,0 +1,147 @@
+import { filter, firstValueFrom, Subject } from 'rxjs';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { Cluster } from '#cluster/cluster.js';
+import type { Contradiction } from '#cluster/contradiction.js';
+import { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import { type Operation, under, type WatchBatch } from '#cluster/etcd/etcd-types.js';
+import { ClusterKeys } from '#cluster/keys.js';
+import { Replica } from '#cluster/replica.js';
+import { ReplicaStore } from '#cluster/replica-store.js';
+import { encodeJson } from '#store/json-value.js';
+import type { KvStore } from '#store/store-types.js';
+import { enterNamespace } from '#test/kernel/namespace.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
+import { EtcdCluster } from './etcd-cluster.js';
+
+const SOON = { withinMs: 5_000 };
+const SETTING = 'setting/performance-mode';
+const MINE = Uint8Array.from(encodeJson({ enabled: false }));
+
+let etcd: EtcdCluster;
+let leave: () => void;
+let client: EtcdClient;
+const stops: (() => Promise<void> | void)[] = [];
+
+beforeAll(async () => {
+  etcd = await EtcdCluster.start('contra', 1);
+  leave = enterNamespace(etcd.namespace);
+  client = new EtcdClient(etcd.options);
+}, 60_000);
+afterEach(async () => {
+  for (const stop of stops.splice(0).reverse()) await stop();
+});
+afterAll(async () => {
+  client?.close();
+  leave?.();
+  await etcd?.remove();
+});
+
+/** Starts the cluster part of a node over a local store. `ended` resolves with the failure that ends it. */
+function follow(kv: KvStore, prefix: string) {
+  const self = { id: 'n1', address: '127.0.0.1:1', version: '1.0.0' };
+  const cluster = new Cluster(kv, { etcd: etcd.options, prefix, self, local: [], seal: null });
+  const ended = new Promise<Contradiction>((resolve) => {
+    const following = cluster.follow().subscribe({ error: resolve });
+    stops.push(
+      () => cluster.store.close(),
+      () => following.unsubscribe(),
+    );
+  });
+  return { cluster, ended };
+}
+
+/** Creates a cluster with one setting below a prefix, and stops to follow it. Returns the local store. */
+async function copyOf(prefix: string): Promise<KvStore> {
+  const kv = createMemoryStore();
+  const { cluster } = follow(kv, prefix);
+  await cluster.init(false);
+  const following = cluster.follow().subscribe({ error: () => {} });
+  await cluster.connectedWithin(5_000);
+  await cluster.store.put(SETTING, MINE, { sync: true });
+  following.unsubscribe();
+  return kv;
+}
+
+/** Follows etcd, and expects that the node applies and writes nothing because of a contradiction. */
+async function expectHeld(kv: KvStore, prefix: string, code: string): Promise<Cluster> {
+  const { cluster, ended } = follow(kv, prefix);
+  expect(await ended).toMatchObject({ name: 'Contradiction', code });
+  expect([(await cluster.status()).contradiction, await kv.get(SETTING)]).toEqual([code, MINE]);
+  await expect(cluster.store.put(SETTING, encodeJson(1), { sync: true })).rejects.toMatchObject({
+    code: 'store_unavailable',
+  });
+  return cluster;
+}
+
+const apply = (...operations: Operation[]) => client.transact({ when: [], apply: operations }, SOON);
+const putAt = (key: string, value: Uint8Array): Operation => ({ type: 'put', key, value });
+
+test('a node holds if etcd was wiped, also after another cluster was created there, until a recovery', async () => {
+  const prefix = '/weir/wiped';
+  const kv = await copyOf(prefix);
+  const { cluster, ended } = follow(kv, prefix);
+  await cluster.connectedWithin(5_000);
+  await apply({ type: 'delete_range', range: under(`${prefix}/`) });
+  expect(await ended).toMatchObject({ code: 'wiped' });
+  await expectHeld(kv, prefix, 'wiped');
+
+  const other = follow(createMemoryStore(), prefix).cluster;
+  await other.init(false);
+  const held = await expectHeld(kv, prefix, 'other_cluster');
+  await expect(held.recover('node', 0, false)).rejects.toMatchObject({ code: 'revision_conflict' });
+  await held.recover('store', 0, false);
+  const recovered = follow(kv, prefix).cluster;
+  expect([await recovered.connectedWithin(5_000), await kv.get(SETTING)]).toEqual([true, null]);
+});
+
+test('a node holds if etcd lacks its last commit, or has another commit in its place', async () => {
+  const prefix = '/weir/forked';
+  const keys = new ClusterKeys(prefix);
+  const kv = await copyOf(prefix);
+  const head = (generation: number, sequence: number, commit: string) =>
+    encodeJson({ generation, active: null, ever_activated: true, sequence, commit });
+  await kv.put('head', head(5, 3, 'mine'), { sync: true });
+
+  await apply(putAt(keys.inEtcd('head'), head(4, 2, 'before')));
+  await expectHeld(kv, prefix, 'older');
+  await apply(putAt(keys.inEtcd('head'), head(6, 4, 'later')), putAt(keys.commit(3), Buffer.from('theirs')));
+  await expectHeld(kv, prefix, 'forked');
+  await apply(putAt(keys.commit(3), Buffer.from('mine')));
+  const { cluster } = follow(kv, prefix);
+  expect(await cluster.connectedWithin(5_000)).toBe(true);
+  expect((await cluster.status()).contradiction).toBe(null);
+});
+
+test('a replica ignores an event that is older than its last read', async () => {
+  const keys = new ClusterKeys('/weir/old');
+  const entry = (value: string, modRevision: bigint) => ({
+    key: keys.inEtcd(SETTING),
+    value: Buffer.from(value),
+    createRevision: 1n,
+    modRevision,
+    lease: 0n,
+  });
+  const meta = { ...entry('', 1n), key: keys.meta, value: encodeJson({ line: 'l', recoveries: 0, format: 1 }) };
+  const events = new Subject<WatchBatch>();
+  const fake = {
+    range: async (range: { from: string }) => ({
+      revision: 10n,
+      entries: range.from === keys.shared.from ? [meta, entry('10', 10n)] : [],
+    }),
+    watch: () => events,
+  };
+  const kv = new ReplicaStore(createMemoryStore());
+  const replica = new Replica(fake as unknown as EtcdClient, kv, keys);
+  const following = replica.follow().subscribe();
+  await firstValueFrom(replica.connected.pipe(filter((connected) => connected)));
+  const event = (value: string, revision: bigint) =>
+    events.next({ revision, changes: [{ type: 'put', entry: entry(value, revision) }] });
+  event('7', 7n);
+  event('10 again', 10n);
+  event('11', 11n);
+  await replica.until(11n, 1_000);
+  event('9', 9n);
+  await new Promise((resolve) => setImmediate(resolve));
+  expect([Buffer.from((await kv.get(SETTING)) ?? []).toString(), replica.revision]).toEqual(['11', 11n]);
+  following.unsubscribe();
+});
