@@ -53,6 +53,8 @@ const COLLECTION_MS = 3_600_000;
 /** How long a request of the state waits for etcd. */
 const LIST_MS = 500;
 
+type Span = { readonly from: number; readonly to: number };
+
 /** The state of the cluster as this node sees it. */
 export type ClusterStatus = {
   /** The id of the cluster; null before `weir cluster init`. */
@@ -196,8 +198,11 @@ export class Cluster {
     this.#rehearsals.vote(proposal, staged, refusal);
   }
 
-  /** Returns the text of a proposed policy. Throws `store_damaged` if etcd lacks a part. */
-  async bodyOf({ bodySha256, bodies = {} }: PolicyProposal): Promise<Uint8Array> {
+  /**
+   * Returns the text of a proposed policy, or the bytes of `span`. Throws `store_damaged` if etcd lacks a
+   * part.
+   */
+  async bodyOf({ bodySha256, bodies = {} }: PolicyProposal, span?: Span): Promise<Uint8Array> {
     const enclosed = Object.entries(bodies).map(([key, value]) => ({
       type: 'put' as const,
       key,
@@ -209,7 +214,8 @@ export class Cluster {
     if (enclosed.length > 0) await this.#kv.batch(enclosed, { sync: false });
     const parts = await fetchBodies(this.#client, this.#keys, this.#kv, [bodySha256]);
     if (parts.length > 0) await this.#kv.batch(parts, { sync: false });
-    return new Bodies(this.#kv).read(bodySha256);
+    const stored = new Bodies(this.#kv);
+    return span === undefined ? stored.read(bodySha256) : stored.slice(bodySha256, span.from, span.to);
   }
 
   /** Tells the other nodes which generation this node enforces. */
