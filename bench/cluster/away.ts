@@ -40,7 +40,7 @@ export async function away(etcd: EtcdCluster): Promise<Row[]> {
   try {
     writer.start();
     await writer.cluster.init(false);
-    await writer.takesPart();
+    await writer.takesPart(1);
     const body = Buffer.from(JSON.stringify(manyRules(RULES, 10, 1_000)));
     await writer.write((record) => ({ record, body }), false);
     await caughtUp(cluster);

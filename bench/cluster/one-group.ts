@@ -90,9 +90,12 @@ async function writes(node: ClusterNode | undefined, all: readonly ClusterNode[]
   for (let round = -2; round < ROUNDS; round++) {
     const write = async (): Promise<void> => {
       const began = performance.now();
-      const enforced = Promise.all(all.map((each) => enforces(each, generation + 1)));
-      generation = await written(node, path, clientGroup(round + 1_000));
-      await enforced;
+      const next = generation + 1;
+      const [made] = await Promise.all([
+        written(node, path, clientGroup(round + 1_000)),
+        ...all.map((each) => enforces(each, next)),
+      ]);
+      generation = made;
       if (round >= 0) times.push(performance.now() - began);
     };
     await (sent === undefined || round < 0 ? write() : sent.write(write));
@@ -111,7 +114,7 @@ async function written(node: ClusterNode, path: string, body: unknown): Promise<
 async function enforces(node: ClusterNode, generation: number): Promise<void> {
   for (const until = performance.now() + 60_000; performance.now() < until; ) {
     const headers = { 'weir-min-generation': String(generation) };
-    const { status } = await node.request('GET', '/api/v1/performance-mode', undefined, headers);
+    const { status } = await node.request('GET', '/api/v1/policies', undefined, headers);
     if (status === 200) return;
   }
   throw new Error(`${node.id} does not enforce generation ${generation}`);

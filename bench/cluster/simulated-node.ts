@@ -10,6 +10,8 @@ import type { KvStore, SharedStore } from '#store/store-types.js';
 import { createMemoryStore, memorySeal, NO_COPY } from '#test/store/memory-store.js';
 
 const RETRY_MS = 200;
+const JOIN_MS = 60_000;
+const POLL_MS = 100;
 const PREFIX = '/weir';
 export const POLICY = 'policy-1';
 
@@ -79,12 +81,13 @@ export class SimulatedNode {
     this.cluster.vote(proposal, true, null);
   }
 
-  /** Waits until the node is a member and follows etcd. */
-  async takesPart(withinMs = 60_000): Promise<void> {
-    const isMember = ({ members, self }: Awaited<ReturnType<Cluster['status']>>): boolean =>
-      members?.some(({ id }) => id === self) === true;
-    for (const until = performance.now() + withinMs; !isMember(await this.cluster.status()); await pause(50))
-      if (performance.now() > until) throw new Error(`${this.cluster.id} takes no part in the cluster`);
+  /** Waits until the node follows etcd, and `members` nodes are members. */
+  async takesPart(members: number): Promise<void> {
+    for (const until = performance.now() + JOIN_MS; performance.now() < until; await pause(POLL_MS)) {
+      const status = await this.cluster.status();
+      if (status.connected && status.members?.length === members) return;
+    }
+    throw new Error(`${this.cluster.id} does not see ${members} members`);
   }
 
   /** Writes the next revision of the policy: turn, rehearsal and commit. Returns the votes of the other nodes. */

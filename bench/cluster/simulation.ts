@@ -9,6 +9,7 @@ import { quantile } from './quantile.js';
 import { SimulatedNode } from './simulated-node.js';
 
 const NODES = 200;
+const JOIN_MS = 60_000;
 const WRITES = 20;
 /** The time that a simulated node takes to compile a policy. One node is slower than all others. */
 const COMPILE_MS = { least: 200, most: 800, slowest: 2_500 };
@@ -57,9 +58,10 @@ export async function simulation(etcd: EtcdCluster): Promise<Row[]> {
   const [writer] = nodes;
   if (writer === undefined) throw new Error('there is no node');
   try {
-    for (const node of nodes) node.start();
     await writer.cluster.init(false);
-    await Promise.all(nodes.map((node) => node.takesPart()));
+    for (const node of nodes) node.start();
+    await Promise.all(nodes.map((node) => node.cluster.connectedWithin(JOIN_MS)));
+    await writer.takesPart(NODES);
     await written(writer, nodes, 1);
     const memory = (processes.residentMiB - memoryAlone) / NODES;
     const idle = ((await processes.processorTimeUs(() => pause(IDLE_MS))) - idleAlone) / NODES / (IDLE_MS / 1_000);
