@@ -13,6 +13,7 @@ import {
   type Observable,
   of,
   Subject,
+  startWith,
   switchMap,
   tap,
   timeout,
@@ -173,7 +174,8 @@ export class Replica {
   }
 
   /**
-   * Makes the replica equal to etcd and follows the changes of etcd, while there is a subscriber. Ends with a
+   * Makes the replica equal to etcd and follows the changes of etcd, while there is a subscriber. After a long
+   * absence, the old revisions of policies take longer than the newest ones, and are read last. Ends with a
    * `Contradiction`, an `EtcdError` or a `StoreError`.
    */
   follow(): Observable<ReplicaEvent> {
@@ -186,8 +188,9 @@ export class Replica {
             tap(({ changes }) => this.#noteSeen(changes)),
             map((batch) => () => this.#take(batch)),
           ),
-          interval(REREAD_MS).pipe(map(() => () => this.#read())),
+          interval(REREAD_MS).pipe(map(() => () => this.#read().then((read) => this.#fetchHistory(read)))),
         ).pipe(
+          startWith(() => this.#fetchHistory(revision)),
           concatMap((step) => step()),
           map((): ReplicaEvent => ({ type: 'replica.applied', revision: this.revision })),
         );
@@ -208,6 +211,7 @@ export class Replica {
     const found = await this.#client.range(this.#keys.shared, READ);
     this.#startAgain();
     await this.#applyAll(found);
+    await this.#fetchHistory(found.revision);
   }
 
   /** Makes this node a member of a cluster whose content comes from this node. */
@@ -260,7 +264,6 @@ export class Replica {
     for (const local of await this.#localKeys())
       if (!present.has(local)) changes.push({ type: 'delete', key: this.#keys.inEtcd(local), modRevision: revision });
     await this.#apply(changes, revision);
-    await this.#fetchHistory(revision);
     this.#live.next(live);
   }
 
