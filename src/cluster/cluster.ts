@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import {
   EMPTY,
@@ -90,7 +91,7 @@ export class Cluster {
   #members: readonly Member[] | null = null;
 
   constructor(kv: KvStore, { etcd, prefix, self, local, seal }: ClusterOptions) {
-    const client = new EtcdClient(etcd);
+    const client = new EtcdClient({ ...etcd, endpoints: rotated(etcd.endpoints, self.id) });
     const keys = new ClusterKeys(prefix, local);
     const replica = new Replica(client, kv, keys);
     const member = { ...self, boot: crypto.randomUUID(), since: new Date().toISOString(), generation: 0 };
@@ -267,6 +268,15 @@ export class Cluster {
     await Promise.race([reading.catch(() => {}), pause(LIST_MS)]);
     return this.#members;
   }
+}
+
+/**
+ * Returns the endpoints in the order in which a node tries them. Each node begins at another endpoint, so that
+ * all members of etcd serve about the same number of nodes.
+ */
+function rotated(endpoints: readonly string[], node: string): readonly string[] {
+  const first = createHash('sha256').update(node).digest().readUInt32BE() % endpoints.length;
+  return [...endpoints.slice(first), ...endpoints.slice(0, first)];
 }
 
 const IDENTITY = 'cluster/identity';
