@@ -19,11 +19,11 @@ export async function oneGroup(etcd: EtcdCluster): Promise<Row[]> {
   const alone = new ClusterNode('alone', 9, etcd, { ...sections, cluster: null });
   let nodes: readonly ClusterNode[] = [];
   try {
-    nodes = await startNodes(etcd, 3, sections);
     alone.start();
     await alone.serves();
     const single = await writes(alone, [alone]);
     await alone.end();
+    nodes = await startNodes(etcd, 3, sections);
     const sent = new SentBytes(etcd);
     const shared = await writes(nodes[0], nodes, sent);
     sent.end();
