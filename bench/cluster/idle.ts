@@ -20,7 +20,7 @@ export async function idle(etcd: EtcdCluster): Promise<Row[]> {
     await alone.serves();
     for (const node of [nodes[0], alone]) {
       const reply = await node?.request('PUT', '/api/v1/policy', POLICY);
-      if (reply?.status !== 201) throw new Error(`PUT: ${reply?.status} ${reply?.text}`);
+      if (reply?.status !== 200) throw new Error(`PUT: ${reply?.status} ${reply?.text}`);
     }
     await pause(REST_MS);
     const times = (): number[] => [alone, ...nodes].map(({ pid }) => processorTimeUs([pid]));

@@ -1,4 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
 import type { EtcdCluster } from '#test/cluster/etcd-cluster.js';
 import { Random } from '#test/seed.js';
@@ -13,7 +14,10 @@ const JOIN_MS = 60_000;
 const WRITES = 10;
 /** The time that a simulated node takes to compile a policy. One node is slower than all others. */
 const COMPILE_MS = { least: 200, most: 800, slowest: 2_500 };
-const IDLE_MS = 20_000;
+const IDLE_MS = 15_000;
+/** The time to live of the lease of a node. */
+const TTL_SECONDS = 5;
+const WITHIN = { withinMs: 5_000 };
 const EVENTS = 200;
 /** The pause between two events, so that etcd sends each of them alone. */
 const EVENT_PAUSE_MS = 20;
@@ -46,6 +50,7 @@ class EtcdProcesses {
 export async function simulation(etcd: EtcdCluster): Promise<Row[]> {
   const processes = new EtcdProcesses(etcd);
   const idleAlone = await processes.processorTimeUs(() => pause(IDLE_MS));
+  const lease = await leaseUs(processes, etcd, idleAlone);
   const memoryAlone = processes.residentMiB;
   const random = new Random(NODES);
   const nodes = await Promise.all(
@@ -80,6 +85,7 @@ export async function simulation(etcd: EtcdCluster): Promise<Row[]> {
       { what: `${NODES} nodes: first to last flip, p50`, value: quantile(spreads, 0.5), unit: 'ms' },
       { what: `${NODES} nodes: first to last flip, the slowest`, value: quantile(spreads, 1), unit: 'ms', atMost: 200 },
       { what: 'etcd: processor time of an idle node', value: node, unit: 'µs/s' },
+      { what: 'etcd: processor time of a lease, a part of it', value: lease, unit: 'µs/s' },
       { what: 'etcd: processor time of an event for a node', value: event, unit: 'µs' },
       { what: 'etcd: processor time of a rehearsed write for a node', value: write, unit: 'µs' },
       { what: 'etcd: memory of a node, at all members', value: memory * 1024, unit: 'KiB' },
@@ -91,6 +97,16 @@ export async function simulation(etcd: EtcdCluster): Promise<Row[]> {
   } finally {
     await Promise.all(nodes.map((node) => node.end()));
   }
+}
+
+/** Returns the processor time of etcd to keep one lease alive, in µs for each second. `idleUs`: of etcd at rest. */
+async function leaseUs(processes: EtcdProcesses, etcd: EtcdCluster, idleUs: number): Promise<number> {
+  const client = new EtcdClient(etcd.options);
+  const leases = await Promise.all(Array.from({ length: NODES }, () => client.lease(TTL_SECONDS, WITHIN)));
+  const busy = await processes.processorTimeUs(() => pause(IDLE_MS));
+  await Promise.all(leases.map((lease) => lease.revoke(WITHIN)));
+  client.close();
+  return (busy - idleUs) / NODES / (IDLE_MS / 1_000);
 }
 
 /** Writes a policy with a rehearsal. Returns the time from the first to the last flip in ms. */
