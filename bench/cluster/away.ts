@@ -67,7 +67,10 @@ export async function away(etcd: EtcdCluster): Promise<Row[]> {
   }
 }
 
-/** Lets the node follow etcd until it has caught up. Returns the times of the newest commit and of the end, in ms. */
+/**
+ * Lets the node follow etcd until it has caught up. Returns the times of the newest commit and of the end, in
+ * ms.
+ */
 async function caughtUp(cluster: Cluster): Promise<{ readonly applied: number; readonly followed: number }> {
   const began = performance.now();
   let applied = Number.NaN;

@@ -90,7 +90,9 @@ export class SimulatedNode {
     throw new Error(`${this.cluster.id} does not see ${members} members`);
   }
 
-  /** Writes the next revision of the policy: turn, rehearsal and commit. Returns the votes of the other nodes. */
+  /**
+   * Writes the next revision of the policy: turn, rehearsal and commit. Returns the votes of the other nodes.
+   */
   async write(put: (record: PolicyRecord) => PolicyPut, rehearse = true): Promise<Rehearsal | null> {
     const { cluster, store } = this;
     await cluster.takeTurn(AbortSignal.timeout(60_000));

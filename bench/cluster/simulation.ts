@@ -99,7 +99,10 @@ export async function simulation(etcd: EtcdCluster): Promise<Row[]> {
   }
 }
 
-/** Returns the processor time of etcd to keep one lease alive, in µs for each second. `idleUs`: of etcd at rest. */
+/**
+ * Returns the processor time of etcd to keep one lease alive, in µs for each second. `idleUs` is that of etcd
+ * at rest.
+ */
 async function leaseUs(processes: EtcdProcesses, etcd: EtcdCluster, idleUs: number): Promise<number> {
   const client = new EtcdClient(etcd.options);
   const leases = await Promise.all(Array.from({ length: NODES }, () => client.lease(TTL_SECONDS, WITHIN)));
@@ -121,7 +124,10 @@ async function written(writer: SimulatedNode, nodes: readonly SimulatedNode[], r
   return Math.max(...times) - Math.min(...times);
 }
 
-/** Returns the processor time of etcd to send one event to one node in µs. `idleUs`: of etcd in a second at rest. */
+/**
+ * Returns the processor time of etcd to send one event to one node in µs. `idleUs` is that of etcd at rest, in
+ * µs for each second.
+ */
 async function eventUs(processes: EtcdProcesses, writer: SimulatedNode, idleUs: number): Promise<number> {
   let took = 0;
   const value = Buffer.from(JSON.stringify({ enabled: true, author: 'bench', text: 'x'.repeat(200) }));

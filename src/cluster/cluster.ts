@@ -271,8 +271,8 @@ export class Cluster {
 }
 
 /**
- * Returns the endpoints in the order in which a node tries them. Each node begins at another endpoint, so that
- * all members of etcd serve about the same number of nodes.
+ * Returns the endpoints in the order in which a node tries them. The id of the node selects the first one, so
+ * that all members of etcd serve about the same number of nodes.
  */
 function rotated(endpoints: readonly string[], node: string): readonly string[] {
   const first = createHash('sha256').update(node).digest().readUInt32BE() % endpoints.length;

@@ -174,9 +174,9 @@ export class Replica {
   }
 
   /**
-   * Makes the replica equal to etcd and follows the changes of etcd, while there is a subscriber. After a long
-   * absence, the old revisions of policies take longer than the newest ones, and are read last. Ends with a
-   * `Contradiction`, an `EtcdError` or a `StoreError`.
+   * Makes the replica equal to etcd and follows the changes of etcd, while there is a subscriber. Reads the
+   * old revisions of policies last: after a long absence they take longer than the newest revisions. Ends
+   * with a `Contradiction`, an `EtcdError` or a `StoreError`.
    */
   follow(): Observable<ReplicaEvent> {
     return defer(() => from(this.#read())).pipe(
