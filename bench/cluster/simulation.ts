@@ -125,7 +125,7 @@ async function written(writer: SimulatedNode, nodes: readonly SimulatedNode[], r
 }
 
 /**
- * Returns the processor time of etcd to send one event to one node in µs. `idleUs` is that of etcd at rest, in
+ * Returns the processor time of etcd to send an event to a node in µs. `idleUs` is that of etcd at rest, in
  * µs for each second.
  */
 async function eventUs(processes: EtcdProcesses, writer: SimulatedNode, idleUs: number): Promise<number> {
