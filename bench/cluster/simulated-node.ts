@@ -13,7 +13,7 @@ const RETRY_MS = 200;
 const JOIN_MS = 60_000;
 const POLL_MS = 100;
 const PREFIX = '/weir';
-export const POLICY = 'policy-1';
+const POLICY = 'policy-1';
 
 /** Returns the part of a node that talks to etcd, with its replica in `kv`. */
 export function clusterOn(kv: KvStore, id: string, etcd: EtcdOptions): Cluster {
@@ -26,7 +26,7 @@ export function clusterOn(kv: KvStore, id: string, etcd: EtcdOptions): Cluster {
   });
 }
 
-export function recordOf(revision: number): PolicyRecord {
+function recordOf(revision: number): PolicyRecord {
   const at = new Date().toISOString();
   const times = { created_at: at, updated_at: at, updated_by: 'bench' };
   return { id: POLICY, name: null, form: 'singleton', mode: 'enforce', revision, ...times, active: true };
