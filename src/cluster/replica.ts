@@ -20,6 +20,7 @@ import {
 } from 'rxjs';
 import { decodeJson, encodeJson, putJson } from '#store/json-value.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
+import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
 import { Contradiction } from './contradiction.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
@@ -57,6 +58,8 @@ const POLICY = 'policy/';
  */
 const REREAD_MS = 30_000;
 const READ = { withinMs: 5_000 };
+/** How often the old revisions of policies are read if a part of them is missing. */
+const ATTEMPTS = 3;
 
 export type ReplicaEvent =
   /** The replica equals etcd. From now on it follows the watch. */
@@ -340,8 +343,21 @@ export class Replica {
     this.#revision.next(revision);
   }
 
-  /** Stores the old revisions of policies that were written while this node did not follow. */
+  /**
+   * Stores the old revisions of policies that were written while this node did not follow. Reads them again
+   * if a part is missing: the leader may have removed a revision with its parts since.
+   */
   async #fetchHistory(revision: bigint): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#fetchHistoryOnce(revision);
+      } catch (failure) {
+        if (!(failure instanceof StoreError) || failure.code !== 'store_damaged' || attempt === ATTEMPTS) throw failure;
+      }
+    }
+  }
+
+  async #fetchHistoryOnce(revision: bigint): Promise<void> {
     const writtenSince = this.#history + 1n;
     const { entries } = await this.#client.range(this.#keys.history, { ...READ, writtenSince });
     const puts = entries.map(({ key, value }) => ({
