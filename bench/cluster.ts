@@ -2,6 +2,7 @@ import { EtcdCluster } from '#test/cluster/etcd-cluster.js';
 import { ClusterNode, startNodes } from '#test/cluster/node-cluster.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import type { Bench, Row } from './bench.js';
+import { quantile } from './cluster/quantile.js';
 import { residentMiB } from './resident.js';
 
 const ROUNDS = 60;
@@ -29,13 +30,13 @@ export const clusterBench: Bench = {
       const [shared, single] = [await written(nodes[0]), await written(alone)];
       const row = (what: string, share: number, atMost: number): Row => ({
         what,
-        value: at(shared, share) - at(single, share),
+        value: quantile(shared, share) - quantile(single, share),
         unit: 'ms',
         atMost,
       });
       return [
-        { what: 'a single node: small write, p50', value: at(single, 0.5), unit: 'ms' },
-        { what: 'three nodes: small write, p50', value: at(shared, 0.5), unit: 'ms' },
+        { what: 'a single node: small write, p50', value: quantile(single, 0.5), unit: 'ms' },
+        { what: 'three nodes: small write, p50', value: quantile(shared, 0.5), unit: 'ms' },
         row('three nodes add, p50', 0.5, 30),
         row('three nodes add, p99', 0.99, 100),
         {
@@ -63,8 +64,4 @@ async function written(node: ClusterNode | undefined): Promise<readonly number[]
     if (round >= 0) times.push(performance.now() - began);
   }
   return times.sort((a, b) => a - b);
-}
-
-function at(times: readonly number[], share: number): number {
-  return times[Math.min(times.length - 1, Math.floor(times.length * share))] ?? Number.NaN;
 }

@@ -4,6 +4,7 @@ import { cpus, release, totalmem } from 'node:os';
 import { isKept, type Row, tableOf } from './bench.js';
 import { classifierBench } from './classifier.js';
 import { clusterBench } from './cluster.js';
+import { clusterScaleBench } from './cluster-scale.js';
 import { grantsBench } from './dns/grants.js';
 import { dnsRaceBench } from './dns/race.js';
 import { dnsBench } from './dns.js';
@@ -44,6 +45,7 @@ const benches = [
   startUpBench,
   httpBench,
   clusterBench,
+  clusterScaleBench,
 ];
 
 const wanted = process.argv.slice(2);

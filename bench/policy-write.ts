@@ -23,7 +23,7 @@ type Document = {
 };
 
 /** Returns a source group that allows the client to reach UDP port `port` of the server. */
-function clientGroup(port: number): Document['source_groups'][number] {
+export function clientGroup(port: number): Document['source_groups'][number] {
   return {
     id: 'client',
     mode: 'enforce',
@@ -36,7 +36,7 @@ function clientGroup(port: number): Document['source_groups'][number] {
  * Returns a policy of the client's group and groups of `each` rules, with `count` rules in total. If `each`
  * is at least `count`, one group applies to all sources instead.
  */
-function manyRules(count: number, each: number, port: number, seed = count): Document {
+export function manyRules(count: number, each: number, port: number, seed = count): Document {
   const random = new Random(seed);
   const address = (): string =>
     `${random.between(11, 200)}.${random.between(0, 255)}.${random.between(0, 255)}.${random.between(0, 255)}`;
@@ -122,7 +122,7 @@ async function memoryOf(rig: Rig): Promise<Memory> {
  * Options of the section `policy`. The activation timeout of 60 s is so long that a slow policy write gives a
  * figure and not an error.
  */
-const LONG_TIMEOUT = { fallback: 'deny', activation_timeout: '60s' };
+export const LONG_TIMEOUT = { fallback: 'deny', activation_timeout: '60s' };
 
 /**
  * Measures `rounds` policy writes, which alternately allow UDP port 80 and UDP port 81 to the client. Returns

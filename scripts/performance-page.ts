@@ -7,7 +7,7 @@ import { boundOf, figureOf, isKept, type Row } from '../bench/bench.js';
  * argument is a JSON file of results in bench/results/.
  */
 const PAGE = new URL('../docs/performance.md', import.meta.url);
-const ROW = /^\| ([\w-]+) \| (.+?) \| .*? \| .*? \| \d{4}-\d\d-\d\d \| (`npm run bench -- [\w-]+`) \|$/gm;
+const ROW = /^\| ([\w-]+) \| (.+?) \| .*? \|(?: .*?)? \| \d{4}-\d\d-\d\d \| (`npm run bench -- [\w-]+`) \|$/gm;
 
 type Results = { readonly results: Readonly<Record<string, readonly Row[]>> };
 

@@ -8,7 +8,9 @@ import type { Cluster } from '#cluster/cluster.js';
 import { MemberRefused } from '#cluster/rehearsals.js';
 import type { Program } from '#contracts/program.js';
 import type { ProofSample } from '#contracts/proof-types.js';
-import { compileStored, type PrepareWritePorts, prepareWrite, replay } from '#policy-write/prepare-write.js';
+import { type PrepareWritePorts, prepareWrite } from '#policy-write/prepare-write.js';
+import { compileGroup, compileStored, replay } from '#policy-write/replay.js';
+import { writtenGroup } from '#policy-write/written-group.js';
 import { type Followed, followChart } from '#statecharts/follow.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
@@ -29,20 +31,24 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
   };
   const isEnforced = ports.enforced;
   /** Proposes a write to the other members of the cluster. Null on a single node, and for a dry run. */
-  const rehearse = async ({ change, inForce, write: { dryRun, rehearse: wanted = true } }: StageInput) => {
+  const rehearse = async ({ change, inForce, write }: StageInput) => {
+    const { dryRun, rehearse: wanted = true } = write;
     if (cluster === null || dryRun || !wanted) return null;
     const { record, generation } = inForce;
     const plan = await ports.policies.plan(change);
     const bodySha256 = record === null ? '' : await ports.policies.bodySha256(record.id, plan);
-    return cluster.rehearse(plan, { generation, record, bodySha256 }).catch((failure: unknown) => {
-      if (failure instanceof MemberRefused)
-        throw new Refused({
-          ...failure.refusal,
-          code: 'member_refused',
-          detail: `the node ${failure.node} cannot hold the policy: ${failure.refusal.detail}`,
-        });
-      throw storeRefused(failure);
-    });
+    const group = writtenGroup(change, write);
+    return cluster
+      .rehearse(plan, { generation, record, bodySha256, ...(group && { group }) })
+      .catch((failure: unknown) => {
+        if (failure instanceof MemberRefused)
+          throw new Refused({
+            ...failure.refusal,
+            code: 'member_refused',
+            detail: `the node ${failure.node} cannot hold the policy: ${failure.refusal.detail}`,
+          });
+        throw storeRefused(failure);
+      });
   };
   const unstage = fromPromise<void, { generation: number }>(async ({ input }) => {
     if (!isEnforced) return;
@@ -85,7 +91,13 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
     actors: {
       prepare: fromPromise<Followed, { proposal: PolicyProposal | null }>(async ({ input: { proposal }, signal }) => {
         if (proposal === null || cluster === null) return replay(ports, signal);
-        const { record, generation } = proposal;
+        const { record, generation, group } = proposal;
+        if (record !== null && group !== undefined) {
+          const text = await cluster.bodyOf(proposal, group);
+          const write = { record, generation, group: group.id, body: text.length === 0 ? null : text };
+          const followed = await compileGroup(ports, write, signal);
+          if (followed !== null) return followed;
+        }
         const stored = record === null ? null : { record, body: await cluster.bodyOf(proposal) };
         const everActivated = stored !== null || (await ports.policies.everActivated());
         return compileStored(ports, { stored, generation, everActivated }, signal);

@@ -69,6 +69,12 @@ export type AnswerMessage<E extends Exchange = Exchange> = {
 }[E];
 
 /**
+ * A source group in the text of a policy: the bytes from offset `from` to offset `to`, which is excluded.
+ * Both are equal if the write removes the group.
+ */
+export type GroupOfText = { readonly id: string; readonly from: number; readonly to: number };
+
+/**
  * A policy write of another node before its commit. The nodes of the cluster stage the policy and vote. `id`
  * is the id of the turn of the write.
  */
@@ -80,6 +86,8 @@ export type PolicyProposal = {
   readonly record: PolicyRecord | null;
   /** The hash of the list of parts of the policy; empty without a record. */
   readonly bodySha256: string;
+  /** The only group that the write changes. A node that has compiled the policy before compiles it alone. */
+  readonly group?: GroupOfText;
   /** The new lists and parts of a small policy in base64, by their store key. Nodes need not read them. */
   readonly bodies?: Readonly<Record<string, string>>;
 };

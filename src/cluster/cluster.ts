@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import {
   BehaviorSubject,
@@ -58,6 +59,8 @@ const COLLECTION_MS = 3_600_000;
 /** How long a request of the state waits for etcd. */
 const LIST_MS = 500;
 
+type Span = { readonly from: number; readonly to: number };
+
 /** The state of the cluster as this node sees it. */
 export type ClusterStatus = {
   /** The id of the cluster; null before `weir cluster init`. */
@@ -99,7 +102,7 @@ export class Cluster {
 
   constructor(disk: KvStore, { etcd, prefix, self, local, seal }: ClusterOptions) {
     const kv = new ReplicaStore(disk);
-    const client = new EtcdClient(etcd);
+    const client = new EtcdClient({ ...etcd, endpoints: rotated(etcd.endpoints, self.id) });
     const keys = new ClusterKeys(prefix, local);
     const replica = new Replica(client, kv, keys);
     const member = { ...self, boot: crypto.randomUUID(), since: new Date().toISOString(), generation: 0 };
@@ -230,8 +233,11 @@ export class Cluster {
     this.#rehearsals.vote(proposal, staged, refusal);
   }
 
-  /** Returns the text of a proposed policy. Throws `store_damaged` if etcd lacks a part. */
-  async bodyOf({ id, bodySha256, bodies = {} }: PolicyProposal): Promise<Uint8Array> {
+  /**
+   * Returns the text of a proposed policy, or the bytes of `span`. Throws `store_damaged` if etcd lacks a
+   * part.
+   */
+  async bodyOf({ id, bodySha256, bodies = {} }: PolicyProposal, span?: Span): Promise<Uint8Array> {
     const enclosed = Object.entries(bodies).map(([key, value]) => ({
       type: 'put' as const,
       key,
@@ -243,7 +249,8 @@ export class Cluster {
     if (enclosed.length > 0) await this.kv.batch(proposedBodies(id, enclosed), { sync: false });
     const parts = await fetchBodies(this.#client, this.#keys, this.kv, [bodySha256]);
     if (parts.length > 0) await this.kv.batch(proposedBodies(id, [...enclosed, ...parts]), { sync: false });
-    return new Bodies(this.kv).read(bodySha256);
+    const stored = new Bodies(this.kv);
+    return span === undefined ? stored.read(bodySha256) : stored.slice(bodySha256, span.from, span.to);
   }
 
   /** Tells the other nodes which generation this node enforces. */
@@ -297,6 +304,15 @@ export class Cluster {
     await Promise.race([reading.catch(() => {}), pause(LIST_MS)]);
     return this.#members;
   }
+}
+
+/**
+ * Returns the endpoints in the order in which a node tries them. The id of the node selects the first one, so
+ * that all members of etcd serve about the same number of nodes.
+ */
+function rotated(endpoints: readonly string[], node: string): readonly string[] {
+  const first = createHash('sha256').update(node).digest().readUInt32BE() % endpoints.length;
+  return [...endpoints.slice(first), ...endpoints.slice(0, first)];
 }
 
 const IDENTITY = 'cluster/identity';

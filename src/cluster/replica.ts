@@ -13,6 +13,7 @@ import {
   type Observable,
   of,
   Subject,
+  startWith,
   switchMap,
   tap,
   timeout,
@@ -63,6 +64,8 @@ const READ = { withinMs: 5_000 };
 /** When the local store first removes bodies of writes that were not committed, and how often it does. */
 const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
+/** How often the old revisions of policies are read if a part of them is missing. */
+const ATTEMPTS = 3;
 
 export type ReplicaEvent =
   /** The replica equals etcd. From now on it follows the watch. */
@@ -180,8 +183,9 @@ export class Replica {
   }
 
   /**
-   * Makes the replica equal to etcd and follows the changes of etcd, while there is a subscriber. Ends with a
-   * `Contradiction`, an `EtcdError` or a `StoreError`.
+   * Makes the replica equal to etcd and follows the changes of etcd, while there is a subscriber. Reads the
+   * old revisions of policies last: after a long absence they take longer than the newest revisions. Ends
+   * with a `Contradiction`, an `EtcdError` or a `StoreError`.
    */
   follow(): Observable<ReplicaEvent> {
     return defer(() => from(this.#read())).pipe(
@@ -193,9 +197,10 @@ export class Replica {
             tap(({ changes }) => this.#noteSeen(changes)),
             map((batch) => () => this.#take(batch)),
           ),
-          interval(REREAD_MS).pipe(map(() => () => this.#read())),
+          interval(REREAD_MS).pipe(map(() => () => this.#read().then((read) => this.#fetchHistory(read)))),
           timer(FIRST_COLLECTION_MS, COLLECTION_MS).pipe(map(() => () => this.#collect())),
         ).pipe(
+          startWith(() => this.#fetchHistory(revision)),
           concatMap((step) => step()),
           map((): ReplicaEvent => ({ type: 'replica.applied', revision: this.revision })),
         );
@@ -216,6 +221,7 @@ export class Replica {
     const found = await this.#client.range(this.#keys.shared, READ);
     this.#startAgain();
     await this.#applyAll(found);
+    await this.#fetchHistory(found.revision);
   }
 
   /** Makes this node a member of a cluster whose content comes from this node. */
@@ -268,7 +274,6 @@ export class Replica {
     for (const local of await this.#localKeys())
       if (!present.has(local)) changes.push({ type: 'delete', key: this.#keys.inEtcd(local), modRevision: revision });
     await this.#apply(changes, revision);
-    await this.#fetchHistory(revision);
     this.#live.next(live);
   }
 
@@ -354,8 +359,21 @@ export class Replica {
     this.#revision.next(revision);
   }
 
-  /** Stores the old revisions of policies that were written while this node did not follow. */
+  /**
+   * Stores the old revisions of policies that were written while this node did not follow. Reads them again
+   * if a part is missing: the leader may have removed a revision with its parts since.
+   */
   async #fetchHistory(revision: bigint): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#fetchHistoryOnce(revision);
+      } catch (failure) {
+        if (!(failure instanceof StoreError) || failure.code !== 'store_damaged' || attempt === ATTEMPTS) throw failure;
+      }
+    }
+  }
+
+  async #fetchHistoryOnce(revision: bigint): Promise<void> {
     const writtenSince = this.#history + 1n;
     const { entries } = await this.#client.range(this.#keys.history, { ...READ, writtenSince });
     const puts = entries.map(({ key, value }) => ({

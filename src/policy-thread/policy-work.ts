@@ -45,7 +45,7 @@ export type PreparePolicy = {
    */
   readonly integrations: readonly string[] | null;
   readonly compile: boolean;
-  /** The cache key of the policy for later tasks: the ETag that the policy will have after it is stored. */
+  /** The cache key of the policy for later tasks, see `textKey`. */
   readonly key: string;
 };
 
@@ -56,7 +56,7 @@ export type PreparePolicy = {
 export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations'> & {
   readonly kind: 'prepare_group';
   /**
-   * The stored policy: its ETag as `key`, and its text. If the text is null, the thread searches only its
+   * The stored policy: its cache key, and its text. If the text is null, the thread searches only its
    * cache for the policy.
    */
   readonly base: { readonly key: string; readonly text: PolicyText | null };

@@ -1,4 +1,4 @@
-import type { StoredPolicy } from '#contracts/policy-record.js';
+import { etagOf, type PolicyRecord, type StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyText } from './policy-work.js';
 
 /**
@@ -20,4 +20,13 @@ export function storedText({ record, body }: StoredPolicy): PolicyText {
 export function inRecord({ form }: Pick<PolicyText, 'form'>) {
   return <T extends { readonly pointer: string }>(told: T): T =>
     form === 'envelope' ? told : { ...told, pointer: `/policy${told.pointer}` };
+}
+
+/**
+ * Returns the cache key of the text of a record in the policy thread. The revision alone does not name the
+ * text: the thread also keeps texts whose write was refused later, and another node may have written the same
+ * revision since.
+ */
+export function textKey(record: Pick<PolicyRecord, 'id' | 'revision' | 'updated_at'>): string {
+  return `${etagOf(record)} ${record.updated_at}`;
 }

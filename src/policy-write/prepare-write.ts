@@ -1,22 +1,14 @@
 import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten, Refusal } from '#bus/policy-requests.js';
-import { Refused } from '#bus/refused.js';
-import { lookupsOf } from '#contracts/dns-lookups.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
-import type { Action, Policy } from '#contracts/policy-model.js';
+import type { Action } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
-import { etagOf, type PolicyRecord, type StoredPolicy } from '#contracts/policy-record.js';
-import type { Program } from '#contracts/program.js';
-import type { ProofSample } from '#contracts/proof-types.js';
-import { compile } from '#policy/compile/compile.js';
-import { ruleNamesOfRecord } from '#policy/model/rule-names.js';
-import { sampleOf } from '#policy/proof/proof-sample.js';
+import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyThread } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings, Prepared, TooLarge, Unreadable } from '#policy-thread/policy-work.js';
-import { inRecord, storedText } from '#policy-thread/stored-text.js';
-import type { Replay } from '#statecharts/policy.setup.js';
+import { inRecord, storedText, textKey } from '#policy-thread/stored-text.js';
 import { refusal } from '#statecharts/refusal.js';
-import type { PolicyInForce, PreparedWrite } from '#statecharts/write.chart.js';
+import type { PreparedWrite } from '#statecharts/write.chart.js';
 import type { IntegrationStore, PolicyStore } from '#store/store-types.js';
+import { inForceBy, withoutPolicy } from './in-force.js';
 import {
   type Circumstances,
   DEFAULT_NAME,
@@ -130,7 +122,7 @@ async function prepareGroup(
     integrations,
     compile: write.activate,
   } as const;
-  const base = etagOf(existing);
+  const base = textKey(existing);
   const known = await thread.perform({ ...work, base: { key: base, text: null } }, { signal });
   if (known.kind !== 'unknown') return known;
   const stored = await policies.get(existing.id);
@@ -140,9 +132,9 @@ async function prepareGroup(
   return prepared;
 }
 
-/** Returns the ETag that the policy record will have after the write. */
-function keyOf({ existing }: Located, { newId }: Circumstances): string {
-  return etagOf({ id: existing?.id ?? newId, revision: (existing?.revision ?? 0) + 1 });
+/** Returns the cache key of the text that the policy record will have after the write. */
+function keyOf({ existing }: Located, { newId, now }: Circumstances): string {
+  return textKey({ id: existing?.id ?? newId, revision: (existing?.revision ?? 0) + 1, updated_at: now });
 }
 
 async function preparePut(
@@ -205,7 +197,7 @@ async function prepareActivation(
     return refusal('cannot_activate', 'the mode of the policy is disabled; write it with the mode audit or enforce');
   const text = storedText(stored);
   const integrations = (await ports.integrations.list()).map(({ name }) => name);
-  const key = etagOf(record);
+  const key = textKey(record);
   const prepared = await thread.perform(
     { kind: 'prepare', text, surroundings, integrations, compile: true, key },
     { signal },
@@ -272,70 +264,9 @@ function activationOf(
       if (prepared?.program == null || prepared.sample === null)
         throw new Error('a policy that is activated was not compiled');
       const { sample } = prepared;
-      const program = ofRecord(prepared.program, stored.record);
-      return { program, sample, inForce: inForceBy(stored.record, generation, prepared, program) };
+      return { sample, ...inForceBy(stored.record, generation, prepared, prepared.program) };
     }
   }
-}
-
-/** The active policy of the store, or of a proposal. `stored` is null if no policy is active. */
-type StoredActive = {
-  readonly stored: StoredPolicy | null;
-  readonly generation: number;
-  readonly everActivated: boolean;
-};
-
-/**
- * Compiles the program that must be in force according to the store, for example after the process has
- * started. Throws if the stored policy cannot be read.
- */
-export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay> {
-  const { policies } = ports;
-  const [stored, generation, everActivated] = await Promise.all([
-    policies.active(),
-    policies.generation(),
-    policies.everActivated(),
-  ]);
-  return compileStored(ports, { stored, generation, everActivated }, signal);
-}
-
-/**
- * Compiles a policy of the store, or of a proposal of another node. Throws a `Refused` if this build cannot
- * read the policy.
- */
-export async function compileStored(
-  { thread, surroundings }: PrepareWritePorts,
-  { stored, generation, everActivated }: StoredActive,
-  signal: AbortSignal,
-): Promise<Replay> {
-  if (stored === null) {
-    return { ...withoutPolicy(surroundings.fallback, generation), everActivated };
-  }
-  const prepared = await thread.perform(
-    {
-      kind: 'prepare',
-      text: storedText(stored),
-      surroundings,
-      integrations: null,
-      compile: true,
-      key: etagOf(stored.record),
-    },
-    { signal },
-  );
-  if (prepared.kind !== 'prepared') {
-    const refused = refusalOfText(prepared);
-    throw new Refused({ ...refused, detail: `read the stored policy: ${refused.detail}` });
-  }
-  const { sample } = prepared;
-  if (prepared.program === null || sample === null)
-    throw new Error('read the stored policy: the active policy has the mode disabled');
-  const program = ofRecord(prepared.program, stored.record);
-  return {
-    inForce: inForceBy(stored.record, generation, prepared, program),
-    program,
-    sample: await sample,
-    everActivated,
-  };
 }
 
 async function locate(policies: PolicyStore, { target }: PolicyWrite): Promise<Located> {
@@ -353,46 +284,7 @@ async function locate(policies: PolicyStore, { target }: PolicyWrite): Promise<L
   }
 }
 
-function inForceBy(
-  record: PolicyRecord,
-  generation: number,
-  { needs, integrations, inspected }: Pick<Prepared, 'needs' | 'integrations' | 'inspected'>,
-  program: Program,
-): PolicyInForce {
-  const inspection: InspectionImage =
-    inspected === null
-      ? { generation, program, policy: null, intercepts: false }
-      : { generation, program: null, ...inspected };
-  return { record, generation, needs, integrations, lookups: lookupsOf(program, generation), inspection };
-}
-
-function ofRecord(program: Program, record: PolicyRecord): Program {
-  return { ...program, ruleNames: ruleNamesOfRecord(program.ruleNames, record) };
-}
-
-/**
- * Returns the program for a node without an active policy. The program has no groups, so the setting
- * `policy.fallback` decides every packet and every DNS lookup.
- */
-function withoutPolicy(
-  fallback: Action,
-  generation: number,
-): { readonly program: Program; readonly sample: ProofSample; readonly inForce: PolicyInForce } {
-  const policy: Policy = { groups: [], default: { action: fallback, mode: 'enforce', from: 'fallback' } };
-  const program = compile(policy);
-  const needs = { dataplane: false, dns: false, servicePlane: false };
-  const inForce = {
-    record: null,
-    generation,
-    needs,
-    integrations: [],
-    lookups: lookupsOf(program, generation),
-    inspection: { generation, program, policy: null, intercepts: false },
-  };
-  return { program, sample: sampleOf(policy), inForce };
-}
-
-function refusalOfText(text: Unreadable | TooLarge): Refusal {
+export function refusalOfText(text: Unreadable | TooLarge): Refusal {
   if (text.kind === 'too_large') return refusal('capacity_exceeded', text.detail);
   const [first] = text.problems;
   const more = text.problems.length > 1 ? ` (and ${text.problems.length - 1} more)` : '';

@@ -1,8 +1,8 @@
 import type { Refusal } from '#bus/policy-requests.js';
-import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
+import type { StoredPolicy } from '#contracts/policy-record.js';
 import { type PolicyThread, PolicyThreadFailed } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings } from '#policy-thread/policy-work.js';
-import { storedText } from '#policy-thread/stored-text.js';
+import { storedText, textKey } from '#policy-thread/stored-text.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PolicyStore } from '#store/store-types.js';
 
@@ -37,7 +37,7 @@ async function read(
   const record = (await policies.list()).find((candidate) => candidate.id === id);
   if (record === undefined) return null;
   const work = { kind: 'locate_group', group, surroundings } as const;
-  const base = { key: etagOf(record), text: null };
+  const base = { key: textKey(record), text: null };
   let located = await thread.perform({ ...work, base });
   if (located.kind === 'unknown') {
     const stored = await policies.revision(id, record.revision);

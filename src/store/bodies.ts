@@ -15,6 +15,13 @@ const decompress = promisify<Uint8Array, { maxOutputLength: number }, Buffer>(gu
  */
 const PART_BYTES = 128 * 1024;
 
+/**
+ * How much gzip compresses the parts of a whole body, and those of an edit. An edit has few parts, which go
+ * to all nodes of a cluster: 128 KiB of rules become 16 KiB instead of 21 KiB.
+ */
+const OF_WHOLE = constants.Z_BEST_SPEED;
+const OF_EDIT = constants.Z_DEFAULT_COMPRESSION;
+
 const MAX_BODY_BYTES = 128 * 1024 * 1024;
 
 export const listKey = (sha256: string) => `parts/${sha256}`;
@@ -59,7 +66,7 @@ export class Bodies {
   }
 
   async whole(body: Uint8Array): Promise<WholeBodyWrite> {
-    const { parts, values } = await cut(body);
+    const { parts, values } = await cut(body, OF_WHOLE);
     return { ...listed(parts, parts, values), compressed: Buffer.concat(values) };
   }
 
@@ -72,7 +79,7 @@ export class Bodies {
     const { first, end, start } = widened(parts, edit);
     const before = await this.#texts(parts.slice(first, end));
     const text = edited(before, { ...edit, from: edit.from - start, to: edit.to - start });
-    const fresh = await cut(text);
+    const fresh = await cut(text, OF_EDIT);
     return listed(parts.toSpliced(first, end - first, ...fresh.parts), fresh.parts, fresh.values);
   }
 
@@ -149,13 +156,16 @@ function widened(parts: readonly Part[], edit: TextEdit): Touched {
 }
 
 /** Cuts a policy body into parts of similar length and compresses each part. */
-async function cut(text: Uint8Array): Promise<{ readonly parts: Part[]; readonly values: Uint8Array[] }> {
+async function cut(
+  text: Uint8Array,
+  level: number,
+): Promise<{ readonly parts: Part[]; readonly values: Uint8Array[] }> {
   const count = Math.ceil(text.length / PART_BYTES);
   const size = Math.ceil(text.length / Math.max(1, count));
   const texts = Array.from({ length: count }, (_, at) => text.subarray(at * size, (at + 1) * size));
   const hashes = await Promise.all(texts.map((part) => webcrypto.subtle.digest('SHA-256', part)));
   const parts = texts.map(({ length }, at) => ({ sha256: hex(hashes[at]), bytes: length }));
-  const values = await Promise.all(texts.map((part) => compress(part, { level: constants.Z_BEST_SPEED })));
+  const values = await Promise.all(texts.map((part) => compress(part, { level })));
   return { parts, values };
 }
 

@@ -63,6 +63,30 @@ describe('a policy write in a cluster of three nodes', () => {
     }
   });
 
+  test('of one group is rehearsed by each node, also if it adds or removes the group', async () => {
+    await put(nodeAt(0), '10.0.1.1');
+    const { body } = await nodeAt(0).request('GET', '/api/v1/policies');
+    const [record] = (body as { readonly items: readonly { readonly id: string }[] }).items;
+    const path = `/api/v1/policies/${record?.id}/source-groups`;
+    const group = (address: string) => ({ mode: 'enforce', sources: { ips: [address] }, rules: [] });
+    const writes: readonly [number, string, string, unknown?][] = [
+      [1, 'PUT', 'lan', group('10.0.1.2')],
+      [2, 'PUT', 'more', group('10.0.1.3')],
+      [0, 'PUT', 'more', group('10.0.1.4')],
+      [1, 'DELETE', 'lan'],
+    ];
+    for (const [at, method, id, written] of writes) {
+      const reply = await nodeAt(at).request(method, `${path}/${id}`, written);
+      expect([method, id, reply.status < 300, reply.headers.get('weir-nodes')]).toEqual([method, id, true, '3/3']);
+      const headers = { 'weir-min-generation': String(generationOf(reply)) };
+      const read = await Promise.all(nodes.map((node) => node.request('GET', '/api/v1/policy', undefined, headers)));
+      expect(read.map(({ status, text }) => `${status} ${text}`)).toEqual(Array(3).fill(`200 ${read[0]?.text}`));
+    }
+    expect((await nodeAt(2).request('GET', '/api/v1/policy')).body).toMatchObject({
+      source_groups: [{ id: 'more', sources: { ips: ['10.0.1.4'] } }],
+    });
+  });
+
   test('gives each of 12 concurrent writes at three nodes a generation of its own', async () => {
     const writes = Array.from({ length: 12 }, (_, at) => put(nodeAt(at % 3), `10.0.2.${at}`));
     const replies = await Promise.all(writes);

@@ -1,11 +1,13 @@
 import { createHash } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { firstValueFrom } from 'rxjs';
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { Cluster } from '#cluster/cluster.js';
 import { collect } from '#cluster/collector.js';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { under } from '#cluster/etcd/etcd-types.js';
 import { ClusterKeys } from '#cluster/keys.js';
 import { fetchBodies } from '#cluster/parts.js';
+import type { StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyRow } from '#store/policy-row.js';
 import { loadPolicyStore } from '#store/policy-store.js';
 import type { PolicyStore } from '#store/store-types.js';
@@ -50,6 +52,8 @@ async function nodeOf(id: string): Promise<Node> {
   stops.push(() => cluster.store.close());
   return { cluster, policies };
 }
+
+const textOf = (stored: StoredPolicy | null): string => Buffer.from(stored?.body ?? []).toString();
 
 async function takesPart({ cluster }: Node): Promise<void> {
   const joined = new Promise<void>((resolve, reject) => {
@@ -121,6 +125,32 @@ test('a collection removes bodies that no revision needs, and ends the turn of a
   await expect(late).rejects.toMatchObject({ code: 'revision_conflict' });
   node.cluster.releaseTurn();
   expect(await write(node, '{"a":3}')).toBe(true);
+});
+
+test('a node that was away during writes and a compaction has the newest policy first, and then all revisions', async () => {
+  const [writer, away] = [await nodeOf('n1'), await nodeOf('away')];
+  await takesPart(writer);
+  await firstValueFrom(away.cluster.follow());
+  for (let round = 10; round < 40; round++) expect(await write(writer, `{"a":${round}}`)).toBe(true);
+  await etcd.compact();
+
+  const following = away.cluster.follow();
+  const read = await new Promise<string>((resolve, reject) => {
+    const subscription = following.subscribe({
+      next: ({ type }) => {
+        if (type === 'replica.caught_up') void away.policies.get('a').then((stored) => resolve(textOf(stored)), reject);
+      },
+      error: reject,
+    });
+    stops.push(() => subscription.unsubscribe());
+  });
+  expect(read).toBe('{"a":39}');
+  const expected = await writer.policies.history('a');
+  await vi.waitFor(async () => expect(await away.policies.history('a')).toEqual(expected), 5_000);
+  for (const { revision } of expected)
+    expect(textOf(await away.policies.revision('a', revision))).toBe(
+      textOf(await writer.policies.revision('a', revision)),
+    );
 });
 
 /** Policies that are too large for one transaction: a writer writes only the parts that etcd lacks. */

@@ -1,0 +1,49 @@
+import { lookupsOf } from '#contracts/dns-lookups.js';
+import type { InspectionImage } from '#contracts/inspection-image.js';
+import type { Action, Policy } from '#contracts/policy-model.js';
+import type { PolicyRecord } from '#contracts/policy-record.js';
+import type { Program } from '#contracts/program.js';
+import type { ProofSample } from '#contracts/proof-types.js';
+import { compile } from '#policy/compile/compile.js';
+import { ruleNamesOfRecord } from '#policy/model/rule-names.js';
+import { sampleOf } from '#policy/proof/proof-sample.js';
+import type { Prepared } from '#policy-thread/policy-work.js';
+import type { PolicyInForce } from '#statecharts/write.chart.js';
+
+/** A program, and the policy that it puts in force. */
+export type ToEnforce = { readonly program: Program; readonly inForce: PolicyInForce };
+
+/** Returns the compiled policy of a record as the policy to put in force. */
+export function inForceBy(
+  record: PolicyRecord,
+  generation: number,
+  { needs, integrations, inspected }: Pick<Prepared, 'needs' | 'integrations' | 'inspected'>,
+  compiled: Program,
+): ToEnforce {
+  const program = { ...compiled, ruleNames: ruleNamesOfRecord(compiled.ruleNames, record) };
+  const inspection: InspectionImage =
+    inspected === null
+      ? { generation, program, policy: null, intercepts: false }
+      : { generation, program: null, ...inspected };
+  const lookups = lookupsOf(program, generation);
+  return { program, inForce: { record, generation, needs, integrations, lookups, inspection } };
+}
+
+/**
+ * Returns the program for a node without an active policy. The program has no groups, so the setting
+ * `policy.fallback` decides every packet and every DNS lookup.
+ */
+export function withoutPolicy(fallback: Action, generation: number): ToEnforce & { readonly sample: ProofSample } {
+  const policy: Policy = { groups: [], default: { action: fallback, mode: 'enforce', from: 'fallback' } };
+  const program = compile(policy);
+  const needs = { dataplane: false, dns: false, servicePlane: false };
+  const inForce = {
+    record: null,
+    generation,
+    needs,
+    integrations: [],
+    lookups: lookupsOf(program, generation),
+    inspection: { generation, program, policy: null, intercepts: false },
+  };
+  return { program, sample: sampleOf(policy), inForce };
+}

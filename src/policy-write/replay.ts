@@ -1,0 +1,106 @@
+import { Refused } from '#bus/refused.js';
+import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import type { Prepared } from '#policy-thread/policy-work.js';
+import { storedText, textKey } from '#policy-thread/stored-text.js';
+import type { Replay } from '#statecharts/policy.setup.js';
+import { inForceBy, withoutPolicy } from './in-force.js';
+import { type PrepareWritePorts, refusalOfText } from './prepare-write.js';
+
+/** The active policy of the store, or of a proposal. `stored` is null if no policy is active. */
+type StoredActive = {
+  readonly stored: StoredPolicy | null;
+  readonly generation: number;
+  readonly everActivated: boolean;
+};
+
+/**
+ * Compiles the program that must be in force according to the store, for example after the process has
+ * started. Throws if the stored policy cannot be read.
+ */
+export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay> {
+  const { policies } = ports;
+  const [stored, generation, everActivated] = await Promise.all([
+    policies.active(),
+    policies.generation(),
+    policies.everActivated(),
+  ]);
+  return compileStored(ports, { stored, generation, everActivated }, signal);
+}
+
+/**
+ * Compiles a policy of the store, or of a proposal of another node. Throws a `Refused` if this build cannot
+ * read the policy.
+ */
+export async function compileStored(
+  { thread, surroundings }: PrepareWritePorts,
+  { stored, generation, everActivated }: StoredActive,
+  signal: AbortSignal,
+): Promise<Replay> {
+  if (stored === null) {
+    return { ...withoutPolicy(surroundings.fallback, generation), everActivated };
+  }
+  const prepared = await thread.perform(
+    {
+      kind: 'prepare',
+      text: storedText(stored),
+      surroundings,
+      integrations: null,
+      compile: true,
+      key: textKey(stored.record),
+    },
+    { signal },
+  );
+  if (prepared.kind !== 'prepared') {
+    const refused = refusalOfText(prepared);
+    throw new Refused({ ...refused, detail: `read the stored policy: ${refused.detail}` });
+  }
+  return replayOf(stored.record, generation, prepared, everActivated);
+}
+
+/** The write of one group by another node. `body` is the text of the group; null removes the group. */
+type GroupOfProposal = {
+  readonly record: PolicyRecord;
+  readonly generation: number;
+  readonly group: string;
+  readonly body: Uint8Array | null;
+};
+
+/**
+ * Compiles the proposed write of one group, as the node that proposes it does: on the policy that the thread
+ * has compiled before. Returns null if the thread does not have that policy; then the whole policy must be
+ * compiled.
+ */
+export async function compileGroup(
+  { policies, integrations, thread, surroundings }: PrepareWritePorts,
+  { record, generation, group, body }: GroupOfProposal,
+  signal: AbortSignal,
+): Promise<Replay | null> {
+  const base = (await policies.list()).find(({ id }) => id === record.id);
+  if (base?.revision !== record.revision - 1) return null;
+  const prepared = await thread.perform(
+    {
+      kind: 'prepare_group',
+      base: { key: textKey(base), text: null },
+      group,
+      body,
+      surroundings,
+      integrations: (await integrations.list()).map(({ name }) => name),
+      compile: true,
+      key: textKey(record),
+    },
+    { signal },
+  );
+  return prepared.kind === 'prepared_group' ? replayOf(record, generation, prepared, true) : null;
+}
+
+async function replayOf(
+  record: PolicyRecord,
+  generation: number,
+  prepared: Prepared,
+  everActivated: boolean,
+): Promise<Replay> {
+  const { program, sample } = prepared;
+  if (program === null || sample === null)
+    throw new Error('read the stored policy: the active policy has the mode disabled');
+  return { ...inForceBy(record, generation, prepared, program), sample: await sample, everActivated };
+}
