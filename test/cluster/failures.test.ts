@@ -58,7 +58,6 @@ describe('each GET operation on shared state', () => {
       expect([url, new Set(shown).size, shown[0]?.slice(0, 3)]).toEqual([url, 1, '200']);
       asked.push(path);
     }
-    console.log(asked.join('\n'));
     expect(asked.length).toBeGreaterThan(8);
   });
 });
