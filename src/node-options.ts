@@ -1,12 +1,16 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { isIPv6 } from 'node:net';
 import type { Logger } from 'pino';
 import type { createApi } from '#api/server.js';
 import { Cluster, type ClusterOptions } from '#cluster/cluster.js';
+import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
 import type { Config } from '#config/config.js';
 import { exemptBit } from '#dataplane/abi/settings.js';
 import type { DnsOptions } from '#dns/dns-options.js';
 import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { parseHostname } from '#policy/model/hostname.js';
 import { parseAddress } from '#policy/model/ipv4.js';
+import { selfSigned } from '#service-plane/ca/self-signed.js';
 import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
 import { connectionLimit } from '#sockets/connection-limit.js';
 import { fileSeal } from '#store/seal.js';
@@ -34,15 +38,17 @@ export function servicePlaneOptions(
  * Returns the function with which the node joins a cluster: it receives the local store and returns the
  * cluster. Null if the configuration has no `cluster` section.
  */
-export function clusterOpener(config: Config, version: string): ((kv: KvStore) => Cluster) | null {
+export function clusterOpener(config: Config, version: string, log: Logger): ((kv: KvStore) => Cluster) | null {
   const { cluster } = config;
-  return cluster === null ? null : (kv) => new Cluster(kv, clusterOptions(config.node.id, cluster, version));
+  const failed = (reason: string): void => log.error(`the certificate of cluster.peer.tls is not renewed: ${reason}`);
+  return cluster === null ? null : (kv) => new Cluster(kv, clusterOptions(config.node.id, cluster, version, failed));
 }
 
 function clusterOptions(
   id: string,
   { etcd, peer, prefix, sealKeyFile }: NonNullable<Config['cluster']>,
   version: string,
+  failed: (reason: string) => void,
 ): ClusterOptions {
   const { endpoints, tls, user } = etcd;
   const { host, port } = peer.advertise;
@@ -50,15 +56,64 @@ function clusterOptions(
     etcd: {
       endpoints,
       tls: tls === null ? null : { ca: pemIn(tls.ca), cert: pemIn(tls.cert), key: pemIn(tls.key) },
-      user:
-        user === null
-          ? null
-          : { name: user.name, password: readBoundedSync(user.passwordFile, MOST_BYTES.secret).toString().trim() },
+      user: user === null ? null : { name: user.name, password: passwordIn(user) },
     },
     prefix,
-    self: { id, address: `${host}:${port}`, version },
+    access: () => ({
+      prefix,
+      endpoints,
+      tls: tls === null ? null : { ca: textIn(tls.ca), cert: textIn(tls.cert), key: textIn(tls.key) },
+      user: user === null ? null : { name: user.name, password: passwordIn(user) },
+      sealKey: sealKeyFile === null ? null : textIn(sealKeyFile),
+    }),
+    self: { id, address: `${isIPv6(host) ? `[${host}]` : host}:${port}`, version },
+    identity: peer.tls === null ? ownIdentity(id) : fileIdentity(peer.tls, failed),
     local: sealKeyFile === null ? ['setting/tls-intercept-ca'] : [],
     seal: sealKeyFile === null ? null : fileSeal(sealKeyFile, true),
+  };
+}
+
+/** How long a node uses a certificate that it has made. */
+const OWN_CERTIFICATE_MS = 24 * 3_600_000;
+
+/** Makes a new key and a self-signed certificate at each start, and each day. */
+function ownIdentity(id: string): ClusterOptions['identity'] {
+  let madeAt = 0;
+  return (present) => {
+    if (present !== null && performance.now() - madeAt < OWN_CERTIFICATE_MS) return present;
+    madeAt = performance.now();
+    return { ...selfSigned(id), ca: null };
+  };
+}
+
+type TlsFiles = { readonly ca: string; readonly cert: string; readonly key: string };
+
+/**
+ * Reads the certificate from files, and again after a file was changed. If the changed files cannot be used,
+ * keeps the present certificate and calls `failed` once for each reason.
+ */
+function fileIdentity(tls: TlsFiles, failed: (reason: string) => void): ClusterOptions['identity'] {
+  let reported = '';
+  const read = (): PeerIdentity => {
+    const files = { cert: pemIn(tls.cert), key: pemIn(tls.key), ca: pemIn(tls.ca) };
+    if (!new X509Certificate(files.cert).checkPrivateKey(createPrivateKey(files.key)))
+      throw new Error(`${tls.key} is not the key of the certificate ${tls.cert}`);
+    return files;
+  };
+  return (present) => {
+    if (present === null) return read();
+    try {
+      const next = read();
+      reported = '';
+      return (['cert', 'key', 'ca'] as const).every((name) => String(next[name]) === String(present[name]))
+        ? present
+        : next;
+    } catch (failure) {
+      const reason = failure instanceof Error ? failure.message : String(failure);
+      if (reason !== reported) failed(reason);
+      reported = reason;
+      return present;
+    }
   };
 }
 
@@ -80,4 +135,7 @@ export function apiOptions(config: Config, version: string, log: Logger): Parame
   };
 }
 
+const passwordIn = ({ passwordFile }: { readonly passwordFile: string }): string =>
+  readBoundedSync(passwordFile, MOST_BYTES.secret).toString().trim();
+const textIn = (path: string): string => pemIn(path).toString();
 const pemIn = (path: string): Buffer => readBoundedSync(path, MOST_BYTES.certificates);

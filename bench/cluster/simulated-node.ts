@@ -7,6 +7,7 @@ import type { Rehearsal } from '#cluster/rehearsals.js';
 import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
 import { assembleStore, type Store } from '#store/store.js';
 import type { KvStore, SharedStore } from '#store/store-types.js';
+import { NO_PEERS } from '#test/cluster/etcd-cluster.js';
 import { createMemoryStore, memorySeal, NO_COPY } from '#test/store/memory-store.js';
 
 const RETRY_MS = 200;
@@ -21,6 +22,7 @@ export function clusterOn(kv: KvStore, id: string, etcd: EtcdOptions): Cluster {
     etcd,
     prefix: PREFIX,
     self: { id, address: '127.0.0.1:7443', version: '0.0.0' },
+    ...NO_PEERS,
     local: ['setting/tls-intercept-ca'],
     seal: null,
   });

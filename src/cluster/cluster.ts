@@ -2,10 +2,13 @@ import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import {
   BehaviorSubject,
+  defer,
   EMPTY,
   exhaustMap,
   filter,
   firstValueFrom,
+  map,
+  merge,
   mergeMap,
   type Observable,
   of,
@@ -22,6 +25,7 @@ import { decodeJson, encodeJson } from '#store/json-value.js';
 import type { PolicyHead } from '#store/policy-row.js';
 import type { SharedCommits } from '#store/policy-store.js';
 import type { Seal } from '#store/seal.js';
+import { changesOf } from '#store/shared-changes.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore, PolicyPlan, SharedStore } from '#store/store-types.js';
 import { collect } from './collector.js';
@@ -33,7 +37,12 @@ import { EtcdError } from './etcd/etcd-error.js';
 import type { EtcdOptions } from './etcd/etcd-types.js';
 import { ClusterKeys, isBody } from './keys.js';
 import { type Member, type MemberEvent, Membership } from './membership.js';
+import { type NodeRemoval, type RegisteredNode, registeredNodes, removedKey, removeNode } from './node-registry.js';
 import { fetchBodies } from './parts.js';
+import { type ClusterAccess, encodeJoinToken, JoinTokens } from './peers/join-tokens.js';
+import { type NextIdentity, PeerCertificate } from './peers/peer-certificate.js';
+import { PeerClient } from './peers/peer-client.js';
+import { Peers } from './peers/peers.js';
 import { proposedBodies } from './proposed-bodies.js';
 import { initialize, type Keep, type RecoveryPorts, recover } from './recovery.js';
 import { type Rehearsal, Rehearsals } from './rehearsals.js';
@@ -47,6 +56,10 @@ export type ClusterOptions = {
   /** The prefix of all keys in etcd, for example `/weir`. */
   readonly prefix: string;
   readonly self: Pick<Member, 'id' | 'address' | 'version'>;
+  /** The certificate of this node towards other nodes. */
+  readonly identity: NextIdentity;
+  /** Reads what another node needs to join the cluster. */
+  readonly access: () => ClusterAccess;
   /** Local keys that are not shared, for example the intercept CA without a sealing key. */
   readonly local: readonly string[];
   /** Seals the tokens of integrations; null without `cluster.seal_key_file`. */
@@ -97,16 +110,30 @@ export class Cluster {
   readonly #election: Election;
   readonly #rehearsals: Rehearsals;
   readonly #self: string;
+  /** The other nodes, and the certificate of this node towards them. */
+  readonly peers: Peers;
+  readonly certificate: PeerCertificate;
+  readonly #address: string;
+  readonly #joins = new JoinTokens();
+  #identityRead: Promise<string> | undefined;
+  readonly #access: ClusterOptions['access'];
   readonly #contradiction = new BehaviorSubject<ContradictionCode | null>(null);
   #members: readonly Member[] | null = null;
 
-  constructor(disk: KvStore, { etcd, prefix, self, local, seal }: ClusterOptions) {
+  constructor(disk: KvStore, { etcd, prefix, self, identity, access, local, seal }: ClusterOptions) {
     const kv = new ReplicaStore(disk);
     const client = new EtcdClient({ ...etcd, endpoints: rotated(etcd.endpoints, self.id) });
     const keys = new ClusterKeys(prefix, local);
     const replica = new Replica(client, kv, keys);
-    const member = { ...self, boot: crypto.randomUUID(), since: new Date().toISOString(), generation: 0 };
-    const membership = new Membership(client, keys, member, () => identityIn(kv));
+    const certificate = new PeerCertificate(identity);
+    const member = {
+      ...self,
+      boot: crypto.randomUUID(),
+      since: new Date().toISOString(),
+      generation: 0,
+      certificates: [certificate.fingerprint],
+    };
+    const membership = new Membership(client, keys, member, () => this.#identity());
     const turns = new Turns(client, keys, replica, self.id);
     this.kv = kv;
     this.#ports = { client, keys, kv, replica, seal };
@@ -118,6 +145,17 @@ export class Cluster {
     this.#election = new Election(client, keys, replica, membership, self.id);
     this.#rehearsals = new Rehearsals(client, keys, turns, membership, self.id);
     this.#self = self.id;
+    this.#address = self.address;
+    this.#access = access;
+    this.certificate = certificate;
+    const peerClient = new PeerClient(() => certificate.present);
+    certificate.identity.subscribe(() => peerClient.renew());
+    this.peers = new Peers({
+      self: self.id,
+      client: peerClient,
+      members: () => membership.list(),
+      registered: () => registeredNodes(kv),
+    });
     this.store = new EtcdSharedStore(client, keys, kv, replica);
     this.commits = new Commits(client, keys, kv, replica, turns);
   }
@@ -156,7 +194,49 @@ export class Cluster {
 
   /** Keeps this node a member while there is a subscriber, see `Membership.join`. */
   join(): Observable<MemberEvent> {
-    return this.#membership.join();
+    return merge(this.#membership.join(), this.#removed(), this.certificate.renewals(this.#membership));
+  }
+
+  /** The identity of the data folder. It is read, or made, once. */
+  #identity(): Promise<string> {
+    this.#identityRead ??= identityIn(this.kv);
+    return this.#identityRead;
+  }
+
+  /** Ends with an error when this node is removed from the cluster. */
+  #removed(): Observable<never> {
+    return defer(() => this.#identity()).pipe(
+      switchMap((identity) => changesOf(this.store, (key) => key === removedKey(identity))),
+      filter(({ type }) => type === 'put'),
+      map(() => {
+        throw new EtcdError('lease_expired', 'this node was removed from the cluster');
+      }),
+    );
+  }
+
+  /** Returns all nodes that have joined the cluster, present or not, sorted by id. */
+  nodes(): Promise<readonly RegisteredNode[]> {
+    return registeredNodes(this.kv);
+  }
+
+  /** Removes a node from the cluster, see `removeNode`. */
+  remove(removal: NodeRemoval): Promise<void> {
+    return removeNode({ client: this.#client, keys: this.#keys, kv: this.kv }, removal);
+  }
+
+  /** Issues a token with which one other node can join the cluster within one hour. */
+  issueJoinToken(): { readonly token: string; readonly expiresAt: Date } {
+    const { secret, expiresAt } = this.#joins.issue();
+    const { fingerprint } = this.certificate;
+    return { token: encodeJoinToken({ address: this.#address, fingerprint, secret }), expiresAt };
+  }
+
+  /**
+   * Returns what a node needs to join the cluster; null if no valid join token has the secret. The token is
+   * invalid afterwards.
+   */
+  async redeemJoinToken(secret: string): Promise<ClusterAccess | null> {
+    return this.#joins.redeem(secret) ? this.#access() : null;
   }
 
   /** Takes part in the election, and does the duties of the leader, until the subscription ends. */
@@ -255,7 +335,7 @@ export class Cluster {
 
   /** Tells the other nodes which generation this node enforces. */
   describe(generation: number): Promise<void> {
-    return this.#membership.describe(generation);
+    return this.#membership.describe({ generation });
   }
 
   /** Creates the cluster in etcd. Throws `revision_conflict` if there is a cluster below the prefix. */

@@ -4,7 +4,15 @@ import { type KeyRange, under } from './etcd/etcd-types.js';
  * Prefixes of the local keys that each node keeps as a replica of etcd, beside the key `head`. Settings that
  * stay on their node are listed in `ReplicaKeys.local`.
  */
-const REPLICATED = ['policy/', 'setting/', 'integration/', 'cluster-token/', 'token-key/'] as const;
+const REPLICATED = [
+  'policy/',
+  'setting/',
+  'integration/',
+  'cluster-token/',
+  'token-key/',
+  'cluster-node/',
+  'removed-node/',
+] as const;
 /** Prefixes of the local keys that a replica reads from etcd on demand: bodies, and old revisions. */
 const ON_DEMAND = ['part/', 'parts/', 'history/'] as const;
 
@@ -18,6 +26,7 @@ export type TurnKey = { readonly id: string; readonly node: string };
  * keys `turn/…` and `leader`. One watch of this prefix emits all of them in one order.
  *
  *     PREFIX/shared/{meta, head, policy/ID, setting/…, integration/…, cluster-token/ID, token-key/KID}
+ *     PREFIX/shared/{cluster-node/NODE, removed-node/IDENTITY}
  *     PREFIX/shared/{turn/ID, leader}      on the lease of a node
  *     PREFIX/{part/HASH, parts/HASH, history/ID/REVISION}
  *     PREFIX/commit/SEQUENCE               the id of each commit

@@ -1,10 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { EMPTY, exhaustMap, Observable, type Subscription, switchMap, timer } from 'rxjs';
 import { decodeJson, encodeJson } from '#store/json-value.js';
+import type { RemovedNode } from '#store/shared-tokens.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
+import type { Operation } from './etcd/etcd-types.js';
 import type { Lease } from './etcd/lease.js';
 import type { ClusterKeys } from './keys.js';
+import { nodeKey, type RegisteredNode, removedKey } from './node-registry.js';
 
 /** A node that takes part in the cluster, as it describes itself in etcd. */
 export type Member = {
@@ -19,6 +22,8 @@ export type Member = {
   readonly since: string;
   /** The generation that the node enforces. */
   readonly generation: number;
+  /** Fingerprints of the certificates of its peer listener. A build without peer listener announces none. */
+  readonly certificates?: readonly string[];
 };
 
 export type MemberEvent =
@@ -91,9 +96,9 @@ export class Membership {
     });
   }
 
-  /** Tells the other nodes which generation this node enforces. */
-  async describe(generation: number): Promise<void> {
-    this.#self = { ...this.#self, generation };
+  /** Tells the other nodes which generation this node enforces, or which certificates it uses. */
+  async describe(change: Partial<Pick<Member, 'generation' | 'certificates'>>): Promise<void> {
+    this.#self = { ...this.#self, ...change };
     const lease = this.lease;
     if (lease === null) return;
     const key = this.#keys.member(this.#self.id);
@@ -107,7 +112,7 @@ export class Membership {
     return this.#client.full
       .pipe(
         switchMap((isFull) => (isFull ? timer(FULL_RETRY_MS, FULL_RETRY_MS) : EMPTY)),
-        exhaustMap(() => this.describe(this.#self.generation).catch(() => {})),
+        exhaustMap(() => this.describe({}).catch(() => {})),
       )
       .subscribe();
   }
@@ -119,25 +124,46 @@ export class Membership {
   }
 
   /**
-   * Writes the key of this node. Replaces the key of an earlier process of the same node. Returns a text if
-   * another node has the id.
+   * Writes the key of this node, and registers the node. Replaces the key of an earlier process of the same
+   * node. Returns a text if another node has the id, or if the node was removed from the cluster.
    */
   async #take(lease: Lease): Promise<string | null> {
-    const key = this.#keys.member(this.#self.id);
-    const { found } = await this.#client.transact({ when: [], apply: [{ type: 'get', key }] }, WITHIN);
-    const entry = found[0]?.[0];
-    if (entry !== undefined) {
-      const other = decodeJson<Member>(entry.value);
-      if (other.identity !== this.#self.identity)
-        return `the node at ${other.address} has the id ${other.id} since ${other.since}; each node needs an id of its own`;
-    }
-    const value = encodeJson(this.#self);
-    const when = [{ key, modRevision: entry?.modRevision ?? 0n }];
-    const { succeeded, revision } = await this.#client.transact(
-      { when, apply: [{ type: 'put', key, value, lease: lease.id }] },
+    const { id, identity, address, version } = this.#self;
+    const key = this.#keys.member(id);
+    const registered = this.#keys.inEtcd(nodeKey(id));
+    const reads = [key, registered, this.#keys.inEtcd(removedKey(identity))];
+    const { found } = await this.#client.transact(
+      { when: [], apply: reads.map((read): Operation => ({ type: 'get', key: read })) },
       WITHIN,
     );
-    if (!succeeded) return `another node takes the id ${this.#self.id}`;
+    const [entry, known, removal] = found.map(([first]) => first);
+    if (removal !== undefined) {
+      const { by, at } = decodeJson<RemovedNode>(removal.value);
+      return `${by} removed this node from the cluster at ${at}; it needs an empty data folder to join again`;
+    }
+    if (entry !== undefined) {
+      const other = decodeJson<Member>(entry.value);
+      if (other.identity !== identity)
+        return `the node at ${other.address} has the id ${other.id} since ${other.since}; each node needs an id of its own`;
+    }
+    const before = known === undefined ? null : decodeJson<RegisteredNode>(known.value);
+    const isSame = before?.identity === identity && before.address === address && before.version === version;
+    const since = before?.identity === identity ? before.since : this.#self.since;
+    const registration = encodeJson({ id, identity, address, version, since } satisfies RegisteredNode);
+    const { succeeded, revision } = await this.#client.transact(
+      {
+        when: [
+          { key, modRevision: entry?.modRevision ?? 0n },
+          { key: registered, modRevision: known?.modRevision ?? 0n },
+        ],
+        apply: [
+          { type: 'put', key, value: encodeJson(this.#self), lease: lease.id },
+          ...(isSame ? [] : [{ type: 'put' as const, key: registered, value: registration }]),
+        ],
+      },
+      WITHIN,
+    );
+    if (!succeeded) return `another node takes the id ${id}`;
     this.#createRevision = entry?.createRevision ?? revision;
     return null;
   }

@@ -2,6 +2,7 @@ import { sealedIntegration } from '#store/integration-store.js';
 import { decodeJson, encodeJson } from '#store/json-value.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
 import type { Seal } from '#store/seal.js';
+import { REMOVED_NODE } from '#store/shared-tokens.js';
 import { StoreError } from '#store/store-error.js';
 import type { IntegrationRecord, KvOperation, KvStore } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
@@ -96,7 +97,7 @@ export async function recover(ports: RecoveryPorts, { keep, atLeast, dryRun }: R
 type Content = {
   readonly head: PolicyHead | null;
   readonly rows: readonly PolicyRow[];
-  /** Settings and integrations. */
+  /** Settings, integrations and removed nodes. */
   readonly others: readonly Put[];
   readonly bodies: readonly Put[];
   readonly history: readonly Put[];
@@ -166,9 +167,11 @@ async function shared({ client, keys }: RecoveryPorts) {
     rows: byLocal
       .filter(([local]) => local?.startsWith('policy/'))
       .map(([, { value }]) => decodeJson<PolicyRow>(value)),
-    /** Keys that a node may remove: all but the head, and the tokens, which only grow. */
+    /** Keys that a node may remove: all but the head, tokens and nodes. */
     removable: byLocal.flatMap(([local]) =>
-      local === null || local === 'head' || /^(cluster-token|token-key)[/]/.test(local) ? [] : [local],
+      local === null || local === 'head' || /^(cluster-token|token-key|cluster-node|removed-node)[/]/.test(local)
+        ? []
+        : [local],
     ),
   };
 }
@@ -194,7 +197,7 @@ async function localContent({ kv, keys, seal }: RecoveryPorts): Promise<Content>
   };
   const head = await kv.get('head');
   const integrations = await Promise.all((await all('integration/')).map((entry) => sealedEntry(entry, seal)));
-  const others = [...(await all('setting/')), ...integrations];
+  const others = [...(await all('setting/')), ...integrations, ...(await all(REMOVED_NODE))];
   return {
     head: head === null ? null : decodeJson<PolicyHead>(head),
     rows: (await all('policy/')).map(({ value }) => decodeJson<PolicyRow>(value)),

@@ -302,9 +302,12 @@ const cluster = z
       }),
     }),
     peer: z.strictObject({
-      listen: listenAddress('Address on which other nodes reach this node.'),
+      listen: listenAddress('Address of the peer listener, on which other nodes reach this node.'),
       advertise: listenAddress('Address that is announced to other nodes.'),
-      tls: mutualTls('other nodes').meta({ description: 'Mutual TLS between nodes.' }),
+      tls: mutualTls('other nodes').nullable().prefault(null).meta({
+        description:
+          'Certificates of your own CA for connections between nodes. The node uses a renewed file within a minute. Without this section, each node makes a certificate of its own and announces its fingerprint through etcd.',
+      }),
     }),
     prefix: z
       .string()

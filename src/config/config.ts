@@ -111,7 +111,11 @@ type ClusterConfig = {
     /** The user with which the node logs in; null if it does not log in with a password. */
     readonly user: { readonly name: string; readonly passwordFile: string } | null;
   };
-  readonly peer: { readonly listen: ListenAddress; readonly advertise: ListenAddress; readonly tls: MutualTlsFiles };
+  readonly peer: {
+    readonly listen: ListenAddress;
+    readonly advertise: ListenAddress;
+    readonly tls: MutualTlsFiles | null;
+  };
   readonly prefix: string;
   readonly sealKeyFile: string | null;
 };

@@ -175,9 +175,9 @@ function missingFiles({ api, findings, servicePlane, cluster }: Config, source: 
     ['cluster.etcd.tls.cert', cluster?.etcd.tls?.cert],
     ['cluster.etcd.tls.key', cluster?.etcd.tls?.key],
     ['cluster.etcd.password_file', cluster?.etcd.user?.passwordFile],
-    ['cluster.peer.tls.ca', cluster?.peer.tls.ca],
-    ['cluster.peer.tls.cert', cluster?.peer.tls.cert],
-    ['cluster.peer.tls.key', cluster?.peer.tls.key],
+    ['cluster.peer.tls.ca', cluster?.peer.tls?.ca],
+    ['cluster.peer.tls.cert', cluster?.peer.tls?.cert],
+    ['cluster.peer.tls.key', cluster?.peer.tls?.key],
     ['cluster.seal_key_file', cluster?.sealKeyFile],
   ];
   return named.flatMap(([key, file]) => {

@@ -3,6 +3,7 @@ import { refusal } from '#statecharts/refusal.js';
 import { StoreError, type StoreErrorCode } from '#store/store-error.js';
 
 const REFUSALS: Readonly<Partial<Record<StoreErrorCode, RefusalCode>>> = {
+  node_unknown: 'not_found',
   revision_conflict: 'precondition_failed',
   store_full: 'store_full',
   seal_key_missing: 'seal_key_needed',

@@ -7,6 +7,18 @@ import type { SharedStore, TokenRecord } from './store-types.js';
 
 const RECORD = 'cluster-token/';
 const KEY = 'token-key/';
+/** The prefix of the local keys of nodes that were removed from the cluster. */
+export const REMOVED_NODE = 'removed-node/';
+const PREFIXES = [RECORD, KEY, REMOVED_NODE] as const;
+
+/** A node that was removed from the cluster. */
+export type RemovedNode = {
+  readonly id: string;
+  readonly by: string;
+  readonly at: string;
+  /** The ids of its signing keys. No node accepts a token that they have signed. */
+  readonly tokenKeys: readonly string[];
+};
 
 /** The public half of the key with which a node signs tokens, and the id of the node. */
 type SharedKey = { readonly jwk: JWK; readonly node: string };
@@ -16,6 +28,7 @@ export class SharedTokens {
   readonly #store: SharedStore;
   readonly #records = new Map<string, TokenRecord>();
   readonly #keys = new Map<string, KeyObject>();
+  readonly #removed = new Map<string, RemovedNode>();
 
   private constructor(store: SharedStore) {
     this.#store = store;
@@ -23,7 +36,7 @@ export class SharedTokens {
 
   static async load(store: SharedStore): Promise<SharedTokens> {
     const tokens = new SharedTokens(store);
-    for (const prefix of [RECORD, KEY] as const)
+    for (const prefix of PREFIXES)
       for await (const [key, value] of store.iterate(under(prefix))) tokens.#take(key, value);
     return tokens;
   }
@@ -31,7 +44,7 @@ export class SharedTokens {
   /** Emits after each change of a record or key, by any node. The new values can be read then. */
   get changed(): Observable<void> {
     return new Observable((subscriber) =>
-      changesOf(this.#store, (key) => key.startsWith(RECORD) || key.startsWith(KEY)).subscribe((operation) => {
+      changesOf(this.#store, (key) => PREFIXES.some((prefix) => key.startsWith(prefix))).subscribe((operation) => {
         this.#take(operation.key, operation.type === 'put' ? operation.value : null);
         subscriber.next();
       }),
@@ -49,7 +62,8 @@ export class SharedTokens {
 
   /** Returns the public key with an id (RFC 7638 thumbprint); undefined if no node of the cluster has it. */
   key(id: string): KeyObject | undefined {
-    return this.#keys.get(id);
+    const isRemoved = [...this.#removed.values()].some(({ tokenKeys }) => tokenKeys.includes(id));
+    return isRemoved ? undefined : this.#keys.get(id);
   }
 
   putRecord(record: TokenRecord): Promise<void> {
@@ -65,6 +79,11 @@ export class SharedTokens {
       const id = key.slice(RECORD.length);
       if (value === null) this.#records.delete(id);
       else this.#records.set(id, decodeJson<TokenRecord>(value));
+      return;
+    }
+    if (key.startsWith(REMOVED_NODE)) {
+      if (value === null) this.#removed.delete(key);
+      else this.#removed.set(key, decodeJson<RemovedNode>(value));
       return;
     }
     const id = key.slice(KEY.length);

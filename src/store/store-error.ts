@@ -13,6 +13,7 @@ export type StoreErrorCode =
   | 'outcome_unknown' // a write was sent to etcd, and etcd did not report whether it was applied
   | 'store_library_missing' // RocksDB is not installed, or the installed version is too old
   | 'store_unavailable' // any other failure of the disk or of RocksDB
+  | 'node_unknown' // the cluster has no node with this id
   | 'revision_conflict' // the stored revision differs from the revision that the write expects
   | 'token_key_exposed' // users other than the user of this process can read the key that signs tokens
   | 'token_key_invalid' // the file of the signing key contains no Ed25519 private key

@@ -14,7 +14,7 @@ import type { PolicyStore } from '#store/store-types.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { noCopy, storedPolicy } from '#test/store/stored-policy.js';
-import { EtcdCluster } from './etcd-cluster.js';
+import { EtcdCluster, NO_PEERS } from './etcd-cluster.js';
 
 const SOON = { withinMs: 5_000 };
 const keys = new ClusterKeys('/weir');
@@ -44,6 +44,7 @@ async function nodeOf(id: string): Promise<Node> {
   const cluster = new Cluster(kv, {
     etcd: etcd.options,
     prefix: '/weir',
+    ...NO_PEERS,
     self: { id, address: '127.0.0.1:1', version: '1.0.0' },
     local: [],
     seal: null,

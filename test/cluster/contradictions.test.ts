@@ -11,7 +11,7 @@ import { encodeJson } from '#store/json-value.js';
 import type { KvStore } from '#store/store-types.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
-import { EtcdCluster } from './etcd-cluster.js';
+import { EtcdCluster, NO_PEERS } from './etcd-cluster.js';
 
 const SOON = { withinMs: 5_000 };
 const SETTING = 'setting/performance-mode';
@@ -39,7 +39,7 @@ afterAll(async () => {
 /** Starts the cluster part of a node over a local store. `ended` resolves with the failure that ends it. */
 function follow(kv: KvStore, prefix: string) {
   const self = { id: 'n1', address: '127.0.0.1:1', version: '1.0.0' };
-  const cluster = new Cluster(kv, { etcd: etcd.options, prefix, self, local: [], seal: null });
+  const cluster = new Cluster(kv, { etcd: etcd.options, prefix, self, ...NO_PEERS, local: [], seal: null });
   const ended = new Promise<Contradiction>((resolve) => {
     const following = cluster.follow().subscribe({ error: resolve });
     stops.push(

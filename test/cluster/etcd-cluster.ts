@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { EtcdOptions } from '#cluster/etcd/etcd-types.js';
+import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
+import { selfSigned } from '#service-plane/ca/self-signed.js';
 
 const CLIENT_PORT = 2379;
 const PEER_PORT = 2380;
@@ -14,6 +16,14 @@ const ROOT = 'root';
 const USER = 'weir';
 const ENV = { ...process.env, ETCDCTL_API: '3' };
 const NEW_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
+
+/** Options of a `Cluster` whose node no other node asks. */
+export const NO_PEERS = {
+  identity: (present: PeerIdentity | null) => present ?? { ...selfSigned('node'), ca: null },
+  access: () => {
+    throw new Error('no node joins');
+  },
+};
 
 type Member = {
   readonly name: string;

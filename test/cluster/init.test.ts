@@ -7,7 +7,7 @@ import { type Seal, sealWith } from '#store/seal.js';
 import type { KvStore } from '#store/store-types.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
-import { EtcdCluster } from './etcd-cluster.js';
+import { EtcdCluster, NO_PEERS } from './etcd-cluster.js';
 
 const SECRET = 'a-secret-token';
 const INTEGRATION = {
@@ -37,7 +37,7 @@ afterAll(async () => {
 
 function clusterOver(kv: KvStore, prefix: string, seal: Seal | null): Cluster {
   const self = { id: 'n1', address: '127.0.0.1:1', version: '1.0.0' };
-  const cluster = new Cluster(kv, { etcd: etcd.options, prefix, self, local: [], seal });
+  const cluster = new Cluster(kv, { etcd: etcd.options, prefix, self, ...NO_PEERS, local: [], seal });
   stops.push(() => cluster.store.close());
   return cluster;
 }

@@ -1,0 +1,82 @@
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+
+/** The content of a join token: the node that issued it, and a secret. */
+export type JoinToken = {
+  /** The address of the peer listener of the issuing node. */
+  readonly address: string;
+  /** The fingerprint of its certificate. */
+  readonly fingerprint: string;
+  readonly secret: string;
+};
+
+/**
+ * Everything that a node needs to join the cluster: how to reach etcd, and the secrets that all nodes have.
+ * Files are given by their contents.
+ */
+export type ClusterAccess = {
+  readonly prefix: string;
+  readonly endpoints: readonly string[];
+  readonly tls: { readonly ca: string; readonly cert: string; readonly key: string } | null;
+  readonly user: { readonly name: string; readonly password: string } | null;
+  /** The content of `cluster.seal_key_file`; null without it. */
+  readonly sealKey: string | null;
+};
+
+const PREFIX = 'weir-join.';
+const LIFETIME_MS = 3_600_000;
+const SECRET_BYTES = 32;
+
+export function encodeJoinToken({ address, fingerprint, secret }: JoinToken): string {
+  return PREFIX + Buffer.from(JSON.stringify([address, fingerprint, secret])).toString('base64url');
+}
+
+/** Reads a join token. Returns null if the text is not one. */
+export function readJoinToken(text: string): JoinToken | null {
+  if (!text.startsWith(PREFIX)) return null;
+  try {
+    const parts: unknown = JSON.parse(Buffer.from(text.slice(PREFIX.length), 'base64url').toString());
+    if (!Array.isArray(parts) || parts.length !== 3 || parts.some((part) => typeof part !== 'string')) return null;
+    const [address, fingerprint, secret] = parts as [string, string, string];
+    return { address, fingerprint, secret };
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * The join tokens that this node has issued. A token is valid for one hour and for one node. Tokens are in
+ * memory: a restart of the node ends them.
+ */
+export class JoinTokens {
+  /** When a token ends, in milliseconds since 1970, by the hash of its secret. */
+  readonly #valid = new Map<string, number>();
+  readonly #now: () => number;
+
+  constructor(now: () => number = Date.now) {
+    this.#now = now;
+  }
+
+  /** Issues a token. Returns its secret and the time when the token expires. */
+  issue(): { readonly secret: string; readonly expiresAt: Date } {
+    this.#removeExpired();
+    const secret = randomBytes(SECRET_BYTES).toString('base64url');
+    const expires = this.#now() + LIFETIME_MS;
+    this.#valid.set(hashOf(secret), expires);
+    return { secret, expiresAt: new Date(expires) };
+  }
+
+  /** Returns whether a secret belongs to a valid token. The token is invalid afterwards. */
+  redeem(secret: string): boolean {
+    this.#removeExpired();
+    const wanted = hashOf(secret);
+    for (const known of this.#valid.keys())
+      if (timingSafeEqual(Buffer.from(known), Buffer.from(wanted))) return this.#valid.delete(known);
+    return false;
+  }
+
+  #removeExpired(): void {
+    for (const [hash, expires] of this.#valid) if (expires <= this.#now()) this.#valid.delete(hash);
+  }
+}
+
+const hashOf = (secret: string): string => createHash('sha256').update(secret).digest('hex');

@@ -1,0 +1,60 @@
+import { BehaviorSubject, exhaustMap, firstValueFrom, ignoreElements, interval, type Observable, timer } from 'rxjs';
+import { EtcdError } from '../etcd/etcd-error.js';
+import type { Membership } from '../membership.js';
+import { fingerprintOf, type PeerIdentity } from './peer-identity.js';
+
+/** Returns the identity that the node uses from now on: `present`, or a renewed one. */
+export type NextIdentity = (present: PeerIdentity | null) => PeerIdentity;
+
+const CHECK_MS = 60_000;
+/** Longer than other nodes use the members that they have read. */
+const KNOWN_MS = 2_000;
+
+/** The certificate of this node towards other nodes. It is renewed while the node runs. */
+export class PeerCertificate {
+  readonly #next: NextIdentity;
+  readonly #identity: BehaviorSubject<PeerIdentity>;
+
+  constructor(next: NextIdentity) {
+    this.#next = next;
+    this.#identity = new BehaviorSubject(next(null));
+  }
+
+  /** Emits the present identity, and each renewed one. */
+  get identity(): Observable<PeerIdentity> {
+    return this.#identity;
+  }
+
+  get present(): PeerIdentity {
+    return this.#identity.value;
+  }
+
+  get fingerprint(): string {
+    return fingerprintOf(this.present.cert);
+  }
+
+  /** Renews the certificate in time while there is a subscriber. Emits nothing. */
+  renewals(membership: Membership): Observable<never> {
+    return interval(CHECK_MS).pipe(
+      exhaustMap(() => this.#renew(membership)),
+      ignoreElements(),
+    );
+  }
+
+  /** Uses a renewed certificate only after the other nodes know its fingerprint. */
+  async #renew(membership: Membership): Promise<void> {
+    try {
+      const next = this.#next(this.present);
+      if (next === this.present) return;
+      const renewed = fingerprintOf(next.cert);
+      await membership.describe({ certificates: [this.fingerprint, renewed] });
+      await firstValueFrom(timer(KNOWN_MS));
+      this.#identity.next(next);
+      await firstValueFrom(timer(KNOWN_MS));
+      await membership.describe({ certificates: [renewed] });
+    } catch (failure) {
+      // Without etcd, the certificate is renewed later.
+      if (!(failure instanceof EtcdError)) throw failure;
+    }
+  }
+}

@@ -1,0 +1,72 @@
+import type { IncomingMessage } from 'node:http';
+import { request as send } from 'node:https';
+import type { Member } from '../membership.js';
+import type { PeerIdentity } from './peer-identity.js';
+import { PinnedAgent } from './pinned-agent.js';
+
+export type PeerRequest = {
+  readonly method: 'GET' | 'POST';
+  /** Path and query. */
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal: AbortSignal;
+};
+
+/** The largest JSON response of a peer. A page of 1,000 findings has about 1 MB. */
+const MOST_BYTES = 64 << 20;
+
+/** Sends requests to the peer listeners of other nodes. */
+export class PeerClient {
+  readonly #identity: () => PeerIdentity;
+  readonly #agents = new Map<string, { readonly agent: PinnedAgent; readonly target: string }>();
+
+  /** `identity` returns the present identity of this node. */
+  constructor(identity: () => PeerIdentity) {
+    this.#identity = identity;
+  }
+
+  /** Sends a request, and returns the response before its body arrives. */
+  open(member: Member, { method, path, headers = {}, signal }: PeerRequest): Promise<IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      const { hostname, port } = new URL(`https://${member.address}`);
+      const agent = this.#agentFor(member);
+      const host = hostname.replace(/^\[|\]$/g, '');
+      const request = send({ agent, host, port: Number(port || 443), method, path, headers, signal }, resolve);
+      request.once('error', reject);
+      // Node does not end a request that waits for a connection of the agent.
+      signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+      request.end();
+    });
+  }
+
+  /** Sends a GET request, and returns the status and the JSON value of the response. */
+  async json(
+    member: Member,
+    path: string,
+    signal: AbortSignal,
+  ): Promise<{ readonly status: number; readonly body: unknown }> {
+    const response = await this.open(member, { method: 'GET', path, signal });
+    const chunks: Buffer[] = [];
+    let size = 0;
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      size += chunk.length;
+      if (size > MOST_BYTES) throw new Error(`the response has more than ${MOST_BYTES} bytes`);
+      chunks.push(chunk);
+    }
+    return { status: response.statusCode ?? 0, body: JSON.parse(Buffer.concat(chunks).toString()) };
+  }
+
+  /** Later requests use new connections, which present the new identity of this node. */
+  renew(): void {
+    this.#agents.clear();
+  }
+
+  #agentFor({ id, address, certificates = [] }: Member): PinnedAgent {
+    const target = [address, ...certificates].join(' ');
+    const known = this.#agents.get(id);
+    if (known?.target === target) return known.agent;
+    const agent = new PinnedAgent(certificates, this.#identity());
+    this.#agents.set(id, { agent, target });
+    return agent;
+  }
+}
