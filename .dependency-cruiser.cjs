@@ -210,6 +210,7 @@ module.exports = {
       [
         ...['^src/config/', '^src/files/', '^src/main[.]ts$', '^src/api/errors[.]ts$'],
         ...['^src/policy/document/json-schema[.]ts$', '^src/threads/built-file[.]ts$'],
+        ...['^src/observe/wiretap/event-stream[.]ts$', '^src/cluster/peers/(join-tokens|pinned-agent)[.]ts$'],
       ],
       'The command line is a client of the API. It starts main, and reads the table of errors and the schema of policies.',
     ),

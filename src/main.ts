@@ -14,6 +14,7 @@ import type { Config } from '#config/config.js';
 import type { DisclosedConfig } from '#config/disclosure.js';
 import { FollowedPolicyFile } from '#config/policy-file.js';
 import type { PolicyText } from '#config/policy-text.js';
+import type { ListenAddress } from '#config/value.js';
 import type { Missing } from '#contracts/datapath.js';
 import { type DataplaneStatus, dataplaneStatus, type StatusOptions } from '#dataplane/status/dataplane-status.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/thread/datapath-thread.js';
@@ -36,6 +37,7 @@ import { type Authority, createAuthority } from '#store/authority.js';
 import { openStore, type Shared } from '#store/store.js';
 import type { KvStore } from '#store/store-types.js';
 import { apiOptions, clusterOpener, dnsOptions, servicePlaneOptions } from './node-options.js';
+import { createPeerListener } from './peer-listener.js';
 import { createSupport } from './support.js';
 
 export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
@@ -57,7 +59,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     giveUp = resolve;
   });
   const work = createWorkMetrics();
-  const openCluster = clusterOpener(config, version);
+  const openCluster = clusterOpener(config, version, log);
   let cluster = null as Cluster | null;
   const share = (kv: KvStore): Shared | null => {
     if (openCluster === null) return null;
@@ -132,26 +134,37 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     cluster?.contradiction.subscribe((code) => {
       if (code !== null) observer.record(clusterContradiction(code, Date.now()));
     });
-    const management = managementOf({ system, interceptCa, authority, work, observer, config, disclosed, log: ring });
-    let made: Api | null = null;
+    const management = managementOf({
+      ...{ system, cluster, interceptCa, authority, work, observer, config, disclosed },
+      log: ring,
+    });
+    const made: Api[] = [];
     try {
       const api = await createApi(management, apiOptions(config, version, log));
-      made = api;
+      made.push(api);
       apiIsMade();
       const stopping = new AbortController();
       void stopped.then(() => stopping.abort());
-      const { host, port: wanted } = config.api.listen;
-      await listenOnceThere(
-        () => api.listen({ host, port: wanted }),
-        ({ message }) => log.warn({ host }, `the API cannot listen until the node has this address: ${message}`),
-        stopping.signal,
-      );
+      const listen = (name: string, server: Api, { host, port }: ListenAddress): Promise<void> =>
+        listenOnceThere(
+          () => server.listen({ host, port }),
+          ({ message }) => log.warn({ host }, `${name} cannot listen until the node has this address: ${message}`),
+          stopping.signal,
+        );
+      let peersListen = Promise.resolve();
+      if (cluster !== null && config.cluster !== null) {
+        const { peer } = config.cluster;
+        const listener = await createPeerListener(management, cluster.certificate, peer, { version, logger: log });
+        made.push(listener);
+        peersListen = listen('the peer listener', listener, peer.listen);
+      }
+      await listen('the API', api, config.api.listen);
       const bound = api.server.address() as AddressInfo | null;
       if (bound !== null) {
         const { address, port } = bound;
         log.info({ version, address, port, data_dir: config.node.dataDir }, 'the API listens');
       }
-      const reason = await stopped;
+      const reason = await peersListen.then(() => stopped);
       if (reason instanceof Error) throw reason;
       log.info({ signal: reason }, 'draining');
     } finally {
@@ -160,7 +173,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       authority.close();
       await system.shutdown();
       await observer.close();
-      if (made !== null) await closed(made);
+      await Promise.all(made.map(closed));
     }
   } finally {
     await store.close();
@@ -313,6 +326,7 @@ function observe(system: System, observer: Observer): void {
 
 type Parts = {
   readonly system: System;
+  readonly cluster: Cluster | null;
   readonly interceptCa: InterceptCaSetting;
   readonly authority: Authority;
   readonly work: WorkMetrics;
@@ -323,7 +337,7 @@ type Parts = {
 };
 
 function managementOf(parts: Parts): Management & { readonly support: Sysdumps } {
-  const { system, interceptCa, authority, work, observer, config, disclosed, log } = parts;
+  const { system, cluster, interceptCa, authority, work, observer, config, disclosed, log } = parts;
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
@@ -350,6 +364,7 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
     integrations,
     interceptCa,
     cluster: system.cluster,
+    peers: cluster?.peers ?? NO_PEERS,
     traffic,
     lookups,
     wiretap: {
@@ -376,6 +391,15 @@ function managementOf(parts: Parts): Management & { readonly support: Sysdumps }
     }),
   };
 }
+
+const NO_PEERS: Management['peers'] = {
+  askAll: async () => ({ asked: 0, failures: [] }),
+  open: async (node) => {
+    throw new Error(`there is no node ${node}`);
+  },
+  others: async () => [],
+  nodeWith: async () => null,
+};
 
 async function clusterStats({ cluster }: System): Promise<NodeStats['cluster']> {
   const { enabled, nodeId, leader, members, revision, seen, ...status } = await cluster.status();

@@ -121,6 +121,7 @@ function ofDataplane({ traffic }: System, dataplane: NonNullable<Config['datapla
       const { items } = await resultOf(traffic.flows({ filter: anyFlow(), after: null, limit: MOST_FLOWS }));
       yield items.map((flow) => ({
         ...flow,
+        key: Buffer.from(flow.key).toString('base64url'),
         source: formatAddress(flow.source),
         destination: formatAddress(flow.destination),
       }));
@@ -153,6 +154,7 @@ function ofMachine(): Collector[] {
 }
 
 const EVERY_FINDING: FindingFilter = {
+  ids: [],
   types: [],
   policyIds: [],
   sourceGroups: [],

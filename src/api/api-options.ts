@@ -62,7 +62,16 @@ export type ApiOptions = {
    */
   readonly hosts?: readonly string[];
   readonly logger?: FastifyBaseLogger;
-  readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer };
+  readonly tls?: {
+    readonly cert: string | Buffer;
+    readonly key: string | Buffer;
+    readonly ca?: string | Buffer | null;
+  };
+  /**
+   * Makes the server the peer listener of the node. Its clients are other nodes of the cluster, which prove
+   * their identity with certificates. It has only the routes that other nodes need.
+   */
+  readonly isPeerListener?: boolean;
   readonly limits?: Partial<ApiLimits>;
   /**
    * Returns whether the server must close this new connection immediately. By default the server accepts

@@ -21,9 +21,13 @@ declare module 'fastify' {
     access?: Access;
     /** Set if the request body is a policy of up to 64 MiB. The route receives the body as unparsed bytes. */
     policyBody?: true;
+    /** Whether the peer listener has the route. */
+    peers?: boolean;
   }
   interface FastifyRequest {
     /** The authenticated client. Null if the route is public, and before the client is authenticated. */
     caller: Caller | null;
+    /** Returns whether the client may still use the route. A stream calls it repeatedly. */
+    isStillAllowed: () => Promise<boolean>;
   }
 }

@@ -6,7 +6,7 @@ import type { Management } from './management.js';
 const SAFE_METHODS = ['GET', 'HEAD', 'OPTIONS'];
 const LONGEST = 1_000;
 /** Operations that change nothing although their HTTP method is not GET, HEAD or OPTIONS. */
-const CHANGE_NOTHING: readonly (string | undefined)[] = ['createClusterSysdump', 'explainPolicy'];
+const CHANGE_NOTHING: readonly (string | undefined)[] = ['createClusterSysdump', 'createLocalSysdump', 'explainPolicy'];
 
 /**
  * Records refused requests (see `isRefusal`) and successful writes as findings. Such a finding contains no

@@ -1,12 +1,10 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
-import type { FindingPage, FindingQuery } from '#observe/findings/finding-filter.js';
-import { shownFinding } from '#observe/findings/finding-json.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { FindingsSchema, filterOf, findingsQuery, shownPage } from './audit.schema.js';
-import { refused } from './error-answer.js';
-import type { Management } from './management.js';
+import { FindingsSchema, filterOf, findingsQuery } from './audit.schema.js';
+import { queryOf } from './nodes/ask-nodes.js';
+import { findingsOfNode, findingsOfNodes, type ShownFindings } from './nodes/findings-of-nodes.js';
 import { needPerformanceMode } from './performance-gate.js';
 
 const JSON_LINES = 'application/x-ndjson';
@@ -18,13 +16,14 @@ const USUAL_LIMIT = 100;
 const LINES_AT_ONCE = 1_000;
 
 export const auditResource: Resource = (api, management) => {
-  for (const [path, operationId, summary] of [
-    ['/api/v1/audit/findings', 'listFindings', 'List the findings of every node'],
-    ['/api/v1/audit/findings/local', 'listLocalFindings', 'List the findings of this node'],
+  for (const [path, operationId, summary, isLocal] of [
+    ['/api/v1/audit/findings', 'listFindings', 'List the findings of every node', false],
+    ['/api/v1/audit/findings/local', 'listLocalFindings', 'List the findings of this node', true],
   ] as const) {
     api.get(
       path,
       {
+        config: { peers: isLocal },
         schema: {
           operationId,
           tags: ['observation'],
@@ -42,46 +41,41 @@ export const auditResource: Resource = (api, management) => {
           },
         },
       },
-      async ({ query }, reply) => {
+      async ({ query, raw }, reply) => {
         await needPerformanceMode(management);
-        const { findings } = management;
         const { limit, cursor = null, format } = query;
-        const filtered = { filter: filterOf(query), cursor };
+        const parameters = queryOf(raw);
+        const pageOf: ReadPage = (place) =>
+          isLocal
+            ? findingsOfNode(management, { filter: filterOf(query), ...place })
+            : findingsOfNodes(management, query, parameters, place);
         if (format === 'json') {
-          const page = await pageOf(findings, { ...filtered, limit: limit ?? USUAL_LIMIT });
-          return reply.type('application/json; charset=utf-8').send(shownPage(page, findings.nodeId));
+          const page = await pageOf({ cursor, limit: limit ?? USUAL_LIMIT });
+          return reply.type('application/json; charset=utf-8').send(page);
         }
-        const all = { ...filtered, limit: limit ?? Number.POSITIVE_INFINITY };
+        const most = limit ?? Number.POSITIVE_INFINITY;
         // Read the first page before the response starts: if the node refuses the query, the response can
         // still have an error status.
-        const first = await pageOf(findings, { ...all, limit: Math.min(all.limit, LINES_AT_ONCE) });
-        return reply.type(JSON_LINES).send(Readable.from(lines(findings, all, first), { highWaterMark: 1 }));
+        const first = await pageOf({ cursor, limit: Math.min(most, LINES_AT_ONCE) });
+        return reply.type(JSON_LINES).send(Readable.from(lines(pageOf, most, first), { highWaterMark: 1 }));
       },
     );
   }
 };
 
-async function pageOf(findings: Management['findings'], query: FindingQuery): Promise<FindingPage> {
-  const page = await findings.query(query);
-  if ('kind' in page) throw refused(page);
-  return page;
-}
+type ReadPage = (place: { readonly cursor: string | null; readonly limit: number }) => Promise<ShownFindings>;
 
 /**
  * Yields the findings as JSON Lines, one page at a time. Reads a page only after the stream of the response
  * has accepted the previous page.
  */
-async function* lines(
-  findings: Management['findings'],
-  all: FindingQuery,
-  first: FindingPage,
-): AsyncGenerator<string, void> {
-  let left = all.limit;
+async function* lines(pageOf: ReadPage, most: number, first: ShownFindings): AsyncGenerator<string, void> {
+  let left = most;
   for (let page = first; ; ) {
-    const text = page.items.map((finding) => `${JSON.stringify(shownFinding(finding, findings.nodeId))}\n`).join('');
+    const text = page.items.map((finding) => `${JSON.stringify(finding)}\n`).join('');
     if (text !== '') yield text;
     left -= page.items.length;
-    if (page.next === null || left <= 0) return;
-    page = await pageOf(findings, { ...all, cursor: page.next, limit: Math.min(left, LINES_AT_ONCE) });
+    if (page.next_cursor === null || left <= 0) return;
+    page = await pageOf({ cursor: page.next_cursor, limit: Math.min(left, LINES_AT_ONCE) });
   }
 }

@@ -5,12 +5,15 @@ import { shownFinding } from '#observe/findings/finding-json.js';
 import { readCursor } from '#observe/findings/index-keys.js';
 import { readNetwork } from '#observe/findings/network-filter.js';
 import { instant } from './answer.schema.js';
+import { coverageShape, ONE_NODE } from './nodes/ask-nodes.js';
 import { FEW, few, listOf, oneOrMore } from './query-parameters.js';
 
 const count = z.int().min(0);
 const FindingSchema = z
   .object({
-    id: z.string().describe('Unique on this node. It does not change while the finding is stored.'),
+    id: z
+      .string()
+      .describe('It does not change while the finding is stored. Equal findings have the same id on all nodes.'),
     finding_type: z
       .enum(FINDING_TYPES)
       .describe(
@@ -50,17 +53,14 @@ const FindingSchema = z
     first_seen: instant,
     last_seen: instant,
     count: z.int().min(1),
-    node_ids: z.array(z.string()),
+    node_ids: z.array(z.string()).describe('The nodes that have the finding. `count` is the sum over these nodes.'),
   })
   .meta({ id: 'Finding', description: 'Equal denies are merged into one finding. `count` is their number.' });
 export const FindingsSchema = z
   .object({
     items: z.array(FindingSchema),
     next_cursor: z.string().nullable(),
-    partial: z.boolean().describe('True if a node did not respond.'),
-    node_errors: z.array(z.object({ node_id: z.string(), error: z.string() })),
-    nodes_queried: count,
-    nodes_responded: count,
+    ...coverageShape,
   })
   .meta({ id: 'Findings' });
 
@@ -73,7 +73,15 @@ const networks = listOf(readNetwork, 'Must be an address or a CIDR such as 10.0.
   FEW,
 );
 
+/** Ids of a request fit into the line of an HTTP request. */
+export const MOST_IDS = 200;
+const ids = listOf(
+  (text) => (/^[0-9a-f]{32}$/.test(text) ? text : undefined),
+  'Must be the `id` of a finding: 32 hexadecimal digits.',
+).refine((values) => (values?.length ?? 0) <= MOST_IDS, { error: `Must be given at most ${MOST_IDS} times.` });
+
 export const findingsQuery = z.strictObject({
+  id: ids,
   finding_type: listOf(
     (text) => FINDING_TYPES.find((type) => type === text),
     `Must be one of ${FINDING_TYPES.join(', ')}.`,
@@ -106,6 +114,7 @@ export const findingsQuery = z.strictObject({
 
 export function filterOf(query: z.infer<typeof findingsQuery>): FindingFilter {
   return {
+    ids: query.id ?? [],
     types: query.finding_type ?? LISTED_TYPES,
     policyIds: query.policy_id ?? [],
     sourceGroups: query.source_group ?? [],
@@ -124,9 +133,6 @@ export function shownPage({ items, next }: FindingPage, nodeId: string): z.infer
   return {
     items: items.map((finding) => shownFinding(finding, nodeId)),
     next_cursor: next,
-    partial: false,
-    node_errors: [],
-    nodes_queried: 1,
-    nodes_responded: 1,
+    ...ONE_NODE,
   };
 }

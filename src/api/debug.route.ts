@@ -2,7 +2,6 @@ import { z } from 'zod';
 import type { Statechart } from '#bus/statecharts.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { isStillAllowed } from './authentication.js';
 import { ApiError } from './errors.js';
 import { noQuery } from './query-parameters.js';
 import { StatechartReaders } from './statechart-reader.js';
@@ -40,7 +39,7 @@ const StatechartsSchema = z
   })
   .meta({ id: 'Statecharts', description: 'The statechart of every part of this node, with its current state.' });
 
-export const debugResource: Resource = (api, { debug, tokens }) => {
+export const debugResource: Resource = (api, { debug }) => {
   const readers = new StatechartReaders(debug);
 
   api.get(
@@ -81,7 +80,7 @@ export const debugResource: Resource = (api, { debug, tokens }) => {
       throw new ApiError('upgrade_needed');
     },
     wsHandler: (socket, request) => {
-      closeWithToken(socket, () => isStillAllowed(request, tokens));
+      closeWithToken(socket, () => request.isStillAllowed());
       readers.add(socket);
     },
   });

@@ -96,6 +96,12 @@ export const ERRORS = {
     'The token is valid, but its role does not allow this request.',
     'Use a token with the role `admin`.',
   ),
+  peer_unknown: entry(
+    403,
+    'Peer unknown',
+    'The client of the peer listener presents no certificate of a present node of the cluster.',
+    'Use the management API. If the client is a node, see its check `cluster`.',
+  ),
   host_refused: entry(
     403,
     'Host refused',

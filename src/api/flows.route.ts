@@ -13,17 +13,21 @@ import {
   type ShownFlow,
   selects,
 } from './flows.schema.js';
+import { ONE_NODE, queryOf } from './nodes/ask-nodes.js';
+import { flowsOfNodes } from './nodes/flows-of-nodes.js';
 
 const PATH = '/api/v1/flows';
 
-export const flowsResource: Resource = (api, { traffic }) => {
+export const flowsResource: Resource = (api, management) => {
+  const { traffic } = management;
   api.get(
     PATH,
     {
+      config: { peers: true },
       schema: {
         operationId: 'listFlows',
         tags: ['observation'],
-        summary: 'Live flows of this node',
+        summary: 'Live flows of this node, or of all nodes',
         description:
           'The order of flows is fixed. A flow that starts or ends does not move other flows to another page.',
         querystring: flowsQuery,
@@ -33,15 +37,18 @@ export const flowsResource: Resource = (api, { traffic }) => {
         },
       },
     },
-    async ({ query }) => {
-      const after = query.cursor === undefined ? null : new Uint8Array(Buffer.from(query.cursor, 'base64url'));
-      const page = await traffic.flows({ filter: filterOf(query), after, limit: query.limit });
+    async ({ query, raw }) => {
+      const nodeId = management.findings.nodeId;
+      const place = placeOn(nodeId, query.cursor);
+      const page = await traffic.flows({ filter: filterOf(query), after: place.after, limit: query.limit });
       if ('kind' in page) throw refused(page);
-      return {
+      const own = {
         matched: page.matched,
-        items: page.items.map(shown),
-        next_cursor: page.next === null ? null : Buffer.from(page.next).toString('base64url'),
+        items: place.isPast ? [] : page.items.map((flow) => shown(flow, nodeId)),
+        next_cursor: page.next === null || place.isPast ? null : idOf(page.next),
+        ...ONE_NODE,
       };
+      return query.scope === 'cluster' ? flowsOfNodes(management, own, queryOf(raw), query.limit) : own;
     },
   );
 
@@ -86,9 +93,25 @@ function unclear(all: boolean): ApiError {
   return new ApiError('invalid_query', `?all: ${message}`, [{ pointer: '?all', code: 'invalid_parameter', message }]);
 }
 
-function shown(flow: LiveFlow): ShownFlow {
+const idOf = (key: Uint8Array): string => Buffer.from(key).toString('base64url');
+
+/**
+ * Returns the place of a cursor on this node. The cursor of a page of all nodes is `FLOW@NODE`: on nodes
+ * before that node the page is past the end, and on nodes behind it the page begins with the first flow.
+ */
+function placeOn(node: string, cursor: string | undefined): { after: Uint8Array | null; isPast: boolean } {
+  const [flow = '', of = node] = cursor?.split(/@(.*)/s) ?? [];
+  if (flow === '' || of < node) return { after: null, isPast: false };
+  return of > node
+    ? { after: null, isPast: true }
+    : { after: new Uint8Array(Buffer.from(flow, 'base64url')), isPast: false };
+}
+
+function shown(flow: LiveFlow, node: string): ShownFlow {
   const { decider, ports, packets, bytes, interfaces } = flow;
   return {
+    id: idOf(flow.key),
+    node_id: node,
     src: formatAddress(flow.source),
     dst: formatAddress(flow.destination),
     proto: flow.protocol,

@@ -4,6 +4,7 @@ import { parseCidr } from '#policy/model/ipv4.js';
 import { parsePorts } from '#policy/model/parse-ports.js';
 import { parseProtocol } from '#policy/model/protocol.js';
 import { instant } from './answer.schema.js';
+import { coverageShape, scope } from './nodes/ask-nodes.js';
 import { flag, listOf, oneOrMore, pageLimit } from './query-parameters.js';
 import { FLOW_STATES, FLOW_VERDICTS } from './traffic-json.js';
 
@@ -12,6 +13,8 @@ const bothWays = z.object({ forward: count, reply: count });
 
 const FlowSchema = z
   .object({
+    id: z.string().describe('Identifies the flow on its node.'),
+    node_id: z.string(),
     src: z.ipv4().describe('The side that opened the flow.'),
     dst: z.ipv4(),
     proto: z.int().min(0).max(255),
@@ -51,6 +54,7 @@ export const FlowsSchema = z
     matched: count.describe('The number of flows that match, on all pages.'),
     items: z.array(FlowSchema),
     next_cursor: z.string().nullable(),
+    ...coverageShape,
   })
   .meta({ id: 'Flows' });
 export const FlowsCutSchema = z
@@ -89,14 +93,15 @@ const filterParameters = {
   current: flag.optional(),
   min_bytes: z.coerce.number('Must be a number of bytes.').int('Must be a whole number.').min(0).optional(),
 };
-type FilterQuery = Omit<z.infer<typeof flowsQuery>, 'limit' | 'cursor'>;
+type FilterQuery = Omit<z.infer<typeof flowsQuery>, 'limit' | 'cursor' | 'scope'>;
 
 export const flowsQuery = z.strictObject({
   ...filterParameters,
+  scope: scope.describe('`cluster`: the flows of all nodes, node by node. `node`: only this node.'),
   limit: pageLimit(100, 1_000),
   cursor: z
     .string()
-    .regex(/^[\w-]{22}$/, 'Must be the `next_cursor` of a response.')
+    .regex(/^([\w-]{22})(@.{1,253})?$/, 'Must be the `next_cursor` of a response.')
     .optional(),
 });
 export const cutQuery = z.strictObject({

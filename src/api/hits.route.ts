@@ -1,61 +1,15 @@
-import { z } from 'zod';
-import type { Hit } from '#contracts/datapath.js';
-import { errorAnswers, errorsOf, instant } from './answer.schema.js';
+import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';
-import { ApiError } from './errors.js';
-import { flag, oneOrMore, pageLimit } from './query-parameters.js';
+import { HitsSchema, hitsQuery, shownHits, staleCursor } from './hits.schema.js';
+import { queryOf } from './nodes/ask-nodes.js';
+import { hitsOfNodes } from './nodes/hits-of-nodes.js';
 
-const count = z.int().min(0);
-
-const HitSchema = z
-  .object({
-    decided_by: z.enum(['rule', 'group_default', 'policy_default']),
-    source_group: z.string().nullable(),
-    rule: z.string().nullable(),
-    packets: count.describe(
-      'Packets that the rule allowed, in both directions of their flows, and packets that it denied. Each TLS connection or HTTP request ' +
-        'that the service plane decided by the rule adds one, and so does each DNS lookup.',
-    ),
-    bytes: count.describe('Bytes of packets. Connections, requests and lookups add no bytes.'),
-    last_hit: instant.nullable(),
-    unused: z.boolean(),
-    unused_since: instant
-      .nullable()
-      .describe('The time when counting began for a rule without hits. Null if the rule has hits.'),
-  })
-  .meta({ id: 'Hit' });
-const HitsSchema = z
-  .object({
-    policy_id: z.string().nullable().describe('Null if no policy is active; `policy.fallback` then decides.'),
-    revision: z.int().min(1).nullable(),
-    generation: count,
-    since: instant.describe('The time when this node began to count. A restart or an upgrade does not reset it.'),
-    items: z.array(HitSchema).describe('Rules and defaults in the order of the policy.'),
-    next_cursor: z.string().nullable(),
-  })
-  .meta({
-    id: 'Hits',
-    description:
-      'The hits of the active policy. Packets are counted up to the time of the response; connections, requests and lookups ' +
-      'up to 250 ms before it.',
-  });
-
-const hitsQuery = z.strictObject({
-  group: oneOrMore.optional(),
-  rule: oneOrMore.optional(),
-  unused: flag.optional(),
-  limit: pageLimit(1_000, 1_000),
-  cursor: z
-    .string()
-    .regex(/^\d{1,16}\.\d{1,10}$/, 'Must be the `next_cursor` of a response.')
-    .optional(),
-});
-
-export const hitsResource: Resource = (api, { traffic }) => {
+export const hitsResource: Resource = (api, management) => {
   api.get(
     '/api/v1/policy/hits',
     {
+      config: { peers: true },
       schema: {
         operationId: 'getPolicyHits',
         tags: ['policy'],
@@ -71,38 +25,16 @@ export const hitsResource: Resource = (api, { traffic }) => {
         },
       },
     },
-    async ({ query }) => {
+    async ({ query, raw }) => {
       const [generation, from = 0] = query.cursor?.split('.').map(Number) ?? [];
       const { group = [], rule = [], unused, limit } = query;
-      const report = await traffic.hits({ groups: group, rules: rule, unused, from, limit });
+      const ofCluster = query.scope === 'cluster';
+      const wanted = { groups: group, rules: rule, unused: ofCluster ? undefined : unused, from, limit };
+      const report = await management.traffic.hits(wanted);
       if ('kind' in report) throw refused(report);
-      if (generation !== undefined && generation !== report.generation) throw stale();
-      return {
-        policy_id: report.policy?.id ?? null,
-        revision: report.policy?.revision ?? null,
-        generation: report.generation,
-        since: new Date(report.sinceMs).toISOString(),
-        items: report.items.map(shown),
-        next_cursor: report.next === null ? null : `${report.generation}.${report.next}`,
-      };
+      if (generation !== undefined && generation !== report.generation) throw staleCursor();
+      const hits = shownHits(report);
+      return ofCluster ? hitsOfNodes(management, hits, queryOf(raw), unused) : hits;
     },
   );
 };
-
-function stale(): ApiError {
-  const message = 'Another policy was activated after this cursor was issued: begin again without a cursor.';
-  return new ApiError('invalid_query', message, [{ pointer: '?cursor', code: 'invalid_parameter', message }]);
-}
-
-function shown({ decider, packets, bytes, lastMs, unusedSinceMs }: Hit): z.infer<typeof HitSchema> {
-  return {
-    decided_by: decider.kind,
-    source_group: decider.kind === 'policy_default' ? null : decider.group,
-    rule: decider.kind === 'rule' ? decider.rule : null,
-    packets: Number(packets),
-    bytes: Number(bytes),
-    last_hit: lastMs === null ? null : new Date(lastMs).toISOString(),
-    unused: lastMs === null,
-    unused_since: unusedSinceMs === null ? null : new Date(unusedSinceMs).toISOString(),
-  };
-}

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
 import type { Statecharts } from '#bus/statecharts.js';
 import type { KnownName } from '#contracts/known-name.js';
@@ -74,7 +75,20 @@ export type Management = {
       readonly dryRun: boolean;
       readonly author: string;
     }): Promise<Refusal | null>;
+    /** All nodes that have joined the cluster, sorted by id. A node without cluster returns itself. */
+    nodes(): Promise<readonly ClusterNode[]>;
+    /** Removes a node from the cluster. Resolves with null on success. */
+    remove(removal: {
+      readonly id: string;
+      readonly author: string;
+      readonly dryRun: boolean;
+    }): Promise<Refusal | null>;
+    /** Issues a token with which one other node can join the cluster. */
+    issueJoinToken(): JoinToken | Refusal;
+    /** Returns what a node needs to join the cluster, if the secret is that of a valid join token. */
+    redeemJoinToken(secret: string): Promise<ClusterAccess | null>;
   };
+  readonly peers: Peers;
   readonly tokens: {
     verify(token: string): Promise<TokenVerdict>;
     issue(request: TokenRequest): Promise<IssuedToken>;
@@ -140,6 +154,50 @@ export type ClusterView = {
         readonly since: string;
       }[]
     | null;
+};
+
+/** A node of the cluster. `member` is null if the node is absent. */
+export type ClusterNode = {
+  readonly id: string;
+  readonly address: string;
+  readonly version: string;
+  readonly joinedAt: string;
+  readonly member: { readonly generation: number; readonly since: string } | null;
+};
+type JoinToken = { readonly token: string; readonly expiresAt: Date };
+/** How a node reaches etcd, and the secrets that all nodes of the cluster have. Files are texts. */
+type ClusterAccess = {
+  readonly prefix: string;
+  readonly endpoints: readonly string[];
+  readonly tls: { readonly ca: string; readonly cert: string; readonly key: string } | null;
+  readonly user: { readonly name: string; readonly password: string } | null;
+  readonly sealKey: string | null;
+};
+
+/** The other nodes of the cluster, see `src/cluster/peers/peers.ts`. A node without cluster has none. */
+export type Peers = {
+  /** Sends a GET request to all other nodes. Nodes without a response are in `failures`. */
+  askAll(
+    path: string,
+    take: (response: { readonly node: string; readonly status: number; readonly body: unknown }) => void,
+    without?: readonly string[],
+  ): Promise<{
+    readonly asked: number;
+    readonly failures: readonly { readonly node: string; readonly error: string }[];
+  }>;
+  /** Sends a request to one node. Rejects if the node does not respond. */
+  open(
+    node: string,
+    request: {
+      readonly method: 'GET' | 'POST';
+      readonly path: string;
+      readonly headers?: Readonly<Record<string, string>>;
+    },
+    signal: AbortSignal,
+  ): Promise<IncomingMessage>;
+  others(): Promise<readonly { readonly id: string }[]>;
+  /** Returns the id of the member that announced a certificate in DER; null if there is none. */
+  nodeWith(certificate: Buffer): Promise<string | null>;
 };
 
 type Role = 'admin' | 'readonly';

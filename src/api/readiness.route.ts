@@ -36,7 +36,7 @@ export const readinessResource: Resource = (api, management) => {
   api.get(
     '/ready',
     {
-      config: { access: 'public' },
+      config: { access: 'public', peers: true },
       schema: {
         operationId: 'getReadiness',
         tags: ['observation'],

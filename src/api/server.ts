@@ -6,11 +6,12 @@ import type { Access, Api } from './api.js';
 import { type ApiLimits, type ApiOptions, DEFAULT_LIMITS } from './api-options.js';
 import { auditResource } from './audit.route.js';
 import { keepAuditTrail } from './audit-trail.js';
-import { authenticate, checkRole } from './authentication.js';
+import { authenticate, checkRole, isStillAllowed } from './authentication.js';
 import { BodyBudget } from './body-budget.js';
 import { endBody, startBodyDeadline } from './body-deadline.js';
 import { answerClientError, answerProblem } from './client-error.js';
 import { clusterResource } from './cluster.route.js';
+import { clusterNodesResource } from './cluster-nodes.route.js';
 import { debugResource } from './debug.route.js';
 import { dnsCacheResource } from './dns-cache.route.js';
 import { answerError } from './error-answer.js';
@@ -20,12 +21,14 @@ import { flowsResource } from './flows.route.js';
 import { healthResource } from './health.route.js';
 import { hitsResource } from './hits.route.js';
 import { integrationsResource } from './integrations.route.js';
+import { joinResource } from './join.route.js';
 import { endAfter } from './last-request.js';
-import type { Management } from './management.js';
+import type { Caller, Management } from './management.js';
 import { createNotFound } from './method-not-allowed.js';
 import { metricsResource } from './metrics.route.js';
 import { awaitMinGeneration } from './min-generation.js';
 import { openapiResource } from './openapi.route.js';
+import { authenticatePeer } from './peer-authentication.js';
 import { performanceModeResource } from './performance-mode.route.js';
 import { policiesResource } from './policies.route.js';
 import { policyResource } from './policy.route.js';
@@ -56,6 +59,7 @@ const RESOURCES = [
   tlsInterceptCaResource,
   integrationsResource,
   clusterResource,
+  clusterNodesResource,
   tokensResource,
   flowsResource,
   dnsCacheResource,
@@ -105,6 +109,7 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   awaitMinGeneration(api, management);
   await registerWebSockets(api);
   await api.register(openapiResource(options.version));
+  if (options.isPeerListener === true) await api.register(async (scope) => joinResource(scope, management));
   for (const resource of RESOURCES) await api.register(async (scope) => resource(scope, management));
   return api;
 }
@@ -129,11 +134,23 @@ function serverOptions(options: ApiOptions, limits: ApiLimits): FastifyServerOpt
       void answerError(error, request, reply);
     },
   };
-  const { tls } = options;
-  return (tls === undefined
-    ? { ...common, http: server }
-    : { ...common, https: { ...server, ...tls, minVersion: 'TLSv1.2' } }) as unknown as FastifyServerOptions;
+  const { tls, isPeerListener = false } = options;
+  if (tls === undefined) return { ...common, http: server } as unknown as FastifyServerOptions;
+  // The certificate of a node needs no CA: `authenticatePeer` compares its fingerprint.
+  const peers = { minVersion: 'TLSv1.3', requestCert: true, rejectUnauthorized: false };
+  const clients = isPeerListener ? peers : { minVersion: 'TLSv1.2' };
+  const { ca, ...own } = tls;
+  return {
+    ...common,
+    https: { ...server, ...own, ...(ca == null ? {} : { ca }), ...clients },
+  } as unknown as FastifyServerOptions;
 }
+
+const isResolved = (promise: Promise<unknown>): Promise<boolean> =>
+  promise.then(
+    () => true,
+    () => false,
+  );
 
 function readJsonOnly(api: Api): void {
   api.removeAllContentTypeParsers();
@@ -177,8 +194,24 @@ function guard(
   const countRequest = counter(api, limits.requestsPerWindow, limits.requestWindowMs);
   const countFailedLogin = counter(api, limits.failedLoginsPerWindow, limits.failedLoginWindowMs);
 
+  const identify = async (request: FastifyRequest): Promise<Caller> => {
+    if (options.isPeerListener !== true) {
+      request.isStillAllowed = () => isStillAllowed(request, management.tokens);
+      return authenticate(request, management.tokens, countFailedLogin);
+    }
+    const caller = () => authenticatePeer(request, management.peers, options.tls?.ca != null);
+    request.isStillAllowed = () => isResolved(caller());
+    return caller();
+  };
+
   api.decorateRequest('caller', null);
+  api.decorateRequest('isStillAllowed', async () => false);
   api.addHook('onRequest', async (request, reply) => {
+    if (options.isPeerListener === true && request.routeOptions.config.peers !== true)
+      throw new ApiError('no_such_path', 'the peer listener does not have this path; use the management API');
+    // A node that is asked does not ask other nodes.
+    if (options.isPeerListener === true && (request.query as { readonly scope?: unknown }).scope === 'cluster')
+      throw new ApiError('invalid_query', '?scope: a node asks other nodes only for their own part');
     checkTarget(request);
     checkHeaders(request, limits.headerCount);
     checkHost(request, hosts);
@@ -186,12 +219,12 @@ function guard(
     checkQuery(request);
     const { access = 'write', policyBody = false } = request.routeOptions.config;
     if (access === 'public') return;
-    const waitSeconds = await countRequest(request);
+    const waitSeconds = options.isPeerListener === true ? null : await countRequest(request);
     if (waitSeconds !== null) throw new ApiError('rate_limited', undefined, [], { 'retry-after': String(waitSeconds) });
     // Respond with 404 before Fastify reads the body. Otherwise Fastify would send an error of its own for a
     // request with the method QUERY and no content type.
     if (request.is404) return notFound(request);
-    request.caller = await authenticate(request, management.tokens, countFailedLogin);
+    request.caller = await identify(request);
     checkRole(request.caller, access, isDryRun(request));
     if (policyBody) budget.take(request, reply);
     startBodyDeadline(request, reply, policyBody ? limits.policyRequestTimeoutMs : limits.requestTimeoutMs);

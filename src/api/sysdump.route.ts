@@ -1,38 +1,75 @@
+import type { IncomingMessage } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { z } from 'zod';
+import type { NodeDump } from '#observe/sysdump/node-dump.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { ApiError } from './errors.js';
+import type { Management } from './management.js';
+import { problemOf } from './nodes/ask-nodes.js';
 import { noQuery } from './query-parameters.js';
 
-export const sysdumpResource: Resource = (api, { support }) => {
-  api.post(
-    '/api/v1/support/sysdump/cluster',
-    {
-      schema: {
-        operationId: 'createClusterSysdump',
-        tags: ['support'],
-        summary: 'Collect a support dump of every node',
-        description:
-          'The dump contains no secrets. The node sends the archive while it collects the dump. `manifest.json` is the last file and lists all other files: ' +
-          'an archive without it is incomplete.',
-        querystring: noQuery,
-        response: {
-          200: {
-            description: 'A .tar.gz with a manifest and one folder per node.',
-            content: { 'application/gzip': { schema: z.string().meta({ format: 'binary' }) } },
+const LOCAL = '/api/v1/support/sysdump/local';
+const CONTENT =
+  'The dump contains no secrets. The node sends the archive while it collects the dump. `manifest.json` is the last file and lists all other files: ' +
+  'an archive without it is incomplete.';
+
+export const sysdumpResource: Resource = (api, { support, peers }) => {
+  for (const [path, operationId, summary, isLocal] of [
+    ['/api/v1/support/sysdump/cluster', 'createClusterSysdump', 'Collect a support dump of every node', false],
+    [LOCAL, 'createLocalSysdump', 'Collect a support dump of this node', true],
+  ] as const) {
+    api.post(
+      path,
+      {
+        config: { peers: isLocal },
+        schema: {
+          operationId,
+          tags: ['support'],
+          summary,
+          description: isLocal
+            ? CONTENT
+            : `${CONTENT} It has one folder per node. The manifest names the nodes that did not respond.`,
+          querystring: noQuery,
+          response: {
+            200: {
+              description: 'A .tar.gz with a manifest and one folder per node.',
+              content: { 'application/gzip': { schema: z.string().meta({ format: 'binary' }) } },
+            },
+            ...errorAnswers(...errorsOf.write, 'sysdump_running'),
           },
-          ...errorAnswers(...errorsOf.write, 'sysdump_running'),
         },
       },
-    },
-    async (_request, reply) => {
-      const dump = support.begin();
-      if (dump === 'running') throw new ApiError('sysdump_running');
-      if (dump === 'closed') throw new ApiError('draining');
-      reply.header('content-disposition', `attachment; filename="${dump.fileName}"`).type('application/gzip');
-      // The body is a stream of bytes, but the response schema declares a string. The cast hides this
-      // difference from TypeScript.
-      return reply.send(dump.archive as never);
-    },
-  );
+      async (_request, reply) => {
+        const others = isLocal ? [] : await peers.others();
+        const dump = support.begin(others.map(({ id }) => dumpOf(id, peers)));
+        if (dump === 'running') throw new ApiError('sysdump_running');
+        if (dump === 'closed') throw new ApiError('draining');
+        reply.header('content-disposition', `attachment; filename="${dump.fileName}"`).type('application/gzip');
+        // The body is a stream of bytes, but the response schema declares a string. The cast hides this
+        // difference from TypeScript.
+        return reply.send(dump.archive as never);
+      },
+    );
+  }
 };
+
+function dumpOf(node: string, peers: Management['peers']): NodeDump {
+  return {
+    node,
+    async open(signal) {
+      const response = await peers.open(node, { method: 'POST', path: LOCAL }, signal);
+      if (response.statusCode !== 200) throw new Error(await refusalOf(response));
+      return response;
+    },
+  };
+}
+
+async function refusalOf(response: IncomingMessage): Promise<string> {
+  const body = await text(response);
+  try {
+    return problemOf(response.statusCode ?? 0, JSON.parse(body) as unknown);
+  } catch {
+    return problemOf(response.statusCode ?? 0, null);
+  }
+}

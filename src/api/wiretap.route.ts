@@ -1,9 +1,11 @@
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import type { Sink } from '#observe/wiretap/readers.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { isStillAllowed } from './authentication.js';
 import { ApiError } from './errors.js';
+import { queryOf } from './nodes/ask-nodes.js';
+import { wiretapOfNodes } from './nodes/wiretap-of-nodes.js';
 import { needPerformanceMode } from './performance-gate.js';
 import { eventStream, type Stream, webSocketStream } from './streams.js';
 import { replayOf, wiretapFilterOf, wiretapQuery } from './wiretap.schema.js';
@@ -12,19 +14,23 @@ export const wiretapResource: Resource = (api, management) => {
   const { wiretap } = management;
   const wanted = ({ query }: Pick<FastifyRequest, 'query'>) => {
     const read = query as z.infer<typeof wiretapQuery>;
-    return { filter: wiretapFilterOf(read), replayMs: replayOf(read, wiretap.replayMs) };
+    return { filter: wiretapFilterOf(read), replayMs: replayOf(read, wiretap.replayMs), scope: read.scope };
   };
   const streamFor = (request: FastifyRequest): Stream => {
-    const { filter, replayMs } = wanted(request);
+    const { filter, replayMs, scope } = wanted(request);
     return {
-      begin: (sink) => wiretap.read(filter, replayMs, sink),
-      isAllowed: () => isStillAllowed(request, management.tokens),
+      begin: (sink) => {
+        const own = (taking: Sink) => wiretap.read(filter, replayMs, taking);
+        return scope === 'cluster' ? wiretapOfNodes(management, queryOf(request.raw), own, sink) : own(sink);
+      },
+      isAllowed: () => request.isStillAllowed(),
     };
   };
   api.route({
     method: 'GET',
     exposeHeadRoute: false,
     url: '/api/v1/wiretap/stream',
+    config: { peers: true },
     schema: {
       operationId: 'streamWiretap',
       tags: ['observation'],

@@ -4,6 +4,7 @@ import { parseCidr } from '#policy/model/ipv4.js';
 import { parsePorts } from '#policy/model/parse-ports.js';
 import { parseProtocol } from '#policy/model/protocol.js';
 import { ApiError } from './errors.js';
+import { scope } from './nodes/ask-nodes.js';
 import { FEW, few, listOf, oneOrMore } from './query-parameters.js';
 
 const HOSTNAME = /^(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*$/;
@@ -21,6 +22,9 @@ const networks = listOf(
 ).refine(few, FEW);
 
 export const wiretapQuery = z.strictObject({
+  scope: scope.describe(
+    '`cluster`: the messages of all nodes; each names its node. `node`: only messages of this node.',
+  ),
   src: networks,
   dst: networks,
   port: listOf((text) => {

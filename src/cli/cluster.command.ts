@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
+import { addClusterNodesCommands } from './cluster-nodes.command.js';
 import { relativeTime } from './relative-time.js';
 import { type Output, parseReply, print, remote, withQuery } from './remote.js';
 import { table } from './table.js';
@@ -31,7 +32,7 @@ const clusterSchema = z.looseObject({
 });
 type ClusterAnswer = z.infer<typeof clusterSchema>;
 
-/** Adds the commands `weir cluster status | init | recover`. */
+/** Adds the commands `weir cluster status | nodes | init | token | join | remove | recover`. */
 export function addClusterCommands(program: Command, terminal: Terminal): void {
   const cluster = program.command('cluster').description('the nodes that share policies and settings on etcd');
   const answer = (options: Output, reply: unknown): void => {
@@ -51,6 +52,8 @@ export function addClusterCommands(program: Command, terminal: Terminal): void {
       const path = withQuery(`${PATH}/init`, { dry_run: dryRun });
       answer(options, await createClient(options, terminal).request(path, { method: 'POST' }));
     });
+
+  addClusterNodesCommands(cluster, terminal);
 
   remote(cluster.command('recover'))
     .description('end a contradiction between this node and etcd, for example after the restore of an old backup')

@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import { durationMs } from '#config/value.js';
 import { type Client, createClient } from './client.js';
+import { NodeErrors, nodeErrorsSchema } from './node-errors.js';
 import { wholeNumber } from './number.js';
 import { pause } from './pause.js';
 import { relativeTime } from './relative-time.js';
@@ -15,7 +16,7 @@ import type { Terminal } from './terminal.js';
 const pageSchema = z.looseObject({
   items: z.array(findingSchema),
   next_cursor: z.string().nullable(),
-  node_errors: z.array(z.object({ node_id: z.string(), error: z.string() })),
+  node_errors: nodeErrorsSchema,
 });
 
 type Filters = Readonly<Record<string, Parameter>>;
@@ -87,13 +88,15 @@ async function read(
   terminal: Terminal,
 ): Promise<Finding[]> {
   const items: Finding[] = [];
+  const errors = new NodeErrors();
   for (let cursor: string | null | undefined; cursor !== null && items.length < limit; ) {
     const parameters = { ...filters, limit: Math.min(PAGE, limit - items.length), cursor };
     const page = parseReply(pageSchema, await client.request(withQuery(path, parameters)));
     items.push(...page.items);
-    for (const { node_id: node, error } of page.node_errors) terminal.err(`${node} did not answer: ${error}\n`);
+    errors.add(page.node_errors);
     cursor = page.next_cursor;
   }
+  errors.report(terminal);
   return items;
 }
 

@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
 import { deciderOf, endpoint, protocolName } from './flow-words.js';
+import { NodeErrors, nodeErrorsSchema, scopeOf } from './node-errors.js';
 import { wholeNumber } from './number.js';
 import { type Output, type Parameter, parseReply, print, remote, withQuery } from './remote.js';
 import { type Style, styleOf } from './style.js';
@@ -12,6 +13,7 @@ const PATH = '/api/v1/flows';
 const PAGE = 1_000;
 const bothWays = z.object({ forward: z.number(), reply: z.number() });
 const flowSchema = z.object({
+  node_id: z.string().optional(),
   src: z.string(),
   dst: z.string(),
   proto: z.number(),
@@ -32,6 +34,7 @@ const flowsSchema = z.object({
   matched: z.number(),
   items: z.array(flowSchema.loose()),
   next_cursor: z.string().nullable(),
+  node_errors: nodeErrorsSchema,
 });
 const cutSchema = z.object({ cut: z.number(), dry_run: z.boolean() });
 
@@ -56,18 +59,23 @@ export function addFlowsCommands(program: Command, terminal: Terminal): void {
   filtered(remote(flows.command('list', { isDefault: true })))
     .description('list the flows that match')
     .option('--limit <count>', 'the maximum number', wholeNumber, 100)
-    .action(async ({ limit, ...options }: Output & FilterOptions & { limit: number }) => {
+    .option('--all-nodes', 'of all nodes of the cluster')
+    .action(async ({ limit, allNodes, ...options }: Output & FilterOptions & { limit: number; allNodes?: boolean }) => {
       const client = createClient(options, terminal);
       const items: Flow[] = [];
       let matched = 0;
+      const errors = new NodeErrors();
       for (let cursor: string | null | undefined; cursor !== null && items.length < limit; ) {
-        const path = withQuery(PATH, { ...parametersOf(options), limit: Math.min(PAGE, limit - items.length), cursor });
+        const part = { limit: Math.min(PAGE, limit - items.length), cursor, scope: scopeOf(allNodes) };
+        const path = withQuery(PATH, { ...parametersOf(options), ...part });
         const page = parseReply(flowsSchema, await client.request(path));
         items.push(...page.items);
         matched = page.matched;
+        errors.add(page.node_errors);
         cursor = page.next_cursor;
       }
-      print(terminal, options.output, { matched, items }, () => tableOf(items, styleOf(terminal)));
+      errors.report(terminal);
+      print(terminal, options.output, { matched, items }, () => tableOf(items, styleOf(terminal), allNodes === true));
       if (options.output === 'table' && matched > items.length)
         terminal.err(`${items.length} of ${matched} flows; --limit shows more\n`);
     });
@@ -110,9 +118,21 @@ function parametersOf(options: FilterOptions): Record<string, Parameter> {
   return { ...sides, group, rule, verdict, state, min_bytes: minBytes };
 }
 
-function tableOf(flows: readonly Flow[], style: Style): string {
-  const titles = ['PROTO', 'SOURCE', 'DESTINATION', 'STATE', 'VERDICT', 'RULE', 'PACKETS', 'BYTES', 'EXPIRES'];
+function tableOf(flows: readonly Flow[], style: Style, showsNodes: boolean): string {
+  const titles = [
+    'NODE',
+    'PROTO',
+    'SOURCE',
+    'DESTINATION',
+    'STATE',
+    'VERDICT',
+    'RULE',
+    'PACKETS',
+    'BYTES',
+    'EXPIRES',
+  ].slice(showsNodes ? 0 : 1);
   const rows = flows.map((flow) => [
+    ...(showsNodes ? [flow.node_id ?? '-'] : []),
     protocolName(flow.proto),
     endpoint(flow.src, flow.src_port ?? flow.icmp_id),
     endpoint(flow.dst, flow.dst_port),

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
+import { NodeErrors, nodeErrorsSchema, scopeOf } from './node-errors.js';
 import { relativeTime } from './relative-time.js';
 import { type Output, parseReply, print, remote, withQuery } from './remote.js';
 import { table } from './table.js';
@@ -19,10 +20,16 @@ const hitsSchema = z.looseObject({
   since: z.string(),
   items: z.array(hitSchema.loose()),
   next_cursor: z.string().nullable(),
+  node_errors: nodeErrorsSchema,
 });
 type Hits = z.infer<typeof hitsSchema>;
 
-type HitsOptions = Output & { readonly group?: string[]; readonly rule?: string[]; readonly unused?: boolean };
+type HitsOptions = Output & {
+  readonly group?: string[];
+  readonly rule?: string[];
+  readonly unused?: boolean;
+  readonly allNodes?: boolean;
+};
 
 /** Adds the command `weir hits`. */
 export function addHitsCommand(program: Command, terminal: Terminal): void {
@@ -31,15 +38,19 @@ export function addHitsCommand(program: Command, terminal: Terminal): void {
     .option('--group <group...>', 'only of these source groups')
     .option('--rule <rule...>', 'only these rules')
     .option('--unused', 'only rules that have decided no packet, connection, request or lookup')
-    .action(async ({ group, rule, unused, ...options }: HitsOptions) => {
+    .option('--all-nodes', 'the sums of all nodes of the cluster')
+    .action(async ({ group, rule, unused, allNodes, ...options }: HitsOptions) => {
       const client = createClient(options, terminal);
       let whole: Hits | undefined;
+      const errors = new NodeErrors();
       for (let cursor: string | null | undefined; cursor !== null; cursor = whole.next_cursor) {
-        const path = withQuery('/api/v1/policy/hits', { group, rule, unused, cursor });
+        const path = withQuery('/api/v1/policy/hits', { group, rule, unused, cursor, scope: scopeOf(allNodes) });
         const page = parseReply(hitsSchema, await client.request(path));
+        errors.add(page.node_errors);
         whole = { ...page, items: [...(whole?.items ?? []), ...page.items] };
       }
       if (whole === undefined) return;
+      errors.report(terminal);
       const { next_cursor: _, ...shown } = whole;
       print(terminal, options.output, shown, () => tableOf(shown));
     });

@@ -8,6 +8,7 @@ const names = z.array(z.string()).nullish();
 const bothWays = z.object({ forward: z.number(), reply: z.number() }).nullish();
 const messageSchema = z.looseObject({
   type: z.string(),
+  node_id: text,
   time: text,
   src: text,
   src_port: number,
@@ -43,11 +44,16 @@ export const frameSchema = z.union([messageSchema.transform((message) => [messag
 
 /** Formats a wiretap message as one line of text. */
 export function wiretapLine(message: WiretapMessage, style: Style): string {
+  const ofNode = message.node_id ?? null;
+  const on = ofNode === null ? '' : ` on ${ofNode}`;
   if (message.type === 'lost')
-    return style.lost(`${message.count ?? 0} messages lost (${message.where ?? 'place unknown'})`);
+    return style.lost(`${message.count ?? 0} messages lost${on} (${message.where ?? 'place unknown'})`);
+  if (message.type === 'node_gone') return style.lost(`${ofNode}: no messages: ${message.reason ?? 'reason unknown'}`);
+  if (message.type === 'node_back') return style.lost(`${ofNode}: its messages follow again`);
   const verdict = message.verdict ?? '-';
   const cells = [
     style.dim((message.time ?? '').slice('2026-01-31T'.length, -1).padEnd('12:00:00.000'.length)),
+    ...(ofNode === null ? [] : [ofNode]),
     message.type.padEnd('flow_end'.length),
     style.verdict(verdict, verdict.padEnd('redirect'.length)),
     ...(message.type === 'dns' ? dnsCells(message) : packetCells(message)),

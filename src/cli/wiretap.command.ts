@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
+import { eventsOf } from '#observe/wiretap/event-stream.js';
 import { type Client, createClient } from './client.js';
 import { RefusedError, UnreachableError } from './command-error.js';
-import { eventsOf } from './event-stream.js';
+import { scopeOf } from './node-errors.js';
 import { pause } from './pause.js';
 import { type Output, type Parameter, parseReply, remote, withQuery } from './remote.js';
 import { streamed } from './streamed.js';
@@ -20,6 +21,7 @@ type Options = Output & {
   readonly rule?: string[];
   readonly verdict?: string[];
   readonly replay?: string;
+  readonly allNodes?: boolean;
 };
 
 const FIRST_PAUSE_MS = 250;
@@ -38,6 +40,7 @@ export function addWiretapCommand(program: Command, terminal: Terminal): void {
     .option('--group <group...>', 'evaluated in these source groups')
     .option('--rule <rule...>', 'decided by these rules')
     .option('--verdict <verdict...>', 'allow, deny, audit or redirect')
+    .option('--all-nodes', 'of all nodes of the cluster')
     .option('--replay <duration>', 'begin with the messages of this last period, such as 10s')
     .action(async (options: Options) => {
       await listen(createClient(options, terminal), options, terminal);
@@ -45,10 +48,11 @@ export function addWiretapCommand(program: Command, terminal: Terminal): void {
 }
 
 function pathOf(
-  { type, src, dst, port, proto, hostname, group, rule, verdict }: Options,
+  { type, src, dst, port, proto, hostname, group, rule, verdict, allNodes }: Options,
   replay: string | undefined,
 ): string {
-  const filters: Record<string, Parameter> = { type, src, dst, port, proto, hostname, group, rule, verdict, replay };
+  const traffic: Record<string, Parameter> = { type, src, dst, port, proto, hostname };
+  const filters = { ...traffic, group, rule, verdict, replay, scope: scopeOf(allNodes) };
   return withQuery('/api/v1/wiretap/stream', filters);
 }
 

@@ -349,6 +349,8 @@ export type FlowPage = {
  * to it. Addresses are in host byte order, times in milliseconds since 1970.
  */
 export type LiveFlow = {
+  /** The key of the flow in the flow table. Pages of flows are in the order of their keys. */
+  readonly key: Uint8Array;
   readonly source: number;
   readonly destination: number;
   readonly protocol: number;

@@ -1,5 +1,7 @@
 import type { Refusal } from '#bus/policy-requests.js';
 import type { Cluster } from '#cluster/cluster.js';
+import type { RegisteredNode } from '#cluster/node-registry.js';
+import type { ClusterAccess } from '#cluster/peers/join-tokens.js';
 import type { Keep } from '#cluster/recovery.js';
 import { refusal } from '#statecharts/refusal.js';
 import { orRefusal } from './or-refusal.js';
@@ -39,6 +41,17 @@ export type ClusterRequests = {
   init(write: { readonly dryRun: boolean }): Promise<Refusal | null>;
   /** Ends a contradiction between this node and etcd. Returns null on success. */
   recover(write: { readonly keep: Keep; readonly dryRun: boolean }): Promise<Refusal | null>;
+  /** All nodes that have joined the cluster, sorted by id. `member` is null if the node is absent. */
+  nodes(): Promise<readonly (Omit<RegisteredNode, 'identity' | 'since'> & NodePresence)[]>;
+  /** Removes a node from the cluster. Returns null on success. */
+  remove(removal: { readonly id: string; readonly author: string; readonly dryRun: boolean }): Promise<Refusal | null>;
+  issueJoinToken(): { readonly token: string; readonly expiresAt: Date } | Refusal;
+  /** Returns what a node needs to join the cluster; null if no valid join token has the secret. */
+  redeemJoinToken(secret: string): Promise<ClusterAccess | null>;
+};
+type NodePresence = {
+  readonly joinedAt: string;
+  readonly member: { readonly generation: number; readonly since: string } | null;
 };
 
 type Ports = {
@@ -98,5 +111,24 @@ export function clusterRequestsOver(ports: Ports): ClusterRequests {
     init: ({ dryRun }) => change(dryRun, (present) => present.init(dryRun)),
     recover: ({ keep, dryRun }) =>
       change(dryRun, (present) => present.recover(keep, Math.max(generation(), adoptedGeneration()), dryRun)),
+    nodes: async () => {
+      if (cluster === null) return [];
+      const members = new Map((await cluster.status()).members?.map((member) => [member.id, member]));
+      return (await cluster.nodes()).map(({ id, address, version, since }) => ({
+        id,
+        address,
+        version,
+        joinedAt: since,
+        member: members.get(id) ?? null,
+      }));
+    },
+    remove: ({ id, author, dryRun }) =>
+      orRefusal<null>(async () => {
+        if (cluster === null) return NO_CLUSTER;
+        await cluster.remove({ id, by: author, dryRun });
+        return null;
+      }),
+    issueJoinToken: () => (cluster === null ? NO_CLUSTER : cluster.issueJoinToken()),
+    redeemJoinToken: async (secret) => (await cluster?.redeemJoinToken(secret)) ?? null,
   };
 }

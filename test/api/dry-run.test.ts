@@ -46,10 +46,12 @@ const WRITES: readonly (readonly [method: string, path: string, body: object | u
   ['DELETE', '/api/v1/tokens/t-1', undefined],
   ['POST', '/api/v1/cluster/init', undefined],
   ['POST', '/api/v1/cluster/recover', { keep: 'store' }],
+  ['DELETE', '/api/v1/cluster/nodes/node-b', undefined],
+  ['POST', '/api/v1/cluster/join-tokens', undefined],
   ['DELETE', '/api/v1/flows?all=true', undefined],
 ];
 /** POST paths that change nothing and therefore have no dry run. */
-const NO_WRITES = ['/api/v1/policy/explain', '/api/v1/support/sysdump/cluster'];
+const NO_WRITES = ['/api/v1/policy/explain', '/api/v1/support/sysdump/cluster', '/api/v1/support/sysdump/local'];
 
 /** Starts the API of a fake node that has one integration and one intercept CA. */
 async function filledRig() {

@@ -189,6 +189,32 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         if (!write.dryRun) changed('cluster.recover', write);
         return null;
       },
+      nodes: async () => [
+        {
+          id: 'node-a',
+          address: '10.0.0.1:7443',
+          version: '1.0.0',
+          joinedAt: SINCE,
+          member: { generation: 7, since: SINCE },
+        },
+      ],
+      async remove(removal) {
+        if (!removal.dryRun) changed('cluster.remove', removal);
+        return null;
+      },
+      issueJoinToken() {
+        changed('cluster.issueJoinToken', null);
+        return { token: 'weir-join.x', expiresAt: new Date(SINCE) };
+      },
+      redeemJoinToken: async () => null,
+    },
+    peers: {
+      askAll: async () => ({ asked: 0, failures: [] }),
+      open: async () => {
+        throw new Error('there are no other nodes');
+      },
+      others: async () => [],
+      nodeWith: async () => null,
     },
     integrations: {
       list: async () => [...integrations.values()].map(({ view }) => view),

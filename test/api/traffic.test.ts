@@ -65,6 +65,10 @@ describe('GET /api/v1/policy/hits', () => {
           },
         ],
         next_cursor: '7.3',
+        partial: false,
+        node_errors: [],
+        nodes_queried: 1,
+        nodes_responded: 1,
       },
     ]);
   });
@@ -100,6 +104,7 @@ describe('GET /api/v1/policy/hits', () => {
 
 describe('GET /api/v1/flows', () => {
   const flow = {
+    key: new Uint8Array(16).fill(1),
     source: 0x0a00_0001,
     destination: 0xc000_0201,
     protocol: 6,
@@ -119,6 +124,8 @@ describe('GET /api/v1/flows', () => {
     interfaces: ['lan0', null],
   } as const;
   const shown = {
+    id: Buffer.alloc(16, 1).toString('base64url'),
+    node_id: 'node-a',
     src: '10.0.0.1',
     dst: '192.0.2.1',
     proto: 6,
@@ -177,6 +184,10 @@ describe('GET /api/v1/flows', () => {
           { ...shown, ...nobody, decided_by: 'policy_gone', current: false },
         ],
         next_cursor: expect.any(String),
+        partial: false,
+        node_errors: [],
+        nodes_queried: 1,
+        nodes_responded: 1,
       },
     ]);
     await ask('GET', `/api/v1/flows?limit=5&cursor=${answer.json().next_cursor}`);

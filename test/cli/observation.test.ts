@@ -90,7 +90,7 @@ describe('weir findings', () => {
 3 min ago  config_change  yes     -      alice     /api/v1/policy                   -              putActivePolicy  3
 3 min ago  l4_deny        no      icmp   10.0.0.7  192.0.2.1 type 8 code 0          lan (default)  policy_deny      3
 `,
-      err: 'node-b did not answer: no answer within 2 s\n',
+      err: 'node-b did not respond: no answer within 2 s\n',
     });
     expect(asked.map(({ path }) => decodeURIComponent(path))).toEqual([
       '/api/v1/audit/findings?finding_type=l4_deny&finding_type=config_change&source_group=lan&since=2026-01-31T00:00:00.000Z&limit=3',

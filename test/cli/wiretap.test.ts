@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
-import { eventsOf } from '#cli/event-stream.js';
+import { eventsOf } from '#observe/wiretap/event-stream.js';
 import { wiretapThatSends } from './event-server.js';
 import { run } from './rig.js';
 

@@ -7,6 +7,7 @@ import { built } from '#threads/built-file.js';
 import type { EtcdCluster } from './etcd-cluster.js';
 
 const FIRST_PORT = 8081;
+const FIRST_PEER_PORT = 9081;
 
 export type Reply = {
   readonly status: number;
@@ -35,6 +36,7 @@ export type Place = {
 export class ClusterNode {
   readonly folder: string;
   readonly url: string;
+  readonly peerAddress: string;
   /** Exits of the node without SIGKILL and with another code than 0, each with the end of the log. */
   readonly crashes: string[] = [];
   readonly #config: string;
@@ -57,7 +59,8 @@ export class ClusterNode {
     const tls = { ca: file('ca.pem'), cert: file('weir.pem'), key: file('weir.key') };
     const { cluster, ...sections } = more;
     const isAlone = cluster === null;
-    const peer = { listen: `127.0.0.1:${9081 + index}`, advertise: `127.0.0.1:${9081 + index}`, tls };
+    this.peerAddress = `127.0.0.1:${FIRST_PEER_PORT + index}`;
+    const peer = { listen: this.peerAddress, advertise: this.peerAddress };
     const config = {
       version: 1,
       node: { id, data_dir: join(this.folder, 'data') },

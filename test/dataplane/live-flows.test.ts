@@ -66,7 +66,8 @@ describe('a listed flow', () => {
     expect(rest).toEqual({ matched: 1, next: null });
     const [flow] = items;
     if (flow === undefined) throw new Error('no flow');
-    const { openedMs, lastSeenMs, expiresInMs, ...listed } = flow;
+    const { key, openedMs, lastSeenMs, expiresInMs, ...listed } = flow;
+    expect(key).toHaveLength(16);
     expect(listed).toEqual({
       source: web.source,
       destination: web.destination,
@@ -82,7 +83,7 @@ describe('a listed flow', () => {
       packets: [2n, 1n],
       bytes: [200n, 100n],
       interfaces: ['lo', 'lo'],
-    } satisfies Omit<LiveFlow, 'openedMs' | 'lastSeenMs' | 'expiresInMs'>);
+    } satisfies Omit<LiveFlow, 'key' | 'openedMs' | 'lastSeenMs' | 'expiresInMs'>);
     // Flow times are ticks of about a millisecond from the coarse clock of the kernel, which is a few
     // milliseconds late. The test allows three seconds.
     for (const time of [openedMs, lastSeenMs]) expect(Math.abs(time - before)).toBeLessThan(3_000);

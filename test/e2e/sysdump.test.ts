@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { temporaryFolder } from '#cli/topology.js';
 import { FINDING_TYPES } from '#observe/findings/finding.js';
-import type { Manifest } from '#observe/sysdump/sysdump.js';
+import type { Manifest } from '#observe/sysdump/manifest.js';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { openWebSocket } from '#test/api/websocket-client.js';
 import { run } from '#test/cli/rig.js';

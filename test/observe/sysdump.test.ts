@@ -70,6 +70,7 @@ describe('a support dump', () => {
         {
           node: 'node/a',
           folder: 'node_a',
+          error: null,
           entries: Object.entries(texts).map(([name, text]) => ({
             name,
             outcome: 'complete',

@@ -3,7 +3,7 @@ import { TICK_NS } from '#contracts/datapath-numbers.js';
 import type { FlowTimeouts } from '#contracts/datapath-options.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import { verdictOf } from '#contracts/verdict-word.js';
-import { type Flow, readFlow } from '#dataplane/abi/flow.js';
+import { FLOW_KEY_BYTES, type Flow, readFlow } from '#dataplane/abi/flow.js';
 import type { Finder, RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { deciderAt } from '#policy/model/rule-names.js';
 import type { Moment } from './moment.js';
@@ -27,6 +27,7 @@ export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundi
   const found = flow.foreign ? undefined : finder.find(flow.hit, flow.hitCheck);
   const idleMs = (((ticksOf(moment) - flow.lastSeen) | 0) * TICK_NS) / 1e6;
   return {
+    key: new Uint8Array(view.buffer, view.byteOffset + at, FLOW_KEY_BYTES).slice(),
     source: flow.source,
     destination: flow.destination,
     protocol: flow.protocol,

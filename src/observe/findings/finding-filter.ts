@@ -1,4 +1,4 @@
-import type { Finding, FindingDelta, FindingType } from './finding.js';
+import type { Finding, FindingType } from './finding.js';
 import { isWithin, type Network } from './network-filter.js';
 
 /**
@@ -6,6 +6,7 @@ import { isWithin, type Network } from './network-filter.js';
  * or contains the finding's value.
  */
 export type FindingFilter = {
+  readonly ids: readonly string[];
   readonly types: readonly FindingType[];
   readonly policyIds: readonly string[];
   readonly sourceGroups: readonly string[];
@@ -44,8 +45,9 @@ export type FindingPage = {
  * Returns whether a finding matches the lists of the filter. Ignores the time bounds, because the walk over
  * the index already applies them.
  */
-export function fits(filter: FindingFilter, finding: FindingDelta): boolean {
+export function fits(filter: FindingFilter, finding: Finding): boolean {
   return (
+    oneOf(filter.ids, finding.id) &&
     oneOf(filter.types, finding.type) &&
     oneOf(filter.policyIds, finding.policyId) &&
     oneOf(filter.sourceGroups, finding.sourceGroup) &&

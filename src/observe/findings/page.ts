@@ -1,8 +1,8 @@
 import { decodeJson } from '#store/json-value.js';
 import type { KvStore } from '#store/store-types.js';
 import type { Finding, FindingDelta } from './finding.js';
-import { type FindingPage, type FindingQuery, fits } from './finding-filter.js';
-import { cursorOf, indexesFor, readCursor, readSortKey, rowKey, TIME, timeKey } from './index-keys.js';
+import { type FindingFilter, type FindingPage, type FindingQuery, fits } from './finding-filter.js';
+import { cursorOf, indexesFor, readCursor, readSortKey, rowKey, sortKeyOf, TIME, timeKey } from './index-keys.js';
 import { IndexWalk, type PlaceRange } from './index-walk.js';
 
 /**
@@ -18,7 +18,9 @@ const PAST_ALL = 'ffffffffffff~';
  * candidate with the whole filter.
  */
 export async function findPage(kv: KvStore, { filter, limit, cursor }: FindingQuery): Promise<FindingPage> {
-  const walk = await shortestWalk(kv, indexesFor(filter), rangeOf(filter.sinceMs, filter.untilMs, cursor));
+  const range = rangeOf(filter.sinceMs, filter.untilMs, cursor);
+  if (filter.ids.length > 0) return pageOfIds(kv, filter, range, limit);
+  const walk = await shortestWalk(kv, indexesFor(filter), range);
   const items: Finding[] = [];
   let last: string | undefined;
   for (let left = LOOKED_AT; left > 0 && items.length < limit && !walk.ended; left -= ROWS_AT_ONCE) {
@@ -35,6 +37,30 @@ export async function findPage(kv: KvStore, { filter, limit, cursor }: FindingQu
     }
   }
   return { items, next: last === undefined || walk.ended ? null : cursorOf(last) };
+}
+
+/** Returns the page of a filter that names ids. */
+async function pageOfIds(
+  kv: KvStore,
+  filter: FindingFilter,
+  { from, to }: PlaceRange,
+  limit: number,
+): Promise<FindingPage> {
+  const ids = [...new Set(filter.ids)];
+  const rows = await kv.getMany(ids.map(rowKey));
+  const found = ids.flatMap((id, at) => {
+    const row = rows[at] ?? null;
+    if (row === null) return [];
+    const finding: Finding = { ...decodeJson<FindingDelta>(row), id };
+    const place = sortKeyOf(finding.lastMs, id);
+    return fits(filter, finding) && place >= from && place < to ? [{ place, finding }] : [];
+  });
+  found.sort((a, b) => (a.place < b.place ? -1 : 1));
+  const last = found[limit - 1];
+  return {
+    items: found.slice(0, limit).map(({ finding }) => finding),
+    next: last !== undefined && found.length > limit ? cursorOf(last.place) : null,
+  };
 }
 
 async function shortestWalk(kv: KvStore, choices: readonly string[][], range: PlaceRange): Promise<IndexWalk> {

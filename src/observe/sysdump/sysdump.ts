@@ -4,34 +4,10 @@ import { createGzip } from 'node:zlib';
 import { type Pack, pack } from 'tar-stream';
 import { collect } from './collected.js';
 import type { Collector } from './collector.js';
+import type { Manifest, ManifestEntry } from './manifest.js';
+import { copyDump, type NodeDump } from './node-dump.js';
 
 const MANIFEST = 'manifest.json';
-
-/** The content of `manifest.json`, the last file of a dump: a list of all other files. */
-export type Manifest = {
-  readonly format: 1;
-  readonly version: string;
-  /** When the dump was started: ISO 8601, UTC. */
-  readonly created_at: string;
-  readonly nodes: readonly {
-    readonly node: string;
-    readonly folder: string;
-    readonly entries: readonly ManifestEntry[];
-  }[];
-};
-/**
- * One file in the manifest. `sha256` is in hexadecimal. If `size` is 0, `sha256` is null and the archive does
- * not contain the file.
- */
-type ManifestEntry = {
-  /** The path of the file, relative to the node's folder in the archive. */
-  readonly name: string;
-  readonly outcome: 'complete' | 'cut' | 'failed' | 'timed_out';
-  readonly error: string | null;
-  readonly size: number;
-  readonly sha256: string | null;
-  readonly ms: number;
-};
 
 export type SysdumpOptions = {
   readonly node: string;
@@ -46,15 +22,16 @@ export type SysdumpOptions = {
 
 export type Sysdumps = {
   /**
-   * Starts a dump. Destroying the returned stream ends the dump early. Returns `running` if another dump is
-   * in progress, and `closed` after `close`.
+   * Starts a dump of this node and then of `others`. Destroying the returned stream ends the dump early.
+   * Returns `running` if another dump is in progress, and `closed` after `close`.
    */
-  begin(): { readonly fileName: string; readonly archive: Readable } | 'running' | 'closed';
+  begin(others?: readonly NodeDump[]): { readonly fileName: string; readonly archive: Readable } | 'running' | 'closed';
   /** Ends the current dump. Later calls of `begin` return `closed`. */
   close(): void;
 };
 
 const WHOLE_TIMEOUT_MS = 5 * 60_000;
+const NODE_TIMEOUT_MS = 10_000;
 
 /**
  * Creates the support dumps of this node (D33), one at a time. `collectorsOf` is called for each dump.
@@ -67,7 +44,7 @@ export function createSysdumps(
   let running: Readable | undefined;
   let closed = false;
   return {
-    begin() {
+    begin(others = []) {
       if (closed) return 'closed';
       if (running !== undefined) return 'running';
       const began = now();
@@ -76,7 +53,8 @@ export function createSysdumps(
       const ended = new AbortController();
       const archive = new PassThrough();
       running = archive;
-      const timer = setTimeout(() => archive.destroy(new Error('collect a support dump: it took too long')), timeoutMs);
+      const tooLong = (): unknown => archive.destroy(new Error('collect a support dump: it took too long'));
+      const timer = setTimeout(tooLong, timeoutMs + others.length * NODE_TIMEOUT_MS);
       archive.once('close', () => {
         clearTimeout(timer);
         ended.abort();
@@ -89,12 +67,14 @@ export function createSysdumps(
       const folder = safe(node);
       write(tar, collectorsOf(), { path: `${name}/${folder}`, mtime: began }, ended.signal)
         .then(async (entries) => {
-          const manifest: Manifest = {
-            format: 1,
-            version,
-            created_at: began.toISOString(),
-            nodes: [{ node, folder, entries }],
-          };
+          const nodes: Manifest['nodes'][number][] = [{ node, folder, error: null, entries }];
+          for (const other of others)
+            nodes.push(
+              await copyDump(other, ended.signal, (path, bytes) =>
+                put(tar, `${name}/${safe(other.node)}/${path}`, bytes, began),
+              ).then((copied) => ({ node: other.node, folder: safe(other.node), ...copied })),
+            );
+          const manifest: Manifest = { format: 1, version, created_at: began.toISOString(), nodes };
           await put(tar, `${name}/${MANIFEST}`, Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`), began);
           tar.finalize();
         })

@@ -117,6 +117,7 @@ describe('`FindingStore`', () => {
       })
       .map((fields) => seen({ ...fields, firstMs: fields.lastMs }));
     const filter = fc.record({
+      ids: fc.constant<readonly string[]>([]),
       types: few('l4_deny' as const, 'dns_deny' as const),
       policyIds: few('p', 'q', 'none'),
       sourceGroups: few('lan', 'a/b\0', 'ü'),
@@ -156,6 +157,9 @@ describe('`FindingStore`', () => {
           model.merge(deltas);
           const pages = await walk(ledger, asked, limit);
           expect(pages.flat()).toEqual(model.query(asked));
+          const some = model.query(asked).filter((_, at) => at % 2 === 0);
+          const ofIds = { ...asked, ids: some.map(({ id }) => id) };
+          if (some.length > 0) expect((await walk(ledger, ofIds, limit)).flat()).toEqual(some);
           expect(pages.every((page) => page.length <= limit)).toBe(true);
           expect(ledger.count).toBe(model.count);
         }

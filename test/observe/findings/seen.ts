@@ -41,4 +41,5 @@ export const ANY: FindingFilter = {
   destinations: [],
   sinceMs: null,
   untilMs: null,
+  ids: [],
 };

@@ -1,0 +1,146 @@
+import { z } from 'zod';
+import { empty, errorAnswers, errorsOf, instant } from './answer.schema.js';
+import type { Resource } from './api.js';
+import { authorOf } from './authentication.js';
+import { refused } from './error-answer.js';
+import type { ClusterNode, Management } from './management.js';
+import { coverageShape, ONE_NODE } from './nodes/ask-nodes.js';
+import { dryRunQuery, NOT_EMPTY, noQuery } from './query-parameters.js';
+
+const NodeSchema = z
+  .object({
+    node_id: z.string(),
+    address: z.string().describe('The address of its peer listener.'),
+    version: z.string(),
+    joined_at: instant,
+    state: z
+      .enum(['ready', 'not_ready', 'no_response', 'absent'])
+      .describe(
+        '`no_response`: the node is a member, and does not respond to this node. `absent`: the node is not a member at present.',
+      ),
+    failing_checks: z.array(z.string()).describe('The readiness checks that fail.'),
+    error: z.string().nullable().describe('Why the node did not respond.'),
+    generation: z.int().min(0).nullable().describe('The generation that the node enforces. Null if it is absent.'),
+    started_at: instant.nullable(),
+  })
+  .meta({ id: 'ClusterNode' });
+const NodesSchema = z
+  .object({ items: z.array(NodeSchema), ...coverageShape })
+  .meta({ id: 'ClusterNodes', description: 'All nodes that have joined the cluster, whether they run or not.' });
+const JoinTokenSchema = z
+  .object({
+    token: z.string().describe('For `weir cluster join`. It gives one node access to the cluster.'),
+    expires_at: instant,
+  })
+  .meta({ id: 'JoinToken' });
+
+const readiness = z.looseObject({
+  ready: z.boolean(),
+  checks: z.array(z.looseObject({ name: z.string(), ok: z.boolean() })),
+});
+type Readiness = {
+  readonly ready: boolean;
+  readonly checks: readonly { readonly name: string; readonly ok: boolean }[];
+};
+type Shown = z.infer<typeof NodeSchema>;
+
+export const clusterNodesResource: Resource = (api, management) => {
+  const { cluster } = management;
+  api.get(
+    '/api/v1/cluster/nodes',
+    {
+      schema: {
+        operationId: 'listClusterNodes',
+        tags: ['cluster'],
+        summary: 'List the nodes of the cluster and their readiness',
+        description: 'Asks each node for its readiness. A node without cluster has no nodes.',
+        querystring: noQuery,
+        response: { 200: NodesSchema, ...errorAnswers(...errorsOf.read) },
+      },
+    },
+    async () => nodesOf(management),
+  );
+
+  api.delete(
+    '/api/v1/cluster/nodes/:id',
+    {
+      schema: {
+        operationId: 'removeClusterNode',
+        tags: ['cluster'],
+        summary: 'Remove a node from the cluster',
+        description:
+          'The node loses its membership and its API tokens at once, and cannot join again with its data folder. It enforces its last policy until it is stopped. The node still knows the credentials of etcd.',
+        params: z.object({ id: z.string().min(1, NOT_EMPTY) }),
+        querystring: dryRunQuery,
+        response: {
+          204: empty,
+          ...errorAnswers(...errorsOf.write, 'not_found', 'no_cluster', 'precondition_failed'),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { dry_run: dryRun = false } = request.query;
+      const refusal = await cluster.remove({ id: request.params.id, author: authorOf(request), dryRun });
+      if (refusal !== null) throw refused(refusal);
+      return reply.code(204).send();
+    },
+  );
+
+  api.post(
+    '/api/v1/cluster/join-tokens',
+    {
+      schema: {
+        operationId: 'createJoinToken',
+        tags: ['cluster'],
+        summary: 'Create a token with which one node can join the cluster',
+        description:
+          'A dry run issues nothing, and returns 204. The token is valid for one hour and for one node. The joining node connects to the peer listener of this node, and receives the credentials of etcd and the sealing key.',
+        querystring: dryRunQuery,
+        response: { 201: JoinTokenSchema, 204: empty, ...errorAnswers(...errorsOf.write, 'no_cluster') },
+      },
+    },
+    async (request, reply) => {
+      if (request.query.dry_run === true) return reply.code(204).send();
+      const issued = cluster.issueJoinToken();
+      if ('kind' in issued) throw refused(issued);
+      return reply.code(201).send({ token: issued.token, expires_at: issued.expiresAt.toISOString() });
+    },
+  );
+};
+
+async function nodesOf(management: Management): Promise<z.infer<typeof NodesSchema>> {
+  const nodes = await management.cluster.nodes();
+  const found = new Map<string, Readiness>([[management.findings.nodeId, management.readiness()]]);
+  const errors = new Map<string, string>();
+  const { failures } = await management.peers.askAll('/ready', ({ node, status, body }) => {
+    const read = readiness.safeParse(body);
+    if (read.success) found.set(node, read.data);
+    else errors.set(node, `it responded with the status ${status}`);
+  });
+  for (const { node, error } of failures) errors.set(node, error);
+  const items = nodes.map((node) => shown(node, found.get(node.id), errors.get(node.id) ?? null));
+  const silent = items.filter(({ error }) => error !== null);
+  return {
+    items,
+    ...ONE_NODE,
+    partial: silent.length > 0,
+    node_errors: silent.map(({ node_id, error }) => ({ node_id, error: error ?? '' })),
+    nodes_queried: items.length,
+    nodes_responded: items.length - silent.length,
+  };
+}
+
+function shown({ member, ...node }: ClusterNode, report: Readiness | undefined, error: string | null): Shown {
+  const answered = report?.ready === true ? 'ready' : 'not_ready';
+  return {
+    node_id: node.id,
+    address: node.address,
+    version: node.version,
+    joined_at: node.joinedAt,
+    state: report !== undefined ? answered : member === null ? 'absent' : 'no_response',
+    failing_checks: (report?.checks ?? []).filter(({ ok }) => !ok).map(({ name }) => name),
+    error: report === undefined ? error : null,
+    generation: member?.generation ?? null,
+    started_at: member?.since ?? null,
+  };
+}

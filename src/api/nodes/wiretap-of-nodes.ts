@@ -1,0 +1,111 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { eventsOf } from '#observe/wiretap/event-stream.js';
+import type { Sink } from '#observe/wiretap/readers.js';
+import type { Management } from '../management.js';
+import { problemOf } from './ask-nodes.js';
+
+const PATH = '/api/v1/wiretap/stream';
+/** How many bytes may wait for the client before the streams of other nodes are read on. */
+const MOST_WAITING = 1 << 20;
+const ROOM_MS = 20;
+const RETRY_MS = 2_000;
+
+type Wiretap = Pick<Management, 'peers' | 'findings'>;
+
+/**
+ * Adds the messages of all other nodes to a wiretap stream. `own` starts the stream of this node. Each
+ * message names its node. If the client reads too slowly, the streams of the other nodes are not read on. So
+ * each node drops messages, and reports how many.
+ */
+export function wiretapOfNodes(
+  { peers, findings }: Wiretap,
+  parameters: URLSearchParams,
+  own: (sink: Sink) => { close(): void },
+  sink: Sink,
+): { close(): void } {
+  const ended = new AbortController();
+  const query = new URLSearchParams(parameters);
+  query.delete('scope');
+  const follow = async (node: string): Promise<void> => {
+    for (let isFirst = true; !ended.signal.aborted; isFirst = false) {
+      const reason = await forward(node, isFirst);
+      if (ended.signal.aborted) return;
+      if (isFirst || reason.hasBegun) say({ type: 'node_gone', node_id: node, reason: reason.text });
+      await pause(RETRY_MS, undefined, { signal: ended.signal }).catch(() => {});
+    }
+  };
+  const say = (message: object): void => sink.send(Buffer.from(JSON.stringify(message)));
+
+  /** Forwards the messages of a node until its stream ends. Returns the reason of the end. */
+  const forward = async (node: string, isFirst: boolean): Promise<{ hasBegun: boolean; text: string }> => {
+    let hasBegun = false;
+    try {
+      const again = new URLSearchParams(query);
+      if (!isFirst) again.delete('replay');
+      const headers = { accept: 'text/event-stream' };
+      const stream = await peers.open(
+        node,
+        { method: 'GET', path: `${PATH}?${again.toString()}`, headers },
+        ended.signal,
+      );
+      ended.signal.addEventListener('abort', () => stream.destroy(), { once: true });
+      if (stream.statusCode !== 200) {
+        stream.resume();
+        return { hasBegun, text: problemOf(stream.statusCode ?? 0, null) };
+      }
+      hasBegun = true;
+      if (!isFirst) say({ type: 'node_back', node_id: node });
+      for await (const frame of eventsOf(stream as AsyncIterable<Uint8Array>)) {
+        const end = endOf(frame);
+        if (end !== null) return { hasBegun, text: end };
+        sink.send(Buffer.from(named(frame, node)));
+        while (sink.waiting > MOST_WAITING && !ended.signal.aborted) await pause(ROOM_MS);
+      }
+      return { hasBegun, text: 'the node ended its stream' };
+    } catch (failure) {
+      return { hasBegun, text: failure instanceof Error ? failure.message : String(failure) };
+    }
+  };
+
+  const ofThisNode = own({
+    get waiting() {
+      return sink.waiting;
+    },
+    get taken() {
+      return sink.taken;
+    },
+    send: (frame, done) => sink.send(Buffer.from(named(Buffer.from(frame).toString(), findings.nodeId)), done),
+    close: (why) => sink.close(why),
+  });
+  const known = new Set<string>();
+  const discover = async (): Promise<void> => {
+    while (!ended.signal.aborted) {
+      for (const { id } of await peers.others()) {
+        if (known.has(id)) continue;
+        known.add(id);
+        void follow(id);
+      }
+      await pause(RETRY_MS, undefined, { signal: ended.signal }).catch(() => {});
+    }
+  };
+  void discover();
+  return {
+    close() {
+      ended.abort();
+      ofThisNode.close();
+    },
+  };
+}
+
+/** Returns the reason with which a node ends its stream; null for a frame with messages. */
+function endOf(frame: string): string | null {
+  const value = JSON.parse(frame) as { readonly type?: string; readonly reason?: string };
+  return Array.isArray(value) || value.type !== undefined ? null : (value.reason ?? 'the node ended its stream');
+}
+
+/** Adds the id of the node to each message of a frame: one JSON object, or an array of objects. */
+function named(frame: string, node: string): string {
+  const value = JSON.parse(frame) as object | readonly object[];
+  const withNode = (message: object): object => ({ node_id: node, ...message });
+  return JSON.stringify(Array.isArray(value) ? value.map(withNode) : withNode(value));
+}

@@ -1,0 +1,17 @@
+import type { TLSSocket } from 'node:tls';
+import type { FastifyRequest } from 'fastify';
+import { ApiError } from './errors.js';
+import type { Caller, Peers } from './management.js';
+
+/**
+ * Returns the node that sent a request to the peer listener. Throws `peer_unknown` if the client presents no
+ * certificate of a present member. `needsCa`: whether a CA must have signed the certificate as well.
+ */
+export async function authenticatePeer({ socket }: FastifyRequest, peers: Peers, needsCa: boolean): Promise<Caller> {
+  const client = socket as TLSSocket;
+  // Without a client certificate, the result is an empty object.
+  const { raw } = client.getPeerCertificate() as { readonly raw?: Buffer };
+  const id = raw === undefined || (needsCa && !client.authorized) ? null : await peers.nodeWith(raw);
+  if (id === null) throw new ApiError('peer_unknown');
+  return { id, subject: `node:${id}`, role: 'admin' };
+}

@@ -1,0 +1,22 @@
+import { z } from 'zod';
+import type { Terminal } from './terminal.js';
+
+/** The nodes without a response, in a response that is made of the responses of several nodes. */
+export const nodeErrorsSchema = z.array(z.object({ node_id: z.string(), error: z.string() })).optional();
+
+/** Collects the nodes without a response over several pages, and prints them to standard error. */
+export class NodeErrors {
+  readonly #errors = new Map<string, string>();
+
+  add(errors: z.infer<typeof nodeErrorsSchema>): void {
+    for (const { node_id: node, error } of errors ?? []) this.#errors.set(node, error);
+  }
+
+  report(terminal: Terminal): void {
+    for (const [node, error] of this.#errors) terminal.err(`${node} did not respond: ${error}\n`);
+  }
+}
+
+/** Returns the query parameter `scope` for the flag `--all-nodes`. */
+export const scopeOf = (allNodes: boolean | undefined): 'cluster' | undefined =>
+  allNodes === true ? 'cluster' : undefined;

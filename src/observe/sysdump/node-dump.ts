@@ -1,0 +1,51 @@
+import type { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { pipeline } from 'node:stream/promises';
+import { createGunzip } from 'node:zlib';
+import { extract } from 'tar-stream';
+import type { Manifest, ManifestEntry } from './manifest.js';
+
+/** The support dump of another node. `open` requests it; the stream is a `.tar.gz`. */
+export type NodeDump = { readonly node: string; readonly open: (signal: AbortSignal) => Promise<Readable> };
+
+/** The largest file of a dump. Collectors write at most 64 MiB. */
+const MOST_BYTES = 65 << 20;
+
+/**
+ * Copies the files of the dump of another node: calls `put` for each file, with its path below the folder of
+ * the node. Never rejects, unless `put` rejects or `signal` aborts: `error` tells why the dump is incomplete.
+ */
+export async function copyDump(
+  { open }: NodeDump,
+  signal: AbortSignal,
+  put: (path: string, bytes: Buffer) => Promise<void>,
+): Promise<{ readonly error: string | null; readonly entries: readonly ManifestEntry[] }> {
+  let manifest: Manifest | null = null;
+  let putFailure: Error | undefined;
+  try {
+    const files = extract();
+    const reading = (async () => {
+      for await (const file of files) {
+        const { name, size = 0 } = file.header;
+        if (size > MOST_BYTES) throw new Error(`the file ${name} has ${size} bytes`);
+        const bytes = await buffer(file);
+        // The path is ARCHIVE/FOLDER/FILE, or ARCHIVE/manifest.json.
+        const [, folder, ...path] = name.split('/');
+        if (folder === 'manifest.json') manifest = JSON.parse(bytes.toString()) as Manifest;
+        else if (path.length > 0 && !path.includes('..'))
+          await put(path.join('/'), bytes).catch((failure: Error) => {
+            putFailure = failure;
+            throw failure;
+          });
+      }
+    })();
+    await Promise.all([pipeline(await open(signal), createGunzip(), files, { signal }), reading]);
+  } catch (failure) {
+    signal.throwIfAborted();
+    if (putFailure !== undefined) throw putFailure;
+    return { error: failure instanceof Error ? failure.message : String(failure), entries: entriesOf(manifest) };
+  }
+  return { error: manifest === null ? 'the dump has no manifest' : null, entries: entriesOf(manifest) };
+}
+
+const entriesOf = (manifest: Manifest | null): readonly ManifestEntry[] => manifest?.nodes[0]?.entries ?? [];

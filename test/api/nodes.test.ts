@@ -1,0 +1,354 @@
+import { PassThrough } from 'node:stream';
+import { describe, expect, test } from 'vitest';
+import type { Management } from '#api/management.js';
+import { eventsOf } from '#observe/wiretap/event-stream.js';
+import type { Sink } from '#observe/wiretap/readers.js';
+import { seen } from '#test/observe/findings/seen.js';
+import { type FakeManagement, fakeManagement, SINCE, TOKENS } from './fake-management.js';
+import { listening, rig } from './rig.js';
+
+type Answer = { readonly status?: number; readonly body: unknown };
+
+/** Returns a management with other nodes. `answer` returns the response of a node; null if it is silent. */
+function withNodes(
+  ids: readonly string[],
+  answer: (node: string, path: string) => Answer | null,
+): { readonly node: FakeManagement; readonly asked: string[] } {
+  const asked: string[] = [];
+  const askAll: Management['peers']['askAll'] = async (path, take, without = []) => {
+    const failures = [];
+    const others = ids.filter((id) => !without.includes(id));
+    for (const id of others) {
+      asked.push(`${id} ${path}`);
+      const given = answer(id, path);
+      if (given === null) failures.push({ node: id, error: 'it did not respond within 2 s' });
+      else take({ node: id, status: given.status ?? 200, body: given.body });
+    }
+    return { asked: others.length, failures };
+  };
+  const node = fakeManagement();
+  return { node: Object.assign(node, { peers: { ...node.peers, askAll } }), asked };
+}
+
+type FindingsBody = { items: { id: string; count: number; node_ids: string[] }[]; next_cursor: string | null };
+type FlowsBody = { matched: number; items: { node_id: string; dst_port: number }[]; next_cursor: string | null };
+
+const ONE = { partial: false, node_errors: [], nodes_queried: 1, nodes_responded: 1 };
+const DAY = '2026-01-31T';
+
+describe('GET /api/v1/audit/findings', () => {
+  const id = (digit: string): string => digit.repeat(32);
+  type Of = { readonly digit: string; readonly at: string; readonly count: number };
+  const shown = (node: string, { digit, at, count }: Of) => ({
+    id: id(digit),
+    finding_type: 'l4_deny',
+    ...{ policy_id: null, generation: 1, source_group: 'lan', rule: null, decided_by: null },
+    ...{ src_ip: null, dst_ip: null, dst_port: null, proto: 6, hostname: null, sni: null, http: null },
+    ...{ icmp_type: null, icmp_code: null, drop_reason: null, reason: null, effective_action: 'deny' },
+    ...{ actor: null, operation: null, target: null, remote: null, status: null, etag: null },
+    first_seen: `${DAY}${at}.000Z`,
+    last_seen: `${DAY}${at}.000Z`,
+    count,
+    node_ids: [node],
+  });
+  const page = (node: string, items: readonly Of[], next: string | null = null): Answer => ({
+    body: { items: items.map((item) => shown(node, item)), next_cursor: next, ...ONE },
+  });
+  /** Answers like a node that has `items`: those of the requested ids, or all. */
+  const nodeWith =
+    (items: Readonly<Record<string, readonly Of[]>>) =>
+    (node: string, path: string): Answer => {
+      const ids = new URL(path, 'http://x').searchParams.getAll('id');
+      return page(
+        node,
+        (items[node] ?? []).filter(({ digit }) => ids.length === 0 || ids.includes(id(digit))),
+      );
+    };
+  const summary = (body: FindingsBody) =>
+    body.items.map(({ id: [first], count, node_ids: nodes }) => [first, count, nodes.join()]);
+
+  test('merges equal findings of all nodes, the newest first', async () => {
+    const { node } = withNodes(
+      ['b', 'c'],
+      nodeWith({
+        b: [
+          { digit: '1', at: '12:00:03', count: 2 },
+          { digit: '2', at: '12:00:02', count: 1 },
+        ],
+        c: [
+          { digit: '3', at: '12:00:04', count: 1 },
+          { digit: '1', at: '12:00:01', count: 5 },
+        ],
+      }),
+    );
+    node.reads.findings = [{ items: [], next: null }];
+    const { ask } = await rig({}, node);
+    const body = (await ask('GET', '/api/v1/audit/findings')).json();
+    expect(summary(body)).toEqual([
+      ['3', 1, 'c'],
+      ['1', 7, 'b,c'],
+      ['2', 1, 'b'],
+    ]);
+    expect(body.items[1]).toMatchObject({ first_seen: `${DAY}12:00:01.000Z`, last_seen: `${DAY}12:00:03.000Z` });
+    expect(body).toMatchObject({ next_cursor: null, partial: false, nodes_queried: 3, nodes_responded: 3 });
+  });
+
+  test('returns each finding on one page, also if nodes saw it at different times', async () => {
+    const { node } = withNodes(['b', 'c'], (name, path) => {
+      const all: Readonly<Record<string, readonly Of[]>> = {
+        b: [
+          { digit: '1', at: '12:00:09', count: 1 },
+          { digit: '2', at: '12:00:07', count: 1 },
+        ],
+        c: [
+          { digit: '3', at: '12:00:08', count: 1 },
+          { digit: '1', at: '12:00:06', count: 1 },
+          { digit: '4', at: '12:00:05', count: 1 },
+        ],
+      };
+      const query = new URL(path, 'http://x').searchParams;
+      const ids = query.getAll('id');
+      const cursor = query.get('cursor');
+      const digits = cursor === null ? '' : Buffer.from(cursor, 'base64url').toString('hex');
+      const behind = (item: Of): boolean => {
+        const ms = Date.parse(`${DAY}${item.at}.000Z`);
+        const place = (2 ** 48 - 1 - ms).toString(16).padStart(12, '0') + id(item.digit);
+        return cursor === null || place > digits;
+      };
+      const rows = (all[name] ?? []).filter(
+        (item) => (ids.length === 0 || ids.includes(id(item.digit))) && behind(item),
+      );
+      const limit = Number(query.get('limit'));
+      const cut = rows.slice(0, limit);
+      const last = cut.at(-1);
+      const next =
+        rows.length > limit && last !== undefined
+          ? Buffer.from(
+              (2 ** 48 - 1 - Date.parse(`${DAY}${last.at}.000Z`)).toString(16).padStart(12, '0') + id(last.digit),
+              'hex',
+            ).toString('base64url')
+          : null;
+      return page(name, cut, next);
+    });
+    node.reads.findings = [{ items: [], next: null }];
+    const { ask } = await rig({}, node);
+    for (const limit of [1, 2, 3, 10]) {
+      const found: unknown[] = [];
+      for (let cursor: string | null = ''; cursor !== null; ) {
+        const body: FindingsBody = (
+          await ask('GET', `/api/v1/audit/findings?limit=${limit}${cursor === '' ? '' : `&cursor=${cursor}`}`)
+        ).json();
+        expect(body.items.length).toBeLessThanOrEqual(limit);
+        found.push(...summary(body));
+        cursor = body.next_cursor;
+      }
+      expect(found).toEqual([
+        ['1', 2, 'b,c'],
+        ['3', 1, 'c'],
+        ['2', 1, 'b'],
+        ['4', 1, 'c'],
+      ]);
+    }
+  });
+
+  test('is partial if a node is silent, refuses, or sends another form; asks silent nodes once', async () => {
+    const { node, asked } = withNodes(['b', 'c', 'd', 'e'], (name, path) => {
+      if (name === 'b') return null;
+      if (name === 'c') return { status: 503, body: { detail: 'performance mode is off' } };
+      if (name === 'd') return { body: { other: 'form' } };
+      return nodeWith({ e: [{ digit: '1', at: '12:00:01', count: 1 }] })(name, path);
+    });
+    node.reads.findings = [{ items: [], next: null }];
+    const { ask } = await rig({}, node);
+    const answer = await ask('GET', '/api/v1/audit/findings?since=2026-01-01T00:00:00Z');
+    expect(answer.json()).toMatchObject({
+      items: [{ count: 1 }],
+      partial: true,
+      node_errors: [
+        { node_id: 'b', error: 'it did not respond within 2 s' },
+        { node_id: 'c', error: 'performance mode is off' },
+        { node_id: 'd', error: 'its response has another form; it can be of another version' },
+      ],
+      nodes_queried: 5,
+      nodes_responded: 2,
+    });
+    expect(asked.filter((line) => line.startsWith('b '))).toHaveLength(1);
+    expect(asked[0]).toBe('b /api/v1/audit/findings/local?since=2026-01-01T00%3A00%3A00Z&limit=100');
+  });
+
+  test('passes the requested ids to the node', async () => {
+    const { ask, node } = await rig();
+    await ask('GET', `/api/v1/audit/findings/local?id=${id('a')}&id=${id('b')}`);
+    expect(node.reads.asked).toMatchObject([{ filter: { ids: [id('a'), id('b')] } }]);
+    expect((await ask('GET', '/api/v1/audit/findings?id=x')).statusCode).toBe(400);
+  });
+
+  test('writes the findings of all nodes as JSON Lines', async () => {
+    const { node } = withNodes(['b'], nodeWith({ b: [{ digit: '1', at: '12:00:03', count: 2 }] }));
+    node.reads.findings = [{ items: [{ ...seen({ lastMs: Date.parse(SINCE) }), id: id('9') }], next: null }];
+    const { ask } = await rig({}, node);
+    const { payload } = await ask('GET', '/api/v1/audit/findings?format=jsonl');
+    const lines = payload.trim().split('\n');
+    expect(lines.map((line) => JSON.parse(line).id[0])).toEqual(['1', '9']);
+  });
+});
+
+describe('GET /api/v1/policy/hits?scope=cluster', () => {
+  const hit = { decided_by: 'rule', source_group: 'lan', rule: 'web' } as const;
+  const report = (generation: number, packets: number, last: string | null) => ({
+    policy_id: 'p',
+    revision: 1,
+    generation,
+    since: `${DAY}11:00:00.000Z`,
+    items: [
+      {
+        ...hit,
+        packets,
+        bytes: packets * 10,
+        last_hit: last,
+        unused: packets === 0,
+        unused_since: packets === 0 ? SINCE : null,
+      },
+    ],
+    next_cursor: null,
+    ...ONE,
+  });
+  const own = {
+    policy: { id: 'p', revision: 1 },
+    generation: 7,
+    sinceMs: Date.parse(`${DAY}10:00:00.000Z`),
+    items: [
+      { decider: { kind: 'rule', group: 'lan', rule: 'web' }, packets: 0n, bytes: 0n, lastMs: null, unusedSinceMs: 0 },
+    ],
+    next: null,
+  } as const;
+
+  test('returns the sums, and the nodes with another generation as errors', async () => {
+    const { node, asked } = withNodes(['b', 'c'], (name) => ({
+      body: name === 'b' ? report(7, 5, SINCE) : report(6, 9, SINCE),
+    }));
+    node.reads.hits = own;
+    const { ask } = await rig({}, node);
+    expect((await ask('GET', '/api/v1/policy/hits?scope=cluster&group=lan')).json()).toMatchObject({
+      since: `${DAY}11:00:00.000Z`,
+      items: [{ packets: 5, bytes: 50, last_hit: SINCE, unused: false, unused_since: null }],
+      partial: true,
+      node_errors: [{ node_id: 'c', error: 'it enforces generation 6, not 7' }],
+      nodes_responded: 2,
+    });
+    expect(asked[0]).toBe('b /api/v1/policy/hits?group=lan');
+  });
+
+  test('lists a rule as unused only if no node has a hit', async () => {
+    const { node } = withNodes(['b'], () => ({ body: report(7, 1, SINCE) }));
+    node.reads.hits = own;
+    const { ask } = await rig({}, node);
+    expect((await ask('GET', '/api/v1/policy/hits?scope=cluster&unused')).json().items).toEqual([]);
+    expect((await ask('GET', '/api/v1/policy/hits?unused')).json().items).toHaveLength(1);
+  });
+});
+
+describe('GET /api/v1/flows?scope=cluster', () => {
+  const key = (n: number): string => Buffer.alloc(16, n).toString('base64url');
+  const flow = (node: string, n: number) => ({
+    ...{ id: key(n), node_id: node, src: '10.0.0.1', dst: '10.0.0.2', proto: 6, src_port: 1, dst_port: n },
+    ...{
+      icmp_id: null,
+      state: 'tcp_established',
+      verdict: 'allow',
+      decided_by: 'rule',
+      source_group: 'lan',
+      rule: 'web',
+    },
+    ...{
+      foreign: false,
+      generation: 7,
+      current: true,
+      packets: { forward: 1, reply: 1 },
+      bytes: { forward: 1, reply: 1 },
+    },
+    ...{ opened: SINCE, last_seen: SINCE, expires_in: 1, interfaces: { in: 'lan0', out: 'wan0' } },
+  });
+
+  test('pages through the flows of all nodes in the order of node and flow', async () => {
+    const of: Readonly<Record<string, readonly number[]>> = { b: [1, 2, 3], c: [1], z: [5, 6] };
+    const { node } = withNodes(['b', 'c', 'z'], (name, path) => {
+      const query = new URL(path, 'http://x').searchParams;
+      const [after = '', at = name] = (query.get('cursor') ?? '').split('@');
+      const all = (of[name] ?? []).map((n) => flow(name, n));
+      const rest = at > name ? [] : all.filter(({ id }) => at < name || after === '' || id > after);
+      const limit = Number(query.get('limit'));
+      const next = rest.length > limit ? (rest[limit - 1]?.id ?? null) : null;
+      return { body: { matched: all.length, items: rest.slice(0, limit), next_cursor: next, ...ONE } };
+    });
+    node.reads.flows = { matched: 0, items: [], next: null };
+    const { ask } = await rig({}, node);
+    for (const limit of [1, 2, 4, 100]) {
+      const found: string[] = [];
+      for (let cursor: string | null = ''; cursor !== null; ) {
+        const more: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
+        const body: FlowsBody = (await ask('GET', `/api/v1/flows?scope=cluster&limit=${limit}${more}`)).json();
+        expect([body.matched, body.items.length <= limit]).toEqual([6, true]);
+        found.push(...body.items.map(({ node_id: name, dst_port: port }) => `${name}${port}`));
+        cursor = body.next_cursor;
+      }
+      expect(found).toEqual(['b1', 'b2', 'b3', 'c1', 'z5', 'z6']);
+    }
+  });
+
+  test('begins and ends the flows of this node where a cursor of all nodes says', async () => {
+    const { ask, node } = await rig();
+    node.reads.flows = { matched: 1, items: [], next: new Uint8Array(16).fill(9) };
+    const next = async (cursor: string): Promise<unknown> =>
+      (await ask('GET', `/api/v1/flows?cursor=${encodeURIComponent(cursor)}`)).json().next_cursor;
+    // The id of this node is `node-a`.
+    expect([await next(`${key(1)}@a`), await next(`${key(1)}@node-a`), await next(`${key(1)}@z`)]).toEqual([
+      key(9),
+      key(9),
+      null,
+    ]);
+    const own = new Uint8Array(16).fill(1);
+    expect(node.reads.asked).toMatchObject([{ after: null }, { after: own }, { after: null }]);
+  });
+});
+
+describe('GET /api/v1/wiretap/stream?scope=cluster', () => {
+  test('names the node of each message, and reports the end of the stream of a node', async () => {
+    const node = fakeManagement();
+    const stream = new PassThrough();
+    let reader: Sink | undefined;
+    const { signal, ...peers } = { ...node.peers, signal: new AbortController() };
+    Object.assign(node, {
+      peers: {
+        ...peers,
+        others: async () => [{ id: 'b' }],
+        open: async () => Object.assign(stream, { statusCode: 200 }),
+      },
+      wiretap: {
+        replayMs: 0,
+        read: (_filter: unknown, _replay: number, sink: Sink) => {
+          reader = sink;
+          return { close: () => {} };
+        },
+      },
+    } satisfies Partial<Record<keyof Management, unknown>>);
+    const { api } = await rig({}, node);
+    const port = await listening(api);
+    const response = await fetch(`http://127.0.0.1:${port}/api/v1/wiretap/stream?scope=cluster`, {
+      headers: { authorization: `Bearer ${TOKENS.admin}`, accept: 'text/event-stream' },
+      signal: signal.signal,
+    });
+    const frames = eventsOf(response.body as unknown as AsyncIterable<Uint8Array>);
+    const next = async (): Promise<unknown> => JSON.parse((await frames.next()).value ?? 'null') as unknown;
+    reader?.send(Buffer.from('{"type":"dns"}'));
+    expect(await next()).toEqual({ node_id: 'node-a', type: 'dns' });
+    stream.write('data: [{"type":"flow"},{"type":"lost","count":2,"where":"reader"}]\n\n');
+    expect(await next()).toEqual([
+      { node_id: 'b', type: 'flow' },
+      { node_id: 'b', type: 'lost', count: 2, where: 'reader' },
+    ]);
+    stream.write('event: end\ndata: {"reason":"performance mode was disabled"}\n\n');
+    expect(await next()).toEqual({ type: 'node_gone', node_id: 'b', reason: 'performance mode was disabled' });
+    signal.abort();
+  });
+});
