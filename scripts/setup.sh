@@ -2,6 +2,7 @@
 # Installs missing packages and builds Weir. Prints each action; prints nothing if there is nothing to do.
 #   --test        also installs packages that only the tests and `npm run check` need
 #   --trials      also installs packages that only the tests and the trials need
+#   --cluster     also installs etcd, which only the tour of a cluster needs
 #   --bench       also installs packages that only the benchmarks need
 #   --old-kernel  also installs packages that only scripts/old-kernel.sh needs
 set -euo pipefail
@@ -26,6 +27,7 @@ needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
 # The trials use the TLS tools of NSS (tstclnt, selfserv) and GnuTLS, and packet generators.
 [ "${1:-}" = --trials ] && needs+=(selfserv:libnss3-tools gnutls-serv:gnutls-bin
   /usr/lib/python3/dist-packages/scapy:python3-scapy nmap:nmap arping:arping iptables-nft:iptables)
+[ "${1:-}" = --cluster ] && needs+=(etcd:etcd-server etcdctl:etcd-client)
 [ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables
   dnsperf:dnsperf dnsdist:dnsdist unbound:unbound dnsmasq:dnsmasq-base dig:bind9-dnsutils taskset:util-linux
   squid:squid-openssl mitmdump:mitmproxy haproxy:haproxy nginx:nginx-light h2load:nghttp2-client wrk:wrk)

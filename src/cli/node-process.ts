@@ -56,6 +56,8 @@ const REQUEST_TIMEOUT_MS = 60_000;
 const POLL_TIMEOUT_MS = 3_000;
 
 export type NodeOptions = {
+  /** The id of the node; `node-a` by default. */
+  readonly id?: string;
   /** The path of the `bin/weir.js` to run. The default is `bin/weir.js` of this build. */
   readonly command?: string | undefined;
   readonly port?: number;
@@ -85,7 +87,7 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
   const logFile = join(folder, 'weir.log');
   const config = {
     version: 1,
-    node: { id: 'node-a', data_dir: join(folder, 'data') },
+    node: { id: options.id ?? 'node-a', data_dir: join(folder, 'data') },
     log: { level: 'info', format: 'json' },
     api: { listen: '127.0.0.1:8080' },
     dataplane: { interfaces: ['lan0', 'wan0'], pin_path: topology.pinPath, ...options.dataplane },

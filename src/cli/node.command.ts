@@ -25,9 +25,11 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
   program
     .command('start')
     .description('quick start: a node, a client and a server in namespaces of this machine, and a tour')
-    .action(async () => {
+    .option('--cluster', 'a tour of a cluster: three nodes and etcd')
+    .action(async ({ cluster }: { readonly cluster?: true }) => {
       const { quickStart } = await import('./quick-start.js');
-      end(await quickStart());
+      const { clusterTour } = await import('./cluster-tour.js');
+      end(await (cluster === true ? clusterTour() : quickStart()));
     });
 
   program

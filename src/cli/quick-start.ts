@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline';
 import { readConfig } from '#config/load.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from './topology.js';
+import { expectLine, interruption, print, result, step, TourFailure } from './tour-steps.js';
 
 const policy = (ports: readonly number[]) => ({
   default_policy: 'deny',
@@ -21,12 +22,6 @@ const policy = (ports: readonly number[]) => ({
   ],
 });
 
-const print = (line = ''): void => void process.stdout.write(`${line}\n`);
-const step = (number: number, line: string): void => print(`\n${number}. ${line}`);
-const result = (line: string): void => print(`   → ${line}`);
-
-class TourFailure extends Error {}
-
 /**
  * Creates three network namespaces, runs Weir in the middle namespace, and shows how a policy first allows a
  * flow and later ends the flow. On a terminal, continues until Ctrl-C; otherwise ends after the
@@ -39,9 +34,7 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
   const stay = options.stay ?? process.stdin.isTTY === true;
   let topology: Topology | undefined;
   let node: NodeProcess | undefined;
-  const interrupted = new Promise<'interrupted'>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve('interrupted'));
-  });
+  const interrupted = interruption();
   try {
     topology = await createTopology('quick');
     node = await startNode(topology, { port: 8080 });
@@ -162,13 +155,6 @@ async function put(node: NodeProcess, body: unknown): Promise<void> {
   result(
     `${reply.status}, generation ${reply.headers.get('weir-generation') ?? '?'}, enforced by the kernel after ${ms} ms`,
   );
-}
-
-async function expectLine(topology: Topology, words: readonly string[], expected: string): Promise<void> {
-  const child = topology.client.start(process.execPath, [program('tour-traffic'), ...words]);
-  const line = await firstLine(child);
-  child.kill('SIGKILL');
-  if (line !== expected) throw new TourFailure(`${words.join(' ')}: expected "${expected}", got "${line}"`);
 }
 
 function lineReader(child: ReturnType<Topology['client']['start']>) {

@@ -10,9 +10,9 @@ import { join } from 'node:path';
  *     client 10.77.1.2 ── lan0 10.77.1.1 [node] 10.77.2.1 wan0 ── 10.77.2.2 server
  */
 export type Topology = {
-  readonly client: Namespace;
-  readonly node: Namespace;
-  readonly server: Namespace;
+  readonly client: NamespaceCommands;
+  readonly node: NamespaceCommands;
+  readonly server: NamespaceCommands;
   readonly pinPath: string;
   /** Kills the processes that `start` created, and removes the namespaces and the pinned BPF objects. */
   remove(): Promise<void>;
@@ -20,7 +20,7 @@ export type Topology = {
 
 type Outcome = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
 
-type Namespace = {
+type NamespaceCommands = {
   readonly name: string;
   run(command: string, ...args: string[]): Promise<Outcome>;
   /**
@@ -28,6 +28,12 @@ type Namespace = {
    */
   must(command: string, ...args: string[]): Promise<string>;
   start(command: string, args: readonly string[], env?: NodeJS.ProcessEnv): ChildProcess;
+};
+
+/** A network namespace that one object owns. */
+export type Namespace = NamespaceCommands & {
+  /** Kills the processes that `start` created, and removes the namespace. */
+  remove(): Promise<void>;
 };
 
 export const ADDRESSES = {
@@ -74,31 +80,10 @@ export async function createTopology(tag: string): Promise<Topology> {
   const children = new Set<ChildProcess>();
   const names = { client: `${base}-client`, node: `${base}-node`, server: `${base}-server` };
 
-  const namespace = (name: string): Namespace => {
-    // Enter only the network namespace. `ip netns exec` would also mount another /sys, which hides the pinned
-    // BPF objects.
-    const enter = [`--net=/run/netns/${name}`];
-    return {
-      name,
-      run: (command, ...args) => run('nsenter', [...enter, command, ...args]),
-      must: (command, ...args) => must('nsenter', ...enter, command, ...args),
-      start: (command, args, env) => {
-        // `--pdeathsig` ends the child process with this process, even if this process is killed.
-        const child = spawn('nsenter', [...enter, 'setpriv', '--pdeathsig', 'KILL', command, ...args], {
-          stdio: ['pipe', 'pipe', 'pipe'],
-          env: env ?? process.env,
-        });
-        children.add(child);
-        child.once('exit', () => children.delete(child));
-        return child;
-      },
-    };
-  };
-
   const topology: Topology = {
-    client: namespace(names.client),
-    node: namespace(names.node),
-    server: namespace(names.server),
+    client: commandsIn(names.client, children),
+    node: commandsIn(names.node, children),
+    server: commandsIn(names.server, children),
     pinPath,
     remove: async () => {
       await Promise.all([...children].map(end));
@@ -133,6 +118,43 @@ export async function createTopology(tag: string): Promise<Topology> {
     await topology.remove();
     throw failure;
   }
+}
+
+/** Returns functions that run commands in a network namespace. `children` gets the processes of `start`. */
+function commandsIn(name: string, children: Set<ChildProcess>): NamespaceCommands {
+  // Enter only the network namespace. `ip netns exec` would also mount another /sys, which hides the pinned
+  // BPF objects.
+  const enter = [`--net=/run/netns/${name}`];
+  return {
+    name,
+    run: (command, ...args) => run('nsenter', [...enter, command, ...args]),
+    must: (command, ...args) => must('nsenter', ...enter, command, ...args),
+    start: (command, args, env) => {
+      // `--pdeathsig` ends the child process with this process, even if this process is killed.
+      const child = spawn('nsenter', [...enter, 'setpriv', '--pdeathsig', 'KILL', command, ...args], {
+        stdio: ['pipe', 'pipe', 'pipe'],
+        env: env ?? process.env,
+      });
+      children.add(child);
+      child.once('exit', () => children.delete(child));
+      return child;
+    },
+  };
+}
+
+/** Creates one network namespace. Its name contains the process id and `tag`. */
+export async function namespaceOf(tag: string): Promise<Namespace> {
+  await removeStale();
+  const name = `${PREFIX}${process.pid}-${tag}`;
+  const children = new Set<ChildProcess>();
+  await must('ip', 'netns', 'add', name);
+  return {
+    ...commandsIn(name, children),
+    remove: async () => {
+      await Promise.all([...children].map(end));
+      await run('ip', ['netns', 'del', name]);
+    },
+  };
 }
 
 async function end(child: ChildProcess): Promise<void> {

@@ -1,0 +1,23 @@
+import { firstLine, program } from './node-process.js';
+import type { Topology } from './topology.js';
+
+export const print = (line = ''): void => void process.stdout.write(`${line}\n`);
+export const step = (number: number, line: string): void => print(`\n${number}. ${line}`);
+export const result = (line: string): void => print(`   → ${line}`);
+
+export class TourFailure extends Error {}
+
+/** Runs a command of the traffic program on the client, and compares its first line. */
+export async function expectLine(topology: Topology, words: readonly string[], expected: string): Promise<void> {
+  const child = topology.client.start(process.execPath, [program('tour-traffic'), ...words]);
+  const line = await firstLine(child);
+  child.kill('SIGKILL');
+  if (line !== expected) throw new TourFailure(`${words.join(' ')}: expected "${expected}", got "${line}"`);
+}
+
+/** Resolves when a signal asks the process to end. */
+export function interruption(): Promise<'interrupted'> {
+  return new Promise((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve('interrupted'));
+  });
+}
