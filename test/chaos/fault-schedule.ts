@@ -15,7 +15,8 @@ type ClusterFaultKind = 'compact' | 'kill_all_members';
 /**
  * These faults begin when any writer makes the step. `cut_all_responses_at` drops all that the members send
  * to clients. `lose_commit_at` does so for the member of the writer between the votes and the commit: the
- * commit reaches etcd, and its response is lost. `collect_at` collects garbage, as the leader does each hour.
+ * commit reaches etcd, and its response is lost. `collect_at` stops the writer and collects garbage, as the
+ * leader does each hour.
  */
 type AnyWriterFaultKind = 'cut_all_responses_at' | 'lose_commit_at' | 'collect_at';
 

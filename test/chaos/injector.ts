@@ -14,6 +14,8 @@ const RUN_MS = 20;
 const STOP_MS = 80;
 /** The votes of the members arrive within this time. */
 const VOTES_MS = 300;
+/** A writer waits for a collection for at most this time. */
+const COLLECTION_MS = 1_000;
 const ETCD_PORT = 2379;
 const ALL_MEMBERS: readonly Fault['kind'][] = ['kill_all_members', 'cut_all_responses_at', 'lose_commit_at'];
 
@@ -121,10 +123,8 @@ export class Injector {
         return () => etcd.mend(target);
       case 'compact':
         return () => etcd.compact();
-      case 'collect_at': {
-        const collecting = this.#collect();
-        return () => collecting;
-      }
+      case 'collect_at':
+        return this.#collectBeside(this.#node(writer ?? ''));
       case 'kill_node':
       case 'kill_writer_at': {
         const killed = this.#node(target).end();
@@ -183,6 +183,14 @@ export class Injector {
       isSlow = false;
       return slowing;
     };
+  }
+
+  /** Stops a writer during a collection, so that the collection comes before its next step. */
+  #collectBeside(writer: ClusterNode): End {
+    writer.signal('SIGSTOP');
+    const collecting = this.#collect();
+    const waiting = Promise.race([collecting, pause(COLLECTION_MS)]).then(() => writer.signal('SIGCONT'));
+    return () => Promise.all([collecting, waiting]);
   }
 
   /** Collects garbage as the present leader. Does nothing if a fault hinders the collection. */
