@@ -157,6 +157,8 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
         const listener = await createPeerListener(management, cluster.certificate, peer, { version, logger: log });
         made.push(listener);
         peersListen = listen('the peer listener', listener, peer.listen);
+        // The API listens first. A failure is thrown by the later `await`.
+        peersListen.catch(() => {});
       }
       await listen('the API', api, config.api.listen);
       const bound = api.server.address() as AddressInfo | null;

@@ -1,5 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { isIPv6 } from 'node:net';
+import { createSecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { createApi } from '#api/server.js';
 import { Cluster, type ClusterOptions } from '#cluster/cluster.js';
@@ -98,6 +99,9 @@ function fileIdentity(tls: TlsFiles, failed: (reason: string) => void): ClusterO
     const files = { cert: pemIn(tls.cert), key: pemIn(tls.key), ca: pemIn(tls.ca) };
     if (!new X509Certificate(files.cert).checkPrivateKey(createPrivateKey(files.key)))
       throw new Error(`${tls.key} is not the key of the certificate ${tls.cert}`);
+    // Throws if a further certificate of the files cannot be read.
+    createSecureContext({ ...files, minVersion: 'TLSv1.3' });
+    void new X509Certificate(files.ca);
     return files;
   };
   return (present) => {

@@ -21,8 +21,8 @@ declare module 'fastify' {
     access?: Access;
     /** Set if the request body is a policy of up to 64 MiB. The route receives the body as unparsed bytes. */
     policyBody?: true;
-    /** Whether the peer listener has the route. */
-    peers?: boolean;
+    /** Whether the peer listener has the route. `joining`: also for a node that has not joined. */
+    peers?: boolean | 'joining';
   }
   interface FastifyRequest {
     /** The authenticated client. Null if the route is public, and before the client is authenticated. */

@@ -207,7 +207,7 @@ function guard(
   api.decorateRequest('caller', null);
   api.decorateRequest('isStillAllowed', async () => false);
   api.addHook('onRequest', async (request, reply) => {
-    if (options.isPeerListener === true && request.routeOptions.config.peers !== true)
+    if (options.isPeerListener === true && !request.routeOptions.config.peers)
       throw new ApiError('no_such_path', 'the peer listener does not have this path; use the management API');
     // A node that is asked does not ask other nodes.
     if (options.isPeerListener === true && (request.query as { readonly scope?: unknown }).scope === 'cluster')
@@ -217,8 +217,8 @@ function guard(
     checkHost(request, hosts);
     checkOrigin(request);
     checkQuery(request);
-    const { access = 'write', policyBody = false } = request.routeOptions.config;
-    if (access === 'public') return;
+    const { access = 'write', policyBody = false, peers } = request.routeOptions.config;
+    if (access === 'public' && (options.isPeerListener !== true || peers === 'joining')) return;
     const waitSeconds = options.isPeerListener === true ? null : await countRequest(request);
     if (waitSeconds !== null) throw new ApiError('rate_limited', undefined, [], { 'retry-after': String(waitSeconds) });
     // Respond with 404 before Fastify reads the body. Otherwise Fastify would send an error of its own for a

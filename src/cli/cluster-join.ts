@@ -1,8 +1,8 @@
-import { chmod, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import { text as textOf } from 'node:stream/consumers';
-import { parseDocument } from 'yaml';
+import { isMap, parseDocument } from 'yaml';
 import { z } from 'zod';
 import { type JoinToken, readJoinToken } from '#cluster/peers/join-tokens.js';
 import { PinnedAgent } from '#cluster/peers/pinned-agent.js';
@@ -37,28 +37,51 @@ export async function joinCluster({ token, config, listen, advertise }: Join): P
   const read = readJoinToken(token.trim());
   if (read === null)
     throw new CliError('this is not a join token', { fix: '`weir cluster token` on a node of the cluster prints one' });
-  const document = parseDocument(await readFile(config, 'utf8').catch((cause: unknown) => unreadable(config, cause)));
-  if (document.errors.length > 0 || (document.contents !== null && document.toJS() === null))
-    throw new CliError(`${config} is not valid YAML`);
+  const file = await realpath(config).catch((cause: unknown) => unreadable(config, cause));
+  const owner = await stat(file);
+  const document = parseDocument(await readFile(file, 'utf8').catch((cause: unknown) => unreadable(config, cause)));
+  if (document.errors.length > 0 || (document.contents !== null && !isMap(document.contents)))
+    throw new CliError(`${config} is not a configuration in YAML`);
   if (document.has('cluster'))
     throw new CliError(`${config} has a section \`cluster\` already`, {
       fix: 'remove the section if the node must join another cluster',
     });
-  const folder = join(dirname(resolve(config)), 'cluster');
-  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const folder = join(dirname(file), 'cluster');
+  // A token can be used once: first make sure that the files can be written.
+  const write = writerFor(owner);
+  try {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await chown(folder, owner.uid, owner.gid);
+    await rm(await write(join(folder, 'probe'), '', 0o600));
+    await write(file, document.toString(), owner.mode & 0o777);
+  } catch (cause) {
+    throw new CliError(`the files of the cluster cannot be written: ${reasonOf(cause)}`, { cause });
+  }
   const access = await accessWith(read);
-  const files = await storeSecrets(folder, access);
+  const files = await storeSecrets((name, content) => write(join(folder, name), content, 0o600), access);
   document.set('cluster', {
     etcd: { endpoints: access.endpoints, ...files.etcd },
     peer: { listen, advertise },
     prefix: access.prefix,
     ...files.seal,
   });
-  const { mode } = await stat(config);
-  const next = `${config}.new`;
-  await writeFile(next, document.toString(), { mode: mode & 0o777 });
-  await rename(next, config);
+  await write(file, document.toString(), owner.mode & 0o777);
   return folder;
+}
+
+type Write = (path: string, content: string, mode: number) => Promise<string>;
+
+/** Returns a function that replaces a file as a whole. The file belongs to the owner of the configuration. */
+function writerFor({ uid, gid }: { readonly uid: number; readonly gid: number }): Write {
+  return async (path, content, mode) => {
+    const next = `${path}.new`;
+    await rm(next, { force: true });
+    await writeFile(next, content, { mode, flag: 'wx' });
+    await chmod(next, mode);
+    await chown(next, uid, gid);
+    await rename(next, path);
+    return path;
+  };
 }
 
 function unreadable(config: string, cause: unknown): never {
@@ -101,14 +124,11 @@ async function accessWith({ address, fingerprint, secret }: JoinToken): Promise<
   return access.data;
 }
 
-/** Stores the secrets of the cluster with mode 0600. Returns the settings that name the files. */
-async function storeSecrets(folder: string, { tls, user, seal_key: sealKey }: Access) {
-  const write = async (name: string, content: string): Promise<string> => {
-    const path = join(folder, name);
-    await writeFile(path, content, { mode: 0o600 });
-    await chmod(path, 0o600);
-    return path;
-  };
+/** Stores the secrets of the cluster. Returns the settings that name the files. */
+async function storeSecrets(
+  write: (name: string, content: string) => Promise<string>,
+  { tls, user, seal_key: sealKey }: Access,
+) {
   return {
     etcd: {
       ...(tls === null

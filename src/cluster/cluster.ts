@@ -156,7 +156,10 @@ export class Cluster {
       members: () => membership.list(),
       registered: () => registeredNodes(kv),
     });
-    this.store = new EtcdSharedStore(client, keys, kv, replica);
+    this.store = new EtcdSharedStore(client, keys, kv, replica, async () => {
+      const removal = await kv.get(removedKey(await this.#identity()));
+      return removal !== null;
+    });
     this.commits = new Commits(client, keys, kv, replica, turns);
   }
 
@@ -194,7 +197,11 @@ export class Cluster {
 
   /** Keeps this node a member while there is a subscriber, see `Membership.join`. */
   join(): Observable<MemberEvent> {
-    return merge(this.#membership.join(), this.#removed(), this.certificate.renewals(this.#membership));
+    return merge(
+      this.#membership.join(),
+      this.#removed(),
+      this.certificate.renewals(this.#membership, () => this.#joins.isAnyValid),
+    );
   }
 
   /** The identity of the data folder. It is read, or made, once. */
@@ -236,7 +243,9 @@ export class Cluster {
    * invalid afterwards.
    */
   async redeemJoinToken(secret: string): Promise<ClusterAccess | null> {
-    return this.#joins.redeem(secret) ? this.#access() : null;
+    if (!this.#joins.isValid(secret)) return null;
+    const access = this.#access();
+    return this.#joins.redeem(secret) ? access : null;
   }
 
   /** Takes part in the election, and does the duties of the leader, until the subscription ends. */

@@ -19,8 +19,11 @@ export class EtcdSharedStore implements SharedStore {
   readonly #keys: ClusterKeys;
   readonly #kv: KvStore;
   readonly #replica: Replica;
+  readonly #isRemoved: () => Promise<boolean>;
 
-  constructor(client: EtcdClient, keys: ClusterKeys, kv: KvStore, replica: Replica) {
+  /** `isRemoved`: whether this node was removed from the cluster. */
+  constructor(client: EtcdClient, keys: ClusterKeys, kv: KvStore, replica: Replica, isRemoved: () => Promise<boolean>) {
+    this.#isRemoved = isRemoved;
     this.#client = client;
     this.#keys = keys;
     this.#kv = kv;
@@ -58,6 +61,8 @@ export class EtcdSharedStore implements SharedStore {
   async batch(operations: readonly KvOperation[]): Promise<void> {
     if (!this.#replica.isConnected)
       throw new StoreError('store_unavailable', 'write to etcd: this node has no connection to etcd');
+    if (await this.#isRemoved())
+      throw new StoreError('store_unavailable', 'write to etcd: this node was removed from the cluster');
     const when = [
       { key: this.#keys.meta, modRevision: this.#replica.metaRevision },
       ...operations.map(({ key }) => ({

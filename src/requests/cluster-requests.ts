@@ -114,7 +114,10 @@ export function clusterRequestsOver(ports: Ports): ClusterRequests {
     nodes: async () => {
       if (cluster === null) return [];
       const members = new Map((await cluster.status()).members?.map((member) => [member.id, member]));
-      return (await cluster.nodes()).map(({ id, address, version, since }) => ({
+      // A member of a build without the registry is not registered.
+      const nodes = new Map([...members.values(), ...(await cluster.nodes())].map((node) => [node.id, node]));
+      const sorted = [...nodes.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+      return sorted.map(({ id, address, version, since }) => ({
         id,
         address,
         version,

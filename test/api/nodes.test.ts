@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { Management } from '#api/management.js';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
 import type { Sink } from '#observe/wiretap/readers.js';
+import { refusal } from '#statecharts/refusal.js';
 import { seen } from '#test/observe/findings/seen.js';
 import { type FakeManagement, fakeManagement, SINCE, TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
@@ -176,6 +177,18 @@ describe('GET /api/v1/audit/findings', () => {
     expect(asked[0]).toBe('b /api/v1/audit/findings/local?since=2026-01-01T00%3A00%3A00Z&limit=100');
   });
 
+  test('returns an error if this node cannot read its findings while another node is slow', async () => {
+    const node = fakeManagement();
+    const askAll: Management['peers']['askAll'] = async () => {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      return { asked: 1, failures: [] };
+    };
+    Object.assign(node, { peers: { ...node.peers, askAll } });
+    node.reads.findings = [refusal('store_unavailable', 'the findings cannot be read')];
+    const { ask } = await rig({}, node);
+    expect((await ask('GET', '/api/v1/audit/findings')).statusCode).toBe(503);
+  });
+
   test('passes the requested ids to the node', async () => {
     const { ask, node } = await rig();
     await ask('GET', `/api/v1/audit/findings/local?id=${id('a')}&id=${id('b')}`);
@@ -322,7 +335,7 @@ describe('GET /api/v1/wiretap/stream?scope=cluster', () => {
       peers: {
         ...peers,
         others: async () => [{ id: 'b' }],
-        open: async () => Object.assign(stream, { statusCode: 200 }),
+        open: async () => Object.assign(stream, { statusCode: 200, setTimeout: () => stream }),
       },
       wiretap: {
         replayMs: 0,

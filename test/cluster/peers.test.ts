@@ -118,6 +118,7 @@ describe('the peer listener', () => {
   });
 
   test('has no route that only users need', () => {
+    expect(peerOf(at(0), '/ready')).toMatch(/peer_unknown.* 403$/s);
     expect(peerOf(at(0), '/api/v1/policy')).toMatch(/ 404$/);
     expect(peerOf(at(0), '/metrics')).toMatch(/ 404$/);
     expect(peerOf(at(0), '/openapi/service-v1.json')).toMatch(/ 404$/);

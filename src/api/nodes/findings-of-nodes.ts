@@ -19,41 +19,51 @@ export async function findingsOfNode({ findings }: Management, query: FindingQue
 }
 
 /**
- * Returns a page of the findings of all nodes. `parameters` are those of the request. The nodes are asked
+ * Returns a page of the findings of all nodes. `asked` are the parameters of the request. The nodes are asked
  * twice: for their newest findings, and then for older findings with the same ids.
  */
 export async function findingsOfNodes(
   management: Management,
   query: Query,
-  parameters: URLSearchParams,
+  asked: URLSearchParams,
   { limit, cursor }: Pick<FindingQuery, 'limit' | 'cursor'>,
 ): Promise<ShownFindings> {
   const filter = filterOf(query);
   const self = management.findings.nodeId;
   const merged = new MergedFindings({ limit, cursor, untilMs: filter.untilMs });
-  const first = new URLSearchParams(parameters);
+  const first = new URLSearchParams(asked);
   first.delete('format');
   first.set('limit', String(limit));
   if (cursor !== null) first.set('cursor', cursor);
-  const own = findingsOfNode(management, { filter, limit, cursor });
-  const coverage = await askNodes(management, `${LOCAL}?${first.toString()}`, FindingsSchema, (node, page) =>
-    merged.add(node, page),
-  );
-  merged.add(self, await own);
-  const { ids } = merged;
-  const silent = coverage.node_errors.map(({ node_id: node }) => node);
+  const [coverage, own] = await Promise.all([
+    askNodes(management, `${LOCAL}?${first.toString()}`, FindingsSchema, (node, page) => merged.add(node, page)),
+    findingsOfNode(management, { filter, limit, cursor }),
+  ]);
+  merged.add(self, own);
+  const ids = merged.takeIds();
+  const errors = [...coverage.node_errors];
   if (coverage.nodes_responded > 1) {
     for (let at = 0; at < ids.length; at += MOST_IDS) {
       const some = ids.slice(at, at + MOST_IDS);
-      const again = new URLSearchParams([['limit', String(MOST_IDS)], ...typesOf(filter.types), ...idsOf(some)]);
-      const path = `${LOCAL}?${again.toString()}`;
-      await askNodes(management, path, FindingsSchema, (node, { items }) => merged.complete(node, items), silent);
+      const parameters = new URLSearchParams([['limit', String(MOST_IDS)], ...typesOf(filter.types), ...idsOf(some)]);
+      const path = `${LOCAL}?${parameters.toString()}`;
+      const silent = errors.map(({ node_id: node }) => node);
+      const take = (node: string, { items }: ShownFindings): void => merged.complete(node, items);
+      const again = await askNodes(management, path, FindingsSchema, take, silent);
+      errors.push(...again.node_errors);
       const known = { ...ofIds(some), types: filter.types };
       const { items } = await findingsOfNode(management, { filter: known, limit: MOST_IDS, cursor: null });
       merged.complete(self, items);
     }
   }
-  return { ...merged.page(), ...coverage };
+  const { nodes_queried: queried } = coverage;
+  return {
+    ...merged.page(),
+    partial: errors.length > 0,
+    node_errors: errors,
+    nodes_queried: queried,
+    nodes_responded: queried - errors.length,
+  };
 }
 
 const idsOf = (ids: readonly string[]): [string, string][] => ids.map((id) => ['id', id]);

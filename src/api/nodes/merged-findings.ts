@@ -31,21 +31,25 @@ export class MergedFindings {
   /** Adds the page of a node. Keeps only the findings that can be in the merged page. */
   add(node: string, { items, next_cursor: next }: NodePage): void {
     const horizon = next === null ? null : readCursor(next);
-    if (horizon !== null && (this.#horizon === null || horizon < this.#horizon)) this.#horizon = horizon;
+    if (horizon !== null) this.#end(horizon);
     for (const item of items) this.#put(node, item);
     const { limit } = this.#query;
     if (this.#byId.size <= 2 * limit) return;
     for (const { id } of this.#sorted().slice(limit)) this.#byId.delete(id);
     // The removed findings are behind the last one that was kept.
     const last = this.#sorted().at(-1);
-    if (last !== undefined && (this.#horizon === null || placeOf(last) < this.#horizon)) this.#horizon = placeOf(last);
+    if (last !== undefined) this.#end(placeOf(last));
   }
 
-  /** The ids of the findings that can be in the page. */
-  get ids(): readonly string[] {
-    return this.#sorted()
-      .slice(0, this.#query.limit)
-      .map(({ id }) => id);
+  /**
+   * Returns the ids of the findings that can be in the page. The page does not go beyond them, because only
+   * they are completed.
+   */
+  takeIds(): readonly string[] {
+    const first = this.#sorted().slice(0, this.#query.limit);
+    const last = first.at(-1);
+    if (last !== undefined && first.length < this.#byId.size) this.#end(placeOf(last));
+    return first.map(({ id }) => id);
   }
 
   /** Replaces what is known of findings on a node: a node can have an older finding with the same id. */
@@ -67,6 +71,11 @@ export class MergedFindings {
     const isCut = within.some((item) => last !== undefined && placeOf(item) > placeOf(last));
     const end = isCut && last !== undefined ? placeOf(last) : this.#horizon;
     return { items, next_cursor: end === null ? null : cursorOf(end) };
+  }
+
+  /** Ends the page at a place, or before it. */
+  #end(place: string): void {
+    if (this.#horizon === null || place < this.#horizon) this.#horizon = place;
   }
 
   #put(node: string, item: ShownFinding): void {

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
 import type { Sink } from '#observe/wiretap/readers.js';
@@ -9,6 +10,8 @@ const PATH = '/api/v1/wiretap/stream';
 const MOST_WAITING = 1 << 20;
 const ROOM_MS = 20;
 const RETRY_MS = 2_000;
+/** A node sends a comment every 15 s while it has no messages. */
+const SILENT_MS = 40_000;
 
 type Wiretap = Pick<Management, 'peers' | 'findings'>;
 
@@ -39,31 +42,34 @@ export function wiretapOfNodes(
   /** Forwards the messages of a node until its stream ends. Returns the reason of the end. */
   const forward = async (node: string, isFirst: boolean): Promise<{ hasBegun: boolean; text: string }> => {
     let hasBegun = false;
+    let stream: IncomingMessage | undefined;
+    const end = (): unknown => stream?.destroy();
+    ended.signal.addEventListener('abort', end);
     try {
       const again = new URLSearchParams(query);
       if (!isFirst) again.delete('replay');
       const headers = { accept: 'text/event-stream' };
-      const stream = await peers.open(
-        node,
-        { method: 'GET', path: `${PATH}?${again.toString()}`, headers },
-        ended.signal,
-      );
-      ended.signal.addEventListener('abort', () => stream.destroy(), { once: true });
-      if (stream.statusCode !== 200) {
-        stream.resume();
-        return { hasBegun, text: problemOf(stream.statusCode ?? 0, null) };
-      }
+      const request = { method: 'GET', path: `${PATH}?${again.toString()}`, headers } as const;
+      stream = await peers.open(node, request, ended.signal);
+      ended.signal.throwIfAborted();
+      if (stream.statusCode !== 200) return { hasBegun, text: problemOf(stream.statusCode ?? 0, null) };
       hasBegun = true;
       if (!isFirst) say({ type: 'node_back', node_id: node });
+      stream.setTimeout(SILENT_MS, end);
       for await (const frame of eventsOf(stream as AsyncIterable<Uint8Array>)) {
-        const end = endOf(frame);
-        if (end !== null) return { hasBegun, text: end };
+        const reason = endOf(frame);
+        if (reason !== null) return { hasBegun, text: reason };
         sink.send(Buffer.from(named(frame, node)));
+        stream.setTimeout(0);
         while (sink.waiting > MOST_WAITING && !ended.signal.aborted) await pause(ROOM_MS);
+        stream.setTimeout(SILENT_MS, end);
       }
       return { hasBegun, text: 'the node ended its stream' };
     } catch (failure) {
       return { hasBegun, text: failure instanceof Error ? failure.message : String(failure) };
+    } finally {
+      ended.signal.removeEventListener('abort', end);
+      stream?.destroy();
     }
   };
 
@@ -75,12 +81,15 @@ export function wiretapOfNodes(
       return sink.taken;
     },
     send: (frame, done) => sink.send(Buffer.from(named(Buffer.from(frame).toString(), findings.nodeId)), done),
-    close: (why) => sink.close(why),
+    close: (why) => {
+      ended.abort();
+      sink.close(why);
+    },
   });
   const known = new Set<string>();
   const discover = async (): Promise<void> => {
     while (!ended.signal.aborted) {
-      for (const { id } of await peers.others()) {
+      for (const { id } of await peers.others().catch(() => [])) {
         if (known.has(id)) continue;
         known.add(id);
         void follow(id);

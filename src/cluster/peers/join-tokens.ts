@@ -1,4 +1,4 @@
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 
 /** The content of a join token: the node that issued it, and a secret. */
 export type JoinToken = {
@@ -65,13 +65,22 @@ export class JoinTokens {
     return { secret, expiresAt: new Date(expires) };
   }
 
+  /** Whether a token is valid at present. */
+  get isAnyValid(): boolean {
+    this.#removeExpired();
+    return this.#valid.size > 0;
+  }
+
+  /** Returns whether a secret belongs to a valid token. */
+  isValid(secret: string): boolean {
+    this.#removeExpired();
+    return this.#valid.has(hashOf(secret));
+  }
+
   /** Returns whether a secret belongs to a valid token. The token is invalid afterwards. */
   redeem(secret: string): boolean {
     this.#removeExpired();
-    const wanted = hashOf(secret);
-    for (const known of this.#valid.keys())
-      if (timingSafeEqual(Buffer.from(known), Buffer.from(wanted))) return this.#valid.delete(known);
-    return false;
+    return this.#valid.delete(hashOf(secret));
   }
 
   #removeExpired(): void {

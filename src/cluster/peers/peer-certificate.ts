@@ -1,4 +1,13 @@
-import { BehaviorSubject, exhaustMap, firstValueFrom, ignoreElements, interval, type Observable, timer } from 'rxjs';
+import {
+  BehaviorSubject,
+  exhaustMap,
+  filter,
+  firstValueFrom,
+  ignoreElements,
+  interval,
+  type Observable,
+  timer,
+} from 'rxjs';
 import { EtcdError } from '../etcd/etcd-error.js';
 import type { Membership } from '../membership.js';
 import { fingerprintOf, type PeerIdentity } from './peer-identity.js';
@@ -33,9 +42,13 @@ export class PeerCertificate {
     return fingerprintOf(this.present.cert);
   }
 
-  /** Renews the certificate in time while there is a subscriber. Emits nothing. */
-  renewals(membership: Membership): Observable<never> {
+  /**
+   * Renews the certificate in time while there is a subscriber. Emits nothing. `isNeeded`: whether the
+   * present certificate must stay, for example because a join token contains its fingerprint.
+   */
+  renewals(membership: Membership, isNeeded: () => boolean = () => false): Observable<never> {
     return interval(CHECK_MS).pipe(
+      filter(() => !isNeeded()),
       exhaustMap(() => this.#renew(membership)),
       ignoreElements(),
     );

@@ -25,11 +25,22 @@ export class PeerClient {
     this.#identity = identity;
   }
 
-  /** Sends a request, and returns the response before its body arrives. */
-  open(member: Member, { method, path, headers = {}, signal }: PeerRequest): Promise<IncomingMessage> {
+  /**
+   * Sends a request on a connection of its own, and returns the response before its body arrives: a long
+   * response does not delay other requests.
+   */
+  open(member: Member, request: PeerRequest): Promise<IncomingMessage> {
+    const headers = { ...request.headers, connection: 'close' };
+    return this.#send(member, { ...request, headers }, this.#newAgent(member));
+  }
+
+  #send(
+    member: Member,
+    { method, path, headers = {}, signal }: PeerRequest,
+    agent: PinnedAgent,
+  ): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
       const { hostname, port } = new URL(`https://${member.address}`);
-      const agent = this.#agentFor(member);
       const host = hostname.replace(/^\[|\]$/g, '');
       const request = send({ agent, host, port: Number(port || 443), method, path, headers, signal }, resolve);
       request.once('error', reject);
@@ -45,7 +56,7 @@ export class PeerClient {
     path: string,
     signal: AbortSignal,
   ): Promise<{ readonly status: number; readonly body: unknown }> {
-    const response = await this.open(member, { method: 'GET', path, signal });
+    const response = await this.#send(member, { method: 'GET', path, signal }, this.#agentFor(member));
     const chunks: Buffer[] = [];
     let size = 0;
     for await (const chunk of response as AsyncIterable<Buffer>) {
@@ -61,12 +72,16 @@ export class PeerClient {
     this.#agents.clear();
   }
 
-  #agentFor({ id, address, certificates = [] }: Member): PinnedAgent {
-    const target = [address, ...certificates].join(' ');
-    const known = this.#agents.get(id);
+  #agentFor(member: Member): PinnedAgent {
+    const target = [member.address, ...(member.certificates ?? [])].join(' ');
+    const known = this.#agents.get(member.id);
     if (known?.target === target) return known.agent;
-    const agent = new PinnedAgent(certificates, this.#identity());
-    this.#agents.set(id, { agent, target });
+    const agent = this.#newAgent(member);
+    this.#agents.set(member.id, { agent, target });
     return agent;
+  }
+
+  #newAgent({ certificates = [] }: Member): PinnedAgent {
+    return new PinnedAgent(certificates, this.#identity());
   }
 }

@@ -33,6 +33,7 @@ export class Peers {
   readonly #sources: Sources;
   #members: readonly Member[] = [];
   #readAt = Number.NEGATIVE_INFINITY;
+  #reading: Promise<void> | undefined;
 
   constructor(sources: Sources) {
     this.#sources = sources;
@@ -100,12 +101,21 @@ export class Peers {
   /** Returns the members as they were at most `freshMs` ago; without etcd, those of the last read. */
   async #present(freshMs: number): Promise<readonly Member[]> {
     if (performance.now() - this.#readAt < freshMs) return this.#members;
-    const reading = this.#sources.members().then((members) => {
-      this.#members = members;
-    });
-    await Promise.race([reading.catch(() => {}), pause(READ_MS)]);
-    this.#readAt = performance.now();
+    this.#reading ??= this.#read();
+    await Promise.race([this.#reading, pause(READ_MS)]);
     return this.#members;
+  }
+
+  /** Reads the members. Only one read runs at a time. */
+  async #read(): Promise<void> {
+    try {
+      this.#members = await this.#sources.members();
+    } catch {
+      // Without etcd, those of the last read stay.
+    } finally {
+      this.#readAt = performance.now();
+      this.#reading = undefined;
+    }
   }
 }
 

@@ -1,11 +1,14 @@
 import { Agent } from 'node:https';
 import type { Duplex } from 'node:stream';
-import { connect } from 'node:tls';
+import { connect, type TLSSocket } from 'node:tls';
 import type { PeerIdentity } from './peer-identity.js';
 import { fingerprintOf } from './peer-identity.js';
 
 /** How long opening a connection may take. */
 const HANDSHAKE_MS = 5_000;
+const KEEP_ALIVE_MS = 10_000;
+
+const OTHER_CERTIFICATE = 'it presents another certificate than the node has announced';
 
 type Opened = (failure: Error | null, socket: Duplex) => void;
 
@@ -19,7 +22,7 @@ export class PinnedAgent extends Agent {
 
   /** `identity`: the certificate that the agent presents; null if it presents none. */
   constructor(accepted: readonly string[], identity: PeerIdentity | null) {
-    super({ keepAlive: true, keepAliveMsecs: 10_000, maxSockets: 8, timeout: 60_000 });
+    super({ keepAlive: true, keepAliveMsecs: KEEP_ALIVE_MS, maxSockets: 32, timeout: 60_000 });
     this.#accepted = accepted;
     this.#identity = identity;
   }
@@ -40,19 +43,14 @@ export class PinnedAgent extends Agent {
       ...own,
       ...(ca === null ? {} : { ca }),
     });
+    socket.setKeepAlive(true, KEEP_ALIVE_MS);
     const failed = (failure: Error): void => opened(failure, socket);
     socket.once('error', failed);
     const slow = setTimeout(() => socket.destroy(new Error('the TLS handshake took too long')), HANDSHAKE_MS);
     socket.once('close', () => clearTimeout(slow));
     socket.once('secureConnect', () => {
       clearTimeout(slow);
-      const { raw } = socket.getPeerCertificate();
-      const fault =
-        ca !== null && !socket.authorized
-          ? `the CA of this node did not sign its certificate (${String(socket.authorizationError)})`
-          : this.#accepted.includes(fingerprintOf(raw))
-            ? null
-            : 'it presents another certificate than the node has announced';
+      const fault = this.#faultOf(socket);
       if (fault !== null) {
         socket.destroy(new Error(fault));
         return;
@@ -61,5 +59,17 @@ export class PinnedAgent extends Agent {
       opened(null, socket);
     });
     return undefined;
+  }
+
+  /** Returns why the certificate of a node is not accepted; null if it is. */
+  #faultOf(socket: TLSSocket): string | null {
+    if (this.#identity?.ca != null && !socket.authorized)
+      return `the CA of this node did not sign its certificate (${String(socket.authorizationError)})`;
+    try {
+      const { raw } = socket.getPeerCertificate();
+      return this.#accepted.includes(fingerprintOf(raw)) ? null : OTHER_CERTIFICATE;
+    } catch {
+      return OTHER_CERTIFICATE;
+    }
   }
 }

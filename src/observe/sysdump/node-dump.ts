@@ -10,16 +10,19 @@ export type NodeDump = { readonly node: string; readonly open: (signal: AbortSig
 
 /** The largest file of a dump. Collectors write at most 64 MiB. */
 const MOST_BYTES = 65 << 20;
+/** How long the dump of a node may take. Collectors take at most 60 s each. */
+export const NODE_DUMP_MS = 90_000;
 
 /**
  * Copies the files of the dump of another node: calls `put` for each file, with its path below the folder of
- * the node. Never rejects, unless `put` rejects or `signal` aborts: `error` tells why the dump is incomplete.
+ * the node. Never rejects, unless `put` rejects or `whole` aborts: `error` tells why the dump is incomplete.
  */
 export async function copyDump(
   { open }: NodeDump,
-  signal: AbortSignal,
+  whole: AbortSignal,
   put: (path: string, bytes: Buffer) => Promise<void>,
 ): Promise<{ readonly error: string | null; readonly entries: readonly ManifestEntry[] }> {
+  const signal = AbortSignal.any([whole, AbortSignal.timeout(NODE_DUMP_MS)]);
   let manifest: Manifest | null = null;
   let putFailure: Error | undefined;
   try {
@@ -39,9 +42,9 @@ export async function copyDump(
           });
       }
     })();
-    await Promise.all([pipeline(await open(signal), createGunzip(), files, { signal }), reading]);
+    await Promise.all([open(signal).then((archive) => pipeline(archive, createGunzip(), files, { signal })), reading]);
   } catch (failure) {
-    signal.throwIfAborted();
+    whole.throwIfAborted();
     if (putFailure !== undefined) throw putFailure;
     return { error: failure instanceof Error ? failure.message : String(failure), entries: entriesOf(manifest) };
   }

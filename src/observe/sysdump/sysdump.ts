@@ -5,7 +5,7 @@ import { type Pack, pack } from 'tar-stream';
 import { collect } from './collected.js';
 import type { Collector } from './collector.js';
 import type { Manifest, ManifestEntry } from './manifest.js';
-import { copyDump, type NodeDump } from './node-dump.js';
+import { copyDump, NODE_DUMP_MS, type NodeDump } from './node-dump.js';
 
 const MANIFEST = 'manifest.json';
 
@@ -31,7 +31,6 @@ export type Sysdumps = {
 };
 
 const WHOLE_TIMEOUT_MS = 5 * 60_000;
-const NODE_TIMEOUT_MS = 10_000;
 
 /**
  * Creates the support dumps of this node (D33), one at a time. `collectorsOf` is called for each dump.
@@ -54,7 +53,7 @@ export function createSysdumps(
       const archive = new PassThrough();
       running = archive;
       const tooLong = (): unknown => archive.destroy(new Error('collect a support dump: it took too long'));
-      const timer = setTimeout(tooLong, timeoutMs + others.length * NODE_TIMEOUT_MS);
+      const timer = setTimeout(tooLong, timeoutMs + others.length * NODE_DUMP_MS);
       archive.once('close', () => {
         clearTimeout(timer);
         ended.abort();
