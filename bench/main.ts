@@ -4,6 +4,7 @@ import { cpus, release, totalmem } from 'node:os';
 import { isKept, type Row, tableOf } from './bench.js';
 import { classifierBench } from './classifier.js';
 import { clusterBench } from './cluster.js';
+import { clusterFindingsBench } from './cluster-findings.js';
 import { clusterScaleBench } from './cluster-scale.js';
 import { grantsBench } from './dns/grants.js';
 import { dnsRaceBench } from './dns/race.js';
@@ -46,6 +47,7 @@ const benches = [
   httpBench,
   clusterBench,
   clusterScaleBench,
+  clusterFindingsBench,
 ];
 
 const wanted = process.argv.slice(2);

@@ -180,7 +180,7 @@ export type Peers = {
   askAll(
     path: string,
     take: (response: { readonly node: string; readonly status: number; readonly body: unknown }) => void,
-    without?: readonly string[],
+    options?: { readonly without?: readonly string[]; readonly withinMs?: number },
   ): Promise<{
     readonly asked: number;
     readonly failures: readonly { readonly node: string; readonly error: string }[];

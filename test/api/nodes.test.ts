@@ -16,7 +16,7 @@ function withNodes(
   answer: (node: string, path: string) => Answer | null,
 ): { readonly node: FakeManagement; readonly asked: string[] } {
   const asked: string[] = [];
-  const askAll: Management['peers']['askAll'] = async (path, take, without = []) => {
+  const askAll: Management['peers']['askAll'] = async (path, take, { without = [] } = {}) => {
     const failures = [];
     const others = ids.filter((id) => !without.includes(id));
     for (const id of others) {

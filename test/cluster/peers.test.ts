@@ -82,7 +82,7 @@ describe('the findings of all nodes', () => {
     expect(body).toMatchObject({
       items: [{ count: 2, node_ids: ['n1'] }],
       partial: true,
-      node_errors: [{ node_id: 'n2', error: 'it did not respond within 2 s' }],
+      node_errors: [{ node_id: 'n2', error: 'it did not respond within 1.5 s' }],
       nodes_responded: 2,
     });
   });

@@ -28,14 +28,15 @@ const problem = z.looseObject({ detail: z.string() });
 
 /**
  * Sends a GET request to all other nodes, and calls `take` with the response of each. Returns the coverage of
- * these responses and the own response of this node. Does not ask the nodes `without`.
+ * these responses and the own response of this node. `without`: nodes that are not asked. `withinMs`: how
+ * long the nodes may take.
  */
 export async function askNodes<T>(
   { peers }: Pick<Management, 'peers'>,
   path: string,
   schema: z.ZodType<T>,
   take: (node: string, body: T) => void,
-  without: readonly string[] = [],
+  options: Parameters<Management['peers']['askAll']>[2] = {},
 ): Promise<Coverage> {
   const errors: { node_id: string; error: string }[] = [];
   const { asked, failures } = await peers.askAll(
@@ -45,7 +46,7 @@ export async function askNodes<T>(
       if (read?.success === true) take(node, read.data);
       else errors.push({ node_id: node, error: read === null ? problemOf(status, body) : NOT_UNDERSTOOD });
     },
-    without,
+    options,
   );
   errors.push(...failures.map(({ node, error }) => ({ node_id: node, error })));
   errors.sort((a, b) => (a.node_id < b.node_id ? -1 : 1));

@@ -9,6 +9,10 @@ import { MergedFindings } from './merged-findings.js';
 export type ShownFindings = z.infer<typeof FindingsSchema>;
 type Query = z.infer<typeof findingsQuery>;
 
+/** How long the nodes may take for the newest findings, and for older findings with the same ids. */
+const FIRST_MS = 1_500;
+const SECOND_MS = 500;
+
 const LOCAL = '/api/v1/audit/findings/local';
 
 /** Returns a page of the findings of this node. Throws an `ApiError` if the node refuses. */
@@ -36,7 +40,9 @@ export async function findingsOfNodes(
   first.set('limit', String(limit));
   if (cursor !== null) first.set('cursor', cursor);
   const [coverage, own] = await Promise.all([
-    askNodes(management, `${LOCAL}?${first.toString()}`, FindingsSchema, (node, page) => merged.add(node, page)),
+    askNodes(management, `${LOCAL}?${first.toString()}`, FindingsSchema, (node, page) => merged.add(node, page), {
+      withinMs: FIRST_MS,
+    }),
     findingsOfNode(management, { filter, limit, cursor }),
   ]);
   merged.add(self, own);
@@ -47,9 +53,9 @@ export async function findingsOfNodes(
       const some = ids.slice(at, at + MOST_IDS);
       const parameters = new URLSearchParams([['limit', String(MOST_IDS)], ...typesOf(filter.types), ...idsOf(some)]);
       const path = `${LOCAL}?${parameters.toString()}`;
-      const silent = errors.map(({ node_id: node }) => node);
+      const options = { without: errors.map(({ node_id: node }) => node), withinMs: SECOND_MS };
       const take = (node: string, { items }: ShownFindings): void => merged.complete(node, items);
-      const again = await askNodes(management, path, FindingsSchema, take, silent);
+      const again = await askNodes(management, path, FindingsSchema, take, options);
       errors.push(...again.node_errors);
       const known = { ...ofIds(some), types: filter.types };
       const { items } = await findingsOfNode(management, { filter: known, limit: MOST_IDS, cursor: null });

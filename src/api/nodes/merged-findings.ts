@@ -12,6 +12,9 @@ type Query = {
   readonly untilMs: number | null;
 };
 
+/** The equal findings of several nodes, by node. `place`: the first of their places. */
+type Equal = { place: string; lastMs: number; readonly id: string; readonly byNode: Map<string, ShownFinding> };
+
 /**
  * Merges the pages of all nodes into one page, the newest finding first. Equal findings have the same id on
  * all nodes, and become one item with the sum of their counts. All nodes sort findings by the same place, so
@@ -19,8 +22,7 @@ type Query = {
  */
 export class MergedFindings {
   readonly #query: Query;
-  /** The findings of each id, by node. */
-  readonly #byId = new Map<string, Map<string, ShownFinding>>();
+  readonly #byId = new Map<string, Equal>();
   /** The first place behind which a node has findings that it did not return. */
   #horizon: string | null = null;
 
@@ -35,10 +37,11 @@ export class MergedFindings {
     for (const item of items) this.#put(node, item);
     const { limit } = this.#query;
     if (this.#byId.size <= 2 * limit) return;
-    for (const { id } of this.#sorted().slice(limit)) this.#byId.delete(id);
+    const sorted = this.#sorted();
+    for (const { id } of sorted.slice(limit)) this.#byId.delete(id);
     // The removed findings are behind the last one that was kept.
-    const last = this.#sorted().at(-1);
-    if (last !== undefined) this.#end(placeOf(last));
+    const last = sorted[limit - 1];
+    if (last !== undefined) this.#end(last.place);
   }
 
   /**
@@ -48,7 +51,7 @@ export class MergedFindings {
   takeIds(): readonly string[] {
     const first = this.#sorted().slice(0, this.#query.limit);
     const last = first.at(-1);
-    if (last !== undefined && first.length < this.#byId.size) this.#end(placeOf(last));
+    if (last !== undefined && first.length < this.#byId.size) this.#end(last.place);
     return first.map(({ id }) => id);
   }
 
@@ -60,17 +63,16 @@ export class MergedFindings {
   page(): NodePage & { readonly items: ShownFinding[] } {
     const { limit, cursor, untilMs } = this.#query;
     const begin = cursor === null ? null : readCursor(cursor);
-    const sorted = this.#sorted();
-    const within = sorted.filter((item) => this.#horizon === null || placeOf(item) <= this.#horizon);
+    const within = this.#sorted().filter(({ place }) => this.#horizon === null || place <= this.#horizon);
     // A finding with a later event on another node is on an earlier page, or beyond `until`.
-    const items = within
-      .filter((item) => begin === null || placeOf(item) > begin)
-      .filter(({ last_seen }) => untilMs === null || Date.parse(last_seen) <= untilMs)
+    const found = within
+      .filter(({ place }) => begin === null || place > begin)
+      .filter(({ lastMs }) => untilMs === null || lastMs <= untilMs)
       .slice(0, limit);
-    const last = items.at(-1);
-    const isCut = within.some((item) => last !== undefined && placeOf(item) > placeOf(last));
-    const end = isCut && last !== undefined ? placeOf(last) : this.#horizon;
-    return { items, next_cursor: end === null ? null : cursorOf(end) };
+    const last = found.at(-1);
+    const isCut = within.some(({ place }) => last !== undefined && place > last.place);
+    const end = isCut && last !== undefined ? last.place : this.#horizon;
+    return { items: found.map(({ byNode }) => sumOf(byNode)), next_cursor: end === null ? null : cursorOf(end) };
   }
 
   /** Ends the page at a place, or before it. */
@@ -79,20 +81,27 @@ export class MergedFindings {
   }
 
   #put(node: string, item: ShownFinding): void {
-    const nodes = this.#byId.get(item.id) ?? new Map<string, ShownFinding>();
-    this.#byId.set(item.id, nodes.set(node, item));
+    const lastMs = Date.parse(item.last_seen);
+    const place = sortKeyOf(lastMs, item.id);
+    const known = this.#byId.get(item.id);
+    if (known === undefined) {
+      this.#byId.set(item.id, { place, lastMs, id: item.id, byNode: new Map([[node, item]]) });
+      return;
+    }
+    known.byNode.set(node, item);
+    if (place >= known.place) return;
+    known.place = place;
+    known.lastMs = lastMs;
   }
 
-  #sorted(): ShownFinding[] {
-    return [...this.#byId.values()].map(sumOf).sort((a, b) => (placeOf(a) < placeOf(b) ? -1 : 1));
+  #sorted(): Equal[] {
+    return [...this.#byId.values()].sort((a, b) => (a.place < b.place ? -1 : 1));
   }
 }
 
-const placeOf = ({ last_seen, id }: ShownFinding): string => sortKeyOf(Date.parse(last_seen), id);
-
 /** Returns one finding for the equal findings of several nodes. */
 function sumOf(byNode: ReadonlyMap<string, ShownFinding>): ShownFinding {
-  const [first, ...others] = [...byNode.values()].sort((a, b) => Date.parse(b.last_seen) - Date.parse(a.last_seen));
+  const [first, ...others] = [...byNode.values()].sort((a, b) => (a.last_seen > b.last_seen ? -1 : 1));
   if (first === undefined) throw new Error('merge findings: there is no finding');
   return {
     ...first,

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Member } from '../membership.js';
@@ -42,14 +43,15 @@ export class Peers {
   /**
    * Sends a GET request for `path` to all other nodes at the same time, and calls `take` for each response.
    * Returns the number of nodes and those without a response. Never rejects for a node that does not respond.
-   * Does not ask the nodes `without`.
+   * `without`: nodes that are not asked. `withinMs`: how long the nodes may take.
    */
   async askAll(
     path: string,
     take: (response: NodeResponse) => void,
-    without: readonly string[] = [],
+    { without = [], withinMs = ANSWER_MS }: { readonly without?: readonly string[]; readonly withinMs?: number } = {},
   ): Promise<{ readonly asked: number; readonly failures: readonly NodeFailure[] }> {
-    const signal = AbortSignal.timeout(ANSWER_MS);
+    const signal = AbortSignal.timeout(withinMs);
+    setMaxListeners(0, signal);
     const failures: NodeFailure[] = [];
     const nodes = (await this.others()).filter(({ id }) => !without.includes(id));
     await Promise.all(
@@ -57,7 +59,7 @@ export class Peers {
         try {
           take({ node: id, ...(await this.#sources.client.json(present(member), path, signal)) });
         } catch (failure) {
-          failures.push({ node: id, error: reasonOf(failure, signal) });
+          failures.push({ node: id, error: reasonOf(failure, signal, withinMs) });
         }
       }),
     );
@@ -75,7 +77,7 @@ export class Peers {
     try {
       return await this.#sources.client.open(present(found?.member ?? null), { ...request, signal: opening.signal });
     } catch (failure) {
-      throw new Error(reasonOf(failure, slow), { cause: failure });
+      throw new Error(reasonOf(failure, slow, ANSWER_MS), { cause: failure });
     } finally {
       slow.removeEventListener('abort', abort);
     }
@@ -124,7 +126,7 @@ function present(member: Member | null): Member {
   return member;
 }
 
-function reasonOf(failure: unknown, limit: AbortSignal): string {
-  if (limit.aborted) return `it did not respond within ${ANSWER_MS / 1_000} s`;
+function reasonOf(failure: unknown, limit: AbortSignal, withinMs: number): string {
+  if (limit.aborted) return `it did not respond within ${withinMs / 1_000} s`;
   return failure instanceof Error ? failure.message : String(failure);
 }
