@@ -79,6 +79,7 @@ describe.each([PATH, `${PATH}/local`])('GET %s', (path) => {
     expect(node.reads.asked).toEqual([
       {
         filter: {
+          ids: [],
           types: ['l4_deny', 'gap'],
           policyIds: ['p'],
           sourceGroups: ['lan'],

@@ -28,7 +28,8 @@ function withNodes(
     return { asked: others.length, failures };
   };
   const node = fakeManagement();
-  return { node: Object.assign(node, { peers: { ...node.peers, askAll } }), asked };
+  const others = async () => ids.map((id) => ({ id }));
+  return { node: Object.assign(node, { peers: { ...node.peers, askAll, others } }), asked };
 }
 
 type FindingsBody = { items: { id: string; count: number; node_ids: string[] }[]; next_cursor: string | null };
@@ -183,7 +184,7 @@ describe('GET /api/v1/audit/findings', () => {
       await new Promise((resolve) => setTimeout(resolve, 50));
       return { asked: 1, failures: [] };
     };
-    Object.assign(node, { peers: { ...node.peers, askAll } });
+    Object.assign(node, { peers: { ...node.peers, askAll, others: async () => [{ id: 'b' }] } });
     node.reads.findings = [refusal('store_unavailable', 'the findings cannot be read')];
     const { ask } = await rig({}, node);
     expect((await ask('GET', '/api/v1/audit/findings')).statusCode).toBe(503);

@@ -33,6 +33,8 @@ export async function findingsOfNodes(
   { limit, cursor }: Pick<FindingQuery, 'limit' | 'cursor'>,
 ): Promise<ShownFindings> {
   const filter = filterOf(query);
+  const others = await management.peers.others();
+  if (others.length === 0) return findingsOfNode(management, { filter, limit, cursor });
   const self = management.findings.nodeId;
   const merged = new MergedFindings({ limit, cursor, untilMs: filter.untilMs });
   const first = new URLSearchParams(asked);

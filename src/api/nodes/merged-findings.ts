@@ -32,8 +32,11 @@ export class MergedFindings {
 
   /** Adds the page of a node. Keeps only the findings that can be in the merged page. */
   add(node: string, { items, next_cursor: next }: NodePage): void {
+    const { cursor } = this.#query;
+    const begin = cursor === null ? null : readCursor(cursor);
     const horizon = next === null ? null : readCursor(next);
-    if (horizon !== null) this.#end(horizon);
+    // A cursor at or before the begin of the page would repeat the page without end.
+    if (horizon !== null && (begin === null || horizon > begin)) this.#end(horizon);
     for (const item of items) this.#put(node, item);
     const { limit } = this.#query;
     if (this.#byId.size <= 2 * limit) return;
