@@ -7,7 +7,7 @@ import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { chains, hookPrograms, NETWORK_TEXTS, settings } from '#dataplane/machine/machine-network.js';
 import { system as machine, ownProcess } from '#dataplane/machine/process.js';
 import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
-import type { FindingFilter, FindingPage, FindingQuery } from '#observe/findings/finding-filter.js';
+import { EVERY_FINDING, type FindingPage, type FindingQuery } from '#observe/findings/finding-filter.js';
 import { shownFinding } from '#observe/findings/finding-json.js';
 import type { LogRing } from '#observe/log-ring.js';
 import type { Metrics } from '#observe/metrics.js';
@@ -152,18 +152,6 @@ function ofMachine(): Collector[] {
     ...Object.entries(NETWORK_TEXTS).map(([name, collect]): Collector => ({ name: `machine/${name}`, collect })),
   ];
 }
-
-const EVERY_FINDING: FindingFilter = {
-  ids: [],
-  types: [],
-  policyIds: [],
-  sourceGroups: [],
-  rules: [],
-  sources: [],
-  destinations: [],
-  sinceMs: null,
-  untilMs: null,
-};
 
 /**
  * Returns the result of a request to a part of the node. Throws if the part refused the request, for example

@@ -2,7 +2,8 @@ import { once } from 'node:events';
 import { request } from 'node:http';
 import { describe, expect, test } from 'vitest';
 import type { Finding } from '#observe/findings/finding.js';
-import { ANY, seen } from '#test/observe/findings/seen.js';
+import { EVERY_FINDING } from '#observe/findings/finding-filter.js';
+import { seen } from '#test/observe/findings/seen.js';
 import { TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
 
@@ -67,7 +68,7 @@ describe.each([PATH, `${PATH}/local`])('GET %s', (path) => {
         nodes_responded: 1,
       },
     ]);
-    expect(node.reads.asked).toEqual([{ filter: { ...ANY, types: DENIES }, limit: 100, cursor: null }]);
+    expect(node.reads.asked).toEqual([{ filter: { ...EVERY_FINDING, types: DENIES }, limit: 100, cursor: null }]);
   });
 
   test('passes all filters of the query to the node, with the values of a repeated filter as alternatives', async () => {
@@ -206,7 +207,7 @@ describe('findings in the format jsonl', () => {
     expect(linesOf(answer.body)).toEqual(['a', 'b', 'c'].map((rule) => ({ ...SHOWN, rule })));
     expect(node.reads.asked).toEqual(
       [null, CURSOR, 'B'.repeat(30)].map((cursor) => ({
-        filter: { ...ANY, types: DENIES, rules: ['x'] },
+        filter: { ...EVERY_FINDING, types: DENIES, rules: ['x'] },
         limit: 1_000,
         cursor,
       })),

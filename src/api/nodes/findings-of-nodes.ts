@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import type { FindingQuery } from '#observe/findings/finding-filter.js';
+import { EVERY_FINDING, type FindingQuery } from '#observe/findings/finding-filter.js';
 import { FindingsSchema, filterOf, type findingsQuery, MOST_IDS, shownPage } from '../audit.schema.js';
 import { refused } from '../error-answer.js';
 import type { Management } from '../management.js';
@@ -59,7 +59,7 @@ export async function findingsOfNodes(
       const take = (node: string, { items }: ShownFindings): void => merged.complete(node, items);
       const again = await askNodes(management, path, FindingsSchema, take, options);
       errors.push(...again.node_errors);
-      const known = { ...ofIds(some), types: filter.types };
+      const known = { ...EVERY_FINDING, ids: some, types: filter.types };
       const { items } = await findingsOfNode(management, { filter: known, limit: MOST_IDS, cursor: null });
       merged.complete(self, items);
     }
@@ -76,15 +76,3 @@ export async function findingsOfNodes(
 
 const idsOf = (ids: readonly string[]): [string, string][] => ids.map((id) => ['id', id]);
 const typesOf = (types: readonly string[]): [string, string][] => types.map((type) => ['finding_type', type]);
-
-const ofIds = (ids: readonly string[]): FindingQuery['filter'] => ({
-  ids,
-  types: [],
-  policyIds: [],
-  sourceGroups: [],
-  rules: [],
-  sources: [],
-  destinations: [],
-  sinceMs: null,
-  untilMs: null,
-});

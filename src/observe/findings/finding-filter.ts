@@ -21,6 +21,19 @@ export type FindingFilter = {
   readonly untilMs: number | null;
 };
 
+/** The filter that every finding matches. */
+export const EVERY_FINDING: FindingFilter = {
+  ids: [],
+  types: [],
+  policyIds: [],
+  sourceGroups: [],
+  rules: [],
+  sources: [],
+  destinations: [],
+  sinceMs: null,
+  untilMs: null,
+};
+
 export type FindingQuery = {
   readonly filter: FindingFilter;
   /** The maximum number of findings in the page. */

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { FindingDelta } from '#observe/findings/finding.js';
-import type { FindingFilter } from '#observe/findings/finding-filter.js';
+import { EVERY_FINDING, type FindingFilter } from '#observe/findings/finding-filter.js';
 import {
   type FindingStore,
   type FindingStoreOptions,
@@ -15,7 +15,7 @@ import type { KvStore } from '#store/store-types.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { Model } from './finding-store-model.js';
-import { ANY, seen } from './seen.js';
+import { seen } from './seen.js';
 
 const prefix = (text: string) => readNetwork(text) ?? { address: 0, length: 0 };
 const OPTIONS: FindingStoreOptions = { retentionMs: 1_000_000, maxEntries: 1_000, sinks: [], now: () => 500_000 };
@@ -26,7 +26,7 @@ const open = async (options: Partial<FindingStoreOptions> = {}, kv: KvStore = cr
   return ledger;
 };
 const ask = async (ledger: FindingStore, filter: Partial<FindingFilter> = {}) =>
-  (await ledger.query({ filter: { ...ANY, ...filter }, limit: 1_000, cursor: null })).items;
+  (await ledger.query({ filter: { ...EVERY_FINDING, ...filter }, limit: 1_000, cursor: null })).items;
 /** Returns all pages of a query: follows the cursor of each page until the last page. */
 async function walk(ledger: FindingStore, filter: FindingFilter, limit: number) {
   const pages = [];
@@ -177,7 +177,7 @@ describe('`FindingStore`', () => {
     let cursor: string | null = null;
     let round = 0;
     do {
-      const page = await ledger.query({ filter: ANY, limit: 7, cursor });
+      const page = await ledger.query({ filter: EVERY_FINDING, limit: 7, cursor });
       met.push(...page.items.map(({ source }) => source));
       cursor = page.next;
       await ledger.merge(moving.slice(round * 5, round * 5 + 5).map((delta) => ({ ...delta, lastMs: 5_000 + round })));
@@ -227,14 +227,14 @@ describe('`FindingStore`', () => {
       seen({ source: `10.1.${at >> 8}.${at & 255}`, lastMs: 2_000 + at }),
     );
     await ledger.merge([seen({ source: '10.0.0.7', lastMs: 1_000 }), ...others]);
-    const pages = await walk(ledger, { ...ANY, sources: [prefix('10.0.0.0/24')] }, 10);
+    const pages = await walk(ledger, { ...EVERY_FINDING, sources: [prefix('10.0.0.0/24')] }, 10);
     expect(pages.map((page) => page.map(({ source }) => source))).toEqual([[], [], ['10.0.0.7']]);
   });
 
   it('refuses an invalid cursor', async () => {
     const ledger = await open();
     const refusal = await ledger
-      .query({ filter: ANY, limit: 1, cursor: 'AAAA' })
+      .query({ filter: EVERY_FINDING, limit: 1, cursor: 'AAAA' })
       .catch((error: Error) => error.message);
     expect(refusal).toBe('query findings: the cursor is not one of a page');
   });

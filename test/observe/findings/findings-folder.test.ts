@@ -4,11 +4,12 @@ import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { EVERY_FINDING } from '#observe/findings/finding-filter.js';
 import { type FindingStore, type FindingStoreOptions, MergeError } from '#observe/findings/finding-store.js';
 import { openFindings } from '#observe/findings/findings-folder.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { built } from '#threads/built-file.js';
-import { ANY, seen } from './seen.js';
+import { seen } from './seen.js';
 
 const OPTIONS: FindingStoreOptions = { retentionMs: 1e12, maxEntries: 1_000, sinks: [], now: () => 500_000 };
 
@@ -21,7 +22,7 @@ function opened(folder: string, options: Partial<FindingStoreOptions> = {}) {
   return { ledger, said };
 }
 const counts = async (ledger: FindingStore) => {
-  const { items } = await ledger.query({ filter: ANY, limit: 1_000, cursor: null });
+  const { items } = await ledger.query({ filter: EVERY_FINDING, limit: 1_000, cursor: null });
   return items.map(({ source, count }) => `${source} ${count}`);
 };
 const codeOf = (promise: Promise<unknown>) =>
@@ -56,8 +57,12 @@ describe('the database folder of the findings', () => {
     for (let life = 0; life < 5; life++) {
       const merged = await killedWhileMerging(folder, round, 2 + life, Math.random() * 8);
       const { ledger } = opened(folder, { sinks: ['file'] });
-      const all = await ledger.query({ filter: ANY, limit: 1_000, cursor: null });
-      const byType = await ledger.query({ filter: { ...ANY, types: ['l4_deny'] }, limit: 1_000, cursor: null });
+      const all = await ledger.query({ filter: EVERY_FINDING, limit: 1_000, cursor: null });
+      const byType = await ledger.query({
+        filter: { ...EVERY_FINDING, types: ['l4_deny'] },
+        limit: 1_000,
+        cursor: null,
+      });
       expect([all.items.length, byType, ledger.count]).toEqual([300, all, 300]);
       const rounds = all.items.map(({ lastMs }) => lastMs - 1_000);
       expect(Math.min(...rounds)).toBeGreaterThanOrEqual(merged);
@@ -108,7 +113,7 @@ describe('the database folder of the findings', () => {
     // RocksDB writes the merged findings to table files only when the database is opened again. The test then
     // overwrites the table files.
     const { ledger, said } = opened(folder, { maxEntries: 10_000 });
-    await ledger.query({ filter: { ...ANY, types: ['gap'] }, limit: 1, cursor: null });
+    await ledger.query({ filter: { ...EVERY_FINDING, types: ['gap'] }, limit: 1, cursor: null });
     const tables = readdirSync(folder).filter((name) => name.endsWith('.sst'));
     for (const name of tables) writeFileSync(join(folder, name), Buffer.alloc(65_536, 0x5a));
     expect(tables.length).toBeGreaterThan(0);

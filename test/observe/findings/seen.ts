@@ -1,5 +1,4 @@
 import type { FindingDelta } from '#observe/findings/finding.js';
-import type { FindingFilter } from '#observe/findings/finding-filter.js';
 
 /** Returns a finding of one denied TCP packet, with the fields in `of` replaced. */
 export function seen(of: Partial<FindingDelta> = {}): FindingDelta {
@@ -31,15 +30,3 @@ export function seen(of: Partial<FindingDelta> = {}): FindingDelta {
     ...of,
   };
 }
-
-export const ANY: FindingFilter = {
-  types: [],
-  policyIds: [],
-  sourceGroups: [],
-  rules: [],
-  sources: [],
-  destinations: [],
-  sinceMs: null,
-  untilMs: null,
-  ids: [],
-};

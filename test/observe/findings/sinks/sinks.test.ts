@@ -2,6 +2,7 @@ import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'n
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { auditDelta } from '#observe/findings/audit-event.js';
+import { EVERY_FINDING } from '#observe/findings/finding-filter.js';
 import { type FindingStore, type FindingStoreOptions, openFindingStore } from '#observe/findings/finding-store.js';
 import type { SinkState } from '#observe/findings/sinks/delivery-queue.js';
 import type { DeliveredFinding } from '#observe/findings/sinks/sink.js';
@@ -9,7 +10,7 @@ import { createSinks, type SinkOptions, sinkNames } from '#observe/findings/sink
 import type { KvStore } from '#store/store-types.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { ANY, seen } from '../seen.js';
+import { seen } from '../seen.js';
 import { isSigned, type Received, receiver } from './receiver.js';
 
 const SECRET = 'planted-secret';
@@ -212,7 +213,7 @@ describe('the webhook sink', () => {
     const gaps = got.filter(({ finding_type: type }) => type === 'gap');
     const kept = new Set(got.map(({ position }) => position)).size;
     expect(new Set(gaps.map(({ target }) => target))).toEqual(new Set(['sink webhook']));
-    const { items } = await ledger.query({ filter: { ...ANY, types: ['gap'] }, limit: 10, cursor: null });
+    const { items } = await ledger.query({ filter: { ...EVERY_FINDING, types: ['gap'] }, limit: 10, cursor: null });
     expect(items.map(({ count }) => count)).toEqual([gaps.at(-1)?.count]);
     const changes = Math.max(...got.map(({ position }) => position)) - FIRST_POSITION + 1;
     const lost = items[0]?.count ?? 0;
@@ -261,7 +262,7 @@ it('no secret appears in a finding, in the file of a sink, in a posted body, or 
   await ledger.merge([auditDelta({ ...denied, target: '/api/v1/policies/:id' }, 1_000)]);
   await expect.poll(() => states.length).toBeGreaterThan(0);
   await allDelivered(ledger, 'file');
-  const page = await ledger.query({ filter: ANY, limit: 10, cursor: null });
+  const page = await ledger.query({ filter: EVERY_FINDING, limit: 10, cursor: null });
   const written = readFileSync(file.file.path, 'utf8');
   expect(toldIn(written)).toEqual([
     expect.objectContaining({ finding_type: 'auth_denied', src_ip: remote, remote, drop_reason: 'invalid_token' }),
