@@ -90,7 +90,12 @@ const cluster = setup({
     })),
     noteKept: assign({ notices: {} }),
     noteUncreated: assign({ apart: 'uncreated' as const, trouble: {} }),
-    noteAgreement: assign({ apart: null, trouble: {} }),
+    // A contradiction is the trouble of both checks. Any other trouble of the membership stays.
+    noteAgreement: assign(({ context: { apart, trouble } }) => ({
+      apart: null,
+      trouble: apart === null ? without(trouble, 'policy_replication') : {},
+    })),
+    noteJoined: assign(({ context }) => ({ trouble: without(context.trouble, 'cluster') })),
     nameLag: assign(({ context }) => ({
       trouble: {
         ...context.trouble,
@@ -116,6 +121,12 @@ const cluster = setup({
     patience: 5_000,
   },
 });
+
+/** Returns the troubles of all parts but one. */
+function without(troubles: Troubles, part: keyof Troubles): Troubles {
+  const { [part]: _, ...others } = troubles;
+  return others;
+}
 
 type LeaderChange = { readonly leader: string | null; readonly isLeader: boolean };
 type Failed = { readonly event: { readonly error: unknown } };
@@ -178,7 +189,10 @@ export const clusterChart = cluster.createMachine({
             { guard: 'isUncreated', target: 'uncreated' },
           ],
           on: {
-            'member.joined': [{ guard: 'isFull', target: '.full' }, { target: '.leaderless' }],
+            'member.joined': [
+              { guard: 'isFull', target: '.full', actions: 'noteJoined' },
+              { target: '.leaderless', actions: 'noteJoined' },
+            ],
             'member.refused': {
               target: '.refused',
               actions: { type: 'noteMemberTrouble', params: ({ event }) => event },
