@@ -163,7 +163,7 @@ module.exports = {
     only(
       'config-reads-files',
       '^src/config/',
-      ['^src/files/'],
+      ['^src/files/', '^src/contracts/duration[.]ts$'],
       'Configuration is a value; no part is needed to read it.',
     ),
     only(
@@ -208,7 +208,7 @@ module.exports = {
       'cli-is-a-client',
       '^src/cli/',
       [
-        ...['^src/config/', '^src/files/', '^src/main[.]ts$', '^src/api/errors[.]ts$'],
+        ...['^src/config/', '^src/contracts/duration[.]ts$', '^src/files/', '^src/main[.]ts$', '^src/api/errors[.]ts$'],
         ...['^src/policy/document/json-schema[.]ts$', '^src/threads/built-file[.]ts$'],
         ...['^src/observe/wiretap/event-stream[.]ts$', '^src/cluster/peers/(join-tokens|pinned-agent)[.]ts$'],
       ],
@@ -269,7 +269,7 @@ module.exports = {
       name: 'only-main-imports-support',
       severity: 'error',
       comment: 'support.ts is a part of the composition root.',
-      from: { pathNot: '^src/main[.]ts$' },
+      from: { pathNot: '^src/(main|node-management)[.]ts$' },
       to: { path: '^src/support[.]ts$' },
     },
     {

@@ -2,11 +2,9 @@ import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
-import { timeExchanges } from '#actors/exchange-times.js';
 import { givingUpToOther } from '#actors/other-process.js';
 import { createSystem, type System } from '#actors/system.js';
 import type { Api } from '#api/api.js';
-import type { Management } from '#api/management.js';
 import { createApi } from '#api/server.js';
 import type { PolicyTarget, Refusal } from '#bus/policy-requests.js';
 import type { Cluster } from '#cluster/cluster.js';
@@ -20,25 +18,21 @@ import { type DataplaneStatus, dataplaneStatus, type StatusOptions } from '#data
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { type Detached, detach } from '#dataplane/thread/detach.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
-import { auditDelta } from '#observe/findings/audit-event.js';
 import { clusterContradiction } from '#observe/findings/cluster-contradiction.js';
 import { LogRing } from '#observe/log-ring.js';
-import { createMetrics } from '#observe/metrics.js';
 import { Observer } from '#observe/observer.js';
 import { redacted } from '#observe/redaction.js';
-import type { NodeStats } from '#observe/stats.js';
-import type { Sysdumps } from '#observe/sysdump/sysdump.js';
-import { createWorkMetrics, type PolicyPhase, type WorkMetrics } from '#observe/work-metrics.js';
+import { createWorkMetrics } from '#observe/work-metrics.js';
 import { createPolicyThread } from '#policy-thread/policy-thread.js';
-import { type InterceptCaSetting, interceptCaOver } from '#requests/intercept-ca.js';
+import { interceptCaOver } from '#requests/intercept-ca.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
 import { listenOnceThere } from '#sockets/address-changes.js';
-import { type Authority, createAuthority } from '#store/authority.js';
+import { createAuthority } from '#store/authority.js';
 import { openStore, type Shared } from '#store/store.js';
 import type { KvStore } from '#store/store-types.js';
+import { managementOf, timePhase } from './node-management.js';
 import { apiOptions, clusterOpener, dnsOptions, servicePlaneOptions } from './node-options.js';
 import { createPeerListener } from './peer-listener.js';
-import { createSupport } from './support.js';
 
 export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
 
@@ -135,7 +129,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       if (code !== null) observer.record(clusterContradiction(code, Date.now()));
     });
     const management = managementOf({
-      ...{ system, cluster, interceptCa, authority, work, observer, config, disclosed },
+      ...{ version, system, cluster, interceptCa, authority, work, observer, config, disclosed },
       log: ring,
     });
     const made: Api[] = [];
@@ -252,6 +246,12 @@ function logFacts(system: System, log: Logger): void {
           message.record === null ? 'no policy is active: policy.fallback decides' : 'policy in force',
         );
         break;
+      case 'policy.change_ended': {
+        const { generation, outcome, reason } = message;
+        if (outcome === 'complete') log.info({ generation, reason }, 'policy change completed');
+        else log.warn({ generation, reason }, 'policy change reverted');
+        break;
+      }
       case 'dataplane.enforcing':
         log.info({ generation: message.generation, epoch: message.epoch }, 'dataplane enforcing');
         break;
@@ -324,126 +324,6 @@ function observe(system: System, observer: Observer): void {
       observer.endReaders('performance_mode_disabled');
     }
   });
-}
-
-type Parts = {
-  readonly system: System;
-  readonly cluster: Cluster | null;
-  readonly interceptCa: InterceptCaSetting;
-  readonly authority: Authority;
-  readonly work: WorkMetrics;
-  readonly observer: Observer;
-  readonly config: Config;
-  readonly disclosed: DisclosedConfig;
-  readonly log: LogRing;
-};
-
-function managementOf(parts: Parts): Management & { readonly support: Sysdumps } {
-  const { system, cluster, interceptCa, authority, work, observer, config, disclosed, log } = parts;
-  const stats = async (): Promise<NodeStats> => ({
-    generation: system.policies.generation(),
-    dataplane: await system.datapathStats(),
-    dns: await system.lookups.stats(),
-    servicePlane: await system.inspecting.stats(),
-    cluster: await clusterStats(system),
-    observer: await observer.stats().catch(() => null),
-  });
-  const readiness = () => system.readiness();
-  const { policies, performanceMode, integrations, traffic, lookups } = system;
-  const metrics = createMetrics({ version, stats, readiness }, work);
-  timeExchanges(system.bus, ({ exchange, outcome, seconds }) => {
-    timePhase(work, exchange, seconds);
-    if (exchange === 'policy.write') work.policyWrite(outcome);
-  });
-  system.bus.messages.subscribe((message) => {
-    if (message.type === 'program.proved') metrics.proved(message.proof);
-    else if (message.type === 'program.disproved') metrics.disproved();
-  });
-  return {
-    policies,
-    explain: (question, subject) => system.explain(question, subject),
-    performanceMode,
-    integrations,
-    interceptCa,
-    cluster: system.cluster,
-    peers: cluster?.peers ?? NO_PEERS,
-    traffic,
-    lookups,
-    wiretap: {
-      replayMs: config.wiretap.replayMs,
-      read: (filter, replayMs, sink) => observer.read(filter, replayMs, sink),
-    },
-    tokens: authority,
-    findings: { nodeId: config.node.id, query: (query) => observer.findings(query).catch(unread) },
-    record: (event) => observer.record(auditDelta(event, Date.now())),
-    readiness,
-    inForceSince: () => system.inForceSince(),
-    stats,
-    metrics,
-    debug: system.debug,
-    support: createSupport({
-      version,
-      config,
-      disclosed,
-      system,
-      stats,
-      metrics,
-      log,
-      findings: (query) => observer.findings(query),
-    }),
-  };
-}
-
-const NO_PEERS: Management['peers'] = {
-  askAll: async () => ({ asked: 0, failures: [] }),
-  open: async (node) => {
-    throw new Error(`there is no node ${node}`);
-  },
-  others: async () => [],
-  nodeWith: async () => null,
-};
-
-async function clusterStats({ cluster }: System): Promise<NodeStats['cluster']> {
-  const { enabled, nodeId, leader, members, revision, seen, ...status } = await cluster.status();
-  if (!enabled) return null;
-  const applied = revision ?? 0;
-  const newest = seen ?? applied;
-  const ids = (members ?? []).map(({ id }) => id);
-  return {
-    isLeader: leader === nodeId,
-    leader,
-    members: ids,
-    revision: newest,
-    appliedRevision: applied,
-    lag: newest - applied,
-    connected: status.connected,
-    isContradicted: status.contradiction !== null,
-    isFull: status.isFull,
-  };
-}
-
-/**
- * Maps the name of a job of the policy thread, or of a request on the bus, to a phase. Metrics report the
- * duration by phase.
- */
-const PHASE_OF: Readonly<Record<string, PolicyPhase>> = {
-  prepare: 'compile',
-  prepare_group: 'compile',
-  locate_group: 'locate',
-  explain: 'explain',
-  'policy.write': 'write',
-  'program.stage': 'stage',
-  'program.flip': 'flip',
-};
-
-function timePhase(work: WorkMetrics, name: string, seconds: number): void {
-  const phase = PHASE_OF[name];
-  if (phase !== undefined) work.policyPhase(phase, seconds);
-}
-
-function unread(failure: unknown): Refusal {
-  const reason = failure instanceof Error ? failure.message : String(failure);
-  return { kind: 'refused', code: 'store_unavailable', detail: `the findings cannot be read: ${reason}` };
 }
 
 /**

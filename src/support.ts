@@ -88,6 +88,7 @@ function ofPolicies(system: System): Collector[] {
   let described: ReturnType<System['describe']> | undefined;
   return [
     jsonFile('policy/records.json', () => system.policies.list()),
+    jsonFile('policy/pending.json', () => system.pendingChange.read()),
     textFile('policy/active.json', async () => (await system.policies.read({ by: 'active' }))?.body ?? '', LARGE),
     jsonFile(
       'policy/warnings.json',

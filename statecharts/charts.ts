@@ -5,6 +5,7 @@ import { dnsProxyChart } from './dns-proxy.chart.js';
 import { followChart } from './follow.chart.js';
 import { interfacesChart } from './interfaces.chart.js';
 import { nodeChart } from './node.chart.js';
+import { pendingChangeChart } from './pending-change.chart.js';
 import { performanceModeChart } from './performance-mode.chart.js';
 import { policyChart } from './policy.chart.js';
 import { servicePlaneChart } from './service-plane.chart.js';
@@ -24,6 +25,7 @@ export const CHARTS: Readonly<Record<string, AnyStateMachine>> = {
   'dns-proxy': dnsProxyChart,
   'service-plane': servicePlaneChart,
   cluster: clusterChart,
+  'pending-change': pendingChangeChart,
   'performance-mode': performanceModeChart,
   'supervised-part': supervisedPartChart,
 };

@@ -6,6 +6,7 @@ import type { ClusterInput } from './cluster.chart.js';
 import type { DataplaneInput } from './dataplane.chart.js';
 import type { DnsProxyInput } from './dns-proxy.chart.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
+import type { PendingChangeInput } from './pending-change.chart.js';
 import type { PolicyInput } from './policy.setup.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import type { ServicePlaneInput } from './service-plane.chart.js';
@@ -21,6 +22,7 @@ export const PARTS = [
   'dnsProxy',
   'servicePlane',
   'cluster',
+  'pendingChange',
   'performanceMode',
   'observer',
   'policyFile',
@@ -83,6 +85,7 @@ const node = setup({
     dnsProxy: fromPromise<void, DnsProxyInput>(notProvided('dnsProxy')) as AnyActorLogic,
     servicePlane: fromPromise<void, ServicePlaneInput>(notProvided('servicePlane')) as AnyActorLogic,
     cluster: fromPromise<void, ClusterInput>(notProvided('cluster')) as AnyActorLogic,
+    pendingChange: fromPromise<void, PendingChangeInput>(notProvided('pendingChange')) as AnyActorLogic,
     performanceMode: fromPromise<void>(notProvided('performanceMode')) as AnyActorLogic,
     observer: fromPromise<void, SupervisedPartInput>(notProvided('observer')) as AnyActorLogic,
     policyFile: fromPromise<void, SupervisedPartInput>(notProvided('policyFile')) as AnyActorLogic,
@@ -148,6 +151,8 @@ function inputOf(part: Part, context: NodeContext): unknown {
       } satisfies ServicePlaneInput;
     case 'cluster':
       return { configured: configured.cluster, generation: context.generation } satisfies ClusterInput;
+    case 'pendingChange':
+      return { shared: configured.cluster } satisfies PendingChangeInput;
     case 'performanceMode':
       return undefined;
     case 'observer':
@@ -251,6 +256,7 @@ export const nodeChart = node.createMachine({
     dnsProxy: supervised('dnsProxy'),
     servicePlane: supervised('servicePlane'),
     cluster: supervised('cluster'),
+    pendingChange: supervised('pendingChange'),
     performanceMode: supervised('performanceMode'),
     observer: supervised('observer'),
     policyFile: supervised('policyFile'),

@@ -10,6 +10,7 @@ import type {
 } from '#bus/policy-requests.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
+import type { PendingWrite } from '#contracts/pending-change.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
@@ -38,6 +39,10 @@ export type PolicyChange = {
   readonly activate?: string;
   readonly deactivate?: string;
   readonly remove?: string;
+  /** Makes the write a pending change, which goes back by itself. */
+  readonly pending?: PendingWrite;
+  /** The id of the last commit when the change was prepared. After another commit the store refuses it. */
+  readonly base?: string;
   readonly generation: number;
 };
 

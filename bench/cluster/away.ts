@@ -43,14 +43,14 @@ export async function away(etcd: EtcdCluster): Promise<Row[]> {
     await writer.takesPart(1);
     const body = Buffer.from(JSON.stringify(manyRules(RULES, 10, 1_000)));
     await writer.write((record) => ({ record, body }), false);
-    await caughtUp(cluster);
+    await caughtUp(cluster, store);
     const from = body.indexOf('[1000]') + 1;
     for (let write = 1; write <= WRITES; write++) {
       const edit = { from, to: from + 4, text: Buffer.from(String(1_000 + write)) };
       await writer.write((record) => ({ record, edit: { ...edit, revision: record.revision - 1 } }), false);
       if (write % COMPACT_EVERY === 0) await etcd.compact();
     }
-    const { applied, followed } = await caughtUp(cluster);
+    const { applied, followed } = await caughtUp(cluster, store);
     const generation = await store.policies.generation();
     if (generation !== (await writer.store.policies.generation())) throw new Error('the node is not equal to etcd');
     const compile = await compiled(thread, store);
@@ -71,10 +71,13 @@ export async function away(etcd: EtcdCluster): Promise<Row[]> {
  * Lets the node follow etcd until it has caught up. Returns the times of the newest commit and of the end, in
  * ms.
  */
-async function caughtUp(cluster: Cluster): Promise<{ readonly applied: number; readonly followed: number }> {
+async function caughtUp(
+  cluster: Cluster,
+  { policies }: Store,
+): Promise<{ readonly applied: number; readonly followed: number }> {
   const began = performance.now();
   let applied = Number.NaN;
-  const commits = cluster.committed.subscribe(() => {
+  const commits = policies.followed.subscribe(() => {
     applied = performance.now() - began;
   });
   await firstValueFrom(cluster.follow());

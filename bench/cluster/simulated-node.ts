@@ -69,7 +69,7 @@ export class SimulatedNode {
     this.#running.add(cluster.stand());
     this.#running.add(staged.subscribe());
     this.#running.add(
-      cluster.committed.subscribe((generation) => {
+      this.store.policies.followed.subscribe((generation) => {
         this.flips.set(generation, performance.now());
         void cluster.describe(generation).catch(() => {});
       }),
@@ -117,7 +117,7 @@ export class SimulatedNode {
   async reaches(generation: number, withinMs = 30_000): Promise<void> {
     if (this.flips.has(generation)) return;
     await firstValueFrom(
-      this.cluster.committed.pipe(
+      this.store.policies.followed.pipe(
         filter((committed) => committed >= generation),
         timeout(withinMs),
       ),

@@ -1,6 +1,7 @@
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import type { Cluster } from '#cluster/cluster.js';
+import type { CanaryHealth } from '#cluster/rollout/canary-health.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import type { PrepareWritePorts } from '#policy-write/prepare-write.js';
@@ -10,6 +11,7 @@ import { clusterActor } from './cluster.actor.js';
 import { type DataplanePorts, dataplaneActor } from './dataplane.actor.js';
 import { dnsProxyActor } from './dns-proxy.actor.js';
 import type { EventSwitch } from './event-switch.js';
+import { pendingChangeActor } from './pending-change.actor.js';
 import { performanceModeActor } from './performance-mode.actor.js';
 import { policyActor } from './policy.actor.js';
 import { type ServicePlanePorts, servicePlaneActor } from './service-plane.actor.js';
@@ -25,6 +27,7 @@ export type NodePorts = {
   /** The cluster; null if the configuration has no `cluster` section. */
   readonly cluster: Cluster | null;
   readonly settings: SettingsStore;
+  readonly health: Pick<CanaryHealth, 'observe'>;
   readonly supervised: Readonly<
     Record<'observer' | 'policyFile' | 'writeThread' | 'explainThread' | 'draftThread', SupervisedPart | null>
   >;
@@ -43,6 +46,7 @@ export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
       dnsProxy: dnsProxyActor(dns, dataplane?.datapath ?? null),
       servicePlane: servicePlaneActor(servicePlane, dataplane?.datapath ?? null),
       cluster: clusterActor(cluster),
+      pendingChange: pendingChangeActor(bus, { policies: policyWrites.policies, cluster, health: ports.health, now }),
       performanceMode: performanceModeActor(bus, { settings, events, now }),
       observer: supervisedPartActor(supervised.observer),
       policyFile: supervisedPartActor(supervised.policyFile),

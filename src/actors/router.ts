@@ -25,6 +25,7 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'dataplane.release_requested': ['dataplane'],
   'policy.activated': ['node', 'dataplane', 'dnsProxy', 'servicePlane', 'cluster'],
   'policy.committed': ['policy', 'cluster'],
+  'policy.change_ended': [],
   'policy.proposed': ['policy'],
   'policy.proposal_ended': ['policy'],
   'cluster.recovered': ['cluster'],

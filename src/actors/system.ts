@@ -8,6 +8,7 @@ import { isRefusal } from '#bus/refused.js';
 import type { Statecharts } from '#bus/statecharts.js';
 import { ChartRecorder } from '#chart-inspection/chart-recorder.js';
 import type { Cluster } from '#cluster/cluster.js';
+import { CanaryHealth } from '#cluster/rollout/canary-health.js';
 import type { Datapath, DatapathStats } from '#contracts/datapath.js';
 import type { EventSource } from '#contracts/event-source.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
@@ -32,7 +33,9 @@ import {
 import { FairQueue, inTurn } from '#requests/fair-queue.js';
 import { type Integrations, integrationsOver } from '#requests/integrations.js';
 import { arrivalOf, grantedFor, openFlowOf, type Traffic, trafficOver } from '#requests/live-traffic.js';
+import { deniedBy, failedChecks } from '#requests/node-health.js';
 import { lookupsOver, type NodeLookups } from '#requests/node-lookups.js';
+import { type PendingChanges, pendingChangesOver } from '#requests/pending-changes.js';
 import { describePolicy, type PolicyDescription } from '#requests/policy-description.js';
 import { readGroup } from '#requests/read-group.js';
 import { type ServicePlaneState, servicePlaneStateOver } from '#requests/service-plane-state.js';
@@ -136,6 +139,7 @@ export type System = {
     write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
   };
   readonly integrations: Integrations;
+  readonly pendingChange: PendingChanges;
   readonly cluster: ClusterRequests;
   readiness(): ReadinessReport;
   /**
@@ -210,6 +214,11 @@ export function createSystem(ports: SystemPorts): System {
   let planesClosed: Promise<unknown> | undefined;
   const closePlanes = (): Promise<unknown> =>
     (planesClosed ??= Promise.all([dns?.close(), servicePlane?.plane.close()]));
+  const health = new CanaryHealth({
+    generation: () => generation,
+    failedChecks: () => failedChecks(conditionsOf(view())),
+    denied: async () => deniedBy(await datapathStats(), await lookups.stats(), await inspecting.stats()),
+  });
   const logic = nodeActor(bus, {
     policyWrites: {
       ...store,
@@ -220,12 +229,14 @@ export function createSystem(ports: SystemPorts): System {
       adoptedGeneration: () => adoptedGeneration,
       hasInterceptCa: () => hasInterceptCa,
       repeats: cluster !== null,
+      chooseNodes: cluster === null ? null : (share) => cluster.rollouts.chooseNodes(share),
     },
     dataplane: dataplane === null ? null : { ...dataplane, beforeClose: closePlanes },
     dns,
     servicePlane,
     cluster,
     settings: store.settings,
+    health,
     supervised: {
       observer: ports.observer ?? null,
       policyFile: ports.policyFile ?? null,
@@ -273,16 +284,34 @@ export function createSystem(ports: SystemPorts): System {
 
   const isEngaged = (): boolean => snapshotOf('dataplane')?.matches('engaged') === true;
 
+  const datapathStats = async (): Promise<DatapathStats | null> =>
+    dataplane !== null && isEngaged() ? dataplane.datapath.stats() : null;
+  const isAnswering = () => snapshotOf('dnsProxy')?.matches({ running: 'serving' }) === true;
+  const isServing = () => snapshotOf('servicePlane')?.matches({ running: 'serving' }) === true;
+  const lookups = lookupsOver(dns, isAnswering);
+  const inspecting = servicePlaneStateOver(servicePlane?.plane ?? null, isServing);
+
   let generation = 0;
+  const reaches = async (wanted: number, withinMs: number): Promise<boolean> => {
+    for (const until = performance.now() + withinMs; generation < wanted; await pause(GENERATION_POLL_MS))
+      if (performance.now() >= until) return false;
+    return true;
+  };
+  const changes = pendingChangesOver({ policies: store.policies, rollouts: cluster?.rollouts ?? null, reaches, now });
   bus.messages.subscribe((message) => {
     if (message.type === 'policy.activated') {
       generation = message.generation;
       void cluster?.describe(generation).catch(() => {});
     }
-    if (message.type === 'dataplane.adopted') adoptedGeneration = message.generation;
+    if (message.type === 'dataplane.adopted') {
+      adoptedGeneration = message.generation;
+      void changes.adopted(message.generation);
+    }
   });
   routeMessages(bus, (recipient) => (recipient === 'node' ? node : partOf(recipient)));
-  const committed = cluster?.committed.subscribe((generation) => bus.publish({ type: 'policy.committed', generation }));
+  const followed = store.policies.followed.subscribe((generation) =>
+    bus.publish({ type: 'policy.committed', generation }),
+  );
   const proposed = cluster?.proposals.subscribe((change) =>
     bus.publish(
       'ended' in change
@@ -290,6 +319,7 @@ export function createSystem(ports: SystemPorts): System {
         : { type: 'policy.proposed', proposal: change },
     ),
   );
+  const sampling = cluster === null ? null : health.watch();
   node.start();
   started = true;
   noteTimes();
@@ -301,15 +331,14 @@ export function createSystem(ports: SystemPorts): System {
     stopped = true;
     node.stop();
     caSeen?.unsubscribe();
-    committed?.unsubscribe();
+    followed.unsubscribe();
+    sampling?.unsubscribe();
     proposed?.unsubscribe();
     await Promise.all([writing.close(), explaining.close(), drafting.close(), closePlanes()]);
   };
   let stopping: Promise<void> | undefined;
 
   const traffic = trafficOver(dataplane?.datapath ?? null, isEngaged);
-  const isAnswering = () => snapshotOf('dnsProxy')?.matches({ running: 'serving' }) === true;
-  const isServing = () => snapshotOf('servicePlane')?.matches({ running: 'serving' }) === true;
   const nodeNow = async (packet: Packet, ofDraft: boolean): Promise<ExplainNode> => {
     const { hasCa } = (snapshotOf('servicePlane')?.context ?? { hasCa: false }) as Pick<ServicePlaneContext, 'hasCa'>;
     return {
@@ -345,12 +374,9 @@ export function createSystem(ports: SystemPorts): System {
       list: () => store.policies.list(),
       history: (id) => store.policies.history(id),
       generation: () => generation,
-      reaches: async (wanted, withinMs) => {
-        for (const until = performance.now() + withinMs; generation < wanted; await pause(GENERATION_POLL_MS))
-          if (performance.now() >= until) return false;
-        return true;
-      },
+      reaches,
     },
+    pendingChange: changes,
     explain: (question, subject) => explainPolicy({ ...explainPorts, surroundings, node: nodeNow }, question, subject),
     describe: (signal) => describePolicy({ policies: store.policies, createThread, surroundings }, signal),
     performanceMode: {
@@ -368,10 +394,14 @@ export function createSystem(ports: SystemPorts): System {
         return isRefusal(outcome) ? outcome : outcome.mode;
       },
     },
-    integrations: integrationsOver(store.integrations, () => {
-      const context = snapshotOf('policy')?.context as PolicyContext | undefined;
-      return context?.inForce?.integrations ?? null;
-    }),
+    integrations: integrationsOver(
+      store.integrations,
+      () => {
+        const context = snapshotOf('policy')?.context as PolicyContext | undefined;
+        return context?.inForce?.integrations ?? null;
+      },
+      changes.isPending,
+    ),
     cluster: clusterRequestsOver({
       cluster,
       nodeId: ports.nodeId ?? '',
@@ -387,10 +417,10 @@ export function createSystem(ports: SystemPorts): System {
       const sinceMs = (snapshotOf('dataplane')?.context as DataplaneContext | undefined)?.inForceSinceMs ?? null;
       return sinceMs === null ? null : new Date(sinceMs).toISOString();
     },
-    datapathStats: async () => (dataplane !== null && isEngaged() ? dataplane.datapath.stats() : null),
+    datapathStats,
     traffic,
-    lookups: lookupsOver(dns, isAnswering),
-    inspecting: servicePlaneStateOver(servicePlane?.plane ?? null, isServing),
+    lookups,
+    inspecting,
     takeEvents: (taker) => dataplane?.datapath.takeEvents(taker),
     setFlowsWanted: (wanted) => events.setFlowsWanted(wanted),
     debug: recorder,

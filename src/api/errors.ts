@@ -175,6 +175,24 @@ export const ERRORS = {
     'A support dump is being collected already; only one can be collected at a time.',
     'Wait until it is complete, then try again.',
   ),
+  rollout_in_progress: entry(
+    409,
+    'Roll-out in progress',
+    'A policy change is being rolled out, and no other policy write is possible meanwhile; nothing was changed.',
+    'Wait until the roll-out has ended, or end it with `weir policy confirm` or `weir policy revert`.',
+  ),
+  change_pending: entry(
+    409,
+    'Change pending',
+    'A policy change is pending. Meanwhile no roll-out can begin, and no integration can be removed; nothing was changed.',
+    'Confirm the change with `weir policy confirm`, or revert it with `weir policy revert`.',
+  ),
+  nothing_activated: entry(
+    409,
+    'Nothing activated',
+    'The write does not change the policy in force, so that nothing could be rolled out or go back; nothing was changed.',
+    'Send the write without `confirm_within` and `rollout_share`.',
+  ),
   no_cluster: entry(
     409,
     'No cluster',

@@ -205,6 +205,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
             'invalid_header',
             'not_found',
             'integration_in_use',
+            'change_pending',
             'precondition_failed',
           ),
         },

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
 import type { Statecharts } from '#bus/statecharts.js';
 import type { KnownName } from '#contracts/known-name.js';
+import type { PendingChange, RevertedChange } from '#contracts/pending-change.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
@@ -64,6 +65,20 @@ export type Management = {
     /** Generates a new intercept CA, which replaces the stored intercept CA. */
     generate(write: WrittenBy): Promise<InterceptCaWritten | Refusal>;
     remove(removal: Pick<WrittenBy, 'expectedRevision'>): Promise<{ readonly kind: 'deleted' } | Refusal>;
+  };
+  /** The policy write that goes back by itself. */
+  readonly pendingChange: {
+    read(): Promise<ChangeView>;
+    /**
+     * Confirms or reverts the pending change. `generation`: the only generation that may be ended, if given.
+     * Resolves when this node enforces the result, or with `isEnforced: false` after 10 s.
+     */
+    end(end: {
+      readonly outcome: 'complete' | 'revert';
+      readonly generation: number | undefined;
+      readonly author: string;
+      readonly dryRun: boolean;
+    }): Promise<Refusal | { readonly kind: 'ended'; readonly generation: number; readonly isEnforced: boolean }>;
   };
   readonly cluster: {
     status(): Promise<ClusterView>;
@@ -134,6 +149,17 @@ export type PolicyChoice =
   | { readonly by: 'active' }
   | { readonly by: 'id'; readonly id: string }
   | { readonly by: 'name'; readonly name: string };
+
+/** The pending change, and the last change that went back. */
+export type ChangeView = {
+  readonly pending:
+    | (PendingChange & {
+        /** Null if etcd cannot be reached. */
+        readonly nodes: readonly { readonly node: string; readonly fault: string | null }[] | null;
+      })
+    | null;
+  readonly reverted: RevertedChange | null;
+};
 
 /** The cluster as this node sees it. */
 export type ClusterView = {

@@ -9,6 +9,7 @@ import type { PolicyChoice } from './management.js';
 import {
   activationQuery,
   DryRunSchema,
+  PENDING_ERRORS,
   PolicyListSchema,
   policyWriteQuery,
   recordWriteQuery,
@@ -81,16 +82,12 @@ export const policiesResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate, rehearse, wait } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'new' },
         form: 'envelope',
         body: request.body,
-        dryRun,
-        activate,
-        rehearse,
-        wait,
+        query: request.query,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },
@@ -131,16 +128,13 @@ export const policiesResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate, rehearse, wait, form } = request.query;
+      const { form } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'id', id: request.params.id },
         form,
         body: request.body,
-        dryRun,
-        activate,
-        rehearse,
-        wait,
+        query: request.query,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },
@@ -162,6 +156,7 @@ export const policiesResource: Resource = (api, { policies }) => {
           204: empty,
           ...errorAnswers(
             ...errorsOf.write,
+            ...PENDING_ERRORS,
             'invalid_url',
             'invalid_header',
             'not_found',
@@ -178,9 +173,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         operation: 'delete',
         target: { by: 'id', id: request.params.id },
         form: 'envelope',
-        dryRun: request.query.dry_run,
-        rehearse: request.query.rehearse,
-        wait: request.query.wait,
+        query: request.query,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },
@@ -202,6 +195,7 @@ export const policiesResource: Resource = (api, { policies }) => {
           200: written,
           ...errorAnswers(
             ...errorsOf.write,
+            ...PENDING_ERRORS,
             'invalid_url',
             'invalid_header',
             'not_found',
@@ -220,9 +214,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         operation: 'activate',
         target: { by: 'id', id: request.params.id },
         form: 'envelope',
-        dryRun: request.query.dry_run,
-        rehearse: request.query.rehearse,
-        wait: request.query.wait,
+        query: request.query,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },
@@ -267,16 +259,13 @@ export const policiesResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate, rehearse, wait, form } = request.query;
+      const { form } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'name', name: request.params.name },
         form,
         body: request.body,
-        dryRun,
-        activate,
-        rehearse,
-        wait,
+        query: request.query,
       });
       return answerPolicy(await policies.write(wanted), 'envelope', reply);
     },

@@ -1,10 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { z } from 'zod';
 import type { CommitInCluster, PolicyOutcome, PolicyTarget, PolicyWrite } from '#bus/policy-requests.js';
 import type { Form } from '#contracts/policy-document.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { etagOf } from '#contracts/policy-record.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
+import { termsOf } from './pending-terms.js';
+import type { activationQuery } from './policy.schema.js';
 import { withGroup, withPolicy } from './policy-json.js';
 import { preconditionsOf } from './preconditions.js';
 
@@ -12,6 +15,9 @@ const JSON_TYPE = 'application/json; charset=utf-8';
 
 export const sendJson = (reply: FastifyReply, bytes: Uint8Array): FastifyReply =>
   reply.type(JSON_TYPE).send(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+
+/** The query parameters of a policy write. */
+type WriteQuery = z.infer<typeof activationQuery> & { readonly activate?: boolean | undefined };
 
 /** Converts an HTTP request to a policy write. Operations without a request body omit `body`. */
 export function policyWrite(
@@ -22,12 +28,11 @@ export function policyWrite(
     readonly sourceGroup?: string;
     readonly form: Form;
     readonly body?: unknown;
-    readonly dryRun: boolean | undefined;
-    readonly activate?: boolean | undefined;
-    readonly rehearse?: boolean | undefined;
-    readonly wait?: PolicyWrite['wait'] | undefined;
+    readonly query: WriteQuery;
   },
 ): PolicyWrite {
+  const { dry_run: dryRun = false, activate = true, rehearse, wait, ...pending } = write.query;
+  const terms = termsOf({ ...pending, wait });
   return {
     operation: write.operation,
     target: write.target,
@@ -35,10 +40,11 @@ export function policyWrite(
     form: write.form,
     body: write.body === undefined ? new Uint8Array() : (write.body as Uint8Array),
     ...preconditionsOf(request),
-    activate: write.activate ?? true,
-    dryRun: write.dryRun ?? false,
-    ...(write.rehearse === undefined ? {} : { rehearse: write.rehearse }),
-    ...(write.wait === undefined ? {} : { wait: write.wait }),
+    activate,
+    dryRun,
+    ...(rehearse === undefined ? {} : { rehearse }),
+    ...(wait === undefined ? {} : { wait }),
+    ...(terms === null ? {} : { terms }),
     author: authorOf(request),
   };
 }

@@ -51,16 +51,12 @@ export const policyResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const { dry_run: dryRun, activate, rehearse, wait } = request.query;
       const write = policyWrite(request, {
         operation: 'put',
         target: { by: 'active' },
         form: 'singleton',
         body: request.body,
-        dryRun,
-        activate,
-        rehearse,
-        wait,
+        query: request.query,
       });
       return answerPolicy(await policies.write(write), 'singleton', reply);
     },

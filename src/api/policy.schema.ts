@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { envelopeModeSchema, storedGroupSchema, storedPolicySchema } from '#policy/document/policy-schema.js';
 import { errorsOf, instant, ProofSchema, WarningSchema } from './answer.schema.js';
 import type { ErrorCode } from './errors.js';
+import { pendingQuery } from './pending-terms.js';
 import { dryRunQuery, flag } from './query-parameters.js';
 
 const recordMembers = {
@@ -87,6 +88,7 @@ export const DryGroupSchema = z
 
 /** Query parameters of a write that can change the policy in force. */
 export const activationQuery = dryRunQuery.extend({
+  ...pendingQuery,
   rehearse: flag
     .optional()
     .describe(
@@ -114,8 +116,16 @@ export const recordWriteQuery = policyWriteQuery.extend({
     ),
 });
 
+/** Errors of writes that can be pending changes, or that a pending change excludes. */
+export const PENDING_ERRORS = [
+  'rollout_in_progress',
+  'change_pending',
+  'nothing_activated',
+  'no_cluster',
+] as const satisfies readonly ErrorCode[];
 export const WRITE_ERRORS: readonly ErrorCode[] = [
   ...errorsOf.write,
+  ...PENDING_ERRORS,
   'invalid_header',
   'invalid_body',
   'invalid_policy',

@@ -29,6 +29,7 @@ import { metricsResource } from './metrics.route.js';
 import { awaitMinGeneration } from './min-generation.js';
 import { openapiResource } from './openapi.route.js';
 import { authenticatePeer } from './peer-authentication.js';
+import { pendingChangeResource } from './pending-change.route.js';
 import { performanceModeResource } from './performance-mode.route.js';
 import { policiesResource } from './policies.route.js';
 import { policyResource } from './policy.route.js';
@@ -51,6 +52,7 @@ const RESOURCES = [
   metricsResource,
   statsResource,
   policyResource,
+  pendingChangeResource,
   hitsResource,
   explainResource,
   policiesResource,

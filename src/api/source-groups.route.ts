@@ -5,7 +5,7 @@ import { empty, errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
-import { DryGroupSchema, policyWriteQuery, WRITE_ERRORS, WrittenGroupSchema } from './policy.schema.js';
+import { DryGroupSchema, PENDING_ERRORS, policyWriteQuery, WRITE_ERRORS, WrittenGroupSchema } from './policy.schema.js';
 import { answerGroup, policyWrite, sendJson } from './policy-answer.js';
 import { isUnchanged } from './preconditions.js';
 import { NOT_EMPTY, noQuery } from './query-parameters.js';
@@ -80,17 +80,13 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
     },
     async (request, reply) => {
       const { id, group_id: sourceGroup } = request.params;
-      const { dry_run: dryRun, activate, rehearse, wait } = request.query;
       const wanted = policyWrite(request, {
         operation: 'put',
         target: { by: 'id', id },
         sourceGroup,
         form: 'envelope',
         body: request.body,
-        dryRun,
-        activate,
-        rehearse,
-        wait,
+        query: request.query,
       });
       return answerGroup(await policies.write(wanted), wanted, reply);
     },
@@ -113,6 +109,7 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
           204: empty,
           ...errorAnswers(
             ...errorsOf.write,
+            ...PENDING_ERRORS,
             'invalid_url',
             'invalid_header',
             'invalid_policy',
@@ -129,16 +126,12 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
     },
     async (request, reply) => {
       const { id, group_id: sourceGroup } = request.params;
-      const { dry_run: dryRun, activate, rehearse, wait } = request.query;
       const wanted = policyWrite(request, {
         operation: 'delete',
         target: { by: 'id', id },
         sourceGroup,
         form: 'envelope',
-        dryRun,
-        activate,
-        rehearse,
-        wait,
+        query: request.query,
       });
       return answerGroup(await policies.write(wanted), wanted, reply);
     },

@@ -132,8 +132,18 @@ export type Fact =
   | { readonly type: 'dataplane.enforcing'; readonly generation: number; readonly epoch: number }
   | { readonly type: 'dataplane.lost'; readonly reason: string }
   | { readonly type: 'dataplane.closed' }
-  /** The replica of this node contains a commit of this or of another node of the cluster. */
+  /**
+   * The store contains a policy that this node must enforce, with this generation: after a commit of the
+   * cluster, or when a pending change goes back.
+   */
   | { readonly type: 'policy.committed'; readonly generation: number }
+  /** This node has ended a pending change, because its time has elapsed or a node failed. */
+  | {
+      readonly type: 'policy.change_ended';
+      readonly generation: number;
+      readonly outcome: 'complete' | 'revert';
+      readonly reason: string;
+    }
   /** Another node proposes a policy write. */
   | { readonly type: 'policy.proposed'; readonly proposal: PolicyProposal }
   /** A proposal of another node has ended, after its commit or without a commit. */

@@ -37,9 +37,17 @@ export type PolicyWrite = {
   readonly rehearse?: boolean;
   /** The members of a cluster that must enforce the write before the response. Omitted: this node. */
   readonly wait?: 'quorum' | 'all';
+  /**
+   * Makes the write a pending change. `confirm`: it goes back unless it is confirmed in time. `rollout`:
+   * about `share` percent of the nodes of the cluster enforce it first, and all nodes after `holdMs`.
+   */
+  readonly terms?: WriteTerms;
   /** The subject of the API token with which the request was sent. */
   readonly author: string;
 };
+export type WriteTerms =
+  | { readonly kind: 'confirm'; readonly withinMs: number }
+  | { readonly kind: 'rollout'; readonly share: number; readonly holdMs: number };
 
 /** The reason why a request was not executed. The API maps each code to one HTTP status (docs/errors.md). */
 export type Refusal = {
@@ -61,6 +69,9 @@ export type RefusalCode =
   | 'integration_in_use' // HTTP 409: the active policy uses the integration
   | 'already_exists' // HTTP 409: an object with this id or name exists
   | 'capacity_exceeded' // HTTP 409: the policy is too large; the detail names table, need and limit (D7)
+  | 'rollout_in_progress' // HTTP 409: a roll-out must end before the next policy write
+  | 'change_pending' // HTTP 409: a change waits for its confirmation, so that no roll-out can begin
+  | 'nothing_activated' // HTTP 409: the write changes nothing in force, so that nothing could go back
   | 'no_cluster' // HTTP 409: the configuration of the node has no cluster section
   | 'seal_key_needed' // HTTP 409: a secret can be stored only with `cluster.seal_key_file`
   | 'member_refused' // HTTP 409: a node of the cluster cannot hold the policy; the detail names the node

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
-import { durationMs } from '#config/value.js';
+import { durationMs } from '#contracts/duration.js';
 import { type Client, createClient } from './client.js';
 import { NodeErrors, nodeErrorsSchema } from './node-errors.js';
 import { wholeNumber } from './number.js';

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import { durationMs } from '#config/value.js';
+import { durationMs } from '#contracts/duration.js';
 
 /** Parses a flag value that is a whole number, such as a count. */
 export function wholeNumber(text: string): number {

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
-import { durationMs } from '#config/value.js';
+import { durationMs } from '#contracts/duration.js';
 import { type Client, createClient } from './client.js';
 import { CliError, RefusedError } from './command-error.js';
 import { relativeTime } from './relative-time.js';

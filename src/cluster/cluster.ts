@@ -9,7 +9,6 @@ import {
   firstValueFrom,
   map,
   merge,
-  mergeMap,
   type Observable,
   of,
   type Subscription,
@@ -22,7 +21,6 @@ import type { PolicyProposal } from '#bus/bus-messages.js';
 import type { Refusal } from '#bus/policy-requests.js';
 import { Bodies, isBodyValue } from '#store/bodies.js';
 import { decodeJson, encodeJson } from '#store/json-value.js';
-import type { PolicyHead } from '#store/policy-row.js';
 import type { SharedCommits } from '#store/policy-store.js';
 import type { Seal } from '#store/seal.js';
 import { changesOf } from '#store/shared-changes.js';
@@ -48,6 +46,7 @@ import { initialize, type Keep, type RecoveryPorts, recover } from './recovery.j
 import { type Rehearsal, Rehearsals } from './rehearsals.js';
 import { Replica, type ReplicaEvent } from './replica.js';
 import { ReplicaStore } from './replica-store.js';
+import { Rollouts } from './rollout/rollouts.js';
 import { EtcdSharedStore } from './shared-store.js';
 import { Turns } from './turns.js';
 
@@ -99,6 +98,7 @@ export type ClusterStatus = {
 export class Cluster {
   readonly store: SharedStore;
   readonly commits: SharedCommits;
+  readonly rollouts: Rollouts;
   /** The local store of the node, which contains the replica. */
   readonly kv: ReplicaStore;
   readonly #ports: RecoveryPorts;
@@ -160,7 +160,9 @@ export class Cluster {
       const removal = await kv.get(removedKey(await this.#identity()));
       return removal !== null;
     });
-    this.commits = new Commits(client, keys, kv, replica, turns);
+    const { node, ...ports } = { node: self.id, client, keys, kv, replica, turns, election: this.#election };
+    this.commits = new Commits(node, ports);
+    this.rollouts = new Rollouts(node, { ...ports, membership });
   }
 
   get id(): string {
@@ -263,9 +265,8 @@ export class Cluster {
 
   /** Removes what no policy needs from etcd. After a failure, the next collection continues. */
   async #collect(): Promise<void> {
-    const leader = this.#replica.present.get(this.#keys.leader);
-    if (leader === undefined) return;
-    const fence = { key: leader.key, createRevision: leader.createRevision };
+    const { fence } = this.#election;
+    if (fence === null) return;
     try {
       await collect(this.#client, this.#keys, fence);
     } catch (failure) {
@@ -276,14 +277,6 @@ export class Cluster {
   /** Emits the id of the node that leads, or null. */
   get leader(): Observable<string | null> {
     return this.#election.leader;
-  }
-
-  /** Emits the generation of each commit that the replica has stored. */
-  get committed(): Observable<number> {
-    return this.#replica.applied.pipe(
-      mergeMap((operations) => operations.filter(({ key }) => key === 'head')),
-      mergeMap((operation) => (operation.type === 'put' ? [decodeJson<PolicyHead>(operation.value).generation] : [])),
-    );
   }
 
   /**

@@ -33,9 +33,11 @@ export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Cond
   const old = oldRevisions(history.entries, keys);
   const kept = history.entries.filter(({ key }) => !old.has(key));
   const policies = entries.filter(({ key }) => keys.local(key)?.startsWith('policy/'));
-  const dead = [...old, ...(await deadBodies(client, keys, [...policies, ...kept]))];
+  const { sequence = 0, pending } = decodeJson<PolicyHead>(head.value);
+  const rows = [...policies, ...kept].map(({ value }) => decodeJson<PolicyRow>(value));
+  const before = pending?.before.row ?? null;
+  const dead = [...old, ...(await deadBodies(client, keys, before === null ? rows : [...rows, before]))];
   const turns: Operation = { type: 'delete_range', range: keys.turns };
-  const { sequence = 0 } = decodeJson<PolicyHead>(head.value);
   const firstKept = Math.max(0, sequence - COMMITS);
   const apply: Operation[] = [{ type: 'delete_range', range: { from: keys.commit(0), to: keys.commit(firstKept) } }];
   if (firstKept > 0 && !(await client.transact({ when, apply }, WRITE)).succeeded)
@@ -61,8 +63,8 @@ function oldRevisions(history: readonly KeyValue[], keys: ClusterKeys): Readonly
 }
 
 /** Returns the keys of bodies that no row in `rows` needs. */
-async function deadBodies(client: EtcdClient, keys: ClusterKeys, rows: readonly KeyValue[]): Promise<string[]> {
-  const lists = new Set(rows.map(({ value }) => listKey(decodeJson<PolicyRow>(value).body_sha256)));
+async function deadBodies(client: EtcdClient, keys: ClusterKeys, rows: readonly PolicyRow[]): Promise<string[]> {
+  const lists = new Set(rows.map(({ body_sha256: list }) => listKey(list)));
   const live = new Set([...lists].map((list) => keys.inEtcd(list)));
   for (const page of chunks([...lists], LISTS_PER_READ)) {
     const apply = page.map((list): Operation => ({ type: 'get', key: keys.inEtcd(list) }));

@@ -1,11 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Observable } from 'rxjs';
+import type { ChangeEnd } from '#contracts/pending-change.js';
 import type { SharedCommits } from '#store/policy-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore, PolicyPlan } from '#store/store-types.js';
+import type { Election } from './election.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
-import type { Operation } from './etcd/etcd-types.js';
+import type { Condition, Operation } from './etcd/etcd-types.js';
 import { type ClusterKeys, isBody } from './keys.js';
 import { bodyWrites } from './parts.js';
 import { proposedBodies } from './proposed-bodies.js';
@@ -20,6 +22,15 @@ const SETTLE_PAUSE_MS = 50;
 /** How long a commit waits until the replica of this node contains it. */
 const APPLY_MS = 10_000;
 
+type CommitPorts = {
+  readonly client: EtcdClient;
+  readonly keys: ClusterKeys;
+  readonly kv: KvStore;
+  readonly replica: Replica;
+  readonly turns: Turns;
+  readonly election: Election;
+};
+
 /** The policy commits of a cluster: parts first, then one transaction that moves the head. */
 export class Commits implements SharedCommits {
   readonly #client: EtcdClient;
@@ -27,9 +38,14 @@ export class Commits implements SharedCommits {
   readonly #replica: Replica;
   readonly #turns: Turns;
   readonly #kv: KvStore;
+  readonly #election: Election;
 
   /** `kv` is the local store, which contains the replica. */
-  constructor(client: EtcdClient, keys: ClusterKeys, kv: KvStore, replica: Replica, turns: Turns) {
+  constructor(
+    readonly node: string,
+    { client, keys, kv, replica, turns, election }: CommitPorts,
+  ) {
+    this.#election = election;
     this.#client = client;
     this.#keys = keys;
     this.#kv = kv;
@@ -58,7 +74,37 @@ export class Commits implements SharedCommits {
     const ofBodies = plan.operations.filter(({ key }) => isBody(key));
     const proposed = proposedBodies(turn.id, ofBodies);
     if (proposed.length > 0) await this.#kv.batch(proposed, { sync: false });
-    const revision = await this.#move(plan, turn, bodies);
+    const timer = await translated('start the timer of the change', () => this.#timer(plan));
+    await this.#applied(await this.#move(plan, turn, [...bodies, ...timer]));
+  }
+
+  /**
+   * Commits the end of a pending change, while the head is unchanged. An end that the leader decides also has
+   * the condition that this node leads, and for the end of the time, that the timer of the change has ended.
+   * Throws like `commit`.
+   */
+  async settle(plan: PolicyPlan, { change, because }: ChangeEnd): Promise<void> {
+    const timer = this.#keys.change(change);
+    if (!this.#replica.isConnected)
+      throw new StoreError('store_unavailable', 'this node does not follow etcd, see the check policy_replication');
+    const when: Condition[] = [...this.#unchanged(plan)];
+    if (because !== 'asked') {
+      const fence = this.#election.fence;
+      if (fence === null) throw lost('this node does not lead');
+      when.push(fence);
+    }
+    if (because === 'elapsed') when.push({ key: timer, createRevision: 0n });
+    const reports: Operation = { type: 'delete_range', range: this.#keys.reports(change) };
+    const apply: Operation[] = [...this.#writes(plan), { type: 'delete', key: timer }, reports];
+    const { succeeded, revision } = await this.#client.transact({ when, apply }, COMMIT).catch((failure: unknown) => {
+      throw storeFailure('end the pending change', failure);
+    });
+    if (!succeeded) throw lost('another node has changed the policies, or the time of the change has not ended');
+    await this.#applied(revision);
+  }
+
+  /** Waits until the replica of this node contains a commit. */
+  async #applied(revision: bigint): Promise<void> {
     try {
       await this.#replica.until(revision, APPLY_MS);
     } catch (cause) {
@@ -70,24 +116,53 @@ export class Commits implements SharedCommits {
     }
   }
 
-  /** Moves the head, while the turn stands. Returns the revision of the commit. */
-  async #move({ head, operations }: PolicyPlan, turn: Turn, bodies: readonly Operation[]): Promise<bigint> {
-    const { sequence = 0, commit = '' } = head;
-    const when = [
+  /**
+   * Returns the operations that start the timer of a new pending change, and end the timers of earlier ones.
+   * The timer is a key on a lease, so that etcd measures the time.
+   */
+  async #timer({ head: { pending, commit } }: PolicyPlan): Promise<readonly Operation[]> {
+    const { from } = this.#keys.changes;
+    const kept = pending === undefined ? '' : this.#keys.change(pending.id);
+    const old = [...this.#replica.present.keys()].filter((key) => key.startsWith(from) && key !== kept);
+    const ends = old.map((key): Operation => ({ type: 'delete', key }));
+    if (pending === undefined || pending.id !== commit) return ends;
+    const { terms } = pending;
+    const ms = terms.kind === 'confirm' ? terms.within_ms : terms.hold_ms;
+    // The time begins with the commit, which may take as long as its deadline.
+    const lease = await this.#client.grant(Math.ceil((ms + COMMIT.withinMs) / 1_000), COMMIT);
+    return [...ends, { type: 'put', key: kept, value: new Uint8Array(), lease }];
+  }
+
+  get headRevision(): bigint {
+    return this.#replica.revisionOf('head');
+  }
+
+  /** Returns the conditions that the cluster and the head are those for which the plan was made. */
+  #unchanged({ headRevision }: PolicyPlan): readonly Condition[] {
+    return [
       { key: this.#keys.meta, modRevision: this.#replica.metaRevision },
-      { key: this.#keys.inEtcd('head'), modRevision: this.#replica.revisionOf('head') },
-      { key: turn.entry.key, createRevision: turn.entry.createRevision },
+      { key: this.#keys.inEtcd('head'), modRevision: headRevision },
     ];
+  }
+
+  /** Returns the writes of a plan without its bodies, and the id of its commit. */
+  #writes({ head: { sequence = 0, commit = '' }, operations }: PolicyPlan): readonly Operation[] {
     const writes = operations
       .filter(({ key }) => !isBody(key))
       .map((operation): Operation => {
         const key = this.#keys.inEtcd(operation.key);
         return operation.type === 'put' ? { type: 'put', key, value: operation.value } : { type: 'delete', key };
       });
+    return [...writes, { type: 'put', key: this.#keys.commit(sequence), value: Buffer.from(commit) }];
+  }
+
+  /** Moves the head, while the turn stands. Returns the revision of the commit. */
+  async #move(plan: PolicyPlan, turn: Turn, others: readonly Operation[]): Promise<bigint> {
+    const { sequence = 0, commit = '' } = plan.head;
+    const when = [...this.#unchanged(plan), { key: turn.entry.key, createRevision: turn.entry.createRevision }];
     const apply: Operation[] = [
-      ...bodies,
-      ...writes,
-      { type: 'put', key: this.#keys.commit(sequence), value: Buffer.from(commit) },
+      ...others,
+      ...this.#writes(plan),
       { type: 'delete', key: turn.entry.key },
       { type: 'delete_range', range: this.#keys.votes(turn) },
     ];

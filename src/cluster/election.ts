@@ -3,6 +3,7 @@ import { distinctUntilChanged, map, type Observable, Subscription } from 'rxjs';
 import { decodeJson, encodeJson } from '#store/json-value.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
+import type { Condition } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
 import type { Membership } from './membership.js';
 import type { Replica } from './replica.js';
@@ -37,6 +38,13 @@ export class Election {
       map((entry) => (entry === undefined ? null : decodeJson<{ node: string }>(entry.value).node)),
       distinctUntilChanged(),
     );
+  }
+
+  /** The condition that this node leads; null while another node leads, or none. */
+  get fence(): Condition | null {
+    const entry = this.#replica.present.get(this.#keys.leader);
+    if (entry === undefined || decodeJson<{ node: string }>(entry.value).node !== this.#node) return null;
+    return { key: entry.key, createRevision: entry.createRevision };
   }
 
   /** Takes part in the election, until the subscription ends. */

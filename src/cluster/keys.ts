@@ -23,14 +23,15 @@ export type TurnKey = { readonly id: string; readonly node: string };
 
 /**
  * The keys of a cluster in etcd. A replicated local key is below `PREFIX/shared/`, beside the short-lived
- * keys `turn/…` and `leader`. One watch of this prefix emits all of them in one order.
+ * keys `turn/…`, `change/…` and `leader`. One watch of this prefix emits all of them in one order.
  *
  *     PREFIX/shared/{meta, head, policy/ID, setting/…, integration/…, cluster-token/ID, token-key/KID}
  *     PREFIX/shared/{cluster-node/NODE, removed-node/IDENTITY}
  *     PREFIX/shared/{turn/ID, leader}      on the lease of a node
+ *     PREFIX/shared/change/ID              on a lease with the time of a pending change
  *     PREFIX/{part/HASH, parts/HASH, history/ID/REVISION}
  *     PREFIX/commit/SEQUENCE               the id of each commit
- *     PREFIX/{member/NODE, vote/WRITER/TURN/NODE} on the lease of a node
+ *     PREFIX/{member/NODE, vote/WRITER/TURN/NODE, rollout/CHANGE/NODE} on the lease of a node
  */
 export class ClusterKeys {
   readonly shared: KeyRange;
@@ -63,6 +64,20 @@ export class ClusterKeys {
   }
   turn(id: string): string {
     return this.#of(`shared/turn/${id}`);
+  }
+  get changes(): KeyRange {
+    return under(this.change(''));
+  }
+  /** The timer of a pending change. */
+  change(id: string): string {
+    return this.#of(`shared/change/${id}`);
+  }
+  /** The reports of the nodes that enforce a roll-out first. */
+  reports(change: string): KeyRange {
+    return under(this.#of(`rollout/${change}/`));
+  }
+  report(change: string, node: string): string {
+    return `${this.reports(change).from}${node}`;
   }
   commit(sequence: number): string {
     return this.#of(`commit/${String(sequence).padStart(SEQUENCE_DIGITS, '0')}`);

@@ -1,5 +1,6 @@
 import { sealedIntegration } from '#store/integration-store.js';
 import { decodeJson, encodeJson } from '#store/json-value.js';
+import { reservedGeneration } from '#store/pending-change.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
 import type { Seal } from '#store/seal.js';
 import { REMOVED_NODE } from '#store/shared-tokens.js';
@@ -39,7 +40,7 @@ export async function initialize(ports: RecoveryPorts, dryRun: boolean): Promise
     if (dryRun) return;
     const line = crypto.randomUUID();
     const local = await localContent(ports);
-    const head = local.head === null ? null : stamped(local.head, local.head.generation, 0);
+    const head = local.head === null ? null : stamped(local.head, reservedGeneration(local.head), 0);
     await replica.expect(line, 0);
     await publish(ports, { ...local, head, remove: [], line, recoveries: 0, before: null });
   });
@@ -53,7 +54,8 @@ export async function recover(ports: RecoveryPorts, { keep, atLeast, dryRun }: R
   await translated('recover the cluster', async () => {
     const found = await shared(ports);
     const local = await localContent(ports);
-    const generation = Math.max(local.head?.generation ?? 0, found.head?.generation ?? 0, atLeast) + 1;
+    const taken = [local.head, found.head].map((head) => reservedGeneration(head ?? NO_HEAD));
+    const generation = Math.max(...taken, atLeast) + 1;
     const sequence = Math.max(local.head?.sequence ?? 0, found.head?.sequence ?? 0);
     const recoveries = Math.max(replica.recoveries, found.meta?.recoveries ?? 0) + 1;
     if (keep === 'store') {
@@ -143,8 +145,8 @@ async function publish({ client, keys }: RecoveryPorts, publication: Publication
   ]);
 }
 
-/** Returns the head with a new commit. */
-function stamped(head: PolicyHead, generation: number, sequence: number): PolicyHead {
+/** Returns the head with a new commit. A change that was pending is complete then. */
+function stamped({ pending: _, ...head }: PolicyHead, generation: number, sequence: number): PolicyHead {
   return { ...head, generation, sequence: Math.max(sequence, head.sequence ?? 0) + 1, commit: crypto.randomUUID() };
 }
 

@@ -340,6 +340,9 @@ export class Replica {
       }
       const { value } = change.entry;
       operations.push({ type: 'put', key, value });
+      // A node that goes back from a pending change needs the policy before it.
+      const before = key === HEAD ? decodeJson<PolicyHead>(value).pending?.before.row : undefined;
+      if (before != null) lists.push(before.body_sha256);
       if (!key.startsWith(POLICY)) continue;
       const row = decodeJson<PolicyRow>(value);
       lists.push(row.body_sha256);

@@ -1,13 +1,12 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
+import { durationMs } from '#contracts/duration.js';
 
 /**
  * This file defines schemas of configuration values. They accept numbers and booleans also as text, because
  * environment variables are text. In `meta`, `form` describes the permitted values in
  * `docs/configuration.md`.
  */
-const DURATION = /^(\d+)(ms|s|m|h|d)$/;
-const UNIT_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const HOSTNAME = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*$/i;
 
 export type ListenAddress = { readonly host: string; readonly port: number };
@@ -90,12 +89,6 @@ export function duration(low: string, high: string, about: string) {
       return z.NEVER;
     })
     .meta({ description: about, form: `duration, ${low} to ${high}` });
-}
-
-export function durationMs(value: string): number | undefined {
-  const [, digits, unit] = DURATION.exec(value) ?? [];
-  if (digits === undefined || unit === undefined) return undefined;
-  return Number(digits) * UNIT_MS[unit as keyof typeof UNIT_MS];
 }
 
 /**

@@ -41,6 +41,8 @@ export type WorkMetrics = {
    * refusal.
    */
   policyWrite(outcome: string): void;
+  /** Counts the end of a pending policy change that this node decided by itself. */
+  changeEnded(outcome: 'complete' | 'revert'): void;
   /** Counts a store write. `outcome` is `written`, or the error code of the failure. */
   storeWrite(write: { readonly outcome: string; readonly seconds: number }): void;
 };
@@ -72,6 +74,12 @@ export function createWorkMetrics(): WorkMetrics {
     'outcome',
   );
   for (const outcome of ['written', 'deleted', 'checked']) writes.inc({ outcome }, 0);
+  const changes = counter(
+    'weir_policy_changes_ended_total',
+    'Pending policy changes that this node ended by itself, by outcome: `complete` (a roll-out reached all nodes) or `revert` (not confirmed in time, or a node failed).',
+    'outcome',
+  );
+  for (const outcome of ['complete', 'revert']) changes.inc({ outcome }, 0);
   const phases = histogram(
     'weir_policy_phase_duration_seconds',
     'Duration of work on policies. `write`: the whole write, which includes `compile` (read, validate, compile), `stage` (fill the idle tables and prove them) and `flip` (activate). Other phases: `locate` (find a group) and `explain`.',
@@ -123,6 +131,7 @@ export function createWorkMetrics(): WorkMetrics {
     disproved: () => proofs.inc({ outcome: 'failed' }),
     policyPhase: (phase, took) => phases.observe({ phase }, took),
     policyWrite: (outcome) => writes.inc({ outcome }),
+    changeEnded: (outcome) => changes.inc({ outcome }),
     storeWrite({ outcome, seconds: took }) {
       storeWrites.inc({ outcome });
       storeSeconds.observe(took);

@@ -9,6 +9,7 @@ import { refusal } from '#statecharts/refusal.js';
 import type { PreparedWrite } from '#statecharts/write.chart.js';
 import type { IntegrationStore, PolicyStore } from '#store/store-types.js';
 import { inForceBy, withoutPolicy } from './in-force.js';
+import { type PendingWritePorts, refusalWhilePending, withTerms } from './pending-write.js';
 import {
   type Circumstances,
   DEFAULT_NAME,
@@ -26,8 +27,7 @@ import {
   storesPolicy,
 } from './write-decision.js';
 
-export type PrepareWritePorts = {
-  readonly policies: PolicyStore;
+export type PrepareWritePorts = PendingWritePorts & {
   readonly integrations: IntegrationStore;
   readonly thread: PolicyThread;
   readonly surroundings: PolicySurroundings;
@@ -54,15 +54,29 @@ export async function prepareWrite(
   write: PolicyWrite,
   signal: AbortSignal,
 ): Promise<PreparedWrite | Refusal> {
+  const base = await ports.policies.headCommit();
   const located = await locate(ports.policies, write);
-  const refused = refusalWithoutBody(write, located);
+  const refused = (await refusalWhilePending(ports, write)) ?? refusalWithoutBody(write, located);
   if (refused !== null) return refused;
   const at: Circumstances = {
     now: ports.now().toISOString(),
     newId: crypto.randomUUID(),
     generation: await ports.policies.generation(),
-    adoptedGeneration: ports.adoptedGeneration(),
+    takenGeneration: Math.max(ports.adoptedGeneration(), await ports.policies.reservedGeneration()),
   };
+  const prepared = await prepareOperation(ports, write, located, at, signal);
+  if (prepared.kind === 'refused') return prepared;
+  const based = { ...prepared, change: { ...prepared.change, base } };
+  return write.terms === undefined ? based : withTerms(ports, based, write.terms, { by: write.author, at: at.now });
+}
+
+async function prepareOperation(
+  ports: PrepareWritePorts,
+  write: PolicyWrite,
+  located: Located,
+  at: Circumstances,
+  signal: AbortSignal,
+): Promise<PreparedWrite | Refusal> {
   if (write.sourceGroup !== undefined) return prepareGroupWrite(ports, write, write.sourceGroup, located, at, signal);
   switch (write.operation) {
     case 'put':

@@ -1,30 +1,18 @@
 import { Refused } from '#bus/refused.js';
-import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import type { PolicyRecord } from '#contracts/policy-record.js';
 import type { Prepared } from '#policy-thread/policy-work.js';
 import { storedText, textKey } from '#policy-thread/stored-text.js';
 import type { Replay } from '#statecharts/policy.setup.js';
+import type { StoredPolicyToEnforce } from '#store/store-types.js';
 import { inForceBy, withoutPolicy } from './in-force.js';
 import { type PrepareWritePorts, refusalOfText } from './prepare-write.js';
-
-/** The active policy of the store, or of a proposal. `stored` is null if no policy is active. */
-type StoredActive = {
-  readonly stored: StoredPolicy | null;
-  readonly generation: number;
-  readonly everActivated: boolean;
-};
 
 /**
  * Compiles the program that must be in force according to the store, for example after the process has
  * started. Throws if the stored policy cannot be read.
  */
 export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay> {
-  const { policies } = ports;
-  const [stored, generation, everActivated] = await Promise.all([
-    policies.active(),
-    policies.generation(),
-    policies.everActivated(),
-  ]);
-  return compileStored(ports, { stored, generation, everActivated }, signal);
+  return compileStored(ports, await ports.policies.toEnforce(), signal);
 }
 
 /**
@@ -33,7 +21,7 @@ export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Pro
  */
 export async function compileStored(
   { thread, surroundings }: PrepareWritePorts,
-  { stored, generation, everActivated }: StoredActive,
+  { stored, generation, everActivated }: StoredPolicyToEnforce,
   signal: AbortSignal,
 ): Promise<Replay> {
   if (stored === null) {

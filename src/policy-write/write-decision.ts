@@ -131,14 +131,14 @@ export type Circumstances = {
   /** The newest generation in the store. */
   readonly generation: number;
   /**
-   * The generation of the program that this process found in the kernel. A new program must have a higher
-   * generation.
+   * The highest generation that is taken: by the program that this process found in the kernel, or by a
+   * pending change that reserves it. A new program must have a higher generation.
    */
-  readonly adoptedGeneration: number;
+  readonly takenGeneration: number;
 };
 
-function nextGeneration({ generation, adoptedGeneration: enforced }: Circumstances): number {
-  return Math.max(generation, enforced) + 1;
+function nextGeneration({ generation, takenGeneration }: Circumstances): number {
+  return Math.max(generation, takenGeneration) + 1;
 }
 
 /** Decides which record a PUT writes, and how the write changes the active record (D5). */

@@ -122,13 +122,13 @@ async function explainActive(
   { policies, thread, surroundings, signal }: ExplainContext,
   query: ExplainQuery,
 ): Promise<Explanation | Refusal> {
-  const record = (await policies.list()).find(({ active }) => active) ?? null;
+  const record = await policies.enforcedRecord();
   const inMemory = await thread.perform(
     { kind: 'explain', key: etagOf(record), text: null, surroundings, query },
     { signal },
   );
   if (inMemory.kind === 'explained') return inMemory.explanation;
-  const stored = await policies.active();
+  const { stored } = await policies.toEnforce();
   const key = etagOf(stored?.record ?? null);
   const explained = await thread.perform(
     { kind: 'explain', key, text: activeText(stored), surroundings, query },

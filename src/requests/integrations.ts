@@ -39,7 +39,11 @@ export type Integrations = {
  * the active policy, or null while the active policy is not loaded. An integration in the active policy
  * cannot be removed.
  */
-export function integrationsOver(store: IntegrationStore, inUse: () => readonly string[] | null): Integrations {
+export function integrationsOver(
+  store: IntegrationStore,
+  inUse: () => readonly string[] | null,
+  isChangePending: () => Promise<boolean>,
+): Integrations {
   return {
     list: async () => (await store.list()).map(viewOf),
     read: async (name) => {
@@ -65,6 +69,9 @@ export function integrationsOver(store: IntegrationStore, inUse: () => readonly 
           return refusal('feature_unavailable', 'the node has not read yet which integrations the stored policy uses');
         if (names.includes(name))
           return refusal('integration_in_use', `the active policy uses the integration ${name}`);
+        // Other nodes may enforce the policy before the change, or this node after its end.
+        if (await isChangePending())
+          return refusal('change_pending', 'a policy change is pending, so that no integration can be removed');
         const removed = dryRun ? (await store.get(name)) !== null : await store.remove(name, expectedRevision);
         return removed ? { kind: 'deleted' } : refusal('not_found', `there is no integration named ${name}`);
       }),

@@ -27,7 +27,7 @@ export async function describePolicy(
   { policies, createThread, surroundings }: DescriptionPorts,
   signal: AbortSignal,
 ): Promise<PolicyDescription | null> {
-  const stored = await policies.active();
+  const { stored } = await policies.toEnforce();
   if (stored === null) return null;
   const thread = createThread();
   try {

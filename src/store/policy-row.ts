@@ -1,3 +1,4 @@
+import type { PendingChange, RevertedChange } from '#contracts/pending-change.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 
 /**
@@ -9,7 +10,8 @@ export type PolicyRow = Omit<PolicyRecord, 'active'> & { readonly body_sha256: s
 /**
  * The state of the policy store that belongs to no single policy: the generation, the id of the active
  * policy, and whether a policy was ever active. `sequence` counts all commits, and `commit` is the id of the
- * last commit; a head that an older build wrote lacks both.
+ * last commit; a head that an older build wrote lacks both. `pending` is the change that goes back by itself,
+ * and `reverted` the last change that went back, until the next write that changes what is in force.
  */
 export type PolicyHead = {
   readonly generation: number;
@@ -17,7 +19,20 @@ export type PolicyHead = {
   readonly ever_activated: boolean;
   readonly sequence?: number;
   readonly commit?: string;
+  readonly pending?: StoredChange;
+  readonly reverted?: RevertedChange;
 };
+
+/** A pending change with the policy that comes in force when it goes back. `row`: null if none was active. */
+export type StoredChange = PendingChange & {
+  readonly before: { readonly generation: number; readonly row: PolicyRow | null };
+};
+
+/**
+ * The policy records in memory. Each commit replaces this object as a whole, so that a concurrent read never
+ * combines old and new values.
+ */
+export type PolicyState = { readonly head: PolicyHead; readonly rows: ReadonlyMap<string, PolicyRow> };
 
 export function rowOf(record: PolicyRecord, bodySha256: string): PolicyRow {
   const { id, name, form, mode, revision, created_at, updated_at, updated_by } = record;

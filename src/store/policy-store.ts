@@ -1,37 +1,38 @@
-import { randomUUID } from 'node:crypto';
+import { BehaviorSubject, distinctUntilChanged, map, type Observable, Subject } from 'rxjs';
+import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/pending-change.js';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
 import { decodeJson, putJson, under } from './json-value.js';
 import type { LastGood, LastGoodFile } from './last-good.js';
-import { type PolicyHead, type PolicyRow, recordOf, rowOf } from './policy-row.js';
+import { type Enforced, enforcedAt, reservedGeneration, settled, withoutRow } from './pending-change.js';
+import { HEAD, historyKey, type Plan, planOf, policyKey, writesOf } from './policy-plan.js';
+import { type PolicyHead, type PolicyRow, type PolicyState, recordOf } from './policy-row.js';
 import { StoreError } from './store-error.js';
 import type { FindingListener } from './store-finding.js';
-import type { KvOperation, KvStore, PolicyCommit, PolicyPlan, PolicyStore, SharedStore } from './store-types.js';
+import type {
+  KvOperation,
+  KvStore,
+  PolicyCommit,
+  PolicyPlan,
+  PolicyStore,
+  SharedStore,
+  StoredPolicyToEnforce,
+} from './store-types.js';
 import { createTurns } from './write-queue.js';
-
-const HEAD = 'head';
-const policyKey = (id: string) => `policy/${id}`;
-const historyKey = (id: string, revision: number) => `history/${id}/${String(revision).padStart(12, '0')}`;
-
-/**
- * The policy records in memory. Each commit replaces this object as a whole, so that a concurrent read never
- * combines old and new values.
- */
-type State = {
-  readonly head: PolicyHead;
-  readonly rows: ReadonlyMap<string, PolicyRow>;
-};
-
-/** `body`: the write of the policy's body; undefined if the commit writes no policy. */
-type Plan = PolicyPlan & { readonly body: BodyWrite | WholeBodyWrite | undefined };
 
 /** The commits of a cluster, which go to the shared store and come back to every node. */
 export type SharedCommits = Pick<SharedStore, 'applied'> & {
+  /** The id of this node. */
+  readonly node: string;
+  /** The revision of the head that `applied` has emitted last. */
+  readonly headRevision: bigint;
   /**
    * Writes a commit to the shared store. Resolves when `applied` has emitted the commit on this node. Throws
    * `revision_conflict` if another node has committed since.
    */
   commit(plan: PolicyPlan): Promise<void>;
+  /** Writes the end of a pending change, like `commit`. Throws `revision_conflict` if its condition fails. */
+  settle(plan: PolicyPlan, end: ChangeEnd): Promise<void>;
 };
 
 /**
@@ -67,7 +68,13 @@ class KvPolicyStore implements PolicyStore {
    * hash.
    */
   readonly #restored = new Map<string, Uint8Array>();
-  #state: State = { head: { generation: 0, active: null, ever_activated: false }, rows: new Map() };
+  readonly #present = new BehaviorSubject<PolicyState>({
+    head: { generation: 0, active: null, ever_activated: false },
+    rows: new Map(),
+  });
+  readonly #followed = new Subject<number>();
+  /** The id of the pending change that this node reverted by itself, without a change of the store. */
+  #revertedHere: string | null = null;
 
   /** Whether the last-good copy is older than the active policy. */
   #copyIsOld = false;
@@ -80,13 +87,42 @@ class KvPolicyStore implements PolicyStore {
     this.#onFinding = onFinding;
   }
 
+  get #state(): PolicyState {
+    return this.#present.value;
+  }
+
+  get pending(): Observable<PendingChange | null> {
+    return this.#present.pipe(
+      map(({ head: { pending } }) => pending ?? null),
+      distinctUntilChanged((one, other) => one?.id === other?.id),
+      map((pending) => pending && withoutRow(pending)),
+    );
+  }
+
+  get reverted(): RevertedChange | null {
+    return this.#state.head.reverted ?? null;
+  }
+
+  get followed(): Observable<number> {
+    return this.#followed;
+  }
+
+  /** The revision of the head in the shared store that `#state` contains. */
+  get #headRevision(): bigint {
+    return this.#shared?.headRevision ?? 0n;
+  }
+
+  get #enforced(): Enforced {
+    return enforcedAt(this.#state, this.#shared?.node ?? '', this.#revertedHere);
+  }
+
   async load(): Promise<void> {
     this.#shared?.applied.subscribe((operations) => this.#follow(operations));
     const rows = await this.#loadRows();
     const head = await this.#loadHead();
     const copy = await this.#lastGood.read();
     if (head === null && rows.size === 0 && copy === null) return;
-    this.#state = { head: head ?? this.#state.head, rows };
+    this.#present.next({ head: head ?? this.#state.head, rows });
 
     if (head === null) {
       if (copy === null)
@@ -149,6 +185,45 @@ class KvPolicyStore implements PolicyStore {
     return active === null ? null : this.get(active);
   }
 
+  async toEnforce(): Promise<StoredPolicyToEnforce> {
+    const { row, generation } = this.#enforced;
+    const { active, ever_activated: everActivated } = this.#state.head;
+    // A damaged record is not in the rows: `get` then throws.
+    const stored = row === null ? null : await this.#stored(row, true);
+    if (row === null && active !== null && generation === this.#state.head.generation) await this.get(active);
+    return { stored, generation, everActivated };
+  }
+
+  async enforcedRecord(): Promise<PolicyRecord | null> {
+    const { row } = this.#enforced;
+    return row && recordOf(row, true);
+  }
+
+  async settle(end: ChangeEnd): Promise<void> {
+    await this.#inTurn(async () => {
+      const { pending } = this.#state.head;
+      if (pending?.id !== end.change)
+        throw new StoreError('revision_conflict', 'the change is not pending any more; nothing was changed');
+      const { head, row } = settled(this.#state, end, pending);
+      const plan = {
+        head,
+        headRevision: this.#headRevision,
+        operations: [...(row === null ? [] : writesOf(row)), putJson(HEAD, head)],
+      };
+      if (this.#shared !== null) await this.#shared.settle(plan, end);
+      else {
+        await this.#kv.batch(plan.operations, { sync: true });
+        this.#follow(plan.operations);
+      }
+    });
+  }
+
+  revertHere(change: string): void {
+    if (this.#state.head.pending?.id !== change || this.#revertedHere === change) return;
+    this.#revertedHere = change;
+    this.#followed.next(this.#enforced.generation);
+  }
+
   async plan(change: PolicyCommit): Promise<PolicyPlan> {
     return this.#planned(change);
   }
@@ -192,6 +267,14 @@ class KvPolicyStore implements PolicyStore {
     return this.#state.head.generation;
   }
 
+  async headCommit(): Promise<string> {
+    return this.#state.head.commit ?? '';
+  }
+
+  async reservedGeneration(): Promise<number> {
+    return reservedGeneration(this.#state.head);
+  }
+
   async everActivated(): Promise<boolean> {
     return this.#state.head.ever_activated;
   }
@@ -200,6 +283,8 @@ class KvPolicyStore implements PolicyStore {
     const { put } = change;
     const before = put === undefined ? undefined : this.#state.rows.get(put.record.id);
     const plan = await this.#planned(change);
+    if (plan.head.sequence !== (this.#state.head.sequence ?? 0) + 1)
+      throw new StoreError('revision_conflict', 'another commit came between; nothing was changed');
     if (this.#shared !== null) await this.#shared.commit(plan);
     else {
       await this.#kv.batch(plan.operations, { sync: true });
@@ -211,58 +296,17 @@ class KvPolicyStore implements PolicyStore {
   #planned(change: PolicyCommit): Promise<Plan> {
     const known = this.#plans.get(change);
     if (known !== undefined) return known;
-    const planned = this.#planOf(change);
+    const planned = planOf(change, { ...this.#state, headRevision: this.#headRevision }, (put, stored) =>
+      this.#bodyOf(put, stored),
+    );
     this.#plans.set(change, planned);
     return planned;
   }
 
-  async #planOf({ put, activate, deactivate, remove, generation }: PolicyCommit): Promise<Plan> {
-    const { head, rows } = this.#state;
-    if (generation < head.generation) {
-      throw new StoreError(
-        'generation_regressed',
-        `commit generation ${generation}: the store is at generation ${head.generation}`,
-      );
-    }
-    const operations: KvOperation[] = [];
-    let active = head.active !== null && (head.active === deactivate || head.active === remove) ? null : head.active;
-    let body: BodyWrite | WholeBodyWrite | undefined;
-
-    if (remove !== undefined) operations.push({ type: 'delete', key: policyKey(remove) });
-    if (put !== undefined) {
-      const { record } = put;
-      const stored = rows.get(record.id);
-      if (stored !== undefined && stored.revision >= record.revision) {
-        throw new StoreError(
-          'revision_conflict',
-          `commit policy ${record.id}: revision ${stored.revision} is stored, and ${record.revision} is not newer`,
-        );
-      }
-      body = await this.#bodyOf(put, stored);
-      operations.push(...body.operations, ...writesOf(rowOf(record, body.sha256)));
-      if (record.active) active = record.id;
-      else if (active === record.id) active = null;
-    }
-    if (activate !== undefined) {
-      const isStored = activate === put?.record.id || (rows.has(activate) && activate !== remove);
-      if (!isStored)
-        throw new StoreError('revision_conflict', `activate policy ${activate}: the policy does not exist`);
-      active = activate;
-    }
-    const next: PolicyHead = {
-      generation,
-      active,
-      ever_activated: head.ever_activated || active !== null,
-      sequence: (head.sequence ?? 0) + 1,
-      commit: randomUUID(),
-    };
-    operations.push(putJson(HEAD, next));
-    return { head: next, operations, body };
-  }
-
-  /** Takes over a batch of the cluster. */
+  /** Takes over a batch of the cluster, or the end of a pending change. */
   #follow(operations: readonly KvOperation[]): void {
     this.#adopt(operations);
+    if (operations.some(({ key }) => key === HEAD)) this.#followed.next(this.#enforced.generation);
     if (this.#copyIsOld) {
       void this.#inTurn(async () => {
         if (this.#copyIsOld) await this.#copyActive();
@@ -284,11 +328,12 @@ class KvPolicyStore implements PolicyStore {
       if (operation.type === 'put') rows.set(id, decodeJson<PolicyRow>(operation.value));
       else rows.delete(id);
     }
-    this.#state = { head, rows };
+    this.#present.next({ head, rows });
     const active = head.active ?? '';
     this.#copyIsOld ||=
       head.generation !== before.generation ||
       head.active !== before.active ||
+      head.pending?.id !== before.pending?.id ||
       rows.get(active)?.body_sha256 !== rowsBefore.get(active)?.body_sha256 ||
       rows.get(active)?.revision !== rowsBefore.get(active)?.revision;
   }
@@ -344,7 +389,8 @@ class KvPolicyStore implements PolicyStore {
     }
   }
 
-  async #restore({ head, active }: LastGood): Promise<void> {
+  async #restore({ head: copied, active }: LastGood): Promise<void> {
+    const head = await this.#withoutLostChange(copied);
     const rows = new Map(this.#state.rows);
     const operations: KvOperation[] = [putJson(HEAD, head)];
     let restored: { readonly sha256: string; readonly body: Uint8Array } | undefined;
@@ -357,12 +403,30 @@ class KvPolicyStore implements PolicyStore {
       operations.push(...write.operations, ...writesOf(row));
       this.#damaged.delete(row.id);
     }
-    this.#state = { head, rows };
+    this.#present.next({ head, rows });
     try {
       await this.#kv.batch(operations, { sync: true });
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
       if (restored !== undefined) this.#restored.set(restored.sha256, restored.body);
+    }
+  }
+
+  /** Removes the pending change from a head if the policy before it is lost: it cannot go back then. */
+  async #withoutLostChange(head: PolicyHead): Promise<PolicyHead> {
+    const { pending, ...others } = head;
+    const row = pending?.before.row ?? null;
+    if (row === null) return head;
+    try {
+      await this.#bodies.read(row.body_sha256);
+      return head;
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+      this.#onFinding({
+        code: 'pending_lost',
+        message: `generation ${head.generation} was a pending change; it stays in force, because the policy before it is lost`,
+      });
+      return others;
     }
   }
 
@@ -415,10 +479,6 @@ class KvPolicyStore implements PolicyStore {
     const bytes = await this.#kv.get(historyKey(id, revision));
     return bytes === null ? null : decodeJson<PolicyRow>(bytes);
   }
-}
-
-function writesOf(row: PolicyRow): KvOperation[] {
-  return [putJson(policyKey(row.id), row), putJson(historyKey(row.id, row.revision), row)];
 }
 
 const folded = (name: string): string => name.trim().toLowerCase();

@@ -1,5 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import type { Observable } from 'rxjs';
+import type { ChangeEnd, PendingChange, PendingWrite, RevertedChange } from '#contracts/pending-change.js';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyHead } from './policy-row.js';
 
@@ -75,10 +76,31 @@ export type PolicyStore = {
   findByName(name: string): Promise<PolicyRecord | null>;
   active(): Promise<StoredPolicy | null>;
   /**
+   * Returns the policy that this node must enforce. It is not the active policy while a roll-out has not
+   * reached this node, and after this node reverted a pending change by itself.
+   */
+  toEnforce(): Promise<StoredPolicyToEnforce>;
+  /** Returns the record of `toEnforce`. */
+  enforcedRecord(): Promise<PolicyRecord | null>;
+  /** Emits the generation that this node must enforce, after a change that no write of this node made. */
+  readonly followed: Observable<number>;
+  /** Emits the present pending change, or null, and then each new one. */
+  readonly pending: Observable<PendingChange | null>;
+  /** The last pending change that went back; null after a later write that changed what is in force. */
+  readonly reverted: RevertedChange | null;
+  /**
+   * Ends a pending change. The change is complete, or the policy before it becomes the active policy with a
+   * new revision and a new generation. Throws `revision_conflict` if the change is not pending, or if the
+   * condition of the end is not met.
+   */
+  settle(end: ChangeEnd): Promise<void>;
+  /** Makes this node alone enforce the policy before a pending change, while the change is pending. */
+  revertHere(change: string): void;
+  /**
    * Writes a commit as one atomic batch and waits until the disk has stored it. Throws `generation_regressed`
    * if the generation is lower than the stored one. Throws `revision_conflict` if the revision is not newer
    * than the stored one, or if an edit refers to another revision than the stored one. Also throws
-   * `revision_conflict` if `activate` names no stored policy.
+   * `revision_conflict` if `activate` names no stored policy, or if there was another commit after `base`.
    */
   commit(change: PolicyCommit): Promise<void>;
   /**
@@ -101,12 +123,31 @@ export type PolicyStore = {
   slice(id: string, revision: number, from: number, to: number): Promise<Uint8Array | null>;
   /** Returns the generation of the last commit; 0 before the first commit. */
   generation(): Promise<number>;
+  /** Returns the id of the last commit; empty before the first one. */
+  headCommit(): Promise<string>;
+  /** Returns the highest generation that is used, or that a pending change reserves. */
+  reservedGeneration(): Promise<number>;
   /** Returns whether any policy was ever active on this node (D27). */
   everActivated(): Promise<boolean>;
 };
 
-/** A commit as operations of the key-value store, with the head that they write. */
-export type PolicyPlan = { readonly head: PolicyHead; readonly operations: readonly KvOperation[] };
+/** A policy to enforce. `stored`: null if no policy is active. */
+export type StoredPolicyToEnforce = {
+  readonly stored: StoredPolicy | null;
+  readonly generation: number;
+  readonly everActivated: boolean;
+};
+
+/**
+ * A commit as operations of the key-value store, with the head that they write. `headRevision`: the revision
+ * of the head before the commit in the shared store; the commit is valid only for this head. 0 on a single
+ * node.
+ */
+export type PolicyPlan = {
+  readonly head: PolicyHead;
+  readonly headRevision: bigint;
+  readonly operations: readonly KvOperation[];
+};
 
 export type PolicyCommit = {
   /** The policy to write. If its `record.active` is true, the policy becomes the active policy. */
@@ -117,6 +158,13 @@ export type PolicyCommit = {
   readonly deactivate?: string;
   /** The id of the policy to remove. Its revisions remain in the history. */
   readonly remove?: string;
+  /** Makes the commit a pending change, if it changes the policy in force. */
+  readonly pending?: PendingWrite;
+  /**
+   * The id of the last commit when the change was prepared, see `headCommit`. The end of a pending change can
+   * come between.
+   */
+  readonly base?: string;
   readonly generation: number;
 };
 

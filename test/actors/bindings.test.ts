@@ -17,6 +17,7 @@ import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { followChart } from '#statecharts/follow.chart.js';
 import { interfacesChart } from '#statecharts/interfaces.chart.js';
 import { nodeChart, PARTS } from '#statecharts/node.chart.js';
+import { pendingChangeChart } from '#statecharts/pending-change.chart.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
@@ -54,6 +55,7 @@ test('each actor provides an implementation of every invoked actor of its statec
     enforced: false,
     now,
     adoptedGeneration: () => 0,
+    chooseNodes: null,
     hasInterceptCa: () => false,
     repeats: false,
   };
@@ -65,6 +67,7 @@ test('each actor provides an implementation of every invoked actor of its statec
     servicePlane: null,
     cluster: null,
     settings: store.settings,
+    health: { observe: () => async () => null },
     supervised: { observer: null, policyFile: null, writeThread: null, explainThread: null, draftThread: null },
     events,
     now,
@@ -99,6 +102,7 @@ test('the router sends each bus message only to actors whose statechart has a tr
     policy: policyChart,
     dataplane: dataplaneChart,
     dnsProxy: dnsProxyChart,
+    pendingChange: pendingChangeChart,
     performanceMode: performanceModeChart,
   };
   const deaf = Object.entries(ROUTES).flatMap(([type, recipients]) =>

@@ -23,6 +23,7 @@ function supervising(policy: () => Promise<void>) {
     dnsProxy,
     servicePlane: idle,
     cluster: idle,
+    pendingChange: idle,
     performanceMode: idle,
     observer: idle,
     policyFile: idle,

@@ -44,6 +44,8 @@ const WRITES: readonly (readonly [method: string, path: string, body: object | u
   ['POST', `${CA}/generate`, undefined],
   ['POST', '/api/v1/tokens', { subject: 'ops', role: 'readonly' }],
   ['DELETE', '/api/v1/tokens/t-1', undefined],
+  ['POST', '/api/v1/policy/pending/confirm', undefined],
+  ['POST', '/api/v1/policy/pending/revert', undefined],
   ['POST', '/api/v1/cluster/init', undefined],
   ['POST', '/api/v1/cluster/recover', { keep: 'store' }],
   ['DELETE', '/api/v1/cluster/nodes/node-b', undefined],

@@ -1,4 +1,4 @@
-import type { InterceptCaView, Management, PerformanceMode } from '#api/management.js';
+import type { ChangeView, InterceptCaView, Management, PerformanceMode } from '#api/management.js';
 import type { Traffic } from '#api/traffic-json.js';
 import type { PolicyOutcome, PolicyWrite } from '#bus/policy-requests.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
@@ -61,6 +61,16 @@ export const STATS: NodeStats = {
   servicePlane: null,
   cluster: null,
   observer: null,
+};
+
+const CHANGE: NonNullable<ChangeView['pending']> = {
+  id: 'c0ffee00-0000-4000-8000-000000000002',
+  generation: 42,
+  before: { generation: 41 },
+  at: SINCE,
+  by: 'admin',
+  terms: { kind: 'rollout', share: 10, hold_ms: 300_000, nodes: ['node-a'] },
+  nodes: [{ node: 'node-a', fault: null }],
 };
 
 export type FakeManagement = Management & {
@@ -168,6 +178,13 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         const { revision } = reads.performanceMode;
         reads.performanceMode = { enabled: write.enabled, source: 'local', revision: revision + 1 };
         return reads.performanceMode;
+      },
+    },
+    pendingChange: {
+      read: async () => ({ pending: CHANGE, reverted: null }),
+      async end(write) {
+        if (!write.dryRun) changed('pendingChange.end', write);
+        return { kind: 'ended', generation: 42, isEnforced: true };
       },
     },
     cluster: {

@@ -29,6 +29,7 @@ async function portsOf(): Promise<PrepareWritePorts & { readonly policies: Polic
     enforced: false,
     now: () => new Date(),
     adoptedGeneration: () => 0,
+    chooseNodes: null,
     hasInterceptCa: () => false,
     repeats: false,
   };

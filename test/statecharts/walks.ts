@@ -5,6 +5,7 @@ import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { followChart } from '#statecharts/follow.chart.js';
 import { interfacesChart } from '#statecharts/interfaces.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
+import { type PendingChangeContext, pendingChangeChart } from '#statecharts/pending-change.chart.js';
 import { type PerformanceModeContext, performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import type { PolicyContext } from '#statecharts/policy.setup.js';
@@ -98,6 +99,7 @@ const policyEvents = [
   },
   { type: 'node.draining' },
 ];
+const CHANGE = { id: 'c', generation: 2, before: { generation: 1 }, by: 'admin', at: '2026-02-01T08:30:00.000Z' };
 const PROPOSAL = { id: 't', node: 'n2', generation: 2, record: RECORD, bodySha256: 'ab' };
 const clusterPolicyEvents = [
   { type: 'policy.committed', generation: 2 },
@@ -368,6 +370,23 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       regions: { '': 'service_plane' } as const,
     })),
   ),
+  pendingChange: [false, true].map((shared) => ({
+    machine: pendingChangeChart,
+    input: { shared },
+    events: [
+      { type: 'change.noted', change: null },
+      { type: 'change.noted', change: { ...CHANGE, terms: { kind: 'confirm', within_ms: 60_000 } } },
+      {
+        type: 'change.noted',
+        change: { ...CHANGE, terms: { kind: 'rollout', share: 10, hold_ms: 60_000, nodes: ['n1'] } },
+      },
+      ...(shared ? [true, false].map((isLeader) => ({ type: 'leader.changed', isLeader })) : []),
+    ],
+    outputs: { decide: [undefined] },
+    errors: { decide: [new Error('etcd cannot be reached')] },
+    key: (({ context }: { context: PendingChangeContext }) => [context.change?.terms.kind, context.decides]) as never,
+    regions: {},
+  })),
   cluster: [false, true].map((configured) => ({
     machine: clusterChart,
     input: { configured, generation: 0 },

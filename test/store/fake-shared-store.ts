@@ -106,6 +106,9 @@ export class FakeNode implements SharedStore {
     this.kv = kv;
     this.commits = {
       applied: this.#applied,
+      node: 'node-a',
+      headRevision: 0n,
+      settle: ({ operations }: PolicyPlan) => this.batch(operations),
       commit: ({ operations }: PolicyPlan) => this.batch(operations),
     };
   }

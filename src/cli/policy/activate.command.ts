@@ -6,13 +6,17 @@ import { type Output, remote } from '../remote.js';
 import type { Terminal } from '../terminal.js';
 import { checkedOf, DEFAULT_WAIT, DRY_RUN, quoted, tell, type WaitOptions, waitAfter, writtenOf } from './applied.js';
 import { clusterParameters, NO_REHEARSE, waitOption, withQuery } from './cluster-flags.js';
+import { type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';
 import { etagOf, findRecord, type Which } from './policy-records.js';
 
-type Options = Output & WaitOptions & Pick<Which, 'id'> & { readonly ifMatch?: string; readonly dryRun?: true };
+type Options = Output &
+  WaitOptions &
+  PendingOptions &
+  Pick<Which, 'id'> & { readonly ifMatch?: string; readonly dryRun?: true };
 
 /** Adds the command `weir policy activate`. */
 export function addActivateCommand(policy: Command, terminal: Terminal): void {
-  remote(policy.command('activate'))
+  withPendingFlags(remote(policy.command('activate')))
     .description('activate a stored policy without rewriting it; the previously active policy stays stored')
     .argument('[policy-name]', 'the name of the policy')
     .option('--id <policy-id>', 'the policy of this id')
@@ -33,7 +37,11 @@ export function addActivateCommand(policy: Command, terminal: Terminal): void {
       // Send the ETag of the record that was read. If another client changed the policy in the meantime, the
       // node refuses the activation.
       const headers = { 'if-match': quoted(ifMatch ?? etagOf(record)) };
-      const parameters = [...(dryRun === true ? [DRY_RUN] : []), ...clusterParameters(options)];
+      const parameters = [
+        ...(dryRun === true ? [DRY_RUN] : []),
+        ...clusterParameters(options),
+        ...pendingParameters(options),
+      ];
       const path = withQuery(`/api/v1/policies/${record.id}/activate`, parameters);
       const answer = await client.exchange(path, { method: 'POST', headers });
       const applied = dryRun === true ? checkedOf(answer.body) : writtenOf(answer);

@@ -19,6 +19,7 @@ import {
   writtenOf,
 } from './applied.js';
 import { clusterParameters, NO_REHEARSE, waitOption, withQuery } from './cluster-flags.js';
+import { type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';
 import { etagOf, listPolicies } from './policy-records.js';
 import { atLines, placed, readSource } from './policy-source.js';
 import { confirmReplacement } from './replacement.js';
@@ -26,7 +27,8 @@ import { type Overrides, type Write, writeOf } from './write.js';
 
 type Options = Output &
   Overrides &
-  WaitOptions & {
+  WaitOptions &
+  PendingOptions & {
     readonly file: string;
     readonly dryRun?: true;
     readonly ifMatch?: string;
@@ -36,7 +38,7 @@ type Options = Output &
 
 /** Adds the command `weir policy apply`. */
 export function addApplyCommand(policy: Command, terminal: Terminal): void {
-  remote(policy.command('apply'))
+  withPendingFlags(remote(policy.command('apply')))
     .description('write a policy and activate it: after the command, the next packet is evaluated with it')
     .requiredOption('-f, --file <file>', 'YAML or JSON, an envelope or in singleton form; - reads standard input')
     .option('--name <policy-name>', 'write it under this name')
@@ -75,7 +77,12 @@ async function put(client: Client, write: Write, etag: string | undefined, optio
       body: write.body,
       headers: parameters.includes(DRY_RUN) && dryRun !== true ? {} : headers,
     });
-  const parameters = [...write.parameters, ...(activate ? [] : ['activate=false']), ...clusterParameters(options)];
+  const parameters = [
+    ...write.parameters,
+    ...(activate ? [] : ['activate=false']),
+    ...clusterParameters(options),
+    ...pendingParameters(options),
+  ];
   if (dryRun === true) return checkedOf((await ask([...parameters, DRY_RUN])).body);
   const answer = await ask(parameters);
   if (write.form === 'envelope') return writtenOf(answer);

@@ -13,10 +13,14 @@ import { addApplyCommand } from './apply.command.js';
 import { type ClusterOptions, clusterParameters, NO_REHEARSE, waitForNodesOption, withQuery } from './cluster-flags.js';
 import { addDiffCommand } from './diff.command.js';
 import { addExplainCommand } from './explain.command.js';
+import { addPendingCommands, type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';
 import { documentOf, etagOf, labelOf, listPolicies, readStored, type Stored, type Which } from './policy-records.js';
 import { addSchemaCommand } from './schema.command.js';
 
-/** Adds the commands `weir policy get | list | apply | activate | diff | explain | schema | delete`. */
+/**
+ * Adds the commands `weir policy get | list | apply | activate | diff | explain | schema | delete | pending |
+ * confirm | revert`.
+ */
 export function addPolicyCommands(program: Command, terminal: Terminal, end: End): void {
   const policy = program.command('policy').description('policies of a node');
   addListCommand(policy, terminal);
@@ -27,6 +31,7 @@ export function addPolicyCommands(program: Command, terminal: Terminal, end: End
   addExplainCommand(policy, terminal);
   addSchemaCommand(policy, terminal);
   addDeleteCommand(policy, terminal);
+  addPendingCommands(policy, terminal);
 }
 
 function addListCommand(policy: Command, terminal: Terminal): void {
@@ -74,7 +79,7 @@ function heading(stored: Stored): string {
 }
 
 function addDeleteCommand(policy: Command, terminal: Terminal): void {
-  remote(policy.command('delete'))
+  withPendingFlags(remote(policy.command('delete')))
     .description('delete a stored policy; if no policy is active, policy.fallback decides')
     .option('--id <policy-id>', 'the policy of this id')
     .option('--name <policy-name>', 'the policy of this name')
@@ -82,7 +87,7 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
     .option('--dry-run', 'only show what would be deleted')
     .option(...NO_REHEARSE)
     .addOption(waitForNodesOption())
-    .action(async (options: Output & Which & ClusterOptions & { ifMatch?: string; dryRun?: true }) => {
+    .action(async (options: Output & Which & ClusterOptions & PendingOptions & { ifMatch?: string; dryRun?: true }) => {
       if (options.id === undefined && options.name === undefined)
         throw new CliError('which policy? Give --id or --name; `weir policy list` shows them', { exitCode: 2 });
       const client = createClient(options, terminal);
@@ -93,7 +98,7 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
       // node refuses the deletion.
       const headers = { 'if-match': options.ifMatch ?? etagOf(stored) };
       const dry = options.dryRun === true;
-      const parameters = [...(dry ? [DRY_RUN] : []), ...clusterParameters(options)];
+      const parameters = [...(dry ? [DRY_RUN] : []), ...clusterParameters(options), ...pendingParameters(options)];
       const answer = await client.exchange(withQuery(path, parameters), { method: 'DELETE', headers });
       // The deletion itself is printed below, so that the warning `none_active` is omitted.
       const warnings = warningsIn(answer.headers).filter(({ code }) => code !== 'none_active');

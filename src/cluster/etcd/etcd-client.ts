@@ -140,15 +140,21 @@ export class EtcdClient {
    * Grants a lease of `ttlSeconds`, and keeps it alive until it is revoked. Throws like `transact`, except
    * that a lease whose grant has an unknown outcome ends by itself.
    */
-  async lease(ttlSeconds: number, { withinMs }: Deadline): Promise<Lease> {
+  async lease(ttlSeconds: number, within: Deadline): Promise<Lease> {
+    const sentAt = performance.now();
+    const id = await this.grant(ttlSeconds, within);
+    return new Lease(this.#streams, id, { ttlMs: ttlSeconds * 1_000, sentAt }, (time) => this.#revoke(id, time));
+  }
+
+  /** Grants a lease like `lease`, but does not keep it alive. Returns its id. */
+  async grant(ttlSeconds: number, { withinMs }: Deadline): Promise<bigint> {
     const deadline = Date.now() + withinMs;
     const operation = 'grant a lease';
     const request = create(LeaseGrantRequestSchema, { TTL: BigInt(ttlSeconds) });
-    const sentAt = performance.now();
     const { ID } = await this.#authorized(deadline, (member, metadata) =>
       member.call(GRANT, request, { kind: 'write', operation, metadata, deadline }),
     );
-    return new Lease(this.#streams, ID, { ttlMs: ttlSeconds * 1_000, sentAt }, (within) => this.#revoke(ID, within));
+    return ID;
   }
 
   /** Closes all connections. Pending requests fail. */

@@ -1,0 +1,86 @@
+import { interval, type Subscription } from 'rxjs';
+
+/** The time between two samples of the usual rate, and the number of samples: the last ten minutes. */
+const SAMPLE_MS = 10_000;
+const SAMPLES = 60;
+/** A node may deny this much a second, and this many times its usual rate. */
+const LEAST_LIMIT = 10;
+const FACTOR = 3;
+
+export type HealthPorts = {
+  /** Returns the generation that the node enforces. */
+  readonly generation: () => number;
+  /** Names the readiness checks that fail. */
+  readonly failedChecks: () => readonly string[];
+  /** Returns the number of packets, lookups, connections and requests that the node has denied. */
+  readonly denied: () => Promise<number>;
+  /** Milliseconds that only rise. */
+  readonly now?: () => number;
+};
+type Sample = { readonly at: number; readonly denied: number };
+
+/**
+ * The health of this node during a roll-out. The node has a fault while it does not enforce the change, while
+ * it is not ready, and while it denies too much: more than 10 a second, and more than 3 times the median of
+ * the ten minutes before the roll-out.
+ */
+export class CanaryHealth {
+  readonly #ports: Required<HealthPorts>;
+  readonly #rates: number[] = [];
+  #sampled: Sample | null = null;
+
+  constructor(ports: HealthPorts) {
+    this.#ports = { now: () => performance.now(), ...ports };
+  }
+
+  /** Measures the usual rate of denials until the subscription ends. */
+  watch(): Subscription {
+    return interval(SAMPLE_MS).subscribe(() => void this.sample());
+  }
+
+  /** Measures the rate since the last call. */
+  async sample(): Promise<void> {
+    const now = await this.#read();
+    const rate = rateBetween(this.#sampled, now);
+    this.#sampled = now;
+    if (rate === null) return;
+    this.#rates.push(rate);
+    if (this.#rates.length > SAMPLES) this.#rates.shift();
+  }
+
+  /**
+   * Begins to observe this node during a roll-out of `generation`. The returned function returns the fault of
+   * the node as a sentence, or null if it is healthy. It measures the rate of denials since its last call.
+   */
+  observe(generation: number): () => Promise<string | null> {
+    const limit = Math.max(LEAST_LIMIT, FACTOR * median(this.#rates));
+    let last: Sample | null = null;
+    return async () => {
+      const checks = this.#ports.failedChecks();
+      const now = await this.#read();
+      const rate = rateBetween(last, now);
+      last = now;
+      const enforced = this.#ports.generation();
+      if (enforced !== generation) return `it enforces generation ${enforced}`;
+      if (checks.length > 0) return `it is not ready (${checks.join(', ')})`;
+      if (rate === null || rate <= limit) return null;
+      return `it denies more than ${Math.round(limit)} packets or requests a second`;
+    };
+  }
+
+  async #read(): Promise<Sample> {
+    const denied = await this.#ports.denied();
+    return { at: this.#ports.now(), denied };
+  }
+}
+
+/** Returns the rate a second. Null without an earlier sample, or after the counters began again. */
+function rateBetween(before: Sample | null, { at, denied }: Sample): number | null {
+  if (before === null || denied < before.denied || at <= before.at) return null;
+  return ((denied - before.denied) * 1_000) / (at - before.at);
+}
+
+function median(rates: readonly number[]): number {
+  const sorted = [...rates].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? 0;
+}

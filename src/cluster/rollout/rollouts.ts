@@ -1,0 +1,134 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { exhaustMap, filter, map, type Observable, timer } from 'rxjs';
+import type { ChangeEnd, PendingChange } from '#contracts/pending-change.js';
+import { decodeJson, encodeJson } from '#store/json-value.js';
+import type { Election } from '../election.js';
+import type { EtcdClient } from '../etcd/etcd-client.js';
+import { EtcdError } from '../etcd/etcd-error.js';
+import type { Lease } from '../etcd/lease.js';
+import type { ClusterKeys } from '../keys.js';
+import type { Membership } from '../membership.js';
+import type { Replica } from '../replica.js';
+import { storeFailure } from '../store-failure.js';
+import { healthOf, type NodeHealth, RolloutJudge } from './rollout-judge.js';
+
+type Ports = {
+  readonly client: EtcdClient;
+  readonly keys: ClusterKeys;
+  readonly replica: Replica;
+  readonly membership: Membership;
+  readonly election: Election;
+};
+type Report = { readonly fault: string | null };
+
+/** How often the leader judges a pending change, and a node its own health. */
+const PERIOD_MS = 1_000;
+const CUT_OFF_MS = 15_000;
+const WITHIN = { withinMs: 2_000 };
+
+/** The first nodes of a roll-out, their health, and the end of pending changes that the leader decides. */
+export class Rollouts {
+  readonly #node: string;
+  readonly #ports: Ports;
+  /** The judge of the last change, by its id: a decision that failed begins again with it. */
+  #judge: { readonly change: string; readonly judge: RolloutJudge } | null = null;
+
+  constructor(node: string, ports: Ports) {
+    this.#node = node;
+    this.#ports = ports;
+  }
+
+  /**
+   * Returns the nodes that enforce a roll-out of `share` percent first: this node and random other members.
+   * These are at least one node, and not all.
+   */
+  async chooseNodes(share: number): Promise<readonly string[]> {
+    const members = await this.#ports.membership.list().catch((failure: unknown) => {
+      throw storeFailure('choose the first nodes of the roll-out', failure);
+    });
+    const others = members.map(({ id }) => id).filter((id) => id !== this.#node);
+    const all = others.length + 1;
+    const count = Math.min(Math.ceil((all * share) / 100), Math.max(all - 1, 1));
+    return [this.#node, ...shuffled(others).slice(0, count - 1)].sort();
+  }
+
+  /**
+   * Reports the health of this node to the leader, while there is a subscriber. `fault` returns a sentence,
+   * or null if the node is healthy. The report ends with the membership of this node. Emits while this node
+   * has not been a member for `CUT_OFF_MS`: the leader then reverts the change, and this node cannot see it.
+   */
+  report({ id }: PendingChange, fault: () => Promise<string | null>): Observable<void> {
+    let reported = '';
+    let memberAt = performance.now();
+    return timer(0, PERIOD_MS).pipe(
+      exhaustMap(async () => {
+        const found = await fault();
+        const { lease } = this.#ports.membership;
+        if (lease !== null) memberAt = performance.now();
+        const report = `${lease?.id} ${found}`;
+        if (lease !== null && report !== reported && (await this.#write(id, lease, found))) reported = report;
+        return performance.now() - memberAt >= CUT_OFF_MS;
+      }),
+      filter((isCutOff) => isCutOff),
+      map(() => undefined),
+    );
+  }
+
+  /** Writes a report. Returns whether etcd has it. */
+  async #write(change: string, { id: lease }: Lease, fault: string | null): Promise<boolean> {
+    const { client, keys } = this.#ports;
+    const value = encodeJson({ fault } satisfies Report);
+    const put = { type: 'put' as const, key: keys.report(change, this.#node), value, lease };
+    try {
+      await client.transact({ when: [], apply: [put] }, WITHIN);
+      return true;
+    } catch (failure) {
+      if (!(failure instanceof EtcdError)) throw failure;
+      return false;
+    }
+  }
+
+  /** Returns the health of the nodes that enforce a roll-out first. Throws an `EtcdError` without etcd. */
+  async health({ id, terms }: PendingChange): Promise<readonly NodeHealth[]> {
+    if (terms.kind !== 'rollout') return [];
+    const { client, keys, membership } = this.#ports;
+    const range = keys.reports(id);
+    const [members, { entries }] = await Promise.all([membership.list(), client.range(range, WITHIN)]);
+    const reports = new Map(
+      entries.map(({ key, value }) => [key.slice(range.from.length), decodeJson<Report>(value).fault]),
+    );
+    return healthOf(terms.nodes, { members: members.map((member) => member.id), reports });
+  }
+
+  /** Waits until a pending change must end, while this node leads. Rejects after the abort of `signal`. */
+  async decide(change: PendingChange, signal: AbortSignal): Promise<Pick<ChangeEnd, 'outcome' | 'reason' | 'because'>> {
+    if (this.#judge?.change !== change.id) this.#judge = { change: change.id, judge: new RolloutJudge() };
+    const { judge } = this.#judge;
+    for (;;) {
+      await pause(PERIOD_MS, undefined, { signal });
+      if (this.#ports.election.fence === null) continue;
+      const hasElapsed = !this.#ports.replica.present.has(this.#ports.keys.change(change.id));
+      if (change.terms.kind === 'confirm') {
+        if (hasElapsed) return { outcome: 'revert', because: 'elapsed', reason: notConfirmed(change.terms.within_ms) };
+        continue;
+      }
+      const health = await this.health(change).catch((failure: unknown) => {
+        if (!(failure instanceof EtcdError)) throw failure;
+        return null;
+      });
+      if (health === null) continue;
+      const failed = judge.failed(health, performance.now());
+      if (failed !== null)
+        return { outcome: 'revert', because: 'unhealthy', reason: `node ${failed.node}: ${failed.fault}` };
+      if (hasElapsed && health.every(({ fault }) => fault === null))
+        return { outcome: 'complete', because: 'elapsed', reason: 'the nodes were healthy for the whole time' };
+    }
+  }
+}
+
+export const notConfirmed = (withinMs: number): string => `it was not confirmed within ${withinMs / 1_000} s`;
+
+function shuffled(ids: readonly string[]): readonly string[] {
+  const ranked = ids.map((id) => ({ id, rank: Math.random() }));
+  return ranked.sort((a, b) => a.rank - b.rank).map(({ id }) => id);
+}

@@ -1,0 +1,40 @@
+/** How a pending change ends. Times are in milliseconds. */
+export type ChangeTerms =
+  /** The change goes back unless it is confirmed in time. */
+  | { readonly kind: 'confirm'; readonly within_ms: number }
+  /**
+   * Only `nodes` enforce the change at first, about `share` percent of the nodes. All nodes enforce it after
+   * `hold_ms`. It goes back if one of `nodes` is not ready, or denies too much.
+   */
+  | { readonly kind: 'rollout'; readonly share: number; readonly hold_ms: number; readonly nodes: readonly string[] };
+
+/** The terms of a policy write, its author and its time (ISO 8601, UTC). */
+export type PendingWrite = { readonly terms: ChangeTerms; readonly by: string; readonly at: string };
+
+/** A policy write that goes back by itself: the policy before it comes in force again. */
+export type PendingChange = PendingWrite & {
+  /** The id of the commit of the write. */
+  readonly id: string;
+  /** The generation of the write. */
+  readonly generation: number;
+  /** The policy that was in force before the write. */
+  readonly before: { readonly generation: number };
+};
+
+/** A change that went back, and why. */
+export type RevertedChange = { readonly generation: number; readonly at: string; readonly reason: string };
+
+/** The end of a pending change. `complete`: it was confirmed, or all nodes enforce it. */
+export type ChangeEnd = {
+  readonly change: string;
+  readonly outcome: 'complete' | 'revert';
+  /** One sentence. */
+  readonly reason: string;
+  readonly at: string;
+  readonly by: string;
+  /**
+   * The condition of the end. `elapsed`: the time of the change has elapsed. `unhealthy`: the leader found a
+   * failed node. `asked`: an operator asked for the end.
+   */
+  readonly because: 'elapsed' | 'unhealthy' | 'asked';
+};

@@ -1,0 +1,158 @@
+import { timeExchanges } from '#actors/exchange-times.js';
+import type { System } from '#actors/system.js';
+import type { Management } from '#api/management.js';
+import type { Fact } from '#bus/bus-messages.js';
+import type { Refusal } from '#bus/policy-requests.js';
+import type { Cluster } from '#cluster/cluster.js';
+import type { Config } from '#config/config.js';
+import type { DisclosedConfig } from '#config/disclosure.js';
+import { type AuditEvent, auditDelta } from '#observe/findings/audit-event.js';
+import type { LogRing } from '#observe/log-ring.js';
+import { createMetrics } from '#observe/metrics.js';
+import type { Observer } from '#observe/observer.js';
+import type { NodeStats } from '#observe/stats.js';
+import type { Sysdumps } from '#observe/sysdump/sysdump.js';
+import type { PolicyPhase, WorkMetrics } from '#observe/work-metrics.js';
+import type { InterceptCaSetting } from '#requests/intercept-ca.js';
+import type { Authority } from '#store/authority.js';
+import { createSupport } from './support.js';
+
+export type NodeParts = {
+  readonly version: string;
+  readonly system: System;
+  readonly cluster: Cluster | null;
+  readonly interceptCa: InterceptCaSetting;
+  readonly authority: Authority;
+  readonly work: WorkMetrics;
+  readonly observer: Observer;
+  readonly config: Config;
+  readonly disclosed: DisclosedConfig;
+  readonly log: LogRing;
+};
+
+/** Joins the parts of a node to the interface that the API uses. */
+export function managementOf(parts: NodeParts): Management & { readonly support: Sysdumps } {
+  const { version, system, cluster, interceptCa, authority, work, observer, config, disclosed, log } = parts;
+  const stats = async (): Promise<NodeStats> => ({
+    generation: system.policies.generation(),
+    dataplane: await system.datapathStats(),
+    dns: await system.lookups.stats(),
+    servicePlane: await system.inspecting.stats(),
+    cluster: await clusterStats(system),
+    observer: await observer.stats().catch(() => null),
+  });
+  const readiness = () => system.readiness();
+  const { policies, performanceMode, integrations, traffic, lookups } = system;
+  const metrics = createMetrics({ version, stats, readiness }, work);
+  timeExchanges(system.bus, ({ exchange, outcome, seconds }) => {
+    timePhase(work, exchange, seconds);
+    if (exchange === 'policy.write') work.policyWrite(outcome);
+  });
+  system.bus.messages.subscribe((message) => {
+    if (message.type === 'policy.change_ended') {
+      work.changeEnded(message.outcome);
+      observer.record(auditDelta(endOfChange(message), Date.now()));
+    }
+    if (message.type === 'program.proved') metrics.proved(message.proof);
+    else if (message.type === 'program.disproved') metrics.disproved();
+  });
+  return {
+    policies,
+    explain: (question, subject) => system.explain(question, subject),
+    performanceMode,
+    integrations,
+    interceptCa,
+    pendingChange: system.pendingChange,
+    cluster: system.cluster,
+    peers: cluster?.peers ?? NO_PEERS,
+    traffic,
+    lookups,
+    wiretap: {
+      replayMs: config.wiretap.replayMs,
+      read: (filter, replayMs, sink) => observer.read(filter, replayMs, sink),
+    },
+    tokens: authority,
+    findings: { nodeId: config.node.id, query: (query) => observer.findings(query).catch(unread) },
+    record: (event) => observer.record(auditDelta(event, Date.now())),
+    readiness,
+    inForceSince: () => system.inForceSince(),
+    stats,
+    metrics,
+    debug: system.debug,
+    support: createSupport({
+      version,
+      config,
+      disclosed,
+      system,
+      stats,
+      metrics,
+      log,
+      findings: (query) => observer.findings(query),
+    }),
+  };
+}
+
+/** Returns the audit event of a pending change that Weir itself ended. */
+function endOfChange({ generation, outcome, reason }: Extract<Fact, { type: 'policy.change_ended' }>): AuditEvent {
+  return {
+    type: 'config_change',
+    actor: 'weir',
+    operation: outcome === 'revert' ? 'revertPendingChange' : 'confirmPendingChange',
+    target: `generation ${generation}: ${reason}`,
+    remote: '',
+    status: 200,
+    etag: null,
+  };
+}
+
+const NO_PEERS: Management['peers'] = {
+  askAll: async () => ({ asked: 0, failures: [] }),
+  open: async (node) => {
+    throw new Error(`there is no node ${node}`);
+  },
+  others: async () => [],
+  nodeWith: async () => null,
+};
+
+async function clusterStats({ cluster }: System): Promise<NodeStats['cluster']> {
+  const { enabled, nodeId, leader, members, revision, seen, ...status } = await cluster.status();
+  if (!enabled) return null;
+  const applied = revision ?? 0;
+  const newest = seen ?? applied;
+  const ids = (members ?? []).map(({ id }) => id);
+  return {
+    isLeader: leader === nodeId,
+    leader,
+    members: ids,
+    revision: newest,
+    appliedRevision: applied,
+    lag: newest - applied,
+    connected: status.connected,
+    isContradicted: status.contradiction !== null,
+    isFull: status.isFull,
+  };
+}
+
+/**
+ * Maps the name of a job of the policy thread, or of a request on the bus, to a phase. Metrics report the
+ * duration by phase.
+ */
+const PHASE_OF: Readonly<Record<string, PolicyPhase>> = {
+  prepare: 'compile',
+  prepare_group: 'compile',
+  locate_group: 'locate',
+  explain: 'explain',
+  'policy.write': 'write',
+  'program.stage': 'stage',
+  'program.flip': 'flip',
+};
+
+export function timePhase(work: WorkMetrics, name: string, seconds: number): void {
+  const phase = PHASE_OF[name];
+  if (phase !== undefined) work.policyPhase(phase, seconds);
+}
+
+function unread(failure: unknown): Refusal {
+  const reason = failure instanceof Error ? failure.message : String(failure);
+  return { kind: 'refused', code: 'store_unavailable', detail: `the findings cannot be read: ${reason}` };
+}

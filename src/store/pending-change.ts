@@ -1,0 +1,81 @@
+import type { ChangeEnd, PendingChange, PendingWrite } from '#contracts/pending-change.js';
+import type { PolicyHead, PolicyRow, PolicyState, StoredChange } from './policy-row.js';
+
+/** The policy that a node must enforce. `row`: null if none. */
+export type Enforced = { readonly row: PolicyRow | null; readonly generation: number };
+
+/**
+ * Returns the policy that the node `node` must enforce. This is the active policy, except
+ * - on a node that a roll-out has not reached yet: the policy before;
+ * - at a node that reverted the change `revertedHere` by itself: the policy before, with the generation that
+ *   the change reserves for it.
+ */
+export function enforcedAt({ head, rows }: PolicyState, node: string, revertedHere: string | null): Enforced {
+  const { pending, active, generation } = head;
+  if (pending?.terms.kind === 'rollout' && !pending.terms.nodes.includes(node)) return pending.before;
+  if (pending !== undefined && pending.id === revertedHere)
+    return { row: pending.before.row, generation: pending.generation + 1 };
+  return { row: active === null ? null : (rows.get(active) ?? null), generation };
+}
+
+/**
+ * Returns the highest generation that the head has or reserves. A pending change reserves two: the first for
+ * the policy before it, if the change goes back, and the second for the change, if it is complete.
+ */
+export function reservedGeneration({ generation, pending }: PolicyHead): number {
+  return pending === undefined ? generation : generation + 2;
+}
+
+/**
+ * Returns the pending change after a write. A write that changes what is in force ends the present change. If
+ * the write must be confirmed as well, it goes back to the last confirmed policy.
+ */
+export function pendingAfter(
+  { head, rows }: PolicyState,
+  write: PendingWrite | undefined,
+  next: { readonly generation: number; readonly commit: string },
+): StoredChange | undefined {
+  if (next.generation === head.generation) return head.pending;
+  if (write === undefined) return undefined;
+  const row = head.active === null ? null : (rows.get(head.active) ?? null);
+  const before = head.pending?.before ?? { generation: head.generation, row };
+  return { id: next.commit, generation: next.generation, before, ...write };
+}
+
+/** The head after the end of a pending change, and the record to write for it; null if none. */
+export type Settled = { readonly head: PolicyHead; readonly row: PolicyRow | null };
+
+/** Returns the records after the end of a pending change. Generations only rise. */
+export function settled({ head, rows }: PolicyState, end: ChangeEnd, pending: StoredChange): Settled {
+  const { pending: _, reverted: __, ...kept } = head;
+  const commit = { sequence: (head.sequence ?? 0) + 1, commit: crypto.randomUUID() };
+  if (end.outcome === 'complete') {
+    // A node that enforces the policy before by itself has the generation in between.
+    return { head: { ...kept, ...commit, generation: head.generation + 2 }, row: null };
+  }
+  const { row } = pending.before;
+  const reverted = { generation: head.generation, at: end.at, reason: end.reason };
+  const back = { ...kept, ...commit, generation: head.generation + 1, active: row?.id ?? null, reverted };
+  return { head: back, row: row === null ? null : restored(row, rows, end) };
+}
+
+/** Returns the record of the policy before the change as a new revision; null if the record is unchanged. */
+function restored(row: PolicyRow, rows: PolicyState['rows'], { at, by }: ChangeEnd): PolicyRow | null {
+  const present = rows.get(row.id);
+  if (present?.revision === row.revision) return null;
+  const isTaken = [...rows.values()].some(
+    ({ id, name }) => id !== row.id && name !== null && name.trim().toLowerCase() === row.name?.trim().toLowerCase(),
+  );
+  return {
+    ...row,
+    name: isTaken ? null : row.name,
+    revision: Math.max(present?.revision ?? 0, row.revision) + 1,
+    updated_at: at,
+    updated_by: by,
+  };
+}
+
+/** Returns a stored change without the record of the policy before it. */
+export function withoutRow({ before: { generation }, ...change }: StoredChange): PendingChange {
+  return { ...change, before: { generation } };
+}

@@ -1,0 +1,81 @@
+import { randomUUID } from 'node:crypto';
+import type { PolicyPut } from '#contracts/policy-record.js';
+import type { BodyWrite, WholeBodyWrite } from './bodies.js';
+import { putJson } from './json-value.js';
+import { pendingAfter } from './pending-change.js';
+import { type PolicyHead, type PolicyRow, type PolicyState, rowOf } from './policy-row.js';
+import { StoreError } from './store-error.js';
+import type { KvOperation, PolicyCommit, PolicyPlan } from './store-types.js';
+
+/** The local key of the head. */
+export const HEAD = 'head';
+export const policyKey = (id: string) => `policy/${id}`;
+export const historyKey = (id: string, revision: number) => `history/${id}/${String(revision).padStart(12, '0')}`;
+
+/** `body`: the write of the policy's body; undefined if the commit writes no policy. */
+export type Plan = PolicyPlan & { readonly body: BodyWrite | WholeBodyWrite | undefined };
+/** The state that a plan is made for. `headRevision`: see `PolicyPlan`. */
+type PlannedOn = PolicyState & Pick<PolicyPlan, 'headRevision'>;
+type BodyOf = (put: PolicyPut, stored: PolicyRow | undefined) => Promise<BodyWrite | WholeBodyWrite>;
+
+/** Returns the operations of a commit; `bodyOf` returns those of a body. Throws like `PolicyStore.commit`. */
+export async function planOf(
+  change: PolicyCommit,
+  { headRevision, ...state }: PlannedOn,
+  bodyOf: BodyOf,
+): Promise<Plan> {
+  const { put, activate, deactivate, remove, pending: write, generation, base } = change;
+  const { head, rows } = state;
+  if (base !== undefined && base !== (head.commit ?? '')) {
+    throw new StoreError('revision_conflict', 'another commit came between; nothing was changed');
+  }
+  if (generation < head.generation) {
+    throw new StoreError(
+      'generation_regressed',
+      `commit generation ${generation}: the store is at generation ${head.generation}`,
+    );
+  }
+  const operations: KvOperation[] = [];
+  let active = head.active !== null && (head.active === deactivate || head.active === remove) ? null : head.active;
+  let body: BodyWrite | WholeBodyWrite | undefined;
+
+  if (remove !== undefined) operations.push({ type: 'delete', key: policyKey(remove) });
+  if (put !== undefined) {
+    const { record } = put;
+    const stored = rows.get(record.id);
+    if (stored !== undefined && stored.revision >= record.revision) {
+      throw new StoreError(
+        'revision_conflict',
+        `commit policy ${record.id}: revision ${stored.revision} is stored, and ${record.revision} is not newer`,
+      );
+    }
+    body = await bodyOf(put, stored);
+    operations.push(...body.operations, ...writesOf(rowOf(record, body.sha256)));
+    if (record.active) active = record.id;
+    else if (active === record.id) active = null;
+  }
+  if (activate !== undefined) {
+    const isStored = activate === put?.record.id || (rows.has(activate) && activate !== remove);
+    if (!isStored) throw new StoreError('revision_conflict', `activate policy ${activate}: the policy does not exist`);
+    active = activate;
+  }
+  const commit = randomUUID();
+  const pending = pendingAfter(state, write, { generation, commit });
+  const reverted = generation === head.generation ? head.reverted : undefined;
+  const next: PolicyHead = {
+    generation,
+    active,
+    ever_activated: head.ever_activated || active !== null,
+    sequence: (head.sequence ?? 0) + 1,
+    commit,
+    ...(pending && { pending }),
+    ...(reverted && { reverted }),
+  };
+  operations.push(putJson(HEAD, next));
+  return { head: next, headRevision, operations, body };
+}
+
+/** Returns the writes of a record: the policy, and its revision. */
+export function writesOf(row: PolicyRow): KvOperation[] {
+  return [putJson(policyKey(row.id), row), putJson(historyKey(row.id, row.revision), row)];
+}

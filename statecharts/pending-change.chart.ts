@@ -1,0 +1,136 @@
+import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
+import type { PendingChange } from '#contracts/pending-change.js';
+import { notProvided } from './failure.js';
+
+export type PendingChangeInput = {
+  /** Whether the node is in a cluster, so that etcd measures the time of a change and the leader ends it. */
+  readonly shared: boolean;
+};
+export type PendingChangeContext = PendingChangeInput & {
+  readonly change: PendingChange | null;
+  /** When this process first saw the change, in milliseconds of a clock that only rises. */
+  readonly seenAt: number;
+  /** Whether this node ends changes: the leader, or a single node. */
+  readonly decides: boolean;
+};
+type PendingChangeEvent =
+  | { readonly type: 'change.noted'; readonly change: PendingChange | null }
+  /** This node, which enforces a roll-out first, has been without etcd for some time. */
+  | { readonly type: 'node.cut_off' }
+  | { readonly type: 'leader.changed'; readonly isLeader: boolean };
+/** The input of `decide` and `report`. */
+export type SeenChange = { readonly change: PendingChange; readonly seenAt: number };
+
+const pending = setup({
+  types: {
+    context: {} as PendingChangeContext,
+    input: {} as PendingChangeInput,
+    events: {} as PendingChangeEvent,
+  },
+  actors: {
+    /** Sends `change.noted` with the present pending change, and after each change of it. */
+    watchChange: fromCallback<EventObject>(notProvided('watchChange')),
+    /** Sends `leader.changed`. */
+    watchLeader: fromCallback<EventObject>(notProvided('watchLeader')),
+    /** Waits until the change must end, and ends it. */
+    decide: fromPromise<void, SeenChange>(notProvided('decide')),
+    /** Reports the health of this node to the leader, and sends `node.cut_off`. */
+    report: fromCallback<EventObject, SeenChange>(notProvided('report')),
+  },
+  actions: {
+    /** Makes this node alone enforce the policy before the change. */
+    revertHere: (_, _params: { change: PendingChange | null }) => {},
+    noteChange: assign((_, { change }: { change: PendingChange | null }) => ({ change, seenAt: performance.now() })),
+    noteLeader: assign((_, { isLeader }: { isLeader: boolean }) => ({ decides: isLeader })),
+    /**
+     * Stops this actor with the error of a child, which can only be a bug. The node chart then starts the
+     * actor again.
+     */
+    die: (_, { failure }: { failure: unknown }) => {
+      throw failure;
+    },
+  },
+  guards: {
+    mustBeConfirmed: ({ context }) => context.change?.terms.kind === 'confirm',
+    isRolledOut: ({ context }) => context.change?.terms.kind === 'rollout',
+    mustDecide: ({ context }) => context.change !== null && context.decides,
+    isShared: ({ context }) => context.shared,
+  },
+  delays: {
+    /**
+     * The time until this node reverts an unconfirmed change by itself: if the leader has not ended the
+     * change meanwhile, or on a single node, if the store refuses the end.
+     */
+    patience: ({ context: { change } }) => (change?.terms.kind === 'confirm' ? change.terms.within_ms + MARGIN_MS : 0),
+    retry: 1_000,
+  },
+});
+const MARGIN_MS = 15_000;
+
+const seen = ({ context: { change, seenAt } }: { context: PendingChangeContext }): SeenChange => {
+  if (change === null) throw new Error('no policy change is pending');
+  return { change, seenAt };
+};
+
+const die = {
+  type: 'die',
+  params: ({ event }: { readonly event: { readonly error: unknown } }) => ({ failure: event.error }),
+} as const;
+
+/**
+ * A policy change that goes back by itself. `here`: this node reverts a change alone if nothing else does,
+ * for example without etcd, and reports its health during a roll-out. `decision`: the leader, or a single
+ * node, ends the change for all.
+ */
+export const pendingChangeChart = pending.createMachine({
+  id: 'pendingChange',
+  type: 'parallel',
+  context: ({ input }) => ({ ...input, change: null, seenAt: 0, decides: !input.shared }),
+  invoke: { id: 'watchChange', src: 'watchChange', onError: { actions: die } },
+  states: {
+    here: {
+      initial: 'none',
+      on: {
+        'change.noted': { target: '.none', actions: { type: 'noteChange', params: ({ event }) => event } },
+      },
+      states: {
+        none: {
+          always: [
+            { guard: 'mustBeConfirmed', target: 'unconfirmed' },
+            { guard: 'isRolledOut', target: 'rolling_out' },
+          ],
+        },
+        unconfirmed: { after: { patience: 'reverted_here' } },
+        rolling_out: {
+          invoke: { id: 'report', src: 'report', input: seen, onError: { actions: die } },
+          on: { 'node.cut_off': 'reverted_here' },
+        },
+        reverted_here: { entry: { type: 'revertHere', params: ({ context: { change } }) => ({ change }) } },
+      },
+    },
+    decision: {
+      initial: 'waiting',
+      on: {
+        'change.noted': '.waiting',
+        'leader.changed': { target: '.waiting', actions: { type: 'noteLeader', params: ({ event }) => event } },
+      },
+      states: {
+        waiting: { always: { guard: 'mustDecide', target: 'deciding' } },
+        deciding: {
+          invoke: { id: 'decide', src: 'decide', input: seen, onDone: 'ended', onError: 'failed' },
+        },
+        failed: { after: { retry: 'waiting' } },
+        /** The change has ended in the store; this node sees that soon. */
+        ended: { after: { retry: 'waiting' } },
+      },
+    },
+    leader: {
+      initial: 'choosing',
+      states: {
+        choosing: { always: [{ guard: 'isShared', target: 'watching' }, { target: 'alone' }] },
+        alone: {},
+        watching: { invoke: { id: 'watchLeader', src: 'watchLeader', onError: { actions: die } } },
+      },
+    },
+  },
+});

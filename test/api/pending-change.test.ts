@@ -1,0 +1,61 @@
+import { describe, expect, test } from 'vitest';
+import { BODY, fakeManagement } from './fake-management.js';
+import { rig } from './rig.js';
+
+const PUT = '/api/v1/policy?';
+const PENDING = '/api/v1/policy/pending';
+
+describe('the query of a policy write', () => {
+  test.each([
+    ['confirm_within=90', { kind: 'confirm', withinMs: 90_000 }],
+    ['confirm_within=5m', { kind: 'confirm', withinMs: 300_000 }],
+    ['rollout_share=10', { kind: 'rollout', share: 10, holdMs: 300_000 }],
+    ['rollout_share=99&rollout_hold=24h', { kind: 'rollout', share: 99, holdMs: 86_400_000 }],
+  ])('%s gives the write its terms', async (query, terms) => {
+    const { ask, node } = await rig();
+    expect((await ask('PUT', PUT + query, { body: BODY })).statusCode).toBe(200);
+    expect(node.changes).toMatchObject([{ with: { terms } }]);
+  });
+
+  test.each([
+    ['confirm_within=4s', '?confirm_within', /from 5s to 24h/],
+    ['confirm_within=soon', '?confirm_within', /from 5s to 24h/],
+    ['rollout_share=0', '?rollout_share', /from 1 to 99/],
+    ['rollout_share=100', '?rollout_share', /from 1 to 99/],
+    ['rollout_hold=5m', '?rollout_hold', /Needs rollout_share/],
+    ['rollout_share=10&confirm_within=5m', '?confirm_within', /Cannot be combined/],
+    ['rollout_share=10&wait=all', '?wait', /Cannot be combined/],
+  ])('%s is refused', async (query, pointer, message) => {
+    const { ask, node } = await rig();
+    const reply = await ask('PUT', PUT + query, { body: BODY });
+    expect(reply.statusCode).toBe(400);
+    expect(reply.json()).toMatchObject({ problems: [{ pointer, message: expect.stringMatching(message) }] });
+    expect(node.changes).toEqual([]);
+  });
+});
+
+describe('the pending change', () => {
+  test('is returned with the health of the first nodes', async () => {
+    const { ask } = await rig();
+    expect((await ask('GET', PENDING)).json()).toMatchObject({
+      pending: { kind: 'rollout', generation: 42, share: 10, nodes: [{ id: 'node-a', healthy: true, fault: null }] },
+      reverted: null,
+    });
+  });
+
+  test.each([
+    ['confirm', 'complete'],
+    ['revert', 'revert'],
+  ])('ends with POST …/%s', async (path, outcome) => {
+    const { ask, node } = await rig();
+    expect((await ask('POST', `${PENDING}/${path}`)).statusCode).toBe(200);
+    expect(node.changes).toMatchObject([{ call: 'pendingChange.end', with: { outcome, dryRun: false } }]);
+  });
+
+  test('cannot be ended if there is none', async () => {
+    const end = async () => ({ kind: 'refused', code: 'not_found', detail: 'no policy change is pending' }) as const;
+    const read = async () => ({ pending: null, reverted: null });
+    const { ask } = await rig({}, fakeManagement({ pendingChange: { read, end } }));
+    expect((await ask('POST', `${PENDING}/confirm`)).statusCode).toBe(404);
+  });
+});

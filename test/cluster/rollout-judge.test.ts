@@ -1,0 +1,74 @@
+import { describe, expect, test } from 'vitest';
+import { CanaryHealth } from '#cluster/rollout/canary-health.js';
+import { healthOf, RolloutJudge } from '#cluster/rollout/rollout-judge.js';
+
+const FAULT = 'it is not ready (policy_ready)';
+
+describe('the health of the first nodes of a roll-out', () => {
+  test('is good only for a member that reports no fault', () => {
+    const reports = new Map([
+      ['a', null],
+      ['b', FAULT],
+      ['d', null],
+    ]);
+    expect(healthOf(['a', 'b', 'c', 'd'], { members: ['a', 'b', 'c'], reports })).toEqual([
+      { node: 'a', fault: null },
+      { node: 'b', fault: FAULT },
+      { node: 'c', fault: 'it does not report its health' },
+      { node: 'd', fault: 'it is not a member of the cluster' },
+    ]);
+  });
+
+  test('fails a node after a fault of 10 s, and not after shorter faults', () => {
+    const judge = new RolloutJudge();
+    const at = (ms: number, fault: string | null) => judge.failed([{ node: 'a', fault }], ms)?.node ?? null;
+    expect([at(0, FAULT), at(9_000, FAULT), at(9_500, null), at(10_500, FAULT), at(20_400, FAULT)]).toEqual(
+      Array.from({ length: 5 }, () => null),
+    );
+    expect(at(20_500, FAULT)).toBe('a');
+  });
+});
+
+describe('the health that a node reports', () => {
+  /** A node that denies `rates[i]` a second in the second `i`, after ten minutes with `usual` a second. */
+  async function faults(
+    usual: number,
+    rates: readonly number[],
+    { failedChecks = [] as string[], generation = 42 } = {},
+  ) {
+    let now = 0;
+    let denied = 0;
+    const health = new CanaryHealth({
+      generation: () => generation,
+      failedChecks: () => failedChecks,
+      denied: async () => denied,
+      now: () => now,
+    });
+    for (let sample = 0; sample <= 60; sample++, now += 10_000, denied += usual * 10) await health.sample();
+    const fault = health.observe(42);
+    await fault();
+    const found: (string | null)[] = [];
+    for (const rate of rates) {
+      now += 1_000;
+      denied += rate;
+      found.push(await fault());
+    }
+    return found;
+  }
+
+  test('has a fault above 10 denials a second, if the node usually denies little', async () => {
+    expect(await faults(1, [10, 11])).toEqual([null, 'it denies more than 10 packets or requests a second']);
+  });
+
+  test('has a fault above 3 times the median of the last ten minutes', async () => {
+    expect(await faults(100, [300, 301])).toEqual([null, 'it denies more than 300 packets or requests a second']);
+  });
+
+  test('names the checks that fail', async () => {
+    expect(await faults(0, [0], { failedChecks: ['policy_ready'] })).toEqual([FAULT]);
+  });
+
+  test('names the generation of a node that does not enforce the change', async () => {
+    expect(await faults(0, [0], { generation: 41 })).toEqual(['it enforces generation 41']);
+  });
+});

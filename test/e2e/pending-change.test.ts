@@ -1,0 +1,63 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { run } from '#test/cli/rig.js';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+const SECONDS = 5;
+/** A time at which a change of `SECONDS` has gone back. */
+const BACK_MS = 8_000;
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('pending', [80, 81], { dataplane: { pickup: '0s' } });
+}, 120_000);
+afterAll(() => rig?.remove());
+
+const allow = (port: number) => policyOf([{ match: { proto: 'tcp', dst_ports: [port] } }]);
+const cli = async (...words: readonly string[]) =>
+  run(['policy', ...words, '--server', rig.node.url], { WEIR_TOKEN: await rig.node.token() });
+const change = (port: number, seconds: number) =>
+  rig.node.request('PUT', `/api/v1/policy?confirm_within=${seconds}`, allow(port));
+const open = async () => {
+  const tried = await Promise.all([80, 81].map(async (port) => [port, await rig.tcp(port)] as const));
+  return tried.filter(([, result]) => result.startsWith('open')).map(([port]) => port);
+};
+/** Waits until the client reaches only this port. */
+const opens = (port: number) => expect.poll(open, { timeout: BACK_MS, interval: 200 }).toEqual([port]);
+
+test('a policy that is not confirmed in time goes back in the datapath, and the node tells so', async () => {
+  await rig.put(allow(80));
+  expect((await change(81, SECONDS)).status).toBe(200);
+  expect(await open()).toEqual([81]);
+  expect((await cli('pending')).out).toMatch(/waits for `weir policy confirm`[\s\S]*generation +2 \(before: 1\)/);
+  await opens(80);
+  expect((await cli('pending')).out).toMatch(/generation 2 went back .*: it was not confirmed within 5 s/);
+  const { body } = await rig.node.request('GET', '/api/v1/audit/findings/local?finding_type=config_change');
+  const { items } = body as { items: { actor: string; operation: string; target: string }[] };
+  expect(items.find(({ actor }) => actor === 'weir')).toMatchObject({
+    operation: 'revertPendingChange',
+    target: 'generation 2: it was not confirmed within 5 s',
+  });
+  expect((await rig.node.request('GET', '/metrics')).text).toContain(
+    'weir_policy_changes_ended_total{outcome="revert"} 1',
+  );
+});
+
+test('a confirmed policy stays in force, and a reverted one goes back at once', async () => {
+  await change(81, SECONDS);
+  expect(await cli('confirm')).toMatchObject({ code: 0, out: 'the change is confirmed\n' });
+  await change(80, 60);
+  expect(await open()).toEqual([80]);
+  expect(await cli('revert', '--dry-run')).toMatchObject({ code: 0 });
+  expect(await open()).toEqual([80]);
+  expect(await cli('revert')).toMatchObject({ code: 0 });
+  expect(await open()).toEqual([81]);
+  expect((await cli('revert')).err).toContain('no policy change is pending');
+});
+
+test('a change that waits for its confirmation goes back after a kill -9 and a new start of the node', async () => {
+  await rig.put(allow(80));
+  await change(81, SECONDS);
+  await rig.node.restart();
+  expect(await open()).toEqual([81]);
+  await opens(80);
+});
