@@ -16,18 +16,18 @@ export const builtCode = {
   },
 } satisfies UserWorkspaceConfig;
 
-/** Tests of whole nodes and of network namespaces. */
-const machine = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts'];
+/** Tests of whole nodes, of network namespaces and of etcd members. */
+const machine = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts', 'test/cluster/**/*.test.ts'];
 /**
- * Tests of whole nodes and of etcd members with time limits of about a second. They run one file at a time.
+ * Tests of `machine` with time limits that a second busy file could exceed. They run one file at a time.
  */
-const timed = ['test/kernel/interfaces.test.ts', 'test/cluster/**/*.test.ts'];
+const timed = ['test/kernel/interfaces.test.ts', 'test/cluster/{chaos,cluster,etcd-client}.test.ts'];
 /**
- * Tests of code without threads, sockets and time limits. The files of one worker share its modules, because
- * loading the modules takes longer than most of these tests.
+ * Tests that change nothing outside of their file. The files of one worker share its modules, because loading
+ * the modules takes longer than most of these tests.
  */
-const pure = [
-  'test/{chaos,config,deploy,docs,policy,policy-write,statecharts}/**/*.test.ts',
+const shared = [
+  'test/{api,chaos,cli,config,deploy,docs,policy,policy-write,statecharts}/**/*.test.ts',
   'test/dns/wire/**/*.test.ts',
   'test/service-plane/{certificate,http,tls}/**/*.test.ts',
 ];
@@ -41,8 +41,8 @@ export default defineConfig({
         ...builtCode,
         test: {
           ...builtCode.test,
-          name: 'pure',
-          include: pure,
+          name: 'shared',
+          include: shared,
           testTimeout: 30_000,
           hookTimeout: 60_000,
           isolate: false,
@@ -55,7 +55,7 @@ export default defineConfig({
           ...builtCode.test,
           name: 'parts',
           include: ['test/**/*.test.ts'],
-          exclude: [...machine, ...timed, ...pure],
+          exclude: [...machine, ...timed, ...shared],
           testTimeout: 30_000,
           hookTimeout: 60_000,
           sequence: { groupOrder: 0 },

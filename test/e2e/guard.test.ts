@@ -1,6 +1,7 @@
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { hooksGone } from '#test/kernel/tcx.js';
 import { createRig, type Rig } from './rig.js';
 
 const NO_ANSWER = 'refused ETIMEDOUT';
@@ -35,6 +36,7 @@ describe('datapath and guard (nftables rules of Weir)', () => {
 
   test('the guard drops forwarded packets after the test has removed the pinned BPF links of the datapath', async () => {
     for (const link of await pinnedLinks()) await rm(link);
+    await hooksGone(rig.topology.node.name);
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['silent 1', NO_ANSWER]);
   });
 

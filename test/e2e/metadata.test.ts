@@ -124,12 +124,8 @@ test('POST /api/v1/policy/explain predicts the verdict of real TLS connections',
   ];
   for (const rules of policies) {
     await rig.put(policyOf(rules));
-    const seen: unknown[] = [];
-    const said: unknown[] = [];
-    for (const [options, given] of flows) {
-      seen.push(await passes(...options));
-      said.push((await explain(given)).effective_action === 'allow');
-    }
+    const seen = await Promise.all(flows.map(([options]) => passes(...options)));
+    const said = await Promise.all(flows.map(async ([, given]) => (await explain(given)).effective_action === 'allow'));
     expect([rules, said]).toEqual([rules, seen]);
   }
 });

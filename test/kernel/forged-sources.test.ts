@@ -13,6 +13,7 @@ import { EXEMPT_BIT } from '#test/dataplane/marks.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll } from './policies.js';
+import { hooksGone } from './tcx.js';
 import { Wire } from './wire.js';
 
 const [OWN_PORT, OTHER_PORT] = [5_353, 5_354];
@@ -177,9 +178,10 @@ describe('a packet with a forged source does not reach a socket of the DNS proxy
     expect([UNNAMED, ADDRESSES.server].filter((source) => arrives('lan0', source))).toEqual([]);
   });
 
-  test("after the BPF hooks are removed, after a takeover, and after the flushed table of Weir's nftables rules (the guard) is restored", () => {
+  test("after the BPF hooks are removed, after a takeover, and after the flushed table of Weir's nftables rules (the guard) is restored", async () => {
     police().close();
     sh(`rm ${topology.pinPath}/links-*/*`);
+    await hooksGone(topology.node.name);
     expect(arrives('ext0', ADDRESSES.client)).toBe(false);
     police();
     expect(arrives('ext0', ADDRESSES.client)).toBe(false);

@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { ALLOWED, policyOf } from './policies.js';
 import { createProbedNode, type ProbedNode } from './probed-node.js';
-import { HAS_TCX } from './tcx.js';
+import { HAS_TCX, hooksGone } from './tcx.js';
 import { makeEarlierGuard } from './variants.js';
 
 let node: ProbedNode;
@@ -48,6 +48,7 @@ async function loseHooks(): Promise<void> {
   for (const entry of readdirSync(pinPath, { recursive: true }) as string[]) {
     if (/^links-\d+\/./.test(entry)) rmSync(join(pinPath, entry));
   }
+  await hooksGone(place.name);
 }
 
 async function rules(...chains: readonly (readonly [string, string])[]): Promise<void> {

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
+import { hooksGone } from '#test/kernel/tcx.js';
 
 const PORT = 80;
 let rig: Rig;
@@ -47,9 +48,10 @@ for n in (1, 2, 3):
  */
 async function loseHooks(): Promise<void> {
   await rig.node.end('SIGKILL');
-  const { pinPath } = rig.topology;
+  const { pinPath, node } = rig.topology;
   for (const entry of await readdir(pinPath, { recursive: true }))
     if (/^links-\d+\/./.test(entry)) await rm(join(pinPath, entry));
+  await hooksGone(node.name);
 }
 
 const chain = (name: string, rules: string): string => `chain ${name} { ${rules}\n}`;
