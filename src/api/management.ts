@@ -196,7 +196,7 @@ export type Peers = {
     signal: AbortSignal,
   ): Promise<IncomingMessage>;
   others(): Promise<readonly { readonly id: string }[]>;
-  /** Returns the id of the member that announced a certificate in DER; null if there is none. */
+  /** Returns the id of the node that announced a certificate in DER; null if there is none. */
   nodeWith(certificate: Buffer): Promise<string | null>;
 };
 
