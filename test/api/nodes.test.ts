@@ -327,34 +327,41 @@ describe('GET /api/v1/flows?scope=cluster', () => {
 });
 
 describe('GET /api/v1/wiretap/stream?scope=cluster', () => {
-  test('names the node of each message, and reports the end of the stream of a node', async () => {
+  /** Opens the stream of a node with other nodes. `own` sends a frame of the node itself. */
+  async function opened(peers: Pick<Management['peers'], 'others' | 'open'>) {
     const node = fakeManagement();
-    const stream = new PassThrough();
+    const client = new AbortController();
     let reader: Sink | undefined;
-    const { signal, ...peers } = { ...node.peers, signal: new AbortController() };
-    Object.assign(node, {
-      peers: {
-        ...peers,
-        others: async () => [{ id: 'b' }],
-        open: async () => Object.assign(stream, { statusCode: 200, setTimeout: () => stream }),
+    const wiretap: Management['wiretap'] = {
+      replayMs: 0,
+      read: (_filter, _replay, sink) => {
+        reader = sink;
+        return { close: () => {} };
       },
-      wiretap: {
-        replayMs: 0,
-        read: (_filter: unknown, _replay: number, sink: Sink) => {
-          reader = sink;
-          return { close: () => {} };
-        },
-      },
-    } satisfies Partial<Record<keyof Management, unknown>>);
-    const { api } = await rig({}, node);
+    };
+    const { api } = await rig({}, Object.assign(node, { peers: { ...node.peers, ...peers }, wiretap }));
     const port = await listening(api);
     const response = await fetch(`http://127.0.0.1:${port}/api/v1/wiretap/stream?scope=cluster`, {
       headers: { authorization: `Bearer ${TOKENS.admin}`, accept: 'text/event-stream' },
-      signal: signal.signal,
+      signal: client.signal,
     });
     const frames = eventsOf(response.body as unknown as AsyncIterable<Uint8Array>);
-    const next = async (): Promise<unknown> => JSON.parse((await frames.next()).value ?? 'null') as unknown;
-    reader?.send(Buffer.from('{"type":"dns"}'));
+    return {
+      next: async (): Promise<unknown> => JSON.parse((await frames.next()).value ?? 'null') as unknown,
+      own: (frame: string) => reader?.send(Buffer.from(frame)),
+      end: () => client.abort(),
+    };
+  }
+  const streamOf = () => {
+    const stream = new PassThrough();
+    return Object.assign(stream, { statusCode: 200, setTimeout: () => stream }) as unknown as PassThrough &
+      Awaited<ReturnType<Management['peers']['open']>>;
+  };
+
+  test('names the node of each message, and reports the end of the stream of a node', async () => {
+    const stream = streamOf();
+    const { next, own, end } = await opened({ others: async () => [{ id: 'b' }], open: async () => stream });
+    own('{"type":"dns"}');
     expect(await next()).toEqual({ node_id: 'node-a', type: 'dns' });
     stream.write('data: [{"type":"flow"},{"type":"lost","count":2,"where":"reader"}]\n\n');
     expect(await next()).toEqual([
@@ -363,6 +370,33 @@ describe('GET /api/v1/wiretap/stream?scope=cluster', () => {
     ]);
     stream.write('event: end\ndata: {"reason":"performance mode was disabled"}\n\n');
     expect(await next()).toEqual({ type: 'node_gone', node_id: 'b', reason: 'performance mode was disabled' });
-    signal.abort();
+    end();
+  });
+
+  test('ends the streams of removed nodes with `node_gone`, also of a node that was gone, and opens none again', async () => {
+    const opens: string[] = [];
+    const stream = streamOf();
+    let ids = ['b', 'c'];
+    const { next, own, end } = await opened({
+      others: async () => ids.map((id) => ({ id })),
+      open: async (id) => {
+        opens.push(id);
+        if (id === 'c') throw new Error('it is not a member at present');
+        return stream;
+      },
+    });
+    expect(await next()).toEqual({ type: 'node_gone', node_id: 'c', reason: 'it is not a member at present' });
+    ids = [];
+    const reason = 'it is not a node of the cluster any more';
+    expect([await next(), await next()]).toEqual(
+      expect.arrayContaining(['b', 'c'].map((id) => ({ type: 'node_gone', node_id: id, reason }))),
+    );
+    expect(stream.destroyed).toBe(true);
+    const before = opens.length;
+    await new Promise((resolve) => setTimeout(resolve, 2_500));
+    own('{"type":"dns"}');
+    expect(await next()).toEqual({ node_id: 'node-a', type: 'dns' });
+    expect(opens).toHaveLength(before);
+    end();
   });
 });
