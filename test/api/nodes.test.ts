@@ -1,6 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import type { Management } from '#api/management.js';
+import { cursorOf, sortKeyOf } from '#observe/findings/index-keys.js';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
 import type { Sink } from '#observe/wiretap/readers.js';
 import { refusal } from '#statecharts/refusal.js';
@@ -204,6 +205,35 @@ describe('GET /api/v1/audit/findings', () => {
     const { payload } = await ask('GET', '/api/v1/audit/findings?format=jsonl');
     const lines = payload.trim().split('\n');
     expect(lines.map((line) => JSON.parse(line).id[0])).toEqual(['1', '9']);
+  });
+
+  test('ends JSON Lines with the nodes that did not respond for one of the pages', async () => {
+    const lastMs = Date.parse(SINCE);
+    const { node } = withNodes(['b', 'c'], (name, path) =>
+      name === 'b' && !path.includes('cursor=') ? null : page(name, []),
+    );
+    const items = [{ ...seen({ lastMs }), id: id('9') }];
+    const next = cursorOf(sortKeyOf(lastMs, id('9')));
+    node.reads.findings = [
+      { items, next },
+      { items, next: null },
+      { items: [], next: null },
+    ];
+    const { ask } = await rig({}, node);
+    const { payload } = await ask('GET', '/api/v1/audit/findings?format=jsonl');
+    const [first, ...others] = payload
+      .trim()
+      .split('\n')
+      .map((line: string) => JSON.parse(line) as { id?: string });
+    expect(first?.id).toBe(id('9'));
+    expect(others).toEqual([
+      {
+        partial: true,
+        node_errors: [{ node_id: 'b', error: 'it did not respond within 2 s' }],
+        nodes_queried: 3,
+        nodes_responded: 2,
+      },
+    ]);
   });
 });
 
