@@ -179,7 +179,13 @@ export type Peers = {
   /** Sends a GET request to all other nodes. Nodes without a response are in `failures`. */
   askAll(
     path: string,
-    take: (response: { readonly node: string; readonly status: number; readonly body: unknown }) => void,
+    take: (response: {
+      readonly node: string;
+      readonly status: number;
+      readonly body: unknown;
+      /** The milliseconds from the request to the response. */
+      readonly tookMs: number;
+    }) => void,
     options?: { readonly without?: readonly string[]; readonly withinMs?: number },
   ): Promise<{
     readonly asked: number;

@@ -1,5 +1,5 @@
 import { PassThrough } from 'node:stream';
-import { describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Management } from '#api/management.js';
 import { cursorOf, sortKeyOf } from '#observe/findings/index-keys.js';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
@@ -9,7 +9,7 @@ import { seen } from '#test/observe/findings/seen.js';
 import { type FakeManagement, fakeManagement, SINCE, TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
 
-type Answer = { readonly status?: number; readonly body: unknown };
+type Answer = { readonly status?: number; readonly body: unknown; readonly tookMs?: number };
 
 /** Returns a management with other nodes. `answer` returns the response of a node; null if it is silent. */
 function withNodes(
@@ -24,7 +24,7 @@ function withNodes(
       asked.push(`${id} ${path}`);
       const given = answer(id, path);
       if (given === null) failures.push({ node: id, error: 'it did not respond within 2 s' });
-      else take({ node: id, status: given.status ?? 200, body: given.body });
+      else take({ node: id, status: 200, tookMs: 0, ...given });
     }
     return { asked: others.length, failures };
   };
@@ -353,6 +353,42 @@ describe('GET /api/v1/flows?scope=cluster', () => {
     ]);
     const own = new Uint8Array(16).fill(1);
     expect(node.reads.asked).toMatchObject([{ after: null }, { after: own }, { after: null }]);
+  });
+});
+
+describe('GET /api/v1/cluster/nodes', () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['Date'], now: new Date(`${DAY}12:00:10.000Z`) });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  /** Returns the offsets at `node-a`, while the clocks of other nodes show these times after 12:00. */
+  async function offsetsWith(times: Readonly<Record<string, string | undefined>>): Promise<unknown> {
+    const { node } = withNodes([...Object.keys(times), 'silent'], (name) => {
+      if (name === 'silent') return null;
+      const time = times[name];
+      return { body: { ready: true, checks: [], time: time && `${DAY}12:00:${time}Z` }, tookMs: 1_000 };
+    });
+    const nodes = [...Object.keys(times), 'node-a', 'silent'].map((id) => ({
+      ...{ id, address: '', version: '', joinedAt: SINCE, member: null },
+    }));
+    Object.assign(node, { cluster: { ...node.cluster, nodes: async () => nodes } });
+    const { ask } = await rig({}, node);
+    const { items } = (await ask('GET', '/api/v1/cluster/nodes')).json<{
+      items: { node_id: string; clock_offset: number | null }[];
+    }>();
+    return Object.fromEntries(items.map(({ node_id: name, clock_offset: offset }) => [name, offset]));
+  }
+
+  test('shows clocks that differ by more than 1 s, corrected by half of the round trip', async () => {
+    const times = { b: '10.800', c: '10.400', d: '08.200', older: undefined };
+    expect(await offsetsWith(times)).toEqual({ b: 1, c: 0, d: -1, older: null, 'node-a': 0, silent: null });
+  });
+
+  test('shows the own clock if those of most nodes differ from it', async () => {
+    expect(await offsetsWith({ b: '12.500', c: '12.600' })).toEqual({ b: 0, c: 0, 'node-a': -3, silent: null });
   });
 });
 

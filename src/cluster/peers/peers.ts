@@ -9,8 +9,13 @@ import { fingerprintOf } from './peer-identity.js';
 /** A node without a usable response, and the reason in one sentence. */
 export type NodeFailure = { readonly node: string; readonly error: string };
 
-/** A response of a node: the HTTP status and the JSON value of the body. */
-export type NodeResponse = { readonly node: string; readonly status: number; readonly body: unknown };
+/** A response of a node: the HTTP status and the JSON value of the body. `tookMs`: the round trip. */
+export type NodeResponse = {
+  readonly node: string;
+  readonly status: number;
+  readonly body: unknown;
+  readonly tookMs: number;
+};
 
 type Sources = {
   readonly self: string;
@@ -57,8 +62,10 @@ export class Peers {
     const failures: NodeFailure[] = [];
     await Promise.all(
       nodes.map(async ({ id, address }) => {
+        const began = performance.now();
         try {
-          take({ node: id, ...(await this.#sources.client.json(present(address), path, signal)) });
+          const response = await this.#sources.client.json(present(address), path, signal);
+          take({ node: id, ...response, tookMs: performance.now() - began });
         } catch (failure) {
           failures.push({ node: id, error: reasonOf(failure, signal, withinMs) });
         }
