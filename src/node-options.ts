@@ -1,5 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { isIPv6 } from 'node:net';
+import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { createApi } from '#api/server.js';
@@ -11,11 +12,11 @@ import type { DnsOptions } from '#dns/dns-options.js';
 import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { parseHostname } from '#policy/model/hostname.js';
 import { parseAddress } from '#policy/model/ipv4.js';
-import { selfSigned } from '#service-plane/ca/self-signed.js';
 import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
 import { connectionLimit } from '#sockets/connection-limit.js';
 import { fileSeal } from '#store/seal.js';
 import type { KvStore } from '#store/store-types.js';
+import { OwnIdentity } from './own-identity.js';
 
 export function dnsOptions(dns: NonNullable<Config['dns']>, dataplane: Config['dataplane']): DnsOptions {
   const rebindAllow = dns.rebindAllow.flatMap((text) => {
@@ -40,16 +41,28 @@ export function servicePlaneOptions(
  * cluster. Null if the configuration has no `cluster` section.
  */
 export function clusterOpener(config: Config, version: string, log: Logger): ((kv: KvStore) => Cluster) | null {
-  const { cluster } = config;
-  const failed = (reason: string): void => log.error(`the certificate of cluster.peer.tls is not renewed: ${reason}`);
-  return cluster === null ? null : (kv) => new Cluster(kv, clusterOptions(config.node.id, cluster, version, failed));
+  const { cluster: configured, node } = config;
+  if (configured === null) return null;
+  const { tls } = configured.peer;
+  if (tls !== null) {
+    const failed = (reason: string): void => log.error(`the certificate of cluster.peer.tls is not renewed: ${reason}`);
+    return (kv) => new Cluster(kv, clusterOptions(node.id, configured, version, fileIdentity(tls, failed)));
+  }
+  return (kv) => {
+    const own = new OwnIdentity(node.id, join(node.dataDir, 'peer-identity.pem'));
+    const cluster = new Cluster(kv, clusterOptions(node.id, configured, version, own.next));
+    cluster.certificate.identity.subscribe((identity) => {
+      own.keep(identity).catch((failure: Error) => log.warn(`the peer certificate is not kept: ${failure.message}`));
+    });
+    return cluster;
+  };
 }
 
 function clusterOptions(
   id: string,
   { etcd, peer, prefix, sealKeyFile }: NonNullable<Config['cluster']>,
   version: string,
-  failed: (reason: string) => void,
+  identity: ClusterOptions['identity'],
 ): ClusterOptions {
   const { endpoints, tls, user } = etcd;
   const { host, port } = peer.advertise;
@@ -68,22 +81,9 @@ function clusterOptions(
       sealKey: sealKeyFile === null ? null : textIn(sealKeyFile),
     }),
     self: { id, address: `${isIPv6(host) ? `[${host}]` : host}:${port}`, version },
-    identity: peer.tls === null ? ownIdentity(id) : fileIdentity(peer.tls, failed),
+    identity,
     local: sealKeyFile === null ? ['setting/tls-intercept-ca'] : [],
     seal: sealKeyFile === null ? null : fileSeal(sealKeyFile, true),
-  };
-}
-
-/** How long a node uses a certificate that it has made. */
-const OWN_CERTIFICATE_MS = 24 * 3_600_000;
-
-/** Makes a new key and a self-signed certificate at each start, and each day. */
-function ownIdentity(id: string): ClusterOptions['identity'] {
-  let madeAt = 0;
-  return (present) => {
-    if (present !== null && performance.now() - madeAt < OWN_CERTIFICATE_MS) return present;
-    madeAt = performance.now();
-    return { ...selfSigned(id), ca: null };
   };
 }
 

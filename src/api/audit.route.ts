@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { FindingsSchema, filterOf, findingsQuery } from './audit.schema.js';
-import { queryOf } from './nodes/ask-nodes.js';
+import { type Coverage, queryOf } from './nodes/ask-nodes.js';
 import { findingsOfNode, findingsOfNodes, type ShownFindings } from './nodes/findings-of-nodes.js';
 import { needPerformanceMode } from './performance-gate.js';
 
@@ -11,7 +11,11 @@ const JSON_LINES = 'application/x-ndjson';
 /**
  * The schema of a JSON Lines response. The response itself is a stream, so its TypeScript type is `Readable`.
  */
-const Lines = z.string().describe('One finding per line.') as unknown as z.ZodType<Readable>;
+const Lines = z
+  .string()
+  .describe(
+    'One finding per line. If a node did not respond, the last line has no finding: `partial`, `node_errors`, `nodes_queried` and `nodes_responded`.',
+  ) as unknown as z.ZodType<Readable>;
 const USUAL_LIMIT = 100;
 const LINES_AT_ONCE = 1_000;
 
@@ -66,16 +70,30 @@ export const auditResource: Resource = (api, management) => {
 type ReadPage = (place: { readonly cursor: string | null; readonly limit: number }) => Promise<ShownFindings>;
 
 /**
- * Yields the findings as JSON Lines, one page at a time. Reads a page only after the stream of the response
- * has accepted the previous page.
+ * Yields the findings as JSON Lines, one page at a time, and then the nodes that did not respond. Reads a
+ * page only after the stream of the response has accepted the previous page.
  */
 async function* lines(pageOf: ReadPage, most: number, first: ShownFindings): AsyncGenerator<string, void> {
   let left = most;
+  const silent = new Map<string, string>();
   for (let page = first; ; ) {
     const text = page.items.map((finding) => `${JSON.stringify(finding)}\n`).join('');
     if (text !== '') yield text;
+    for (const { node_id: node, error } of page.node_errors) silent.set(node, error);
     left -= page.items.length;
-    if (page.next_cursor === null || left <= 0) return;
+    if (page.next_cursor === null || left <= 0) {
+      if (silent.size > 0) yield `${JSON.stringify(coverageWithout(silent, page.nodes_queried))}\n`;
+      return;
+    }
     page = await pageOf({ cursor: page.next_cursor, limit: Math.min(left, LINES_AT_ONCE) });
   }
+}
+
+function coverageWithout(silent: ReadonlyMap<string, string>, queried: number): Coverage {
+  return {
+    partial: true,
+    node_errors: [...silent].map(([node, error]) => ({ node_id: node, error })),
+    nodes_queried: queried,
+    nodes_responded: queried - silent.size,
+  };
 }

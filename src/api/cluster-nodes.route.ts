@@ -5,6 +5,7 @@ import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
 import type { ClusterNode, Management } from './management.js';
 import { coverageShape, ONE_NODE } from './nodes/ask-nodes.js';
+import { aheadMs, clockOffsets } from './nodes/clock-offsets.js';
 import { dryRunQuery, NOT_EMPTY, noQuery } from './query-parameters.js';
 
 const NodeSchema = z
@@ -22,6 +23,12 @@ const NodeSchema = z
     error: z.string().nullable().describe('Why the node did not respond.'),
     generation: z.int().min(0).nullable().describe('The generation that the node enforces. Null if it is absent.'),
     started_at: instant.nullable(),
+    clock_offset: z
+      .int()
+      .nullable()
+      .describe(
+        'How many seconds the clock of the node is ahead of the median of the clocks of all nodes; 0 if they differ by at most 1 s. Null if the node did not respond.',
+      ),
   })
   .meta({ id: 'ClusterNode' });
 const NodesSchema = z
@@ -36,6 +43,8 @@ const JoinTokenSchema = z
 
 const readiness = z.looseObject({
   ready: z.boolean(),
+  // An older build does not report it.
+  time: z.iso.datetime().optional(),
   checks: z.array(z.looseObject({ name: z.string(), ok: z.boolean() })),
 });
 type Readiness = {
@@ -110,15 +119,22 @@ export const clusterNodesResource: Resource = (api, management) => {
 
 async function nodesOf(management: Management): Promise<z.infer<typeof NodesSchema>> {
   const nodes = await management.cluster.nodes();
-  const found = new Map<string, Readiness>([[management.findings.nodeId, management.readiness()]]);
+  const self = management.findings.nodeId;
+  const found = new Map<string, Readiness>([[self, management.readiness()]]);
+  const ahead = new Map([[self, 0]]);
   const errors = new Map<string, string>();
-  const { failures } = await management.peers.askAll('/ready', ({ node, status, body }) => {
+  const { failures } = await management.peers.askAll('/ready', ({ node, status, body, tookMs }) => {
     const read = readiness.safeParse(body);
     if (read.success) found.set(node, read.data);
     else errors.set(node, `it responded with the status ${status}`);
+    if (read.data?.time !== undefined) ahead.set(node, aheadMs(read.data.time, tookMs));
   });
   for (const { node, error } of failures) errors.set(node, error);
-  const items = nodes.map((node) => shown(node, found.get(node.id), errors.get(node.id) ?? null));
+  const offsets = clockOffsets(ahead);
+  const items = nodes.map((node) => ({
+    ...shown(node, found.get(node.id), errors.get(node.id) ?? null),
+    clock_offset: offsets.get(node.id) ?? null,
+  }));
   const silent = items.filter(({ error }) => error !== null);
   return {
     items,
@@ -130,7 +146,11 @@ async function nodesOf(management: Management): Promise<z.infer<typeof NodesSche
   };
 }
 
-function shown({ member, ...node }: ClusterNode, report: Readiness | undefined, error: string | null): Shown {
+function shown(
+  { member, ...node }: ClusterNode,
+  report: Readiness | undefined,
+  error: string | null,
+): Omit<Shown, 'clock_offset'> {
   const answered = report?.ready === true ? 'ready' : 'not_ready';
   return {
     node_id: node.id,

@@ -99,7 +99,7 @@ export const ERRORS = {
   peer_unknown: entry(
     403,
     'Peer unknown',
-    'The client of the peer listener presents no certificate of a present node of the cluster.',
+    'The client of the peer listener presents no certificate of a node of the cluster.',
     'Use the management API. If the client is a node, see its check `cluster`.',
   ),
   host_refused: entry(

@@ -205,7 +205,13 @@ export type Peers = {
   /** Sends a GET request to all other nodes. Nodes without a response are in `failures`. */
   askAll(
     path: string,
-    take: (response: { readonly node: string; readonly status: number; readonly body: unknown }) => void,
+    take: (response: {
+      readonly node: string;
+      readonly status: number;
+      readonly body: unknown;
+      /** The milliseconds from the request to the response. */
+      readonly tookMs: number;
+    }) => void,
     options?: { readonly without?: readonly string[]; readonly withinMs?: number },
   ): Promise<{
     readonly asked: number;
@@ -222,7 +228,7 @@ export type Peers = {
     signal: AbortSignal,
   ): Promise<IncomingMessage>;
   others(): Promise<readonly { readonly id: string }[]>;
-  /** Returns the id of the member that announced a certificate in DER; null if there is none. */
+  /** Returns the id of the node that announced a certificate in DER; null if there is none. */
   nodeWith(certificate: Buffer): Promise<string | null>;
 };
 

@@ -5,7 +5,7 @@ import type { Caller, Peers } from './management.js';
 
 /**
  * Returns the node that sent a request to the peer listener. Throws `peer_unknown` if the client presents no
- * certificate of a present member. `needsCa`: whether a CA must have signed the certificate as well.
+ * certificate of a node of the cluster. `needsCa`: whether a CA must have signed the certificate as well.
  */
 export async function authenticatePeer({ socket }: FastifyRequest, peers: Peers, needsCa: boolean): Promise<Caller> {
   const client = socket as TLSSocket;

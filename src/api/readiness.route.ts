@@ -23,6 +23,7 @@ const CheckSchema = z
 const ReadinessSchema = z
   .object({
     ready: z.boolean().describe('Whether every check passes, apart from the excluded checks.'),
+    time: instant.describe('The time of the clock of the node.'),
     in_force_since: instant
       .nullable()
       .describe(
@@ -73,6 +74,7 @@ export const readinessResource: Resource = (api, management) => {
         return reply.type('text/plain; charset=utf-8').send(asText(report));
       return reply.type('application/json; charset=utf-8').send({
         ready: report.ready,
+        time: new Date().toISOString(),
         in_force_since: management.inForceSince(),
         checks: [...report.checks],
       });

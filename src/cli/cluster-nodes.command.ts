@@ -20,6 +20,7 @@ const nodesSchema = z.looseObject({
       error: z.string().nullable(),
       generation: z.number().nullable(),
       started_at: z.string().nullable(),
+      clock_offset: z.number().nullish(),
     }),
   ),
 });
@@ -86,7 +87,12 @@ function tableOf(nodes: readonly Node[]): string {
       node.version,
       node.address,
       node.started_at === null ? '-' : relativeTime(node.started_at),
-      node.error ?? node.failing_checks.join(', '),
+      node.error ?? [...node.failing_checks, ...clockOf(node)].join(', '),
     ]),
   );
+}
+
+function clockOf({ clock_offset: offset }: Node): string[] {
+  if (offset == null || offset === 0) return [];
+  return [`clock ${Math.abs(offset)} s ${offset > 0 ? 'ahead' : 'behind'}`];
 }

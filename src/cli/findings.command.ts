@@ -65,8 +65,9 @@ export function addFindingsCommand(program: Command, terminal: Terminal): void {
       const path = `/api/v1/audit/findings${options.local === undefined ? '' : '/local'}`;
       const filters = filtersOf(options);
       if (options.follow !== undefined) return follow({ client, path, filters, options, terminal });
-      const items = await read(client, path, filters, options.limit, terminal);
-      print(terminal, options.output, { items }, () => {
+      const { items, errors } = await read(client, path, filters, options.limit);
+      errors.report(terminal);
+      print(terminal, options.output, { items, ...errors.coverage }, () => {
         const style = styleOf(terminal);
         return table(
           FINDING_TITLES,
@@ -85,8 +86,7 @@ async function read(
   path: string,
   filters: Filters,
   limit: number,
-  terminal: Terminal,
-): Promise<Finding[]> {
+): Promise<{ readonly items: readonly Finding[]; readonly errors: NodeErrors }> {
   const items: Finding[] = [];
   const errors = new NodeErrors();
   for (let cursor: string | null | undefined; cursor !== null && items.length < limit; ) {
@@ -96,8 +96,7 @@ async function read(
     errors.add(page.node_errors);
     cursor = page.next_cursor;
   }
-  errors.report(terminal);
-  return items;
+  return { items, errors };
 }
 
 type Following = {
@@ -112,7 +111,7 @@ const OVERLAP_MS = 10_000;
 
 /**
  * Prints the newest findings, and then new findings until the user interrupts the command. Prints a finding
- * again whenever its count has increased.
+ * again whenever its count has increased. Reports the nodes without a response whenever they have changed.
  */
 async function follow({ client, path, filters, options, terminal }: Following): Promise<void> {
   const interruption = terminal.interruption();
@@ -124,8 +123,9 @@ async function follow({ client, path, filters, options, terminal }: Following): 
   let known = new Map<string, number>();
   let since = options.since;
   let most = options.limit;
+  let silent = '';
   while (!interruption.aborted) {
-    const items = await read(client, path, { ...filters, since }, most, terminal);
+    const { items, errors } = await read(client, path, { ...filters, since }, most);
     if (most > options.limit && items.length === most)
       terminal.err(`more than ${most} findings were seen in one request; the others are not shown\n`);
     most = MOST_IN_A_ROUND;
@@ -133,6 +133,11 @@ async function follow({ client, path, filters, options, terminal }: Following): 
     // Print absolute times: the printed lines remain on the screen, where relative times would become wrong.
     for (const item of fresh)
       terminal.out(streamed(options.output, item, () => table([], [findingRow(item, style, item.last_seen)])));
+    if (errors.nodes !== silent) {
+      silent = errors.nodes;
+      errors.report(terminal);
+      terminal.out(streamed(options.output, errors.coverage, () => ''));
+    }
     await terminal.drained();
     const newest = items[0]?.last_seen;
     if (newest !== undefined) {

@@ -153,7 +153,10 @@ export class Cluster {
     this.peers = new Peers({
       self: self.id,
       client: peerClient,
-      members: () => membership.list(),
+      members: async () => {
+        if (!replica.isConnected) throw new EtcdError('unavailable', 'this node does not follow etcd');
+        return membership.list();
+      },
       registered: () => registeredNodes(kv),
     });
     this.store = new EtcdSharedStore(client, keys, kv, replica, async () => {

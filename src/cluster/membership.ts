@@ -26,6 +26,9 @@ export type Member = {
   readonly certificates?: readonly string[];
 };
 
+/** Where other nodes reach a node, and the certificates that they accept there. */
+export type NodeAddress = Pick<Member, 'id' | 'address' | 'certificates'>;
+
 export type MemberEvent =
   | { readonly type: 'member.joined' }
   /** Another node has the id of this node. This node waits until the other node has gone. */
@@ -49,6 +52,7 @@ export class Membership {
   #lease: Lease | null = null;
   /** The revision that created the key of this node. */
   #createRevision = 0n;
+  #joinedAt = '';
 
   /** `identity` reads the identity of the data folder. */
   constructor(client: EtcdClient, keys: ClusterKeys, self: Omit<Member, 'identity'>, identity: () => Promise<string>) {
@@ -96,15 +100,27 @@ export class Membership {
     });
   }
 
-  /** Tells the other nodes which generation this node enforces, or which certificates it uses. */
+  /**
+   * Tells the other nodes which generation this node enforces, or which certificates it uses. All nodes store
+   * the certificates, so that they know them while etcd is away.
+   */
   async describe(change: Partial<Pick<Member, 'generation' | 'certificates'>>): Promise<void> {
     this.#self = { ...this.#self, ...change };
     const lease = this.lease;
     if (lease === null) return;
     const key = this.#keys.member(this.#self.id);
-    const value = encodeJson(this.#self);
     const when = [{ key, createRevision: this.#createRevision }];
-    await this.#client.transact({ when, apply: [{ type: 'put', key, value, lease: lease.id }] }, WITHIN);
+    const apply: Operation[] = [{ type: 'put', key, value: encodeJson(this.#self), lease: lease.id }];
+    if (change.certificates !== undefined)
+      apply.push({ type: 'put', key: this.#keys.inEtcd(nodeKey(this.#self.id)), value: this.#registration() });
+    await this.#client.transact({ when, apply }, WITHIN);
+  }
+
+  /** The value with which this node is registered. */
+  #registration(): Uint8Array {
+    const { id, identity, address, version, certificates = [] } = this.#self;
+    const registered: RegisteredNode = { id, identity, address, version, since: this.#joinedAt, certificates };
+    return encodeJson(registered);
   }
 
   /** Writes the key of this node again and again while etcd is full, so that the node notices new space. */
@@ -128,7 +144,7 @@ export class Membership {
    * node. Returns a text if another node has the id, or if the node was removed from the cluster.
    */
   async #take(lease: Lease): Promise<string | null> {
-    const { id, identity, address, version } = this.#self;
+    const { id, identity } = this.#self;
     const key = this.#keys.member(id);
     const registered = this.#keys.inEtcd(nodeKey(id));
     const reads = [key, registered, this.#keys.inEtcd(removedKey(identity))];
@@ -147,9 +163,9 @@ export class Membership {
         return `the node at ${other.address} has the id ${other.id} since ${other.since}; each node needs an id of its own`;
     }
     const before = known === undefined ? null : decodeJson<RegisteredNode>(known.value);
-    const isSame = before?.identity === identity && before.address === address && before.version === version;
-    const since = before?.identity === identity ? before.since : this.#self.since;
-    const registration = encodeJson({ id, identity, address, version, since } satisfies RegisteredNode);
+    this.#joinedAt = before?.identity === identity ? before.since : this.#self.since;
+    const registration = this.#registration();
+    const isSame = known !== undefined && Buffer.compare(known.value, registration) === 0;
     const { succeeded, revision } = await this.#client.transact(
       {
         when: [

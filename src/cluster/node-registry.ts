@@ -16,6 +16,8 @@ export type RegisteredNode = {
   readonly address: string;
   readonly version: string;
   readonly since: string;
+  /** Fingerprints of the certificates of its peer listener. An older build registers none. */
+  readonly certificates?: readonly string[];
 };
 
 export const nodeKey = (id: string): string => `cluster-node/${id}`;

@@ -1,6 +1,7 @@
 import { PassThrough } from 'node:stream';
-import { describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Management } from '#api/management.js';
+import { cursorOf, sortKeyOf } from '#observe/findings/index-keys.js';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
 import type { Sink } from '#observe/wiretap/readers.js';
 import { refusal } from '#statecharts/refusal.js';
@@ -8,7 +9,7 @@ import { seen } from '#test/observe/findings/seen.js';
 import { type FakeManagement, fakeManagement, SINCE, TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
 
-type Answer = { readonly status?: number; readonly body: unknown };
+type Answer = { readonly status?: number; readonly body: unknown; readonly tookMs?: number };
 
 /** Returns a management with other nodes. `answer` returns the response of a node; null if it is silent. */
 function withNodes(
@@ -23,7 +24,7 @@ function withNodes(
       asked.push(`${id} ${path}`);
       const given = answer(id, path);
       if (given === null) failures.push({ node: id, error: 'it did not respond within 2 s' });
-      else take({ node: id, status: given.status ?? 200, body: given.body });
+      else take({ node: id, status: 200, tookMs: 0, ...given });
     }
     return { asked: others.length, failures };
   };
@@ -205,6 +206,35 @@ describe('GET /api/v1/audit/findings', () => {
     const lines = payload.trim().split('\n');
     expect(lines.map((line) => JSON.parse(line).id[0])).toEqual(['1', '9']);
   });
+
+  test('ends JSON Lines with the nodes that did not respond for one of the pages', async () => {
+    const lastMs = Date.parse(SINCE);
+    const { node } = withNodes(['b', 'c'], (name, path) =>
+      name === 'b' && !path.includes('cursor=') ? null : page(name, []),
+    );
+    const items = [{ ...seen({ lastMs }), id: id('9') }];
+    const next = cursorOf(sortKeyOf(lastMs, id('9')));
+    node.reads.findings = [
+      { items, next },
+      { items, next: null },
+      { items: [], next: null },
+    ];
+    const { ask } = await rig({}, node);
+    const { payload } = await ask('GET', '/api/v1/audit/findings?format=jsonl');
+    const [first, ...others] = payload
+      .trim()
+      .split('\n')
+      .map((line: string) => JSON.parse(line) as { id?: string });
+    expect(first?.id).toBe(id('9'));
+    expect(others).toEqual([
+      {
+        partial: true,
+        node_errors: [{ node_id: 'b', error: 'it did not respond within 2 s' }],
+        nodes_queried: 3,
+        nodes_responded: 2,
+      },
+    ]);
+  });
 });
 
 describe('GET /api/v1/policy/hits?scope=cluster', () => {
@@ -326,35 +356,78 @@ describe('GET /api/v1/flows?scope=cluster', () => {
   });
 });
 
+describe('GET /api/v1/cluster/nodes', () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['Date'], now: new Date(`${DAY}12:00:10.000Z`) });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  /** Returns the offsets at `node-a`, while the clocks of other nodes show these times after 12:00. */
+  async function offsetsWith(times: Readonly<Record<string, string | undefined>>): Promise<unknown> {
+    const { node } = withNodes([...Object.keys(times), 'silent'], (name) => {
+      if (name === 'silent') return null;
+      const time = times[name];
+      return { body: { ready: true, checks: [], time: time && `${DAY}12:00:${time}Z` }, tookMs: 1_000 };
+    });
+    const nodes = [...Object.keys(times), 'node-a', 'silent'].map((id) => ({
+      ...{ id, address: '', version: '', joinedAt: SINCE, member: null },
+    }));
+    Object.assign(node, { cluster: { ...node.cluster, nodes: async () => nodes } });
+    const { ask } = await rig({}, node);
+    const { items } = (await ask('GET', '/api/v1/cluster/nodes')).json<{
+      items: { node_id: string; clock_offset: number | null }[];
+    }>();
+    return Object.fromEntries(items.map(({ node_id: name, clock_offset: offset }) => [name, offset]));
+  }
+
+  test('shows clocks that differ by more than 1 s, corrected by half of the round trip', async () => {
+    const times = { b: '10.800', c: '10.400', d: '08.200', older: undefined };
+    expect(await offsetsWith(times)).toEqual({ b: 1, c: 0, d: -1, older: null, 'node-a': 0, silent: null });
+  });
+
+  test('shows the own clock if those of most nodes differ from it', async () => {
+    expect(await offsetsWith({ b: '12.500', c: '12.600' })).toEqual({ b: 0, c: 0, 'node-a': -3, silent: null });
+  });
+});
+
 describe('GET /api/v1/wiretap/stream?scope=cluster', () => {
-  test('names the node of each message, and reports the end of the stream of a node', async () => {
+  /** Opens the stream of a node with other nodes. `own` sends a frame of the node itself. */
+  async function opened(peers: Pick<Management['peers'], 'others' | 'open'>) {
     const node = fakeManagement();
-    const stream = new PassThrough();
+    const client = new AbortController();
     let reader: Sink | undefined;
-    const { signal, ...peers } = { ...node.peers, signal: new AbortController() };
-    Object.assign(node, {
-      peers: {
-        ...peers,
-        others: async () => [{ id: 'b' }],
-        open: async () => Object.assign(stream, { statusCode: 200, setTimeout: () => stream }),
+    const wiretap: Management['wiretap'] = {
+      replayMs: 0,
+      read: (_filter, _replay, sink) => {
+        reader = sink;
+        return { close: () => {} };
       },
-      wiretap: {
-        replayMs: 0,
-        read: (_filter: unknown, _replay: number, sink: Sink) => {
-          reader = sink;
-          return { close: () => {} };
-        },
-      },
-    } satisfies Partial<Record<keyof Management, unknown>>);
-    const { api } = await rig({}, node);
+    };
+    const { api } = await rig({}, Object.assign(node, { peers: { ...node.peers, ...peers }, wiretap }));
     const port = await listening(api);
     const response = await fetch(`http://127.0.0.1:${port}/api/v1/wiretap/stream?scope=cluster`, {
       headers: { authorization: `Bearer ${TOKENS.admin}`, accept: 'text/event-stream' },
-      signal: signal.signal,
+      signal: client.signal,
     });
     const frames = eventsOf(response.body as unknown as AsyncIterable<Uint8Array>);
-    const next = async (): Promise<unknown> => JSON.parse((await frames.next()).value ?? 'null') as unknown;
-    reader?.send(Buffer.from('{"type":"dns"}'));
+    return {
+      next: async (): Promise<unknown> => JSON.parse((await frames.next()).value ?? 'null') as unknown,
+      own: (frame: string) => reader?.send(Buffer.from(frame)),
+      end: () => client.abort(),
+    };
+  }
+  const streamOf = () => {
+    const stream = new PassThrough();
+    return Object.assign(stream, { statusCode: 200, setTimeout: () => stream }) as unknown as PassThrough &
+      Awaited<ReturnType<Management['peers']['open']>>;
+  };
+
+  test('names the node of each message, and reports the end of the stream of a node', async () => {
+    const stream = streamOf();
+    const { next, own, end } = await opened({ others: async () => [{ id: 'b' }], open: async () => stream });
+    own('{"type":"dns"}');
     expect(await next()).toEqual({ node_id: 'node-a', type: 'dns' });
     stream.write('data: [{"type":"flow"},{"type":"lost","count":2,"where":"reader"}]\n\n');
     expect(await next()).toEqual([
@@ -363,6 +436,33 @@ describe('GET /api/v1/wiretap/stream?scope=cluster', () => {
     ]);
     stream.write('event: end\ndata: {"reason":"performance mode was disabled"}\n\n');
     expect(await next()).toEqual({ type: 'node_gone', node_id: 'b', reason: 'performance mode was disabled' });
-    signal.abort();
+    end();
+  });
+
+  test('ends the streams of removed nodes with `node_gone`, also of a node that was gone, and opens none again', async () => {
+    const opens: string[] = [];
+    const stream = streamOf();
+    let ids = ['b', 'c'];
+    const { next, own, end } = await opened({
+      others: async () => ids.map((id) => ({ id })),
+      open: async (id) => {
+        opens.push(id);
+        if (id === 'c') throw new Error('it is not a member at present');
+        return stream;
+      },
+    });
+    expect(await next()).toEqual({ type: 'node_gone', node_id: 'c', reason: 'it is not a member at present' });
+    ids = [];
+    const reason = 'it is not a node of the cluster any more';
+    expect([await next(), await next()]).toEqual(
+      expect.arrayContaining(['b', 'c'].map((id) => ({ type: 'node_gone', node_id: id, reason }))),
+    );
+    expect(stream.destroyed).toBe(true);
+    const before = opens.length;
+    await new Promise((resolve) => setTimeout(resolve, 2_500));
+    own('{"type":"dns"}');
+    expect(await next()).toEqual({ node_id: 'node-a', type: 'dns' });
+    expect(opens).toHaveLength(before);
+    end();
   });
 });

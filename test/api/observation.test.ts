@@ -16,19 +16,22 @@ const failing = () => {
   return rig({}, node);
 };
 
+/** The time of a response. */
+const NOW: unknown = expect.stringMatching(/^20\d\d-.*Z$/);
+
 describe('readiness route', () => {
   test('returns every readiness check, with status 200 if all checks pass and status 503 if a check fails', async () => {
     const { ask } = await rig();
     const good = await ask('GET', '/ready', { token: null });
     expect([good.statusCode, good.json(), good.headers['cache-control']]).toEqual([
       200,
-      { ...READY, in_force_since: SINCE },
+      { ...READY, in_force_since: SINCE, time: NOW },
       'no-store',
     ]);
     const bad = await (await failing()).ask('GET', '/ready', { token: null });
     expect([bad.statusCode, bad.json(), bad.headers['content-type']]).toEqual([
       503,
-      { ...FAILING, in_force_since: SINCE },
+      { ...FAILING, in_force_since: SINCE, time: NOW },
       'application/json; charset=utf-8',
     ]);
   });
@@ -63,6 +66,7 @@ describe('readiness route', () => {
         {
           ready: true,
           in_force_since: SINCE,
+          time: NOW,
           checks: [FAILING.checks[0], { ...FAILING.checks[1], excluded: true }, { ...cluster, excluded: true }],
         },
       ]);
@@ -73,7 +77,7 @@ describe('readiness route', () => {
     const node = fakeManagement();
     node.reads.inForceSince = null;
     const { ask } = await rig({}, node);
-    expect((await ask('GET', '/ready')).json()).toEqual({ ...READY, in_force_since: null });
+    expect((await ask('GET', '/ready')).json()).toEqual({ ...READY, in_force_since: null, time: NOW });
   });
 
   test('stays not ready while a check fails that the query does not exclude', async () => {
@@ -84,6 +88,7 @@ describe('readiness route', () => {
       {
         ready: false,
         in_force_since: SINCE,
+        time: NOW,
         checks: [{ ...FAILING.checks[0], excluded: true }, FAILING.checks[1]],
       },
     ]);

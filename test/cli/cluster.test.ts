@@ -30,3 +30,21 @@ it('weir cluster init and recover with --dry-run ask for a dry run, and say that
     [0, false],
   ]);
 });
+
+it('weir cluster nodes shows a node whose clock differs', async () => {
+  const node = (id: string, offset: number | null, failing: readonly string[] = []) => ({
+    ...{ node_id: id, address: '10.0.0.1:7443', version: '1.0.0', joined_at: '2026-01-31T12:00:00.000Z' },
+    ...{ state: 'ready', error: null, generation: 7, started_at: null },
+    ...{ failing_checks: failing, clock_offset: offset },
+  });
+  const items = [node('a', 0), node('b', 61), node('c', -1, ['dns']), node('d', null)];
+  const { url } = await serverThatAnswers({ status: 200, body: { items } });
+  const { out } = await run(['cluster', 'nodes', '--server', url], TOKEN);
+  const details = out.trimEnd().split('\n').slice(1);
+  expect(details.map((line) => line.split(/ {2,}/).slice(6).join())).toEqual([
+    '',
+    'clock 61 s ahead',
+    'dns, clock 1 s behind',
+    '',
+  ]);
+});

@@ -109,10 +109,10 @@ describe('weir findings', () => {
     ]);
   });
 
-  it('with --local requests the findings of one node, and with --output json prints a JSON object with only the findings', async () => {
+  it('with --local requests the findings of one node, and with --output json prints a JSON object with the findings', async () => {
     const { url, asked } = await serverThatAnswers(page([finding]));
     const { out } = await run(['findings', '--local', '--server', url, '--output', 'json'], TOKEN);
-    expect(JSON.parse(out)).toEqual({ items: [finding] });
+    expect(JSON.parse(out)).toEqual({ items: [finding], partial: false, node_errors: [] });
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/audit/findings/local?limit=100']);
   });
 
@@ -148,6 +148,42 @@ describe('weir findings', () => {
       earlier(other.last_seen),
       earlier(other.last_seen),
     ]);
+  });
+
+  const silent = { node_id: 'node-b', error: 'no answer within 2 s' };
+  it('with --output json names the nodes of all pages that did not respond', async () => {
+    const { url } = await serverThatAnswers(page([finding], 'c1', [silent]), page([write]));
+    const { out } = await run(['findings', '--server', url, '--output', 'json'], TOKEN);
+    expect(JSON.parse(out)).toEqual({ items: [finding, write], partial: true, node_errors: [silent] });
+  });
+
+  it('with --follow reports nodes that do not respond only when they change: as an object in JSON, else on standard error', async () => {
+    for (const form of ['json', 'table']) {
+      const { url, asked } = await serverThatAnswers(
+        page([], null, [silent]),
+        page([], null, [{ ...silent, error: 'no answer within 1 s' }]),
+        page([]),
+        page([finding]),
+      );
+      const interruption = new AbortController();
+      const { out, err } = await run(
+        ['findings', '--follow', '--server', url, '--output', form],
+        TOKEN,
+        { interruption: interruption.signal },
+        (all) => {
+          if (all.includes('l4_deny')) interruption.abort();
+        },
+      );
+      expect([asked.length, err]).toEqual([4, 'node-b did not respond: no answer within 2 s\n']);
+      const lines = out.trim().split('\n');
+      if (form === 'table') expect(lines).toEqual([expect.stringContaining('l4_deny')]);
+      else
+        expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual([
+          { partial: true, node_errors: [silent] },
+          { partial: false, node_errors: [] },
+          finding,
+        ]);
+    }
   });
 
   it.each([[['--since', 'yesterday']], [['--limit', '0']]])('with the invalid flag %j exits with 2', async (words) => {

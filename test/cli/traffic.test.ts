@@ -82,7 +82,7 @@ lan       (default)  12       1200   3 min ago
     const words = ['hits', '--group', 'a', 'b', '--rule', 'web', '--unused', '--server', url, '--output', 'json'];
     const { code, out } = await run(words, TOKEN);
     const { next_cursor: _, ...told } = hits([used], null);
-    expect([code, JSON.parse(out)]).toEqual([0, told]);
+    expect([code, JSON.parse(out)]).toEqual([0, { ...told, partial: false, node_errors: [] }]);
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policy/hits?group=a&group=b&rule=web&unused=true']);
   });
 });
@@ -113,7 +113,7 @@ icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3
   it('prints the response without the cursor with --output json', async () => {
     const { url } = await serverThatAnswers(ok({ matched: 1, items: [flow], next_cursor: null }));
     const { out } = await run(['flows', 'list', '--server', url, '--output', 'json'], TOKEN);
-    expect(JSON.parse(out)).toEqual({ matched: 1, items: [flow] });
+    expect(JSON.parse(out)).toEqual({ matched: 1, items: [flow], partial: false, node_errors: [] });
   });
 
   it('cut removes the flows that the flags select; with --dry-run it prints only the number of these flows', async () => {

@@ -63,6 +63,14 @@ describe('each GET operation on shared state', () => {
 });
 
 describe('a node whose clock is an hour ahead', () => {
+  test('is shown by each node, with the difference', async () => {
+    for (const node of rig.nodes) {
+      const { body } = await node.request('GET', '/api/v1/cluster/nodes');
+      const offsets = [0, 0, HOUR_MS / 1_000].map((offset) => ({ clock_offset: offset }));
+      expect(body).toMatchObject({ items: offsets });
+    }
+  });
+
   test('takes part, and its writes follow each other like those of other nodes', async () => {
     const revisionIn = (text: string) => Number(/"revision":(\d+)/.exec(text)?.[1]);
     const writes: Reply[] = [];

@@ -58,6 +58,20 @@ function weir(
   return { status, out: stdout, err: stderr };
 }
 
+/** Opens the wiretap of all nodes at a node. */
+async function wiretapOfAll(node: ClusterNode) {
+  const token = readFileSync(join(node.folder, 'data', 'admin.token'), 'utf8').trim();
+  const stream = await fetch(`${node.url}/api/v1/wiretap/stream?scope=cluster`, {
+    headers: { authorization: `Bearer ${token}`, accept: 'text/event-stream' },
+    signal: AbortSignal.timeout(10_000),
+  });
+  const messages = eventsOf(stream.body as unknown as AsyncIterable<Uint8Array>);
+  return {
+    next: async (): Promise<unknown> => JSON.parse((await messages.next()).value ?? '') as unknown,
+    end: () => messages.return(undefined),
+  };
+}
+
 describe('the findings of all nodes', () => {
   test('are one item with the sum of the counts', async () => {
     await refusedLogins(at(0), 2);
@@ -87,12 +101,20 @@ describe('the findings of all nodes', () => {
     });
   });
 
-  test('are those of the other nodes while etcd is away', async () => {
-    await expect.poll(async () => (await at(0).request('GET', FINDINGS)).body).toMatchObject({ partial: false });
+  test('are those of all nodes while etcd is away, also of a node that is started meanwhile, and at that node', async () => {
+    await Promise.all(nodes.map((node) => node.takesPart()));
     for (const { name } of etcd.members) await etcd.signal(name, 'SIGSTOP');
-    const { body } = await at(0).request('GET', FINDINGS);
-    for (const { name } of etcd.members) await etcd.signal(name, 'SIGCONT');
-    expect(body).toMatchObject({ items: [{ count: 5 }], partial: false });
+    try {
+      await at(2).end('SIGTERM');
+      at(2).start();
+      await at(2).serves();
+      for (const node of [at(2), at(0)]) {
+        const { body } = await node.request('GET', FINDINGS);
+        expect(body).toMatchObject({ items: [{ count: 5 }], node_errors: [], nodes_responded: 3 });
+      }
+    } finally {
+      for (const { name } of etcd.members) await etcd.signal(name, 'SIGCONT');
+    }
     await Promise.all(nodes.map((node) => node.takesPart()));
   });
 });
@@ -192,8 +214,12 @@ describe('a node that joins with a token', () => {
     const ofJoined = readFileSync(join(joined.folder, 'data', 'admin.token'), 'utf8').trim();
     const withIt = () => at(0).request('GET', '/api/v1/policies', undefined, { authorization: `Bearer ${ofJoined}` });
     await expect.poll(async () => (await withIt()).status).toBe(200);
+    const wiretap = await wiretapOfAll(at(0));
     expect(weir(at(2), 'cluster', 'remove', 'n4')).toMatchObject({ status: 0 });
     await expect.poll(async () => (await withIt()).status).toBe(401);
+    const reason = 'it is not a node of the cluster any more';
+    expect(await wiretap.next()).toEqual({ type: 'node_gone', node_id: 'n4', reason });
+    await wiretap.end();
     expect((await joined.until('cluster', 'refused')).detail).toMatch(/: admin removed this node from the cluster at /);
     expect(await joined.request('GET', FINDINGS)).toMatchObject({
       body: {
@@ -211,20 +237,11 @@ describe('a node that joins with a token', () => {
 
 test('a wiretap of all nodes reports a node whose messages it does not get', async () => {
   at(1).signal('SIGSTOP');
-  const token = readFileSync(join(at(0).folder, 'data', 'admin.token'), 'utf8').trim();
-  const stream = await fetch(`${at(0).url}/api/v1/wiretap/stream?scope=cluster`, {
-    headers: { authorization: `Bearer ${token}`, accept: 'text/event-stream' },
-    signal: AbortSignal.timeout(10_000),
-  });
-  const messages = eventsOf(stream.body as unknown as AsyncIterable<Uint8Array>);
-  expect(JSON.parse((await messages.next()).value ?? '')).toEqual({
-    type: 'node_gone',
-    node_id: 'n2',
-    reason: 'it did not respond within 2 s',
-  });
+  const { next, end } = await wiretapOfAll(at(0));
+  expect(await next()).toEqual({ type: 'node_gone', node_id: 'n2', reason: 'it did not respond within 2 s' });
   at(1).signal('SIGCONT');
-  expect(JSON.parse((await messages.next()).value ?? '')).toEqual({ type: 'node_back', node_id: 'n2' });
-  await messages.return(undefined);
+  expect(await next()).toEqual({ type: 'node_back', node_id: 'n2' });
+  await end();
 });
 
 test('`weir cluster nodes` shows ready, frozen and stopped nodes', async () => {

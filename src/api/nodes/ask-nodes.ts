@@ -19,7 +19,7 @@ export const scope = z.enum(['node', 'cluster'], { error: 'Must be node or clust
 export const queryOf = ({ url = '' }: { readonly url?: string | undefined }): URLSearchParams =>
   new URLSearchParams(url.split('?')[1] ?? '');
 
-type Coverage = z.infer<z.ZodObject<typeof coverageShape>>;
+export type Coverage = z.infer<z.ZodObject<typeof coverageShape>>;
 
 /** The coverage of a response that concerns one node. */
 export const ONE_NODE: Coverage = { partial: false, node_errors: [], nodes_queried: 1, nodes_responded: 1 };

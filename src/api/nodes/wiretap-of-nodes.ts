@@ -9,9 +9,11 @@ const PATH = '/api/v1/wiretap/stream';
 /** How many bytes may wait for the client before the streams of other nodes are read on. */
 const MOST_WAITING = 1 << 20;
 const ROOM_MS = 20;
+/** How often lost streams are opened again, and how often it is checked which nodes the cluster has. */
 const RETRY_MS = 2_000;
 /** A node sends a comment every 15 s while it has no messages. */
 const SILENT_MS = 40_000;
+const REMOVED = 'it is not a node of the cluster any more';
 
 type Wiretap = Pick<Management, 'peers' | 'findings'>;
 
@@ -29,29 +31,36 @@ export function wiretapOfNodes(
   const ended = new AbortController();
   const query = new URLSearchParams(parameters);
   query.delete('scope');
-  const follow = async (node: string): Promise<void> => {
-    for (let isFirst = true; !ended.signal.aborted; isFirst = false) {
-      const reason = await forward(node, isFirst);
-      if (ended.signal.aborted) return;
+  /** Forwards the messages of a node until the client has gone, or until `removed`. */
+  const follow = async (node: string, removed: AbortSignal): Promise<void> => {
+    const signal = AbortSignal.any([ended.signal, removed]);
+    for (let isFirst = true; !signal.aborted; isFirst = false) {
+      const reason = await forward(node, signal, isFirst);
+      if (signal.aborted) break;
       if (isFirst || reason.hasBegun) say({ type: 'node_gone', node_id: node, reason: reason.text });
-      await pause(RETRY_MS, undefined, { signal: ended.signal }).catch(() => {});
+      await pause(RETRY_MS, undefined, { signal }).catch(() => {});
     }
+    if (!ended.signal.aborted) say({ type: 'node_gone', node_id: node, reason: REMOVED });
   };
   const say = (message: object): void => sink.send(Buffer.from(JSON.stringify(message)));
 
   /** Forwards the messages of a node until its stream ends. Returns the reason of the end. */
-  const forward = async (node: string, isFirst: boolean): Promise<{ hasBegun: boolean; text: string }> => {
+  const forward = async (
+    node: string,
+    signal: AbortSignal,
+    isFirst: boolean,
+  ): Promise<{ hasBegun: boolean; text: string }> => {
     let hasBegun = false;
     let stream: IncomingMessage | undefined;
     const end = (): unknown => stream?.destroy();
-    ended.signal.addEventListener('abort', end);
+    signal.addEventListener('abort', end);
     try {
       const again = new URLSearchParams(query);
       if (!isFirst) again.delete('replay');
       const headers = { accept: 'text/event-stream' };
       const request = { method: 'GET', path: `${PATH}?${again.toString()}`, headers } as const;
-      stream = await peers.open(node, request, ended.signal);
-      ended.signal.throwIfAborted();
+      stream = await peers.open(node, request, signal);
+      signal.throwIfAborted();
       if (stream.statusCode !== 200) return { hasBegun, text: problemOf(stream.statusCode ?? 0, null) };
       hasBegun = true;
       if (!isFirst) say({ type: 'node_back', node_id: node });
@@ -61,14 +70,14 @@ export function wiretapOfNodes(
         if (reason !== null) return { hasBegun, text: reason };
         sink.send(Buffer.from(named(frame, node)));
         stream.setTimeout(0);
-        while (sink.waiting > MOST_WAITING && !ended.signal.aborted) await pause(ROOM_MS);
+        while (sink.waiting > MOST_WAITING && !signal.aborted) await pause(ROOM_MS);
         stream.setTimeout(SILENT_MS, end);
       }
       return { hasBegun, text: 'the node ended its stream' };
     } catch (failure) {
       return { hasBegun, text: failure instanceof Error ? failure.message : String(failure) };
     } finally {
-      ended.signal.removeEventListener('abort', end);
+      signal.removeEventListener('abort', end);
       stream?.destroy();
     }
   };
@@ -86,14 +95,24 @@ export function wiretapOfNodes(
       sink.close(why);
     },
   });
-  const known = new Set<string>();
+  const followed = new Map<string, AbortController>();
+  const update = (nodes: ReadonlySet<string>): void => {
+    for (const [id, removal] of followed) {
+      if (nodes.has(id)) continue;
+      removal.abort();
+      followed.delete(id);
+    }
+    for (const id of nodes) {
+      if (followed.has(id)) continue;
+      const removal = new AbortController();
+      followed.set(id, removal);
+      void follow(id, removal.signal);
+    }
+  };
   const discover = async (): Promise<void> => {
     while (!ended.signal.aborted) {
-      for (const { id } of await peers.others().catch(() => [])) {
-        if (known.has(id)) continue;
-        known.add(id);
-        void follow(id);
-      }
+      const nodes = await peers.others().catch(() => null);
+      if (nodes !== null) update(new Set(nodes.map(({ id }) => id)));
       await pause(RETRY_MS, undefined, { signal: ended.signal }).catch(() => {});
     }
   };

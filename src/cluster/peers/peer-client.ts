@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { request as send } from 'node:https';
-import type { Member } from '../membership.js';
+import type { NodeAddress } from '../membership.js';
 import type { PeerIdentity } from './peer-identity.js';
 import { PinnedAgent } from './pinned-agent.js';
 
@@ -29,18 +29,18 @@ export class PeerClient {
    * Sends a request on a connection of its own, and returns the response before its body arrives: a long
    * response does not delay other requests.
    */
-  open(member: Member, request: PeerRequest): Promise<IncomingMessage> {
+  open(node: NodeAddress, request: PeerRequest): Promise<IncomingMessage> {
     const headers = { ...request.headers, connection: 'close' };
-    return this.#send(member, { ...request, headers }, this.#newAgent(member));
+    return this.#send(node, { ...request, headers }, this.#newAgent(node));
   }
 
   #send(
-    member: Member,
+    node: NodeAddress,
     { method, path, headers = {}, signal }: PeerRequest,
     agent: PinnedAgent,
   ): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
-      const { hostname, port } = new URL(`https://${member.address}`);
+      const { hostname, port } = new URL(`https://${node.address}`);
       const host = hostname.replace(/^\[|\]$/g, '');
       const request = send({ agent, host, port: Number(port || 443), method, path, headers, signal }, resolve);
       request.once('error', reject);
@@ -52,11 +52,11 @@ export class PeerClient {
 
   /** Sends a GET request, and returns the status and the JSON value of the response. */
   async json(
-    member: Member,
+    node: NodeAddress,
     path: string,
     signal: AbortSignal,
   ): Promise<{ readonly status: number; readonly body: unknown }> {
-    const response = await this.#send(member, { method: 'GET', path, signal }, this.#agentFor(member));
+    const response = await this.#send(node, { method: 'GET', path, signal }, this.#agentFor(node));
     const chunks: Buffer[] = [];
     let size = 0;
     for await (const chunk of response as AsyncIterable<Buffer>) {
@@ -72,16 +72,16 @@ export class PeerClient {
     this.#agents.clear();
   }
 
-  #agentFor(member: Member): PinnedAgent {
-    const target = [member.address, ...(member.certificates ?? [])].join(' ');
-    const known = this.#agents.get(member.id);
+  #agentFor(node: NodeAddress): PinnedAgent {
+    const target = [node.address, ...(node.certificates ?? [])].join(' ');
+    const known = this.#agents.get(node.id);
     if (known?.target === target) return known.agent;
-    const agent = this.#newAgent(member);
-    this.#agents.set(member.id, { agent, target });
+    const agent = this.#newAgent(node);
+    this.#agents.set(node.id, { agent, target });
     return agent;
   }
 
-  #newAgent({ certificates = [] }: Member): PinnedAgent {
+  #newAgent({ certificates = [] }: NodeAddress): PinnedAgent {
     return new PinnedAgent(certificates, this.#identity());
   }
 }

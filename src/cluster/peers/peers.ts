@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Member } from '../membership.js';
+import type { NodeAddress } from '../membership.js';
 import type { RegisteredNode } from '../node-registry.js';
 import type { PeerClient, PeerRequest } from './peer-client.js';
 import { fingerprintOf } from './peer-identity.js';
@@ -9,14 +9,19 @@ import { fingerprintOf } from './peer-identity.js';
 /** A node without a usable response, and the reason in one sentence. */
 export type NodeFailure = { readonly node: string; readonly error: string };
 
-/** A response of a node: the HTTP status and the JSON value of the body. */
-export type NodeResponse = { readonly node: string; readonly status: number; readonly body: unknown };
+/** A response of a node: the HTTP status and the JSON value of the body. `tookMs`: the round trip. */
+export type NodeResponse = {
+  readonly node: string;
+  readonly status: number;
+  readonly body: unknown;
+  readonly tookMs: number;
+};
 
 type Sources = {
   readonly self: string;
   readonly client: PeerClient;
-  /** Reads the present members from etcd. */
-  readonly members: () => Promise<readonly Member[]>;
+  /** Reads the present members from etcd. Rejects while etcd is away. */
+  readonly members: () => Promise<readonly NodeAddress[]>;
   /** Reads the nodes of the cluster, present or not, from the local store. */
   readonly registered: () => Promise<readonly RegisteredNode[]>;
 };
@@ -26,15 +31,16 @@ const ANSWER_MS = 2_000;
 /** How long the members that were read are used: to ask them, and to find an unknown certificate. */
 const FRESH_MS = 1_000;
 const UNKNOWN_FRESH_MS = 200;
-/** How long a read of the members may take. Afterwards those of the last read are used. */
+/** How long a read of the members may take. Afterwards etcd counts as away. */
 const READ_MS = 500;
 
 /** The other nodes of the cluster, as this node reaches them through their peer listeners. */
 export class Peers {
   readonly #sources: Sources;
-  #members: readonly Member[] = [];
+  /** The members of the last read; null if it failed. */
+  #members: readonly NodeAddress[] | null = null;
   #readAt = Number.NEGATIVE_INFINITY;
-  #reading: Promise<void> | undefined;
+  #reading: Promise<readonly NodeAddress[] | null> | undefined;
 
   constructor(sources: Sources) {
     this.#sources = sources;
@@ -50,14 +56,16 @@ export class Peers {
     take: (response: NodeResponse) => void,
     { without = [], withinMs = ANSWER_MS }: { readonly without?: readonly string[]; readonly withinMs?: number } = {},
   ): Promise<{ readonly asked: number; readonly failures: readonly NodeFailure[] }> {
+    const nodes = (await this.others()).filter(({ id }) => !without.includes(id));
     const signal = AbortSignal.timeout(withinMs);
     setMaxListeners(0, signal);
     const failures: NodeFailure[] = [];
-    const nodes = (await this.others()).filter(({ id }) => !without.includes(id));
     await Promise.all(
-      nodes.map(async ({ id, member }) => {
+      nodes.map(async ({ id, address }) => {
+        const began = performance.now();
         try {
-          take({ node: id, ...(await this.#sources.client.json(present(member), path, signal)) });
+          const response = await this.#sources.client.json(present(address), path, signal);
+          take({ node: id, ...response, tookMs: performance.now() - began });
         } catch (failure) {
           failures.push({ node: id, error: reasonOf(failure, signal, withinMs) });
         }
@@ -75,7 +83,7 @@ export class Peers {
     slow.addEventListener('abort', abort);
     signal.addEventListener('abort', abort);
     try {
-      return await this.#sources.client.open(present(found?.member ?? null), { ...request, signal: opening.signal });
+      return await this.#sources.client.open(present(found?.address ?? null), { ...request, signal: opening.signal });
     } catch (failure) {
       throw new Error(reasonOf(failure, slow, ANSWER_MS), { cause: failure });
     } finally {
@@ -83,47 +91,49 @@ export class Peers {
     }
   }
 
-  /** Returns the other nodes of the cluster, sorted by id. `member` is null if the node is absent. */
-  async others(): Promise<readonly { readonly id: string; readonly member: Member | null }[]> {
+  /**
+   * Returns the other nodes of the cluster, sorted by id. `address` is null if the node is absent. While etcd
+   * is away, it is not known which nodes are absent: then all have the address that they registered.
+   */
+  async others(): Promise<readonly { readonly id: string; readonly address: NodeAddress | null }[]> {
     const { self, registered } = this.#sources;
-    const members = new Map((await this.#present(FRESH_MS)).map((member) => [member.id, member]));
-    const ids = new Set([...members.keys(), ...(await registered()).map(({ id }) => id)]);
+    const members = await this.#present(FRESH_MS);
+    const nodes: readonly NodeAddress[] = await registered();
+    const addresses = new Map((members ?? nodes).map((node) => [node.id, node]));
+    const ids = new Set([...addresses.keys(), ...nodes.map(({ id }) => id)]);
     ids.delete(self);
-    return [...ids].sort().map((id) => ({ id, member: members.get(id) ?? null }));
+    return [...ids].sort().map((id) => ({ id, address: addresses.get(id) ?? null }));
   }
 
-  /** Returns the id of the member that uses a certificate in DER; null if no member announced it. */
+  /** Returns the id of the node that uses a certificate in DER; null if no node announced it. */
   async nodeWith(certificate: Buffer): Promise<string | null> {
     const fingerprint = fingerprintOf(certificate);
-    const find = (members: readonly Member[]): string | null =>
-      members.find(({ certificates = [] }) => certificates.includes(fingerprint))?.id ?? null;
-    return find(await this.#present(FRESH_MS)) ?? find(await this.#present(UNKNOWN_FRESH_MS));
+    const find = (nodes: readonly NodeAddress[]): string | null =>
+      nodes.find(({ certificates = [] }) => certificates.includes(fingerprint))?.id ?? null;
+    // A member that has just joined is in etcd, and not yet in the local store.
+    return find(await this.#sources.registered()) ?? find((await this.#present(UNKNOWN_FRESH_MS)) ?? []);
   }
 
-  /** Returns the members as they were at most `freshMs` ago; without etcd, those of the last read. */
-  async #present(freshMs: number): Promise<readonly Member[]> {
+  /** Returns the members as they were at most `freshMs` ago; null while etcd is away. */
+  async #present(freshMs: number): Promise<readonly NodeAddress[] | null> {
     if (performance.now() - this.#readAt < freshMs) return this.#members;
     this.#reading ??= this.#read();
-    await Promise.race([this.#reading, pause(READ_MS)]);
-    return this.#members;
+    return this.#reading;
   }
 
   /** Reads the members. Only one read runs at a time. */
-  async #read(): Promise<void> {
-    try {
-      this.#members = await this.#sources.members();
-    } catch {
-      // Without etcd, those of the last read stay.
-    } finally {
-      this.#readAt = performance.now();
-      this.#reading = undefined;
-    }
+  async #read(): Promise<readonly NodeAddress[] | null> {
+    const members = this.#sources.members().catch(() => null);
+    this.#members = await Promise.race([members, pause(READ_MS, null)]);
+    this.#readAt = performance.now();
+    this.#reading = undefined;
+    return this.#members;
   }
 }
 
-function present(member: Member | null): Member {
-  if (member === null) throw new Error('it is not a member at present');
-  return member;
+function present(address: NodeAddress | null): NodeAddress {
+  if (address === null) throw new Error('it is not a member at present');
+  return address;
 }
 
 function reasonOf(failure: unknown, limit: AbortSignal, withinMs: number): string {

@@ -1,0 +1,80 @@
+import { X509Certificate } from 'node:crypto';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { NodeAddress } from '#cluster/membership.js';
+import type { PeerClient } from '#cluster/peers/peer-client.js';
+import { fingerprintOf } from '#cluster/peers/peer-identity.js';
+import { Peers } from '#cluster/peers/peers.js';
+import { selfSigned } from '#service-plane/ca/self-signed.js';
+
+const certificates = { n2: selfSigned('n2').cert, n3: selfSigned('n3').cert, n4: selfSigned('n4').cert };
+const addressOf = (id: keyof typeof certificates, port: number): NodeAddress => ({
+  id,
+  address: `10.0.0.1:${port}`,
+  certificates: [fingerprintOf(certificates[id])],
+});
+const registered = [addressOf('n2', 2), addressOf('n3', 3)].map((node) => ({
+  ...node,
+  ...{ identity: '', version: '', since: '' },
+}));
+const derOf = (id: keyof typeof certificates): Buffer => new X509Certificate(certificates[id]).raw;
+
+/** The other nodes of `n1`. `members` reads etcd. */
+const peersWith = (members: () => Promise<readonly NodeAddress[]>): Peers =>
+  new Peers({ self: 'n1', client: {} as PeerClient, members, registered: async () => registered });
+const addressesOf = async (peers: Peers) => (await peers.others()).map(({ id, address }) => [id, address?.address]);
+
+describe('the other nodes that a node knows', () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['performance', 'setTimeout'] });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  test('are those of the local store, and absent without a membership, while etcd can be reached', async () => {
+    const peers = peersWith(async () => [addressOf('n2', 22)]);
+    expect(await addressesOf(peers)).toEqual([
+      ['n2', '10.0.0.1:22'],
+      ['n3', undefined],
+    ]);
+  });
+
+  test('have the registered addresses while etcd is away, also before the first read and after one', async () => {
+    let isAway = true;
+    const peers = peersWith(async () => {
+      if (isAway) throw new Error('etcd is away');
+      return [];
+    });
+    const known = [
+      ['n2', '10.0.0.1:2'],
+      ['n3', '10.0.0.1:3'],
+    ];
+    expect(await addressesOf(peers)).toEqual(known);
+    isAway = false;
+    vi.advanceTimersByTime(1_001);
+    expect(await addressesOf(peers)).toEqual([
+      ['n2', undefined],
+      ['n3', undefined],
+    ]);
+    isAway = true;
+    vi.advanceTimersByTime(1_001);
+    expect(await addressesOf(peers)).toEqual(known);
+  });
+
+  test('have the registered addresses 0.5 s after etcd stopped to respond', async () => {
+    vi.useRealTimers();
+    const peers = peersWith(() => new Promise(() => {}));
+    const began = performance.now();
+    expect((await addressesOf(peers))[0]).toEqual(['n2', '10.0.0.1:2']);
+    expect(performance.now() - began).toBeGreaterThan(490);
+  });
+
+  test('are recognised by their certificates, a new member by that in etcd', async () => {
+    const away = peersWith(async () => {
+      throw new Error('etcd is away');
+    });
+    expect([await away.nodeWith(derOf('n3')), await away.nodeWith(derOf('n4'))]).toEqual(['n3', null]);
+    const reached = peersWith(async () => [addressOf('n4', 4)]);
+    expect([await reached.nodeWith(derOf('n3')), await reached.nodeWith(derOf('n4'))]).toEqual(['n3', 'n4']);
+  });
+});
