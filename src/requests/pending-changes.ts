@@ -18,7 +18,7 @@ type ChangeView = {
 type EndedChange = { readonly kind: 'ended'; readonly generation: number; readonly isEnforced: boolean };
 
 export type PendingChanges = {
-  isPending(): Promise<boolean>;
+  readonly isPending: () => Promise<boolean>;
   read(): Promise<ChangeView>;
   /**
    * Ends the pending change. `generation`: the only generation that may be ended, if given. Resolves when
