@@ -43,7 +43,7 @@ import { type ClusterAccess, encodeJoinToken, JoinTokens } from './peers/join-to
 import { type NextIdentity, PeerCertificate } from './peers/peer-certificate.js';
 import { PeerClient } from './peers/peer-client.js';
 import { Peers } from './peers/peers.js';
-import { proposedBodies } from './proposed-bodies.js';
+import { proposedBodies, withBodies } from './proposed-bodies.js';
 import { initialize, type Keep, type RecoveryPorts, recover } from './recovery.js';
 import { type Rehearsal, Rehearsals } from './rehearsals.js';
 import { Replica, type ReplicaEvent } from './replica.js';
@@ -335,10 +335,10 @@ export class Cluster {
     for (const { key, value } of enclosed)
       if (!isBody(key) || !(await isBodyValue(key, value)))
         throw new StoreError('store_damaged', `${key} has another hash`);
-    if (enclosed.length > 0) await this.kv.batch(proposedBodies(id, enclosed), { sync: false });
-    const parts = await fetchBodies(this.#client, this.#keys, this.kv, [bodySha256]);
-    if (parts.length > 0) await this.kv.batch(proposedBodies(id, [...enclosed, ...parts]), { sync: false });
-    const stored = new Bodies(this.kv);
+    this.#replica.offer(bodySha256, enclosed);
+    const fetched = await fetchBodies(this.#client, this.#keys, withBodies(this.kv, enclosed), [bodySha256]);
+    if (fetched.length > 0) await this.kv.batch(proposedBodies(id, fetched), { sync: false });
+    const stored = new Bodies(withBodies(this.kv, enclosed));
     return span === undefined ? stored.read(bodySha256) : stored.slice(bodySha256, span.from, span.to);
   }
 
