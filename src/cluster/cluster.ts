@@ -23,7 +23,6 @@ import type { Refusal } from '#bus/policy-requests.js';
 import { Bodies, isBodyValue } from '#store/bodies.js';
 import { decodeJson, encodeJson } from '#store/json-value.js';
 import type { PolicyHead } from '#store/policy-row.js';
-import type { SharedCommits } from '#store/policy-store.js';
 import type { Seal } from '#store/seal.js';
 import { changesOf } from '#store/shared-changes.js';
 import { StoreError } from '#store/store-error.js';
@@ -38,7 +37,7 @@ import type { EtcdOptions } from './etcd/etcd-types.js';
 import { ClusterKeys, isBody } from './keys.js';
 import { type Member, type MemberEvent, Membership } from './membership.js';
 import { type NodeRemoval, type RegisteredNode, registeredNodes, removedKey, removeNode } from './node-registry.js';
-import { fetchBodies } from './parts.js';
+import { bodiesOf, fetchBodies, hasSmallBodies } from './parts.js';
 import { type ClusterAccess, encodeJoinToken, JoinTokens } from './peers/join-tokens.js';
 import { type NextIdentity, PeerCertificate } from './peers/peer-certificate.js';
 import { PeerClient } from './peers/peer-client.js';
@@ -49,6 +48,7 @@ import { type Rehearsal, Rehearsals } from './rehearsals.js';
 import { Replica, type ReplicaEvent } from './replica.js';
 import { ReplicaStore } from './replica-store.js';
 import { EtcdSharedStore } from './shared-store.js';
+import { failureBeforeCommit } from './store-failure.js';
 import { Turns } from './turns.js';
 
 export type ClusterOptions = {
@@ -98,7 +98,7 @@ export type ClusterStatus = {
  */
 export class Cluster {
   readonly store: SharedStore;
-  readonly commits: SharedCommits;
+  readonly commits: Commits;
   /** The local store of the node, which contains the replica. */
   readonly kv: ReplicaStore;
   readonly #ports: RecoveryPorts;
@@ -299,6 +299,18 @@ export class Cluster {
     await this.#turns.take(lease, signal);
   }
 
+  /**
+   * Makes sure that no other node has written a policy since this node took its turn. Throws
+   * `revision_conflict` if one has.
+   */
+  async confirmTurn(): Promise<void> {
+    try {
+      await this.#turns.confirm();
+    } catch (failure) {
+      throw failureBeforeCommit('compare the policies with etcd', failure);
+    }
+  }
+
   /** The revision of etcd that wrote the newest commit in the replica. */
   get headRevision(): bigint {
     return this.#replica.revisionOf('head');
@@ -314,8 +326,11 @@ export class Cluster {
   }
 
   /** Proposes a write to the other nodes, see `Rehearsals.rehearse`. */
-  rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
-    return this.#rehearsals.rehearse(plan, proposal);
+  async rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
+    if (hasSmallBodies(plan)) this.#replica.offer(proposal.bodySha256, bodiesOf(plan));
+    // This node stores the bodies while the other members vote.
+    const [rehearsal] = await Promise.all([this.#rehearsals.rehearse(plan, proposal), this.commits.keep(plan)]);
+    return rehearsal;
   }
 
   vote(proposal: PolicyProposal, staged: boolean, refusal: Refusal | null): void {

@@ -27,6 +27,8 @@ export class Commits implements SharedCommits {
   readonly #replica: Replica;
   readonly #turns: Turns;
   readonly #kv: KvStore;
+  /** The plans whose bodies this node has stored, or stores now. */
+  readonly #kept = new WeakMap<PolicyPlan, Promise<void>>();
 
   /** `kv` is the local store, which contains the replica. */
   constructor(client: EtcdClient, keys: ClusterKeys, kv: KvStore, replica: Replica, turns: Turns) {
@@ -48,19 +50,18 @@ export class Commits implements SharedCommits {
    * - `outcome_unknown` if etcd does not report within 10 s whether it applied the commit.
    */
   async commit(plan: PolicyPlan): Promise<void> {
-    const turn = this.#turns.held;
-    if (turn === null) throw lost('this node does not have the turn to write');
+    const { held } = this.#turns;
+    if (held === null) throw lost('this node does not have the turn to write');
+    const turn = await translated('take the turn of this node', () => this.#turns.standing(held));
     const bodies =
       this.#turns.proposed === plan
         ? []
         : await translated('write the policy to etcd', () => bodyWrites(this.#client, this.#keys, plan));
-    // The replica then finds the bodies in the local store, and does not read them from etcd.
-    const ofBodies = plan.operations.filter(({ key }) => isBody(key));
-    const proposed = proposedBodies(turn.id, ofBodies);
-    if (proposed.length > 0) await this.#kv.batch(proposed, { sync: false });
+    await this.keep(plan);
     const revision = await this.#move(plan, turn, bodies);
     try {
       await this.#replica.until(revision, APPLY_MS);
+      this.#turns.spend();
     } catch (cause) {
       throw new StoreError(
         'outcome_unknown',
@@ -68,6 +69,20 @@ export class Commits implements SharedCommits {
         { cause },
       );
     }
+  }
+
+  /**
+   * Stores the bodies of a plan at this node, if they are not stored yet. After the commit, the replica finds
+   * them there, and does not read them from etcd.
+   */
+  keep(plan: PolicyPlan): Promise<void> {
+    const known = this.#kept.get(plan);
+    if (known !== undefined) return known;
+    const bodies = plan.operations.filter(({ key }) => isBody(key));
+    const operations = proposedBodies(this.#turns.held?.id ?? '', bodies);
+    const kept = operations.length === 0 ? Promise.resolve() : this.#kv.batch(operations, { sync: false });
+    this.#kept.set(plan, kept);
+    return kept;
   }
 
   /** Moves the head, while the turn stands. Returns the revision of the commit. */

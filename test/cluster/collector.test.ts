@@ -114,6 +114,9 @@ test('a collection removes bodies that no revision needs, and ends the turn of a
   const garbage = '/weir/part/00';
   await client.transact({ when: [], apply: [{ type: 'put', key: garbage, value: Buffer.from('x') }] }, SOON);
   await node.cluster.takeTurn(AbortSignal.timeout(5_000));
+  const change = { put: storedPolicy({ id: 'b' }, '{"a":1}'), generation: 9 };
+  const plan = await node.policies.plan(change);
+  await node.cluster.rehearse(plan, { generation: 9, record: null, bodySha256: '' });
 
   const stranger = { key: '/weir/shared/leader', createRevision: 1n };
   expect(await collect(client, keys, stranger)).toEqual({ removed: 0, isComplete: false });
@@ -122,8 +125,7 @@ test('a collection removes bodies that no revision needs, and ends the turn of a
   const bodies = await client.range(under('/weir/part'), SOON);
   expect(bodies.entries.map(({ key }) => key).includes(garbage)).toBe(false);
   expect(bodies.entries.length).toBe(4);
-  const late = node.policies.commit({ put: storedPolicy({ id: 'b' }, '{"a":1}'), generation: 9 });
-  await expect(late).rejects.toMatchObject({ code: 'revision_conflict' });
+  await expect(node.policies.commit(change)).rejects.toMatchObject({ code: 'revision_conflict' });
   node.cluster.releaseTurn();
   expect(await write(node, '{"a":3}')).toBe(true);
 });
