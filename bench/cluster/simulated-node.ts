@@ -71,7 +71,7 @@ export class SimulatedNode {
     this.#running.add(
       cluster.committed.subscribe((generation) => {
         this.flips.set(generation, performance.now());
-        void cluster.describe(generation).catch(() => {});
+        cluster.describe(generation);
       }),
     );
   }

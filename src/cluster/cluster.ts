@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import {
+  auditTime,
   BehaviorSubject,
   defer,
   EMPTY,
@@ -12,6 +13,7 @@ import {
   mergeMap,
   type Observable,
   of,
+  Subject,
   type Subscription,
   switchMap,
   tap,
@@ -69,6 +71,8 @@ export type ClusterOptions = {
 /** When a new leader collects for the first time, and how often it collects. */
 const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
+/** A node tells its generation so long after a flip, so that this does not delay the flips of other nodes. */
+const DESCRIBE_AFTER_MS = 50;
 /** How long a request of the state waits for etcd. */
 const LIST_MS = 500;
 
@@ -119,6 +123,7 @@ export class Cluster {
   readonly #access: ClusterOptions['access'];
   readonly #contradiction = new BehaviorSubject<ContradictionCode | null>(null);
   #members: readonly Member[] | null = null;
+  readonly #enforced = new Subject<number>();
 
   constructor(disk: KvStore, { etcd, prefix, self, identity, access, local, seal }: ClusterOptions) {
     const kv = new ReplicaStore(disk);
@@ -161,6 +166,9 @@ export class Cluster {
       return removal !== null;
     });
     this.commits = new Commits(client, keys, kv, replica, turns);
+    this.#enforced
+      .pipe(auditTime(DESCRIBE_AFTER_MS))
+      .subscribe((generation) => void membership.describe({ generation }).catch(() => {}));
   }
 
   get id(): string {
@@ -357,9 +365,9 @@ export class Cluster {
     return span === undefined ? stored.read(bodySha256) : stored.slice(bodySha256, span.from, span.to);
   }
 
-  /** Tells the other nodes which generation this node enforces. */
-  describe(generation: number): Promise<void> {
-    return this.#membership.describe({ generation });
+  /** Tells the other nodes soon which generation this node enforces. */
+  describe(generation: number): void {
+    this.#enforced.next(generation);
   }
 
   /** Creates the cluster in etcd. Throws `revision_conflict` if there is a cluster below the prefix. */
