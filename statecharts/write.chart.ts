@@ -261,7 +261,10 @@ export const writeChart = write.createMachine({
           },
           { target: 'prepared', actions: { type: 'notePrepared', params: ({ event }) => event } },
         ],
-        onError: { target: 'ended', actions: { type: 'publish', params: failed } },
+        onError: [
+          { guard: lostRace, target: 'ended', actions: 'noteLostRace' },
+          { target: 'ended', actions: { type: 'publish', params: failed } },
+        ],
       },
       on: expiringTo('ended'),
     },

@@ -35,20 +35,20 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
     const { dryRun, rehearse: wanted = true } = write;
     if (cluster === null || dryRun || !wanted) return null;
     const { record, generation } = inForce;
-    const plan = await ports.policies.plan(change);
-    const bodySha256 = record === null ? '' : await ports.policies.bodySha256(record.id, plan);
-    const group = writtenGroup(change, write);
-    return cluster
-      .rehearse(plan, { generation, record, bodySha256, ...(group && { group }) })
-      .catch((failure: unknown) => {
-        if (failure instanceof MemberRefused)
-          throw new Refused({
-            ...failure.refusal,
-            code: 'member_refused',
-            detail: `the node ${failure.node} cannot hold the policy: ${failure.refusal.detail}`,
-          });
-        throw storeRefused(failure);
-      });
+    try {
+      const plan = await ports.policies.plan(change);
+      const bodySha256 = record === null ? '' : await ports.policies.bodySha256(record.id, plan);
+      const group = writtenGroup(change, write);
+      return await cluster.rehearse(plan, { generation, record, bodySha256, ...(group && { group }) });
+    } catch (failure) {
+      if (failure instanceof MemberRefused)
+        throw new Refused({
+          ...failure.refusal,
+          code: 'member_refused',
+          detail: `the node ${failure.node} cannot hold the policy: ${failure.refusal.detail}`,
+        });
+      throw storeRefused(failure);
+    }
   };
   const unstage = fromPromise<void, { generation: number }>(async ({ input }) => {
     if (!isEnforced) return;
@@ -60,10 +60,23 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
   const write = writeChart.provide({
     actions: { publish },
     actors: {
-      prepare: fromPromise<Awaited<ReturnType<typeof prepareWrite>>, { write: PolicyWrite }>(({ input, signal }) =>
-        prepareWrite(ports, input.write, signal).catch((failure: unknown) => {
-          throw storeRefused(failure);
-        }),
+      prepare: fromPromise<Awaited<ReturnType<typeof prepareWrite>>, { write: PolicyWrite }>(
+        async ({ input: { write }, signal }) => {
+          // Other nodes may have changed the policies meanwhile. A write without a refusal notices it later.
+          const confirm = async (): Promise<void> => {
+            if (!write.dryRun) await cluster?.confirmTurn();
+          };
+          try {
+            const prepared = await prepareWrite(ports, write, signal).catch(async (failure: unknown) => {
+              await confirm();
+              throw failure;
+            });
+            if (prepared.kind === 'refused') await confirm();
+            return prepared;
+          } catch (failure) {
+            throw storeRefused(failure);
+          }
+        },
       ),
       stage: fromPromise<Staged, StageInput>(async ({ input }) => {
         const [staged, rehearsed] = await Promise.all([
@@ -127,6 +140,7 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
 
 const REFUSALS: Readonly<Partial<Record<StoreErrorCode, RefusalCode>>> = {
   revision_conflict: 'write_conflict',
+  generation_regressed: 'write_conflict',
   store_full: 'store_full',
   outcome_unknown: 'outcome_unknown',
 };

@@ -301,7 +301,7 @@ export function createSystem(ports: SystemPorts): System {
   bus.messages.subscribe((message) => {
     if (message.type === 'policy.activated') {
       generation = message.generation;
-      void cluster?.describe(generation).catch(() => {});
+      cluster?.describe(generation);
     }
     if (message.type === 'dataplane.adopted') {
       adoptedGeneration = message.generation;

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import {
+  auditTime,
   BehaviorSubject,
   defer,
   EMPTY,
@@ -11,6 +12,7 @@ import {
   merge,
   type Observable,
   of,
+  Subject,
   type Subscription,
   switchMap,
   tap,
@@ -21,7 +23,6 @@ import type { PolicyProposal } from '#bus/bus-messages.js';
 import type { Refusal } from '#bus/policy-requests.js';
 import { Bodies, isBodyValue } from '#store/bodies.js';
 import { decodeJson, encodeJson } from '#store/json-value.js';
-import type { SharedCommits } from '#store/policy-store.js';
 import type { Seal } from '#store/seal.js';
 import { changesOf } from '#store/shared-changes.js';
 import { StoreError } from '#store/store-error.js';
@@ -36,18 +37,19 @@ import type { EtcdOptions } from './etcd/etcd-types.js';
 import { ClusterKeys, isBody } from './keys.js';
 import { type Member, type MemberEvent, Membership } from './membership.js';
 import { type NodeRemoval, type RegisteredNode, registeredNodes, removedKey, removeNode } from './node-registry.js';
-import { fetchBodies } from './parts.js';
+import { bodiesOf, fetchBodies, hasSmallBodies } from './parts.js';
 import { type ClusterAccess, encodeJoinToken, JoinTokens } from './peers/join-tokens.js';
 import { type NextIdentity, PeerCertificate } from './peers/peer-certificate.js';
 import { PeerClient } from './peers/peer-client.js';
 import { Peers } from './peers/peers.js';
-import { proposedBodies } from './proposed-bodies.js';
+import { proposedBodies, withBodies } from './proposed-bodies.js';
 import { initialize, type Keep, type RecoveryPorts, recover } from './recovery.js';
 import { type Rehearsal, Rehearsals } from './rehearsals.js';
 import { Replica, type ReplicaEvent } from './replica.js';
 import { ReplicaStore } from './replica-store.js';
 import { Rollouts } from './rollout/rollouts.js';
 import { EtcdSharedStore } from './shared-store.js';
+import { failureBeforeCommit } from './store-failure.js';
 import { Turns } from './turns.js';
 
 export type ClusterOptions = {
@@ -68,6 +70,8 @@ export type ClusterOptions = {
 /** When a new leader collects for the first time, and how often it collects. */
 const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
+/** A node tells its generation so long after a flip, so that this does not delay the flips of other nodes. */
+const DESCRIBE_AFTER_MS = 50;
 /** How long a request of the state waits for etcd. */
 const LIST_MS = 500;
 
@@ -97,7 +101,7 @@ export type ClusterStatus = {
  */
 export class Cluster {
   readonly store: SharedStore;
-  readonly commits: SharedCommits;
+  readonly commits: Commits;
   readonly rollouts: Rollouts;
   /** The local store of the node, which contains the replica. */
   readonly kv: ReplicaStore;
@@ -119,6 +123,7 @@ export class Cluster {
   readonly #access: ClusterOptions['access'];
   readonly #contradiction = new BehaviorSubject<ContradictionCode | null>(null);
   #members: readonly Member[] | null = null;
+  readonly #enforced = new Subject<number>();
 
   constructor(disk: KvStore, { etcd, prefix, self, identity, access, local, seal }: ClusterOptions) {
     const kv = new ReplicaStore(disk);
@@ -166,6 +171,9 @@ export class Cluster {
     const { node, ...ports } = { node: self.id, client, keys, kv, replica, turns, election: this.#election };
     this.commits = new Commits(node, ports);
     this.rollouts = new Rollouts(node, { ...ports, membership });
+    this.#enforced
+      .pipe(auditTime(DESCRIBE_AFTER_MS))
+      .subscribe((generation) => void membership.describe({ generation }).catch(() => {}));
   }
 
   get id(): string {
@@ -295,6 +303,18 @@ export class Cluster {
     await this.#turns.take(lease, signal);
   }
 
+  /**
+   * Makes sure that no other node has written a policy since this node took its turn. Throws
+   * `revision_conflict` if one has.
+   */
+  async confirmTurn(): Promise<void> {
+    try {
+      await this.#turns.confirm();
+    } catch (failure) {
+      throw failureBeforeCommit('compare the policies with etcd', failure);
+    }
+  }
+
   /** The revision of etcd that wrote the newest commit in the replica. */
   get headRevision(): bigint {
     return this.#replica.revisionOf('head');
@@ -310,8 +330,11 @@ export class Cluster {
   }
 
   /** Proposes a write to the other nodes, see `Rehearsals.rehearse`. */
-  rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
-    return this.#rehearsals.rehearse(plan, proposal);
+  async rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
+    if (hasSmallBodies(plan)) this.#replica.offer(proposal.bodySha256, bodiesOf(plan));
+    // This node stores the bodies while the other members vote.
+    const [rehearsal] = await Promise.all([this.#rehearsals.rehearse(plan, proposal), this.commits.keep(plan)]);
+    return rehearsal;
   }
 
   vote(proposal: PolicyProposal, staged: boolean, refusal: Refusal | null): void {
@@ -331,16 +354,16 @@ export class Cluster {
     for (const { key, value } of enclosed)
       if (!isBody(key) || !(await isBodyValue(key, value)))
         throw new StoreError('store_damaged', `${key} has another hash`);
-    if (enclosed.length > 0) await this.kv.batch(proposedBodies(id, enclosed), { sync: false });
-    const parts = await fetchBodies(this.#client, this.#keys, this.kv, [bodySha256]);
-    if (parts.length > 0) await this.kv.batch(proposedBodies(id, [...enclosed, ...parts]), { sync: false });
-    const stored = new Bodies(this.kv);
+    this.#replica.offer(bodySha256, enclosed);
+    const fetched = await fetchBodies(this.#client, this.#keys, withBodies(this.kv, enclosed), [bodySha256]);
+    if (fetched.length > 0) await this.kv.batch(proposedBodies(id, fetched), { sync: false });
+    const stored = new Bodies(withBodies(this.kv, enclosed));
     return span === undefined ? stored.read(bodySha256) : stored.slice(bodySha256, span.from, span.to);
   }
 
-  /** Tells the other nodes which generation this node enforces. */
-  describe(generation: number): Promise<void> {
-    return this.#membership.describe({ generation });
+  /** Tells the other nodes soon which generation this node enforces. */
+  describe(generation: number): void {
+    this.#enforced.next(generation);
   }
 
   /** Creates the cluster in etcd. Throws `revision_conflict` if there is a cluster below the prefix. */

@@ -39,6 +39,8 @@ export class Commits implements SharedCommits {
   readonly #turns: Turns;
   readonly #kv: KvStore;
   readonly #election: Election;
+  /** The plans whose bodies this node has stored, or stores now. */
+  readonly #kept = new WeakMap<PolicyPlan, Promise<void>>();
 
   /** `kv` is the local store, which contains the replica. */
   constructor(
@@ -64,18 +66,17 @@ export class Commits implements SharedCommits {
    * - `outcome_unknown` if etcd does not report within 10 s whether it applied the commit.
    */
   async commit(plan: PolicyPlan): Promise<void> {
-    const turn = this.#turns.held;
-    if (turn === null) throw lost('this node does not have the turn to write');
+    const { held } = this.#turns;
+    if (held === null) throw lost('this node does not have the turn to write');
+    const turn = await translated('take the turn of this node', () => this.#turns.standing(held));
     const bodies =
       this.#turns.proposed === plan
         ? []
         : await translated('write the policy to etcd', () => bodyWrites(this.#client, this.#keys, plan));
-    // The replica then finds the bodies in the local store, and does not read them from etcd.
-    const ofBodies = plan.operations.filter(({ key }) => isBody(key));
-    const proposed = proposedBodies(turn.id, ofBodies);
-    if (proposed.length > 0) await this.#kv.batch(proposed, { sync: false });
+    await this.keep(plan);
     const timer = await translated('start the timer of the change', () => this.#timer(plan));
     await this.#applied(await this.#move(plan, turn, [...bodies, ...timer]));
+    this.#turns.spend();
   }
 
   /**
@@ -114,6 +115,20 @@ export class Commits implements SharedCommits {
         { cause },
       );
     }
+  }
+
+  /**
+   * Stores the bodies of a plan at this node, if they are not stored yet. After the commit, the replica finds
+   * them there, and does not read them from etcd.
+   */
+  keep(plan: PolicyPlan): Promise<void> {
+    const known = this.#kept.get(plan);
+    if (known !== undefined) return known;
+    const bodies = plan.operations.filter(({ key }) => isBody(key));
+    const operations = proposedBodies(this.#turns.held?.id ?? '', bodies);
+    const kept = operations.length === 0 ? Promise.resolve() : this.#kv.batch(operations, { sync: false });
+    this.#kept.set(plan, kept);
+    return kept;
   }
 
   /**

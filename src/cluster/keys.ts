@@ -85,6 +85,10 @@ export class ClusterKeys {
   member(node: string): string {
     return this.#of(`member/${node}`);
   }
+  /** Returns the node of a key below `PREFIX/member/`. */
+  memberOf(key: string): string {
+    return key.slice(this.members.from.length);
+  }
   /** The vote of `node` on the proposal of the node `writer`. */
   vote({ id, node: writer }: TurnKey, node: string): string {
     return `${this.votes({ id, node: writer }).from}${node}`;

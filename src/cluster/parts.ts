@@ -1,6 +1,6 @@
 import { isBodyValue, listKey, partKey, partsIn } from '#store/bodies.js';
 import { StoreError } from '#store/store-error.js';
-import type { KvOperation, KvStore, PolicyPlan } from '#store/store-types.js';
+import type { KvPut, KvReads, PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { Operation } from './etcd/etcd-types.js';
 import { type ClusterKeys, chunks, isBody } from './keys.js';
@@ -15,8 +15,6 @@ const SMALL_BYTES = 256 * 1024;
 const FEW = 60;
 const WITHIN = { withinMs: 10_000 };
 
-type Put = Extract<KvOperation, { type: 'put' }>;
-
 /**
  * Reads the bodies of policies that the local store lacks from etcd. `lists` are hashes of lists of parts.
  * Returns the operations that write the missing lists and parts to the local store. Throws `store_damaged`
@@ -25,9 +23,9 @@ type Put = Extract<KvOperation, { type: 'put' }>;
 export async function fetchBodies(
   client: EtcdClient,
   keys: ClusterKeys,
-  kv: KvStore,
+  kv: KvReads,
   lists: readonly string[],
-): Promise<Put[]> {
+): Promise<KvPut[]> {
   const wanted = [...new Set(lists)].map(listKey);
   const held = await kv.getMany(wanted);
   const absent = wanted.filter((_, index) => held[index] === null);
@@ -39,9 +37,9 @@ export async function fetchBodies(
   return [...fetched, ...(await fetchValues(client, keys, absentParts))];
 }
 
-async function fetchValues(client: EtcdClient, keys: ClusterKeys, wanted: readonly string[]): Promise<Put[]> {
+async function fetchValues(client: EtcdClient, keys: ClusterKeys, wanted: readonly string[]): Promise<KvPut[]> {
   const pages = chunks(wanted, PARTS_PER_READ);
-  const found: Put[] = [];
+  const found: KvPut[] = [];
   for (const page of pages) {
     const apply = page.map((key): Operation => ({ type: 'get', key: keys.inEtcd(key) }));
     const result = await client.transact({ when: [], apply }, WITHIN);
@@ -56,22 +54,31 @@ async function fetchValues(client: EtcdClient, keys: ClusterKeys, wanted: readon
   return found;
 }
 
+/** Returns the lists and parts that a plan writes. */
+export const bodiesOf = ({ operations }: PolicyPlan): KvPut[] =>
+  operations.filter((operation) => operation.type === 'put').filter(({ key }) => isBody(key));
+
+/** Whether the bodies of a plan fit into one transaction. */
+export function hasSmallBodies(plan: PolicyPlan): boolean {
+  const bodies = bodiesOf(plan);
+  return bodies.length <= FEW && bodies.reduce((sum, { value }) => sum + value.length, 0) <= SMALL_BYTES;
+}
+
 /**
  * Returns the operations that write the bodies of a plan, for the transaction of the caller. Writes bodies
  * that are too large for one transaction to etcd before.
  */
 export async function bodyWrites(client: EtcdClient, keys: ClusterKeys, plan: PolicyPlan): Promise<Operation[]> {
-  const bodies = plan.operations.filter((operation) => operation.type === 'put').filter(({ key }) => isBody(key));
-  const bytes = bodies.reduce((sum, { value }) => sum + value.length, 0);
-  if (bytes <= SMALL_BYTES && bodies.length <= FEW)
+  const bodies = bodiesOf(plan);
+  if (hasSmallBodies(plan))
     return bodies.map(({ key, value }): Operation => ({ type: 'put', key: keys.inEtcd(key), value }));
   await storeBodies(client, keys, bodies);
   return [];
 }
 
 /** Writes bodies to etcd, except the lists and parts that etcd has. */
-export async function storeBodies(client: EtcdClient, keys: ClusterKeys, bodies: readonly Put[]): Promise<void> {
-  const absent: Put[] = [];
+export async function storeBodies(client: EtcdClient, keys: ClusterKeys, bodies: readonly KvPut[]): Promise<void> {
+  const absent: KvPut[] = [];
   for (const page of chunks(bodies, KEYS_PER_READ)) {
     const apply = page.map(({ key }): Operation => ({ type: 'get', key: keys.inEtcd(key), keysOnly: true }));
     const { found } = await client.transact({ when: [], apply }, WITHIN);
@@ -83,8 +90,8 @@ export async function storeBodies(client: EtcdClient, keys: ClusterKeys, bodies:
   }
 }
 
-function packed(puts: readonly Put[]): Put[][] {
-  const pages: Put[][] = [];
+function packed(puts: readonly KvPut[]): KvPut[][] {
+  const pages: KvPut[][] = [];
   let bytes = Number.POSITIVE_INFINITY;
   for (const put of puts) {
     bytes += put.value.length;

@@ -1,7 +1,7 @@
 import { listKey, partKey, partsIn } from '#store/bodies.js';
 import { decodeJson, putJson, under } from '#store/json-value.js';
 import type { PolicyRow } from '#store/policy-row.js';
-import type { KvOperation, KvStore } from '#store/store-types.js';
+import type { KvOperation, KvPut, KvReads, KvStore } from '#store/store-types.js';
 import { chunks } from './keys.js';
 
 const PROPOSED = 'cluster/proposed/';
@@ -22,6 +22,17 @@ export function proposedBodies(turn: string, bodies: readonly KvOperation[]): re
           bodies.map(({ key }) => key),
         ),
       ];
+}
+
+/** Returns a view of the local store that also contains `bodies`. */
+export function withBodies(kv: KvReads, bodies: readonly KvPut[]): KvReads {
+  const values = new Map(bodies.map(({ key, value }) => [key, value]));
+  const getMany: KvReads['getMany'] = async (keys) => {
+    const stored = keys.filter((key) => !values.has(key));
+    const found = stored.length === 0 ? [] : await kv.getMany(stored);
+    return keys.map((key) => values.get(key) ?? found[stored.indexOf(key)] ?? null);
+  };
+  return { getMany, get: async (key) => (await getMany([key]))[0] ?? null };
 }
 
 /**

@@ -17,12 +17,12 @@ import { decodeJson, encodeJson } from '#store/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
-import type { KeyChange } from './etcd/etcd-types.js';
-import { type ClusterKeys, isBody } from './keys.js';
+import type { KeyChange, Operation } from './etcd/etcd-types.js';
+import type { ClusterKeys, TurnKey } from './keys.js';
 import type { Membership } from './membership.js';
-import { bodyWrites } from './parts.js';
+import { bodiesOf, bodyWrites, hasSmallBodies } from './parts.js';
 import { failureBeforeCommit } from './store-failure.js';
-import type { Turn, Turns } from './turns.js';
+import type { Claim, Turn, Turns } from './turns.js';
 
 /** How long a member may be without a report before the write goes on without its vote. */
 const SILENCE_MS = 3_000;
@@ -39,10 +39,7 @@ const FOR_NOW: readonly RefusalCode[] = [
 ];
 /** Bodies up to this size are also a part of the proposal, so that members need not read them. */
 const ENCLOSED_BYTES = 4 * 1024;
-/**
- * How long the watch of the votes stays open after a rehearsal. etcd starts a watch that begins at an old
- * revision up to 100 ms later, and each write of another key makes the revision of a turn old.
- */
+/** How long the watch of the votes stays open after a rehearsal. The next rehearsal then need not open it. */
 const KEEP_WATCH_MS = 10_000;
 const WRITE = { withinMs: 3_000 };
 
@@ -57,8 +54,8 @@ export type Rehearsal = {
 type Vote = { readonly node: string; readonly staged: boolean; readonly refusal: Refusal | null };
 
 /** Returns the bodies of a plan for its proposal, if they are small. */
-function enclosed({ operations }: PolicyPlan): Pick<PolicyProposal, 'bodies'> {
-  const bodies = operations.filter((operation) => operation.type === 'put').filter(({ key }) => isBody(key));
+function enclosed(plan: PolicyPlan): Pick<PolicyProposal, 'bodies'> {
+  const bodies = bodiesOf(plan);
   if (bodies.reduce((bytes, { value }) => bytes + value.length, 0) > ENCLOSED_BYTES) return {};
   return { bodies: Object.fromEntries(bodies.map(({ key, value }) => [key, Buffer.from(value).toString('base64')])) };
 }
@@ -96,8 +93,11 @@ export class Rehearsals {
     this.#turns = turns;
     this.#membership = membership;
     this.#node = node;
-    this.#votesHere = defer(() => client.watch(keys.votesFor(node), (turns.held?.entry.modRevision ?? 0n) + 1n)).pipe(
-      mergeMap(({ changes }) => changes),
+    // etcd starts a watch that begins at an old revision up to 100 ms later. So the watch begins at the
+    // present revision, and the votes before it are read.
+    this.#votesHere = defer(() => client.watch(keys.votesFor(node), 0n)).pipe(
+      mergeMap(async ({ changes }) => (changes.length === 0 ? this.#votesBefore() : changes)),
+      mergeMap((changes) => changes),
       share({ resetOnRefCountZero: () => timer(KEEP_WATCH_MS) }),
     );
   }
@@ -123,13 +123,9 @@ export class Rehearsals {
     try {
       const turn = this.#turns.held;
       if (turn === null) throw new StoreError('revision_conflict', 'this node does not have the turn to write');
-      // The watch of the votes opens while etcd lists the members and writes the proposal.
-      const listing = this.#membership.list().then((members) => members.map(({ id }) => id));
-      const [members, behind] = await Promise.all([
-        listing,
-        this.#votes(turn, listing),
-        this.#propose(turn, plan, proposal),
-      ]);
+      // The watch of the votes opens while etcd writes the proposal.
+      const proposing = this.#propose(turn, plan, proposal);
+      const [members, behind] = await Promise.all([proposing, this.#votes(turn, proposing)]);
       return { members: Math.max(members.length, 1), behind };
     } catch (failure) {
       throw failureBeforeCommit('propose the policy to the other nodes', failure);
@@ -153,20 +149,31 @@ export class Rehearsals {
       )
       .subscribe();
   }
-  async #propose(turn: Turn, plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<void> {
-    const puts = await bodyWrites(this.#client, this.#keys, plan);
-    const { key, createRevision, lease } = turn.entry;
-    const value = encodeJson({ node: this.#node, proposal: { ...proposal, ...enclosed(plan) } });
-    const { succeeded } = await this.#client.transact(
-      { when: [{ key, createRevision }], apply: [...puts, { type: 'put', key, value, lease }] },
-      WRITE,
-    );
-    if (!succeeded) throw new StoreError('revision_conflict', 'the turn of this node has ended; nothing was changed');
+
+  /** Writes a proposal and its bodies. Returns the ids of all members. */
+  async #propose(
+    held: Turn | Claim,
+    plan: PolicyPlan,
+    proposal: Omit<PolicyProposal, 'id' | 'node'>,
+  ): Promise<readonly string[]> {
+    const full = { ...proposal, ...enclosed(plan) };
+    const members: Operation = { type: 'get_range', range: this.#keys.members, keysOnly: true };
+    // Large bodies are written before the proposal, in a turn that stands.
+    const turn = hasSmallBodies(plan) ? held : await this.#turns.standing(held);
+    const bodies = await bodyWrites(this.#client, this.#keys, plan);
+    const [present] = await this.#turns.propose(turn, full, [...bodies, members]);
     this.#turns.proposed = plan;
+    return (present ?? []).map(({ key }) => this.#keys.memberOf(key));
+  }
+
+  /** Reads the votes on proposals of this node. */
+  async #votesBefore(): Promise<readonly KeyChange[]> {
+    const { entries } = await this.#client.range(this.#keys.votesFor(this.#node), WRITE);
+    return entries.map((entry) => ({ type: 'put', entry }));
   }
 
   /** Waits for the votes of the other members. Returns the members without a report for `SILENCE_MS`. */
-  #votes(turn: Turn, listing: Promise<readonly string[]>): Promise<readonly string[]> {
+  #votes(turn: TurnKey, listing: Promise<readonly string[]>): Promise<readonly string[]> {
     return new Promise((resolve, reject) => {
       const began = performance.now();
       const reports = new Map<string, number>();

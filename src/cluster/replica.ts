@@ -22,13 +22,13 @@ import {
 import { decodeJson, encodeJson, putJson } from '#store/json-value.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
 import { StoreError } from '#store/store-error.js';
-import type { KvOperation } from '#store/store-types.js';
+import type { KvOperation, KvPut } from '#store/store-types.js';
 import { Contradiction } from './contradiction.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { KeyChange, KeyValue, RangeResult, WatchBatch } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
 import { fetchBodies } from './parts.js';
-import { collectProposed } from './proposed-bodies.js';
+import { collectProposed, withBodies } from './proposed-bodies.js';
 import type { ReplicaStore } from './replica-store.js';
 
 /** The value of the key `meta`: the identity of a cluster, which its first node makes. */
@@ -92,6 +92,8 @@ export class Replica {
   #metaRevision = 0n;
   #history = 0n;
   #seen = 0n;
+  /** The bodies of the newest proposal that this node knows, with the hash of their list of parts. */
+  #offered: { readonly list: string; readonly bodies: readonly KvPut[] } | null = null;
 
   constructor(client: EtcdClient, kv: ReplicaStore, keys: ClusterKeys) {
     this.#client = client;
@@ -145,6 +147,14 @@ export class Replica {
   /** The revision of the newest change of the shared keys that this node has received. */
   get seen(): bigint {
     return this.#seen > this.revision ? this.#seen : this.revision;
+  }
+
+  /**
+   * Gives the replica bodies that are perhaps committed soon, so that it need not read them. `list` is the
+   * hash of their list of parts.
+   */
+  offer(list: string, bodies: readonly KvPut[]): void {
+    this.#offered = { list, bodies };
   }
 
   #noteSeen(changes: readonly KeyChange[]): void {
@@ -349,8 +359,9 @@ export class Replica {
       operations.push({ type: 'put', key: historyKey(row), value });
     }
     if (operations.length > 0 || this.#keptLine !== this.#line) {
-      const bodies = await fetchBodies(this.#client, this.#keys, this.#kv, lists);
-      await this.#kv.keep([...bodies, ...operations, this.#keptAt(revision)]);
+      const offered = this.#offered !== null && lists.includes(this.#offered.list) ? this.#offered.bodies : [];
+      const fetched = await fetchBodies(this.#client, this.#keys, withBodies(this.#kv, offered), lists);
+      await this.#kv.keep([...offered, ...fetched, ...operations, this.#keptAt(revision)]);
       this.#keptLine = this.#line;
     }
     for (const change of changes) {

@@ -1,10 +1,11 @@
 import { filter, firstValueFrom, map, merge, type Observable } from 'rxjs';
 import type { PolicyProposal } from '#bus/bus-messages.js';
 import { decodeJson, encodeJson } from '#store/json-value.js';
+import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
-import type { KeyRange, KeyValue } from './etcd/etcd-types.js';
+import type { Condition, KeyRange, KeyValue, Operation, TransactionResult } from './etcd/etcd-types.js';
 import type { Lease } from './etcd/lease.js';
 import type { ClusterKeys } from './keys.js';
 import type { Replica } from './replica.js';
@@ -21,8 +22,22 @@ export type Turn = {
   readonly entry: KeyValue;
 };
 
+type Proposal = Omit<PolicyProposal, 'id' | 'node'>;
+type Found = TransactionResult['found'];
+
 /** The value of a turn in etcd. */
-type TurnValue = { readonly node: string; readonly proposal?: Omit<PolicyProposal, 'id' | 'node'> };
+type TurnValue = { readonly node: string; readonly proposal?: Proposal };
+
+/**
+ * A turn that this node may take together with its proposal: no turn stood when the write began. `when`: no
+ * turn stands, and no policy was written since the write began.
+ */
+export type Claim = {
+  readonly id: string;
+  readonly node: string;
+  readonly lease: bigint;
+  readonly when: readonly Condition[];
+};
 
 /**
  * The turns of a cluster: policy writes of all nodes run one after the other. A turn is a key on the lease of
@@ -33,7 +48,9 @@ export class Turns {
   readonly #keys: ClusterKeys;
   readonly #replica: Replica;
   readonly #node: string;
-  #held: Turn | null = null;
+  #held: Turn | Claim | null = null;
+  /** Whether the last write of this node lost its turn or claim. The next write then waits for its turn. */
+  #mustWait = false;
   /** The lease of the last turn that this node asked for. */
   #lease: bigint | null = null;
   /** The ids of the turns that this node waits for, has or removes. */
@@ -58,18 +75,25 @@ export class Turns {
     return this.#turnsIn(this.#replica.present).find((turn) => turn.id === id) ?? null;
   }
 
-  /** The turn that this node has; null if another node writes, or none. */
-  get held(): Turn | null {
+  /** The turn that this node has or may claim; null if another node writes, or none. */
+  get held(): Turn | Claim | null {
     return this.#held;
   }
 
   /**
-   * Waits until it is the turn of this node. The replica then contains all commits before the turn. Begins
-   * again if the leader ends all turns. Throws a `StoreError` if etcd cannot be reached, and the reason of
-   * `signal` after its abort.
+   * Waits until it is the turn of this node. The replica then contains all commits before the turn. If no
+   * turn stands, returns at once with a claim: the proposal or the commit takes the turn, unless another node
+   * is faster. Begins again if the leader ends all turns. Throws a `StoreError` if etcd cannot be reached,
+   * and the reason of `signal` after its abort.
    */
-  async take(lease: Lease, signal: AbortSignal): Promise<Turn> {
+  async take(lease: Lease, signal: AbortSignal): Promise<void> {
     this.#lease = lease.id;
+    this.proposed = null;
+    const isFree = this.#turnsIn(this.#replica.present).length === 0;
+    if (isFree && !this.#mustWait) {
+      this.#held = { id: crypto.randomUUID(), node: this.#node, lease: lease.id, when: this.#unchanged() };
+      return;
+    }
     for (;;) {
       const id = crypto.randomUUID();
       this.#known.add(id);
@@ -81,8 +105,8 @@ export class Turns {
           continue;
         }
         this.#held = turn;
-        this.proposed = null;
-        return turn;
+        this.#mustWait = false;
+        return;
       } catch (failure) {
         void this.#remove(id);
         throw failureBeforeCommit('wait for the turn of this node', failure);
@@ -90,11 +114,86 @@ export class Turns {
     }
   }
 
-  /** Ends the turn of this node. A commit has ended it already. */
+  /** Returns the turn of this node. Takes it first, if it is only claimed. */
+  async standing(held: Turn | Claim): Promise<Turn> {
+    return 'when' in held ? (await this.#takeClaimed(held)).turn : held;
+  }
+
+  /**
+   * Reads whether this node can still claim the turn that it holds, so that it has seen the newest policies.
+   * Throws `revision_conflict` if it cannot.
+   */
+  async confirm(): Promise<void> {
+    const held = this.#held;
+    if (held === null || !('when' in held)) return;
+    const apply = [{ type: 'get' as const, key: this.#keys.meta, keysOnly: true }];
+    const { succeeded } = await this.#client.transact({ when: held.when, apply }, WITHIN);
+    if (!succeeded) throw this.#claimLost();
+  }
+
+  /**
+   * Puts a proposal into the turn of this node, in one transaction with `more`. Returns what each `get_range`
+   * in `more` found. Throws `revision_conflict` if the turn has ended, or cannot be claimed any more.
+   */
+  async propose(held: Turn | Claim, proposal: Proposal, more: readonly Operation[]): Promise<Found> {
+    if ('when' in held) return (await this.#takeClaimed(held, proposal, more)).found;
+    const { key, createRevision, lease } = held.entry;
+    const value = encodeJson({ node: this.#node, proposal } satisfies TurnValue);
+    const { succeeded, found } = await this.#client.transact(
+      { when: [{ key, createRevision }], apply: [...more, { type: 'put', key, value, lease }] },
+      WITHIN,
+    );
+    if (!succeeded) throw new StoreError('revision_conflict', 'the turn of this node has ended; nothing was changed');
+    return found;
+  }
+
+  async #takeClaimed(
+    { id, node, lease, when }: Claim,
+    proposal?: Proposal,
+    more: readonly Operation[] = [],
+  ): Promise<{ readonly turn: Turn; readonly found: Found }> {
+    const key = this.#keys.turn(id);
+    const value = encodeJson({ node, ...(proposal && { proposal }) } satisfies TurnValue);
+    this.#known.add(id);
+    const put: Operation = { type: 'put', key, value, lease };
+    const { succeeded, revision, found } = await this.#client.transact({ when, apply: [...more, put] }, WITHIN);
+    if (!succeeded) {
+      this.#known.delete(id);
+      throw this.#claimLost();
+    }
+    const entry: KeyValue = { key, value, createRevision: revision, modRevision: revision, lease };
+    const turn: Turn = { id, node, proposal: proposal === undefined ? null : { ...proposal, id, node }, entry };
+    if (this.#held?.id === id) this.#held = turn;
+    return { turn, found };
+  }
+
+  #claimLost(): StoreError {
+    this.#mustWait = true;
+    return new StoreError('revision_conflict', 'another node writes a policy; nothing was changed');
+  }
+
+  /** Conditions that hold until any node takes a turn or writes a policy. */
+  #unchanged(): readonly Condition[] {
+    return [
+      { key: this.#keys.meta, modRevision: this.#replica.metaRevision },
+      { key: this.#keys.inEtcd('head'), modRevision: this.#replica.revisionOf('head') },
+      { empty: this.#keys.turns },
+    ];
+  }
+
+  /** Ends the turn of this node, if it has taken one and has not committed. */
   release(): void {
     const held = this.#held;
     this.#held = null;
-    if (held !== null) void this.#remove(held.id, this.#keys.votes(held));
+    if (held === null || !this.#known.has(held.id)) return;
+    this.#mustWait = true;
+    void this.#remove(held.id, this.#keys.votes(held));
+  }
+
+  /** Forgets the turn of this node, which a commit has ended. */
+  spend(): void {
+    if (this.#held !== null) this.#known.delete(this.#held.id);
+    this.#held = null;
   }
 
   #put(key: string, lease: Lease): Promise<{ readonly revision: bigint }> {

@@ -1,10 +1,10 @@
 import { createHash, webcrypto } from 'node:crypto';
 import { promisify } from 'node:util';
-import { constants, gunzip, gzip } from 'node:zlib';
+import { constants, gunzip, gunzipSync, gzip } from 'node:zlib';
 import type { TextEdit } from '#contracts/policy-record.js';
 import { decodeJson, encodeJson } from './json-value.js';
 import { StoreError } from './store-error.js';
-import type { KvOperation, KvStore } from './store-types.js';
+import type { KvOperation, KvReads } from './store-types.js';
 
 const compress = promisify<Uint8Array, { level: number }, Buffer>(gzip);
 const decompress = promisify<Uint8Array, { maxOutputLength: number }, Buffer>(gunzip);
@@ -23,6 +23,8 @@ const OF_WHOLE = constants.Z_BEST_SPEED;
 const OF_EDIT = constants.Z_DEFAULT_COMPRESSION;
 
 const MAX_BODY_BYTES = 128 * 1024 * 1024;
+/** A value up to this size is decompressed at once: the way to another thread and back takes longer. */
+const SMALL_BYTES = 4 * 1024;
 
 export const listKey = (sha256: string) => `parts/${sha256}`;
 export const partKey = (sha256: string) => `part/${sha256}`;
@@ -59,9 +61,9 @@ export type WholeBodyWrite = BodyWrite & { readonly compressed: Uint8Array };
  * that were cut differently have different hashes.
  */
 export class Bodies {
-  readonly #kv: KvStore;
+  readonly #kv: KvReads;
 
-  constructor(kv: KvStore) {
+  constructor(kv: KvReads) {
     this.#kv = kv;
   }
 
@@ -115,8 +117,9 @@ export class Bodies {
 }
 
 /** Decompresses a gzip file. Rejects if the result would be larger than `MAX_BODY_BYTES`. */
-export function inflated(value: Uint8Array): Promise<Uint8Array> {
-  return decompress(value, { maxOutputLength: MAX_BODY_BYTES });
+export async function inflated(value: Uint8Array): Promise<Uint8Array> {
+  const options = { maxOutputLength: MAX_BODY_BYTES };
+  return value.length <= SMALL_BYTES ? gunzipSync(value, options) : decompress(value, options);
 }
 
 export function edited(text: Uint8Array, { from, to, text: fresh }: TextEdit): Uint8Array {

@@ -20,6 +20,13 @@ import type {
 } from './store-types.js';
 import { createTurns } from './write-queue.js';
 
+/** A commit of this node: the policy that it writes, the stored policy before it, and the body. */
+type Written = {
+  readonly put?: PolicyPut | undefined;
+  readonly before?: PolicyRow | undefined;
+  readonly body?: BodyWrite | WholeBodyWrite | undefined;
+};
+
 /** The commits of a cluster, which go to the shared store and come back to every node. */
 export type SharedCommits = Pick<SharedStore, 'applied'> & {
   /** The id of this node. */
@@ -78,6 +85,8 @@ class KvPolicyStore implements PolicyStore {
 
   /** Whether the last-good copy is older than the active policy. */
   #copyIsOld = false;
+  /** The last commit of this node, until the last-good copy contains it. */
+  #written: Written = {};
 
   constructor(kv: KvStore, lastGood: LastGoodFile, onFinding: FindingListener, shared: SharedCommits | null) {
     this.#kv = kv;
@@ -285,12 +294,12 @@ class KvPolicyStore implements PolicyStore {
     const plan = await this.#planned(change);
     if (plan.head.sequence !== (this.#state.head.sequence ?? 0) + 1)
       throw new StoreError('revision_conflict', 'another commit came between; nothing was changed');
-    if (this.#shared !== null) await this.#shared.commit(plan);
-    else {
-      await this.#kv.batch(plan.operations, { sync: true });
-      this.#adopt(plan.operations);
-    }
-    if (this.#copyIsOld) await this.#copyActive(put, before, plan.body);
+    this.#written = { put, before, body: plan.body };
+    // `#follow` writes the last-good copy after the response: etcd has the policy as well.
+    if (this.#shared !== null) return this.#shared.commit(plan);
+    await this.#kv.batch(plan.operations, { sync: true });
+    this.#adopt(plan.operations);
+    if (this.#copyIsOld) await this.#copyActive();
   }
 
   #planned(change: PolicyCommit): Promise<Plan> {
@@ -362,8 +371,10 @@ class KvPolicyStore implements PolicyStore {
    * Writes the active policy to the last-good copy. If this write fails, only `onFinding` reports the
    * failure: the commit to the store has already succeeded.
    */
-  async #copyActive(put?: PolicyPut, before?: PolicyRow, body?: BodyWrite | WholeBodyWrite): Promise<void> {
+  async #copyActive(): Promise<void> {
     this.#copyIsOld = false;
+    const { put, before, body } = this.#written;
+    this.#written = {};
     const { head, rows } = this.#state;
     const row = head.active === null ? undefined : rows.get(head.active);
     try {

@@ -50,9 +50,10 @@ export type SharedStore = KvStore & {
 
 /** With `sync`, the promise resolves only after the disk has stored the write. */
 type WriteOptions = { readonly sync: boolean };
-export type KvOperation =
-  | { readonly type: 'put'; readonly key: string; readonly value: Uint8Array }
-  | { readonly type: 'delete'; readonly key: string };
+export type KvPut = { readonly type: 'put'; readonly key: string; readonly value: Uint8Array };
+export type KvOperation = KvPut | { readonly type: 'delete'; readonly key: string };
+/** The reads of single values. */
+export type KvReads = Pick<KvStore, 'get' | 'getMany'>;
 /**
  * A range of keys from `gte` (inclusive) to `lt` (exclusive), in descending order if `reverse` is true.
  * `limit` is the maximum number of entries.

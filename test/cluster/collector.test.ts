@@ -114,6 +114,9 @@ test('a collection removes bodies that no revision needs, and ends the turn of a
   const garbage = '/weir/part/00';
   await client.transact({ when: [], apply: [{ type: 'put', key: garbage, value: Buffer.from('x') }] }, SOON);
   await node.cluster.takeTurn(AbortSignal.timeout(5_000));
+  const change = { put: storedPolicy({ id: 'b' }, '{"a":1}'), generation: 9 };
+  const plan = await node.policies.plan(change);
+  await node.cluster.rehearse(plan, { generation: 9, record: null, bodySha256: '' });
 
   const stranger = { key: '/weir/shared/leader', createRevision: 1n };
   expect(await collect(client, keys, stranger)).toEqual({ removed: 0, isComplete: false });
@@ -122,10 +125,30 @@ test('a collection removes bodies that no revision needs, and ends the turn of a
   const bodies = await client.range(under('/weir/part'), SOON);
   expect(bodies.entries.map(({ key }) => key).includes(garbage)).toBe(false);
   expect(bodies.entries.length).toBe(4);
-  const late = node.policies.commit({ put: storedPolicy({ id: 'b' }, '{"a":1}'), generation: 9 });
-  await expect(late).rejects.toMatchObject({ code: 'revision_conflict' });
+  await expect(node.policies.commit(change)).rejects.toMatchObject({ code: 'revision_conflict' });
   node.cluster.releaseTurn();
   expect(await write(node, '{"a":3}')).toBe(true);
+});
+
+test('a write that was prepared before another node wrote is neither committed nor refused for an old policy', async () => {
+  const [one, other] = [await nodeOf('n1'), await nodeOf('n2')];
+  await takesPart(one);
+  await takesPart(other);
+  await one.cluster.takeTurn(AbortSignal.timeout(5_000));
+  await one.cluster.confirmTurn();
+  const generation = (await one.policies.generation()) + 1;
+  const change = { put: storedPolicy({ id: 'c' }, '{"c":1}'), generation };
+  const plan = await one.policies.plan(change);
+  expect(await write(other, '{"a":4}')).toBe(true);
+
+  const conflict = { code: 'revision_conflict' };
+  await expect(one.cluster.confirmTurn()).rejects.toMatchObject(conflict);
+  const proposal = { generation, record: null, bodySha256: '' };
+  await expect(one.cluster.rehearse(plan, proposal)).rejects.toMatchObject(conflict);
+  await expect(one.policies.commit(change)).rejects.toMatchObject(conflict);
+  one.cluster.releaseTurn();
+  expect(await write(one, '{"a":5}')).toBe(true);
+  expect(await one.policies.get('c')).toBe(null);
 });
 
 test('a node that was away during writes and a compaction has the newest policy first, and then all revisions', async () => {

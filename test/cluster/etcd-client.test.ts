@@ -99,6 +99,15 @@ describe('reads and writes', () => {
     expect((await client.range(under('/weir/txn'))).entries).toEqual([]);
   });
 
+  test('the condition `empty` holds while a range has no key', async () => {
+    const range = under('/weir/empty/');
+    const take = (key: string) => client.transact({ when: [{ empty: range }], apply: [put(key, 'x')] }, SOON);
+    expect((await take('/weir/empty/b')).succeeded).toBe(true);
+    expect((await take('/weir/empty/a')).succeeded).toBe(false);
+    await write({ type: 'delete_range', range });
+    expect((await take('/weir/empty/a')).succeeded).toBe(true);
+  });
+
   test('a transaction that etcd refuses fails with the reason, and changes nothing', async () => {
     const twice = write(put('/weir/twice', 'a'), put('/weir/twice', 'b'));
     await expect(twice).rejects.toMatchObject({ code: 'rejected', message: expect.stringContaining('duplicate key') });

@@ -128,7 +128,8 @@ export class EtcdClient {
   }
 
   /**
-   * Emits the changes of a range, beginning with the revision `from`. Ends with an `EtcdError`: `compacted`
+   * Emits the changes of a range, beginning with the revision `from`, or with the next change if `from` is 0.
+   * The first batch has no changes, and shows that the watch has begun. Ends with an `EtcdError`: `compacted`
    * if etcd no longer has the revision, `denied` without the permission to read, otherwise `unavailable`.
    * After an error, read the range again and watch from the revision of that read.
    */

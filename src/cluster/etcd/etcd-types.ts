@@ -13,19 +13,19 @@ export type KeyValue = {
 /** Keys from `from` (inclusive) to `to` (exclusive), in the order of their UTF-8 bytes. */
 export type KeyRange = { readonly from: string; readonly to: string };
 
-/** A condition of a transaction. A revision of 0 means that the key does not exist. */
-export type Condition = { readonly key: string } & (
-  | { readonly modRevision: bigint }
-  | { readonly createRevision: bigint }
-);
+/** A condition of a transaction. A revision of 0 means that the key does not exist; `empty` has no key. */
+export type Condition =
+  | { readonly key: string; readonly modRevision: bigint }
+  | { readonly key: string; readonly createRevision: bigint }
+  | { readonly empty: KeyRange };
 
 export type Operation =
   | { readonly type: 'put'; readonly key: string; readonly value: Uint8Array; readonly lease?: bigint }
   | { readonly type: 'delete'; readonly key: string }
   | { readonly type: 'delete_range'; readonly range: KeyRange }
-  /** With `keysOnly`, the value of the found key is empty. */
+  /** With `keysOnly`, the values of the found keys are empty. */
   | { readonly type: 'get'; readonly key: string; readonly keysOnly?: boolean }
-  | { readonly type: 'get_range'; readonly range: KeyRange };
+  | { readonly type: 'get_range'; readonly range: KeyRange; readonly keysOnly?: boolean };
 
 /**
  * If all conditions of `when` hold, etcd applies `apply`, if not, `otherwise`: as one change with one

@@ -35,8 +35,16 @@ export function transactionRequest({ when, apply, otherwise = [] }: Transaction)
 }
 
 function compareOf(condition: Condition): MessageInitShape<typeof CompareSchema> {
-  const key = bytesOf(condition.key);
   const result = CompareResult.EQUAL;
+  // etcd compares each key of a range, and an empty range like a key that does not exist.
+  if ('empty' in condition)
+    return {
+      ...rangeOf(condition.empty),
+      result,
+      target: CompareTarget.CREATE,
+      targetUnion: { case: 'createRevision', value: 0n },
+    };
+  const key = bytesOf(condition.key);
   return 'modRevision' in condition
     ? { key, result, target: CompareTarget.MOD, targetUnion: { case: 'modRevision', value: condition.modRevision } }
     : {
@@ -67,7 +75,12 @@ function requestOf(operation: Operation): MessageInitShape<typeof RequestOpSchem
         },
       };
     case 'get_range':
-      return { request: { case: 'requestRange', value: rangeOf(operation.range) } };
+      return {
+        request: {
+          case: 'requestRange',
+          value: { ...rangeOf(operation.range), keysOnly: operation.keysOnly ?? false },
+        },
+      };
   }
 }
 

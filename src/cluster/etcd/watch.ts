@@ -31,6 +31,9 @@ const requestOf = (request: MessageInitShape<typeof WatchRequestSchema>['request
  * Watches a range from a revision on. A member that is silent, that has no leader or that ends the stream
  * ends the watch with an error. A silent watch and a watch without changes look the same, so the member must
  * respond to requests for progress.
+ *
+ * The first batch has no changes: it shows that the watch has begun. A watch from revision 0 emits all
+ * changes after it.
  */
 export function watchRange(streams: Streams, range: KeyRange, from: bigint): Observable<WatchBatch> {
   return new Observable((subscriber) => {
@@ -93,7 +96,7 @@ function follow(opened: Opened, range: KeyRange, from: bigint, subscriber: Subsc
       return;
     }
     changes.push(...response.events.map(changeOf));
-    if (response.fragment || changes.length === 0) return;
+    if (response.fragment || (changes.length === 0 && !response.created)) return;
     const batch = { revision, changes };
     changes = [];
     subscriber.next(batch);
