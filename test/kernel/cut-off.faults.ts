@@ -97,7 +97,7 @@ test.each(Object.keys(beginnings))(
     const cuts = cutsOf(await takeOver(step, NEVER));
     const verdicts = async (): Promise<boolean[]> => Promise.all([node.answers(ALLOWED), node.answers(DENIED)]);
     for (const cut of cuts) {
-      node.clear();
+      await node.clear();
       begin();
       await takeOver(step, cut);
       expect(await verdicts(), `killed at ${cut}`).toEqual([true, false]);

@@ -18,6 +18,7 @@ import { sampleOf } from '#policy/proof/proof-sample.js';
 import { enterNamespace } from './namespace.js';
 import { ALLOWED, DENIED } from './policies.js';
 import type { Summary } from './prober.js';
+import { hooksGone } from './tcx.js';
 
 export const MARK_MASK = 0x00f0_0000;
 const proberFile = join(fileURLToPath(new URL('../..', import.meta.url)), 'dist/test/kernel/prober.js');
@@ -58,8 +59,12 @@ export type ProbedNode = {
   endProbes(): Promise<Outcome>;
   /** Returns whether a datagram of the client to this port of the server gets a reply. */
   answers(port: number): Promise<boolean>;
-  /** Ends the traffic, and removes pins, links and nftables rules of the datapath from the kernel. */
-  clear(): void;
+  /**
+   * Ends the traffic, and removes pins, links and nftables rules of the datapath from the kernel. Resolves
+   * when the kernel has detached the programs: a datapath of the next test refuses them as those of another
+   * node.
+   */
+  clear(): Promise<void>;
   remove(): Promise<void>;
 };
 
@@ -166,11 +171,12 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
       const words = ['datagram', ADDRESSES.server, `${port}`, '--timeout', '300'];
       return (await firstLine(client.start(process.execPath, [program('tour-traffic'), ...words]))) === 'pong 1';
     },
-    clear: () => {
+    clear: async () => {
       probing?.kill('SIGKILL');
       probing = undefined;
       datapath?.close();
       detach(pinPath);
+      await hooksGone(topology.node.name);
     },
     remove: async () => {
       leave();

@@ -12,7 +12,7 @@ beforeAll(async () => {
   node = await createProbedNode('marks');
 }, 60_000);
 afterEach(async () => {
-  node.clear();
+  await node.clear();
   await node.topology.node.run('nft', 'delete', 'table', 'ip', 'wan');
 });
 afterAll(() => node?.remove());
