@@ -114,6 +114,7 @@ const COMPLETE = [
   'statechart-events.jsonl',
   'stats.json',
   'metrics.txt',
+  'policy/pending.json',
   'policy/records.json',
   'policy/active.json',
   'policy/warnings.json',

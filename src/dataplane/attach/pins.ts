@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { closeFd, linkInfo, openPinned } from '#dataplane/loader/bpf-fd.js';
+import { closeFd, detachLink, linkInfo, openPinned } from '#dataplane/loader/bpf-fd.js';
 import type { Direction } from '#dataplane/loader/direction.js';
 import { check, libc } from '#libc/libc.js';
 import { networkNamespace, OwnedElsewhere } from './ownership.js';
@@ -64,6 +64,22 @@ export class Pins {
       }
       this.remove(folder);
     }
+  }
+
+  /**
+   * Detaches the programs of all links at once, and removes the pins. The kernel frees a link some time after
+   * its last pin, and until then its program would classify packets.
+   */
+  removeLinks(): void {
+    for (const name of existsSync(this.links) ? readdirSync(this.links) : []) {
+      const fd = openPinned(join(this.links, name));
+      try {
+        detachLink(fd);
+      } finally {
+        closeFd(fd);
+      }
+    }
+    this.remove(this.links);
   }
 
   remove(path: string): void {

@@ -21,6 +21,11 @@ export function openPinned(path: string): number {
   return check(`open pin ${path}`, libbpf().bpf_obj_get(path));
 }
 
+/** Detaches the program of a link from its hook. The link stays, without a hook. */
+export function detachLink(fd: number): void {
+  check('detach a link', libbpf().bpf_link_detach(fd));
+}
+
 function info(fd: number, bytes: Uint8Array): DataView {
   check('read object info', libbpf().bpf_obj_get_info_by_fd(fd, bytes, Uint32Array.of(bytes.length)));
   return new DataView(bytes.buffer);

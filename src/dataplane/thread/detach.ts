@@ -32,7 +32,7 @@ export function detach(pinPath: string): Detached {
     const hooks = weirHooks(interfaces, pinPath).filter(
       (hook) => hook.by === 'clsact' || hook.pinPath === pinPath || mapSetOf(hook.program, sets),
     );
-    pins.remove(pins.links);
+    pins.removeLinks();
     for (const { ifindex } of interfaces) {
       for (const direction of DIRECTIONS) detachClsact(ifindex, direction);
     }
