@@ -106,6 +106,11 @@ async function tour(removals: (() => Promise<unknown>)[]): Promise<readonly Site
 
   step(7, 'etcd starts again. The nodes connect by themselves.');
   await etcd.start();
+  // A short loss of etcd does not change the readiness of a node, and its membership may have ended.
+  await until('all nodes as members', async () => {
+    const { body } = await n3.node.request('GET', '/api/v1/cluster');
+    return (body as { members: unknown[] | null }).members?.length === IDS.length ? true : null;
+  });
   for (const { node } of sites) await node.ready();
   await put(n3, 80);
   await allEnforce(sites, 80);
