@@ -155,7 +155,7 @@ test('weir sysdump writes a complete archive that only the owner of the file can
   const empty = ['dataplane/grants.jsonl', 'dns/names.jsonl'];
   expect([...files.keys()]).toEqual([...COMPLETE.filter((name) => !empty.includes(name)), 'manifest.json']);
   expect(said).toMatch(/^ +\d+ B {2}node-a\/build[.]json\n/);
-  expect(said).toMatch(/dump[.]tar[.]gz is complete: 28 files, [\d.]+ KiB\n$/);
+  expect(said).toMatch(/dump[.]tar[.]gz is complete: 29 files, [\d.]+ KiB\n$/);
 
   expect(jsonIn(files, 'policy/active.json')).toEqual(policy('web'));
   expect(files.get('policy/program.txt')?.text).toContain('tcp/80 #0 allow');
