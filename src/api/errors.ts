@@ -184,8 +184,8 @@ export const ERRORS = {
   change_pending: entry(
     409,
     'Change pending',
-    'A policy change is pending. Meanwhile no roll-out can begin, and no integration can be removed; nothing was changed.',
-    'Confirm the change with `weir policy confirm`, or revert it with `weir policy revert`.',
+    'A policy change is pending, or another one than the request names. Meanwhile no roll-out can begin, and no integration can be removed; nothing was changed.',
+    'Look at it with `weir policy pending`; confirm it with `weir policy confirm`, or revert it with `weir policy revert`.',
   ),
   nothing_activated: entry(
     409,

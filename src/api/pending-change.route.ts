@@ -103,7 +103,7 @@ export const pendingChangeResource: Resource = (api, { pendingChange, policies }
           ...described,
           tags: ['policy'],
           querystring: endQuery,
-          response: { 200: ChangeSchema, ...errorAnswers(...errorsOf.write, 'not_found', 'precondition_failed') },
+          response: { 200: ChangeSchema, ...errorAnswers(...errorsOf.write, 'not_found', 'change_pending') },
         },
       },
       async (request, reply) => {

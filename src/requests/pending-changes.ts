@@ -65,7 +65,7 @@ export function pendingChangesOver({ policies, rollouts, reaches, now }: Ports):
         const change = await present();
         if (change === null) return NONE;
         if (generation !== undefined && generation !== change.generation)
-          return refusal('precondition_failed', `the pending change has generation ${change.generation}`);
+          return refusal('change_pending', `the pending change has generation ${change.generation}, not ${generation}`);
         const ended = { kind: 'ended' as const, generation: change.generation };
         if (dryRun) return { ...ended, isEnforced: true };
         const reason = `${author} ${outcome === 'complete' ? 'completed' : 'reverted'} it`;

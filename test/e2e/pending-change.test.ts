@@ -44,6 +44,7 @@ test('a policy that is not confirmed in time goes back in the datapath, and the 
 
 test('a confirmed policy stays in force, and a reverted one goes back at once', async () => {
   await change(81, SECONDS);
+  expect((await cli('confirm', '--generation', '99')).err).toContain('the pending change has generation 4, not 99');
   expect(await cli('confirm')).toMatchObject({ code: 0, out: 'generation 4 is confirmed\n' });
   await change(80, 60);
   expect(await open()).toEqual([80]);

@@ -36,8 +36,12 @@ export const DRY_RUN = 'dry_run=true';
 /** Returns the warnings of a response whose body has no place for them: a header contains their codes. */
 export function warningsIn(headers: Headers): Problem[] {
   const codes = headers.get('weir-warnings')?.split(', ') ?? [];
-  return codes.map((code) => ({ pointer: '', code, message: 'See docs/errors.md.' }));
+  return codes.map((code) => ({ pointer: '', code, message: MESSAGES[code] ?? 'See docs/errors.md.' }));
 }
+const MESSAGES: Readonly<Record<string, string>> = {
+  unconfirmed: 'The change goes back by itself, unless `weir policy confirm` confirms it in time.',
+  rolling_out: 'Only some nodes enforce the change at first; `weir policy pending` shows them.',
+};
 
 /**
  * Adds double quotes around an entity tag if the quotes are missing: a shell removes the quotes that the user
