@@ -64,6 +64,13 @@ describe('the health that a node reports', () => {
     expect(await faults(100, [300, 301])).toEqual([null, 'it denies more than 300 packets or requests a second']);
   });
 
+  test('has a fault while the counters cannot be read, and measures the usual rate later', async () => {
+    const denied = () => Promise.reject(new Error('the thread of the datapath has ended'));
+    const health = new CanaryHealth({ generation: () => 42, failedChecks: () => [], denied });
+    await health.sample();
+    expect(await health.observe(42)()).toBe('its counters cannot be read');
+  });
+
   test('names the checks that fail', async () => {
     expect(await faults(0, [0], { failedChecks: ['policy_ready'] })).toEqual([FAULT]);
   });

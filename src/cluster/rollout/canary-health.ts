@@ -63,21 +63,23 @@ export class CanaryHealth {
       const enforced = this.#ports.generation();
       if (enforced !== generation) return `it enforces generation ${enforced}`;
       if (checks.length > 0) return `it is not ready (${checks.join(', ')})`;
+      if (now === null) return 'its counters cannot be read';
       if (rate === null || rate <= limit) return null;
       return `it denies more than ${Math.round(limit)} packets or requests a second`;
     };
   }
 
-  async #read(): Promise<Sample> {
-    const denied = await this.#ports.denied();
-    return { at: this.#ports.now(), denied };
+  /** Returns null if the counters cannot be read, for example while the datapath thread is replaced. */
+  async #read(): Promise<Sample | null> {
+    const denied = await this.#ports.denied().catch(() => null);
+    return denied === null ? null : { at: this.#ports.now(), denied };
   }
 }
 
-/** Returns the rate a second. Null without an earlier sample, or after the counters began again. */
-function rateBetween(before: Sample | null, { at, denied }: Sample): number | null {
-  if (before === null || denied < before.denied || at <= before.at) return null;
-  return ((denied - before.denied) * 1_000) / (at - before.at);
+/** Returns the rate a second. Null if a sample is missing, or after the counters began again. */
+function rateBetween(before: Sample | null, now: Sample | null): number | null {
+  if (before === null || now === null || now.denied < before.denied || now.at <= before.at) return null;
+  return ((now.denied - before.denied) * 1_000) / (now.at - before.at);
 }
 
 function median(rates: readonly number[]): number {
