@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
+import { allowAll } from '#test/kernel/policies.js';
 import { back, echo, gre, onlyClient, STRANGER, tcp, udp } from './conversation.js';
 import { TCP } from './frame.js';
 import { type Loaded, loadForTest, PASSED } from './loaded.js';
@@ -39,6 +40,25 @@ describe('a flood of half-open flows', () => {
     expect(ports(200).filter((port) => !see(back({ ...tcp, sourcePort: port }), TCP.ack))).toEqual([]);
     expect(kernel.counted()).toMatchObject({ flows_opened: 200 });
     expect(establish(999)).toEqual([true, true, true]);
+  });
+
+  test('leaves room for as many established flows as the capacity', () => {
+    const capacity = 4_096;
+    const large = loadForTest({ flowCapacity: capacity });
+    try {
+      large.activate(allowAll);
+      const passes = (packet: typeof tcp, tcpFlags: number): boolean =>
+        large.runPacket(packet, { tcpFlags }).returned === PASSED;
+      for (let number = 0; number < 6 * capacity; number++) passes({ ...tcp, source: tcp.source + number }, TCP.syn);
+      const others = Array.from({ length: capacity }, (_, at) => ({ ...tcp, source: 0x0a64_0000 + at }));
+      const open = others.filter(
+        (packet) => passes(packet, TCP.syn) && passes(back(packet), TCP.syn | TCP.ack) && passes(packet, TCP.ack),
+      );
+      expect(open).toHaveLength(capacity);
+      expect(large.counted().drop_flow_table_full).toBeUndefined();
+    } finally {
+      large.close();
+    }
   });
 
   test('does not let a packet pass that the policy denies', () => {

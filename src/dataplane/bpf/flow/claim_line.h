@@ -93,6 +93,19 @@ static __always_inline __u32 claim_by_tags(const struct flow_lookup *flow_lookup
 	return claim_available(flow_lookup->hash, true);
 }
 
+/* Returns whether a new flow evicts a flow of its second flow set (`other`), and not of its first: the first
+ * has at least CROWDED established flows, and the second has fewer. Without this choice, a flood of half-open
+ * flows would put all established flows into their first flow sets, and the fullest sets would refuse flows
+ * long before the table has as many flows as its capacity.
+ */
+static __always_inline bool is_to_evict_from(__u32 other, __u32 set)
+{
+	__u64 *tags = tags_at(set), *other_tags = tags_at(other);
+	__u32 held = tags ? ways_without_mark(READ_ONCE(*tags)) : 0;
+
+	return other_tags && held >= CROWDED && ways_without_mark(READ_ONCE(*other_tags)) < held;
+}
+
 /* Evicts a flow from the first or second flow set of a hash, and claims the way of the evicted flow.
  * Returns the flow slot, or NO_SLOT if all flows of both sets are established and not expired.
  */
@@ -100,13 +113,14 @@ __noinline __u32 claim_with_room(__u64 hash, bool half, __u64 now_ns)
 {
 	__u32 set = first_set(hash), other = second_set(hash), slot = NO_SLOT;
 	struct flow_key key = {};
-	bool spills = false;
+	bool spills = is_to_evict_from(other, set);
 
 	/* Two tries, because another CPU may claim the way between the eviction and the claim. */
 	for (int tries = 0; slot == NO_SLOT && tries < 2; tries++) {
-		spills = !make_room(set, &key, now_ns);
-		if (spills)
-			make_room(other, &key, now_ns);
+		if (!make_room(spills ? other : set, &key, now_ns)) {
+			spills = !spills;
+			make_room(spills ? other : set, &key, now_ns);
+		}
 		slot = claim_freed(spills ? other : set, tag_with(hash, half));
 	}
 	if (spills && slot != NO_SLOT)

@@ -295,6 +295,14 @@ static __always_inline __u32 ways_in_use_by(__u64 tags)
 	return FLOW_WAYS - ((ways_with(tags, 0) >> 7) * EACH_WAY >> 56);
 }
 
+/* Returns the number of ways without a half-open mark, according to a tag word: in a full flow set, the
+ * number of established flows.
+ */
+static __always_inline __u32 ways_without_mark(__u64 tags)
+{
+	return FLOW_WAYS - (((tags & HALF_OPEN_MARKS) >> 7) * EACH_WAY >> 56);
+}
+
 static __always_inline __u32 ways_in_use(__u32 set)
 {
 	__u64 *tags = tags_at(set);
