@@ -11,7 +11,7 @@ import { acknowledgedLost, refusedApplied, unequal, wentBack } from './invariant
 import { type Bound, type CommittedCode, checkProbes, positionAt } from './probe-checker.js';
 import { ProbeFlows, type ProbeTick } from './probe-flows.js';
 import { ProbedPlaces } from './probed-places.js';
-import { type FailedWrite, unexplained } from './refusals.js';
+import { type EndedWrite, unexplained } from './refusals.js';
 import { type StepCount, sumOf } from './step-counts.js';
 import { codeOf, StoredValues } from './stored-values.js';
 import { Workload } from './workload.js';
@@ -40,7 +40,7 @@ export type ChaosReport = {
   /** The number of writes without success, by the code of the response. */
   readonly failures: ReadonlyMap<string, number>;
   /** The writes without success that no fault explains. */
-  readonly unexplained: readonly FailedWrite[];
+  readonly unexplained: readonly EndedWrite[];
   readonly reads: number;
   readonly probes: number;
   readonly violations: readonly string[];
@@ -84,7 +84,7 @@ export async function runChaos(seed: number, durationMs: number, signal?: AbortS
   }
 }
 
-function countsOf(failed: readonly FailedWrite[]): ReadonlyMap<string, number> {
+function countsOf(failed: readonly EndedWrite[]): ReadonlyMap<string, number> {
   const counts = new Map<string, number>();
   for (const { code } of failed) counts.set(code, (counts.get(code) ?? 0) + 1);
   return counts;
@@ -126,7 +126,12 @@ class Run {
     const since = (): number => Math.round(performance.now() - mended);
     await pause(WRITING_MS);
     await workload.end();
-    const violations = since() > WAITING_MS ? [`a write was waiting until ${since()} ms after the last fault`] : [];
+    const violations = workload.ended
+      .filter(({ to }) => to > mended + WAITING_MS)
+      .map(
+        ({ node, code, detail, from, to }) =>
+          `a write at ${node} waited from ${Math.round(from - mended)} to ${Math.round(to - mended)} ms after the last fault: ${code} ${detail}`,
+      );
     await pause(HEALING_MS - since());
     violations.push(...(await this.#differences()));
     for (const node of nodes) {

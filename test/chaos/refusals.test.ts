@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { Fault } from './fault-schedule.js';
-import { type FailedWrite, unexplained } from './refusals.js';
+import { type EndedWrite, unexplained } from './refusals.js';
 
-const write = (to: number, code = 'store_unavailable'): FailedWrite => ({
+const write = (to: number, code = 'store_unavailable'): EndedWrite => ({
   node: 'n1',
   code,
   detail: '',

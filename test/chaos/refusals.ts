@@ -1,7 +1,7 @@
 import type { Fault } from './fault-schedule.js';
 
-/** A write without success. `code` is the code of the response, or why there was none. Times are in ms. */
-export type FailedWrite = {
+/** A write. `code` is `ok`, the code of the error response, or why there was no response. Times are in ms. */
+export type EndedWrite = {
   readonly node: string;
   readonly code: string;
   readonly detail: string;
@@ -20,11 +20,11 @@ const HEALING_MS = 5_000;
 const LOST_RACE = 'precondition_failed';
 
 /** Returns the writes that failed while no fault of their node or of etcd explains it. */
-export function unexplained(failed: readonly FailedWrite[], spans: readonly FaultSpan[]): FailedWrite[] {
+export function unexplained(failed: readonly EndedWrite[], spans: readonly FaultSpan[]): EndedWrite[] {
   return failed.filter((write) => write.code !== LOST_RACE && !spans.some((span) => explains(span, write)));
 }
 
-function explains({ fault: { kind, target }, from, to }: FaultSpan, write: FailedWrite): boolean {
+function explains({ fault: { kind, target }, from, to }: FaultSpan, write: EndedWrite): boolean {
   const during = (first: number, last: number): boolean => first <= write.to && write.to <= last;
   switch (kind) {
     case 'kill_node':

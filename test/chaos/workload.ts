@@ -4,7 +4,7 @@ import type { ClusterNode, Reply } from '#test/cluster/node-cluster.js';
 import { Random } from '#test/seed.js';
 import type { Operation } from './history-checker.js';
 import type { Observation } from './invariants.js';
-import type { FailedWrite } from './refusals.js';
+import type { EndedWrite } from './refusals.js';
 import { numberedValue, policyOf, type StoredValues, valueIn } from './stored-values.js';
 
 const PATH = '/api/v1/policy';
@@ -22,7 +22,8 @@ export class Workload {
   readonly operations: Operation[] = [];
   readonly observations = new Map<string, Observation[]>();
   readonly acknowledged: Acknowledged[] = [];
-  readonly failed: FailedWrite[] = [];
+  /** All writes with the codes of their responses; the code of a write with success is `ok`. */
+  readonly ended: EndedWrite[] = [];
   /** The messages of reads that found the active policy in etcd damaged. */
   readonly damages = new Set<string>();
   readonly #nodes: readonly ClusterNode[];
@@ -42,6 +43,10 @@ export class Workload {
     const reply = await this.#nodes[0]?.request('PUT', PATH, policyOf(value));
     if (reply?.status !== 200) throw new Error(`the first write failed: ${reply?.text}`);
     return { value, generation: Number(reply.headers.get('weir-generation')) };
+  }
+
+  get failed(): readonly EndedWrite[] {
+    return this.ended.filter(({ code }) => code !== 'ok');
   }
 
   start(random: Random): void {
@@ -80,7 +85,7 @@ export class Workload {
     });
     if (outcome === 'ok') this.acknowledged.push({ node: node.id, value, at });
     const code = codeOf(reply);
-    if (code !== 'ok') this.failed.push({ node: node.id, code, detail: detailOf(reply), from: call, to: at });
+    this.ended.push({ node: node.id, code, detail: detailOf(reply), from: call, to: at });
     return code;
   }
 
