@@ -72,6 +72,8 @@ const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
 /** A node tells its generation so long after a flip, so that this does not delay the flips of other nodes. */
 const DESCRIBE_AFTER_MS = 50;
+/** How long a write waits until this node is a member again. */
+const JOIN_MS = 2_000;
 /** How long a request of the state waits for etcd. */
 const LIST_MS = 500;
 
@@ -295,12 +297,9 @@ export class Cluster {
    * `init` and during a contradiction.
    */
   async takeTurn(signal: AbortSignal): Promise<void> {
-    const { lease } = this.#membership;
     if (!this.#replica.isConnected)
       throw new StoreError('store_unavailable', 'this node does not follow etcd, see the check policy_replication');
-    if (lease === null)
-      throw new StoreError('store_unavailable', 'this node is not a member of the cluster, see the check cluster');
-    await this.#turns.take(lease, signal);
+    await this.#turns.take(await this.#membership.leaseWithin(JOIN_MS), signal);
   }
 
   /**

@@ -1,7 +1,21 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { EMPTY, exhaustMap, Observable, type Subscription, switchMap, timer } from 'rxjs';
+import {
+  BehaviorSubject,
+  EMPTY,
+  exhaustMap,
+  filter,
+  firstValueFrom,
+  map,
+  Observable,
+  of,
+  type Subscription,
+  switchMap,
+  timeout,
+  timer,
+} from 'rxjs';
 import { decodeJson, encodeJson } from '#store/json-value.js';
 import type { RemovedNode } from '#store/shared-tokens.js';
+import { StoreError } from '#store/store-error.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
 import type { Operation } from './etcd/etcd-types.js';
@@ -49,7 +63,8 @@ export class Membership {
   readonly #keys: ClusterKeys;
   readonly #identity: () => Promise<string>;
   #self: Member;
-  #lease: Lease | null = null;
+  /** The lease of this node; null without one; a text if the cluster refuses this node. */
+  readonly #standing = new BehaviorSubject<Lease | string | null>(null);
   /** The revision that created the key of this node. */
   #createRevision = 0n;
   #joinedAt = '';
@@ -64,7 +79,28 @@ export class Membership {
 
   /** The lease of this node; null while the node is not a member. */
   get lease(): Lease | null {
-    return this.#lease?.isValid === true ? this.#lease : null;
+    const standing = this.#standing.value;
+    return typeof standing === 'object' && standing?.isValid === true ? standing : null;
+  }
+
+  /**
+   * Returns the lease of this node. Waits for at most `withinMs` while the node becomes a member again, for
+   * example after a short outage of etcd. Throws `store_unavailable` if the node is no member then, and at
+   * once if the cluster refuses this node.
+   */
+  async leaseWithin(withinMs: number): Promise<Lease> {
+    const standing = await firstValueFrom(
+      this.#standing.pipe(
+        map((each) => (typeof each === 'string' ? each : this.lease)),
+        filter((each) => each !== null),
+        timeout({ first: withinMs, with: () => of('it has no lease in etcd') }),
+      ),
+    );
+    if (typeof standing !== 'string') return standing;
+    throw new StoreError(
+      'store_unavailable',
+      `this node is not a member of the cluster, see the check cluster: ${standing}`,
+    );
   }
 
   /** Keeps this node a member while there is a subscriber. Ends with an error when the membership ends. */
@@ -81,15 +117,16 @@ export class Membership {
             const refusal = await this.#take(lease);
             if (!isWanted) return;
             if (refusal === null) break;
+            this.#standing.next(refusal);
             subscriber.next({ type: 'member.refused', reason: refusal });
             await pause(RETRY_MS);
           }
-          this.#lease = lease;
+          this.#standing.next(lease);
           subscriber.next({ type: 'member.joined' });
           subscriber.add(this.#retryWhileFull());
           await new Promise<void>((resolve) => subscriber.add(() => resolve()));
         } finally {
-          this.#lease = null;
+          this.#standing.next(null);
           await lease.revoke(WITHIN).catch(() => {});
         }
       };

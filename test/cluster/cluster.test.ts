@@ -250,6 +250,22 @@ describe('an outage of etcd', () => {
   }, 90_000);
 });
 
+describe('a node that has just lost its membership', () => {
+  test('accepts a write, which waits until the node is a member again', async () => {
+    const node = nodeAt(0);
+    const client = new EtcdClient(etcd.options);
+    const keys = new ClusterKeys('/weir');
+    const { entries } = await client.range(keys.members, { withinMs: 3_000 });
+    client.close();
+    const { lease = 0n } = entries.find(({ key }) => key === keys.member(node.id)) ?? {};
+    etcd.etcdctl('lease', 'revoke', lease.toString(16));
+    await node.until('cluster', 'cut_off', 5_000);
+    const reply = await put(node, '10.0.9.1');
+    expect([reply.status, reply.text]).toEqual([200, expect.stringContaining('10.0.9.1')]);
+    await allHave('10.0.9.1');
+  });
+});
+
 describe('an old backup of etcd that is restored under running nodes', () => {
   test('is neither applied nor written, is reported, and one command recovers all nodes', async () => {
     expect((await put(nodeAt(0), '10.0.8.1')).status).toBe(200);

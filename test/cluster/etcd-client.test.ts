@@ -265,7 +265,7 @@ describe('leases', () => {
     for (const { name } of cluster.members) cluster.cut(name);
     const at = performance.now();
     const reason = await new Promise((resolve) => lease.ended.subscribe(resolve));
-    expect(performance.now() - at).toBeLessThan(2_600);
+    expect(performance.now() - at).toBeLessThan(2_200);
     expect(reason).toBe('etcd did not renew it in time');
     cluster.mend();
   });

@@ -26,6 +26,8 @@ export class Lease {
   readonly #revoke: (within: Deadline) => Promise<void>;
   readonly #ended = new ReplaySubject<string>(1);
   readonly #timer: NodeJS.Timeout;
+  /** Ends the lease at `#validUntil`. */
+  #expiry: NodeJS.Timeout;
   #stream: ClientDuplexStream<LeaseKeepAliveRequest, LeaseKeepAliveResponse> | null = null;
   #isOpening = false;
   /** The send times of renewals without a response, in the order of sending. */
@@ -43,6 +45,11 @@ export class Lease {
     this.#revoke = revoke;
     this.#validUntil = sentAt + ttlMs;
     this.#timer = setInterval(() => this.#renew(), ttlMs / RENEWALS);
+    this.#expiry = this.#endAt(this.#validUntil);
+  }
+
+  #endAt(time: number): NodeJS.Timeout {
+    return setTimeout(() => this.#stop('etcd did not renew it in time'), time - performance.now());
   }
 
   /** Emits the reason once, when the lease has ended or may have ended. */
@@ -65,10 +72,6 @@ export class Lease {
   }
 
   #renew(): void {
-    if (!this.isValid) {
-      this.#stop('etcd did not renew it in time');
-      return;
-    }
     if (this.#stream === null) this.#open();
     else {
       this.#sent.push(performance.now());
@@ -113,11 +116,16 @@ export class Lease {
     const sentAt = this.#sent.shift();
     if (ttl <= 0n) this.#stop('etcd does not know it any more');
     else if (!this.isValid) this.#stop('etcd did not renew it in time');
-    else if (sentAt !== undefined) this.#validUntil = sentAt + this.#ttlMs;
+    else if (sentAt !== undefined) {
+      this.#validUntil = sentAt + this.#ttlMs;
+      clearTimeout(this.#expiry);
+      this.#expiry = this.#endAt(this.#validUntil);
+    }
   }
 
   #stop(reason: string): void {
     clearInterval(this.#timer);
+    clearTimeout(this.#expiry);
     this.#validUntil = Number.NEGATIVE_INFINITY;
     this.#stream?.cancel();
     this.#stream = null;
