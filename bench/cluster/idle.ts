@@ -1,4 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { ProbedPlaces } from '#test/chaos/probed-places.js';
 import type { EtcdCluster } from '#test/cluster/etcd-cluster.js';
 import { ClusterNode, startNodes } from '#test/cluster/node-cluster.js';
 import type { Row } from '../bench.js';
@@ -10,14 +11,21 @@ const REST_MS = 15_000;
 const IDLE_MS = 60_000;
 const POLICY = { default_policy: 'deny', source_groups: [] };
 
-/** The processor time and the memory of idle nodes of a cluster, beyond those of a single node. */
+const IDS = ['n1', 'n2', 'n3'];
+
+/**
+ * The processor time and the memory of idle nodes of a cluster, beyond those of a single node. All nodes have
+ * a dataplane, and the nodes of the cluster have a peer listener.
+ */
 export async function idle(etcd: EtcdCluster): Promise<Row[]> {
-  const alone = new ClusterNode('idle', 9, etcd, { cluster: null });
+  const probed = await ProbedPlaces.create(etcd, [...IDS, 'idle']);
+  const alone = new ClusterNode('idle', 9, etcd, { cluster: null }, probed.places[IDS.length]);
   let nodes: readonly ClusterNode[] = [];
   try {
-    nodes = await startNodes(etcd, 3);
+    nodes = await startNodes(etcd, IDS.length, {}, probed.places);
     alone.start();
     await alone.serves();
+    await Promise.all([...nodes, alone].map((node) => node.passes('dataplane_running')));
     for (const node of [nodes[0], alone]) {
       const reply = await node?.request('PUT', '/api/v1/policy', POLICY);
       if (reply?.status !== 200) throw new Error(`PUT: ${reply?.status} ${reply?.text}`);
@@ -46,5 +54,6 @@ export async function idle(etcd: EtcdCluster): Promise<Row[]> {
     ];
   } finally {
     await Promise.all([...nodes, alone].map((node) => node.end()));
+    await probed.remove();
   }
 }

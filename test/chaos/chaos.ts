@@ -28,6 +28,8 @@ const HEALING_MS = 5_000;
 const WAITING_MS = 6_000;
 /** How long the writers write after the last fault. */
 const WRITING_MS = 3_000;
+/** How long a node may take to start. */
+const STARTING_MS = 30_000;
 /** A killed process runs for at most this time after its kill. */
 const KILLED_MS = 100;
 
@@ -122,6 +124,11 @@ class Run {
     const first = await workload.first();
     workload.start(new Random(seed));
     await injector.run(faults);
+    // The fault of a killed node ends when its process has started again.
+    for (const node of nodes) {
+      await node.serves();
+      await node.passes('policy_ready', STARTING_MS);
+    }
     const mended = performance.now();
     const since = (): number => Math.round(performance.now() - mended);
     await pause(WRITING_MS);
