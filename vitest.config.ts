@@ -21,7 +21,7 @@ const machine = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts', 'test/clus
 /**
  * Tests of `machine` with time limits that a second busy file could exceed. They run one file at a time.
  */
-const timed = ['test/kernel/interfaces.test.ts', 'test/cluster/{chaos,cluster,etcd-client}.test.ts'];
+const timed = ['test/kernel/interfaces.test.ts', 'test/cluster/{cluster,etcd-client}.test.ts'];
 /**
  * Tests that change nothing outside of their file. The files of one worker share its modules, because loading
  * the modules takes longer than most of these tests.

@@ -53,7 +53,7 @@ export type ChaosReport = {
  * flows pass through all nodes. After an abort of `signal`, ends all processes and throws the reason.
  */
 export async function runChaos(seed: number, durationMs: number, signal?: AbortSignal): Promise<ChaosReport> {
-  const etcd = await EtcdCluster.start('chaos');
+  const etcd = await EtcdCluster.start(`chaos${seed}`);
   const leave = enterNamespace(etcd.namespace);
   const ending: (() => unknown)[] = [];
   try {

@@ -1,0 +1,3 @@
+import { testChaos } from '#test/chaos/chaos-test.js';
+
+testChaos(1);
