@@ -261,7 +261,7 @@ export function createSystem(ports: SystemPorts): System {
     input,
     inspect: (inspected) => {
       recorder.inspect(inspected);
-      if (inspected.type === '@xstate.snapshot' && started) noteTimes();
+      if (inspected.type === '@xstate.snapshot' && started) noteTimesSoon();
     },
   });
 
@@ -280,6 +280,16 @@ export function createSystem(ports: SystemPorts): System {
   const noteTimes = (): void => {
     const seen = view();
     times.note([...conditionsOf(seen), ...supervisedPartsOf(seen)]);
+  };
+  let isToNote = false;
+  // One message changes the snapshots of several actors, so the states are read once after all of them.
+  const noteTimesSoon = (): void => {
+    if (isToNote) return;
+    isToNote = true;
+    queueMicrotask(() => {
+      isToNote = false;
+      noteTimes();
+    });
   };
 
   const isEngaged = (): boolean => snapshotOf('dataplane')?.matches('engaged') === true;
@@ -410,6 +420,7 @@ export function createSystem(ports: SystemPorts): System {
       recovered: () => bus.publish({ type: 'cluster.recovered' }),
     }),
     readiness: () => {
+      noteTimes();
       const seen = view();
       return reportOf(conditionsOf(seen), supervisedPartsOf(seen), (name) => times.since(name));
     },

@@ -16,6 +16,7 @@ import {
   type Subscription,
   switchMap,
   tap,
+  throttleTime,
   timeout,
   timer,
 } from 'rxjs';
@@ -72,6 +73,8 @@ const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
 /** A node tells its generation so long after a flip, so that this does not delay the flips of other nodes. */
 const DESCRIBE_AFTER_MS = 50;
+/** The shortest time between two such notices while many policies are written. */
+const DESCRIBE_PAUSE_MS = 500;
 /** How long a write waits until this node is a member again. */
 const JOIN_MS = 2_000;
 /** How long a request of the state waits for etcd. */
@@ -174,7 +177,7 @@ export class Cluster {
     this.commits = new Commits(node, ports);
     this.rollouts = new Rollouts(node, { ...ports, membership });
     this.#enforced
-      .pipe(auditTime(DESCRIBE_AFTER_MS))
+      .pipe(auditTime(DESCRIBE_AFTER_MS), throttleTime(DESCRIBE_PAUSE_MS, undefined, { leading: true, trailing: true }))
       .subscribe((generation) => void membership.describe({ generation }).catch(() => {}));
   }
 
