@@ -22,6 +22,7 @@ import { learnedBench } from './learned.js';
 import { namesBench } from './names.js';
 import { observeBench } from './observe.js';
 import { policyWriteBench } from './policy-write.js';
+import { sourceGroupsBench } from './source-groups.js';
 import { spliceBench } from './splice.js';
 import { startUpBench } from './start-up.js';
 
@@ -42,6 +43,7 @@ const benches = [
   inspectionThreadsBench,
   inspectionMemoryBench,
   spliceBench,
+  sourceGroupsBench,
   policyWriteBench,
   startUpBench,
   httpBench,

@@ -372,6 +372,17 @@ const wiretap = z
   .prefault({})
   .meta({ description: 'The live view of traffic.' });
 
+const metrics = z
+  .strictObject({
+    source_groups: whole(
+      0,
+      10_000,
+      'Number of source groups with packets and bytes of their own in `/metrics`, in the order of evaluation. All other groups are added together. `0`: no metrics by source group. Each group has six time series, and `/metrics` needs no token, so its readers then see the ids of source groups.',
+    ).prefault(0),
+  })
+  .prefault({})
+  .meta({ description: 'The metrics of the node: see `docs/metrics.md`.' });
+
 /**
  * The schema of the configuration file (D41). `meta` describes each key and section; docs/configuration.md is
  * generated from `meta`.
@@ -388,6 +399,7 @@ export const configSchema = z.strictObject({
   dns,
   findings,
   wiretap,
+  metrics,
   service_plane: servicePlane,
   cluster,
 });
