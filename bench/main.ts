@@ -18,6 +18,7 @@ import { httpBench } from './http.js';
 import { inspectionBench } from './inspection.js';
 import { inspectionMemoryBench } from './inspection-memory.js';
 import { inspectionThreadsBench } from './inspection-threads.js';
+import { ipv6Bench } from './ipv6.js';
 import { learnedBench } from './learned.js';
 import { namesBench } from './names.js';
 import { observeBench } from './observe.js';
@@ -29,6 +30,7 @@ import { startUpBench } from './start-up.js';
 const benches = [
   classifierBench,
   learnedBench,
+  ipv6Bench,
   dnsBench,
   dnsRaceBench,
   grantsBench,
