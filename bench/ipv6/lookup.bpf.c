@@ -86,7 +86,7 @@ static __always_inline struct address random_address(struct state *state)
 {
 	struct address address = { .upper = PREFIX | next_random(state) };
 
-	address.lower = (__u64)next_random(state) << 32 | address.upper;
+	address.lower = (__u64)next_random(state) << 32 | (__u32)address.upper;
 	return address;
 }
 
