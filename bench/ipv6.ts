@@ -11,11 +11,12 @@ const LOOKUPS = 500_000;
 const ROUNDS = 7;
 const SLOT_BYTES = (1 << 17) * 64;
 const PREFIX = 0x2001_0db8_0000_0000n;
-/** The values of `enum kind`, the size of `struct request`, and the offsets of its fields in words of 32 bits. */
+/** The values of `enum kind`. */
 const KIND = {
   ...{ keys32: 0, search32: 1, keys128: 2, search64: 3, search64AndRest: 4, search128: 5 },
   ...{ fill32: 6, flowKeys32: 7, find32: 8, fill128: 9, flowKeys128: 10, find128: 11 },
 };
+/** The size of `struct request`; `missed` in words of 32 bits, the others in words of 64 bits. */
 const REQUEST = { bytes: 48, missed: 7, elapsed: 4, checksum: 5 };
 const CHECKED = 20_000;
 
@@ -88,7 +89,8 @@ function indexOf(boundaries: readonly number[], x: number): number {
 
 /**
  * Throws if the program finds other values than a binary search does. `each` is the number of random numbers
- * of one address; `expected` gets them, and the place of the address: 0 for the source, 1 for the destination.
+ * of one address. `expected` gets these numbers, and the place of the address: 0 for the source, 1 for the
+ * destination.
  */
 function verify(
   program: Program,

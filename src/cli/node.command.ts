@@ -8,7 +8,7 @@ import type { End } from './exit-codes.js';
 import { printing, serialised } from './remote.js';
 import type { Terminal } from './terminal.js';
 
-/** Adds the commands `weir run | start | config check | config schema`, which concern a node on this machine. */
+/** Adds the commands `weir run`, `start`, `config check` and `config schema`, which need no running node. */
 export function addNodeCommands(program: Command, terminal: Terminal, end: End): void {
   program
     .command('run')
