@@ -6,7 +6,7 @@ const OF_PAGE = ['form', 'shown'];
 
 /**
  * Returns the JSON Schema of the configuration file, of draft 2020-12. The schema describes the shape of the
- * file as it is written, so a value with `${NAME}` is text. `weir config check` also tests rules between keys.
+ * file as it is written; a value with `${NAME}` is text. `weir config check` also tests rules between keys.
  */
 export function configJsonSchema(): object {
   return {

@@ -95,7 +95,7 @@ test('each command that the pages name exists, with its flags', () => {
 test('docs/threat-model.md names each class of docs/bypass-classes.md, and no other', () => {
   const classes = (text: string, row: RegExp): string[] => [...text.matchAll(row)].map(([, name = '']) => name);
   const listed = classes(fileAt('docs/bypass-classes.md').text, /^\| ([KNTHRF]\d+) \|/gm);
-  const [, defences = ''] = /## What Weir defends\n([\s\S]*?)\n## /.exec(fileAt('docs/threat-model.md').text) ?? [];
+  const [, defences = ''] = /## Defences\n([\s\S]*?)\n## /.exec(fileAt('docs/threat-model.md').text) ?? [];
   expect([...new Set(classes(defences, /\b([KNTHRF]\d+)\b/g))].sort()).toEqual(listed.sort());
 });
 
