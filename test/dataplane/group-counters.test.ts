@@ -97,6 +97,20 @@ test('never decreases, also if rules leave the policy or a rule denies what it a
   expect(counted()).toMatchObject({ a: { allow: [3, 3 * UDP_BYTES], deny: [1, UDP_BYTES] } });
 });
 
+test('keeps its counts when the process opens a datapath with smaller maps', () => {
+  const counters = new GroupCounters(1);
+  kernel = loadForTest({ hitCapacity: 64 }, undefined, counters);
+  const rules = Array.from({ length: 40 }, (_, number) => rule({ id: `r${number}`, ports: [`${number + 1}`] }));
+  kernel.activate(compile(policy([lan('a', 1, rules)])));
+  kernel.runPacket(udpFrom('10.1.0.7', 40));
+  expect(counted()).toMatchObject({ a: { allow: [1, UDP_BYTES] } });
+  kernel.close();
+  kernel = loadForTest({ hitCapacity: 8 }, undefined, counters);
+  kernel.activate(compile(policy([lan('a', 1)])));
+  kernel.runPacket(udpFrom('10.1.0.7', 40));
+  expect(counted()).toMatchObject({ a: { allow: [2, 2 * UDP_BYTES] } });
+});
+
 test('begins at 0 in a process that continues with the hits of its predecessor', () => {
   load(1, policy([lan('a', 1)]));
   kernel.runPacket(udpFrom('10.1.0.7'));

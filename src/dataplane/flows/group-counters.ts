@@ -37,8 +37,10 @@ export class GroupCounters {
     this.#limit = limit;
   }
 
-  /** Begins to count with the present content of a map `hits`. */
+  /** Begins to count with the present content of a map `hits`. The rows and their counts stay. */
   follow(hits: Hits): void {
+    // The entries of the policy in force are indexes of the map that was followed before.
+    this.#inForce = undefined;
     this.#checks = new Uint32Array(hits.capacity);
     this.#packets = new Float64Array(hits.capacity);
     this.#bytes = new Float64Array(hits.capacity);
